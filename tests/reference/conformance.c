@@ -45,7 +45,7 @@ static const char *member_string(struct json_object *object, const char *key)
 }
 
 /*
- * Reads the elements of a .npy file of version 1.0 in C order, which must be of type @descr and
+ * Read the elements of a .npy file of version 1.0 in C order, which must be of type @descr and
  * @bytes long.
  */
 static void read_npy(const char *path, const char *descr, void *data, size_t bytes)
@@ -91,7 +91,7 @@ static const struct {
 	{"float16", "<f2", RBK_DTYPE_F16},
 };
 
-/* Index in types; -1: no tensor of a plan has it. */
+/* Return the index in types, or -1 if no tensor of a plan has that type. */
 static int type_of(struct json_object *tensor)
 {
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -100,7 +100,7 @@ static int type_of(struct json_object *tensor)
 	return -1;
 }
 
-/* Are all tensors of types that plans can have? */
+/* Return true if plans can have the types of all tensors. */
 static bool has_types(struct json_object *json)
 {
 	static const char *const lists[] = {"inputs", "outputs"};
@@ -118,7 +118,7 @@ static bool has_types(struct json_object *json)
 	return true;
 }
 
-/* Is this input or output part of the plan? See the header. */
+/* Return true if this input or output is part of the plan; see the header. */
 static bool is_used(const struct op *op, struct json_object *tensor, bool output, size_t i)
 {
 	return tensor && i < (output ? op->max_out : op->max_in);
@@ -183,7 +183,7 @@ static struct describe *describe_case(const struct op *op, struct json_object *j
 			struct json_object *tensor = json_object_array_get_idx(list, i);
 			uint32_t dims[RBK_MAX_RANK];
 
-			/* Absent ones are named so, and those at the end not counted. */
+			/* An absent tensor is named "-"; absent tensors at the end are omitted. */
 			if (!tensor && i < (output ? op->max_out : op->max_in))
 				strcat(names[output], names[output][0] ? ",-" : "-");
 			if (!is_used(op, tensor, output, i))
@@ -201,7 +201,10 @@ static struct describe *describe_case(const struct op *op, struct json_object *j
 	return describe;
 }
 
-/* Makes the plan. Return: false where it is refused because a tensor has no elements. */
+/*
+ * Make the plan.
+ * Return: false if it is rejected because a tensor has no elements.
+ */
 static bool make_plan(const struct op *op, struct json_object *json, const char *name,
 		      struct plan **ret)
 {
@@ -263,7 +266,7 @@ static void read_pads(struct json_object *json, struct conformance_case *test)
 	}
 }
 
-/* Return: false where the case was refused because a tensor has no elements. */
+/* Return: false if the case was rejected because a tensor has no elements. */
 static bool run_case(const struct op *op, const char *path, const char *name,
 		     void (*run)(const struct conformance_case *, void *), void *context)
 {
@@ -308,7 +311,7 @@ int conformance_each(const char *data_dir, void (*run)(const struct conformance_
 		directory = opendir(folder);
 		if (!directory && kind == 0)
 			return -ENOENT;
-		/* Operators that are not ONNX's, and those that it has no case for here. */
+		/* Operators that ONNX lacks, and operators without a case in this directory. */
 		if (!directory && errno == ENOENT)
 			continue;
 		if (!directory)

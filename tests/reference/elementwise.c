@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plain reference: what works element by element
+ * The plain reference: elementwise operators
  *
- * An element is a number in double precision or an integer of 64 bits, whatever its type; functions
- * are libm's, by their definitions. What ONNX leaves open is as broker/cpu/map.h says. Float16 has
- * been made float32 when it comes here: see reference.c; so a float64 that becomes one is rounded
- * twice. Bfloat16 is rounded to by arithmetic, not
- * by bits; only what is not a number keeps some.
+ * An element is a number in double precision or an integer of 64 bits, whatever its type. Functions
+ * are libm's, by their definitions. Where ONNX leaves a result open, broker/cpu/map.h defines it.
+ * reference.c has converted float16 to float32 (so a float64 cast to float16 is rounded twice).
+ * Arithmetic, not bits, rounds to bfloat16; only NaNs keep some of their bits.
  */
 #include <assert.h>
 #include <float.h>
@@ -47,7 +46,7 @@ static uint32_t bits_of(float f)
 	return bits;
 }
 
-/* A multiple of the last place, which is no smaller than that of the least normal number. */
+/* Round to a multiple of the last place, at least that of the least normal number; return bits. */
 static uint16_t bfloat_of(float f)
 {
 	double place;
@@ -91,7 +90,7 @@ static struct value load(uint8_t dtype, const void *data, uint64_t index)
 	}
 }
 
-/* Denormals count as zero, of either sign. Those of float16 have become other numbers. */
+/* Flush denormals to zero of the same sign. Denormals of float16 have become normal float32s. */
 static struct value flushed(struct value value, uint8_t dtype)
 {
 	const double least = dtype == RBK_DTYPE_F64 ? DBL_MIN : (double)FLT_MIN;
@@ -138,7 +137,7 @@ static double limited(double x, double low, double high)
 	return isnan(x) ? x : fmin(fmax(x, low), high);
 }
 
-/* Functions of floats that give a float. */
+/* Compute functions of floats that give a float. */
 static double of_floats(const struct node *node, uint8_t dtype, double x, double y)
 {
 	const bool is_double = dtype == RBK_DTYPE_F64;
@@ -269,7 +268,7 @@ static int64_t modulus(int64_t x, int64_t y, bool c)
 	return rest != 0 && !c && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
-/* Functions of integers and bools that give the same type. */
+/* Compute functions of integers and bools that give the same type. */
 static int64_t of_integers(const struct node *node, int64_t x, int64_t y)
 {
 	const int64_t *limits = node->params.elementwise.i;
@@ -403,7 +402,7 @@ static struct value apply(const struct node *node, uint8_t from, uint8_t to,
 	}
 }
 
-/* The index in a tensor of @shape of the element that output element @at reads. */
+/* Return the index in a tensor of @shape of the element that output element @at reads. */
 static uint64_t index_of(const struct shape *shape, const struct shape *out, uint32_t count,
 			 const uint32_t at[RBK_MAX_RANK])
 {
@@ -425,7 +424,7 @@ void reference_elementwise(const struct plan *plan, const struct node *node, uin
 	const uint8_t from = plan->tensors[node->in[0]].dtype, to = y->dtype;
 	const bool casts = node->op->kind == OP_CAST;
 	const bool copies = casts && from == RBK_DTYPE_BF16 && to == from;
-	/* The two have the same denormals. */
+	/* Float32 and bfloat16 have the same denormals. */
 	const bool keeps = casts && ((from == RBK_DTYPE_BF16 && to == RBK_DTYPE_F32) ||
 				     (from == RBK_DTYPE_F32 && to == RBK_DTYPE_BF16));
 
@@ -442,7 +441,7 @@ void reference_elementwise(const struct plan *plan, const struct node *node, uin
 		for (unsigned int j = 0; j < node->n_in; j++) {
 			const struct tensor *x = &plan->tensors[node->in[j]];
 			const uint64_t index = index_of(&x->shape, &y->shape, count, at);
-			/* What only moves keeps its bits. */
+			/* Moved elements keep their bits. */
 			const bool moves = copies || (node->op->kind == OP_WHERE && j > 0);
 
 			if (moves && x->dtype == RBK_DTYPE_BF16)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plain reference: operators that go by indices, Trilu, and GridSample
+ * The plain reference: operators that take indices, Trilu, and GridSample
  *
- * As in operators.c, element by element, by coordinates. Updates are made one after the other, in
- * the order of their indices. Indices must be good: what a bad one does is each test's to say.
+ * As in operators.c, the code works element by element, by coordinates. Updates are applied one
+ * after another, in the order of their indices. All indices must be valid: each test defines the
+ * effect of invalid indices itself.
  */
 #include "reference/gather.h"
 
@@ -16,7 +17,7 @@
 struct view {
 	const uint8_t *data;
 	uint8_t dtype;
-	uint64_t bytes; /* of an element */
+	uint64_t bytes; /* bytes of an element */
 	unsigned int rank;
 	uint32_t dims[RBK_MAX_RANK];
 	uint64_t n;
@@ -65,7 +66,7 @@ static uint64_t index_of(const struct view *v, const uint32_t *at)
 	return index;
 }
 
-/* The index at @at of @v, into a dimension of @limit. */
+/* Return the index at @at of @v, into a dimension of @limit elements. */
 static int64_t load(const struct view *v, const uint32_t *at, uint32_t limit)
 {
 	const uint64_t i = index_of(v, at);
@@ -91,8 +92,8 @@ static void gather(const union op_params *params, const struct view *x, const st
 }
 
 /*
- * Coordinates in @x of what belongs to @to: those of indices but the last, then of a row. @batch of
- * them are the same in both.
+ * Return the coordinates in @x for element @to: the first @batch coordinates of @to, the indices of
+ * a row of @at, and the rest of @to.
  */
 static struct coords point(const struct view *x, const struct view *at, unsigned int batch,
 			   const struct coords *to)
@@ -177,7 +178,7 @@ static void update(const struct view *u, unsigned int reduction, const void *fro
 				  : (reduction == OP_SCATTER_MAX) == (a > b) ? a
 									     : b;
 
-		/* The low bytes come first. */
+		/* Elements are little-endian. */
 		memcpy(to, &y, u->bytes);
 	}
 }
@@ -231,11 +232,11 @@ static void trilu(const union op_params *params, const struct view *x, uint8_t *
 	}
 }
 
-/* One result of GridSample: what its picture is, and where it lies in it. */
+/* A result of GridSample: its image, and its place in the image. */
 struct sampled {
 	const union op_params *params;
 	const struct view *x;
-	struct coords pixel; /* the first two: which picture */
+	struct coords pixel; /* image, in the first two coordinates; then pixel */
 	double place[RBK_MAX_RANK];
 };
 
@@ -245,7 +246,7 @@ static double number(const struct view *v, uint64_t i)
 					 : (double)((const float *)v->data)[i];
 }
 
-/* @x within [@low, @high], by mirrors at both. */
+/* Reflect @x into [@low, @high] at both limits. */
 static double reflected(double x, double low, double high)
 {
 	if (low == high)
@@ -255,7 +256,7 @@ static double reflected(double x, double low, double high)
 	return x;
 }
 
-/* Where coordinate @n is along a dimension of @dim pixels. */
+/* Map grid coordinate @n to a position along a dimension of @dim pixels. */
 static double placed(const struct sampled *s, const struct view *grid, double n, uint32_t dim)
 {
 	const bool align = s->params->grid_sample.align_corners;
@@ -263,7 +264,7 @@ static double placed(const struct sampled *s, const struct view *grid, double n,
 	const float f = (float)n;
 	double x = align ? (n + 1) / 2 * (dim - 1) : ((n + 1) * dim - 1) / 2;
 
-	/* Sums are rounded to the grid's type, one after the other. */
+	/* Each sum is rounded to the grid's type. */
 	if (grid->dtype == RBK_DTYPE_F32) {
 		const volatile float sum = f + 1, product = sum * (float)dim;
 		const volatile float scaled = sum / 2 * (float)(dim - 1), less = product - 1;
@@ -287,7 +288,7 @@ static double cubic(double distance)
 		      : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
 }
 
-/* The sum over the pixels around, along dimension @d and those behind it. */
+/* Return the weighted sum over the surrounding pixels, along dimension @d and all later ones. */
 static double sum_of(struct sampled *s, unsigned int d)
 {
 	const bool align = s->params->grid_sample.align_corners;

@@ -2,8 +2,8 @@
 /*
  * The plain reference: operators that only move elements
  *
- * For each element of an output, where it comes from: coordinates of an input, which are looked up
- * dimension by dimension as the operator is defined. Elements are bytes, whatever their type.
+ * For each element of an output, the code computes its source: coordinates of an input, dimension
+ * by dimension as the operator is defined. Elements are bytes, whatever their type.
  */
 #include "reference/moves.h"
 
@@ -38,14 +38,14 @@ static struct coords coords_of(const struct shape *shape, uint32_t count, uint64
 	return coords;
 }
 
-/* Where element @to of an output comes from. */
+/* Source of an output's element. */
 struct source {
 	unsigned int in;
 	struct coords at;
-	bool is_value; /* Pad's */
+	bool is_value; /* true: Pad's constant value */
 };
 
-/* Whichever index of @dim elements repeats or mirrors at @at, which may be outside. */
+/* Return the index in [0, @dim) that position @at, which may be outside, repeats or mirrors. */
 static int64_t index_of(int64_t at, int64_t dim, unsigned int mode)
 {
 	enum { REFLECT = 1, EDGE };
@@ -66,7 +66,7 @@ static struct source pad_source(const struct node *node, const struct shape *x,
 		const int64_t begin = node->params.pad.begin[d];
 		const int64_t end = (int64_t)y->dims[d] - x->dims[d] - begin;
 		const int64_t first = begin < 0 ? -begin : 0;
-		/* What negative pads leave of it. */
+		/* Size after negative pads. */
 		const int64_t dim = x->dims[d] - first + (end < 0 ? end : 0);
 		const int64_t at = to->at[d] - (begin > 0 ? begin : 0);
 

@@ -1,11 +1,14 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* A part of reference.h: operators that only move elements. */
+/* The plain reference: operators that only move elements. Private to tests/reference. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "reference/reference.h"
 
-/* As reference_node(), of elements of any type. Return: false: it is none of these operators. */
+/*
+ * Run one node as reference_node() does, on elements of any type.
+ * Return: false if the operator is none of these.
+ */
 bool reference_moves(const struct plan *plan, const struct node *node, uint32_t count,
 		     const void *const *in, void *const *out);

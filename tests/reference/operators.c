@@ -2,9 +2,8 @@
 /*
  * The plain reference: operators
  *
- * Every operator goes over its output element by element. An element is known by its coordinates,
- * and an input is read at coordinates; nothing here computes an address any other way than
- * at() does. Sums are in double precision.
+ * Every operator visits its output element by element, by coordinates. Inputs are read at
+ * coordinates as well; at() alone computes addresses. Sums are in double precision.
  */
 #include <assert.h>
 #include <math.h>
@@ -19,7 +18,7 @@
 #include "reference/windows.h"
 #include "shm/dtype.h"
 
-/* An array with its shape at the count of this run. */
+/* A tensor of the node, with its shape at the count of this run. */
 struct array {
 	unsigned int rank;
 	uint32_t dims[RBK_MAX_RANK];
@@ -72,7 +71,7 @@ static double at(const struct array *array, const struct coords *coords)
 				: (double)((const float *)array->data)[i];
 }
 
-/* Sets element @i of what @array describes. */
+/* Set element @i of the tensor that @array describes. */
 static void set(const struct array *array, void *out, uint64_t i, double value)
 {
 	if (array->is_double)
@@ -81,7 +80,7 @@ static void set(const struct array *array, void *out, uint64_t i, double value)
 		((float *)out)[i] = (float)value;
 }
 
-/* The coordinates of element @i in C order. */
+/* Return the coordinates of element @i in C order. */
 static struct coords coords_of(const struct array *array, uint64_t i)
 {
 	struct coords coords = {{0}};
@@ -92,8 +91,8 @@ static struct coords coords_of(const struct array *array, uint64_t i)
 }
 
 /*
- * Sets all but the last @skip of the coordinates that @array is read at, given the first @out_rank
- * coordinates of an output that these dimensions were broadcast to.
+ * Set all but the last @skip coordinates of @array, given the first @out_rank coordinates of an
+ * output that these dimensions were broadcast to.
  */
 static void broadcast(struct coords *coords, const struct array *array, unsigned int skip,
 		      const struct coords *out, unsigned int out_rank)
@@ -147,7 +146,7 @@ static void run_gemm(const union op_params *params, const struct array *a, const
 			       at(b, trans_b ? &column_t : &column);
 		}
 		sum *= (double)params->gemm.alpha;
-		/* Without beta the addend is not looked at. */
+		/* Without beta the addend is not read. */
 		if (c && params->gemm.beta != 0) {
 			broadcast(&from, c, 0, &to, y->rank);
 			sum += (double)params->gemm.beta * at(c, &from);

@@ -2,9 +2,9 @@
 /*
  * The plain reference: operators on quantized tensors
  *
- * As in operators.c, element by element. Sums are whole numbers of 64 bits that wrap to 32 at the
- * end; what becomes bytes again does so in float32 as ONNX's definitions are commonly computed,
- * because where a tie falls depends on it.
+ * As in operators.c, the code works element by element. Sums are integers of 64 bits that wrap
+ * around to 32 bits at the end. Requantization to bytes is in float32, as ONNX's definitions are
+ * commonly computed, because ties depend on the precision.
  */
 #include "reference/quantized.h"
 
@@ -37,7 +37,7 @@ static struct view view(const struct plan *plan, const struct node *node, unsign
 	return v;
 }
 
-/* Element @i; 0 of what is absent, the only one where there is one. */
+/* Return element @i; 0 if the tensor is absent, its only element if it has one. */
 static int64_t integer(const struct view *v, uint64_t i)
 {
 	if (!v->data)
@@ -72,7 +72,7 @@ static void store_byte(void *out, uint64_t i, uint8_t dtype, float value, int64_
 	((uint8_t *)out)[i] = (uint8_t)(int64_t)rounded;
 }
 
-/* Where the scale of element @i of @x is. */
+/* Return the index of the scale of element @i of @x. */
 static uint64_t scale_of(const union op_params *params, const struct view *x, uint64_t i)
 {
 	const unsigned int axis = params->quantize.axis;
@@ -111,7 +111,7 @@ static void run_dynamic(const struct view *x, void *const *out)
 		store_byte(out[0], i, RBK_DTYPE_U8, ((const float *)x->data)[i] / scale, zero);
 }
 
-/* What makes bytes of a sum, where there is such a thing. */
+/* Scales and zero points that convert a sum to bytes; absent where the output is the sum. */
 struct requantize {
 	struct view a_scale, b_scale, y_scale, y_zero;
 	uint8_t dtype;
@@ -178,7 +178,7 @@ static void run_matmul(const struct view *a, const struct view *b, const struct 
 	}
 }
 
-/* Coordinates of an image: of one dimension it has a height of 1. */
+/* Return the height of an image; an image of one dimension has height 1. */
 static uint32_t height(const struct view *v)
 {
 	return v->rank == 4 ? v->dims[2] : 1;
@@ -221,7 +221,7 @@ static void run_conv(const union op_params *params, const struct view *x, const 
 								   t) -
 						   integer(w_zero, o)));
 			}
-		/* The scale of b is the weights'. */
+		/* The scale of b is that of the weights. */
 		store_sum(q, out, i, sum, 0, o);
 	}
 }

@@ -1,8 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Between operators.c and quantized.c. */
+/* The plain reference: operators on quantized tensors. Private to tests/reference. */
 #include "reference/reference.h"
 
-/* As reference_node(). Return: false if the operator is none of these. */
+/*
+ * Run one node as reference_node() does.
+ * Return: false if the operator is none of these.
+ */
 bool reference_quantized(const struct plan *plan, const struct node *node, uint32_t count,
 			 const void *const *in, void *const *out);

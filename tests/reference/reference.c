@@ -98,7 +98,7 @@ static void *locate(const struct plan *plan, unsigned int t, void *const *bindin
 	}
 }
 
-/* Numbers of float16, as floats, for free(). */
+/* Convert float16 numbers to floats; the caller frees them with free(). */
 static float *widened(const uint16_t *data, uint64_t n)
 {
 	float *values = reference_alloc(n * sizeof(*values));
@@ -108,7 +108,7 @@ static float *widened(const uint16_t *data, uint64_t n)
 	return values;
 }
 
-/* Operators compute in floats: float16 operands are converted in front and behind, but moved. */
+/* Operators compute in floats: convert float16 operands before and after, except for moves. */
 static void run_node(const struct plan *plan, const struct node *node, uint32_t count,
 		     const void *const *in, void *const *out)
 {
@@ -213,7 +213,7 @@ void reference_fill(float *data, uint64_t n, uint64_t seed)
 			(float)(int64_t)(reference_random(&state) >> 40) / (float)(1 << 23) - 1.0f;
 }
 
-/* Any bits: of bytes and of integers. */
+/* Fill bytes and integers with any bits. */
 static void fill_words(uint8_t *data, uint64_t bytes, uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
@@ -222,7 +222,7 @@ static void fill_words(uint8_t *data, uint64_t bytes, uint64_t seed)
 		data[i] = (uint8_t)(reference_random(&state) >> 32);
 }
 
-/* Numbers that no float32 is. */
+/* Fill @data with numbers that float32 cannot represent. */
 static void fill_doubles(double *data, uint64_t n, uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
@@ -348,7 +348,7 @@ static bool same_bytes(const char *what, const uint8_t *got, const uint8_t *want
 	return true;
 }
 
-/* As reference_close(), with a step of float16 more. */
+/* Compare as reference_close() does, with one more step of float16 as tolerance. */
 static bool half_close(const char *what, const uint16_t *got, const uint16_t *want, uint64_t n,
 		       double rtol, double atol)
 {

@@ -2,9 +2,9 @@
 /*
  * The plain reference: operators along rows
  *
- * Reductions, ArgMax, TopK, CumSum, Softmax, normalisations, RotaryEmbedding and Attention as their
- * definitions read, in double precision, with sums that are more precise than that; integers
- * exactly.
+ * Reductions, ArgMax, TopK, CumSum, Softmax, normalisations, RotaryEmbedding and Attention follow
+ * their definitions, in double precision, with sums that are more precise than that. Integers are
+ * exact.
  */
 #include <assert.h>
 #include <math.h>
@@ -35,7 +35,7 @@ static struct view view_of(const struct plan *plan, uint16_t tensor, uint32_t co
 	return view;
 }
 
-/* Product of dimensions [from, to). */
+/* Return the product of dimensions [from, to). */
 static uint64_t range(const struct view *view, unsigned int from, unsigned int to)
 {
 	uint64_t n = 1;
@@ -101,7 +101,7 @@ static void put_int(uint8_t dtype, void *out, uint64_t i, int64_t value)
 	}
 }
 
-/* The larger or smaller one; what is no number wins. */
+/* Return the larger or smaller number; NaN wins. */
 static double better(double a, double b, bool larger)
 {
 	if (isnan(a) || isnan(b))
@@ -153,7 +153,7 @@ static long double reduce_finish(enum op_kind kind, long double acc, long double
 	}
 }
 
-/* The result that element @i is a part of. */
+/* Return the index of the result that element @i contributes to. */
 static uint64_t reduced_to(const struct view *x, uint8_t axes, uint64_t i)
 {
 	uint64_t to = 0, coords[RBK_MAX_RANK];
@@ -258,7 +258,7 @@ static struct column column_of(const struct view *x, unsigned int axis, uint64_t
 	return (struct column){i / inner * n * inner + i % inner, inner, n};
 }
 
-/* Exact of every type. */
+/* Return element @i exactly, whatever its type. */
 static long double exact_at(const struct view *view, uint64_t i)
 {
 	return is_float(view->dtype) ? (long double)at(view, i) : (long double)int_at(view, i);
@@ -284,7 +284,10 @@ static void run_arg(const struct node *node, const struct view *x, int64_t *out)
 	}
 }
 
-/* Does element @i come before element @j? Numbers before what is none, then the lower index. */
+/*
+ * Return true if element @i comes before element @j. Numbers come before NaN; ties go to the lower
+ * index.
+ */
 static bool top_k_before(const struct view *x, struct column c, bool largest, uint64_t i,
 			 uint64_t j)
 {
@@ -313,7 +316,7 @@ static void run_top_k(const struct node *node, const struct view *x, const struc
 	for (uint64_t i = 0; i < n_columns(x, axis); i++) {
 		const struct column from = column_of(x, axis, i), to = column_of(y, axis, i);
 
-		/* Element j comes at the position that is the number of those before it. */
+		/* Element j's position is the number of elements that come before it. */
 		for (uint64_t j = 0; j < from.n; j++) {
 			uint64_t position = 0, at_y;
 
@@ -358,7 +361,7 @@ static void run_cum_sum(const struct node *node, const struct view *x, void *out
 	}
 }
 
-/* Softmax, LogSoftmax */
+/* Run Softmax or LogSoftmax. */
 static void run_softmax(const struct node *node, const struct view *x, void *out)
 {
 	for (uint64_t i = 0; i < n_columns(x, node->params.softmax.axis); i++) {
@@ -397,7 +400,7 @@ static void run_lp_norm(const struct node *node, const struct view *x, void *out
 	}
 }
 
-/* One of @n elements that are one or as many; 0: absent. */
+/* Return element @i of a tensor of one or @n elements; @fallback if it is absent. */
 static double one_of(const struct view *view, uint64_t i, double fallback)
 {
 	if (!view->present)
@@ -473,7 +476,7 @@ static void run_batch_norm(const struct node *node, const struct view in[5], voi
 	}
 }
 
-/* Where heads are: in a dimension of their own, or next to each other in the last one. */
+/* Layout of heads: in their own dimension, or side by side in the last dimension. */
 struct heads {
 	const struct view *view;
 	uint64_t n, seq, size;
@@ -523,7 +526,10 @@ static void run_rotary(const struct node *node, const struct view in[4], float *
 	}
 }
 
-/* Element @d of key or value @j (input 1 or 2) of a head: of the past, then of the present. */
+/*
+ * Return element @d of key or value @j (input 1 or 2) of a head: past entries come first, then
+ * present ones.
+ */
 static double cached(const struct view in[7], const struct heads *heads, unsigned int which,
 		     uint64_t past, uint64_t b, uint64_t h, uint64_t j, uint64_t d)
 {
@@ -532,7 +538,7 @@ static double cached(const struct view in[7], const struct heads *heads, unsigne
 	return at(&in[which], head_at(heads, b, h, j - past, d));
 }
 
-/* Does key @j count for the query? What its score has added goes to *ret. */
+/* Return true if the query attends to key @j; *ret is the mask's addend to the score. */
 static bool key_counts(const struct node *node, const struct view in[7], const struct heads *q,
 		       uint64_t past, uint64_t b, uint64_t h, uint64_t i, uint64_t j, double *ret)
 {
@@ -573,7 +579,7 @@ static void run_attention(const struct node *node, const struct view in[7], void
 	const uint64_t past = in[4].present ? in[4].dims[2] : 0, total = past + k.seq;
 	const double cap = (double)node->params.attention.softcap;
 	const unsigned int mode = node->params.attention.qk_mode;
-	/* Y lies as Q does, with the values' size. */
+	/* Y has Q's layout, with the values' size. */
 	const struct heads y = {&in[0], q.n, q.seq, v.size};
 	double *scores = reference_alloc(total * sizeof(*scores));
 	float *present[2] = {node->n_out > 1 ? out[1] : NULL, node->n_out > 2 ? out[2] : NULL};

@@ -1,11 +1,14 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* A part of reference.h: the operators along rows. */
+/* The plain reference: operators along rows. Private to tests/reference. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "reference/reference.h"
 
-/* As reference_node(). Return: false: it is none of these operators. */
+/*
+ * Run one node as reference_node() does.
+ * Return: false if the operator is none of these.
+ */
 bool reference_rows(const struct plan *plan, const struct node *node, uint32_t count,
 		    const void *const *in, void *const *out);

@@ -1,6 +1,8 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* A plan of tensors that are others in another shape, for comparing executors with the reference.
+/*
+ * A plan of views, tensors that alias another tensor in another shape, for comparing executors with
+ * the reference.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,7 +10,7 @@
 #include "support/describe.h"
 
 /*
- * Views of an input, of scratch and of a constant, which is in the reference's arena, into an
- * output and as a copy; of float16 if @half.
+ * Describe views of an input, of scratch and of a constant of the reference's arena; the views are
+ * an output and are copied. With @half, the type is float16.
  */
 struct describe *views_describe(uint32_t max_count, bool half);

@@ -3,7 +3,7 @@
  * The plain reference: operators that slide a window
  *
  * Conv and pooling over depth, height and width, tap by tap, in double precision. Sums of products
- * are wider, where there is a wider type: what is compared with them may be float64 itself.
+ * use a wider type where the machine has one: tests compare them with float64 results.
  */
 #include <assert.h>
 #include <math.h>
@@ -72,7 +72,7 @@ static double value(const struct volume *v, int64_t i)
 	}
 }
 
-/* Sets element @i of what @v describes. */
+/* Set element @i of the tensor that @v describes. */
 static void set(const struct volume *v, void *out, int64_t i, double value)
 {
 	switch (v->dtype) {
@@ -90,7 +90,7 @@ static void set(const struct volume *v, void *out, int64_t i, double value)
 	}
 }
 
-/* Tap @tap, counted over all dimensions, of a window. */
+/* Split tap number @tap of a window into its coordinates. */
 static void taps_of(const union op_params *params, int64_t tap, int64_t *ret)
 {
 	for (unsigned int d = OP_MAX_SPATIAL; d-- > 0; tap /= params->window.kernel[d])
@@ -107,8 +107,9 @@ static int64_t n_taps(const union op_params *params)
 }
 
 /*
- * Where a tap of the output at @to falls. *ret_pads: at worst into the padding, not beyond.
- * Return: inside.
+ * Compute the input coordinates of a tap of output element @to. *ret_pads: true if the tap is at
+ * most in the padding, not beyond it.
+ * Return: true if the tap is inside the input.
  */
 static bool window_at(const union op_params *params, const struct volume *x, const int64_t *to,
 		      int64_t tap, int64_t *ret_from, bool *ret_pads)
@@ -162,7 +163,7 @@ static void run_conv(const union op_params *params, const struct volume *x, cons
 	}
 }
 
-/* Every element of the input is spread over the output. */
+/* Scatter every input element to the output. */
 static void run_conv_transpose(const union op_params *params, const struct volume *x,
 			       const struct volume *w, const struct volume *bias,
 			       const struct volume *y, void *out)
@@ -203,7 +204,7 @@ static void run_conv_transpose(const union op_params *params, const struct volum
 	free(sums);
 }
 
-/* The index of what lies at @at, in the order that was asked for. */
+/* Return the index of the element at @at, in the requested order. */
 static int64_t index_of(const union op_params *params, const struct volume *x, const int64_t *at)
 {
 	if (!params->window.is_column_major)
@@ -234,7 +235,7 @@ static void run_max_pool(const union op_params *params, const struct volume *x,
 			most = fmax(most, value(x, offset(x, from)));
 		}
 		set(y, out, i, most);
-		/* Of a window without anything: where its channel begins. */
+		/* A window without elements has the index of its channel's first element. */
 		if (indices)
 			indices[i] = best >= 0 ? best
 					       : (to[0] * x->dims[1] + to[1]) * x->dims[2] *
