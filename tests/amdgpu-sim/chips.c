@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chips are rows of a table. A new one needs a row, and nothing else if its generation is there.
+ * The table of chips
  *
- * The external_rev, by which Mesa tells chips of one family apart (src/amd/addrlib/src/amdgpu_asic_
- * addr.h), is what amdgpu's soc files set (vi_common_early_init, soc15_common_early_init,
- * nv_common_early_init, soc21_common_early_init). GB_ADDR_CONFIG is the "golden" value of the gfx
- * block of that chip (gfx_v8_0.c, gfx_v9_0.c, gfx_v10_0.c, gfx_v11_0.c).
+ * A new chip needs a row, and nothing else if its generation is in the table.
+ *
+ * The external_rev, by which Mesa distinguishes chips of one family
+ * (src/amd/addrlib/src/amdgpu_asic_addr.h), is the value that amdgpu's soc files set
+ * (vi_common_early_init, soc15_common_early_init, nv_common_early_init, soc21_common_early_init).
+ * GB_ADDR_CONFIG is the "golden" value of the chip's gfx block (gfx_v8_0.c, gfx_v9_0.c,
+ * gfx_v10_0.c, gfx_v11_0.c).
  */
 #include "chips.h"
 #include <string.h>
@@ -169,7 +172,9 @@ const struct sim_chip sim_chips[] = {
 				.max_engine_clock = 2526000,
 				.max_memory_clock = 1249000,
 				.cu_active_number = 96,
-				/* Engines beyond the fourth are in the second half (amdgpu_drm.h).
+				/*
+				 * Shader engines beyond the fourth are in the second half
+				 * (amdgpu_drm.h).
 				 */
 				.cu_bitmap = {{0xff, 0xff, 0xff, 0xff},
 					      {0xff, 0xff, 0xff, 0xff},
@@ -293,13 +298,13 @@ void sim_chip_device_info(const struct sim_chip *chip, struct drm_amdgpu_info_de
 	info.gs_vgt_table_depth = 32;
 	info.gs_prim_buffer_depth = 1792;
 	info.max_gs_waves_per_vgt = 32;
-	/* Older chips have a smaller address space than the 47 bits here; nobody fills either. */
+	/* Older chips have a smaller address space than these 47 bits; no program fills either. */
 	info.virtual_address_offset = 2 * MIB;
 	info.virtual_address_max = 0x800000000000ull;
 	info.virtual_address_alignment = 4096;
 	info.pte_fragment_size = 2 * MIB;
 	info.gart_page_size = 4096;
-	/* Only from GMC 9 on is there a hole with addresses above it. */
+	/* Only from GMC 9 on do the addresses have a hole, with usable addresses above it. */
 	if (chip->gfx_major >= 9) {
 		info.high_va_offset = 0xffff800000000000ull;
 		info.high_va_max = 0xffffffffffe00000ull;

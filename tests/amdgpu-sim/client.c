@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients come by open() and go when the kernel says that nobody holds their lock any more; what
- * they held goes with them (drivers/gpu/drm/drm_file.c, drm_file_free(); amdgpu_kms.c,
- * amdgpu_driver_postclose_kms()). Dead ones are looked for whenever somebody asks how much memory
- * is used or wants some.
+ * Clients of a card
+ *
+ * A client begins with open(), and ends when the kernel reports that its lock has no holder; its
+ * objects are then freed (drivers/gpu/drm/drm_file.c, drm_file_free(); amdgpu_kms.c,
+ * amdgpu_driver_postclose_kms()). The simulator looks for dead clients before every query of used
+ * memory and every allocation.
  */
 #include "client.h"
 #include "memory.h"
@@ -86,7 +88,7 @@ int sim_client_open(struct sim_card *card, uint32_t node_minor, int flags)
 	int fd, r;
 
 	sim_card_file_name(card, name);
-	/* The access mode is the caller's own affair: a lock needs both. */
+	/* The caller's access mode is ignored: the lock needs read and write access. */
 	fd = sim_open_file(name, O_RDWR | (flags & O_NONBLOCK));
 	if (fd < 0)
 		return fd;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Cards: making them, changing them, showing them
- */
+/* Commands that make, change and show cards */
 #include "control.h"
 #include "chips.h"
 #include "client.h"
@@ -24,7 +22,7 @@ static const char *const sensor_names[SIM_N_SENSORS] = {
 	[SIM_SENSOR_VDDGFX] = "vddgfx",
 };
 
-/* What one unit of what is written is in the state, and the most that is taken. */
+/* Units: the state's value of one unit on the command line, and the largest accepted number. */
 static const struct {
 	double factor;
 	double max;
@@ -51,7 +49,7 @@ enum kind {
 
 static const struct {
 	const char *name;
-	size_t offset; /* of a uint64_t */
+	size_t offset; /* offset of a uint64_t */
 	enum kind kind;
 	const char *help;
 } fields[] = {
@@ -117,7 +115,10 @@ static bool parse_number(const char *text, double max, double *ret)
 	return true;
 }
 
-/* Return: 0, or EXIT_USAGE. Lock held. */
+/*
+ * Set a sensor. Lock held.
+ * Return: 0, or EXIT_USAGE.
+ */
 static int set_sensor(struct sim_card *card, enum sim_sensor sensor, const char *value)
 {
 	double number;
@@ -258,7 +259,7 @@ static void fill_card(struct sim_card *card, int chip_index)
 	card->sensor[SIM_SENSOR_VDDGFX] = 800;
 }
 
-/* "CHIP[,vram=SIZE][,visible=SIZE][,gtt=SIZE]" */
+/* Parse "CHIP[,vram=SIZE][,visible=SIZE][,gtt=SIZE]". */
 static int parse_card(struct sim_card *card, const char *text)
 {
 	char copy[256], *word, *rest;
@@ -295,7 +296,7 @@ static int parse_card(struct sim_card *card, const char *text)
 		*to = bytes;
 		has_visible |= to == &card->visible_bytes;
 	}
-	/* An APU's or a resized BAR shows all there is. */
+	/* The CPU reaches all VRAM of an APU, and of a card with a resized BAR. */
 	if (!has_visible && sim_chips[chip].visible_bytes == sim_chips[chip].vram_bytes)
 		card->visible_bytes = card->vram_bytes;
 	if (card->visible_bytes > card->vram_bytes) {
@@ -306,7 +307,7 @@ static int parse_card(struct sim_card *card, const char *text)
 	return 0;
 }
 
-/* The card's file, and the folder of its buffers. */
+/* Make the card's file, and the folder of its buffers. */
 static int make_files(struct sim_card *card)
 {
 	char name[40], path[SIM_PATH_MAX + 64];
@@ -378,7 +379,7 @@ static const char *udmabuf_mode_name(void)
 	return names[sim.state->udmabuf_mode];
 }
 
-/* A sensor's value as it is written, or "absent" (in JSON: null). */
+/* Print a sensor's value as the control program accepts it, or "absent" (in JSON: null). */
 static void show_sensor(const struct sim_card *card, enum sim_sensor sensor, bool as_json)
 {
 	if (card->is_absent[sensor])
@@ -419,7 +420,7 @@ static void show_clients(struct sim_card *card, bool as_json)
 	}
 }
 
-/* One line of text, or of a JSON object: a key and a number. */
+/* Print a key and a number: a line of text, or a line of a JSON object. */
 static void show_number(const char *key, uint64_t value, bool as_json)
 {
 	printf(as_json ? "    \"%s\": %llu,\n" : "  %s %llu\n", key, (unsigned long long)value);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that holds memory of a card, as a game would: it opens the render node, allocates, and
- * stays. It shows up in fdinfo, and all of it is free again when it dies, however it dies.
+ * A process that holds memory of a card, as a game would
+ *
+ * It opens the render node, allocates, and stays. It appears in fdinfo, and all its memory is free
+ * again when it dies, even by a signal.
  */
 #include "control.h"
 #include "ioctl.h"
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As one buffer nobody allocates gigabytes, and in parts it is evicted in parts. */
+/* Programs do not allocate gigabytes as one buffer; parts can be evicted one by one. */
 #define PIECE_BYTES (256ull << 20)
 
 static int allocate(const struct sim_fd *client, uint64_t domain, uint64_t bytes)
@@ -36,7 +38,7 @@ static int allocate(const struct sim_fd *client, uint64_t domain, uint64_t bytes
 	return 0;
 }
 
-/* Until the time is over, or stdin ends. */
+/* Wait until the time is over, or until the end of stdin. */
 static void stay(double seconds)
 {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* So much room in memory, or buffers go to disk. */
+/* Free memory below which buffers are on disk. */
 #define SHM_BYTES_MIN (1ull << 30)
 
 static volatile sig_atomic_t child_pid;
@@ -28,7 +28,7 @@ static void pass_on(int signal_number)
 	errno = saved;
 }
 
-/* A manifest of a Vulkan driver: the first that matches. Return: malloc()ed, or NULL. */
+/* Return the first manifest of a Vulkan driver that matches, malloc()ed, or NULL. */
 static char *find_manifest(const char *name)
 {
 	static const char *const folders[] = {"/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d",
@@ -60,7 +60,7 @@ static int set_drivers(bool with_lavapipe)
 	if (radv || lavapipe) {
 		r = asprintf(&list, "%s%s%s", radv ? radv : "", radv && lavapipe ? ":" : "",
 			     lavapipe ? lavapipe : "");
-		/* The loader of Vulkan 1.3.207 knows the first name, older ones the second. */
+		/* The loader of Vulkan 1.3.207 knows the first name, older loaders the second. */
 		if (r >= 0 && !setenv("VK_DRIVER_FILES", list, 1))
 			r = setenv("VK_ICD_FILENAMES", list, 1);
 	}
@@ -70,7 +70,7 @@ static int set_drivers(bool with_lavapipe)
 	return r < 0 ? -ENOMEM : 0;
 }
 
-/* Sets @name to its value, @separator and @more. */
+/* Set @name to its value, @separator and @more. */
 static int append(const char *name, const char *separator, const char *more)
 {
 	const char *old = getenv(name);
@@ -86,7 +86,7 @@ static int append(const char *name, const char *separator, const char *more)
 	return r ? -errno : 0;
 }
 
-/* The environment of a program over the simulator in @sim. */
+/* Set the environment of a program over the simulator in @sim. */
 static int set_environment(bool with_lavapipe)
 {
 	char library[SIM_PATH_MAX];
@@ -99,7 +99,7 @@ static int set_environment(bool with_lavapipe)
 	library[n] = '\0';
 	strcpy(strrchr(library, '/'), "/libamdgpu-sim.so");
 	r = append("LD_PRELOAD", ":", library);
-	/* We come before the sanitizer's library, which does not mind. */
+	/* The simulator's library precedes the sanitizer's, which works anyway. */
 	if (!r)
 		r = append("ASAN_OPTIONS", ":", "verify_asan_link_order=0");
 	if (!r && setenv("AMDGPU_SIM_DIR", sim.dir, 1))
@@ -129,7 +129,7 @@ static int remove_entry(const char *path, const struct stat *about, int type, st
 	return remove(path) ? -1 : 0;
 }
 
-/* A folder in memory if there is room, else where temporary files go. */
+/* Make a folder in memory if there is room, else in the folder for temporary files. */
 static char *make_temporary(void)
 {
 	const char *base = getenv("TMPDIR");
@@ -150,7 +150,10 @@ static char *make_temporary(void)
 	return NULL;
 }
 
-/* Starts @command and waits. Return: its exit status, 128 + signal, or 127 if it did not start. */
+/*
+ * Start @command and wait for its end.
+ * Return: its exit status, 128 + signal, or 127 if it did not start.
+ */
 static int wait_for_command(char **command)
 {
 	struct sigaction action = {.sa_handler = pass_on};
@@ -158,7 +161,7 @@ static int wait_for_command(char **command)
 	int status;
 	pid_t pid;
 
-	/* None is lost while there is nobody to pass it on to. */
+	/* Block the signals until the child exists, so that none is lost. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * amdgpu-sim: sets simulated cards up, runs programs over them, and changes them while they run
+ * amdgpu-sim: set up simulated cards, run programs over them, and change them meanwhile
  *
- * It works on the state directly and needs no preloading itself.
+ * The control program works on the state directly, so it needs no preloading itself.
  */
 #include "control.h"
 #include "chips.h"
@@ -86,7 +86,7 @@ int control_failed(const char *what, int error)
 	return EXIT_FAILURE;
 }
 
-/* The command line, taken apart. */
+/* The parsed command line. */
 struct options {
 	struct control_run run;
 	struct control_hog hog;
@@ -94,7 +94,7 @@ struct options {
 	bool is_vram_lost;
 	bool is_innocent;
 	struct sim_card *card;
-	char **words; /* what is left */
+	char **words; /* remaining words */
 	int n_words;
 };
 
@@ -118,7 +118,7 @@ static int parse_options(int argc, char **argv, struct options *options)
 	int option;
 
 	*options = (struct options){.hog = {.seconds = -1}};
-	/* "run" takes nothing of its program's: '+' ends with the first word. */
+	/* "run" leaves its program's options alone: '+' ends parsing at the first word. */
 	while ((option = getopt_long(argc, argv, is_run ? "+" : "", known, NULL)) != -1) {
 		switch (option) {
 		case DIR:
@@ -166,7 +166,7 @@ static int parse_options(int argc, char **argv, struct options *options)
 	return 0;
 }
 
-/* Opens the state, and finds the card that is named. */
+/* Open the state and find the named card. */
 static int open_state(struct options *options)
 {
 	const char *dir = options->run.dir ? options->run.dir : getenv("AMDGPU_SIM_DIR");
@@ -234,7 +234,10 @@ static int command_set(struct options *options)
 	return control_set(options->card, options->words, options->n_words);
 }
 
-/* amdgpu_device.c, amdgpu_device_gpu_recover(); amdgpu_ctx.c and amdgpu_job.c for who is told. */
+/*
+ * Reset a card as amdgpu_device.c, amdgpu_device_gpu_recover(), does; amdgpu_ctx.c and amdgpu_job.c
+ * decide which contexts learn of it.
+ */
 static int command_reset(struct options *options)
 {
 	struct sim_card *card = options->card;
@@ -261,7 +264,9 @@ static int command_unplug(struct options *options)
 	return 0;
 }
 
-/* A new device: nothing of the old one is left in it, and its clients do not reach it. */
+/*
+ * Plug the card in as a new device: it keeps nothing of the old one, whose clients cannot reach it.
+ */
 static int command_plug(struct options *options)
 {
 	struct sim_card *card = options->card;
@@ -286,7 +291,7 @@ static int command_plug(struct options *options)
 	return r ? control_failed("plug", r) : 0;
 }
 
-/* amdgpu_device.c, amdgpu_device_suspend(): amdgpu_device_evict_resources(). */
+/* Suspend as amdgpu_device.c, amdgpu_device_suspend(), does: amdgpu_device_evict_resources(). */
 static int command_suspend(struct options *options)
 {
 	sim_lock();
@@ -307,7 +312,7 @@ static int command_resume(struct options *options)
 	return 0;
 }
 
-/* Puts it into the table; one of the same call is replaced. */
+/* Add a failure to the table; it replaces an earlier one of the same call. */
 static int add_failure(struct sim_card *card, const struct sim_failure *failure)
 {
 	struct sim_failure *to = NULL;
@@ -370,7 +375,7 @@ static const struct {
 	const char *name;
 	int (*function)(struct options *options);
 	bool needs_state;
-	int max_words; /* -1: any */
+	int max_words; /* -1: any number */
 } commands[] = {
 	{"run", command_run, false, -1},     {"init", command_init, false, 0},
 	{"chips", command_chips, false, 0},  {"env", command_env, true, 0},

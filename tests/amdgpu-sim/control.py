@@ -49,7 +49,7 @@ def test_run():
     total, shown = result.stdout.split('\n', 1)
     check('vram=', int(total) == 12 << 30)
     check('show --json', json.loads(shown)['card0']['gtt-total'] == 1 << 30)
-    # Its variables stay as they are.
+    # An existing VK_DRIVER_FILES is kept.
     result = run('run', '--', 'sh', '-c', 'echo $VK_DRIVER_FILES $LD_PRELOAD',
                  env={**os.environ, 'VK_DRIVER_FILES': '/x.json'})
     check('VK_DRIVER_FILES is left', result.stdout.startswith('/x.json '))
@@ -107,7 +107,7 @@ def test_folder():
         card = json.loads(run('show', '--dir', folder, '--json').stdout)['card0']
         check('hog is shown', card['vram-used'] == 3 << 30 and
               card['clients'][0]['pid'] == hog.pid)
-        # Any program sees it, and what it holds costs next to nothing.
+        # Any program sees the client in fdinfo. The hog's memory is untouched, so it costs almost nothing.
         code = ('import glob\nfor path in glob.glob("/proc/%d/fdinfo/*"):\n'
                 ' print(open(path).read())' % hog.pid)
         text = subprocess.run([sys.executable, '-c', code], env=env, capture_output=True,

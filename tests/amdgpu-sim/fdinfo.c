@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fdinfo, as drivers/gpu/drm/amd/amdgpu/amdgpu_fdinfo.c, amdgpu_show_fdinfo(), writes it, and from
- * Linux 6.4 on drivers/gpu/drm/drm_file.c, drm_show_fdinfo() and drm_print_memory_stats(). The keys
- * are described in Documentation/gpu/drm-usage-stats.rst.
+ * fdinfo of simulated cards
  *
- * The kernel sums up what the client's address space holds; here, what the client has handles of.
+ * The text is that of drivers/gpu/drm/amd/amdgpu/amdgpu_fdinfo.c, amdgpu_show_fdinfo(), and from
+ * Linux 6.4 on of drivers/gpu/drm/drm_file.c, drm_show_fdinfo() and drm_print_memory_stats().
+ * Documentation/gpu/drm-usage-stats.rst describes the keys.
+ *
+ * The kernel sums the buffers in the client's address space; the simulator sums the buffers that
+ * the client has handles of.
  */
 #include "fdinfo.h"
 #include "memory.h"
@@ -40,7 +43,7 @@ static void add_kib(struct text *text, const char *key, uint64_t bytes)
 	add(text, "%s\t%llu KiB\n", key, (unsigned long long)(bytes >> 10));
 }
 
-/* print_size(): the largest unit that divides it. */
+/* Write a size as print_size() does, in the largest unit that divides it. */
 static void add_size(struct text *text, const char *what, const char *region, uint64_t size)
 {
 	static const char *const units[] = {"", " KiB", " MiB"};
@@ -70,7 +73,7 @@ static void add_regions(struct text *text, const struct sim_client_memory *memor
 	}
 }
 
-/* The driver's part. */
+/* Write the driver's part. */
 static void show(struct text *text, const struct sim_fd *client)
 {
 	static const char *const engines[SIM_N_ENGINES] = {"gfx", "compute", "dma"};
@@ -108,7 +111,7 @@ static void show(struct text *text, const struct sim_fd *client)
 	}
 }
 
-/* Return: is @path "/proc/.../NAME/NUMBER", and where does "NAME/NUMBER" begin? */
+/* Return the begin of "NAME/NUMBER" if @path is "/proc/.../NAME/NUMBER", else NULL. */
 static const char *last_of(const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');
@@ -155,7 +158,10 @@ bool sim_fdinfo_find(const char *path, struct sim_fd *ret, char *text, size_t si
 	if (sscanf(text, "pos: %lld", &offset) != 1 || offset < 1 || offset > SIM_MAX_CLIENTS)
 		return false;
 	ret->slot = (uint32_t)(offset - 1);
-	/* The lock is what makes it a client; our own descriptors of the file have none. */
+	/*
+	 * Only a client's descriptor has the lock; the simulator's own descriptors of the file do
+	 * not.
+	 */
 	return ret->card->clients[ret->slot].is_used && strstr(text, "lock:");
 }
 
@@ -169,7 +175,9 @@ int sim_fdinfo_open(const char *path)
 
 	if (!last_of(path, "fdinfo") || !sim_fdinfo_find(path, &client, real, sizeof(real)))
 		return -ENOENT;
-	/* The kernel's own lines, without the position and the lock, which are the simulator's. */
+	/*
+	 * Keep the kernel's own lines, except the position and the lock, which the simulator uses.
+	 */
 	begin = strchr(real, '\n');
 	lock = strstr(real, "lock:");
 	*lock = '\0';

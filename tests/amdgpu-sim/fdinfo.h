@@ -7,13 +7,14 @@
 #include <stddef.h>
 
 /*
- * Whose descriptor /proc/PID/fd/N or /proc/PID/fdinfo/N is, the latter's real text in @text.
+ * Find the client whose descriptor @path names: /proc/PID/fd/N or /proc/PID/fdinfo/N. @text
+ * receives the real text of the latter.
  * Return: false if @path is neither, or not of a simulated card.
  */
 bool sim_fdinfo_find(const char *path, struct sim_fd *ret, char *text, size_t size);
 
 /*
- * Opens the fdinfo that @path names, as the kernel would write it at this moment.
- * Return: descriptor; -ENOENT: @path is not of a simulated card; or -errno.
+ * Open the fdinfo that @path names, with the text that the kernel would write now.
+ * Return: descriptor; -ENOENT if @path is not of a simulated card; or another negative errno.
  */
 int sim_fdinfo_open(const char *path);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * One table of calls, for injecting failures and for tracing.
- */
+/* One table of calls, for injected failures and for tracing. */
 #include "names.h"
 #include "state.h"
 #include <errno.h>
@@ -163,7 +161,7 @@ const char *sim_call_name(uint32_t nr, uint32_t query, uint32_t sensor)
 		if (call->nr == nr && call->query == query && call->sensor == sensor)
 			return calls[i].name;
 	}
-	/* A query or a sensor that has no name is at least one of its kind. */
+	/* An unnamed sensor gets the name of its query, an unnamed query that of its ioctl. */
 	if (sensor != SIM_ANY)
 		return sim_call_name(nr, query, SIM_ANY);
 	return query != SIM_ANY ? sim_call_name(nr, SIM_ANY, SIM_ANY) : "?";

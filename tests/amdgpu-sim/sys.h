@@ -1,8 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls that go past the interposed ones of libc, or the simulator would answer itself.
- * Return: as the kernel does, -errno for failure; errno is left alone.
+ * System calls that bypass the interposed functions of libc; otherwise the simulator would call
+ * itself.
+ * Return: the kernel's result, a negative errno for failure; errno is unchanged.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,13 +56,13 @@ static inline off_t sys_lseek(int fd, off_t offset, int whence)
 	return SYS_CALL(SYS_lseek, fd, offset, whence);
 }
 
-/* Return: the address, or -errno as a pointer. */
+/* Return the address, or a negative errno as a pointer. */
 static inline void *sys_mmap(void *at, size_t n, int access, int flags, int fd, off_t offset)
 {
 	return (void *)SYS_CALL(SYS_mmap, at, n, access, flags, fd, offset);
 }
 
-/* Sleeps while *@word is @value; shared between processes. @timeout: relative, or NULL. */
+/* Sleep while *@word is @value; shared between processes. @timeout: relative, or NULL. */
 static inline int sys_futex_wait(uint32_t *word, uint32_t value, const struct timespec *timeout)
 {
 	return (int)SYS_CALL(SYS_futex, word, FUTEX_WAIT, value, timeout, NULL, 0);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A card in /sys, as drm_sysfs.c, pci-sysfs.c and amdgpu_pm.c lay it out: its PCI device below a
- * root bridge, its DRM minors and its hwmon below that, and links to them from /sys/class, /sys/bus
- * and /sys/dev/char. Links are relative, so they stay within DIR/root.
+ * A card in /sys, in the layout of drm_sysfs.c, pci-sysfs.c and amdgpu_pm.c
+ *
+ * The PCI device is below a root bridge; its DRM minors and its hwmon are below the device. Links
+ * in /sys/class, /sys/bus and /sys/dev/char refer to them. Links are relative, so they stay within
+ * DIR/root.
  */
 #include "sysroot.h"
 #include "chips.h"
@@ -16,10 +18,10 @@
 
 #define BRIDGE     "sys/devices/pci0000:e0/0000:e0:03.1"
 #define FIRST_CARD 0xe3
-/* Above what a machine has. */
+/* Above the numbers of a real machine. */
 #define FIRST_HWMON 90
 
-/* Everything below these is ours. */
+/* The simulator answers for every path below these. */
 static const char *const prefixes[] = {
 	"/dev/dri",
 	"/sys/class/drm",
@@ -45,7 +47,7 @@ static void root_path(char path[SIM_PATH_MAX], const char *format, va_list argum
 	vsnprintf(path + n, (size_t)(SIM_PATH_MAX - n), format, arguments);
 }
 
-/* Makes a folder and those above it. */
+/* Make a folder and its parents. */
 __attribute__((format(printf, 1, 2))) static int make_folder(const char *format, ...)
 {
 	char path[SIM_PATH_MAX];
@@ -71,14 +73,14 @@ static int write_text(const char *path, const char *text)
 	fd = sys_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return fd;
-	/* In place: who has it open sees the new value. */
+	/* Write in place: a descriptor kept open sees the new value. */
 	if (pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n))
 		r = -errno;
 	close(fd);
 	return r;
 }
 
-/* The folder of the card's PCI device, below DIR/root. */
+/* Return the folder of the card's PCI device, below DIR/root. */
 static void device_folder(const struct sim_card *card, char folder[128])
 {
 	char address[16];
@@ -87,7 +89,7 @@ static void device_folder(const struct sim_card *card, char folder[128])
 	snprintf(folder, 128, BRIDGE "/%s", address);
 }
 
-/* Writes an attribute of the card. */
+/* Write an attribute of the card. */
 __attribute__((format(printf, 3, 4))) static int attribute(const struct sim_card *card,
 							   const char *name, const char *format,
 							   ...)
@@ -143,7 +145,10 @@ static unsigned hwmon_number(const struct sim_card *card)
 	return FIRST_HWMON + sim_card_index(card);
 }
 
-/* A sensor's attribute, or none at all (amdgpu_pm.c, hwmon_attributes_visible()). */
+/*
+ * Write a sensor's attribute, or remove that of an absent sensor (amdgpu_pm.c,
+ * hwmon_attributes_visible()).
+ */
 static void sensor_attribute(const struct sim_card *card, enum sim_sensor sensor, const char *name,
 			     uint64_t value)
 {
@@ -162,8 +167,10 @@ static void hwmon_sensor(const struct sim_card *card, enum sim_sensor sensor, co
 	sensor_attribute(card, sensor, path, value);
 }
 
-/* The clocks that the card can have, a star at the one it has (amdgpu_pm.c,
- * amdgpu_get_pp_dpm_sclk). */
+/*
+ * Write the clocks that the card supports, with a star at the present one (amdgpu_pm.c,
+ * amdgpu_get_pp_dpm_sclk).
+ */
 static void clock_attribute(const struct sim_card *card, enum sim_sensor sensor, const char *name,
 			    uint32_t low_mhz, uint32_t high_mhz)
 {
@@ -213,7 +220,7 @@ void sim_sysroot_refresh(const struct sim_card *card)
 			(uint32_t)(chip->device.max_memory_clock / 1000));
 
 	hwmon_sensor(card, SIM_SENSOR_TEMPERATURE, "temp1_input", sensor[SIM_SENSOR_TEMPERATURE]);
-	/* APUs and newer kernels have the power of this moment, the others its average. */
+	/* APUs and newer kernels have the present power, other cards its average. */
 	hwmon_sensor(card, SIM_SENSOR_POWER, "power1_average", sensor[SIM_SENSOR_POWER]);
 	hwmon_sensor(card, SIM_SENSOR_SCLK, "freq1_input", sensor[SIM_SENSOR_SCLK] * 1000000);
 	hwmon_sensor(card, SIM_SENSOR_MCLK, "freq2_input", sensor[SIM_SENSOR_MCLK] * 1000000);
@@ -240,12 +247,15 @@ static int plug_minor(const struct sim_card *card, const char *class_name, uint3
 	make_link(target, "%s/drm/%s/device", folder, class_name);
 	make_link("../../../../../../class/drm", "%s/drm/%s/subsystem", folder, class_name);
 
-	/* From sys/class/drm and sys/dev/char it is two up, then down again without "sys/". */
+	/*
+	 * sys/class/drm and sys/dev/char are two levels deep; the target below sys/ follows
+	 * "../../".
+	 */
 	snprintf(target, sizeof(target), "../../%s/drm/%s", folder + 4, class_name);
 	make_link(target, "sys/class/drm/%s", class_name);
 	make_link(target, "sys/dev/char/%u:%u", SIM_DRM_MAJOR, minor);
 
-	/* Only its name counts: opening it is answered otherwise. */
+	/* Only the file's name matters: the simulator answers open(). */
 	snprintf(target, sizeof(target), "%s/root/dev/dri/%s", sim.dir, class_name);
 	return write_text(target, "");
 }
@@ -274,7 +284,9 @@ static int plug_hwmon(const struct sim_card *card, const char *folder)
 	return make_link(target, "sys/class/hwmon/hwmon%u", number);
 }
 
-/* The first 64 bytes of PCI configuration space: libdrm reads them where an attribute is missing.
+/*
+ * Write the first 64 bytes of PCI configuration space: libdrm reads them where an attribute is
+ * missing.
  */
 static int plug_config(const struct sim_card *card, const struct sim_chip *chip)
 {
@@ -394,7 +406,10 @@ bool sim_sysroot_map(const char *path, char ret[SIM_PATH_MAX])
 
 		if (strncmp(path, prefixes[i], n))
 			continue;
-		/* Names end here, except where the prefix is the begin of a name. */
+		/*
+		 * A match ends at the end of a name, except for prefixes that are the begin of a
+		 * name.
+		 */
 		next = path[n];
 		if (next && next != '/' && prefixes[i][n - 1] != ':' && prefixes[i][n - 1] != '9')
 			continue;

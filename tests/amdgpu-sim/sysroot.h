@@ -1,37 +1,43 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * DIR/root: the parts of /dev and /sys that a simulated card has
+ * DIR/root: the parts of /dev and /sys of a simulated card
  *
- * Ordinary files, folders and links. Values are written into the files when they change, so that
- * even a descriptor kept open reads fresh ones; how much memory is used is written when the file is
- * opened.
+ * The tree consists of ordinary files, folders and links. Values are written into the files when
+ * they change, so that even a descriptor kept open reads the new values. Used memory is written
+ * when its file is opened.
  */
 #include "state.h"
 
-/* "0000:e3:00.0" and so on. */
+/* Write the PCI address, such as "0000:e3:00.0". */
 void sim_card_address(const struct sim_card *card, char address[16]);
 
-/* Makes what all cards share. Return: 0 or -errno. */
+/*
+ * Make the files that all cards share.
+ * Return: 0 or a negative errno.
+ */
 int sim_sysroot_create(void);
-/* Makes or removes a card's nodes and attributes: plugged, unplugged. Return: 0 or -errno. */
+/*
+ * Make or remove a card's nodes and attributes when it is plugged in or unplugged.
+ * Return: 0 or a negative errno.
+ */
 int sim_sysroot_plug(const struct sim_card *card);
 void sim_sysroot_unplug(const struct sim_card *card);
-/* Writes all values; attributes of absent sensors are removed. Lock held. */
+/* Write all values; remove the attributes of absent sensors. Lock held. */
 void sim_sysroot_refresh(const struct sim_card *card);
-/* Writes those that say how much memory is used. Lock held. */
+/* Write the values of used memory. Lock held. */
 void sim_sysroot_refresh_memory(const struct sim_card *card);
 
 /*
- * Where @path is below DIR/root, into @ret.
- * Return: false if it is not one that the simulator answers for.
+ * Map @path to its place below DIR/root.
+ * Return: false if the simulator does not answer for @path.
  */
 bool sim_sysroot_map(const char *path, char ret[SIM_PATH_MAX]);
-/* The same, the other way; @path itself if it is not below DIR/root. */
+/* Map a path below DIR/root back; return @path itself for any other path. */
 const char *sim_sysroot_unmap(const char *path);
 
-/* The card whose attribute a path below DIR/root names, links resolved; NULL: none. */
+/* Return the card whose attribute a path below DIR/root names, links resolved, or NULL. */
 struct sim_card *sim_sysroot_card_of(const char *path);
 
-/* The card and minor of a path such as /dev/dri/renderD128; NULL: none. */
+/* Return the card and minor of a path such as /dev/dri/renderD128, or NULL. */
 struct sim_card *sim_card_of_node(const char *path, uint32_t *ret_minor);
