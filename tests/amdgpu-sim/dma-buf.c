@@ -17,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Above those that programs count on being small. */
+/* Kept descriptors are above the numbers that programs expect to be small. */
 #define KEPT_FD_MIN 512
 #define MAX_IMPORTS 4096u
 /* Linux 6.11's udmabuf.c refuses F_SEAL_FUTURE_WRITE too; 6.1's does not. */
 #define UDMABUF_SEALS_DENIED F_SEAL_WRITE
 #define UDMABUF_LIST_LIMIT   1024u
 
-/* This process's; guarded by the state's lock. */
+/* Imports of this process; guarded by the state's lock. */
 static struct import {
 	uint32_t card;
 	uint32_t object;
@@ -33,7 +33,10 @@ static struct import {
 } imports[MAX_IMPORTS];
 static uint32_t n_imports;
 
-/* Reads what a descriptor's fdinfo says. Return: false if there is none. */
+/*
+ * Read the fdinfo of a descriptor.
+ * Return: false if there is none.
+ */
 static bool read_fdinfo(int fd, char *text, size_t size)
 {
 	char path[64];
@@ -98,7 +101,7 @@ int sim_udmabuf_open(int flags)
 	return fd;
 }
 
-/* udmabuf_create() for one piece. */
+/* Make one udmabuf as udmabuf_create() does. */
 static int udmabuf_create(uint32_t memfd, uint32_t flags, uint64_t offset, uint64_t size)
 {
 	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -111,7 +114,7 @@ static int udmabuf_create(uint32_t memfd, uint32_t flags, uint64_t offset, uint6
 	if (size > sim.state->udmabuf_limit_bytes)
 		return -EINVAL;
 	seals = fcntl((int)memfd, F_GET_SEALS);
-	/* "if (!shmem_mapping(mapping)) goto err" with -EBADFD, as for what is no descriptor. */
+	/* "if (!shmem_mapping(mapping)) goto err" with -EBADFD, as for an invalid descriptor. */
 	if (seals < 0)
 		return -EBADFD;
 	if (!(seals & F_SEAL_SHRINK) || seals & UDMABUF_SEALS_DENIED)
@@ -139,7 +142,7 @@ static int udmabuf_create(uint32_t memfd, uint32_t flags, uint64_t offset, uint6
 	return fd;
 }
 
-/* udmabuf_ioctl() */
+/* Handle udmabuf_ioctl(). */
 int sim_udmabuf_ioctl(unsigned long request, void *argument)
 {
 	const struct udmabuf_create *one = argument;
@@ -151,7 +154,7 @@ int sim_udmabuf_ioctl(unsigned long request, void *argument)
 	case UDMABUF_CREATE_LIST:
 		if (list->count > UDMABUF_LIST_LIMIT || !list->count)
 			return -EINVAL;
-		/* One description of one memfd cannot stand for several. */
+		/* One open file description of one memfd cannot represent several ranges. */
 		if (list->count > 1)
 			return -EOPNOTSUPP;
 		return udmabuf_create(list->list[0].memfd, list->flags, list->list[0].offset,
@@ -161,7 +164,7 @@ int sim_udmabuf_ioctl(unsigned long request, void *argument)
 	}
 }
 
-/* The object whose file this is, of any card. */
+/* Find the object of any card whose file has inode @ino. */
 static bool find_object(ino_t ino, struct sim_dma_buf *ret)
 {
 	for (uint32_t i = 0; i < sim.state->n_cards; i++) {
@@ -181,7 +184,7 @@ static bool find_object(ino_t ino, struct sim_dma_buf *ret)
 	return false;
 }
 
-/* One of a real exporter: the kernel's name for them is "/dmabuf:NAME". */
+/* Identify a dma-buf of a real exporter: the kernel names them "/dmabuf:NAME". */
 static int real_dma_buf(int fd, struct sim_dma_buf *ret)
 {
 	char path[64], target[64];
@@ -195,7 +198,7 @@ static int real_dma_buf(int fd, struct sim_dma_buf *ret)
 	target[n] = '\0';
 	if (strncmp(target, "/dmabuf:", 8))
 		return -EINVAL;
-	/* dma_buf_llseek(): how userspace learns the size. */
+	/* dma_buf_llseek() tells user space the size. */
 	size = sys_lseek(fd, 0, SEEK_END);
 	if (size <= 0)
 		return -EINVAL;

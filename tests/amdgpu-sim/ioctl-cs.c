@@ -2,9 +2,9 @@
 /*
  * Contexts and submissions: drivers/gpu/drm/amd/amdgpu/amdgpu_ctx.c, amdgpu_cs.c, amdgpu_bo_list.c
  *
- * A submission is checked as the kernel checks it, touches the buffers that it lists, and is
- * complete when the ioctl returns: its fence has signalled, its user fence is written, its engine
- * time is counted. Nothing is executed.
+ * The simulator checks a submission as the kernel does and marks the listed buffers as used. The
+ * submission is complete when the ioctl returns: its fence has signalled, its user fence is
+ * written, its engine time is counted. Nothing is executed.
  */
 #include "ioctl.h"
 #include "memory.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of one submission. */
+/* A submission. */
 struct job {
 	int engine; /* 0 gfx, 1 compute, 2 dma; -1: no IB seen */
 	uint32_t fence_handle;
@@ -35,7 +35,7 @@ static int ctx_alloc(const struct sim_fd *client, union drm_amdgpu_ctx *args)
 	int32_t priority = args->in.priority;
 	uint32_t at;
 
-	/* The kernel wants CAP_SYS_NICE or DRM master; root has it. */
+	/* The kernel demands CAP_SYS_NICE or DRM master; root has the capability. */
 	if (priority > AMDGPU_CTX_PRIORITY_NORMAL && priority <= AMDGPU_CTX_PRIORITY_VERY_HIGH &&
 	    geteuid() != 0)
 		return -EACCES;
@@ -56,7 +56,7 @@ static int ctx_alloc(const struct sim_fd *client, union drm_amdgpu_ctx *args)
 	return 0;
 }
 
-/* amdgpu_ctx_query(): told once for each reset. */
+/* amdgpu_ctx_query(): report each reset once. */
 static void ctx_query(const struct sim_fd *client, struct sim_context *context,
 		      union drm_amdgpu_ctx *args)
 {
@@ -66,7 +66,7 @@ static void ctx_query(const struct sim_fd *client, struct sim_context *context,
 	context->query_counter = client->card->reset_counter;
 }
 
-/* amdgpu_ctx_query2(): told as long as the context lives. */
+/* amdgpu_ctx_query2(): report a reset as long as the context lives. */
 static void ctx_query2(const struct sim_fd *client, const struct sim_context *context,
 		       union drm_amdgpu_ctx *args)
 {
@@ -112,7 +112,10 @@ int sim_ioctl_ctx(const struct sim_fd *client, union drm_amdgpu_ctx *args)
 	}
 }
 
-/* Uses the buffers of an array of struct drm_amdgpu_bo_list_entry. Return: 0 or -ENOENT. */
+/*
+ * Use the buffers of an array of struct drm_amdgpu_bo_list_entry.
+ * Return: 0 or -ENOENT.
+ */
 static int use_entries(const struct sim_fd *client, uint64_t pointer, uint32_t n_entries,
 		       uint32_t entry_bytes)
 {
@@ -133,8 +136,8 @@ static int use_entries(const struct sim_fd *client, uint64_t pointer, uint32_t n
 }
 
 /*
- * amdgpu_bo_list_ioctl(). Buffers of a list count as used when it is made, not at each submission
- * that names it: Mesa makes a list for each submission.
+ * amdgpu_bo_list_ioctl(). Buffers of a list count as used when the list is made, not at each
+ * submission that names it: Mesa makes a list for each submission.
  */
 int sim_ioctl_bo_list(const struct sim_fd *client, union drm_amdgpu_bo_list *args)
 {
@@ -215,7 +218,7 @@ static int use_bo_handles(const struct sim_fd *client, const struct drm_amdgpu_c
 	return use_entries(client, in.bo_info_ptr, in.bo_number, in.bo_info_size);
 }
 
-/* Calls sim_syncobj_check() or _signal() for each syncobj of a chunk. */
+/* Call sim_syncobj_check() or _signal() for each syncobj of a chunk. */
 static int for_syncobjs(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk,
 			bool is_timeline,
 			int (*function)(const struct sim_fd *, uint32_t, uint64_t))
@@ -245,7 +248,7 @@ static int check_dependencies(const struct sim_fd *client, const struct drm_amdg
 	return 0;
 }
 
-/* Everything that can refuse the submission. */
+/* Check everything that can reject the submission. */
 static int check_chunk(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk,
 		       struct job *job)
 {
@@ -271,7 +274,10 @@ static int check_chunk(const struct sim_fd *client, const struct drm_amdgpu_cs_c
 	}
 }
 
-/* Buffers that are in every submission without being listed: AMDGPU_GEM_CREATE_VM_ALWAYS_VALID. */
+/*
+ * Use the buffers that belong to every submission without being listed:
+ * AMDGPU_GEM_CREATE_VM_ALWAYS_VALID.
+ */
 static void use_always_valid(const struct sim_fd *client)
 {
 	struct sim_card *card = client->card;
@@ -285,7 +291,7 @@ static void use_always_valid(const struct sim_fd *client)
 	}
 }
 
-/* amdgpu_ring.h: the fence's number is written where the submitter wanted it. */
+/* amdgpu_ring.h: write the fence's number to the submitter's address. */
 static int write_user_fence(const struct sim_fd *client, const struct job *job, uint64_t seq)
 {
 	struct sim_object *object = sim_object_of(client, job->fence_handle);
@@ -305,8 +311,8 @@ static int write_user_fence(const struct sim_fd *client, const struct job *job, 
 }
 
 /*
- * amdgpu_cs_parser_init(), amdgpu_cs_pass1(): "skip guilty context job" is -ECANCELED, and so is
- * what is submitted to a context that is older than the last loss of VRAM.
+ * amdgpu_cs_parser_init(), amdgpu_cs_pass1(): "skip guilty context job" is -ECANCELED. So is a
+ * submission to a context that is older than the last loss of VRAM.
  */
 static int check_context(const struct sim_card *card, const struct sim_context *context)
 {

@@ -16,7 +16,7 @@
 	 AMDGPU_GEM_CREATE_VM_ALWAYS_VALID | AMDGPU_GEM_CREATE_EXPLICIT_SYNC |     \
 	 AMDGPU_GEM_CREATE_ENCRYPTED | AMDGPU_GEM_CREATE_VRAM_CONTIGUOUS |         \
 	 AMDGPU_GEM_CREATE_VRAM_WIPE_ON_RELEASE | AMDGPU_GEM_CREATE_PREEMPTIBLE)
-/* Uncached and coherent, of newer kernels. */
+/* Flags of newer kernels: uncached and coherent. */
 #define NEWER_CREATE_FLAGS ((1ull << 12) | (1ull << 13) | (1ull << 14) | (1ull << 15))
 
 /* amdgpu_gem_create_ioctl() */
@@ -31,7 +31,7 @@ int sim_ioctl_gem_create(const struct sim_fd *client, union drm_amdgpu_gem_creat
 		return -EINVAL;
 	if (in.domains & ~(uint64_t)AMDGPU_GEM_DOMAIN_MASK)
 		return -EINVAL;
-	/* drm_gem_private_object_init() and ttm refuse what has no page. */
+	/* drm_gem_private_object_init() and ttm reject sizes of no page. */
 	if (!in.bo_size || in.bo_size > UINT64_MAX - SIM_PAGE_BYTES)
 		return in.bo_size ? -ENOMEM : -EINVAL;
 
@@ -137,7 +137,10 @@ int sim_ioctl_gem_metadata(const struct sim_fd *client, struct drm_amdgpu_gem_me
 	}
 }
 
-/* Does any file back [@at, @at + @n)? -EFAULT: it is not all mapped. */
+/*
+ * Find out whether a file backs any part of [@at, @at + @n).
+ * Return: 1 or 0; -EFAULT if the range is not fully mapped.
+ */
 static int is_file_backed(uint64_t at, uint64_t n)
 {
 	unsigned long long begin, end, inode;
@@ -165,9 +168,9 @@ static int is_file_backed(uint64_t at, uint64_t n)
 }
 
 /*
- * amdgpu_gem_userptr_ioctl(). Pages of a file, shared memory among them, are refused where only
- * anonymous ones are wanted (amdgpu_ttm.c, amdgpu_ttm_tt_get_user_pages(): "if ((gtt->userflags &
- * AMDGPU_GEM_USERPTR_ANONONLY) && vma->vm_file) r = -EPERM"), which is what RADV asks for.
+ * amdgpu_gem_userptr_ioctl(). AMDGPU_GEM_USERPTR_ANONONLY, which RADV sets, rejects pages of a
+ * file, shared memory included (amdgpu_ttm.c, amdgpu_ttm_tt_get_user_pages(): "if ((gtt->userflags
+ * & AMDGPU_GEM_USERPTR_ANONONLY) && vma->vm_file) r = -EPERM").
  */
 int sim_ioctl_gem_userptr(const struct sim_fd *client, struct drm_amdgpu_gem_userptr *args)
 {
@@ -203,7 +206,7 @@ int sim_ioctl_gem_userptr(const struct sim_fd *client, struct drm_amdgpu_gem_use
 	return 0;
 }
 
-/* amdgpu_gem_wait_idle_ioctl(): nothing is ever busy. */
+/* amdgpu_gem_wait_idle_ioctl(): no buffer is ever busy. */
 int sim_ioctl_gem_wait_idle(const struct sim_fd *client, union drm_amdgpu_gem_wait_idle *args)
 {
 	if (!sim_object_of(client, args->in.handle))
@@ -212,7 +215,7 @@ int sim_ioctl_gem_wait_idle(const struct sim_fd *client, union drm_amdgpu_gem_wa
 	return 0;
 }
 
-/* amdgpu_gem_va_ioctl(). Page tables are not kept: nothing runs that would need them. */
+/* amdgpu_gem_va_ioctl(). Page tables are not kept: nothing that runs needs them. */
 int sim_ioctl_gem_va(const struct sim_fd *client, struct drm_amdgpu_gem_va *args)
 {
 	uint64_t mask = SIM_PAGE_BYTES - 1;

@@ -2,7 +2,7 @@
 /*
  * DRM_AMDGPU_INFO: drivers/gpu/drm/amd/amdgpu/amdgpu_kms.c, amdgpu_info_ioctl()
  *
- * Answers are cut to what the caller has room for: "return_size" works as the size of snprintf()
+ * Answers are truncated to the caller's buffer: "return_size" works as the size of snprintf()
  * (include/uapi/drm/amdgpu_drm.h).
  */
 #include "ioctl.h"
@@ -14,7 +14,7 @@
 
 /* amdgpu_vm.h: AMDGPU_VM_RESERVED_VRAM, kept for page tables. */
 #define RESERVED_VRAM_BYTES (8ull << 20)
-/* Newer than Debian 12's libdrm: include/uapi/drm/amdgpu_drm.h of Linux 6.6. */
+/* From Linux 6.6, include/uapi/drm/amdgpu_drm.h; Debian 12's libdrm lacks them. */
 #define INFO_SENSOR_PEAK_PSTATE_GFX_SCLK 0xa
 #define INFO_SENSOR_PEAK_PSTATE_GFX_MCLK 0xb
 #define INFO_SENSOR_GPU_INPUT_POWER      0xc
@@ -39,7 +39,7 @@ static int answer_64(const struct drm_amdgpu_info *info, uint64_t value)
 	return answer(info, &value, sizeof(value));
 }
 
-/* What a heap's usable_heap_size is: without what the driver keeps. */
+/* Return a heap's usable_heap_size: its size less the driver overhead. */
 static uint64_t usable(uint64_t bytes, uint64_t reserved)
 {
 	return bytes > reserved ? bytes - reserved : 0;
@@ -84,7 +84,7 @@ static int info_vram_gtt(const struct sim_card *card, const struct drm_amdgpu_in
 	return answer(info, &sizes, sizeof(sizes));
 }
 
-/* case AMDGPU_INFO_SENSOR: a sensor that cannot be read, or is not known, is -EINVAL. */
+/* case AMDGPU_INFO_SENSOR: -EINVAL for a sensor that is unreadable or unknown. */
 static int info_sensor(const struct sim_card *card, const struct drm_amdgpu_info *info)
 {
 	const struct drm_amdgpu_info_device *device = &sim_chips[card->chip].device;
@@ -143,7 +143,7 @@ static int info_hw_ip(const struct sim_card *card, const struct drm_amdgpu_info 
 	if (info->query_hw_ip.ip_instance >= AMDGPU_HW_IP_INSTANCE_MAX_COUNT ||
 	    info->query_hw_ip.type >= AMDGPU_HW_IP_NUM)
 		return -EINVAL;
-	/* amdgpu_hw_ip_info(). Video engines: none, no ring. */
+	/* amdgpu_hw_ip_info(). Video engines have no rings. */
 	switch (info->query_hw_ip.type) {
 	case AMDGPU_HW_IP_GFX:
 	case AMDGPU_HW_IP_COMPUTE:
@@ -182,7 +182,7 @@ static int info_timestamp(const struct drm_amdgpu_info *info)
 {
 	struct timespec now;
 
-	/* In periods of gpu_counter_freq, which is 100 MHz. */
+	/* The unit is a period of gpu_counter_freq, which is 100 MHz. */
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return answer_64(info, (uint64_t)now.tv_sec * 100000000 + (uint64_t)now.tv_nsec / 10);
 }
@@ -195,7 +195,7 @@ static int info_device(const struct sim_card *card, const struct drm_amdgpu_info
 	return answer(info, &device, sizeof(device));
 }
 
-/* Zeroes: the card has none of it. */
+/* Answer with zeroes: the card lacks the queried feature. */
 static int info_empty(const struct drm_amdgpu_info *info, size_t n_bytes)
 {
 	uint8_t zeroes[512] = {0};

@@ -2,10 +2,10 @@
 /*
  * PRIME: drivers/gpu/drm/drm_prime.c, drivers/gpu/drm/amd/amdgpu/amdgpu_dma_buf.c
  *
- * A buffer that comes back to the card that exported it is the same buffer, counted once
- * (amdgpu_gem_prime_import(): "dma_buf->ops == &amdgpu_dmabuf_ops"). Anything else becomes an
- * object of its own that may be in GTT only, counts as GTT once a submission has used it, and
- * cannot be mapped through the card (ttm_bo_vm.c: "Refuse to fault imported pages").
+ * A buffer that returns to the card that exported it is the same buffer, counted once
+ * (amdgpu_gem_prime_import(): "dma_buf->ops == &amdgpu_dmabuf_ops"). Any other import becomes a new
+ * object. Its only domain is GTT, it counts as GTT once a submission has used it, and the card
+ * cannot map it (ttm_bo_vm.c: "Refuse to fault imported pages").
  */
 #include "ioctl.h"
 #include "dma-buf.h"
@@ -26,7 +26,7 @@ int sim_ioctl_prime_export(const struct sim_fd *client, struct drm_prime_handle 
 	if (object->kind == SIM_OBJECT_USERPTR || object->flags & AMDGPU_GEM_CREATE_VM_ALWAYS_VALID)
 		return -EPERM;
 	if (object->kind == SIM_OBJECT_IMPORT) {
-		/* drm_gem_prime_handle_to_dmabuf(): whoever exported it is asked. */
+		/* drm_gem_prime_handle_to_dmabuf() returns the exporter's dma-buf. */
 		fd = sim_import_fd(client->card, object);
 		if (fd >= 0)
 			fd = fcntl(fd, args->flags & DRM_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
@@ -41,7 +41,7 @@ int sim_ioctl_prime_export(const struct sim_fd *client, struct drm_prime_handle 
 	return 0;
 }
 
-/* The import of the same dma-buf that this client already has, or NULL. */
+/* Return this client's import of the same dma-buf, or NULL. */
 static struct sim_object *find_import(const struct sim_fd *client,
 				      const struct sim_dma_buf *dma_buf)
 {
@@ -93,8 +93,7 @@ int sim_ioctl_prime_import(const struct sim_fd *client, struct drm_prime_handle 
 	if (r)
 		return r;
 	object = dma_buf.card == client->card ? dma_buf.object : find_import(client, &dma_buf);
-	/* drm_prime_lookup_buf_handle(): one handle for one buffer, however often it is imported.
-	 */
+	/* drm_prime_lookup_buf_handle(): a buffer has one handle, however often it is imported. */
 	handle = object ? sim_handle_find(client->card, client->slot, object) : 0;
 	if (handle) {
 		args->handle = handle;

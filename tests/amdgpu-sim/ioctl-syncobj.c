@@ -2,12 +2,12 @@
 /*
  * Synchronisation objects: drivers/gpu/drm/drm_syncobj.c
  *
- * Work completes at once, so a fence that there is has signalled; what remains is whether there is
- * one, and up to which point of a timeline. A wait for one that nobody has submitted yet sleeps
- * until its time-out, or until somebody signals, in this process or in another.
+ * Work completes at once, so every existing fence has signalled. The state is only whether a fence
+ * exists, and up to which point of a timeline. A wait for a fence that was not submitted yet sleeps
+ * until its timeout, or until this or another process signals.
  *
- * Not there: handing syncobjs themselves to other processes (their descriptors are -EOPNOTSUPP);
- * sync files work.
+ * Sync files work. Syncobjs themselves cannot be passed to other processes: their descriptors are
+ * -EOPNOTSUPP.
  */
 #include "ioctl.h"
 #include "sys.h"
@@ -26,7 +26,7 @@ static struct sim_syncobj *syncobj_of(const struct sim_fd *client, uint32_t hand
 	return &card->syncobjs[handle - 1];
 }
 
-/* Whoever waits looks again. */
+/* Wake the waiters to look again. */
 static void announce(struct sim_card *card)
 {
 	__atomic_add_fetch(&card->sync_clock, 1, __ATOMIC_RELEASE);
@@ -153,7 +153,7 @@ static int transfer(const struct sim_fd *client, const struct drm_syncobj_transf
 	return r ? r : sim_syncobj_signal(client, args->dst_handle, args->dst_point);
 }
 
-/* A wait, timeline or not. */
+/* A wait, on timelines or binary syncobjs. */
 struct wait {
 	const uint32_t *handles;
 	const uint64_t *points; /* NULL: binary */
@@ -172,8 +172,8 @@ static int64_t now_ns(void)
 
 /*
  * drm_syncobj_array_wait_timeout().
- * Return: 0 done and *ret_first set, -ETIME not yet, -EINVAL if one has no fence and the caller did
- * not say that it may come, -ENOENT.
+ * Return: 0 if done, with *ret_first set; -ETIME if not yet; -EINVAL if a syncobj has no fence and
+ * the caller did not permit a later one; -ENOENT.
  */
 static int look(const struct sim_fd *client, const struct wait *wait, uint32_t *ret_first)
 {
@@ -209,7 +209,7 @@ static int wait_for(const struct sim_fd *client, const struct wait *wait, uint32
 		struct sim_card *card = client->card;
 		uint32_t seen = __atomic_load_n(&card->sync_clock, __ATOMIC_ACQUIRE);
 		int64_t left_ns = wait->deadline_ns - now_ns();
-		/* At most so long, or the unplugging of the card would go unseen. */
+		/* The nap is bounded, or this wait would not notice that the card was unplugged. */
 		struct timespec nap = {.tv_nsec = left_ns < 50000000 ? left_ns : 50000000};
 
 		if (left_ns <= 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where DRM ioctls arrive: drivers/gpu/drm/drm_ioctl.c, drm_ioctl(), and the tables behind it
+ * Entry of DRM ioctls: drivers/gpu/drm/drm_ioctl.c, drm_ioctl(), and its tables
  *
- * One lock around each keeps this simple: a simulated driver is not a fast one. A call that sleeps
- * gives it up. Before a call is answered come, in this order, what a card that is gone says, what a
- * suspended one does, and the failures that somebody asked for.
+ * One lock around each ioctl keeps the code simple; the simulator need not be fast. A call that
+ * sleeps releases the lock. Before an ioctl is answered, three conditions apply in this order: an
+ * unplugged card fails, a suspended card sleeps, injected failures return their error.
  */
 #include "ioctl.h"
 #include "memory.h"
@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Newer than Debian 12's libdrm. */
+/* Debian 12's libdrm lacks these. */
 #define CAP_SYNCOBJ          0x13
 #define CAP_SYNCOBJ_TIMELINE 0x14
 
-/* Puts @text where the caller has room; its length is told in any case. */
+/* Copy as much of @text as the caller has room for; set *@n to its whole length in any case. */
 static void copy_text(const char *text, char *to, __kernel_size_t *n)
 {
 	size_t length = strlen(text);
@@ -146,7 +146,7 @@ static int driver_call(const struct sim_fd *client, unsigned nr, void *args)
 	}
 }
 
-/* What the call is, down to the query of an INFO. */
+/* Identify the call, down to the query of an INFO. */
 static struct sim_call call_of(unsigned nr, const void *args)
 {
 	struct sim_call call = {.nr = nr, .query = SIM_ANY, .sensor = SIM_ANY};
@@ -160,7 +160,7 @@ static struct sim_call call_of(unsigned nr, const void *args)
 	return call;
 }
 
-/* Return: 0, or the failure that was asked for. */
+/* Return 0, or the injected failure. */
 static int injected(struct sim_card *card, const struct sim_call *call)
 {
 	for (unsigned i = 0; i < SIM_MAX_FAILURES; i++) {
@@ -179,7 +179,7 @@ static int injected(struct sim_card *card, const struct sim_call *call)
 	return 0;
 }
 
-/* For those who ask what a program does: AMDGPU_SIM_TRACE. */
+/* Print each call if AMDGPU_SIM_TRACE is set. */
 static void trace(const struct sim_fd *client, const struct sim_call *call, int r)
 {
 	static int is_wanted = -1;
@@ -198,7 +198,9 @@ static void trace(const struct sim_fd *client, const struct sim_call *call, int 
 		is_wanted = 0;
 }
 
-/* drm_dev_enter() fails for what was opened before the card was unplugged, plugged in again or not.
+/*
+ * Return true if the card was unplugged since the client opened it, even if it is plugged in again:
+ * then drm_dev_enter() fails.
  */
 static bool is_gone(const struct sim_fd *client)
 {
@@ -215,7 +217,7 @@ int sim_ioctl(const struct sim_fd *client, unsigned long request, void *argument
 	int r;
 
 	sim_lock();
-	/* A suspended machine's processes are frozen: this one sleeps until it is resumed. */
+	/* A suspended machine freezes its processes: this call sleeps until the card resumes. */
 	while (card->is_suspended && !is_gone(client)) {
 		sim_unlock();
 		sys_futex_wait(&card->is_suspended, 1, NULL);

@@ -3,15 +3,18 @@
 /*
  * The ioctls, by family
  *
- * Each takes the client and the caller's argument, runs with the lock held, and returns what the
- * kernel's would: 0 or -errno.
+ * Each function takes the client and the caller's argument, runs with the lock held, and returns
+ * the kernel's result: 0 or a negative errno.
  */
 #include "client.h"
 #include "memory.h"
 #include <libdrm/drm.h>
 #include <libdrm/amdgpu_drm.h>
 
-/* Any DRM ioctl on a card's descriptor. Takes the lock. Return: 0 or -errno. */
+/*
+ * Handle any DRM ioctl on a card's descriptor. Takes the lock.
+ * Return: 0 or a negative errno.
+ */
 int sim_ioctl(const struct sim_fd *client, unsigned long request, void *argument);
 
 int sim_ioctl_info(const struct sim_fd *client, struct drm_amdgpu_info *info);
@@ -32,14 +35,23 @@ int sim_ioctl_wait_cs(const struct sim_fd *client, union drm_amdgpu_wait_cs *arg
 int sim_ioctl_wait_fences(const struct sim_fd *client, union drm_amdgpu_wait_fences *args);
 int sim_ioctl_fence_to_handle(const struct sim_fd *client, union drm_amdgpu_fence_to_handle *args);
 
-/* The core's own, 0xBF to 0xCD. Waits give the lock up while they sleep. */
+/* Handle the DRM core's syncobj ioctls, 0xBF to 0xCD. Waits release the lock while they sleep. */
 int sim_ioctl_syncobj(const struct sim_fd *client, unsigned nr, void *args);
-/* For submissions: has the syncobj a fence up to @point (0: any)? Return: 0, -ENOENT, -EINVAL. */
+/*
+ * Check for a submission that the syncobj has a fence up to @point (0: any).
+ * Return: 0, -ENOENT, -EINVAL.
+ */
 int sim_syncobj_check(const struct sim_fd *client, uint32_t handle, uint64_t point);
-/* Gives it a fence that has signalled. Return: 0 or -ENOENT. */
+/*
+ * Give the syncobj a signalled fence.
+ * Return: 0 or -ENOENT.
+ */
 int sim_syncobj_signal(const struct sim_fd *client, uint32_t handle, uint64_t point);
 int sim_syncobj_create(const struct sim_fd *client, bool is_signalled, uint32_t *ret_handle);
-/* A descriptor that polls as a signalled sync_file does. Return: descriptor or -errno. */
+/*
+ * Make a descriptor that polls like a signalled sync_file.
+ * Return: descriptor or a negative errno.
+ */
 int sim_sync_file(void);
 
 int sim_ioctl_prime_export(const struct sim_fd *client, struct drm_prime_handle *args);

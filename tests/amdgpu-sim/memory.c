@@ -2,27 +2,27 @@
 /*
  * Buffer objects
  *
- * What the kernel does when VRAM is short, and what of it is imitated here:
+ * The simulator imitates the kernel's behaviour when VRAM is short:
  *
- * - A buffer that is to be in VRAM alone pushes the least recently used ones, whosever they are,
- * out to GTT (ttm_bo.c, ttm_bo_mem_space() and ttm_mem_evict_first(); amdgpu_ttm.c,
- *   amdgpu_evict_flags()). If that is not enough it is placed in GTT itself, without an error
- *   (amdgpu_gem.c, amdgpu_gem_create_ioctl(): "initial_domain |= AMDGPU_GEM_DOMAIN_GTT").
- * - A buffer that may be in either, as Mesa's are, takes VRAM if there is room, else GTT, and
- * pushes nobody out.
- * - A buffer that is used by a submission wants back to where it prefers to be (amdgpu_cs.c,
- *   amdgpu_cs_bo_validate()). The kernel may push others out for that too, within a budget of bytes
- *   per second; here it comes back only when there is room. One that may be in either comes back
- *   only on newer kernels.
- * - What the CPU must reach lies in the visible part; the rest is placed from the other end
- *   (amdgpu_object.c, amdgpu_bo_placement_from_domain(): TTM_PL_FLAG_TOPDOWN).
+ * - A buffer for VRAM alone evicts the least recently used buffers of all clients to GTT (ttm_bo.c,
+ * ttm_bo_mem_space() and ttm_mem_evict_first(); amdgpu_ttm.c, amdgpu_evict_flags()). If that frees
+ * too little, the buffer itself is placed in GTT, without an error (amdgpu_gem.c,
+ * amdgpu_gem_create_ioctl(): "initial_domain |= AMDGPU_GEM_DOMAIN_GTT").
+ * - A buffer for VRAM or GTT, as Mesa's are, takes VRAM if there is room, else GTT, and evicts no
+ * buffer.
+ * - A buffer that a submission uses is to return to its preferred place (amdgpu_cs.c,
+ * amdgpu_cs_bo_validate()). The kernel may evict other buffers for that too, within a budget of
+ * bytes per second; the simulator returns the buffer only when there is room. A buffer for VRAM or
+ * GTT returns only on newer kernels.
+ * - Buffers that the CPU must reach lie in the visible part; all others are placed from the other
+ * end (amdgpu_object.c, amdgpu_bo_placement_from_domain(): TTM_PL_FLAG_TOPDOWN).
  *
- * Memory of "the rest of the system" (other-vram) is pinned: it goes only when it is told to.
+ * Memory of "the rest of the system" (other-vram) is pinned: only the control program releases it.
  *
- * The bytes of an object are a sparse file of its own, so that they cost nothing until touched, its
- * descriptor can be handed out as a dma-buf which any process can map with or without the
- * simulator, and unlinking it gives the memory back once the last mapping is gone, as the kernel
- * does.
+ * The bytes of an object are a sparse file of its own. So they cost nothing until touched. The
+ * file's descriptor can serve as a dma-buf, which any process can map with or without the
+ * simulator. Unlinking the file releases the memory after the last mapping is gone, as in the
+ * kernel.
  */
 #include "memory.h"
 #include "chips.h"
@@ -44,7 +44,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Others fill the invisible part first, as everything does that needs no CPU access. */
+/* The rest of the system fills the invisible part first, as all memory without CPU access does. */
 static uint64_t other_visible_bytes(const struct sim_card *card)
 {
 	uint64_t invisible = card->vram_bytes - card->visible_bytes;
@@ -82,7 +82,7 @@ static bool must_be_visible(const struct sim_object *object)
 	return object->flags & AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED;
 }
 
-/* Counts the object where it is. */
+/* Charge the object at its place. */
 static void charge(struct sim_card *card, const struct sim_object *object)
 {
 	if (object->place == SIM_PLACE_VRAM) {
@@ -136,7 +136,7 @@ static void evict(struct sim_card *card, struct sim_object *object)
 	card->n_bytes_moved += object->bytes;
 }
 
-/* The object in VRAM that was used longest ago, other than @except; NULL: none. */
+/* Return the object in VRAM that was used longest ago, other than @except, or NULL. */
 static struct sim_object *least_recently_used(struct sim_card *card,
 					      const struct sim_object *except, bool visible_only)
 {
@@ -155,10 +155,13 @@ static struct sim_object *least_recently_used(struct sim_card *card,
 	return found;
 }
 
-/* Pushes others out until @object fits into VRAM. Return: does it? */
+/*
+ * Evict other objects until @object fits into VRAM.
+ * Return: true if it fits.
+ */
 static bool make_room(struct sim_card *card, const struct sim_object *object)
 {
-	/* Pushing everybody out for nothing is what ttm does not do either. */
+	/* Like ttm, do not evict every object in vain. */
 	if (object->bytes > subtract_or_0(card->vram_bytes, card->other_vram_bytes))
 		return false;
 	if (must_be_visible(object) && object->bytes > card->visible_bytes)
@@ -191,7 +194,10 @@ static int place(struct sim_card *card, struct sim_object *object, uint64_t doma
 		object->place = SIM_PLACE_CHIP;
 		return 0;
 	}
-	/* Not the kernel's: a card where full means full. An APU's two are one pool. */
+	/*
+	 * Unlike the kernel, a card can be set to fail when it is full. The two memories of an APU
+	 * are one pool.
+	 */
 	if (!card->may_spill && domains & AMDGPU_GEM_DOMAIN_VRAM &&
 	    !sim_chip_is_apu(&sim_chips[card->chip]))
 		domains &= ~(uint64_t)AMDGPU_GEM_DOMAIN_GTT;
@@ -217,7 +223,7 @@ static int place(struct sim_card *card, struct sim_object *object, uint64_t doma
 	return -ENOMEM;
 }
 
-/* amdgpu_gem.c, amdgpu_gem_create_ioctl(): what is tried again, and with what. */
+/* Place an object with the retries of amdgpu_gem.c, amdgpu_gem_create_ioctl(). */
 static int place_with_retries(struct sim_card *card, struct sim_object *object, uint64_t domains)
 {
 	int r = place(card, object, domains);
@@ -288,7 +294,7 @@ int sim_object_create(struct sim_card *card, uint64_t bytes, uint64_t alignment,
 	struct sim_object *object;
 	int r;
 
-	/* Descriptors that nobody holds any more may be what fills the card. */
+	/* Exported objects without descriptors may fill the card. */
 	sim_memory_reap(card);
 	r = take_entry(card, &object);
 	if (r)
@@ -306,7 +312,7 @@ int sim_object_create(struct sim_card *card, uint64_t bytes, uint64_t alignment,
 		remove_file(card, object);
 		return r;
 	}
-	/* Only now is the entry taken: everything above leaves it free on failure. */
+	/* Take the entry only here, so that it stays free on every failure above. */
 	object->kind = SIM_OBJECT_MEMORY;
 	*ret = object;
 	return 0;
@@ -329,7 +335,10 @@ int sim_object_adopt(struct sim_card *card, enum sim_object_kind kind, uint64_t 
 	return 0;
 }
 
-/* Does a descriptor of the exported object exist anywhere? Each holds a lock on its file. */
+/*
+ * Return true if a descriptor of the exported object exists anywhere: each holds a lock on the
+ * object's file.
+ */
 static bool has_descriptors(struct sim_card *card, const struct sim_object *object)
 {
 	struct flock lock = {
@@ -384,8 +393,8 @@ void sim_memory_reap(struct sim_card *card)
 }
 
 /*
- * Is GTT not where it should stay? A buffer that may be in either stays where it is, until
- * Linux 6.10 made GTT the fallback (amdgpu_object.c: TTM_PL_FLAG_FALLBACK).
+ * Return true if GTT is not the object's preferred place. A buffer for VRAM or GTT stays in GTT
+ * until Linux 6.10 made GTT the fallback (amdgpu_object.c: TTM_PL_FLAG_FALLBACK).
  */
 static bool wants_back(const struct sim_card *card, const struct sim_object *object)
 {
@@ -400,7 +409,10 @@ void sim_object_use(struct sim_card *card, struct sim_object *object)
 {
 	object->last_use = ++card->use_clock;
 	if (object->place == SIM_PLACE_CPU) {
-		/* amdgpu_dma_buf.c and amdgpu_gem_userptr_ioctl(): GTT is where they may be. */
+		/*
+		 * amdgpu_dma_buf.c and amdgpu_gem_userptr_ioctl() allow imports and userptrs in GTT
+		 * alone.
+		 */
 		if (object->preferred & AMDGPU_GEM_DOMAIN_GTT ||
 		    object->preferred & AMDGPU_GEM_DOMAIN_VRAM)
 			place_in_gtt_or_cpu(card, object);
@@ -454,7 +466,7 @@ void sim_memory_recount(struct sim_card *card)
 		if (object->kind == SIM_OBJECT_NONE)
 			continue;
 		charge(card, object);
-		/* Without handle or descriptor, the next reaping takes it. */
+		/* The next reaping frees an object without handle and descriptor. */
 		if (!object->n_handles)
 			card->n_orphans++;
 	}
@@ -473,7 +485,7 @@ int sim_handle_create(struct sim_card *card, uint32_t slot, struct sim_object *o
 		card->n_handles++;
 	card->handles[at].object = (uint32_t)(object - card->objects);
 	card->handles[at].owner = slot + 1;
-	/* Imported again after its last handle went: no orphan any more. */
+	/* Imported again after its last handle was closed, the object is no longer an orphan. */
 	if (!object->n_handles++ && object->is_exported)
 		card->n_orphans--;
 	*ret_handle = at + 1;

@@ -2,9 +2,10 @@
 /*
  * The state file
  *
- * Every process maps the same file and takes the same robust mutex, so that a process killed in the
- * middle of an ioctl leaves a simulator that goes on: the next to lock is told (EOWNERDEAD) and
- * counts anew what is derived. The file is sparse; tables cost what of them was ever used.
+ * Every process maps the same file and takes the same robust mutex, so that the simulator survives
+ * a process that is killed in the middle of an ioctl. The next locker gets EOWNERDEAD and
+ * recomputes the derived figures. The file is sparse: only the used part of the tables takes
+ * memory.
  */
 #include "state.h"
 #include "memory.h"
@@ -33,7 +34,10 @@ static int init_mutex(pthread_mutex_t *mutex)
 	return r;
 }
 
-/* Opens @dir's state file and notes where it is. Return: descriptor or -errno. */
+/*
+ * Open @dir's state file and store the directory's path.
+ * Return: descriptor or a negative errno.
+ */
 static int open_state_file(const char *dir, int flags)
 {
 	char path[SIM_PATH_MAX + 16];
@@ -49,7 +53,10 @@ static int open_state_file(const char *dir, int flags)
 	if (r < 0)
 		goto fail;
 
-	/* What /proc says of descriptors has no symbolic links in it; nor may our folder's name. */
+	/*
+	 * Links of /proc to descriptors contain no symbolic links, so the stored path must not
+	 * either.
+	 */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	n = sys_readlinkat(AT_FDCWD, path, sim.dir, sizeof(sim.dir) - 1);
 	r = (int)n;
@@ -82,7 +89,7 @@ int sim_state_create(const char *dir)
 	fd = open_state_file(dir, O_CREAT | O_TRUNC);
 	if (fd < 0)
 		return fd;
-	/* Whoever may look into the folder may use the simulator, as with /dev/dri of a group. */
+	/* Access to the folder controls access to the simulator, as a group does for /dev/dri. */
 	r = fchmod(fd, 0666) || ftruncate(fd, sizeof(struct sim_state)) ? -errno : 0;
 	if (!r)
 		r = map_state(fd);

@@ -3,9 +3,9 @@
 /*
  * The simulated driver's state
  *
- * One sparse file, DIR/state, mapped by every process over the simulator and by the control
- * program. It holds what a kernel would hold in struct amdgpu_device, struct drm_file and struct
- * amdgpu_bo. Everything below is read and written with sim_lock() held, except where it says
+ * One sparse file, DIR/state, is mapped by every process over the simulator and by the control
+ * program. It holds the kernel's state of struct amdgpu_device, struct drm_file and struct
+ * amdgpu_bo. All members are read and written with sim_lock() held, except where their comment says
  * otherwise.
  */
 #include <pthread.h>
@@ -25,43 +25,46 @@
 #define SIM_MAX_BO_LISTS 1024u
 #define SIM_MAX_FAILURES 16u
 #define SIM_N_ENGINES    3u
-/* Where in a descriptor an object is mapped: 1 TiB for each, so heaps are smaller than that. */
+/* Each object has 1 TiB of mapping offsets in a descriptor, so heaps are smaller than that. */
 #define SIM_MMAP_SHIFT 40
 
 /* drivers/gpu/drm/drm_drv.c: DRM_MAJOR; primary nodes from 0, render nodes from 128. */
 #define SIM_DRM_MAJOR    226u
 #define SIM_RENDER_MINOR 128u
 
-/* A client's slot + 1 is the file offset of its descriptor; it holds a lock on LOCK + slot. */
+/* A client's descriptor has file offset slot + 1, and holds a lock on LOCK + slot. */
 #define SIM_LOCK_BASE (1ll << 61)
 
-/* A failure that stays until it is taken back. */
+/* Count of a failure that stays until it is removed. */
 #define SIM_FOREVER UINT32_MAX
 /* Any query of an INFO, any sensor of a SENSOR query. */
 #define SIM_ANY UINT32_MAX
 
-/* Where an object's bytes are; the kernel's TTM_PL_*. */
+/* Place of an object's bytes; the kernel's TTM_PL_*. */
 enum sim_place {
-	SIM_PLACE_CPU,  /* TTM_PL_SYSTEM: not bound to the GPU, counted nowhere */
+	SIM_PLACE_CPU,  /* TTM_PL_SYSTEM: not bound to the GPU, counted in no heap */
 	SIM_PLACE_GTT,  /* TTM_PL_TT */
 	SIM_PLACE_VRAM, /* TTM_PL_VRAM */
-	SIM_PLACE_CHIP, /* GDS, GWS, OA: on the chip, counted nowhere */
+	SIM_PLACE_CHIP, /* GDS, GWS, OA: on the chip, counted in no heap */
 };
 
 enum sim_object_kind {
 	SIM_OBJECT_NONE,
-	SIM_OBJECT_MEMORY,  /* its bytes are the file DIR/cardN-bo/ID */
-	SIM_OBJECT_USERPTR, /* a process's own pages */
-	SIM_OBJECT_IMPORT,  /* a dma-buf of somebody else */
+	SIM_OBJECT_MEMORY,  /* bytes in the file DIR/cardN-bo/ID */
+	SIM_OBJECT_USERPTR, /* pages of a process */
+	SIM_OBJECT_IMPORT,  /* a dma-buf of another exporter */
 };
 
-/* Which keys fdinfo has, which sensors there are, whether spilled buffers come back. */
+/*
+ * Kernel version: it determines the keys of fdinfo, the sensors, and whether spilled buffers
+ * return.
+ */
 enum sim_kernel {
-	SIM_KERNEL_6_1,  /* Debian 12's */
-	SIM_KERNEL_6_14, /* drm-total-* and friends, GPU_INPUT_POWER */
+	SIM_KERNEL_6_1,  /* kernel of Debian 12 */
+	SIM_KERNEL_6_14, /* has drm-total-*, related keys, and GPU_INPUT_POWER */
 };
 
-/* Sensors: each can be absent. The order is that of sim_sensor_names[]. */
+/* Sensors, each of which can be absent. The order is that of sim_sensor_names[]. */
 enum sim_sensor {
 	SIM_SENSOR_LOAD,        /* percent */
 	SIM_SENSOR_MEM_LOAD,    /* percent */
@@ -75,11 +78,11 @@ enum sim_sensor {
 
 struct sim_client {
 	bool is_used;
-	uint32_t generation; /* of the card, when it was opened */
+	uint32_t generation; /* the card's generation at the client's open() */
 	uint32_t node_minor;
-	int32_t pid; /* who opened it */
+	int32_t pid; /* process that opened it */
 	uint64_t client_id;
-	uint64_t seq; /* of its last submission */
+	uint64_t seq; /* sequence number of the last submission */
 	uint64_t engine_ns[SIM_N_ENGINES];
 };
 
@@ -95,14 +98,14 @@ struct sim_object {
 	enum sim_place place;
 	bool is_exported;
 	uint32_t n_handles;
-	uint64_t id; /* of the file, never used again */
+	uint64_t id; /* number of the file, never reused */
 	uint64_t bytes;
-	uint64_t visible_bytes; /* of those in VRAM, how many the CPU can reach */
+	uint64_t visible_bytes; /* bytes in VRAM that the CPU can reach */
 	uint64_t alignment;
 	uint64_t preferred; /* AMDGPU_GEM_DOMAIN_* */
 	uint64_t flags;     /* AMDGPU_GEM_CREATE_* */
-	uint64_t last_use;  /* of the card's use_clock: the least is evicted first */
-	uint64_t ino;       /* of its file, or of what was imported */
+	uint64_t last_use;  /* value of the card's use_clock; the lowest is evicted first */
+	uint64_t ino;       /* inode of its file, or of the import */
 	uint64_t import_dev;
 	uint64_t import_offset;
 	struct sim_metadata metadata;
@@ -116,7 +119,7 @@ struct sim_handle {
 struct sim_context {
 	uint32_t owner;
 	uint32_t reset_counter;
-	uint32_t query_counter; /* last told by QUERY_STATE */
+	uint32_t query_counter; /* last value that QUERY_STATE reported */
 	uint32_t vram_lost_counter;
 	bool is_guilty;
 };
@@ -131,7 +134,7 @@ struct sim_bo_list {
 	uint32_t owner;
 };
 
-/* The next @n_left calls that match return -@error. */
+/* A failure: the next @n_left matching calls return -@error. */
 struct sim_failure {
 	uint32_t nr;     /* _IOC_NR */
 	uint32_t query;  /* AMDGPU_INFO_*, or SIM_ANY */
@@ -142,14 +145,14 @@ struct sim_failure {
 
 struct sim_card {
 	uint32_t chip; /* row of sim_chips[] */
-	uint32_t bus;  /* of its PCI address */
-	uint64_t ino;  /* of DIR/cardN, which descriptors are opened on */
+	uint32_t bus;  /* PCI bus number */
+	uint64_t ino;  /* inode of DIR/cardN, to which descriptors refer */
 
 	uint64_t vram_bytes;
 	uint64_t visible_bytes;
 	uint64_t gtt_bytes;
 
-	/* What the control program changes. */
+	/* Set by the control program. */
 	uint64_t other_vram_bytes;
 	uint64_t other_gtt_bytes;
 	uint64_t sensor[SIM_N_SENSORS];
@@ -157,13 +160,13 @@ struct sim_card {
 	bool may_spill;
 	enum sim_kernel kernel;
 	uint32_t drm_minor;
-	uint64_t job_ns; /* engine time that a submission counts as */
+	uint64_t job_ns; /* engine time per submission, in ns */
 	struct sim_failure failures[SIM_MAX_FAILURES];
 	bool is_plugged;
-	uint32_t generation;   /* counts plugs */
+	uint32_t generation;   /* number of times plugged in */
 	uint32_t is_suspended; /* a futex */
 
-	/* What the driver counts. */
+	/* Counted by the driver. */
 	uint64_t vram_used_bytes;
 	uint64_t visible_used_bytes;
 	uint64_t gtt_used_bytes;
@@ -177,9 +180,9 @@ struct sim_card {
 	uint64_t next_client_id;
 	uint64_t next_object_id;
 	uint64_t use_clock;
-	uint32_t sync_clock; /* a futex: changes whenever a syncobj does */
+	uint32_t sync_clock; /* a futex: changes with every change of a syncobj */
 
-	/* How far the tables below have been used: the end of every search. */
+	/* Used part of each table below: the end of every search. */
 	uint32_t n_objects;
 	uint32_t n_handles;
 	uint32_t n_contexts;
@@ -198,7 +201,7 @@ struct sim_card {
 enum sim_udmabuf_mode {
 	SIM_UDMABUF_PRESENT,
 	SIM_UDMABUF_ABSENT,
-	SIM_UDMABUF_HOST, /* whatever this machine has */
+	SIM_UDMABUF_HOST, /* as on the host */
 };
 
 struct sim_state {
@@ -208,33 +211,42 @@ struct sim_state {
 	enum sim_udmabuf_mode udmabuf_mode;
 	uint64_t udmabuf_limit_bytes;
 	uint64_t udmabuf_ino;
-	uint32_t n_udmabuf_parts; /* made so far that do not begin at the memfd's begin */
+	uint32_t n_udmabuf_parts; /* udmabufs made so far at a nonzero offset of their memfd */
 	struct sim_card cards[SIM_MAX_CARDS];
 };
 
-/* This process's view. */
+/* View of this process. */
 struct sim {
-	struct sim_state *state; /* NULL: no simulator here */
+	struct sim_state *state; /* NULL: the process is not over a simulator */
 	char dir[SIM_PATH_MAX];  /* absolute, resolved */
-	dev_t dev;               /* of the files in it */
+	dev_t dev;               /* device of the files in dir */
 };
 
 extern struct sim sim;
 
-/* Makes DIR/state with no card in it. @dir must exist. Return: 0 or -errno. */
+/*
+ * Make DIR/state without cards. @dir must exist.
+ * Return: 0 or a negative errno.
+ */
 int sim_state_create(const char *dir);
 
-/* Maps DIR/state as @sim. Return: 0, -EPROTO if it is not ours, or -errno. */
+/*
+ * Map DIR/state as @sim.
+ * Return: 0; -EPROTO if the file is no state of this simulator; or another negative errno.
+ */
 int sim_state_open(const char *dir);
 
 /*
- * For everything in the state. A holder that died is no obstacle: what it may have left half done
- * is put right. Any thread; not from signal handlers.
+ * Lock the whole state. After the death of a holder, the next locker repairs its unfinished
+ * changes. Any thread; not from signal handlers.
  */
 void sim_lock(void);
 void sim_unlock(void);
 
-/* Opens a file in the state's directory: never interposed. Return: descriptor or -errno. */
+/*
+ * Open a file in the state's directory, never interposed.
+ * Return: descriptor or a negative errno.
+ */
 int sim_open_file(const char *name, int flags);
 void sim_card_file_name(const struct sim_card *card, char name[32]);
 void sim_object_file_name(const struct sim_card *card, uint64_t id, char name[64]);
