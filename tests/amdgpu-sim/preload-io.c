@@ -2,8 +2,8 @@
 /*
  * ioctl(), mmap() and lseek()
  *
- * They run for every file of the program, so what is none of ours is told apart by the request's
- * type, or by one fstat().
+ * They run for every file of the program. Foreign files are recognized by the request's type, or by
+ * one fstat().
  */
 #include "preload.h"
 #include "dma-buf.h"
@@ -26,7 +26,7 @@ struct dma_buf_sync_file {
 	int32_t fd;
 };
 
-/* drivers/dma-buf/dma-buf.c, dma_buf_ioctl(), for those that the simulator made. */
+/* drivers/dma-buf/dma-buf.c, dma_buf_ioctl(), for dma-bufs of the simulator. */
 static bool dma_buf_ioctl(int fd, unsigned long request, void *argument, int *ret)
 {
 	struct sim_dma_buf dma_buf;
@@ -110,7 +110,7 @@ static int file_of_mapping(const struct sim_fd *client, size_t n_bytes, off_t *o
 	if (!sim_handle_find(card, client->slot, object))
 		return -EACCES;
 	if (object->kind != SIM_OBJECT_MEMORY) {
-		/* An empty file: touching it is SIGBUS, as it is there. */
+		/* Map an empty file: touching it raises SIGBUS, as in the kernel. */
 		sim_card_file_name(card, name);
 		return sim_open_file(name, O_RDWR);
 	}
@@ -141,7 +141,7 @@ static void *map(void *at, size_t n_bytes, int access, int flags, int fd, off_t 
 		return result;
 	}
 	if (sim_udmabuf_of_fd(fd, true, &part_offset, &part_bytes)) {
-		/* dma_buf_mmap_internal(): within the buffer. */
+		/* dma_buf_mmap_internal(): the mapping must be within the buffer. */
 		if ((uint64_t)offset > part_bytes ||
 		    n_bytes > ((part_bytes - (uint64_t)offset + SIM_PAGE_BYTES - 1) &
 			       ~(uint64_t)(SIM_PAGE_BYTES - 1)))
@@ -170,7 +170,7 @@ INTERPOSED void *mmap64(void *at, size_t n_bytes, int access, int flags, int fd,
 	return map_result(map(at, n_bytes, access, flags, fd, offset));
 }
 
-/* dma_buf_llseek(): the end of a udmabuf is its own, not its memfd's. */
+/* dma_buf_llseek(): SEEK_END is the end of the udmabuf, not of its memfd. */
 static off_t seek(int fd, off_t offset, int whence)
 {
 	uint64_t part_offset, part_bytes;

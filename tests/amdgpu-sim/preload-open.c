@@ -2,9 +2,9 @@
 /*
  * open() and its relatives
  *
- * A node of a card becomes a client, /dev/udmabuf the simulated one, fdinfo what the kernel would
- * write, and the rest of /dev/dri and /sys/... the files below DIR/root. All else goes straight to
- * the system.
+ * Opening a card's node makes a client; /dev/udmabuf is the simulated one; fdinfo has the text that
+ * the kernel would write. The rest of /dev/dri and /sys/... are the files below DIR/root. All other
+ * paths are passed to the system.
  */
 #include "preload.h"
 #include "client.h"
@@ -65,7 +65,7 @@ const char *sim_absolute_path(int folder, const char *path, char buffer[SIM_PATH
 		return path;
 	name[n] = '\0';
 	below = sim_sysroot_unmap(name);
-	/* Of these alone does anybody answer something else than the system would. */
+	/* The simulator answers for paths of these folders alone. */
 	if (below == name && strncmp(name, "/proc", 5) && strcmp(name, "/dev") &&
 	    strncmp(name, "/sys", 4))
 		return path;
@@ -105,7 +105,7 @@ static bool is_sensor(const char *name)
 	return false;
 }
 
-/* Opens a file below DIR/root, up to date. */
+/* Open an up-to-date file below DIR/root. */
 static int open_attribute(const char *path, int flags, unsigned mode)
 {
 	char link[64], real[SIM_PATH_MAX];
@@ -117,7 +117,7 @@ static int open_attribute(const char *path, int flags, unsigned mode)
 	fd = sys_openat(AT_FDCWD, path, flags, mode);
 	if (fd < 0)
 		return fd;
-	/* Which card's it is, whatever links led there. */
+	/* Find the attribute's card by the file's resolved path. */
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = sys_readlinkat(AT_FDCWD, link, real, sizeof(real) - 1);
 	if (n <= 0)
@@ -156,7 +156,7 @@ static int open_simulated(const char *path, int flags, unsigned mode, bool *ret_
 	card = flags & (O_PATH | O_DIRECTORY) ? NULL : sim_card_of_node(path, &minor);
 	if (card) {
 		fd = sim_client_open(card, minor, flags);
-		/* Its node is gone with it. */
+		/* The card's node has disappeared with the card. */
 		return fd == -ENODEV ? -ENOENT : fd;
 	}
 	if (!strncmp(path, "/proc/", 6)) {
@@ -188,7 +188,7 @@ int sim_open_any(int folder, const char *path, int flags, unsigned mode)
 	return sim_result(sys_openat(folder, path, flags, mode));
 }
 
-/* The mode is there only with these flags; elsewhere va_arg() would read garbage. */
+/* The mode is passed only with these flags; otherwise va_arg() would read garbage. */
 #define MODE_OF(flags)                                                     \
 	({                                                                 \
 		unsigned mode_ = 0;                                        \
@@ -221,7 +221,7 @@ INTERPOSED int openat64(int folder, const char *path, int flags, ...)
 	return sim_open_any(folder, path, flags | O_LARGEFILE, MODE_OF(flags));
 }
 
-/* What _FORTIFY_SOURCE calls instead. */
+/* Variants that _FORTIFY_SOURCE calls. */
 INTERPOSED int __open_2(const char *path, int flags);
 INTERPOSED int __open64_2(const char *path, int flags);
 INTERPOSED int __openat_2(int folder, const char *path, int flags);
@@ -247,7 +247,9 @@ int __openat64_2(int folder, const char *path, int flags)
 	return sim_open_any(folder, path, flags | O_LARGEFILE, 0);
 }
 
-/* Must libc's own fopen() be kept from @path? It opens files by a call that nobody can interpose.
+/*
+ * Return true if libc's own fopen() must not open @path: it opens files by a call that cannot be
+ * interposed.
  */
 static bool is_simulated(const char *path)
 {
@@ -263,7 +265,7 @@ static FILE *open_stream(const char *path, const char *mode)
 	FILE *file;
 	int fd;
 
-	/* Nothing of ours is written to through a stream. */
+	/* Programs do not write to simulated files through streams. */
 	if (mode[0] == 'r' && !strchr(mode, '+') && is_simulated(path)) {
 		fd = sim_open_any(AT_FDCWD, path, O_RDONLY | (strchr(mode, 'e') ? O_CLOEXEC : 0),
 				  0);

@@ -2,8 +2,8 @@
 /*
  * stat() and its relatives, and names of files
  *
- * What looks like a regular file to the system is a character device to the program: a descriptor
- * of a card, its node, /dev/udmabuf. What /proc says of such descriptors is put right too.
+ * A card's descriptor, its node and /dev/udmabuf are regular files to the system, and character
+ * devices to the program. The links of /proc to these descriptors are corrected, too.
  */
 #include "preload.h"
 #include "client.h"
@@ -18,10 +18,13 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
-/* misc devices; the minor is dynamic. */
+/* A misc device, whose minor is dynamic. */
 #define UDMABUF_RDEV makedev(10, 125)
 
-/* The device number that @path, or @folder if that is empty, has in truth. Return: false: none. */
+/*
+ * Find the simulated device number of @path, or of @folder if @path is empty.
+ * Return: false if there is none.
+ */
 static bool device_number(int folder, const char *path, dev_t dev, ino_t ino, dev_t *ret)
 {
 	struct sim_card *card;
@@ -74,7 +77,7 @@ static int stat_any(int folder, const char *path, struct stat *ret, int flags)
 		ret->st_size = 0;
 		ret->st_blocks = 0;
 	} else if (is_fd && !ret->st_nlink && sim_udmabuf_of_fd(folder, true, &offset, &bytes)) {
-		/* Every dma-buf has an inode of its own; this one's is the memfd's. */
+		/* Every dma-buf has its own inode; the file's inode is the memfd's. */
 		ret->st_size = (off_t)bytes;
 		ret->st_ino ^= (offset >> 12) << 32;
 	}
@@ -121,7 +124,7 @@ INTERPOSED int fstatat64(int folder, const char *path, struct stat64 *ret, int f
 	return stat_any(folder, path, (struct stat *)ret, flags);
 }
 
-/* What programs built against glibc before 2.33 call. */
+/* Variants that programs built against glibc before 2.33 call. */
 INTERPOSED int __xstat(int version, const char *path, struct stat *ret);
 INTERPOSED int __xstat64(int version, const char *path, struct stat64 *ret);
 INTERPOSED int __lxstat(int version, const char *path, struct stat *ret);
@@ -202,7 +205,7 @@ INTERPOSED int faccessat(int folder, const char *path, int mode, int flags)
 	return next(folder, sim_map_path(folder, path, buffer), mode, flags);
 }
 
-/* "ls -l" and its like ask for access lists first. */
+/* "ls -l" and similar programs ask for access lists first. */
 INTERPOSED ssize_t getxattr(const char *path, const char *name, void *ret, size_t size)
 {
 	char buffer[SIM_PATH_MAX];
@@ -219,7 +222,10 @@ INTERPOSED ssize_t lgetxattr(const char *path, const char *name, void *ret, size
 	return n < 0 ? sim_result((int)n) : n;
 }
 
-/* What a link of /proc that leads into DIR leads to in truth. Return: false: as it says. */
+/*
+ * Find the target that the program must see for a link of /proc into DIR.
+ * Return: false if @target is right.
+ */
 static bool true_target(const char *path, const char *target, char ret[SIM_PATH_MAX])
 {
 	size_t n = strlen(sim.dir);

@@ -1,28 +1,35 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * What the interposed functions of libc share
- */
+/* Functions shared by the interposed functions of libc */
 #include "state.h"
 #include <stddef.h>
 
-/* For functions that are to be found before libc's. */
+/* Marks a function that the linker must find before libc's. */
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* Is this process over a simulator? Finds out at the first call. Any thread. */
+/* Return true if this process is over a simulator; the first call finds out. Any thread. */
 bool sim_is_ready(void);
 
 /*
- * The path that the system is to be asked for in place of @path, which may be NULL or relative to
- * @folder. Return: @path itself, or @buffer.
+ * Return the path to give to the system instead of @path, which may be NULL or relative to @folder:
+ * @path itself, or @buffer.
  */
 const char *sim_map_path(int folder, const char *path, char buffer[SIM_PATH_MAX]);
 
-/* @path as an absolute one, if it is relative to a folder that counts; else @path. */
+/*
+ * Return @path as an absolute path in @buffer if it is relative to a folder that the simulator
+ * serves, else @path.
+ */
 const char *sim_absolute_path(int folder, const char *path, char buffer[SIM_PATH_MAX]);
 
-/* Sets errno from -errno. Return: -1, or the value if it is no error. */
+/*
+ * Set errno from a negative errno.
+ * Return: -1, or the value if it is no error.
+ */
 int sim_result(int result);
 
-/* open(), whatever it was called as. Return: descriptor or -1 with errno. */
+/*
+ * Serve open() and all its variants.
+ * Return: descriptor, or -1 with errno.
+ */
 int sim_open_any(int folder, const char *path, int flags, unsigned mode);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests talk to the real libdrm_amdgpu as any program does, and to the simulator by its control
- * program alone.
+ * Support for tests over the simulator
+ *
+ * Tests use the real libdrm_amdgpu as any program does, and control the simulator only by its
+ * control program.
  */
 #include "rig.h"
 #include <errno.h>
@@ -18,7 +20,7 @@
 
 const char *rig_control_path;
 
-/* Starts the control program, its output to @out unless that is -1. */
+/* Start the control program, with its output to @out unless that is -1. */
 static pid_t start(const char *format, va_list arguments, int out)
 {
 	char text[512], *words[MAX_WORDS + 2], *rest;
@@ -37,7 +39,9 @@ static pid_t start(const char *format, va_list arguments, int out)
 	assert_true(pid >= 0);
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* Its input never ends: it holds the other end itself. */
+		/*
+		 * The control program's input never ends, because it inherits the other end, too.
+		 */
 		if (!pipe(in))
 			dup2(in[0], STDIN_FILENO);
 		if (out >= 0)

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that run over the simulator: the control program, cards, buffers
+ * Support for tests over the simulator: the control program, cards, buffers
  *
  * Failures end the test.
  */
@@ -15,17 +15,23 @@
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
-/* argv[1] of every such test: the control program. */
+/* Path of the control program: argv[1] of every such test. */
 extern const char *rig_control_path;
 
-/* Runs the control program with these words. Return: its exit status. */
+/*
+ * Run the control program with these words.
+ * Return: its exit status.
+ */
 __attribute__((format(printf, 1, 2))) int rig_try(const char *format, ...);
-/* The same; must succeed. */
+/* Run the control program, which must succeed. */
 __attribute__((format(printf, 1, 2))) void rig_control(const char *format, ...);
 
-/* Starts a hog and waits until it has its memory. Return: its pid. */
+/*
+ * Start a hog and wait until it has its memory.
+ * Return: its pid.
+ */
 __attribute__((format(printf, 1, 2))) pid_t rig_hog(const char *format, ...);
-/* Kills and awaits a child of ours. */
+/* Kill a child of the test and wait for it. */
 void rig_kill(pid_t pid);
 
 /* A client of a card. */
@@ -42,16 +48,25 @@ void rig_close(struct rig *rig);
 struct drm_amdgpu_memory_info rig_memory(const struct rig *rig);
 uint64_t rig_query(const struct rig *rig, unsigned query);
 
-/* Return: what libdrm does, 0 or -errno. */
+/*
+ * Allocate a buffer.
+ * Return: libdrm's result, 0 or a negative errno.
+ */
 int rig_try_allocate(const struct rig *rig, uint64_t domain, uint64_t bytes, uint64_t flags,
 		     amdgpu_bo_handle *ret);
 amdgpu_bo_handle rig_allocate(const struct rig *rig, uint64_t domain, uint64_t bytes,
 			      uint64_t flags);
 void rig_free(amdgpu_bo_handle bo);
-/* What a key of an fdinfo file says, its unit applied. */
+/* Return the bytes of a key of an fdinfo file. */
 uint64_t rig_fdinfo_bytes(const char *path, const char *key);
-/* A file's text. Return: false if it cannot be opened. */
+/*
+ * Read a file's text.
+ * Return: false if the file cannot be opened.
+ */
 bool rig_read(const char *path, char *text, size_t size);
 
-/* Submits an empty job that lists @bo. Return: what libdrm does. */
+/*
+ * Submit an empty job that lists @bo.
+ * Return: libdrm's result.
+ */
 int rig_submit(const struct rig *rig, amdgpu_context_handle context, amdgpu_bo_handle bo);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the real libdrm_amdgpu sees of simulated cards: what they are, what they say of themselves,
- * what becomes of them. Runs over two: card0 a Polaris, card1 an APU.
+ * Simulated cards through the real libdrm_amdgpu: identity, figures, resets and unplugging
+ *
+ * Runs over two cards: card0 a Polaris, card1 an APU.
  */
 #include "rig.h"
 #include <errno.h>
@@ -103,7 +104,7 @@ TEST(test_sensors__values_and_absence)
 	assert_true(rig_read(PCI_FOLDER "/hwmon/hwmon90/temp1_input", text, sizeof(text)));
 }
 
-/* A descriptor of sysfs that is kept open is read again and again. */
+/* Programs keep a descriptor of sysfs open and read it repeatedly. */
 TEST(test_sysfs__kept_open)
 {
 	char text[16] = "";
@@ -146,10 +147,10 @@ TEST(test_node__is_a_device)
 	assert_int_equal(errno, ENOENT);
 }
 
-/* Programs that have nothing to do with cards are as they were. */
+/* Files outside the simulator behave as without it. */
 TEST(test_preload__leaves_others_alone)
 {
-	/* By way of a pointer, whose declaration does not forbid it. */
+	/* The pointer's type does not forbid NULL, unlike the declaration. */
 	int (*volatile opener)(const char *path, int flags, ...) = open;
 	struct stat about;
 	char text[64];
@@ -171,7 +172,7 @@ TEST(test_fdinfo__of_another_process)
 	pid_t hog = rig_hog("hog card1 --vram 128MiB --gtt 64MiB");
 	int copy;
 
-	/* Which descriptor it is, we have to look for as everybody does. */
+	/* The test must search for the descriptor, as any program must. */
 	for (int fd = 0; fd < 32; fd++) {
 		snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", hog, fd);
 		if (rig_read(path, text, sizeof(text)) && strstr(text, "drm-driver"))
@@ -193,7 +194,7 @@ TEST(test_fdinfo__of_another_process)
 
 	RIG(rig, 1);
 	assert_true(rig_memory(&rig).vram.heap_usage == 128 * MIB);
-	/* A duplicate is the same client; what is opened again is another. */
+	/* A duplicate is the same client; another open() makes another client. */
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", rig.fd);
 	copy = dup(rig.fd);
 	snprintf(copy_path, sizeof(copy_path), "/proc/self/fdinfo/%d", copy);
@@ -218,7 +219,10 @@ TEST(test_fdinfo__engines)
 	assert_int_equal(amdgpu_cs_ctx_create(rig.device, &context), 0);
 	assert_int_equal(rig_submit(&rig, context, bo), 0);
 	assert_int_equal(rig_submit(&rig, context, bo), 0);
-	/* libdrm works on a duplicate of ours. And as a program that walks /proc would read it. */
+	/*
+	 * libdrm uses a duplicate of the descriptor. Read fdinfo as a program does that walks
+	 * /proc.
+	 */
 	folder = open("/proc/self/fdinfo", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(folder >= 0);
 	snprintf(path, sizeof(path), "%d", rig.fd);
@@ -288,13 +292,13 @@ TEST(test_reset__contexts_are_told)
 	assert_int_equal(flags, AMDGPU_CTX_QUERY2_FLAGS_RESET | AMDGPU_CTX_QUERY2_FLAGS_VRAMLOST |
 					AMDGPU_CTX_QUERY2_FLAGS_GUILTY);
 	assert_int_equal(rig_submit(&rig, context, bo), -ECANCELED);
-	/* What kernels say after a soft recovery. */
+	/* Kernels report ENODATA after a soft recovery. */
 	rig_control("fail card0 CS ENODATA 1");
 	assert_int_equal(rig_submit(&rig, context, bo), -ENODATA);
 	assert_int_equal(rig_submit(&rig, context, bo), -ECANCELED);
 	assert_true(rig_query(&rig, AMDGPU_INFO_VRAM_LOST_COUNTER) == 1);
 
-	/* Who begins anew after it is none the worse. */
+	/* A context made after the reset works. */
 	assert_int_equal(amdgpu_cs_ctx_create(rig.device, &later), 0);
 	assert_int_equal(rig_submit(&rig, later, bo), 0);
 	amdgpu_cs_ctx_free(context);
@@ -326,7 +330,7 @@ TEST(test_unplug__and_plug)
 	rig_control("plug card0");
 	rig_control("plug card0");
 	assert_true(rig_read(PCI_FOLDER "/vendor", text, sizeof(text)));
-	/* What was open stays dead: it was another device. */
+	/* A client from before stays dead: its device was another one. */
 	assert_int_equal(amdgpu_query_info(old.device, AMDGPU_INFO_MEMORY, sizeof(memory), &memory),
 			 -ENODEV);
 	amdgpu_bo_free(bo);
@@ -373,7 +377,7 @@ TEST(test_suspend__calls_wait)
 	assert_int_equal(pthread_tryjoin_np(thread, (void **)&memory), EBUSY);
 	rig_control("resume card0");
 	assert_int_equal(pthread_join(thread, (void **)&memory), 0);
-	/* VRAM has no power while it sleeps: its content had to leave. */
+	/* VRAM loses power during suspend, so its content was evicted. */
 	assert_true(memory->vram.heap_usage == 0);
 	assert_true(memory->gtt.heap_usage == 64 * MIB);
 	assert_true(rig_query(&rig, AMDGPU_INFO_NUM_EVICTIONS) == n_evictions + 1);
@@ -414,7 +418,10 @@ TEST(test_syncobj__waits)
 
 	RIG(rig, 0);
 	assert_int_equal(amdgpu_cs_create_syncobj(rig.device, &handle), 0);
-	/* Nobody submitted: at once an error, or a time-out for who says that it may come. */
+	/*
+	 * Without a submission the wait fails at once, or times out if the caller permits a later
+	 * fence.
+	 */
 	assert_int_equal(amdgpu_cs_syncobj_wait(rig.device, &handle, 1, 0, 0, &first), -EINVAL);
 	assert_int_equal(amdgpu_cs_syncobj_wait(rig.device, &handle, 1, in_ns(3000000),
 						DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT, &first),

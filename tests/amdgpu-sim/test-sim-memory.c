@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of simulated cards through the real libdrm_amdgpu: where buffers are, who pushes whom out,
- * what is shared, what is left when a process dies. Runs over a Polaris with 8 GiB and an APU.
+ * Memory of simulated cards through the real libdrm_amdgpu: placement, eviction, sharing, and
+ * release at a process's death
+ *
+ * Runs over a Polaris with 8 GiB and an APU.
  */
 #include "rig.h"
 #include <errno.h>
@@ -76,8 +78,10 @@ TEST(test_allocate__refused)
 	assert_true(rig_memory(&rig).vram.heap_usage == 0);
 }
 
-/* An own, older buffer is pushed out for a newer one, and returns when there is room and it is
- * used. */
+/*
+ * The client's own older buffer is evicted for a newer one. It returns when a submission uses it
+ * and there is room.
+ */
 TEST(test_spill__least_recently_used_goes)
 {
 	amdgpu_context_handle context;
@@ -108,7 +112,7 @@ TEST(test_spill__least_recently_used_goes)
 	assert_true(rig_fdinfo_bytes(path, "drm-total-vram") == 7 * GIB);
 	rig_control("set kernel=6.1");
 
-	/* 2 GiB are free: no room for 3. Without the others there is. */
+	/* 2 GiB are free, too few for the 3 GiB; without the rest of the system there is room. */
 	assert_int_equal(rig_submit(&rig, context, old), 0);
 	assert_true(rig_memory(&rig).gtt.heap_usage == 3 * GIB);
 	rig_control("set other-vram=0");
@@ -117,7 +121,7 @@ TEST(test_spill__least_recently_used_goes)
 	assert_true(rig_memory(&rig).vram.heap_usage == 7 * GIB);
 	assert_true(rig_query(&rig, AMDGPU_INFO_NUM_BYTES_MOVED) == 6 * GIB);
 
-	/* Others that grow push out too, and only as much as they need. */
+	/* A growing other-vram evicts too, and only as much as it needs. */
 	rig_control("set other-vram=3GiB");
 	assert_true(rig_memory(&rig).vram.heap_usage == 8 * GIB);
 	assert_true(rig_memory(&rig).gtt.heap_usage == 2 * GIB);
@@ -128,7 +132,10 @@ TEST(test_spill__least_recently_used_goes)
 	rig_free(new);
 }
 
-/* When nobody can be pushed out, the new buffer itself goes to GTT; or fails if that is wanted. */
+/*
+ * When no buffer can be evicted, the new buffer itself is placed in GTT, or fails if the card is
+ * set to fail.
+ */
 TEST(test_spill__or_not)
 {
 	amdgpu_context_handle context;
@@ -144,7 +151,7 @@ TEST(test_spill__or_not)
 	assert_true(rig_memory(&rig).gtt.heap_usage == 0);
 	rig_control("set spill=yes other-vram=0");
 
-	/* Buffers that may be in either do not push. */
+	/* Buffers for VRAM or GTT do not evict. */
 	rig_control("set evictions=0 other-gtt=15GiB");
 	bo = rig_allocate(&rig, VRAM | GTT, 7 * GIB, 0);
 	assert_true(rig_memory(&rig).vram.heap_usage == 7 * GIB);
@@ -152,7 +159,7 @@ TEST(test_spill__or_not)
 	rig_free(bo);
 	rig_control("set other-gtt=0");
 
-	/* And come back on newer kernels only. */
+	/* They return to VRAM on newer kernels only. */
 	assert_int_equal(amdgpu_cs_ctx_create(rig.device, &context), 0);
 	rig_control("set other-vram=8GiB");
 	bo = rig_allocate(&rig, VRAM | GTT, GIB, 0);
@@ -168,7 +175,10 @@ TEST(test_spill__or_not)
 	rig_free(bo);
 }
 
-/* Another process allocates and takes our place; when it is killed, there is room again. */
+/*
+ * Another process's allocation evicts the test's buffer; after that process is killed there is room
+ * again.
+ */
 TEST(test_hog__evicts_and_dies)
 {
 	amdgpu_context_handle context;
@@ -224,7 +234,10 @@ TEST(test_prime__counts_once)
 	assert_int_equal(lseek(fd, 0, SEEK_END), 8 * MIB);
 	close(again);
 
-	/* Another client of the same card: libdrm would find the first by its node, so by ioctl. */
+	/*
+	 * Make another client of the same card by ioctl: libdrm would find the first client by its
+	 * node.
+	 */
 	other.fd = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
 	{
 		uint32_t handle, same;
@@ -241,13 +254,16 @@ TEST(test_prime__counts_once)
 		assert_int_equal(others[MIB], 77);
 		amdgpu_bo_cpu_unmap(bo);
 
-		/* Without the first client's handle it is still there, in the second's and ours. */
+		/*
+		 * Without the first client's handle the buffer still exists, by the other client's
+		 * and the imported handle.
+		 */
 		rig_free(bo);
 		assert_true(rig_memory(&rig).gtt.heap_usage == 8 * MIB);
 		drmCloseBufferHandle(other.fd, handle);
 		assert_true(rig_memory(&rig).gtt.heap_usage == 8 * MIB);
 	}
-	/* From the descriptor alone it can be had again. */
+	/* The descriptor alone suffices to import the buffer again. */
 	assert_int_equal(amdgpu_bo_import(rig.device, amdgpu_bo_handle_type_dma_buf_fd,
 					  (uint32_t)fd, &imported),
 			 0);
@@ -258,7 +274,7 @@ TEST(test_prime__counts_once)
 	rig_free(imported.buf_handle);
 	assert_true(rig_memory(&rig).gtt.heap_usage == 8 * MIB);
 	close(fd);
-	/* A mapping holds what it maps, as a descriptor does. */
+	/* A mapping keeps the buffer alive, as a descriptor does. */
 	assert_true(rig_memory(&rig).gtt.heap_usage == 8 * MIB);
 	assert_int_equal(bytes[MIB], 77);
 	munmap(bytes, 8 * MIB);
@@ -282,7 +298,7 @@ TEST(test_prime__other_card)
 	assert_int_equal(amdgpu_bo_import(other.device, amdgpu_bo_handle_type_dma_buf_fd,
 					  (uint32_t)fd, &imported),
 			 0);
-	/* It is GTT of the other card too, once that has used it. */
+	/* The buffer counts as GTT of the other card, too, once that card has used it. */
 	assert_true(rig_memory(&other).gtt.heap_usage == 0);
 	assert_int_equal(amdgpu_cs_ctx_create(other.device, &context), 0);
 	assert_int_equal(rig_submit(&other, context, imported.buf_handle), 0);
@@ -412,7 +428,7 @@ TEST(test_udmabuf__shares_bytes)
 					  (uint32_t)fds[1], &imported),
 			 0);
 	assert_int_equal(imported.alloc_size, 2 * MIB);
-	/* Imported, it lives without its descriptors. */
+	/* The import lives without its descriptors. */
 	close(fds[0]);
 	close(fds[1]);
 	close(device);
@@ -426,7 +442,7 @@ TEST(test_udmabuf__shares_bytes)
 	munmap(part, 2 * MIB);
 }
 
-/* The driver does not let the CPU reach what it imported: SIGBUS. */
+/* The driver refuses CPU access to an import: SIGBUS. */
 TEST(test_udmabuf__not_mapped_through_the_card)
 {
 	int status;
@@ -439,7 +455,7 @@ TEST(test_udmabuf__not_mapped_through_the_card)
 		struct rig rig;
 		int device, fd;
 
-		/* The sanitizer's handler would make another exit of it. */
+		/* The sanitizer's handler would change the exit status. */
 		signal(SIGBUS, SIG_DFL);
 		rig_open(&rig, 0);
 		device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
@@ -484,7 +500,7 @@ TEST(test_userptr__anonymous_only)
 	close(memfd);
 }
 
-/* Allocates and frees for ever, until it is killed. */
+/* Allocate and free until killed. */
 static void churn(unsigned seed)
 {
 	amdgpu_bo_handle bos[16] = {NULL};
@@ -504,10 +520,13 @@ static void churn(unsigned seed)
 	}
 }
 
-/* Killed at any instruction, with the lock or without: everything is free, and counted right. */
+/*
+ * A process killed at any instruction, with or without the lock, leaves everything free and the
+ * counts right.
+ */
 TEST(test_kill__at_any_time)
 {
-	/* No card is open yet: libdrm would give children our client. */
+	/* No card is open yet: otherwise libdrm would give the children this process's client. */
 	for (unsigned round = 0; round < 12; round++) {
 		pid_t pids[2];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Mesa's real RADV over a simulated Polaris: devices, memory and its budget, a pipeline compiled by
- * AMD's compiler, submissions, sharing, and what becomes of a device that is reset or unplugged.
+ * AMD's compiler, submissions, sharing, and a device's reset and unplugging.
  */
 #include "rig.h"
 #include <errno.h>
@@ -56,7 +56,7 @@ static void open_instance(struct vulkan *vulkan)
 	uint32_t n = 1;
 
 	success(vkCreateInstance(&info, NULL, &vulkan->instance));
-	/* One of several is VK_INCOMPLETE. */
+	/* If there are several devices, asking for one gives VK_INCOMPLETE. */
 	assert_true(vkEnumeratePhysicalDevices(vulkan->instance, &n, &vulkan->physical) >= 0);
 	assert_int_equal(n, 1);
 }
@@ -192,7 +192,8 @@ static VkResult submit(const struct vulkan *vulkan, VkFence fence)
 	return vkQueueSubmit(vulkan->queue, 1, &info, fence);
 }
 
-/* The heap that is the largest of those on the device, and of which budget and usage are wanted. */
+/* Return the first type of @mask with all wanted and no unwanted flags; fail the test without one.
+ */
 static uint32_t find_type(const struct vulkan *vulkan, VkMemoryPropertyFlags wanted,
 			  VkMemoryPropertyFlags unwanted, uint32_t mask)
 {
@@ -228,7 +229,7 @@ static VkResult allocate(const struct vulkan *vulkan, uint32_t type, VkDeviceSiz
 	return vkAllocateMemory(vulkan->device, &info, NULL, ret);
 }
 
-/* What VK_EXT_memory_budget says of VRAM that the CPU does not reach. */
+/* Read the budget of VRAM that the CPU cannot reach, from VK_EXT_memory_budget. */
 static void budget(const struct vulkan *vulkan, uint64_t *ret_budget, uint64_t *ret_usage)
 {
 	VkPhysicalDeviceMemoryBudgetPropertiesEXT about = {
@@ -269,7 +270,7 @@ TEST(test_budget__follows)
 	rig_control("set other-vram=5GiB");
 	budget(&vulkan, &free_after, &used_after);
 	assert_int_equal(used_after - used_before, GIB);
-	/* 8 GiB are there, 5 others have. Mesa leaves some air. */
+	/* Of 8 GiB the rest of the system has 5. Mesa keeps a margin. */
 	assert_true(free_after < 3 * GIB);
 	assert_true(free_after > 2 * GIB);
 	assert_true(free_before > 7 * GIB);
@@ -371,7 +372,7 @@ TEST(test_reset__loses_the_device)
 	vkDestroyFence(vulkan.device, fence, NULL);
 	vulkan_close(&vulkan);
 
-	/* A new one works. */
+	/* A new device works. */
 	vulkan_open(&vulkan);
 	fence = make_fence(&vulkan);
 	success(submit(&vulkan, fence));
@@ -394,7 +395,7 @@ TEST(test_unplug__loses_the_device)
 	uint32_t n = 0;
 
 	vulkan_open(&vulkan);
-	/* Mesa 22.3.6 crashes if it has yet to allocate what the first submission needs. */
+	/* Mesa 22.3.6 crashes if it must still allocate the first submission's objects. */
 	success(submit(&vulkan, VK_NULL_HANDLE));
 	success(vkQueueWaitIdle(vulkan.queue));
 	rig_control("unplug card0");
@@ -508,7 +509,7 @@ static VkResult import_host(const struct vulkan *vulkan, void *at)
 	return result;
 }
 
-/* As amdgpu does: a client's shared memory cannot be imported by address. */
+/* As with amdgpu, a client's shared memory cannot be imported by address. */
 TEST(test_host_import__anonymous_only)
 {
 	struct vulkan vulkan;
@@ -527,7 +528,10 @@ TEST(test_host_import__anonymous_only)
 	close(memfd);
 }
 
-/* Each card is one device, whose name has this in it, and can be opened and given work. */
+/*
+ * Check that each card is one device whose name contains the given text, and that it can be opened
+ * and run work.
+ */
 static int check_chips(char **names, unsigned n_names)
 {
 	VkPhysicalDevice devices[8];
