@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that attackers share; see attack.h. */
+/* Code shared by the attackers; see attack.h. */
 #include "attack/attack.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static unsigned int bucket_of(uint64_t ns)
 	return (octave - 3) * 16 + (unsigned int)(ns >> (octave - 4) & 15);
 }
 
-/* The largest time that falls into it. */
+/* Return the largest time in a bucket. */
 static uint64_t bucket_ns(unsigned int bucket)
 {
 	if (bucket < 16)

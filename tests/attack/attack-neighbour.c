@@ -3,7 +3,7 @@
  * The neighbour and the friend; see attack.h
  *
  * The neighbour's loops are closed and have pauses: the machine has two processors for brokerd, the
- * attacker and all of them, and a loop without a pause would measure the kernel's scheduler. Each
+ * attacker and all loops, and a loop without a pause would measure the kernel's scheduler. Each
  * kind has a thread, a session and a ring. A time counts for the phase in which its task began.
  */
 #include <math.h>
@@ -19,13 +19,13 @@ enum {
 	N_GPU = 4096,
 	ARENA_BYTES = 65536,
 	PRODUCT_ARENA_BYTES = 4 << 20,
-	MAX_LOOPS = 16, /* of a thread of the friend */
+	MAX_LOOPS = 16, /* most loops per thread of the friend */
 	MAX_BUSY = 16,
 };
 
 static const uint64_t patience_ns = 100000000000;
 
-/* Microseconds between two tasks of a kind. */
+/* Pause between two tasks of a kind, in us. */
 static const unsigned int pause_us[ATTACK_N_KINDS] = {
 	[ATTACK_INLINE] = 200,   [ATTACK_PRODUCT] = 1000,  [ATTACK_GPU] = 5000,
 	[ATTACK_SET_UP] = 10000, [ATTACK_CONNECT] = 20000,
@@ -57,7 +57,10 @@ static struct rbk *connect_as(struct attack *attack, const char *name)
 	return rbk;
 }
 
-/* @op of two tensors of @n x @n, or of @n if @n_dims is 1. NULL: refused. */
+/*
+ * Make a plan of @op on two tensors of @n x @n, or of @n if @n_dims is 1.
+ * Return: the plan, or NULL if the broker refused it.
+ */
 static struct rbk_plan *plan_new(struct rbk *rbk, const char *op, int n_dims, uint32_t n)
 {
 	const uint32_t dims[] = {n, n};
@@ -103,7 +106,10 @@ static void loop_deinit(struct loop *loop)
 	rbk_disconnect(loop->rbk);
 }
 
-/* One task. Return: its result. */
+/*
+ * Run one task.
+ * Return: its result.
+ */
 static int run_once(struct loop *loop, unsigned int strategy)
 {
 	const uint64_t refs[] = {rbk_ref(loop->arena, loop->x), rbk_ref(loop->arena, loop->y),
@@ -162,7 +168,7 @@ static void set_up_once(struct loop *loop)
 	rbk_plan_free(plan);
 }
 
-/* A newcomer gets as far as to a first entry. */
+/* Connect, make a ring, and run one entry. */
 static void newcomer_once(struct attack *attack)
 {
 	struct rbk *rbk = connect_as(attack, "newcomer");
@@ -241,8 +247,8 @@ static uint64_t used_ns(void)
 }
 
 /*
- * Beside its tasks the friend computes, until the process uses the processors as much as the
- * attacker did: a neighbour shares them with the one as with the other.
+ * Compute until the process uses as much processor time as the attacker did, so that the neighbour
+ * shares the processors alike with both.
  */
 static void *busy_main(void *data)
 {
@@ -277,7 +283,7 @@ static void *friend_main(void *data)
 	unsigned int n = attack_share(attack, self->number, NULL);
 	struct loop *loops;
 
-	/* One of a thread's sessions has a task at any time, so that not each needs operands. */
+	/* Few sessions have loops, and so operands; the remaining ones are idle. */
 	for (; n > MAX_LOOPS; n--)
 		connect_as(attack, "idle");
 	loops = calloc(n ? n : 1, sizeof(*loops));
@@ -305,7 +311,7 @@ void attack_be_friend(struct attack *attack)
 {
 	struct friend_thread *threads = calloc(attack->n_threads, sizeof(*threads));
 	pthread_t busy[MAX_BUSY];
-	/* No thread uses more than one processor. */
+	/* A thread uses at most one processor. */
 	unsigned int n_busy = attack->busy_permille / 1000 + 1;
 
 	if (n_busy > MAX_BUSY)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The referee: runs one row, and looks after the broker meanwhile; see attack.h
+ * The referee: runs one row, and watches the broker meanwhile; see attack.h
  *
- * Windows of the attacker and of the friend take turns. Before each of them only the neighbour is
- * there, so that every attack has to leave everything as it was. A first visit of the friend, of
- * which no time counts, tells what the broker keeps for itself; from then on the friend uses as
- * much of the processors as the attacker did before it.
+ * Windows of the attacker and of the friend take turns. Before each window only the neighbour runs,
+ * so every attack must leave the broker as it was. A first visit of the friend, whose times do not
+ * count, shows how much memory the broker keeps. From then on the friend uses as much processor
+ * time as the attacker did before it.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,20 +23,20 @@
 #include "attack/attack.h"
 #include "support/test.h"
 
-/* No entry of a neighbour waits for so long, whatever else the machine does. */
+/* Limit of a neighbour's entry, in ns, whatever the load of the machine. */
 static const uint64_t stall_ns = 1000000000;
 
-/* The friend's first visit takes so long. */
+/* Duration of the friend's first visit, in ns. */
 static const uint64_t visit_ns = 100000000;
 
-/* The broker's memory above what it has charged. */
+/* Limit of the broker's memory above its charges, in bytes. */
 static const uint64_t uncharged_bytes = 64ull << 20;
 
-/* After an attack it may keep so much more than before: pieces in the C library's hands. */
+/* Limit of memory kept after an attack, in bytes: the C library holds freed pieces. */
 static const uint64_t kept_bytes = 64ull << 20;
 
 static const struct attack_row *row;
-static uint64_t n_files; /* for limit_files() */
+static uint64_t n_files; /* argument of limit_files() */
 
 struct referee {
 	struct broker broker;
@@ -45,14 +45,14 @@ struct referee {
 	struct attack_result *result;
 	int attack_fd;
 	char dir[64];
-	struct rbk *rbk; /* an administrator's */
+	struct rbk *rbk; /* connection of an administrator */
 	struct rbk_stats_view view;
 	pid_t neighbour, other;
 	struct attack_witness witness;
-	uint64_t peak_bytes; /* the most that was charged in this window */
+	uint64_t peak_bytes; /* peak of the charges in this window, in bytes */
 };
 
-/* Fails the row at its end. */
+/* Print an error; the row fails at its end. */
 static void wrong(struct referee *referee, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 static void wrong(struct referee *referee, const char *format, ...)
@@ -71,7 +71,7 @@ static void wrong(struct referee *referee, const char *format, ...)
 
 static void copy_path(const struct referee *referee, const char *role, char path[128])
 {
-	/* The friend and the attacker are one tenant. */
+	/* Friend and attacker belong to one tenant. */
 	snprintf(path, 128, "%s/%s", referee->dir,
 		 strcmp(role, "neighbour") == 0 ? role : "attacker");
 }
@@ -93,7 +93,7 @@ static pid_t start_member(const struct referee *referee, const char *role)
 	_exit(127);
 }
 
-/* Return: has it ended? */
+/* Return true if the process has ended. */
 static bool has_ended(pid_t pid)
 {
 	siginfo_t info = {0};
@@ -119,7 +119,10 @@ static unsigned int count_fds(const struct referee *referee)
 	return n;
 }
 
-/* Return: is everything well so far? */
+/*
+ * Check the broker and note its peaks.
+ * Return: true if no error occurred so far.
+ */
 static bool look_after(struct referee *referee)
 {
 	const uint64_t begin_ns = harness_now_ns();
@@ -154,7 +157,7 @@ static bool look_after(struct referee *referee)
 	return true;
 }
 
-/* The kernel's highest resident size of the broker begins anew. */
+/* Reset the kernel's peak resident size of the broker. */
 static void reset_high_water(const struct referee *referee)
 {
 	char path[64];
@@ -183,13 +186,13 @@ static uint64_t high_water_bytes(const struct referee *referee)
 	return kib * 1024;
 }
 
-/* Add what the reactor did since the last reset. */
+/* Add the reactor's turns since the last reset. */
 static void take_turns(struct referee *referee, struct attack_turns *turns)
 {
 	struct rbk_stats_broker broker = {0};
 	struct rbk_stats_tenant tenant;
 
-	/* The page is as old as that, at most. */
+	/* The page is at most this old. */
 	harness_sleep_ms(150);
 	if (!harness_stats_copy(&referee->view, RBK_STATS_SECTION_BROKER, 0, &broker,
 				sizeof(broker)))
@@ -210,7 +213,7 @@ static void take_turns(struct referee *referee, struct attack_turns *turns)
 
 /* ---- Windows ---- */
 
-/* Has the window still to go on for more than its time? */
+/* Return true if the window must last longer than its time. */
 static bool is_waited_for(const struct referee *referee, uint64_t n_before)
 {
 	const struct attack *attack = referee->attack;
@@ -219,12 +222,14 @@ static bool is_waited_for(const struct referee *referee, uint64_t n_before)
 		return false;
 	if (attack->n_begun < attack->n_threads)
 		return true;
-	/* A task or a request that is under way has its time: what counts is what it did. */
+	/*
+	 * Let a task or request in progress complete: without a completion the window says nothing.
+	 */
 	return attack->phase == ATTACK_BESIDE_ATTACKER &&
 	       attack->n_done + attack->n_refused == n_before;
 }
 
-/* Processor time of a process so far; 0 once it has ended. */
+/* Return the processor time of a process so far, in ns; 0 after its end. */
 static uint64_t processor_ns(pid_t pid)
 {
 	struct timespec time = {0};
@@ -244,7 +249,7 @@ static struct attack_load look_at_load(const struct referee *referee)
 	};
 }
 
-/* Add what was used since @begin; a member that has ended by itself is left out. */
+/* Add the load between @begin and @end; omit a member that ended by itself. */
 static void add_load(struct attack_load *load, const struct attack_load *begin,
 		     const struct attack_load *end)
 {
@@ -255,7 +260,10 @@ static void add_load(struct attack_load *load, const struct attack_load *begin,
 	load->broker_ns += end->broker_ns - begin->broker_ns;
 }
 
-/* Return: false: something went wrong that ends the row. */
+/*
+ * Run one window.
+ * Return: false after an error that ends the row.
+ */
 static bool run_window(struct referee *referee, enum attack_phase phase, const char *role,
 		       uint64_t window_ns)
 {
@@ -279,7 +287,7 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 			end_ns = 0;
 		else if (end_ns == 0)
 			end_ns = harness_now_ns() + window_ns;
-		/* A member's work before its window begins is no part of its load. */
+		/* A member's work before its window begins does not count as its load. */
 		now = look_at_load(referee);
 		if (begin.wall_ns == 0 && attack->n_begun >= attack->n_threads)
 			begin = now;
@@ -315,12 +323,13 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 /* ---- Between windows ---- */
 
 /*
- * The broker measures a device anew once it finds the device's profile stale, and goes on with that
- * where no task is in the way: the arena for it is charged to the broker, and not left by a client.
+ * Size of the broker's arena for measuring a device. The broker measures a device whose profile is
+ * stale when no task runs there; the arena is charged to the broker, and not left behind by a
+ * client.
  */
 static const uint64_t measuring_bytes = 17 << 20;
 
-/* Sums up what tenants are charged, which the broker's own measuring is no part of. */
+/* Return the sum of the tenants' charges, which exclude the broker's own measurements. */
 static uint64_t tenants_bytes(const struct rbk_stats_view *view)
 {
 	struct rbk_stats_tenant tenant;
@@ -332,7 +341,10 @@ static uint64_t tenants_bytes(const struct rbk_stats_view *view)
 	return bytes;
 }
 
-/* Return: 0; as rbk_stats(). */
+/*
+ * Read the charges.
+ * Return: 0, or the error of rbk_stats().
+ */
 static int look_at_charges(struct referee *referee, struct attack_rest *ret)
 {
 	int r = rbk_stats(referee->rbk, &ret->stats);
@@ -345,7 +357,7 @@ static bool is_at_rest(const struct attack_rest *now, const struct attack_rest *
 {
 	const struct rbk_stats *stats = &now->stats, *before = &then->stats;
 
-	/* The neighbour's own loops come and go by a plan, a session and its ring. */
+	/* The neighbour's loops add and remove one plan, one session and its ring. */
 	return stats->sessions <= before->sessions + 1 && stats->rings <= before->rings + 1 &&
 	       stats->arenas <= before->arenas && stats->plans <= before->plans + 1 &&
 	       now->tenants_bytes <= then->tenants_bytes + (1 << 20) &&
@@ -356,12 +368,15 @@ static bool is_at_rest(const struct attack_rest *now, const struct attack_rest *
 static bool has_resources_back(const struct referee *referee, const struct broker_usage *usage,
 			       const struct broker_usage *before)
 {
-	/* The neighbour's loops again. */
+	/* Slack for the neighbour's loops. */
 	return usage->n_fds <= before->n_fds + 12 && usage->n_threads <= before->n_threads + 1 &&
 	       (referee->attack->is_slow || usage->rss_bytes <= before->rss_bytes + kept_bytes);
 }
 
-/* Wait until no more of what the friend left goes away; *@ret is what the broker keeps then. */
+/*
+ * Wait until the friend's remains are no longer shrinking; *@ret is then the memory that the broker
+ * keeps.
+ */
 static bool settle(struct referee *referee, struct attack_rest *ret)
 {
 	const uint64_t quiet_ns = 300000000,
@@ -374,7 +389,7 @@ static bool settle(struct referee *referee, struct attack_rest *ret)
 		if (!look_after(referee) || look_at_charges(referee, &rest))
 			return false;
 		broker_usage(&referee->broker, &rest.usage);
-		/* The neighbour's loops come and go. */
+		/* Ignore the changes by the neighbour's loops. */
 		if (rest.usage.n_fds + 12 < ret->usage.n_fds ||
 		    rest.usage.n_threads != ret->usage.n_threads ||
 		    rest.tenants_bytes + (1 << 20) < ret->tenants_bytes)
@@ -385,7 +400,10 @@ static bool settle(struct referee *referee, struct attack_rest *ret)
 	return true;
 }
 
-/* Waits until everything is as it was. Return: false: something went wrong that ends the row. */
+/*
+ * Wait until all figures are back.
+ * Return: false after an error that ends the row.
+ */
 static bool wait_for_rest(struct referee *referee)
 {
 	const uint64_t begin_ns = harness_now_ns(), patience_ns = harness_slow_ns(60000000000);
@@ -402,7 +420,7 @@ static bool wait_for_rest(struct referee *referee)
 				referee->result->rest_ns = harness_now_ns() - begin_ns;
 		}
 		broker_usage(&referee->broker, &after->usage);
-		/* Threads and descriptors go a moment later, some by a pool's own decision. */
+		/* Threads and descriptors follow a moment later; a pool delays some of them. */
 		if (is_back && has_resources_back(referee, &after->usage, &before->usage))
 			return true;
 		if (harness_now_ns() - begin_ns > patience_ns)
@@ -424,7 +442,7 @@ static bool wait_for_rest(struct referee *referee)
 	return false;
 }
 
-/* The neighbour's tenant, and with the library. */
+/* Connect as the neighbour's tenant, and with the library. */
 static void connect_afterwards(struct referee *referee)
 {
 	struct rbk_options options = {.size = sizeof(options),
@@ -449,7 +467,7 @@ static void connect_afterwards(struct referee *referee)
 	rbk_disconnect(rbk);
 }
 
-/* At no time has the broker more memory, above what it had, than it charges, and 64 MiB. */
+/* Note the window's peak of the broker's memory above its charges; judge() permits 64 MiB. */
 static void judge_memory(struct referee *referee)
 {
 	struct attack_result *result = referee->result;
@@ -558,7 +576,9 @@ static void start_broker(struct referee *referee)
 					      .in_child = row->n_files ? limit_files : NULL});
 }
 
-/* Sizes with which no row asks for more memory than a test should, however many its sessions. */
+/*
+ * Choose sizes so that no row exhausts the test machine's memory, whatever the number of sessions.
+ */
 static void choose_sizes(struct attack *attack)
 {
 	const uint64_t gib = 1ull << 30;
@@ -658,7 +678,7 @@ static void end(struct referee *referee)
 	close(referee->attack_fd);
 }
 
-/* Decides about what is not a matter of times, but for entries that wait as good as for ever. */
+/* Judge everything but times. The only time judged is that of an entry that practically starved. */
 static void judge(struct referee *referee)
 {
 	const struct attack *attack = referee->attack;

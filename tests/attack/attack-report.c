@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of a row, for people and for programs; see attack.h. */
+/* The table of a row, for readers and for programs; see attack.h. */
 #include "attack/attack.h"
 #include "support/test.h"
 
 /*
- * A neighbour's times, to be reached; ratios of attacked to friendly. What is above them is said,
- * and fails nothing: the machine may do much else at the same time.
+ * Limits of a neighbour's times; p50 and p99 are ratios of attacked to friendly. Times above them
+ * are reported, but fail no test: the machine may have other load.
  */
 struct limits {
 	double p50, p99;
 	uint64_t longest_ns;
-	/* Below these a ratio says nothing: the machine's scheduler is seen, not the broker. */
+	/* Below these times, in ns, a ratio shows the machine's scheduler, not the broker. */
 	uint64_t p50_floor_ns, p99_floor_ns;
 };
 static const struct limits limits[ATTACK_N_KINDS] = {
 	[ATTACK_INLINE] = {1.5, 2, 10000000, 100000, 2000000},
 };
 
-/* Likewise of the reactor. */
+/* Limit of the reactor's longest turn, reported alike. */
 static const uint64_t turn_limit_ns = 1000000;
 
 static const char *const kinds[ATTACK_N_KINDS] = {"inline", "product", "gpu", "set-up", "connect"};
@@ -61,7 +61,10 @@ static bool is_shown(const struct attack *attack, unsigned int kind)
 	return kind != ATTACK_GPU || attack->has_gpu;
 }
 
-/* Return: is it within what is to be reached? */
+/*
+ * Print the figures of one kind.
+ * Return: true if they are within their limits.
+ */
 static bool print_kind(const struct attack_result *result, unsigned int kind)
 {
 	const struct attack *attack = result->attack;
@@ -182,7 +185,7 @@ static void json_phase(FILE *file, const char *name, const struct attack_result 
 		fprintf(file, "\"%s\"", causes[turns->cause]);
 	else
 		fprintf(file, "null");
-	/* The names of tenants here are the referee's own: nothing in them needs an escape. */
+	/* The referee chooses these tenants' names: they need no escaping. */
 	fprintf(file, ", \"tenant\": \"%s\", \"overruns\": %llu}", turns->tenant,
 		(unsigned long long)turns->n_overruns);
 }

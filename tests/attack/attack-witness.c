@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The witness: for how long the machine itself stood still; see attack.h
+ * The witness: measures for how long the machine itself stood still; see attack.h
  *
- * A thread on each processor sleeps for a millisecond at a time, with a priority that no process of
- * an attack has. What it wakes up too late by, a hypervisor or the kernel took from everybody: no
- * broker could have answered meanwhile. Without the right to that priority there is no witness.
+ * A thread on each processor sleeps for a millisecond at a time, at a priority above all processes
+ * of an attack. If it wakes late, a hypervisor or the kernel took the processor from every process:
+ * no broker could have answered meanwhile. Without the right to that priority there is no witness.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -34,7 +34,10 @@ static void *witness_main(void *data)
 
 		nanosleep(&(struct timespec){0, (long)nap_ns}, NULL);
 		late_ns = harness_now_ns() - begin_ns - nap_ns;
-		/* Written by a few threads; a gap that another overwrites was seen by both. */
+		/*
+		 * Only the witness's few threads write. If a thread overwrites a larger gap, both
+		 * threads saw that standstill.
+		 */
 		if (late_ns > atomic_load(&attack->gap_ns[phase]))
 			atomic_store(&attack->gap_ns[phase], late_ns);
 	}

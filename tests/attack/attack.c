@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * attack: attacks on private brokers, each beside a neighbour; usage() says what it takes
+ * attack: attacks on private brokers, and their effect on a neighbour; usage() lists the arguments
  *
- * The rows, the options, and the processes that are members of an attack; see attack.h.
+ * This file has the rows, the options, and the processes that are members of an attack; see
+ * attack.h.
  *
- * Asserted: the broker lives, every result of the neighbour is right and none waits for a second,
- * memory is charged, others can connect afterwards, and sessions, rings, arenas, plans, charges,
- * descriptors, threads and memory are back where they were.
+ * Each row asserts that the broker lives, that every result of the neighbour is right and none
+ * waits for a second, and that memory is charged. Afterwards, clients can connect, and sessions,
+ * rings, arenas, plans, charges, descriptors, threads and memory are back at their earlier figures.
  */
 #include <getopt.h>
 #include <pthread.h>
@@ -71,7 +72,7 @@ static const struct attack_row rows[] = {
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static const struct attack_row *row; /* the one to run */
+static const struct attack_row *row; /* the row to run */
 static struct attack_options options = {.window_ns = 0};
 static FILE *json;
 
@@ -179,7 +180,10 @@ static int usage(FILE *file, int status)
 	return status;
 }
 
-/* Return: false: it is no number, or out of range. */
+/*
+ * Parse a number.
+ * Return: false if @text is no number, or out of range.
+ */
 static bool parse(const char *text, unsigned long least, unsigned long most, unsigned int *ret)
 {
 	char *end;
@@ -202,7 +206,7 @@ static const struct attack_row *find_row(const char *name)
 	return NULL;
 }
 
-/* Has only JSON on standard output. */
+/* Reserve standard output for JSON; all other output moves to standard error. */
 static bool open_json(void)
 {
 	int fd = dup(STDOUT_FILENO);
@@ -259,7 +263,7 @@ int main(int argc, char **argv)
 		seconds = 60;
 	if (options.n_windows == 0)
 		options.n_windows = is_soak ? 10 : 2;
-	/* Sanitized programs' times are not judged: what one window shows is enough. */
+	/* One window is enough under sanitizers, where times are not judged. */
 	if (harness_slow_ns(1) > 1 && !is_soak)
 		options.n_windows = 1;
 	options.window_ns = (seconds ? seconds * 1000000000ull : 500000000) / options.n_windows;

@@ -1,23 +1,26 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Attacks on a broker, each beside a neighbour that measures what it suffers
+ * Attacks on a broker, and their effect on a neighbour's times
  *
- * A referee (attack.c) starts a private broker with two tenants, told apart by their executables:
- * copies of this program. One copy is the neighbour (attack-neighbour.c): closed loops of small
- * tasks, each result checked, each time recorded. Another copy is the attacker (rows-*.c), or the
- * friend, which has honest tasks and uses as much of the processors as the attacker just did. These
- * two take turns, one window of time each, so that whatever else the machine does falls upon both.
- * The table at the end (attack-report.c) compares the neighbour's times beside the one with those
- * beside the other. A witness (attack-witness.c) says for how long the machine itself stood still.
+ * A referee (attack.c) starts a private broker with two tenants, which the broker distinguishes by
+ * their executables: copies of this program. One copy is the neighbour (attack-neighbour.c), which
+ * runs closed loops of small tasks, checks each result and records each time. Another copy is the
+ * attacker (rows-*.c) or the friend. The friend has honest tasks, and uses as much processor time
+ * as the attacker just did.
  *
- * To add a row: write its function in one of rows-*.c, add it to rows[] in attack.c, and its name
- * to meson.build. Failures of a row: a wrong result, a broker that dies, an entry of the
- * neighbour's that waits for a second, memory that is not charged, and whatever is left behind.
- * Ratios of times are printed beside what is to be reached.
+ * Attacker and friend take turns, one window of time each, so that other load on the machine
+ * affects both. The table at the end (attack-report.c) compares the neighbour's times beside the
+ * attacker with those beside the friend. A witness (attack-witness.c) measures for how long the
+ * machine itself stood still.
+ *
+ * To add a row: write its function in a file rows-*.c, add it to rows[] in attack.c, and its name
+ * to meson.build. A row fails for a wrong result, a broker that dies, an entry of the neighbour
+ * that waits for a second, memory that is not charged, and anything left behind. Ratios of times
+ * are printed beside their limits.
  *
  * The processes share a mapping (struct attack). Members are no cmocka tests: they end by
- * attack_fail(), whose sentence the referee shows.
+ * attack_fail(), whose sentence the referee prints.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,7 +43,7 @@ enum attack_phase {
 #define ATTACK_N_PHASES 4
 
 enum attack_kind {
-	ATTACK_INLINE,  /* additions of 16 floats, which the reactor computes itself */
+	ATTACK_INLINE,  /* additions of 16 floats, which the reactor computes inline */
 	ATTACK_PRODUCT, /* products of 64 x 64, which a worker computes */
 	ATTACK_GPU,     /* additions of 4,096 floats on the Vulkan device, if there is one */
 	ATTACK_SET_UP,  /* PLAN_ADD and PLAN_REMOVE of a small plan */
@@ -48,14 +51,14 @@ enum attack_kind {
 };
 #define ATTACK_N_KINDS 5
 
-/* Thread that the friend keeps busy. */
+/* Thread of the broker that the friend keeps busy. */
 enum attack_friend {
 	ATTACK_FRIEND_INLINE,   /* the reactor: inline additions in a closed loop */
 	ATTACK_FRIEND_PRODUCTS, /* a worker: products of 512 x 512 in a closed loop */
 	ATTACK_FRIEND_SET_UP,   /* the setup thread: small plans in a closed loop */
 };
 
-/* Sixteen buckets per power of two: 6%. */
+/* Histogram of 16 buckets per power of two: a resolution of 6%. */
 #define ATTACK_N_BUCKETS (64u * 16u)
 struct attack_times {
 	_Atomic uint64_t n;
@@ -64,56 +67,57 @@ struct attack_times {
 };
 
 void attack_times_add(struct attack_times *times, uint64_t ns);
-/* The time that @percent of them are not above; 0: there are none. */
+/* Return the time that @percent of the recorded times do not exceed; 0 without times. */
 uint64_t attack_times_percentile(const struct attack_times *times, unsigned int percent);
 
 struct attack {
 	/* Written by the referee before members start. */
 	char socket_path[96];
 	char admin_path[112];
-	char metrics_path[112]; /* of the rows that have it */
+	char metrics_path[112]; /* socket of rows with has_metrics */
 	unsigned int row;
 	unsigned int n_sessions;
-	unsigned int n_threads; /* of friend and attacker: sessions are divided among them */
+	unsigned int n_threads; /* threads of the friend or attacker, which divide the sessions */
 	enum attack_friend friend;
-	uint64_t arena_bytes; /* of the large arena of the rows that have one */
-	/* Written by the referee before a friend starts: processor time of the attacker by time. */
+	uint64_t arena_bytes; /* size of the large arena, in rows that have one */
+	/* Written by the referee before a friend starts: the attacker's load; 1000: one processor.
+	 */
 	unsigned int busy_permille;
-	uint32_t side; /* of the large products of row 5 */
-	bool is_slow;  /* sanitizers */
+	uint32_t side; /* rows and columns of the large products of row 5 */
+	bool is_slow;  /* true: under sanitizers */
 
 	_Atomic unsigned int phase;   /* enum attack_phase */
-	_Atomic bool stop;            /* friend and attacker end */
-	_Atomic unsigned int n_begun; /* threads of the friend or attacker that are set up */
+	_Atomic bool stop;            /* true: friend and attacker end */
+	_Atomic unsigned int n_begun; /* threads of the friend or attacker that are ready */
 	_Atomic unsigned int n_ready;
 
 	/* Written by members. */
 	struct attack_times times[ATTACK_N_PHASES][ATTACK_N_KINDS];
-	_Atomic uint64_t gap_ns[ATTACK_N_PHASES]; /* the longest that the machine stood still; 0:
-						     no witness */
-	_Atomic uint64_t n_results;               /* of the neighbour, all of them right */
+	/* longest standstill of the machine; 0: no witness */
+	_Atomic uint64_t gap_ns[ATTACK_N_PHASES];
+	_Atomic uint64_t n_results; /* results of the neighbour, all of them right */
 	_Atomic bool has_gpu;
-	_Atomic uint64_t n_done;          /* of the attacker: requests or tasks that succeeded */
-	_Atomic uint64_t n_refused;       /* and those that did not */
-	_Atomic uint64_t longest_ns;      /* what the row says it is the longest of */
-	_Atomic uint64_t uncharged_bytes; /* the most that the attacker held of the broker's memory
-					     above what its tenant was charged */
+	_Atomic uint64_t n_done;     /* successful requests or tasks of the attacker */
+	_Atomic uint64_t n_refused;  /* refused requests or tasks of the attacker */
+	_Atomic uint64_t longest_ns; /* longest time that the row notes */
+	/* peak of the broker's memory that the attacker held and was not charged for */
+	_Atomic uint64_t uncharged_bytes;
 	_Atomic bool has_failed;
 	char failure[512];
 };
 
-/* Writes down what is wrong, for the referee to say, and ends the process. */
+/* Store a message for the referee, and end the process. */
 void attack_fail(struct attack *attack, const char *format, ...)
 	__attribute__((format(printf, 2, 3), noreturn));
 
-/* ---- Members; each returns when it is told to, in the process of its own --------------------- */
+/* ---- Members; each runs in its own process, until it is told to stop ---- */
 
 void attack_be_neighbour(struct attack *attack);
 void attack_be_friend(struct attack *attack);
 
-/* ---- The witness, in the referee's process --------------------------------------------------- */
+/* ---- The witness, in the referee's process ---- */
 
-#define ATTACK_MAX_WITNESSES 64u /* processors beyond these have none */
+#define ATTACK_MAX_WITNESSES 64u /* most processors with a witness */
 struct attack_witness {
 	struct attack *attack;
 	pthread_t threads[ATTACK_MAX_WITNESSES];
@@ -122,76 +126,88 @@ struct attack_witness {
 	_Atomic bool stop;
 };
 
-/* Start to write down gap_ns, if this process may; none of it fails. */
+/* Start recording gap_ns if this process has the right to; errors are ignored. */
 void attack_witness_start(struct attack_witness *witness, struct attack *attack);
 void attack_witness_stop(struct attack_witness *witness);
 
-/* ---- For attackers ------------------------------------------------------------------------- */
+/* ---- For attackers ---- */
 
-/* Does the attack go on? A thread that asks for the first time is set up: its window begins. */
+/*
+ * Return true while the attack continues. A thread's first call says that it is ready; its window
+ * then begins.
+ */
 bool attack_goes_on(struct attack *attack);
 
-/* The sessions of one thread of the attacker: [*ret_first, *ret_first + return). */
+/* Return the number of sessions of one thread of the attacker; *ret_first is the first. */
 unsigned int attack_share(const struct attack *attack, unsigned int thread,
 			  unsigned int *ret_first);
 
-/* A session without the library. */
+/* Open a session without the library. */
 int attack_connect(struct attack *attack);
-/* -1: the broker refused it. */
+/*
+ * Open a session without the library.
+ * Return: its descriptor, or -1 if the broker refused it.
+ */
 int attack_try_connect(struct attack *attack);
 
-/* n_done or n_refused, as @res is. */
+/* Count in n_done if @res is a success, else in n_refused. */
 void attack_count(struct attack *attack, int res);
 void attack_note_longest(struct attack *attack, uint64_t ns);
 void attack_note_uncharged(struct attack *attack, uint64_t bytes);
 
-/* Sends without waiting for the answer; receives one into @reply, its descriptors closed. */
+/*
+ * attack_send() sends without waiting for the answer. attack_receive() receives an answer into
+ * @reply and closes its descriptors.
+ */
 void attack_send(struct attack *attack, int fd, const void *request, size_t bytes, const int *fds,
 		 unsigned int n_fds);
 int attack_receive(struct attack *attack, int fd, void *reply, size_t bytes);
 
-/* PLAN_ADD by a memfd, of any length. Takes over @describe. Return: the result; *ret_id if 0. */
+/*
+ * PLAN_ADD of any length, by a memfd. attack_plan_fd() writes the memfd and frees @describe;
+ * attack_send_plan() sends the request. attack_plan_add() does both and waits for the answer.
+ * Return: the memfd, or the answer's result; *ret_id is valid if that is 0.
+ */
 struct describe;
 int attack_plan_fd(struct describe *describe);
 void attack_send_plan(struct attack *attack, int fd, int plan_fd);
 int attack_plan_add(struct attack *attack, int fd, struct describe *describe, uint32_t *ret_id);
 
-/* z[16] = x[16] + y[16]; @n nodes of that kind in a chain. */
+/* Describe z[16] = x[16] + y[16]. */
 struct describe *attack_describe_add(void);
-/* y = x * w * w ... , @n products of @side x @side. */
+/* Describe y = x * w * w ... , @n products of @side x @side. */
 struct describe *attack_describe_products(uint32_t side, unsigned int n);
 
-/* ---- Rows and the referee -------------------------------------------------------------------
- */
+/* ---- Rows and the referee ---- */
 
 struct attack_row {
 	unsigned int number;
 	const char *name, *what;
 	void (*run)(struct attack *attack,
-		    unsigned int thread); /* until attack_goes_on() says no */
+		    unsigned int thread); /* runs until attack_goes_on() is false */
 	enum attack_friend friend;
 	unsigned int n_sessions;
-	const char *policy;    /* more of the attacker's section; may be NULL */
-	const char *arguments; /* one more of brokerd; may be NULL */
-	bool must_succeed;     /* everything that the attacker asks for */
-	uint64_t n_files;      /* the broker's limit of open files; 0: as it is */
-	bool needs_parts;      /* the broker has measured its device, and cuts plans for it */
-	bool has_metrics;      /* the broker has a socket for Prometheus */
-	bool is_one_tenant;    /* the attacker is of the neighbour's tenant */
+	const char *policy;    /* further lines of the attacker's section; may be NULL */
+	const char *arguments; /* one more argument of brokerd; may be NULL */
+	bool must_succeed;     /* true: every request of the attacker must succeed */
+	uint64_t n_files;      /* the broker's limit of open files; 0: unchanged */
+	bool needs_parts;   /* true: the broker has measured its device, and splits plans for it */
+	bool has_metrics;   /* true: the broker has a socket for Prometheus */
+	bool is_one_tenant; /* true: the attacker belongs to the neighbour's tenant */
 };
 
 /* The options of a row. */
 struct attack_options {
-	const char *program; /* this one */
+	const char *program; /* path of this program */
 	unsigned int n_sessions;
-	unsigned int n_windows; /* of the friend, and of the attacker */
+	unsigned int n_windows; /* windows of the friend; as many of the attacker */
 	uint64_t window_ns;
 };
 
 /* Processor time in the windows of one phase. */
 struct attack_load {
 	uint64_t wall_ns;
-	uint64_t member_ns; /* of the friend or the attacker */
+	uint64_t member_ns; /* processor time of the friend or the attacker */
 	uint64_t broker_ns;
 };
 
@@ -199,13 +215,13 @@ struct attack_load {
 struct attack_turns {
 	uint64_t longest_ns;               /* 0: no turn took long */
 	uint32_t cause;                    /* enum rbk_turn_cause */
-	char tenant[RBK_STATS_NAME_BYTES]; /* empty: none, or not known */
+	char tenant[RBK_STATS_NAME_BYTES]; /* empty: none, or unknown */
 	uint64_t n_overruns;
 };
 
 /* The broker's statistics and resources, before or after an attack. */
 struct attack_rest {
-	uint64_t tenants_bytes; /* of host memory that tenants are charged */
+	uint64_t tenants_bytes; /* host memory charged to tenants */
 	struct rbk_stats stats;
 	struct broker_usage usage;
 };
@@ -218,28 +234,27 @@ struct attack_result {
 	struct attack_turns turns[ATTACK_N_PHASES];
 	struct attack_load loads[ATTACK_N_PHASES];
 	struct attack_rest before, after; /* the last attack */
-	uint64_t rest_ns;                 /* the longest until everything was as before */
-	uint64_t longest_answer_ns;       /* to an administrator, beside the attacker */
-	uint64_t memory_bytes;            /* the most that the broker had more than before, */
-	uint64_t charged_bytes;           /* and was charged more, in the same window */
-	uint64_t excess_bytes; /* the most by which a window's first was above its second */
-	unsigned int most_fds; /* of the broker, beside the attacker */
+	uint64_t rest_ns;                 /* longest time until all figures were back */
+	uint64_t longest_answer_ns; /* longest answer to an administrator, beside the attacker */
+	uint64_t memory_bytes;      /* peak growth of the broker's memory in a window */
+	uint64_t charged_bytes;     /* growth of the charges in the same window */
+	uint64_t excess_bytes;      /* peak of a window's growth of memory above its charges */
+	unsigned int most_fds;      /* peak of the broker's descriptors, beside the attacker */
 	unsigned int n_wrong;
-	bool is_within; /* all times are what is to be reached */
+	bool is_within; /* true: all times are within their limits */
 };
 
-/* Run a row. What is wrong is printed. The result's attack is for attack_result_deinit(). */
+/* Run a row and print its errors. The caller passes the result to attack_result_deinit(). */
 void attack_referee(const struct attack_row *row, const struct attack_options *options,
 		    struct attack_result *ret);
 void attack_result_deinit(struct attack_result *result);
 
-/* Print a row's table; decides about is_within. */
+/* Print a row's table and set is_within. */
 void attack_print_table(struct attack_result *result);
 /* Print a row as one line of JSON. */
 void attack_print_json(const struct attack_result *result, FILE *file);
 
-/* ---- The attacks: one thread's part, until attack_goes_on() says no ---------------------------
- */
+/* ---- Attacks: the part of one thread, until attack_goes_on() returns false ---- */
 
 void attack_parts(struct attack *attack, unsigned int thread);       /* 1 */
 void attack_constants(struct attack *attack, unsigned int thread);   /* 2 */
