@@ -14,10 +14,10 @@
 
 static const uint64_t patience_ns = 120000000000;
 
-/* With more of them everything is smaller, so that all of it has room. */
+/* Rows with more sessions reduce all sizes, so that memory suffices. */
 enum { MANY_SESSIONS = 64 };
 
-/* A session with an arena, which every row here has. */
+/* A session with an arena, which every row of this file has. */
 struct victim {
 	int fd;
 	int memfd;
@@ -51,7 +51,10 @@ static int memfd_of(uint64_t bytes)
 	return raw_memfd(bytes, false, F_SEAL_SHRINK | F_SEAL_GROW);
 }
 
-/* Return: is there one? */
+/*
+ * Take a completion.
+ * Return: false if there is none.
+ */
 static bool try_take(struct raw_ring *ring, struct rbk_cqe *ret)
 {
 	if (rbk_ring_observe(&ring->cq->cq_tail) == ring->head)
@@ -92,7 +95,9 @@ static void put_run(struct victim *victim, uint64_t x, uint64_t y, uint64_t z,
 	};
 }
 
-/* The references of a RUN at @table of the arena, which is at @arena here: a page each behind it.
+/*
+ * Write the references of a RUN into the table at offset @table of the arena, which is mapped at
+ * @arena. They are the three pages behind the table's.
  */
 static void write_table(const struct victim *victim, char *arena, uint64_t table)
 {
@@ -120,7 +125,7 @@ void attack_parts(struct attack *attack, unsigned int thread)
 {
 	enum { SIDE = 192, BYTES = SIDE * SIDE * 4, N_TASKS = 40, N_PRODUCTS = 12 };
 	unsigned int n = attack_share(attack, thread, NULL);
-	/* The results are not looked at, so where there are many sessions they share one. */
+	/* The results are not checked, so with many sessions all tasks share one output. */
 	const uint64_t n_outputs = attack->n_sessions > MANY_SESSIONS ? 1 : N_TASKS;
 	struct victim *victims = calloc(n ? n : 1, sizeof(*victims));
 
@@ -176,7 +181,7 @@ void attack_products(struct attack *attack, unsigned int thread)
 	const uint64_t bytes = (uint64_t)attack->side * attack->side * 4;
 	unsigned int n = attack_share(attack, thread, NULL);
 	struct victim *victims = calloc(n ? n : 1, sizeof(*victims));
-	/* All sessions read and write the same tensors: the results are not looked at. */
+	/* All sessions read and write the same tensors: the results are not checked. */
 	int memfd = memfd_of((N_TASKS + 2) * bytes);
 
 	for (unsigned int i = 0; i < n; i++) {
@@ -199,17 +204,17 @@ void attack_products(struct attack *attack, unsigned int thread)
 		}
 		usleep(1000);
 	}
-	/* One session is cancelled, the others' ends are the broker's business. */
+	/* Cancel one session's tasks; the broker cleans up after the others' end. */
 	if (thread == 0 && n > 0)
 		cancel_all(attack, victims, 1, N_TASKS);
 	free(victims);
 }
 
-/* ---- 8: CANCEL of what is not there, where everything else is ---- */
+/* ---- 8: CANCEL of unknown tasks, which searches all tasks ---- */
 
 enum { CANCEL_ENTRIES = 32768, CANCEL_BATCH = 64, FEWER = 32 };
 
-/* Return the number of linked entries that one session's chain has behind the long task. */
+/* Return the number of linked entries behind the long task of one session's chain. */
 static unsigned int n_to_hold(const struct attack *attack)
 {
 	return attack->n_sessions > MANY_SESSIONS ? 30000 / FEWER : 30000;
@@ -227,7 +232,10 @@ static uint64_t cancel_ns(struct attack *attack, struct victim *victim, uint64_t
 	return harness_now_ns() - begin_ns;
 }
 
-/* A target that takes long each time: it is looked for among all tasks. Any if there is none. */
+/*
+ * Return a target whose CANCEL takes long each time, because it searches all tasks; any target if
+ * none does.
+ */
 static uint64_t find_collision(struct attack *attack, struct victim *victim)
 {
 	const uint64_t end_ns = harness_now_ns() + 500000000;
@@ -248,7 +256,7 @@ static uint64_t find_collision(struct attack *attack, struct victim *victim)
 	return 200;
 }
 
-/* A long task, and behind it a chain of as many as the ring has room for, of one user_data. */
+/* Submit a long task, and a chain of n_to_hold() entries behind it, all with one user_data. */
 static void hold_many(struct attack *attack, struct victim *victim)
 {
 	const uint64_t bytes = (uint64_t)attack->side * attack->side * 4;
@@ -259,7 +267,7 @@ static void hold_many(struct attack *attack, struct victim *victim)
 	for (unsigned int i = 0; i < n_to_hold(attack); i++)
 		*raw_ring_next(&victim->ring) = (struct rbk_sqe){
 			.opcode = RBK_OP_NOP, .flags = RBK_SQE_LINK, .user_data = 1};
-	/* Ends the chain. */
+	/* Without LINK, this entry ends the chain. */
 	*raw_ring_next(&victim->ring) = (struct rbk_sqe){.opcode = RBK_OP_NOP, .user_data = 1};
 	raw_ring_publish(&victim->ring);
 }
@@ -282,7 +290,7 @@ void attack_cancels(struct attack *attack, unsigned int thread)
 							     : CANCEL_ENTRIES);
 	while (n > 0 && attack_goes_on(attack))
 		for (unsigned int i = 0; i < n && attack_goes_on(attack); i++) {
-			/* Completions of the chain make room for the next one. */
+			/* Completions of the chain make room for the next chain. */
 			while (try_take(&victims[i].ring, &cqe)) {
 				attack_count(attack, 0);
 				if (cqe.user_data == 1)
@@ -317,11 +325,11 @@ void attack_cancels(struct attack *attack, unsigned int thread)
 	free(victims);
 }
 
-/* ---- 10: argument tables, tensors and entries in memory that is being punched ---- */
+/* ---- 10: argument tables, tensors and entries in memory with punched holes ---- */
 
 struct puncher {
 	struct attack *attack;
-	int fds[2]; /* arena, submission ring; -1: none */
+	int fds[2]; /* arena and submission ring; -1: none */
 	uint64_t bytes[2];
 	_Atomic bool stop;
 	pthread_t thread;
@@ -340,8 +348,8 @@ static void *puncher_main(void *data)
 }
 
 /*
- * The table is in the middle of the arena: a fault there sleeps until the whole hole is made.
- * Whatever the broker reads is zeros then, so nothing here has to succeed.
+ * Punch holes while the broker reads. The table is in the middle of the arena: a page fault there
+ * sleeps until the whole hole is made. The broker then reads zeros, so no task here must succeed.
  */
 void attack_punch(struct attack *attack, unsigned int thread)
 {
@@ -361,7 +369,7 @@ void attack_punch(struct attack *attack, unsigned int thread)
 		return;
 	while (attack_goes_on(attack)) {
 		for (unsigned int i = 0; i < n; i++) {
-			/* The pages are there again until the next hole. */
+			/* Writing the table brings its pages back until the next hole. */
 			write_table(&victims[i], arena, table);
 			for (unsigned int k = 0; k < 16; k++)
 				put_by_table(&victims[i], table, 0);
@@ -447,11 +455,11 @@ void attack_many_rings(struct attack *attack, unsigned int thread)
 	free(victims);
 }
 
-/* ---- 16 and 17: argument tables, in chains, and of rings that go ---- */
+/* ---- 16 and 17: argument tables, in chains, and of removed rings ---- */
 
 enum { TABLE_ENTRIES = 64, TABLE_ARENA_BYTES = 4 * 4096 };
 
-/* An arena with a table at its start. It is not fixed, so the table is copied by a thread. */
+/* Open an arena with a table at its start. The arena is not fixed, so a thread copies the table. */
 static char *open_with_table(struct attack *attack, struct victim *victim)
 {
 	int memfd = memfd_of(TABLE_ARENA_BYTES);
@@ -491,7 +499,7 @@ void attack_links(struct attack *attack, unsigned int thread)
 	free(victims);
 }
 
-/* The ring is removed, or its session ends, while tables of its entries are being copied. */
+/* Remove the ring, or end its session, while tables of its entries are copied. */
 void attack_tables(struct attack *attack, unsigned int thread)
 {
 	unsigned int n = attack_share(attack, thread, NULL);

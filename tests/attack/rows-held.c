@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Attacks by what clients hold, or have the broker hold, for long: rows 21 to 25; see attack.h. */
+/*
+ * Attacks by resources that clients hold, or make the broker hold, for long: rows 21 to 25; see
+ * attack.h.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +16,7 @@
 
 enum { FDS_PER_RING = 3 };
 
-/* Bytes in memory of what a descriptor is of. */
+/* Return the allocated bytes of the file behind a descriptor. */
 static uint64_t allocated_bytes(int fd)
 {
 	struct stat status;
@@ -27,7 +30,7 @@ static uint64_t charged_bytes(struct attack *attack, int session)
 	const struct rbk_wire_request ask = {.type = RBK_WIRE_STATS, .cookie = 7};
 	struct rbk_wire_stats stats = {{0}};
 
-	/* Sums may be a tenth of a second old. */
+	/* Charges on the page may be a tenth of a second old. */
 	usleep(200000);
 	attack_send(attack, session, &ask, sizeof(ask), NULL, 0);
 	attack_receive(attack, session, &stats, sizeof(stats));
@@ -35,8 +38,8 @@ static uint64_t charged_bytes(struct attack *attack, int session)
 }
 
 /*
- * Note how many of the @bytes of memory that the broker made, and that the calling thread holds,
- * are not charged. The attacker's other threads must have nothing.
+ * Note how many of @bytes are not charged. @bytes is memory that the broker made and the calling
+ * thread holds. The attacker's other threads must hold none.
  */
 static void compare_with_charges(struct attack *attack, int session, uint64_t bytes)
 {
@@ -53,7 +56,10 @@ static void ask_for_ring(struct attack *attack, int fd, uint32_t n_entries)
 	attack_send(attack, fd, &add, sizeof(add), NULL, 0);
 }
 
-/* Takes one answer to RING_ADD. Return: its descriptors; 0: the connection has no more. */
+/*
+ * Take one answer to RING_ADD.
+ * Return: the number of its descriptors; 0 if the connection has no more answers.
+ */
 static unsigned int take_ring(int fd, int fds[FDS_PER_RING], struct rbk_wire_ring *ret)
 {
 	unsigned int n_fds = FDS_PER_RING;
@@ -94,14 +100,14 @@ void attack_unread(struct attack *attack, unsigned int thread)
 		}
 		for (unsigned int i = 0; i < N_RINGS; i++)
 			ask_for_ring(attack, dead[n], N_ENTRIES);
-		/* Its answers are there; then a packet of one byte ends the session. */
+		/* Wait for the answers; then a packet of one byte ends the session. */
 		usleep(20000);
 		raw_send(dead[n], "", 1, NULL, 0);
 		poll_fd = (struct pollfd){.fd = dead[n], .events = POLLRDHUP};
 		poll(&poll_fd, 1, 5000);
 		attack_count(attack, 0);
 	}
-	/* The connections stay until all of them were looked into. */
+	/* Keep all connections until all are examined. */
 	for (unsigned int i = 0; i < n; i++)
 		for (unsigned int k = 0; k < N_RINGS; k++)
 			n_fds += take_ring(dead[i], &fds[n_fds], &ring);
@@ -174,7 +180,7 @@ void attack_bells(struct attack *attack, unsigned int thread)
 	}
 }
 
-/* ---- 24: descriptions that wait, and are charged for all that they can become ---- */
+/* ---- 24: queued descriptions, each charged for the largest plan it may become ---- */
 
 void attack_plan_queue(struct attack *attack, unsigned int thread)
 {
@@ -191,7 +197,7 @@ void attack_plan_queue(struct attack *attack, unsigned int thread)
 		fds[i] = attack_connect(attack);
 	while (n > 0 && attack_goes_on(attack)) {
 		for (unsigned int k = 0; k < N_WAITING; k++) {
-			/* The small ones fill what the large ones leave. */
+			/* The small descriptions fill the remainder of the large ones. */
 			add.desc_bytes = RBK_WIRE_PLAN_MAX_BYTES >> k % 12;
 			for (unsigned int i = 0; i < n; i++)
 				attack_send(attack, fds[i], &add, sizeof(add), &memfd, 1);
@@ -202,7 +208,7 @@ void attack_plan_queue(struct attack *attack, unsigned int thread)
 	}
 }
 
-/* ---- 25: a socket that very many wait for ---- */
+/* ---- 25: a socket with very many waiters ---- */
 
 struct waiters {
 	int fd;
@@ -215,7 +221,7 @@ static void *wait_many_times(void *data)
 	struct pollfd *poll_fds = calloc(N_TIMES, sizeof(*poll_fds));
 	struct waiters *waiters = data;
 
-	/* For nothing but its end: whatever else comes finds them all, and wakes none. */
+	/* Wait only for the socket's end: any other event visits all waiters and wakes none. */
 	for (unsigned int i = 0; i < N_TIMES; i++)
 		poll_fds[i].fd = waiters->fd;
 	waiters->has_begun = true;

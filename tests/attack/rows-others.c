@@ -18,7 +18,10 @@
 
 /* ---- 15: leases ---- */
 
-/* A lease ends with its session; its tenant has not much, and others want some as well. */
+/*
+ * Open leases, which end with their sessions. The tenant has little memory, and its other sessions
+ * want some.
+ */
 void attack_leases(struct attack *attack, unsigned int thread)
 {
 	const struct rbk_wire_lease_open open_lease = {
@@ -66,7 +69,7 @@ static void send_text(int fd, const char *text, size_t bytes)
 		send(fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* An administrator asks for as much as it can, and reads nothing. */
+/* Connect as an administrator that asks for as much as possible and reads nothing. */
 static int connect_admin(const struct attack *attack)
 {
 	const struct rbk_wire_hello hello = {
@@ -91,8 +94,8 @@ static int connect_admin(const struct attack *attack)
 }
 
 /*
- * Each session holds some connections for a while, of which none reads what it asked for: scrapers
- * that said all or half of a request, administrators, and those that have not said hello yet.
+ * Hold some connections per session for a while without reading. They are scrapers that sent all or
+ * half of a request, administrators, and connections without a HELLO.
  */
 void attack_observers(struct attack *attack, unsigned int thread)
 {
@@ -129,18 +132,18 @@ void attack_observers(struct attack *attack, unsigned int thread)
 	free(fds);
 }
 
-/* ---- 19: descriptors of what is no memory ---- */
+/* ---- 19: descriptors that are no memory ---- */
 
 enum { N_ODD = 6 };
 
-/* -1: the kernel has none of that kind. */
+/* Open odd descriptors; an entry is -1 if the kernel lacks that kind. */
 static void make_odd(int session, int fds[N_ODD])
 {
 	struct io_uring_params params = {.flags = 0};
 	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT};
 
 	fds[0] = epoll_create1(EPOLL_CLOEXEC);
-	/* It refers to the connection that it goes through. */
+	/* The epoll descriptor watches the connection that it is sent through. */
 	epoll_ctl(fds[0], EPOLL_CTL_ADD, session, &event);
 	fds[1] = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	timerfd_settime(fds[1], 0,
@@ -152,7 +155,10 @@ static void make_odd(int session, int fds[N_ODD])
 	fds[5] = session;
 }
 
-/* Return: was it refused, by an answer or by the end of the session? It must not be accepted. */
+/*
+ * Send the request with odd descriptors, which the broker must not accept.
+ * Return: true if an answer or the end of the session refused it.
+ */
 static bool is_refused(struct attack *attack, const void *request, size_t bytes, unsigned int odd)
 {
 	int session = attack_connect(attack), fds[N_ODD];

@@ -32,7 +32,7 @@ static void remove_one(struct attack *attack, int fd, enum rbk_wire_type type, u
 	attack_receive(attack, fd, NULL, 0);
 }
 
-/* All sessions at once, then their answers; what was granted is removed. */
+/* Send all sessions' requests, then receive their answers, and remove the granted plans. */
 static void ask_for_plans(struct attack *attack, const int *fds, unsigned int n, int plan_fd)
 {
 	struct rbk_wire_plan plan;
@@ -125,7 +125,7 @@ void attack_verify(struct attack *attack, unsigned int thread)
 
 /* ---- 4: descriptors whose close() takes long ---- */
 
-/* A TCP socket with unsent data that close() waits for; *ret_peer holds it up. */
+/* Return a TCP socket whose close() waits for unsent data; *ret_peer delays the data. */
 static int make_lingering(int listener, const struct sockaddr_in *address, int *ret_peer)
 {
 	const struct linger linger = {.l_onoff = 1, .l_linger = 30};
@@ -146,7 +146,8 @@ error:
 }
 
 /*
- * Descriptors that one turn gives away. Their close() may hold up the giving thread, but no other.
+ * Descriptors that a thread gives away in one turn. Their close() may block the giving thread, but
+ * no other.
  */
 struct gift {
 	struct attack *attack;
@@ -171,7 +172,9 @@ static void *gift_main(void *data)
 	/* The kernel may refuse descriptors before the broker has answered. */
 	raw_send(gift->session, &hello, sizeof(hello), NULL, 0);
 	raw_receive(gift->session, &welcome, sizeof(welcome), NULL, NULL, 1000);
-	/* Closed before the broker has received them, as a rule: its close() is the last one then.
+	/*
+	 * Closed mostly before the broker has received them, so that the broker's close() is the
+	 * last.
 	 */
 	raw_send(gift->session, &stats, sizeof(stats), gift->fds, gift->n_fds);
 	for (unsigned int i = 0; i < gift->n_fds; i++)
@@ -182,7 +185,10 @@ static void *gift_main(void *data)
 	return NULL;
 }
 
-/* Connects without a word. Return: as connect(). */
+/*
+ * Connect without sending.
+ * Return: the result of connect().
+ */
 static int connect_silently(const struct attack *attack, int *ret_fd)
 {
 	struct sockaddr_un path = {.sun_family = AF_UNIX};
@@ -195,8 +201,8 @@ static int connect_silently(const struct attack *attack, int *ret_fd)
 }
 
 /*
- * In each turn some descriptors go where none are expected, which ends the session, and then many
- * connections are refused: the policy allows the tenant few sessions.
+ * In each turn, send some descriptors with a request that takes none, which ends the session. Then
+ * make many connections that are refused: the policy permits the tenant few sessions.
  */
 void attack_descriptors(struct attack *attack, unsigned int thread)
 {
@@ -239,7 +245,7 @@ void attack_descriptors(struct attack *attack, unsigned int thread)
 	}
 }
 
-/* ---- 6: connections without a word ---- */
+/* ---- 6: silent connections ---- */
 
 void attack_accepts(struct attack *attack, unsigned int thread)
 {
@@ -263,14 +269,14 @@ void attack_arenas(struct attack *attack, unsigned int thread)
 	struct rbk_wire_id_reply reply;
 
 	while (n > 0 && attack_goes_on(attack)) {
-		/* Allocated after it was sealed: nothing of it is mapped anywhere. */
+		/* Allocate after sealing: no page is mapped anywhere. */
 		int memfd = raw_memfd(attack->arena_bytes, true, F_SEAL_SHRINK | F_SEAL_GROW);
 
 		if (fallocate(memfd, 0, 0, (off_t)attack->arena_bytes) < 0)
 			attack_fail(attack, "row 7: no memory for the arena: %s", strerror(errno));
 		for (unsigned int i = 0; i < n; i++)
 			attack_send(attack, fds[i], &add, sizeof(add), &memfd, 1);
-		/* The last reference, with which all pages go, is left to the broker. */
+		/* The broker keeps the last reference, whose release frees all pages. */
 		close(memfd);
 		for (unsigned int i = 0; i < n; i++) {
 			int r = attack_receive(attack, fds[i], &reply, sizeof(reply));
@@ -307,14 +313,14 @@ void attack_rings(struct attack *attack, unsigned int thread)
 	free(fds);
 }
 
-/* ---- 12: what others do, 50,000 times a second ---- */
+/* ---- 12: other tenants' figures, read 50,000 times a second ---- */
 
 void attack_watch(struct attack *attack, unsigned int thread)
 {
 	const struct rbk_wire_request ask = {.type = RBK_WIRE_STATS, .cookie = 7};
 	unsigned int n = attack_share(attack, thread, NULL);
 	int *fds = connect_all(attack, n);
-	uint64_t n_completed = UINT64_MAX; /* by those before: the friend */
+	uint64_t n_completed = UINT64_MAX; /* tasks completed earlier, by the friend */
 	struct rbk_wire_stats stats;
 
 	while (n > 0 && attack_goes_on(attack)) {
@@ -324,7 +330,7 @@ void attack_watch(struct attack *attack, unsigned int thread)
 			attack_receive(attack, fds[i], &stats, sizeof(stats));
 			if (n_completed == UINT64_MAX)
 				n_completed = stats.tasks_completed;
-			/* The attacker has sessions, and nothing else. */
+			/* The attacker has sessions, and no other resources. */
 			if (stats.plans == 0 && stats.rings == 0 && stats.tasks_in_flight == 0 &&
 			    stats.tasks_completed == n_completed &&
 			    stats.sessions <= attack->n_sessions)
@@ -336,7 +342,7 @@ void attack_watch(struct attack *attack, unsigned int thread)
 	free(fds);
 }
 
-/* ---- 13: the setup thread has enough to do ---- */
+/* ---- 13: the setup thread is kept busy ---- */
 
 void attack_setup_flood(struct attack *attack, unsigned int thread)
 {
