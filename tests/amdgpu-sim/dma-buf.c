@@ -6,7 +6,7 @@
  * drivers/gpu/drm/amd/amdgpu/amdgpu_dma_buf.c.
  *
  * A udmabuf is an open file description of the memfd with a read lock on the range LOCK + offset,
- * as long as the buffer. Which locks a description holds is in its fdinfo; no process needs to tell
+ * as long as the buffer. Its fdinfo lists the locks that it holds, so no process needs to tell
  * another.
  */
 #include "dma-buf.h"

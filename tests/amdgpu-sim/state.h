@@ -164,7 +164,7 @@ struct sim_card {
 	struct sim_failure failures[SIM_MAX_FAILURES];
 	bool is_plugged;
 	uint32_t generation;   /* number of times plugged in */
-	uint32_t is_suspended; /* a futex */
+	uint32_t is_suspended; /* a futex; 1: suspended */
 
 	/* Counted by the driver. */
 	uint64_t vram_used_bytes;

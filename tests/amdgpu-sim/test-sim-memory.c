@@ -256,7 +256,7 @@ TEST(test_prime__counts_once)
 
 		/*
 		 * Without the first client's handle the buffer still exists, by the other client's
-		 * and the imported handle.
+		 * handle and the descriptor.
 		 */
 		rig_free(bo);
 		assert_true(rig_memory(&rig).gtt.heap_usage == 8 * MIB);

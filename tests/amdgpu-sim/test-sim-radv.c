@@ -192,8 +192,7 @@ static VkResult submit(const struct vulkan *vulkan, VkFence fence)
 	return vkQueueSubmit(vulkan->queue, 1, &info, fence);
 }
 
-/* Return the first type of @mask with all wanted and no unwanted flags; fail the test without one.
- */
+/* Return the first type of @mask with all wanted and no unwanted flags; fail without one. */
 static uint32_t find_type(const struct vulkan *vulkan, VkMemoryPropertyFlags wanted,
 			  VkMemoryPropertyFlags unwanted, uint32_t mask)
 {

@@ -194,7 +194,7 @@ static void *neighbour_main(void *data)
 	unsigned int phase;
 
 	loop_init(loop, SIDE, "neighbour");
-	/* The device's first task compiles. */
+	/* The first task on a device compiles its pipeline. */
 	if (loop->kind < ATTACK_SET_UP)
 		task_once(loop);
 	atomic_fetch_add(&attack->n_ready, 1);
@@ -283,7 +283,7 @@ static void *friend_main(void *data)
 	unsigned int n = attack_share(attack, self->number, NULL);
 	struct loop *loops;
 
-	/* Few sessions have loops, and so operands; the remaining ones are idle. */
+	/* A thread runs one task at a time, so at most MAX_LOOPS of its sessions need operands. */
 	for (; n > MAX_LOOPS; n--)
 		connect_as(attack, "idle");
 	loops = calloc(n ? n : 1, sizeof(*loops));

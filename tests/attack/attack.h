@@ -80,8 +80,7 @@ struct attack {
 	unsigned int n_threads; /* threads of the friend or attacker, which divide the sessions */
 	enum attack_friend friend;
 	uint64_t arena_bytes; /* size of the large arena, in rows that have one */
-	/* Written by the referee before a friend starts: the attacker's load; 1000: one processor.
-	 */
+	/* Written by the referee before a friend starts: attacker's load; 1000: one processor. */
 	unsigned int busy_permille;
 	uint32_t side; /* rows and columns of the large products of row 5 */
 	bool is_slow;  /* true: under sanitizers */

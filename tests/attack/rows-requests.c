@@ -173,7 +173,7 @@ static void *gift_main(void *data)
 	raw_send(gift->session, &hello, sizeof(hello), NULL, 0);
 	raw_receive(gift->session, &welcome, sizeof(welcome), NULL, NULL, 1000);
 	/*
-	 * Closed mostly before the broker has received them, so that the broker's close() is the
+	 * Usually closed before the broker has received them, so that the broker's close() is the
 	 * last.
 	 */
 	raw_send(gift->session, &stats, sizeof(stats), gift->fds, gift->n_fds);

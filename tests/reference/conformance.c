@@ -266,7 +266,7 @@ static void read_pads(struct json_object *json, struct conformance_case *test)
 	}
 }
 
-/* Return: false if the case was rejected because a tensor has no elements. */
+/* Run a case; return false if it was rejected because a tensor has no elements. */
 static bool run_case(const struct op *op, const char *path, const char *name,
 		     void (*run)(const struct conformance_case *, void *), void *context)
 {

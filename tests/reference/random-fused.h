@@ -19,8 +19,8 @@ enum { RANDOM_FUSED_ROUNDS = 4 * 13 };
 struct plan *random_fused(uint64_t *state, unsigned int round, uint32_t max_count, bool fuses);
 
 /*
- * Tolerances against the reference. Without fusion, float16 is rounded between nodes, which makes
- * these errors.
+ * Tolerances against the reference. Float16 is rounded between nodes that are not fused, so its
+ * tolerances allow for the difference from one rounding.
  */
 #define RANDOM_FUSED_RTOL(plan) (random_fused_is_half(plan) ? 4e-3 : 2e-5)
 #define RANDOM_FUSED_ATOL(plan) (random_fused_is_half(plan) ? 8e-3 : 1e-5)

@@ -1,6 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Random networks over images, for comparing executors with the reference and with each other. */
+/*
+ * Random networks over images, for comparing executors with the reference, and each executor with
+ * itself.
+ */
 #include <stdbool.h>
 #include <stdint.h>
 

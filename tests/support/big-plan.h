@@ -4,8 +4,8 @@
  * Plan descriptions of the largest allowed size, of graphs that are hard to verify
  *
  * Tests choose the size of each kind of graph, and so measure how the verifier's work grows with
- * it. The descriptions are written byte by byte: support/describe.h looks tensors up by name, which
- * takes too long here.
+ * it. The descriptions are built by hand: support/describe.h looks tensors up by name, which is
+ * slow for thousands of tensors.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -193,7 +193,7 @@ static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
 		struct rbk_sqe sqe;
 
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head++ & (ring->n - 1)]);
-		/* The opcode shows the test which entry arrived. */
+		/* Opcode and plan show the test which entry arrived. */
 		*cqe = (struct rbk_cqe){.user_data = sqe.user_data,
 					.device = RBK_DEVICE_NONE,
 					.queue_ns = sqe.opcode,
@@ -508,7 +508,7 @@ static void session_end(struct fake_broker *fake, int session)
 	fake->sessions[session] = -1;
 }
 
-/* Return: true if it received anything. */
+/* Serve a request or the end of a session; return true if either came. */
 static bool session_serve(struct fake_broker *fake, int session)
 {
 	static __thread uint64_t request[RBK_WIRE_MAX_BYTES / 8];

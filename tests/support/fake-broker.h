@@ -97,7 +97,7 @@ void fake_broker_ring_bells(struct fake_broker *fake, unsigned int n);
 
 /*
  * Count the requests of @type received, the existing objects (such as arenas), the bells received,
- * the tasks seen.
+ * the bells sent.
  */
 unsigned int fake_broker_requests(struct fake_broker *fake, uint32_t type);
 unsigned int fake_broker_objects(struct fake_broker *fake);

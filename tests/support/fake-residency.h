@@ -25,7 +25,7 @@ struct residency {
 	unsigned int n_asked, n_withdrawn, n_turns, n_idle;
 	struct plan_memory *idle_plan; /* of the last residency_plan_idle() */
 	unsigned int idle_device;
-	/* The last plans that a turn found wanted; NULL beyond n_wanted. */
+	/* Plans that the last turn found wanted; NULL: removed since. */
 	struct plan_memory *wanted[8];
 	unsigned int n_wanted;
 

@@ -160,7 +160,7 @@ static VkResult make_device(struct made *made)
 }
 
 /*
- * Make a device and print an answer.
+ * Make a device and print the answer.
  * Return: the device, or NULL.
  */
 static struct made *add_device(const struct made *of, uint32_t version, uint32_t index)

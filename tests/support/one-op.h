@@ -29,7 +29,8 @@ void expect_infers(const char *op, const char *inputs, const char *attrs, const 
 
 /*
  * Expect that the plan is rejected with a sentence that names the node and contains all of @words,
- * which end with NULL. expect_refused() takes a finished description.
+ * which end with NULL. expect_refused() takes a description under construction,
+ * expect_bytes_refused() a finished one.
  */
 void expect_refuses(const char *op, const char *inputs, const char *attrs, ...)
 	__attribute__((sentinel));

@@ -4,8 +4,8 @@
  * A test bench for residency
  *
  * A real residency engine, ledger and setup thread over counting devices. The devices count the
- * loaded bytes and parts, and check both against their limits. Plans consist of constants alone,
- * each named by a number. The state changes only in calls of the test. Errors inside the rig abort.
+ * loaded bytes and parts, and the peak of the bytes. Plans consist of constants alone, each named
+ * by a number. The state changes only in calls of the test. Errors inside the rig abort.
  */
 #include <stdbool.h>
 #include <stdint.h>

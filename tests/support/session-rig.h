@@ -142,7 +142,7 @@ bool rig_has_answer(struct rig *rig);
 
 int rig_connect_path(const char *path);
 int rig_connect(const struct rig *rig);
-/* Connect as another user, whom the sockets' modes admit; needs root. */
+/* Connect as another user, after opening the socket to all users; needs root. */
 int rig_connect_as(const struct rig *rig, uid_t uid);
 /*
  * Send a message of no bytes that carries the descriptor @what.

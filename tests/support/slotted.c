@@ -107,7 +107,7 @@ static void end(struct slotted *device, struct exec_task *task, int32_t res, uin
 	task->start_ticks = task->end_ticks - exec_ns;
 }
 
-/* Return: true if the task ended or began, and so is no longer held. */
+/* Begin or end a task if possible; return true if it ended or began, and so is no longer held. */
 static bool try_begin(struct slotted *device, struct exec_task *task)
 {
 	bool has_slots = slots_of(device, task->plan) > 0;

@@ -299,8 +299,8 @@ static void fill_broker(const struct rbk_stats_view *root, uint64_t n_tenants, u
 }
 
 /*
- * Return a lease of a program that drives the GPU itself: number one runs normally, another waits,
- * the third needs attention.
+ * Return a lease of a program that drives the GPU itself. The first lease's program runs normally,
+ * the second waits, the third needs attention.
  */
 static struct rbk_stats_lease lease_of(uint32_t number, uint32_t tenant, unsigned int moment)
 {

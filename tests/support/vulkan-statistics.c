@@ -223,7 +223,7 @@ static bool print_table(struct vk_device *device, const struct vk_pipes *table, 
 	for (size_t i = 0; i < table->n; i++) {
 		const struct vk_pipe_info *info = &table->pipes[i].of[device->variant];
 
-		/* Integer pipelines of typed.comp are omitted. */
+		/* Omit typed.comp: no workload depends on the speed of its integers. */
 		if (!info->shader || !info->shader->code[VK_FLOATS].words ||
 		    info->shader == &vk_shader_typed || info->shader == &vk_shader_typed_double)
 			continue;
