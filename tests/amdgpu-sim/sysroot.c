@@ -89,7 +89,6 @@ static void device_folder(const struct sim_card *card, char folder[128])
 	snprintf(folder, 128, BRIDGE "/%s", address);
 }
 
-/* Write an attribute of the card. */
 __attribute__((format(printf, 3, 4))) static int attribute(const struct sim_card *card,
 							   const char *name, const char *format,
 							   ...)

@@ -269,7 +269,7 @@ TEST(test_budget__follows)
 	rig_control("set other-vram=5GiB");
 	budget(&vulkan, &free_after, &used_after);
 	assert_int_equal(used_after - used_before, GIB);
-	/* Of 8 GiB the rest of the system has 5. Mesa keeps a margin. */
+	/* The rest of the system has 5 of 8 GiB. Mesa keeps a margin. */
 	assert_true(free_after < 3 * GIB);
 	assert_true(free_after > 2 * GIB);
 	assert_true(free_before > 7 * GIB);

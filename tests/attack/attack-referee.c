@@ -93,7 +93,6 @@ static pid_t start_member(const struct referee *referee, const char *role)
 	_exit(127);
 }
 
-/* Return true if the process has ended. */
 static bool has_ended(pid_t pid)
 {
 	siginfo_t info = {0};

@@ -72,7 +72,7 @@ static const struct attack_row rows[] = {
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static const struct attack_row *row; /* the row to run */
+static const struct attack_row *row;
 static struct attack_options options = {.window_ns = 0};
 static FILE *json;
 

@@ -70,7 +70,6 @@ static inline void fixture_end(struct fixture *fixture)
 
 #define FIXTURE(name, options) SCOPED(fixture, name, fixture_begin_connected, fixture_end, options)
 
-/* Return the milliseconds since @start_ns. */
 static inline double since_ms(uint64_t start_ns)
 {
 	return (double)(client_now_ns() - start_ns) / 1e6;

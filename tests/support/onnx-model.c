@@ -27,7 +27,6 @@ static char *copy(struct onnx_model *model, const char *text)
 	return place;
 }
 
-/* Append @item to a list of pointers. */
 static void append(struct onnx_model *model, size_t *n, void *list, void *item)
 {
 	void **items = take(model, (*n + 1) * sizeof(*items));
