@@ -34,7 +34,7 @@ class Wrong(Exception):
 
 
 def split(words):
-    """Return: the instructions behind the header, as (operation, operands)."""
+    """Return the instructions after the header, as (operation, operands)."""
     if len(words) < HEADER_WORDS or words[0] != MAGIC:
         raise Wrong('no module of SPIR-V')
     at, instructions = HEADER_WORDS, []
@@ -60,7 +60,7 @@ def text_words(text):
 
 
 def types_of_results(instructions):
-    """Return: {result: its type} of what has a type of matrices."""
+    """Return {result: type} of the results of matrix types."""
     types = {operands[0] for operation, operands in instructions if operation == TYPE_NV}
     # IDs are unique, so a first operand that is the ID of a matrix type is the type of the instruction's
     # result.
@@ -69,7 +69,7 @@ def types_of_results(instructions):
 
 
 def uses_of_types(instructions):
-    """Return: {type: what its matrices are used for}."""
+    """Return {type: use of its matrices}."""
     types, uses = types_of_results(instructions), {}
 
     def use(kind, purpose):
@@ -87,7 +87,7 @@ def uses_of_types(instructions):
 
 
 def numbers_for_uses(instructions, bound):
-    """Return: constants 0, 1 and 2 of which the first two are ways to lie in memory as well."""
+    """Return constants 0, 1 and 2; 0 and 1 are also the layouts."""
     unsigned = [operands[0] for operation, operands in instructions
                 if operation == TYPE_INT and operands[1:] == [32, UNSIGNED]]
     if not unsigned:
@@ -96,7 +96,7 @@ def numbers_for_uses(instructions, bound):
 
 
 def change(words):
-    """Return: the words of the module for the newer extension."""
+    """Return the module's words for the newer extension."""
     instructions = split(words)
     uses, bound = uses_of_types(instructions), words[BOUND]
     constants = numbers_for_uses(instructions, bound)

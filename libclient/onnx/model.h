@@ -133,7 +133,6 @@ struct model_value {
 	const char *name;
 	uint32_t producer;                  /* index of the node in its list; ONNX_NO_NODE */
 	uint32_t list;                      /* id of that list of nodes */
-	const Onnx__ValueInfoProto *info;   /* its declaration as an input; else NULL */
 	const struct constant *initializer; /* NULL: none */
 	uint32_t n_uses;                    /* number of reads by nodes, and as an output */
 	bool is_input;

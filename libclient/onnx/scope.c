@@ -289,10 +289,8 @@ int scope_define(struct resolver *resolver, struct scope *scope, const Onnx__Gra
 		if (!onnx_text(graph->input[i]->name)[0])
 			return onnx_error(resolver->error, -EBADMSG, "input %zu has no name", i);
 		r = bind_new(resolver, scope, graph->input[i]->name);
-		if (!r) {
+		if (!r)
 			model->values[model->n_values - 1].is_input = true;
-			model->values[model->n_values - 1].info = graph->input[i];
-		}
 	}
 	for (size_t i = 0; i < graph->n_node; i++)
 		for (size_t j = 0; !r && j < graph->node[i]->n_output; j++)

@@ -28,11 +28,9 @@ struct counting {
 	uint64_t allocated[EXEC_TIER_COUNT]; /* bytes now, by tier */
 	uint64_t most_allocated;             /* peak bytes of VRAM */
 	uint32_t n_block_loads, n_plan_loads;
-	atomic_uint n_parts; /* set by the test: calls to load a block, at least 1 */
-	uint32_t n_begun_loads, n_begun_unloads; /* unused */
-	atomic_uint n_plan_parts;                /* unused */
-	atomic_uint n_load_parts;                /* set by the test: calls to load a plan; 0: one */
-	atomic_uint n_unload_parts;            /* set by the test: calls to unload a plan; 0: one */
+	atomic_uint n_parts;        /* set by the test: calls to load a block, at least 1 */
+	atomic_uint n_load_parts;   /* set by the test: calls to load a plan; 0: one */
+	atomic_uint n_unload_parts; /* set by the test: calls to unload a plan; 0: one */
 	uint32_t n_load_calls, n_unload_calls; /* calls of the load or unload in progress */
 	uint32_t n_unload_slices;              /* calls of plan_unload_some() */
 	uint32_t n_shrink_slices;              /* calls of block_shrink() */

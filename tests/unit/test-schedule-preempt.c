@@ -15,7 +15,6 @@ struct tenant {
 	struct rig_plan plan;
 	struct rig_task tasks[MAX_TASKS];
 	uint64_t wait_ns, longest_ns; /* time of tasks beyond their work: sum and maximum */
-	uint64_t think_ns;            /* pause between two tasks; with one task only */
 	uint32_t n_done;
 };
 

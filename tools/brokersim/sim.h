@@ -90,7 +90,6 @@ struct sim {
 	double longest_ns; /* longest time of a submission */
 	uint64_t n_failed, n_moved;
 	uint32_t n_flips;               /* begins and ends of contention, as judged by the engine */
-	double explored_share;          /* unused */
 	double split_speed, split_gain; /* sums over split tasks */
 	uint32_t n_split;
 	bool records;
