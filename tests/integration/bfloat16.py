@@ -157,7 +157,7 @@ def check_network(folder, rng):
     at, x = model.node('Softmax', [at], [pixels, columns], softmax(x, pixels, columns), axis=1)
     at, x = model.node('ReduceMax', [at], [pixels, 1], [max(x[i * columns:(i + 1) * columns])
                                                         for i in range(pixels)], axes=[1])
-    # Numbers in the middle of the chain are off by an ulp now and then, and sums of them by more.
+    # Elements in the middle of the chain may be off by an ulp; sums of such elements are off by more.
     path = model.run('--atol=0.03', '--rtol=0.03')
     model.run('--atol=0.03', '--rtol=0.03', '--disable-optimisation=all')
     return path

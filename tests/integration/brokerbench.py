@@ -25,7 +25,7 @@ BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 
            'matmul-vulkan', 'copied-bytes', 'starpu', 'residency', 'ledger', 'decision',
            'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
-# What no command line may take, however slow the machine.
+# Seconds that no command line may exceed, however slow the machine is.
 LIMIT = 120
 
 
@@ -119,7 +119,7 @@ def test_models(program, folder):
         for baseline in ('lru', 'paging', 'stay', 'cpu'):
             expect((pattern, baseline) in rates, f'no row {pattern} beside {baseline}')
     expect(('2x0.4 4:1 pressure', 'unmanaged') in rates, 'no row under pressure')
-    # One plan was brought at least: 6.4 GB. Who waits for memory moves it no less often.
+    # The broker moved at least one plan of 6.4 GB. Paging moves no less.
     paging = [row for row in rows if row['params'] == '2x0.75 1:1 moved'
               and row['baseline'] == 'paging']
     expect(len(paging) == 1 and paging[0]['baseline_p50'] >= paging[0]['p50'] > 6, f'{paging}')

@@ -87,7 +87,8 @@ class Files:
         values = [(i % 7) - 3 + i / 16 for i in range(4 * self.rows)]
         self.wanted = [max(x + [1, 2, -3, 0.5][i % 4], 0) for i, x in enumerate(values)]
         self.x = onnx.npy(at('x.npy'), onnx.FLOAT, [self.rows, 4], values)
-        # Of a run that is to be seen running: a million times ten rows take fast machines a second.
+        # Input of runs whose progress is observed: a fast machine takes a second for a million repetitions over
+        # ten rows.
         self.long = onnx.npy(at('long.npy'), onnx.FLOAT, [1 << 16, 4], [1] * (4 << 16))
         self.y = onnx.npy(at('y.npy'), onnx.FLOAT, [self.rows, 4], self.wanted)
         self.pb = onnx.write(at('x.pb'), onnx.tensor('any', onnx.FLOAT, [self.rows, 4], values))
@@ -184,7 +185,7 @@ def check_values(files):
                [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 2])],
                [onnx.tensor('w', onnx.FLOAT, [3, 2], [1] * 6), onnx.tensor('b', onnx.FLOAT, [2], [10, 20])])
     sums = onnx.npy(files.at('sums.npy'), onnx.FLOAT, [2, 2], [16, 26, 25, 35])
-    # Nearly HardSwish: -3.0005 * (-0.1666 * 3.0005 + 0.5).
+    # This is nearly HardSwish: -3.0005 * (-0.1666 * 3.0005 + 0.5).
     gate = one('gate.onnx', [onnx.node('HardSigmoid', ['x'], ['g'], alpha=0.1666), onnx.node('Mul', ['x', 'g'], ['y'])],
                [('x', onnx.FLOAT, [1])], [('y', onnx.FLOAT, [1])])
     x = onnx.npy(files.at('gate.npy'), onnx.FLOAT, [1], [-3.0005])
@@ -194,7 +195,8 @@ def check_values(files):
                   [onnx.tensor('k', onnx.INT64, [1], [2])])
     nan = onnx.npy(files.at('nan.npy'), onnx.FLOAT, [1, 4], [1, float('nan'), 3, 2])
     top = onnx.npy(files.at('top.npy'), onnx.FLOAT, [1, 2], [3, 2])
-    # Shapes depend on all of its rows: it becomes part of the plan, and no task has rows.
+    # The output's shape depends on all rows of the input, so the input becomes part of the plan, and no task
+    # has rows.
     where = one('where.onnx', [onnx.node('NonZero', ['x'], ['at'])], [('x', onnx.FLOAT, ['batch', 3])],
                 [('at', onnx.INT64, [2, 'n'])])
     rows = onnx.npy(files.at('rows.npy'), onnx.FLOAT, [2, 3], [0, 1, 2, 3, 0, 5])
@@ -218,7 +220,7 @@ def check_different(files):
     output, = report(*arguments, status=DIFFERENT)['outputs']
     expect(output['matches'] is False and output['different'] == 2, output)
     expect(output['worst'] == [3, 1] and output['largest_difference'] == 0.25, output)
-    # Of other elements it would be 0.25.
+    # The finite elements differ by 0.25 at most; the report must show the element that is not finite.
     for number in ('nan', 'inf', '-inf'):
         wanted = onnx.npy(files.at('beyond.npy'), onnx.FLOAT, [files.rows, 4], wrong[:5] + [float(number)] + wrong[6:])
         output, = report(files.model, f'--input={files.x}', f'--expect={wanted}', '--device=cpu',
@@ -228,7 +230,7 @@ def check_different(files):
     run('run', *arguments, '--atol=0.2', status=DIFFERENT)
     run('run', *arguments, '--atol=0.25')
     run('run', *arguments, '--atol=0', '--rtol=1')
-    # Doubles that are as expected are closer than floats where they are nearly 0, by default.
+    # By default the tolerance near 0 is tighter for float64 than for float32.
     for dtype, status in ((onnx.FLOAT, OK), (onnx.DOUBLE, DIFFERENT)):
         model = onnx.write(files.at('near.onnx'), onnx.model(
             [onnx.node('Neg', ['x'], ['y'])], [('x', dtype, [1])], [('y', dtype, [1])]))
@@ -289,7 +291,7 @@ def check_mistakes(files):
     refused(files.model, x, f'--expect={cut}', says=['cut.npy', 'cut short'])
     refused(files.model, x, '--device=cpu', f'--output={at("no/such.npy")}',
             says=['no/such.npy cannot be written'])
-    # All that is not supported, not the first of it.
+    # The message names every unsupported operator, not only the first.
     strange = onnx.write(at('strange.onnx'), onnx.model(
         [onnx.node('Frobnicate', ['x'], ['a'], 'first'), onnx.node('Relu', ['a'], ['b']),
          onnx.node('Twist', ['b'], ['y'], 'second')],
@@ -340,7 +342,6 @@ def check_names(files):
             [onnx.node(op, ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])]))
         said = run('run', '--check', path, status=USAGE).stderr
         expect(f'{says}\n' in said or 'domain' in says and says in said, op, said)
-    # A dot in another place.
     for domain, op in (('com', 'microsoft.Gelu'), ('com.microsoft.', 'Gelu'), ('com.microsoft', '.Gelu')):
         path = onnx.write(files.at('dotted.onnx'), onnx.model(
             [onnx.call(domain, op, ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])],
@@ -393,13 +394,13 @@ def check_check(files):
     expect([(each['node'], each['operator'], each['name']) for each in found['refusals']] ==
            [(0, 'Frobnicate', 'first'), (1, 'Twist', 'y')], found)
     expect('Frobnicate' in said and 'Twist' in said, said)
-    # A run says the same, and so does one of what is no model.
+    # A run reports the same refusals as --check, also for a file that is not a model.
     result = run('run', strange, '--json', f'--input={files.x}', status=USAGE)
     ran = json.loads(result.stdout)
     expect(ran['type'] == 'run' and ran['refusals'] == found['refusals'], ran)
     ran = json.loads(run('run', files.x, '--json', status=USAGE).stdout)
     expect(len(ran['refusals']) == 1 and ran['refusals'][0]['node'] is None, ran)
-    # Of types that no device has, whatever the file of the input is.
+    # No device has these types, whatever type the input file has.
     wide = one('wide.onnx', [onnx.node('Identity', ['x'], ['y'])], [('x', 13, [2, 3])], [('y', 13, [2, 3])])
     strings = one('strings.onnx', [onnx.node('Identity', ['x'], ['y'])], [('x', 8, [2])], [('y', 8, [2])])
     for path, name in ((wide, 'uint64'), (strings, 'string')):
@@ -423,7 +424,7 @@ def check_indices(files):
         run('run', *arguments, f'--input=at={last}', f'--expect={rows}')
         refused(*arguments, f'--input=at={beyond}',
                 says=['Gather', 'an index in at, which are from 0 to 2, is out of range'])
-    # Among several nodes, in the second task, behind others.
+    # The failing node is one of several, runs after others, and fails in the second task.
     model = onnx.write(files.at('scatter.onnx'), onnx.model(
         [onnx.node('Add', ['at', 'one'], ['next']), onnx.node('GatherElements', ['x', 'at'], ['a'], 'first', axis=1),
          onnx.node('ScatterElements', ['a', 'next', 'a'], ['y'], 'second', axis=1)],
@@ -516,7 +517,7 @@ def check_declared(files):
                           ([1, 3], ['n', 3])):
         path = one(shape, inputs=inputs)
         expect(said(path, '--check') == '' and said(path, x, '--device=cpu') == '', shape, inputs)
-    # How many rows there are is known once they are there.
+    # The count of rows is known only when the input array is known.
     for shape, is_right in (([5, 3], False), ([2, 3], True), ([1, 3], True)):
         path = one(shape, inputs=['n', 3])
         expect(said(path, '--check') == '', shape)
@@ -566,7 +567,7 @@ def check_empty(files):
         os.unlink(old)
         text = run('run', *arguments, f'--input=cache={cache}', '--profile').stdout
         expect('old float32 [0,3]' in text, text)
-    # Nothing at all: no task, on no device.
+    # An input without elements runs no task on any device.
     none = onnx.npy(files.at('none.npy'), onnx.FLOAT, [0, 4], [])
     for options in ([], ['--count=3'], ['--profile', '--repeat=2']):
         arguments = [files.model, f'--input={none}', f'--expect={none}', *options]
@@ -576,7 +577,7 @@ def check_empty(files):
         text = run('run', *arguments).stdout
         expect(text.startswith('ran nowhere: there are no elements to compute\ny float32 [0,4]\n'), text)
         expect('NODE' not in text, text)
-    # Of several rows none has any; and one of the inputs joins nothing.
+    # Each of several rows is empty, and one input of Concat contributes nothing.
     rows = onnx.npy(files.at('rows0.npy'), onnx.FLOAT, [2, 0], [])
     rowwise = onnx.write(files.at('rowwise.onnx'), onnx.model(
         [onnx.node('Softmax', ['x'], ['y']), onnx.node('Concat', ['z', 'x'], ['w'], axis=1)],
@@ -644,7 +645,7 @@ def check_profile(files):
                 '--device=cpu').stdout
     expect('by itself, in one task\n' in fixed, fixed)
     expect(re.search(r'adding +Add +[\d.]+ [num]?s +[\d.]+%', text) and 'together' in text, text)
-    # Steps that have nothing to do with the count of rows, and tensors that nobody named.
+    # One step does not depend on the count of rows, and the tensors between nodes have no declared names.
     both = onnx.write(files.at('both.onnx'), onnx.model(
         [onnx.node('Add', ['x', 'b'], ['y']), onnx.node('Identity', ['b'], ['z'])],
         [('x', onnx.FLOAT, ['n', 4])], [('y', onnx.FLOAT, ['n', 4]), ('z', onnx.FLOAT, [4])],
@@ -688,7 +689,7 @@ def check_broker(files, folder):
     for named, says in ((os.path.join(folder, 'no'), 'No such file'), (files.x, 'Not a directory')):
         result = run('run', *arguments, env={**os.environ, 'TMPDIR': named}, status=NO_BROKER)
         expect(f'no folder can be made in {named}, which TMPDIR names: {says}' in result.stderr, result.stderr)
-    # Too long for names of sockets.
+    # This path is too long for the name of a socket.
     report(*arguments, env={**os.environ, 'TMPDIR': os.path.join(folder, 'no' * 20)})
 
 
@@ -741,7 +742,7 @@ def check_stopped(files, folder):
                            os.path.join(folder, 'log'), LIMIT)
     arguments = [files.model, f'--input={files.x}', '--device=cpu']
     says = 'did not answer within %d s: it is stopped, or has hung; --timeout=SECONDS waits for longer\n'
-    # At the greeting, the devices, and what is prepared.
+    # The broker stops answering at the greeting, at the list of devices, and during preparation.
     for n_messages in range(5):
         mute = os.path.join(folder, f'mute{n_messages}')
         Mute(mute, path, n_messages)
@@ -828,7 +829,7 @@ def check_progress(files):
     expect(result.stderr == '', result.stderr)
     if 'gpu' not in DEVICES:
         return
-    # To find the node that the GPU does not have, each is planned, with its constant.
+    # To find the node that the GPU does not support, brokerctl plans each node with its constant.
     n = 3000
     nodes = [onnx.node('Add' if i % 2 else 'Mul', [f'x{i}', 'c'], [f'x{i + 1}']) for i in range(n)]
     model = onnx.write(files.at('many.onnx'), onnx.model(
@@ -843,7 +844,7 @@ def check_progress(files):
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     os.environ.pop('RINGBROKER_ADMIN_SOCKET', None)
-    # What whoever started this ignores, as nohup does, programs go on to ignore.
+    # A program inherits the signals that its parent ignores, such as SIGHUP under nohup.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix='run-', dir='/tmp') as folder:

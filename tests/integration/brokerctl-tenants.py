@@ -97,7 +97,8 @@ def check_documented(broker):
 # ---- Listings
 
 def check_listings(broker):
-    # Also right after somebody else gave the root page back: nothing is zero that is not.
+    # Repeat, because another session may just have released the root page: no figure may then read as zero by
+    # mistake.
     for _ in range(3):
         status, = objects(ctl(broker, 'status', '--json'))
         expect(status['sessions'] >= 3 and status['completed'] >= 3 * 76, status)
@@ -197,7 +198,7 @@ def check_mistakes(broker):
                       ['log-level', 'loud'], ['--timeout=0', 'status'], ['--timeout=x', 'status'],
                       ['tenants', '--json=yes'], ['tenants', '--sort']):
         complaint(broker, *arguments)
-    # What is typed comes back without what a terminal would obey.
+    # An argument is quoted in messages without its escape sequences.
     expect('\x1b' not in complaint(broker, 'st\x1b[2Jatus'), 'an escape sequence')
     for arguments in (['sessions', '--tenant=nobody'], ['why', 'plan', 'nothing'],
                       ['why', 'task', '987654321'], ['set', 'nobody', 'weight=3'],
@@ -293,7 +294,7 @@ def check_spans(spans):
     for track in tracks.values():
         end = None
         for span in track:
-            # Three digits of a microsecond: whole nanoseconds.
+            # Times have three digits of a microsecond: whole nanoseconds.
             began, took = round(span['ts'] * 1000), round(span['dur'] * 1000)
             expect(took >= 0, span)
             expect(end is None or began >= end, 'overlap', span, track)
@@ -328,7 +329,7 @@ def check_trace(broker, folder, clients):
                  if event['name'] == 'process_name'}
     expect({processes[span['pid']] for span in spans} >= {'tenant ' + name for name in TENANTS},
            processes)
-    # Each execution that waited follows its waiting at once.
+    # Each execution that waited begins when its wait ends.
     waits = {(span['pid'], span['args']['index']): span for span in spans if span['cat'] == 'queue'}
     for span in spans:
         wait = waits.get((span['pid'], span['args']['index']))
@@ -340,7 +341,7 @@ def check_trace(broker, folder, clients):
     counters = {event['name'] for event in events if event['ph'] == 'C'}
     expect({'contention', 'utilization', 'VRAM of tenants'} <= counters, counters)
 
-    # Bounded, to standard output, and what is missing is said.
+    # The trace is bounded and goes to standard output; brokerctl says that events are missing.
     result = subprocess.run([CTL, '--socket', broker.socket, 'trace', '--max-events=3'],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, check=True)
     few = json.loads(result.stdout)['traceEvents']
@@ -355,7 +356,7 @@ def check_watch(broker):
                                 '--tenant=alpha'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     for _ in range(3):
         expect(json.loads(process.stdout.readline())['tenant'] == 'alpha', 'not alpha')
-    # A broker that is stopped is waited for: the pages are there.
+    # watch keeps waiting for a stopped broker, because its pages still exist.
     broker.process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, broker.process.pid, os.WSTOPPED | os.WNOWAIT)
     try:
@@ -368,7 +369,7 @@ def check_watch(broker):
     process.communicate(timeout=LIMIT)
     expect(process.returncode == -signal.SIGINT, process.returncode)
 
-    # A terminal is cleared before each picture.
+    # watch clears a terminal before each picture.
     ours, theirs = pty.openpty()
     process = subprocess.Popen([CTL, '--socket', broker.socket, 'watch', '-n', '0.1', 'tenants'],
                                stdout=theirs)
@@ -437,7 +438,7 @@ def check_before_its_first_session(folder):
     ctl(broker, 'drain', 'tenant', 'early')
     early, = objects(ctl(broker, 'tenants', '--json', '--tenant=early'))
     expect(early['drained'], early)
-    # It is gone with its section: nobody was connected.
+    # The tenant is removed with its section, because it had no session.
     with open(conf, 'w', encoding='utf-8') as file:
         file.write('[tenant late]\nmatch-uid = 4294968\n')
     broker.process.send_signal(signal.SIGHUP)
@@ -459,7 +460,7 @@ def main():
         for client in clients.values():
             client.stop()
         broker.stop()
-        # Dead: its files are there, but nobody listens.
+        # The broker is dead: its files exist, but no process listens.
         expect('is brokerd running' in complaint(broker, 'status', status=NO_BROKER), 'no hint')
     with tempfile.TemporaryDirectory() as folder:
         check_why_of_tenant(folder)

@@ -87,7 +87,7 @@ def check_follow(broker, client):
     seen = [json.loads(process.stdout.readline()) for _ in range(5)]
     expect([entry['user_data'] for entry in seen] ==
            list(range(first['user_data'] + 1, first['user_data'] + 6)), first, seen)
-    # A reader that goes away is no failure.
+    # A reader that closes its end is not a failure.
     process.stdout.close()
     client.run(0, 1)
     expect(process.wait(LIMIT) == OK, process.stderr.read())
@@ -191,7 +191,7 @@ def check_streams(broker):
         return about['ended_hostile']
 
     before = ended_hostile()
-    # Writes at once, while it is connected.
+    # The command prints at once, while it is connected.
     shell = f'{CTL} --socket {broker.socket} watch --interval=0.1 tenants'
     for closed in ('>&-', '<&- >&-', '<&- >&- 2>&-'):
         done = subprocess.run(f'{shell} {closed}', shell=True, stderr=subprocess.PIPE, timeout=LIMIT,
@@ -199,9 +199,9 @@ def check_streams(broker):
         expect(done.returncode == FAILED, closed, done)
         expect(('2>' in closed) == (done.stderr == b''), closed, done)
     expect(ended_hostile() == before, 'it sent what it should have printed')
-    # A file is written all the same.
+    # An output file is written even if standard output is closed.
     trace = os.path.join(os.path.dirname(broker.socket), 'trace.json')
-    # An older one, which is longer, is replaced.
+    # A longer older file is replaced completely.
     with open(trace, 'w', encoding='utf-8') as file:
         file.write('x' * 10000000)
     subprocess.run(f'{CTL} --socket {broker.socket} trace --output={trace} <&- >&-', shell=True,
@@ -220,7 +220,7 @@ def check_trace_kept(folder, broker):
     with open(old, encoding='utf-8') as file:
         expect(file.read() == 'an older one', 'the older trace is gone')
     expect(not os.path.exists(new), 'a trace of nothing')
-    # Where nothing can be cut off.
+    # /dev/null cannot be truncated.
     ctl(broker, 'trace', '--output=/dev/null', status=NO_BROKER)
     expect(os.path.exists('/dev/null'), '/dev/null')
 
@@ -310,7 +310,7 @@ def main():
         check_opposite_orders(folder)
         check_upkeep(folder)
 
-        # The broker dies under somebody who follows.
+        # The broker dies while brokerctl follows its decisions.
         client.run(0, 1)
         process = follow(broker, '--last=1')
         expect(json.loads(process.stdout.readline())['type'] == 'decision', 'no decision')

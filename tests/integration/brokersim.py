@@ -16,10 +16,11 @@ POLICIES = {'ours', 'cpu', 'gpu', 'threshold', 'round-robin', 'ect', 'heft', 'me
             'oracle-lpt'}
 LIMIT = 600
 
-# One server that moves a byte a nanosecond, and one twice as fast without a link.
+# Two servers: the slow one moves a byte per nanosecond; the fast one is twice as fast and has no link.
 SLOW = '[device]\nname = slow\n[rates]\nothers.flops = 1 TFLOP/s\nothers.bytes = 1 GB/s\n'
 FAST = SLOW.replace('slow', 'fast').replace('1 GB/s', '2 GB/s')
-# Four sums of 10,000,000 bytes: 10 ms on the one, 5 on the other. Three and one are the best: 15.
+# Each of the four sums of 10,000,000 bytes takes 10 ms on the slow device and 5 ms on the fast one. The optimum
+# is one and three: 15 ms.
 GOLDEN = '''[scenario]
 cpu = {folder}/slow.profile
 gpu = {folder}/fast.profile
@@ -142,7 +143,7 @@ def check_golden(folder):
     expect(found['oracle']['accuracy'] == 1 and found['oracle']['regret'] == 0, 'golden: oracle')
     expect(found['cpu']['accuracy'] < 1, 'golden: everything on the CPU was right')
 
-    # The same from a trace, whose last task comes late.
+    # The trace describes the same load, but its last task arrives late.
     with open(os.path.join(folder, 'four.trace'), 'w', encoding='utf-8') as file:
         file.write('# seconds tenant plan count\n0 all sum 2500\n0 all sum 2500\n0 all sum 2500\n'
                    '1 all sum 2500\n')
@@ -165,7 +166,7 @@ def check_json():
         expect(line['completed'] == 1, f'{line["scenario"]}: {line["policy"]} left tasks')
     names = [(line['scenario'], line['cpu'], line['gpu'], line['policy']) for line in lines]
     expect(len(names) == len(set(names)) and len(names) == 2 * len(POLICIES), 'one object each')
-    # The same seed gives the same, to the last digit, another one does not.
+    # The same seed yields identical output; another seed does not.
     again = run('--json', scenario('decisions'), scenario('partition'))
     expect(again.stdout == result.stdout, 'two runs differ')
     other = run('--json', '--seed=5', scenario('decisions'), scenario('partition'))
@@ -196,7 +197,7 @@ def check_svg(folder):
     result = run('--svg', none, '-n1', scenario('fair-equal'))
     expect(result.returncode == 1 and result.stderr ==
            f'brokersim: {none}/fair-equal-ours.svg: No such file or directory\n', result.stderr)
-    # A disk that is full, met by the one picture and by the other.
+    # The disk is full while each of the two pictures is written.
     if os.path.exists('/dev/full'):
         for name in ('fair-equal-ours', 'fair-equal'):
             path = os.path.join(folder, name + '.svg')

@@ -86,7 +86,7 @@ def check(folder, n_tenants):
     many = connect(folder, n_tenants)
     with Terminal(folder, '--socket', folder + '/sock', '-d', '0.1', '--view=tenants') as terminal:
         terminal.wait_for_rows(n_tenants)
-        # Rates, and the columns that come with them.
+        # After two seconds brokertop shows rates and the columns that appear with them.
         time.sleep(2)
         peak, now = (status_kib(terminal.pid, name) for name in ('VmHWM', 'VmRSS'))
         print(f'{n_tenants} tenants: {now} KiB, {peak} KiB at most')

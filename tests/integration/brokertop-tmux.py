@@ -32,7 +32,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES', 'TMUX')}
 ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', 'LD_LIBRARY_PATH': LIBRARY_DIR}
 TENANTS = ('web', 'llm', 'batch')
-# With and without UTF-8, with and without colours, at every size.
+# Each size, with and without UTF-8, with and without colours.
 SETTINGS = ('', 'LC_ALL=C', 'NO_COLOR=1', 'LC_ALL=C NO_COLOR=1')
 SCREENS = [(width, height, settings) for width, height in ((80, 24), (120, 40), (250, 70))
            for settings in SETTINGS]
@@ -49,7 +49,7 @@ class Terminal:
     n_terminals = 0
 
     def __init__(self, folder, width, height, *arguments, settings=''):
-        # A server of its own: the last one's may still be about to end.
+        # Each terminal has its own tmux server, because the previous server may still be ending.
         Terminal.n_terminals += 1
         socket = os.path.join(folder, f'tmux-{Terminal.n_terminals}')
         self.tmux = ['tmux', '-S', socket, '-u', '-f', '/dev/null']
@@ -172,9 +172,9 @@ def check_resized(terminal, page):
     terminal.wait_for('a larger terminal, please: 40x10 or more')
     terminal.call('resize-window', '-x', '20', '-y', '5')
     terminal.wait_for('needs 40x10 or more')
-    # The end of the recording was said, until a key is pressed.
+    # The message about the recording's end stays until a key is pressed.
     terminal.type('Escape')
-    # How to get out is always said, and no figure is cut.
+    # The key that quits is always shown, and no figure is truncated.
     for width, height in ((40, 10), (60, 15), (80, 24)):
         terminal.call('resize-window', '-x', str(width), '-y', str(height))
         terminal.wait(lambda lines, width=width, height=height:
@@ -266,7 +266,7 @@ def check_mouse(folder):
             terminal.wait_for('P99▾')
             mouse(terminal, is_sgr, 0, *place('TASKS/s'))
             terminal.wait_for('TASKS/s▾')
-            # The second row, in full.
+            # Click into the second row.
             x, y = place('TENANT')
             name = terminal.screen()[y + 2].split()[0]
             mouse(terminal, is_sgr, 0, x, y + 2)
@@ -274,12 +274,12 @@ def check_mouse(folder):
             terminal.wait_for(f'Tenant {name}')
             terminal.type('Escape')
             terminal.wait_without(f'Tenant {name}')
-            # Down with the wheel, so far that the rows move, and up again.
+            # Scroll down with the wheel until the rows move, then up again.
             first = terminal.screen()[y + 1]
             for _ in range(12):
                 mouse(terminal, is_sgr, 65, 5, 10)
             terminal.wait(lambda lines, y=y, first=first: lines[y + 1] != first, 'the wheel, down')
-            # Once more, to the row before the one that was clicked.
+            # Scroll one step further, to the row before the clicked one.
             for _ in range(13):
                 mouse(terminal, is_sgr, 64, 5, 10)
             terminal.wait(lambda lines, y=y, first=first: lines[y + 1] == first, 'the wheel, up')
@@ -316,7 +316,7 @@ def check_played(folder):
             fail('the clock:', first, third, clock(terminal.screen()))
         if 'F7' in terminal.screen()[-1] or 'F10' not in terminal.screen()[-1]:
             fail('keys', terminal.screen()[-1])
-        # A space that is typed is none of the player's.
+        # A space in the filter's text does not reach the player.
         terminal.type('/', 'Space', 'Escape', '+', '+', '+', '+', '+', '+')
         terminal.wait_for('1/5 paused')
         terminal.type('Space')
@@ -338,7 +338,7 @@ def check_hostile(folder):
             terminal.wait_for(text)
         if terminal.call('display-message', '-p', '#{pane_title}').strip() == 'owned':
             fail('a name has set the title')
-        # By itself: together with the next key it would be another one.
+        # Escape must arrive alone: together with the next key it would be an escape sequence.
         terminal.type('Escape')
         terminal.wait_without('Tenant ')
         terminal.quit()
@@ -422,7 +422,7 @@ def check_broker(folder):
         terminal.wait_for('does not answer')
         terminal.type('2')
         terminal.wait_for('1 Overview')
-        # Who comes now sees that there is one, and its figures once it goes on.
+        # A terminal that starts now shows that the broker exists, and its figures once the broker continues.
         with Terminal(folder, 120, 40, '--socket', folder + '/sock') as late:
             late.wait_for(f'the broker (process {broker.process.pid}) is there, but did not answer')
             broker.process.send_signal(signal.SIGCONT)
@@ -492,7 +492,7 @@ def check_keys(terminal):
     terminal.type('F4', 'w', 'e', 'Enter')
     terminal.wait(lambda lines: rate_of(lines, 'web') > 0 and not rate_of(lines, 'llm'),
                   'the filter')
-    # Else who forgot it looks for the others.
+    # The filter stays visible, so that a user who forgot it does not search for the other tenants.
     terminal.wait_for('filter "we": 1 of ')
     terminal.type('F4', 'Escape')
     terminal.wait(all_work, 'all')
@@ -528,7 +528,7 @@ def check_change(terminal):
     terminal.wait_for('Evict all plans of tenant web')
     terminal.type('y')
     terminal.wait_for('of tenant web leave')
-    # A plan's own sheet is about that plan; a decision is its tenant's.
+    # A plan's detail sheet shows that plan; a decision's sheet shows its tenant.
     terminal.type('p', '/', 'l', 'l', 'm', 'Enter', 'Enter')
     terminal.wait_for('fingerprint')
     terminal.type('F8')

@@ -32,7 +32,7 @@ OK, FAILED, USAGE, NO_BROKER = range(4)
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES')}
 ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', 'TERM': 'xterm-256color'}
-# What a picture may consist of.
+# Characters that a picture may contain.
 SIGNS = re.compile('[ -~\n°µ·–…─│└├█░▒▓▏▕▲▴▾✓⠀-⣿]*')
 
 
@@ -117,7 +117,7 @@ def check_json(paths):
            (192 << 20, 41000, 910000, 1), first)
     expect(first['tenant_run_queue_behind'] == 'rsync' and
            first['tenant_run_queue_p99_ns'] == 100000, first)
-    # Shares of a tenant's sessions are its share.
+    # The shares of a tenant's sessions add up to the tenant's share.
     for tenant in about['tenants']:
         shares = sum(entry['gpu_share'] for entry in about['sessions']
                      if entry['tenant'] == tenant['number'])
@@ -156,7 +156,7 @@ def check_json(paths):
     expect(leases[1]['waiting'] and leases[1]['waiting_bytes'] == 128 << 20, leases)
     expect([lease['seen_bytes'] for lease in leases] == [472 << 20, None, 672 << 20], leases)
     expect(leases[0]['granted_bytes'] == 512 << 20 and leases[0]['pid'] == 4301, leases)
-    # The sessions and leases of one tenant, and of nobody else.
+    # The output has the sessions and leases of one tenant only.
     web = json.loads(top('--json', '--once', '--page', paths['three'], '--tenant=web')[0])
     number = web['tenants'][0]['number']
     expect([tenant['tenant'] for tenant in web['tenants']] == ['web'], web)
@@ -178,7 +178,7 @@ def documented():
         kind = part.split('\n', 1)[0].split()[-1] if found else 'line'
         found[kind] = {name for line in re.findall(r'^\.It Va (.*)$', part, re.MULTILINE)
                        for name in re.findall(r'[a-z][a-z0-9_]*', line)}
-        # The page refers to brokerctl(1) for these.
+        # brokertop(1) refers to brokerctl(1) for these members.
         found[kind] |= {row.fields['json'] for row in rows.get(kind.removesuffix('s') + '_figures', [])
                         if 'top' in row.fields}
     return found
@@ -240,7 +240,7 @@ def check_mistakes(folder, paths):
     expect('no recording' in error, error)
     open(os.path.join(folder, 'empty'), 'wb').close()
     top('--page', folder + '/empty', '--once', status=FAILED)
-    # No terminal, one of which nothing is known, and one that is a typewriter.
+    # The cases are: no terminal, an unknown terminal type, and a printing terminal.
     _, error = top('--page', paths['three'], status=USAGE)
     expect('--batch' in error and error.count('\n') == 1, error)
     for term, wanted in (('nothing-known', b'is not known'), ('', b'is not known'),
@@ -253,7 +253,7 @@ def check_mistakes(folder, paths):
         os.close(master)
         expect(done.returncode == USAGE and b'--batch' in done.stderr, term, done)
         expect(wanted in done.stderr and b'COLUMNS' not in done.stderr, term, done)
-    # It is the size that is at fault.
+    # The message names the size, not TERM, as the cause.
     for name in ('COLUMNS', 'LINES'):
         master, slave = pty.openpty()
         done = subprocess.run([TOP, '--page', paths['three']], stdin=slave, stdout=slave,
@@ -263,7 +263,7 @@ def check_mistakes(folder, paths):
         os.close(master)
         expect(done.returncode == USAGE and f'{name}=99999999'.encode() in done.stderr and
                b'TERM' not in done.stderr, name, done)
-    # Which of the two it is that is none.
+    # The message says which of standard input and output is not a terminal.
     for side in ('input', 'output'):
         master, slave = pty.openpty()
         done = subprocess.run([TOP, '--page', paths['three']], stderr=subprocess.PIPE, timeout=LIMIT,
@@ -273,7 +273,7 @@ def check_mistakes(folder, paths):
         os.close(slave)
         os.close(master)
         expect(done.returncode == USAGE and f'standard {side} is'.encode() in done.stderr, done)
-    # Nobody reads.
+    # The reader has closed the pipe.
     shell = f'{TOP} --batch --page {paths["three"]} | true'
     expect(subprocess.run(shell, shell=True, timeout=LIMIT, env=ENVIRONMENT,
                           stderr=subprocess.PIPE, check=False).stderr == b'', 'a broken pipe')
@@ -288,7 +288,7 @@ def check_mistakes(folder, paths):
             done = subprocess.run(shell, shell=True, stderr=subprocess.PIPE, timeout=LIMIT,
                                   check=False)
             expect(done.returncode == FAILED and b'cannot write' in done.stderr, done)
-    # What it complains about steers no terminal.
+    # Messages contain no escape sequences of their arguments.
     for arguments in (['--page', folder + '/\033[2J'], ['--socket', folder + '/\033[2J', '--once'],
                       ['--page', paths['three'], '--tenant=\033[2J', '--once']):
         done = subprocess.run([TOP, *arguments], stderr=subprocess.PIPE, timeout=LIMIT, check=False)

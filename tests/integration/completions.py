@@ -38,7 +38,7 @@ def options_of(text):
     """Long options, where a --help lists them: at the beginning of a line."""
     found = set()
     for line in re.findall(r'^ {2,8}(-.*)$', text, re.MULTILINE):
-        # What stands before the explanation, which is two spaces away, or a sentence.
+        # The head of a line ends at two spaces or where a sentence begins.
         head = re.split(r' {2,}|(?<=[^,]) (?=[a-z])', line)[0]
         found |= set(re.findall(r'--[a-z][a-z-]*', head))
     return found

@@ -47,7 +47,7 @@ class Box:
             os.mkdir(path, 0o755)
         for path, name in ((CTL, 'brokerctl'), (PROGRAM, 'first-program'), (LIBRARY, 'libringbroker.so.0')):
             shutil.copy(path, os.path.join(self.programs, name))
-        # brokerctl's, where it was built with it.
+        # brokerctl needs this library if it was built with ONNX.
         onnx = os.path.join(os.path.dirname(LIBRARY), 'onnx', 'libringbroker-onnx.so.0')
         if os.path.exists(onnx):
             shutil.copy(onnx, self.programs)
@@ -77,7 +77,7 @@ def tenants(text):
 
 
 def main():
-    # Two users that need not have names; without being root, this one.
+    # As root, use two users, which need not have names; else use the current user.
     users = [30001, 30002] if os.getuid() == 0 else [None]
     if not may_make_namespaces(users[0]):
         sys.exit(77)
@@ -91,7 +91,7 @@ def main():
             result = box.inside(user, 'first-program')
             expect(result.returncode == 0 and result.stdout == '0 11 22 33 on device 0\n',
                    'the program said', result.stdout)
-            # Whoever asks is told of nobody else's tenant.
+            # A client learns of no tenant but its own.
             result = box.inside(user, 'brokerctl', 'tenants')
             expect(result.returncode == 0 and tenants(result.stdout) == [f'box-{i}'],
                    'tenants seen inside:', result.stdout)
@@ -99,7 +99,7 @@ def main():
                 result = box.inside(user, 'brokerctl', 'force-cpu', 'on')
                 expect(result.returncode == NOT_PERMITTED, 'root of a container may administer:',
                        result.returncode, result.stdout)
-        # The folder is mounted, not the socket: a new one is found.
+        # The folder is mounted instead of the socket, so a new socket is visible inside.
         box.stop()
         box.start()
         result = box.inside(users[0], 'first-program')

@@ -29,7 +29,7 @@ CAUSER = {'comm', 'cgroup', 'pid', 'tenant', 'own', 'wait_ns', 'n_preemptions'}
 CONTENTION = {'source', 'sentences', 'contended', 'factor', 'workers', 'workers_total', 'n_began',
               'began_ns', 'contended_ns', 'action', 'n_unwatched', 'n_dropped', 'n_probe_events',
               'probe_ns'}
-OTHER_UID = 64123  # nobody's
+OTHER_UID = 64123  # a uid without a user
 
 
 class Broker(started.Broker):
@@ -99,7 +99,8 @@ class Report:
             expect(about['source'] in LADDER and about['action'] in ('act', 'observe'), about)
             expect(1 <= about['workers'] <= about['workers_total'] == 2, about)
             expect(about['factor'] >= 1, about)
-            # A reset does not make it as if what lasts had not begun, nor when it ends later.
+            # A reset forgets neither the beginning of contention that lasts, nor contention that ends after the
+            # reset.
             expect((about['began_ns'] is not None) == (about['n_began'] > 0 or about['contended'] or
                                                        about['contended_ns'] > 0), about)
         for thread in self.threads:
@@ -119,7 +120,7 @@ def check_source(asked):
         source, sentences = report.about['source'], report.about['sentences']
         first = LADDER[0] if asked == 'auto' else asked
         expect(LADDER.index(source) >= LADDER.index(first), asked, report.about)
-        # Whoever falls says why, in the log as well.
+        # A source that falls back says why, in the log as well.
         expect(source == first or sentences, asked, report.about)
         for sentence in sentences:
             expect(broker.says(sentence), sentence, broker.log())
@@ -129,7 +130,7 @@ def check_source(asked):
         if source == 'none':
             expect(not report.threads and not report.tenants and 'not known' in text, text)
             return source
-        # The thread that lists them may be a little late.
+        # The thread that lists the workers may be late.
         is_listed = lambda report: (
             len([thread for thread in report.threads if thread['role'] == 'reactor']) == 1 and
             [worker['name'] for worker in report.workers] == ['rb-cpu-0', 'rb-cpu-1'] and
@@ -138,7 +139,7 @@ def check_source(asked):
         text = ctl(broker, 'contention')
         expect('rb-cpu-0' in text and 'default' in text, text)
         if source in ('ebpf', 'schedstat'):
-            # The client works, so in the end both are seen to run.
+            # The client works, so the broker eventually reports run time of its tenant.
             def ran():
                 report = Report(broker)
                 return ('default' in report.tenants and report.tenants['default']['run_ns'] > 0 and
@@ -197,14 +198,14 @@ def check_culprit():
             hogs = Hogs()
             try:
                 wait_report(broker, lambda report: report.about['contended'], 'no contention')
-                # Three are named. Where each of three others computes more than all hogs together,
-                # it is these.
+                # The report names three culprits. They may all be other processes if each of these computes
+                # more than all hogs together.
                 wait_report(broker, lambda report: names_hog(report) or hogs.share() < 0.2,
                             'the hog is not named')
-                # There is no other device that could do what fewer workers would not.
+                # No other device could take over the work, so the broker reduces its workers.
                 wait_report(broker, lambda report: report.about['contended'] and
                             report.about['workers'] == 2, 'workers are missing')
-                # Others that keep this machine busy may have done it more than the hogs.
+                # Other processes on this machine may have contributed more than the hogs.
                 wait_for(lambda: broker.says('the CPU is contended (most by '), broker.log())
                 broker.write('[broker]\ncontention-action = observe\n')
                 broker.process.send_signal(signal.SIGHUP)
@@ -218,7 +219,7 @@ def check_culprit():
         ran = lambda report: sum(worker['run_ns'] for worker in report.workers)
         before = ran(report)
         expect(before > 0, report.workers)
-        # Nobody has tasks any more.
+        # No tenant runs tasks any more.
         ctl(broker, 'reset-stats', '--all')
         wait_report(broker, lambda report: ran(report) < before, 'no reset')
 
@@ -269,7 +270,7 @@ def check_options():
 def main():
     is_root = os.geteuid() == 0
     check_options()
-    # Most of it is waiting for updates.
+    # The checks run in parallel, because they mostly wait for updates.
     with concurrent.futures.ThreadPoolExecutor() as pool:
         rungs = ['auto', *LADDER]
         used = dict(zip(rungs, pool.map(check_source, rungs)))

@@ -13,7 +13,7 @@ import sys
 from started import LIMIT, expect, start, start_broker, wait_for
 
 CTL, BROKERD, CLIENT = sys.argv[1:4]
-# As hostile as the broker lets a plan's name be.
+# The most hostile name of a plan that the broker accepts.
 NAME = 'a"b\\c</d>\'%s'
 OK, FAILED, USAGE, NO_BROKER, NOT_PERMITTED = range(5)
 REASONS = {'gpu-available', 'gpu-unavailable', 'cpu-fallback', 'cost-model', 'memory-constraint',
@@ -74,7 +74,7 @@ def ctl(broker, *arguments, status=OK, **options):
 def objects(text):
     lines = text.splitlines()
     expect(all(lines), 'an empty line')
-    # No NaN, no Infinity: these are not JSON.
+    # NaN and Infinity are not JSON.
     return [json.loads(line, parse_constant=lambda name: expect(False, name)) for line in lines]
 
 

@@ -21,7 +21,7 @@ from demorun import (await_processes, demo, expect_clean, expect_refused, expect
 SCENES = ('One task described', 'The devices', 'The decision table', 'A mixed batch, balanced',
           'One task split', 'Strategies, and force-CPU', 'The statistics, and their reset')
 
-# Where the simulated RX 580 beside eight cores runs the tasks of the table.
+# The device on which the simulated RX 580 beside eight cores runs each task of the table.
 SIMULATED = (('100 KB MatMul', 'CPU'), ('2 MB MatMul', 'GPU'), ('100 MB convolution', 'GPU'),
              ('10 MB elementwise', 'CPU'), ('500 MB MatMul', 'split'))
 DEVICES = r'(CPU|GPU|software GPU|both)'
@@ -58,7 +58,7 @@ def check_task(text, has_gpu):
 def check_devices(text):
     first = want(text, r'^  first start: +profiles in \d+ ms: (.*)', 'measuring').group(1)
     second = want(text, r'^  second start: +profiles in \d+ ms: (.*)', 'the cache').group(1)
-    # A machine that is very busy may not have had the time.
+    # A very busy machine may have had no time to measure.
     if 'not measured' not in first and second != first.replace('measured', 'cached'):
         fail(f'measured: {first}; then: {second}', text)
     want(text, r'^  MatMul +GFLOP/s(?: +[0-9.]+){3}', 'rates')

@@ -29,8 +29,8 @@ def cells(output, row):
     return fail(f'the table has no row "{row}"', output)
 
 
-# What tenant batch does in three columns, with so many tasks: its budget is less than its index,
-# more, and less again.
+# Rows of tenant batch in three columns, with N tasks: its budget is smaller than its index, larger, and smaller
+# again.
 BATCH = (('  vram-max', '24 MiB', '64 MiB', '24 MiB'),
          ('  its plan', 'never-fits', 'resident', 'never-fits'),
          ('  tasks, user-preference', '0', 'N on Vulkan', '0'),
@@ -54,7 +54,7 @@ def check_tenants(output, n_images):
         for row, *expected in rows:
             if cells(text, row) != [e.replace('N', str(n_tasks)) for e in expected]:
                 fail(f'{row}: expected {expected}', output)
-    # An index takes 37 MiB; nobody ever has more than its budget.
+    # An index takes 37 MiB; no tenant ever holds more than its budget.
     if min(used(search)) < 37 or max(used(search)) > 64:
         fail('tenant search has not had what it needs, or more', output)
     if used(batch)[::2] != [0, 0] or not 37 <= used(batch)[1] <= 64:
@@ -74,7 +74,7 @@ def check_leases(output, n_images):
     holding = command(output, 'brokerctl exec --tenant studio --vram 16MiB -- plain-vulkan --hold')
     if 'the sums of pixels of 12000 images are right; 10.0 MiB allocated' not in holding:
         fail('the program was not right in its lease', output)
-    # The ledger has its lease of 16 MiB beside an index of 37 MiB and what its tasks need.
+    # The ledger has the program's lease of 16 MiB beside an index of 37 MiB and the tasks' working memory.
     rows = [line.split() for line in command(output, 'brokerctl leases').splitlines()
             if 'plain-vulkan' in line]
     if [row[1:3] for row in rows] != [['studio', 'plain-vulkan']] or rows[0].count('16') != 2:
@@ -132,7 +132,7 @@ def check_result(source, build, data, scratch, n_images, right, right_nearest, r
 
 
 def check_stopping(source, build, scratch):
-    # The clients have been started when they connect or compute; stop while they do.
+    # The clients run when they connect or compute; stop the demo at that point.
     folder = re.escape(scratch)
     process = demo(source, build, scratch, '--images', '10000')
     if not await_processes(process, folder, 2):

@@ -27,7 +27,7 @@ if os.geteuid() != 0:
     print('skipped: attaching a program to a cgroup is for root')
     sys.exit(77)
 if 'RBK_IN_NAMESPACE' not in os.environ:
-    # What is mounted in here stays in here, and what is mounted outside comes in.
+    # Mounts made inside stay inside; mounts made outside propagate in.
     NAMESPACE = ['unshare', '--mount', '--propagation', 'slave']
     if subprocess.run([*NAMESPACE, 'true'], check=False).returncode != 0:
         print('skipped: no mount namespaces here')
@@ -45,7 +45,7 @@ CLOSED, PASSED = 'closed', 'passed'
 SETTLE_S = 10
 LEASE = ('--no-layer', '--quiet', '--vram=1MiB', '--')
 
-# As it is on a system that runs services in mount namespaces of theirs.
+# Systems that run services in mount namespaces of their own set this propagation.
 subprocess.run(['mount', '--make-rshared', '/'], check=True)
 folder = tempfile.mkdtemp(prefix='rbk-gate-')
 subprocess.run(['mount', '-t', 'tmpfs', '-o', 'mode=755', 'gate', folder], check=True)
@@ -195,7 +195,7 @@ class Broker:
                    '--device-memory=64MiB', '--calibration=none', '--contention=none',
                    '--socket-mode=0666', '--log-level=debug']
         if self.uid:
-            # As systemd runs it: it sees what is mounted later, and may do nothing.
+            # systemd runs the broker like this: it sees later mounts and has no capability.
             command = ['unshare', '--mount', '--propagation', 'slave', 'setpriv', f'--reuid={self.uid}',
                        f'--regid={self.uid}', '--clear-groups', '--inh-caps=-all', '--bounding-set=-all',
                        '--no-new-privs', *command]
@@ -271,7 +271,7 @@ def test_closed():
         expect(opener.ask('move', TOP) == 'moved' and opener.opens() == PASSED, 'one that leaves')
         expect(opener.ask('move', at) == 'moved' and opener.opens() == CLOSED, 'one that comes')
         opener.end()
-        # Only what is named.
+        # The gate closes only the named nodes.
         broker.off()
         broker.on(at, options=[f'--nodes={CARD},{NVIDIA}'])
         expect(opens(at, CARD) == CLOSED and opens(at, NVIDIA) == CLOSED, 'named')
@@ -300,7 +300,7 @@ def test_lease():
         expect(opener.opens() == PASSED, 'with a lease')
         expect(opener.ask('move', at) == 'moved' and opener.opens() == CLOSED, 'out of its cgroup')
         opener.end()
-        # Another user's program, in a cgroup that was given to it.
+        # The program belongs to another user and runs in a cgroup delegated to that user.
         theirs = cgroup('lease', 'theirs', uid=NOBODY)
         opener = Opener(theirs, broker, uid=NOBODY)
         expect(opener.opens() == PASSED, 'a user with a lease')
@@ -355,13 +355,13 @@ def test_shared_cgroup():
             expect(opens(path if path != ROOT else at, uid=uid) == CLOSED, path, 'is shared')
             process.stdin.close()
             process.wait(LIMIT)
-        # One's own, but of another user: refused by the broker.
+        # The cgroup does not belong to the requesting user: the broker refuses it.
         mine = cgroup('shared', 'ringbroker-exec-1')
         process, answers = tell(broker, session, mine, uid=NOBODY)
         expect(answers == ['EPERM'] and opens(mine, uid=NOBODY) == CLOSED, answers)
         process.stdin.close()
         process.wait(LIMIT)
-        # Made for it.
+        # The cgroup was made for the lease.
         own = cgroup('shared', 'session-1.scope', 'ringbroker-exec-2', uid=NOBODY)
         process, answers = tell(broker, session, own, uid=NOBODY)
         expect(answers == ['0'] and opens(own, uid=NOBODY) == PASSED, answers)
@@ -376,7 +376,7 @@ def test_left_cgroups():
     """What brokerctl exec has left because it was killed, the next one takes away."""
     with Broker('left') as broker:
         at = cgroup('left')
-        # No process has such a number.
+        # 4194305 exceeds the largest process number.
         gone = [cgroup('left', name) for name in ('ringbroker-exec-4194305', 'ringbroker-exec-4194305-own')]
         kept = [cgroup('left', name) for name in ('ringbroker-exec-1', 'ringbroker-exec-4194305-else')]
         Opener(at, broker).end()
@@ -389,14 +389,14 @@ def test_exec_says_why():
     with Broker('why') as broker:
         at = cgroup('why', uid=0)
         broker.on(at)
-        # It may not make a cgroup there.
+        # The user may not make a cgroup here.
         opener = Opener(at, broker, uid=NOBODY)
         expect(opener.opens() == CLOSED, 'without a cgroup')
         text = opener.end()
         expect(relative(at) in text and 'gate' in text and text.count('\n') == 1, text)
         opener = Opener(cgroup('elsewhere'), broker)
         expect(opener.end() == '', 'not behind a gate')
-        # That of the root is over everybody; of a device that nobody else opens.
+        # The root's gate covers every cgroup; it names a device that no other process opens.
         broker.on(ROOT, options=[f'--nodes={UNUSED}'])
         text = Opener(cgroup('elsewhere'), broker, uid=NOBODY).end()
         expect('gate of /' in text and text.count('\n') == 1, text)
@@ -422,7 +422,7 @@ def test_broker_dies():
         wait_for(lambda: leaves.opens() == CLOSED, 'its lease did not come back')
         wait_for(lambda: stays.opens() == PASSED, 'its lease came back')
         expect(broker.about()['leases'] == 1, broker.about())
-        # An orderly end is no other.
+        # An orderly end of the broker has the same effect as a kill.
         broker.end()
         expect(stays.opens() == PASSED, 'after an orderly end')
         broker.run()
@@ -445,14 +445,14 @@ def test_comes_and_goes():
             broker.off()
             expect(not os.path.exists(broker.gate), 'the folder is left')
             expect(opens(at) == PASSED, 'open')
-        # With its file system, and with the link.
+        # The gate is removed, first by unmounting its file system, then by removing the link.
         broker.on(at)
         subprocess.run(['umount', broker.gate], check=False)
         wait_for(lambda: opens(at) == PASSED, 'unmounted')
         wait_for(lambda: 'gate' in broker.log().splitlines()[-1], 'the broker sees it')
         broker.on(at)
         os.unlink(os.path.join(broker.gate, str(os.stat(at).st_ino)))
-        # The kernel lets go of it some time after.
+        # The kernel releases the gate's program some time later.
         wait_for(lambda: opens(at) == PASSED, 'without its link')
         broker.on(at)
         expect(opens(at) == CLOSED and opener.opens() == PASSED, 'with another one')
@@ -483,7 +483,7 @@ def test_two_gates():
         broker.off()
         expect(broker.gates() == [] and opens(inner) == PASSED, 'none is left')
         expect('no gate' in ctl(broker, 'gate', 'off'), 'none')
-        # Of two brokers: both have to agree.
+        # The gates of two brokers must both admit the program.
         with Broker('other') as other:
             broker.on(one)
             other.on(one)
@@ -510,7 +510,7 @@ def test_unprivileged_broker():
         opener.end()
         broker.off()
         wait_for(lambda: 'there is no gate' in broker.log(), 'the broker sees that it is gone')
-        # Given to somebody else.
+        # The gate is made for a user other than the broker's.
         result = subprocess.run([CTL, '--socket', broker.socket, 'gate', 'on', '--user=root', f'--cgroup={at}'],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         expect(result.returncode == 0 and 'has not seen' in result.stderr, result)
@@ -547,7 +547,7 @@ def test_what_is_said():
         expect(relative(at) in objects(ctl(broker, 'status', '--json'))[0]['gates'], 'status --json')
         check_unprivileged(broker, at)
         opener.end()
-        # Its cgroup goes, and another one gets its name.
+        # The cgroup is removed, and a new cgroup gets its name.
         remove(at)
         expect(broker.gates()[0]['gone'], 'gone')
         text = ctl(broker, 'status')
@@ -583,7 +583,7 @@ def check_unprivileged(broker, at):
 def test_fails():
     """What cannot be closed leaves nothing behind."""
     with Broker('unable') as broker:
-        # It has too few descriptors for that.
+        # The limit on descriptors is too low to close the gate.
         result = subprocess.run([CTL, '--socket', broker.socket, 'gate', 'on', f"--cgroup={cgroup('unable')}"],
                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8)),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
@@ -644,7 +644,7 @@ def test_interrupted():
         expect([opens(at) for at in paths] == [PASSED] * 4, 'open after all')
         expect(not os.path.exists(broker.gate), 'the folder is left')
 
-        # None of them killed.
+        # None of these processes is killed.
         processes = [start([CTL, '--socket', broker.socket, 'gate', 'on', f'--cgroup={at}'],
                            stdout=subprocess.DEVNULL) for at in paths for _ in range(2)]
         expect([process.wait(LIMIT) for process in processes] == [0] * 8, 'all at once')

@@ -14,7 +14,7 @@ from simulated import GPU, MIB, Broker, Cards, Client, await_true
 
 SIM, BROKERD, CLIENT = sys.argv[1:4]
 MODEL_MIB = 128
-# With the model it fits exactly, but for the headroom that the broker leaves to others.
+# The model and these bytes fill the card, except for the headroom that the broker keeps free.
 HOG = '368MiB'
 PLACES = {'vram': 'VRAM', 'gtt': 'host (GTT)', 'evicted': 'evicted'}
 
@@ -70,10 +70,10 @@ def play(kernel):
                 await_true('the memory is given back',
                            lambda: cards.held(broker.pid)[0] < MODEL_MIB * MIB)
                 given_back = time.monotonic()
-                # The card has it before the broker has heard of that.
+                # The kernel frees the memory before the broker notices.
                 await_true('nothing is charged', lambda: client.charged()[0] == 0)
                 story.tell('another process takes 368 MiB', took, (0, 'memory-constraint'))
-                # Second best: memory of the host that the card reaches.
+                # The next best place is host memory that the card can reach.
                 second = client.await_state('model', 'gtt')
                 story.tell('the model has come to the next best place', second)
                 assert cards.held(broker.pid)[0] < MODEL_MIB * MIB

@@ -50,7 +50,7 @@ def cgroup_root():
 
 
 def has_region(root):
-    # dmem.capacity is only there once the controller has been given to somebody.
+    # dmem.capacity exists only after the controller was enabled for a cgroup.
     return root and os.path.exists(DEVICE) and (
         'dmem' in read(os.path.join(root, 'cgroup.controllers')).split())
 
@@ -61,7 +61,7 @@ def elsewhere():
         print(f'skipped: this kernel has no region {REGION} of device memory; '
               '$RBK_TEST_DMEM_KERNEL says how to run a command under one that has')
         sys.exit(77)
-    # Where the build is may be all that can be written there, so it is left alone.
+    # The build folder may be the only writable one, so it stays untouched.
     with tempfile.TemporaryDirectory() as folder:
         sys.exit(subprocess.run(
             [*command.split(), 'env', 'RBK_TEST_IS_ELSEWHERE=1', sys.executable, '-B',
@@ -139,7 +139,7 @@ def check_limit(broker, root):
     expect(program.take(129) != 'has it', 'it has more than its lease')
     expect(program.take(100) == 'has it', 'it is refused what it may have')
 
-    # Less than is in use: the kernel leaves it at what it was, which is seen.
+    # The new limit is below the usage. The kernel keeps the old limit, and the broker notices.
     number = str(leases(broker)[0]['lease'])
     ctl(broker, 'lease', number, '--vram=16MiB')
     wait_for(lambda: not is_capped(broker), 'it is capped by what does not hold')
@@ -153,7 +153,7 @@ def check_limit(broker, root):
     ctl(broker, 'lease', number, '--vram=48MiB')
     wait_for(lambda: value(cgroup, 'dmem.max') == str(48 * MIB), 'it does not follow')
 
-    # Who lifts it is no more believed than before.
+    # A process that lifts the limit gains nothing: the limit is restored.
     write(os.path.join(cgroup, 'dmem.max'), f'{REGION} max\n')
     wait_for(lambda: value(cgroup, 'dmem.max') == str(48 * MIB), 'it is not put back')
     err, report = program.end()
@@ -200,7 +200,7 @@ def check_below(broker, root):
     sleeper.kill()
     sleeper.wait()
 
-    # What has not been given the controller has none to give.
+    # A cgroup without the controller cannot delegate it.
     nothing = os.path.join(plain, 'nothing')
     os.mkdir(nothing)
     program = Program(broker, '--vram=64MiB', cgroup=nothing)
@@ -216,7 +216,7 @@ def check_no_region(folder, root):
     expect('dmem.max has no number for a region nowhere/vram' in err, err)
     expect(report['capped'] is False, report)
     broker.stop()
-    # One that does not know the address of its device.
+    # This broker does not know the address of its device.
     broker = start(folder, None)
     err, report = Program(broker, '--vram=64MiB').end()
     expect('the broker knows no region' in err, err)
