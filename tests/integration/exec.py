@@ -91,7 +91,7 @@ def check_odd_programs(broker):
         expect('time such as' in err, time_text, err)
     _, err = run(broker, '--vram=8MiB', '--report=/dev/full', 'true', status=FAILED)
     expect('No space left' in err, err)
-    # Neither does what it writes go into the connection, nor is the program given another output.
+    # brokerctl's own messages do not go into the connection, and the program gets no other output instead.
     arguments = ' '.join([CTL, '--socket', broker.socket, 'exec', '--vram=8MiB', '--'])
     for closed, status in (('2>&-', 3), ('>&- 2>&-', 3), ('<&- >&- 2>&-', 3)):
         subprocess.run(['sh', '-c', f'{arguments} sh -c "exit 3" {closed}; test $? = {status}'],
@@ -107,18 +107,18 @@ def check_status(broker):
 
     expect(ends('exit 0', 0)[1].count('\n') == 1, 'not one line')
     expect(ends('echo out; exit 7', 7, '--quiet') == ('out\n', ''), 'it says something')
-    # Status 1 to 4 and 125 are the program's, too.
+    # Status 1 to 4 and 125 can be the program's, too.
     ends('exit 3', 3)
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV):
         ends(f'kill -{int(number)} $$', 128 + number)
-    # What brokerctl ignores itself is not the program's business.
+    # The program does not inherit the signals that brokerctl ignores.
     ends(f'kill -{int(signal.SIGPIPE)} $$; exit 1', 128 + signal.SIGPIPE)
     _, err = run(broker, '--vram=8MiB', '--', '/nowhere/program', status=NOT_FOUND)
     expect('/nowhere/program' in err and 'used' not in err, err)
     run(broker, '--vram=8MiB', '--', 'no-such-program-at-all', status=NOT_FOUND)
     run(broker, '--vram=8MiB', '--', MANUAL, status=NOT_EXECUTABLE)
     check_odd_programs(broker)
-    # Options after the program are the program's.
+    # Options after the program's name are the program's.
     expect(run(broker, '--vram=8MiB', 'echo', '--vram=1', '--wait')[0] == '--vram=1 --wait\n', '')
     for bad in (['--', 'true'], ['--vram=8MiB'], ['--vram=no', 'true'], ['--vram=0', 'true'],
                 ['--vram=8MiB', '--min=9MiB', 'true'], ['--vram=8MiB', '--max=7MiB', 'true'],
@@ -131,7 +131,7 @@ def check_status(broker):
         expect(out == '' and err, bad, out, err)
     _, err = run(broker, '--vram=8GiB', 'true', status=NOT_RUN)
     expect(all(word in err for word in ('default', str(8 << 30), f"{64 * MIB} (the device's memory)")), err)
-    # A unit was forgotten.
+    # An amount without a unit is refused.
     for option in ('--vram', '--min', '--max'):
         _, err = run(broker, '--vram=8MiB', f'{option}=64', 'true', status=NOT_RUN)
         expect(option in err and '64 bytes, less than a page' in err and '4GiB' in err, err)
@@ -150,16 +150,16 @@ def check_environment(broker, folder):
     expect(found['RINGBROKER_VULKAN_LEASE'] == '1' and int(found['RINGBROKER_LEASE']) > 0, found)
     expect(os.path.isabs(found['RINGBROKER_SOCKET']), found)
     expect(found['LLAMA_ARG_FIT_TARGET'] == '32', found)
-    # What the user has set is left.
+    # brokerctl keeps the value that the user has set.
     found = of('--vram=32MiB', env={**broker.env, 'LLAMA_ARG_FIT_TARGET': '5'})
     expect(found['LLAMA_ARG_FIT_TARGET'] == '5', found)
-    # What is said of waiting is for the program's allocations, too.
+    # --wait applies to the program's allocations, too.
     expect('RINGBROKER_LEASE_WAIT' not in found, found)
     found = of('--vram=32MiB', '--wait=1.5')
     expect(found['RINGBROKER_LEASE_WAIT'] == '1500ms', found)
     found = of('--vram=32MiB', '--wait=1h', env={**broker.env, 'RINGBROKER_LEASE_WAIT': '0s'})
     expect(found['RINGBROKER_LEASE_WAIT'] == '0s', found)
-    # Without the layer there is nothing to tell.
+    # Without the layer brokerctl sets none of these variables.
     found = of('--vram=32MiB', '--no-layer', env=environment(folder, XDG_DATA_DIRS='/nowhere'))
     expect(not [name for name in found if not name.startswith('XDG')], found)
 
@@ -177,7 +177,7 @@ def check_service_manager(broker):
 
     found = names('$$')
     expect(found == [found[0]] * 3 + ['1'], found)
-    # Not what is somebody else's.
+    # Variables that name another process stay as they are.
     found = names('1')
     expect(found[1:] == ['1', '1', '1'], found)
 
@@ -198,7 +198,7 @@ def check_layer(broker, folder):
         expect(found['health'] == 'warn' and word in found['text'] and found['mend'], found)
         expect(not os.path.exists(os.path.join(folder, 'was-run')), 'it ran')
 
-    # HOME and /etc may have one on the machine that tests.
+    # HOME and /etc of the machine may have a manifest.
     nothing = {'XDG_DATA_DIRS': '/nowhere', 'HOME': '/nowhere'}
     refused('not installed', **nothing)
     expect(checked()['health'] == 'ok', checked())
@@ -208,7 +208,7 @@ def check_layer(broker, folder):
     run(broker, '--vram=8MiB', 'true', env=environment(
         folder, VK_LOADER_LAYERS_DISABLE='*ringbroker*', VK_LOADER_LAYERS_ALLOW='*LEASE'))
     run(broker, '--vram=8MiB', 'true', env=environment(folder, VK_LOADER_LAYERS_DISABLE='*other*'))
-    # A manifest whose library is gone.
+    # The library that the manifest names is missing.
     broken = os.path.join(folder, 'broken', 'vulkan', 'implicit_layer.d')
     os.makedirs(broken)
     with open(MANIFEST, encoding='utf-8') as file:
@@ -220,7 +220,7 @@ def check_layer(broker, folder):
     run(broker, '--vram=8MiB', '--no-layer', 'true', env=environment(folder, **nothing))
 
 
-# Not in handlers: one that interrupts a print cannot print.
+# Print outside of handlers: a handler that interrupts a print cannot print.
 COUNTING = '''
 import os, signal, sys
 numbers = {getattr(signal, name) for name in sys.argv[1:]}
@@ -243,14 +243,14 @@ def check_signals(broker):
         expect(line == name, name, 'did not arrive:', line, program.process.poll())
     os.kill(pid, signal.SIGKILL)
     program.end(128 + signal.SIGKILL)
-    # One that it leaves to do what it does.
+    # This program leaves SIGTERM at its default action.
     program = Exec(broker, '--vram=8MiB', '--', sys.executable, '-c', COUNTING)
     program.line()
     program.process.terminate()
     program.end(128 + signal.SIGTERM)
 
 
-# A shell with job control, in a terminal: it tells when its job stops, and continues it.
+# A shell with job control, in a terminal: it prints when its job stops, and continues the job.
 SHELL = '''
 import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -298,7 +298,7 @@ def check_terminal(broker):
     read_until(1, 'stopped')
     os.write(terminal, b'\x03')
     read_until(6, 'SIGINT')
-    # What was sent twice would have come before this.
+    # A signal that was sent twice would have arrived before SIGUSR1.
     with open(f'/proc/{program}/stat', encoding='utf-8') as file:
         brokerctl = int(file.read().rpartition(')')[2].split()[1])
     os.kill(brokerctl, signal.SIGUSR1)
@@ -348,7 +348,7 @@ def check_use(broker, folder):
     wait_for(lambda: [entry['used_bytes'] for entry in leases(broker)] == [11 * MIB], 'no use')
     lease, = leases(broker)
     expect(lease['granted_bytes'] == 32 * MIB and lease['credited_bytes'] == 20 * MIB, lease)
-    # Who runs it and who joined it.
+    # The members are brokerctl, which runs the program, and MEMBER, which joined the lease.
     expect(lease['members'] == 2 and lease['pid'] == member.process.pid, lease)
     expect(lease['name'] == os.path.basename(MEMBER) and lease['tenant'] == 'default', lease)
     expect(lease['device'] == 1 and lease['objects'] == 1, lease)
@@ -364,7 +364,7 @@ def check_use(broker, folder):
     if TOP:
         check_top(broker, lease)
 
-    # Another size: what is drawn stays.
+    # The new size is below the drawn bytes: the lease keeps those.
     number = str(lease['lease'])
     expect(ctl(broker, 'lease', number, '--vram=8MiB') == f'lease {number} has 20 MiB\n', 'resize')
     wait_for(lambda: leases(broker)[0]['shrinking'], 'not shrinking')
@@ -386,7 +386,7 @@ def check_use(broker, folder):
     expect(about['type'] == 'exec' and about['tenant'] == 'default', about)
     wait_for(lambda: leases(broker) == [], 'it is left')
 
-    # One that grew, and is small again when its program ends.
+    # A lease that grew shrinks again when its program ends.
     member = Exec(broker, '--vram=8MiB', '--max=32MiB', f'--report={report}', '--', 'sh', '-c',
                   '"$0" 20 11 5 </dev/null; read x', MEMBER)
     member.expect_ready()
@@ -431,7 +431,7 @@ def check_vulkan(broker, folder):
     await_use(16 * MIB, 16 * MIB, 16, 1)
     tell(program, 'free 3')
     tell(program, 'free 4')
-    # Above the lease's maximum nobody asks for credit.
+    # For an allocation above the lease's maximum the layer asks for no credit.
     tell(program, f'alloc {17 * MIB}')
     await_use(14 * MIB, 16 * MIB, 14, 2)
     tell(program, 'free-all')
@@ -440,7 +440,7 @@ def check_vulkan(broker, folder):
     _, err = program.end()
     expect('at most 16 MiB in use (16 MiB drawn) of 16 MiB, 2 allocations refused' in err, err)
 
-    # All of it within one chunk of credit: nobody is asked, and it is known all the same.
+    # The allocations fit in one chunk of credit: the layer asks for nothing, but the report is complete.
     program = start()
     tell(program, 'alloc 4096 3')
     tell(program, 'free-all')
@@ -453,7 +453,7 @@ def check_vulkan(broker, folder):
     expect(about['peak_bytes'] == 3 * 4096 and about['refused'] == 0, about)
     wait_for(lambda: leases(broker) == [], 'it is left')
 
-    # Nor does it have to end its device, or anything in good order.
+    # The report is also complete if the program does not destroy its device.
     program = start()
     tell(program, 'alloc 4096 3')
     tell(program, 'free-all')
@@ -462,7 +462,7 @@ def check_vulkan(broker, folder):
         about = json.load(file)
     expect(about['peak_bytes'] == 3 * 4096, about)
 
-    # Its last report waits for a broker that has no time.
+    # The last report waits for a broker that is stopped.
     program = start()
     tell(program, 'alloc 4096')
     broker.process.send_signal(signal.SIGSTOP)
@@ -479,7 +479,7 @@ def check_vulkan(broker, folder):
         about = json.load(file)
     expect(about['peak_bytes'] == 4 * 4096, about)
 
-    # Nor for ever, and nobody takes what is known then for all there was.
+    # The wait is bounded, and the message says that the figures may be incomplete.
     program = start(timeout_s=1)
     broker.process.send_signal(signal.SIGSTOP)
     try:
@@ -542,13 +542,13 @@ def check_two(broker):
     _, err = both[lines.index('')].end(NOT_RUN)
     expect(all(word in err for word in ('default', str(40 * MIB), str(24 * MIB))), err)
     first = both[lines.index('ready')]
-    # A smaller one will do.
+    # The request accepts a smaller lease.
     run(broker, '--vram=40MiB', '--min=20MiB', 'true')
     _, err = run(broker, '--vram=40MiB', '--wait=500ms', 'true', status=NOT_RUN)
     expect('default' in err and 'waits' not in err, err)
     _, err = run(broker, '--vram=40MiB', '--wait=500ms', '--verbose', 'true', status=NOT_RUN)
     expect(err.count('no room for a lease of 40 MiB yet: it waits for that, at most 500 ms') == 1, err)
-    # Not if there is nothing to wait for, nor who refuses.
+    # No message about waiting appears if the lease is granted or refused at once.
     for options, status in ((('--vram=8MiB',), OK), (('--vram=8GiB',), NOT_RUN)):
         _, err = run(broker, *options, '--wait=5min', '--verbose', 'true', status=status)
         expect('it waits' not in err, err)
@@ -566,7 +566,7 @@ def check_two(broker):
 
 
 def check_kills(broker):
-    # The program: nothing is left, and its status is known.
+    # The program is killed: its lease ends, and its status is known.
     member = Exec(broker, '--vram=8MiB', '--', MEMBER, '8', '8')
     member.line()
     own = member.process.pid
@@ -575,7 +575,7 @@ def check_kills(broker):
     member.end(128 + signal.SIGKILL)
     wait_for(lambda: leases(broker) == [], 'the lease is left')
 
-    # brokerctl: who is in the lease stays there.
+    # brokerctl is killed: its program keeps the lease.
     member = Exec(broker, '--vram=8MiB', '--', MEMBER, '8', '8')
     member.line()
     member.process.kill()
@@ -586,7 +586,7 @@ def check_kills(broker):
     member.process.stdout.close()
     member.process.stderr.close()
 
-    # A program that leaves a process behind.
+    # The program leaves a process behind.
     left = Exec(broker, '--vram=8MiB', '--', 'sh', '-c', f'exec 3<&0; {MEMBER} 8 8 <&3 & wait')
     left.expect_ready()
     left.process.terminate()
@@ -614,7 +614,7 @@ def check_restart(broker, folder):
     expect('came back' in err, err)
     wait_for(lambda: leases(broker) == [], 'the lease is left')
 
-    # The next broker is told what a program uses that asks for nothing any more.
+    # The next broker learns the usage of a program that makes no more requests.
     sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
     program = Exec(broker, '--vram=16MiB', '--', 'env', f'ASAN_OPTIONS={sanitizer}', VULKAN_CLIENT)
     for command in ('device', 'alloc 4096 5'):
@@ -631,7 +631,7 @@ def check_restart(broker, folder):
     program.end()
     wait_for(lambda: leases(broker) == [], 'the lease is left')
 
-    # Nobody there at all.
+    # No broker listens.
     broker.stop()
     _, err = run(broker, '--vram=8MiB', 'true', status=NOT_RUN)
     expect(broker.socket in err, err)
@@ -640,7 +640,7 @@ def check_restart(broker, folder):
 def start(folder):
     broker = Broker(folder, '--gpu=software', '--device-memory=64MiB')
     broker.env = environment(folder)
-    # Whoever fails leaves nothing behind.
+    # A failed test leaves no broker behind.
     atexit.register(broker.process.kill)
     return broker
 

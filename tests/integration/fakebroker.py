@@ -51,7 +51,7 @@ class FakeBroker:
                     continue
                 res = answer if isinstance(answer, int) else 0
                 body = b'' if isinstance(answer, int) else answer
-                # struct rbk_wire_reply
+                # This is struct rbk_wire_reply.
                 head = struct.pack('=IIiI', kind, cookie, res, 0)
                 head += b'fake'.ljust(REPLY_BYTES - len(head), b'\0')
                 socket.send_fds(connection, [head + body], fds)

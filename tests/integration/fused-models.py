@@ -37,7 +37,7 @@ class Graph:
     def __init__(self, rng):
         self.rng = rng
         self.nodes, self.constants, self.inputs = [], [], []
-        self.middle = None  # what a fused model does not have any more
+        self.middle = None  # tensor that the fused model no longer has
 
     def input(self, dims, rows):
         name = f'x{len(self.inputs)}'

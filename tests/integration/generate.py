@@ -24,7 +24,7 @@ from started import expect, start_broker
 CTL, BROKERD = sys.argv[1:3]
 DEVICES = sys.argv[3:]
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
-TEXTS, STEPS = 3, 4  # texts are written beside each other
+TEXTS, STEPS = 3, 4  # texts in a batch, steps
 WORDS, WIDTH, HEADS, KV_HEADS, SIZE, INNER = 40, 32, 4, 2, 8, 64
 N_BEST, TEMPERATURE = 8, 0.7
 OPSET = 23

@@ -74,13 +74,13 @@ def main():
         run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', 'first-program.c', '-o', 'first',
              *flags], cwd=top, env=env)
 
-        # The same against the build tree, as HACKING.md has it.
+        # Build against the build tree, too, as HACKING.md describes.
         tree = dict(os.environ, PKG_CONFIG_PATH=os.path.join(build, 'meson-uninstalled'))
         flags = run(['pkg-config', '--cflags', '--libs', 'ringbroker'], env=tree).split()
         run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', 'first-program.c', '-o', 'tree',
              *flags], cwd=top, env=tree)
 
-        # Without a broker: one line, no hang.
+        # Without a broker the program prints one line and does not hang.
         result = subprocess.run([f'{top}/first'], env=env, timeout=LIMIT, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if result.returncode == 0 or result.stderr.count(b'\n') != 1 or result.stdout:

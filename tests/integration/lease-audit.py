@@ -56,7 +56,7 @@ def use():
     """Does as it is told: "alloc MIB", "free", "restore MIB SOCKET ERRNO", "credited MIB"."""
     library, socket, mib = ctypes.CDLL(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     lease = open_lease(library, socket, mib) if mib else None
-    # The child has everything, the connection too; its parent lives as long as it does.
+    # The child inherits everything, also the connection; its parent ends together with the child.
     if sys.argv[6:] == ['fork']:
         child = os.fork()
         if child:
@@ -72,7 +72,7 @@ def use():
     for line in sys.stdin:
         words = line.split()
         if words[0] == 'alloc':
-            # struct drm_amdgpu_gem_create_in: in VRAM.
+            # struct drm_amdgpu_gem_create_in; domain 4 is VRAM
             argument = (ctypes.c_uint64 * 4)(int(words[1]) * MIB, 4096, 4, 0)
             assert libc.ioctl(card, ctypes.c_ulong(0xC0206440), argument) == 0, ctypes.get_errno()
             handles.append(argument[0] & 0xFFFFFFFF)
@@ -135,7 +135,7 @@ def warned(cards):
         assert n_lines(broker, bad, f'uses {100 * MIB} bytes of device 1'), broker.log()
         assert n_lines(broker, bad, f'{80 * MIB}, with what drivers may need'), broker.log()
         assert n_lines(broker, offender, f'uses {40 * MIB} bytes of device 1'), broker.log()
-        # It is not said again.
+        # The broker does not repeat the line.
         bad.tell('alloc 10')
         offender.tell('free')
         third = User(cards, broker, 0)
@@ -258,7 +258,7 @@ def restored(cards):
             liar.tell('credited 100')
             greedy.tell(f'restore 300 {broker.socket} {errno.EDQUOT}')
             greedy.tell(f'restore 20 {broker.socket} 0')
-            # What is there no more is not charged for, and nobody is named twice.
+            # Freed memory is no longer charged, and no process is named twice.
             liar.tell('free')
             liar.tell('credited 10')
             liar.tell('alloc 90')
@@ -271,7 +271,7 @@ def restored(cards):
 
 def play():
     with Cards(SIM, 'polaris10,vram=512MiB') as cards:
-        # Processes that are not root's write there.
+        # Processes of other users than root write in this folder.
         for folder, _, files in os.walk(cards.folder.name):
             os.chmod(folder, 0o777)
             for name in files:

@@ -32,7 +32,8 @@ class Leased:
         for name in list(environment):
             if name.startswith('RINGBROKER_'):
                 del environment[name]
-        # Nothing in it is freed in time, and what is preloaded comes before the sanitizer.
+        # The program does not free everything before it ends, and LD_PRELOAD puts a library before the
+        # sanitizer's.
         environment['ASAN_OPTIONS'] = environment.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
         self.process = subprocess.Popen(
             [CTL, '--socket', broker.socket, 'exec', '--vram=64MiB', '--', 'env', *how, *program],
@@ -174,7 +175,7 @@ def test_small():
 
 
 def other_interface(name):
-    # Whether Mesa 22.3.6 makes pictures depends on addresses: these are always the same.
+    # Addresses decide whether Mesa 22.3.6 makes pictures, so setarch -R fixes them.
     program = ['setarch', '-R', sys.executable, '-B', os.path.abspath(__file__), name]
     with running([], program=program) as (broker, leased):
         answer = leased.ask('use')

@@ -74,7 +74,7 @@ def test_counts():
             assert used - before == counted if counted else used == own, (command, before, used)
             vram, _ = cards.held(program.process.pid)
             assert vram == used, f'{command}: the kernel says {vram}, the layer {used}'
-        # What escaped is charged: it is missing from what can be allocated.
+        # Escaped memory is charged: it reduces the bytes that can be allocated.
         answer = program.ask(f'alloc {MIB} 1000')
         found = re.fullmatch(r'alloc: n=(\d+) result=-2', answer)
         assert found and int(found.group(1)) == (256 * MIB - own) // MIB, answer
@@ -125,11 +125,11 @@ def test_escapes():
             print(f'{n} of {what}: {escaped - before} bytes escape', flush=True)
             assert escaped - before >= least, (what, before, escaped)
             before = escaped
-            # Beside allocations that are counted.
+            # Repeat the check beside counted allocations.
             assert program.ask(f'alloc {MIB} 5') == 'alloc: n=5 result=0', what
             counted += 5 * MIB
             assert check(f'{what} and allocations') == escaped
-        # All of it is missing from what can be allocated.
+        # All escaped bytes are missing from those that can be allocated.
         answer = program.ask(f'alloc {MIB} 1000')
         left = (256 * MIB - own - before - counted) // MIB
         assert answer == f'alloc: n={left} result=-2', (answer, left)

@@ -35,7 +35,7 @@ def test_limit():
         expect(client.alloc(MIB, 1000) == (54, OUT_OF_DEVICE_MEMORY), 'to the byte')
         expect(client.alloc(1) == (0, OUT_OF_DEVICE_MEMORY), 'a page is more')
         client.ask('free 0')
-        # Whole pages.
+        # Sizes are rounded up to whole pages.
         expect(client.alloc(MIB - 4095) == (1, OK), 'what was freed')
         expect(client.alloc(1) == (0, OUT_OF_DEVICE_MEMORY), 'a page is more')
         client.ask('free-all')
@@ -56,7 +56,7 @@ def test_laundering():
         expect(client.heap().used == 60 * MIB, 'each is counted once')
         client.ask('free-all')
         expect(client.heap().used == 0, 'nothing is left of it')
-        # However often it is imported.
+        # An allocation is charged once, however often it is imported.
         expect(client.result(f'exportable {40 * MIB}') == OK, 'exportable')
         fd = client.number('export 0', 'fd')
         for _ in range(3):
@@ -66,7 +66,7 @@ def test_laundering():
         for slot in range(4):
             expect(client.heap().used == 40 * MIB, 'as long as it is there')
             client.ask(f'free {slot}')
-        # The first descriptor is still open: who has that has the memory.
+        # The first descriptor is still open and keeps the memory.
         expect(client.heap().used == 40 * MIB, 'kept by a descriptor')
         expect(client.alloc(40 * MIB)[0] == 0, 'it is not free')
         client.ask(f'close {fd}')
@@ -85,7 +85,7 @@ def test_host_imports():
 def test_threads():
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
-        # How many of them run at once is up to the machine.
+        # The machine decides how many threads run at once.
         await_true('somebody meets the limit',
                    lambda: client.number('threads 32 1000 1000000', 'refused') > 0)
         expect(client.heap().used == 0, 'all of it is free')
@@ -102,7 +102,7 @@ def test_fork():
         expect(client.ask('fork') == 'child', 'no child')
         expect(client.alloc(MIB) == (0, OUT_OF_DEVICE_MEMORY), 'with the device of the parent')
         client.ask('free 0')
-        # What is left of the tenant's share.
+        # The child gets the rest of the tenant's budget.
         expect(client.result('device') == OK, 'no device in the child')
         expect(client.alloc(10 * MIB, 100) == (4, OUT_OF_DEVICE_MEMORY), 'in the child')
         client.say('quit')
@@ -139,7 +139,7 @@ def test_several_devices():
         expect(client.alloc(20 * MIB) == (1, OK), 'third')
         expect(client.alloc(20 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'together')
         expect(client.heap().used == 60 * MIB, 'together')
-        # And after all of them are gone, though the loader unloads the layer then.
+        # The lease survives the last device, although the loader unloads the layer then.
         for _ in range(5):
             client.ask('use 1')
             client.ask('free-all')
@@ -206,7 +206,7 @@ def test_no_lease():
                     RINGBROKER_LEASE_MIN='101MiB') as client:
             refused(client, 'tenant default: a lease of device 1 requires 105906176 bytes, of which '
                     'it may never have more than 104857600 (vram-max)')
-        # Once there is room it gets one: it is not given up for ever.
+        # The second program gets a lease once there is room: the refusal is not permanent.
         with Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB') as first, \
                 Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB',
                        RINGBROKER_LEASE_MIN='60MiB') as second:
@@ -222,7 +222,7 @@ def test_no_such_device():
     cases = [
         (devices(CPU), {}, False), (devices(CPU, RENDERER), {}, False),
         (devices(CPU, CARD, RENDERER), {}, False), (devices(CPU, CARD), {}, True), (-5, {}, False),
-        # What says of itself that it is a card.
+        # This renderer claims to be a card.
         (devices(CPU, CARD), 'card', False),
     ]
     for listed, card, is_there in cases:
@@ -235,7 +235,7 @@ def test_no_such_device():
             expect(client.result('device') == OK, 'the renderer is nobody\'s business')
             expect(client.alloc(100 * MIB) == (1, OK), 'it is held to the card\'s lease')
             expect(client.stderr() == '', client.stderr())
-    # One that is named, by a program that knows no UUID.
+    # The program cannot query UUIDs, so the layer looks for the device by name.
     with Layers() as layers, FakeBroker(layers.folder, {HELLO: welcome(), DEVICES: devices(CPU)}) \
             as broker, Client(layers, broker.path, **LEASE) as client:
         expect(client.result('device 1') == INITIALIZATION_FAILED, 'a device')
@@ -299,7 +299,7 @@ def test_broker_ends_idle():
                     expect(other.result('device') == INITIALIZATION_FAILED, 'what is not there')
             expect(client.heap().used == 40 * MIB, 'it has forgotten')
             expect(client.alloc(24 * MIB + 1) == (0, OUT_OF_DEVICE_MEMORY), 'it is held to its lease')
-            # The thread that sees to it takes no signals from the program, and nor does it work.
+            # One thread restores the lease, and it blocks the program's signals.
             watchers = []
             for task in os.scandir(f'/proc/{client.process.pid}/task'):
                 with open(os.path.join(task.path, 'status'), encoding='utf-8') as file:
@@ -322,7 +322,7 @@ def stopped(broker):
         broker.process.send_signal(signal.SIGCONT)
 
 
-# The layer waits 2 s for an answer. On a busy machine everything takes time.
+# The layer waits 2 s for an answer. On a busy machine every call takes longer.
 AT_ONCE_S, WAIT_S = 1.5, 2
 
 
@@ -354,7 +354,7 @@ def test_stalled_broker_gives_nothing_twice():
             expect(client.alloc(MIB, 200) == (64, OUT_OF_DEVICE_MEMORY), 'more than its lease')
             expect(client.heap().used == 64 * MIB, 'more than its lease')
             has_all_again(client)
-        # What is asked for meanwhile, and answered too late.
+        # The broker answers the request for credit too late.
         expect(client.alloc(20 * MIB) == (1, OK), 'no memory')
         with stopped(broker):
             expect(takes(WAIT_S, 'alloc', lambda: client.alloc(30 * MIB))
@@ -385,7 +385,7 @@ def test_stalled_broker_objects():
                 takes(0, 'close', lambda n=fd: client.ask(f'close {n}'))
                 takes(0, 'budget', client.heap)
             has_all_again(client)
-        # A broker that takes it too late, when it has no room: it is charged all the same.
+        # The broker reads the report too late, when it has no room, and charges the memory nevertheless.
         expect(client.alloc(40 * MIB) == (1, OK), 'no memory')
         expect(client.result(f'exportable {20 * MIB}') == OK, 'exportable')
         with stopped(broker):
@@ -397,7 +397,7 @@ def test_stalled_broker_objects():
 
 
 def test_stalled_broker_holds_up_nobody():
-    # It ends while it has a lease, which no sanitizer sees that anybody has.
+    # The process ends with a lease, which the leak sanitizer would report.
     sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_WAIT='30s', ASAN_OPTIONS=sanitizer, **LEASE) as client, \
@@ -412,13 +412,13 @@ def test_stalled_broker_holds_up_nobody():
                    == (0, OUT_OF_DEVICE_MEMORY), 'out of nowhere')
             for _ in range(100):
                 takes(0, 'alloc', lambda: client.alloc(60 * MIB))
-            # More than can be told: it is kept until it can.
+            # The reports do not fit into the connection: the layer keeps them until the broker reads.
             for _ in range(500):
                 takes(0, 'many', lambda: client.alloc(64 << 10))
             takes(0, 'free-all', lambda: client.ask('free-all'))
             takes(0, 'destroy', lambda: client.ask('destroy'))
             expect(takes(0, 'the end', client.end) == 0, 'how it ended')
-            # Who has no lease yet gets none, and waits once.
+            # A program without a lease gets none, and waits only once.
             expect(takes(WAIT_S, 'device', lambda: late.result('device'))
                    == INITIALIZATION_FAILED, 'a device')
             expect('did not answer' in late.stderr(), late.stderr())
@@ -498,7 +498,7 @@ def test_payer_changes():
                         **LEASE) as second:
                 expect(second.result('device') == OK, 'no device')
                 expect(second.result(f'import {8 * MIB} 9') == OK, 'import')
-                # The second comes first, and pays; for a little more, which the driver adds.
+                # The second program reaches the new broker first and pays, also for the driver's overhead.
                 restart(first, 1)
                 expect(first.alloc(MIB, 100) == (64, OUT_OF_DEVICE_MEMORY), 'it does not pay')
                 expect(second.alloc(MIB, 100) == (55, OUT_OF_DEVICE_MEMORY), 'it pays')
@@ -589,9 +589,9 @@ def test_waiting():
         waiter.say(f'alloc {40 * MIB}')
         other.end()
         expect(waiter.hear() == 'alloc: n=1 result=0', 'it did not wait')
-        # Above its maximum it does not.
+        # An allocation above the lease's maximum does not wait.
         expect(waiter.alloc(MIB) == (0, OUT_OF_DEVICE_MEMORY), 'above its maximum')
-        # Another thread frees what this one waits for: no lock is held meanwhile.
+        # Another thread frees the memory that this thread waits for: the waiter holds no lock.
         waiter.ask('free 1')
         expect(waiter.result(f'while-freeing {40 * MIB} 0 100') == OK, 'there was room')
 
@@ -614,10 +614,10 @@ def test_card():
         expect(len(heaps) == 2 and heaps[0].is_local and not heaps[1].is_local, 'the heaps')
         expect((heaps[0].size, heaps[0].budget) == (64 * MIB, 64 * MIB), 'of the device')
         expect(heaps[1].size == 4096 * MIB and heaps[1].budget == 4096 * MIB, 'of the host')
-        # The host's memory is not leased: type 1.
+        # Memory type 1 is host memory, which is not leased.
         expect(client.ask(f'alloc {100 * MIB} 1 1') == 'alloc: n=1 result=0', 'of the host')
         expect(client.heaps()[1].used == 100 * MIB and client.heap().used == 0, 'of the host')
-        # Both types of the device's own are.
+        # Types 0 and 2 are device memory, which is leased.
         expect(client.ask(f'alloc {40 * MIB} 1 2') == 'alloc: n=1 result=0', 'of the device')
         expect(client.alloc(40 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'it is one lease')
         expect(client.heap().used == 40 * MIB, 'used')
@@ -649,7 +649,7 @@ def test_escapes():
             expect((heap.used, heap.budget) == (50 * MIB, 64 * MIB), vars(heap))
             expect(client.alloc(16 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'more than is left')
             expect(client.alloc(14 * MIB) == (1, OK), 'what is left')
-            # More than there is: allocated is nothing any more.
+            # The usage exceeds the lease: no allocation succeeds any more.
             own(20 * MIB)
             expect(client.heap().used == 74 * MIB, 'over it')
             expect(client.alloc(4096) == (0, OUT_OF_DEVICE_MEMORY), 'nothing is left')
@@ -661,11 +661,11 @@ def test_escapes():
             expect(client.heap().used == 44 * MIB, 'given back')
             expect(client.alloc(20 * MIB) == (1, OK), 'given back')
             client.ask('free-all')
-            # Without anybody asking for a budget: it is looked at every so many allocations.
+            # The program never asks for a budget; the layer checks the usage after every so many allocations.
             own(60 * MIB)
             n, result = client.alloc(4096, 4000)
             expect(n < 2000 and result == OUT_OF_DEVICE_MEMORY, 'nobody looks:', n)
-            # What was seen of it in the middle of something is not held against anybody.
+            # A usage that was sampled during concurrent allocations is not charged.
             own(0)
             client.ask('free-all')
             client.heap()
@@ -673,13 +673,13 @@ def test_escapes():
                 client.number('threads 32 200 1000000', 'refused')
                 expect(client.alloc(64 * MIB) == (1, OK), 'something is still charged')
                 client.ask('free-all')
-            # It is seen before something is refused, too.
+            # The layer samples the usage before it refuses an allocation, too.
             own(60 * MIB)
             client.heap()
             own(0)
             expect(client.alloc(64 * MIB) == (1, OK), 'nobody looked')
             client.ask('free-all')
-            # An import twice is no escape, though the driver counts it twice.
+            # A repeated import is not escaped memory, although the driver counts it twice.
             own(0)
             client.ask('free-all')
             client.heap()
@@ -714,7 +714,7 @@ def test_driver_refuses():
             client.ask('free-all')
             expect(client.alloc(60 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'of the driver')
             expect(client.heap().used == 0, 'a charge is left')
-        # An import that fails: its descriptor is open, and nothing is held.
+        # The import fails: its descriptor stays open, and no memory is held.
         expect(client.result(f'exportable {20 * MIB}') == OK, 'exportable')
         fd = client.number('export 0', 'fd')
         expect(client.result(f'import {20 * MIB} {fd}') == OUT_OF_DEVICE_MEMORY, 'of the driver')
@@ -739,7 +739,7 @@ def validate(broker, layers, environment, order):
         expect(client.result('device') == OK, 'no device')
         found = [name for line in client.stderr().splitlines() if 'Insert instance layer' in line
                  for name in (VALIDATION, LAYER) if name in line]
-        # The loader names what is next to the driver first.
+        # The loader lists the layer next to the driver first.
         expect(found == order[::-1], 'layers are in another order:', found)
         client.heap()
         expect(client.alloc(MIB, 100) == (64, OUT_OF_DEVICE_MEMORY), 'not held to it')
@@ -766,7 +766,7 @@ def test_validation():
         with Layers() as layers:
             validate(broker, layers, {'VK_INSTANCE_LAYERS': VALIDATION}, [LAYER, VALIDATION])
         with Layers() as layers:
-            # Implicit layers are next to the program, in the order in which they are found.
+            # Implicit layers are next to the program, in the order in which the loader finds them.
             with open(MANIFEST, encoding='utf-8') as file:
                 library = json.load(file)['layer']['library_path']
             os.unlink(os.path.join(layers.folder,
@@ -824,14 +824,14 @@ def test_versions():
             expect(client.result('device') == OK, 'no device')
             expect(client.alloc(MIB) == (1, OK), 'no memory')
             expect(client.stderr() == '', client.stderr())
-    # One that does not look at what the client speaks, and one that does: as brokerd, below.
+    # One broker ignores the client's version, another refuses it as brokerd does (see below).
     for answer, sentence in ((welcome(major=2, minor=0), 'answered with 2.0'),
                              (welcome(major=0, minor=9), 'answered with 0.9'), (-93, 'fake')):
         with Layers() as layers, FakeBroker(layers.folder, {HELLO: answer}) as broker, \
                 Client(layers, broker.path, **LEASE) as client:
             refused(client, sentence)
             expect(set(broker.seen) == {HELLO}, 'it goes on asking:', broker.seen)
-            # Each time anew, and the program is not ended by it.
+            # Each attempt fails anew, and the program does not end.
             expect(client.result('device') == INITIALIZATION_FAILED, 'there is a device')
 
 
@@ -847,7 +847,7 @@ def test_other_clients():
             expect(result == -93 and f'{major}.{minor}' in text and '1.4' in text, result, text)
             expect(connection.recv(1) == b'', 'it may stay')
             connection.close()
-        # What it did not ask for it does not have.
+        # The client does not get features that it did not ask for.
         connection, result, _, has = hello(broker.socket, features=0)
         expect((result, has) == (0, 0), result, has)
         connection.close()
@@ -923,7 +923,7 @@ def test_no_call_within_credit():
             expect(client.alloc(64 << 10, 10) == (10, OK), 'no memory')
             client.ask('free-all')
         expect(broker.seen.count(LEASE_CREDIT) == 1, 'requests:', broker.seen)
-        # Once a second at most it looks for another broker, however often it needs one.
+        # The layer looks for another broker at most once per second, however often it needs credit.
         answers[LEASE_OPEN] = -16
         for connection in broker.connections:
             connection.shutdown(socket.SHUT_RDWR)

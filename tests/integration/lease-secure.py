@@ -33,7 +33,7 @@ NOBODY, DAEMON = 65534, 1
 AS_NOBODY = ['setpriv', '--reuid', str(NOBODY), '--regid', str(NOBODY), '--clear-groups', '--']
 SYSTEM_SOCKET = '/run/ringbroker/brokerd.sock'
 VULKAN = '/usr/share/vulkan'
-# What is in its environment is somebody else's: nothing is there, and the log would be overwritten.
+# The environment is not trusted: the socket does not exist, and the log would be overwritten.
 LEASE = {'RINGBROKER_LEASE_VRAM': '64MiB', 'RINGBROKER_SOCKET': '/nonexistent'}
 
 
@@ -52,7 +52,7 @@ class Place:
             self.manifest = json.load(file)
         layer = self.manifest['layer']
         layer['library_path'] = shutil.copy(layer['library_path'], folder)
-        # What the system has, with no driver but the software one, whatever the environment says.
+        # A copy of the system's folder, with the software driver only, whatever the environment says.
         self.vulkan = os.path.join(folder, 'vulkan')
         shutil.copytree(VULKAN, self.vulkan, ignore=lambda path, names: [
             name for name in names if path.endswith('icd.d') and not name.startswith('lvp')])

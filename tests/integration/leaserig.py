@@ -114,7 +114,7 @@ class Client:
         if socket:
             whole['RINGBROKER_SOCKET'] = socket
         whole['RINGBROKER_VULKAN_LEASE'] = '1'
-        # Drivers have threads, also in children of programs that have.
+        # Drivers have threads, also in the children of programs with threads.
         whole['TSAN_OPTIONS'] = whole.get('TSAN_OPTIONS', '') + ':die_after_fork=0'
         whole.update(environment)
         whole = {name: value for name, value in whole.items() if value is not None}

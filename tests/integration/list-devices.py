@@ -89,7 +89,7 @@ def check_two_cards():
     assert one['pci'] != two['pci'] and one['source'] == two['source'] == 'amdgpu'
     assert one['vram']['total'] == 8 * GIB and two['vram']['total'] == 16 * GIB
     assert one['temperature_millicelsius'] == 40000
-    # What is absent is no zero.
+    # An unknown figure is null, not 0.
     assert two['temperature_millicelsius'] is None and two['load_percent'] is None
     assert one['vram']['used'] < GIB and two['vram']['used'] >= 4 * GIB
     assert pid in [p['pid'] for p in two['processes']]

@@ -70,8 +70,8 @@ def play():
             client.tell('plan', 'model', 16)
             client.await_state('model', 'vram')
             assert client.charged()[0] >= 16 * MIB
-            # None is lost: those that are under way and those that come meanwhile. Where the
-            # client did not run all the while, there were none.
+            # No task is lost, whether in flight or submitted during the reset. Repeat until a task ran on the
+            # CPU: a client that did not get a processor meanwhile submitted none.
             await_true('tasks run on the CPU', lambda: any(
                 device == 0 for device, _ in in_use(cards, broker, client, 'guilty')))
             in_use(cards, broker, client, 'VRAM lost', '--vram-lost')

@@ -27,7 +27,7 @@ DOC, POLICY_KEYS, SCENARIO_KEYS, SCENARIO, MANIFEST, BROKERD, CLIENT, *PROGRAMS 
     path and os.path.abspath(path) for path in sys.argv[1:]]
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 SECTIONS = {'brokerd': '8'}
-# What goes on until it is ended, or for longer than a test may take.
+# Commands that run until they are ended, or for longer than a test may take.
 ENDLESS = re.compile(r'watch|--follow|brokersim --all|brokertop (?!.*--(?:json|once|record))')
 problems = []
 
@@ -103,7 +103,7 @@ def run_ended(command, environment):
     if pid == 0:
         os.execvpe('bash', ['bash', '-c', 'exec ' + command if '|' not in command else command], environment)
     said, end = b'', time.monotonic() + LIMIT
-    quiet_ok = '--follow' in command  # nothing may have happened
+    quiet_ok = '--follow' in command  # true if the command may print nothing, because nothing happened
     while time.monotonic() < end and not said:
         if select.select([terminal], [], [], 1)[0]:
             said += os.read(terminal, 65536)
@@ -123,7 +123,7 @@ def run_example(command, environment):
     if ENDLESS.search(command):
         run_ended(command, environment)
         return
-    # No software device has as much memory as the card of the example.
+    # No software device has as much memory as the example's card.
     command = command.replace('GiB', 'MiB') if ' exec ' in command else command
     result = subprocess.run(['bash', '-c', command], env=environment, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=False)

@@ -29,7 +29,7 @@ from started import LIMIT, expect, start, wait_for
 BROKERD, CLIENT, DOC = sys.argv[1:4]
 SKIPPED, USAGE = 77, 2
 OPEN = 'application/openmetrics-text'
-# Of a plan; clients choose it.
+# The name of a plan, which clients choose.
 NAME = 'zzz"} 1_evil_name'
 
 
@@ -134,7 +134,7 @@ def check_figures(broker, path):
     client = Client(broker)
     client.run(100, 10)
     tasks = 'ringbroker_tenant_tasks_total'
-    # What is copied while it is updated is of two moments.
+    # A page that is copied during an update mixes two moments, so repeat until the figures agree.
     found = wait_for(
         lambda: (lambda now: total(now, tasks) == 110
                  and total(now, 'ringbroker_device_tasks_total') == 110
@@ -146,7 +146,7 @@ def check_figures(broker, path):
     queued = found['ringbroker_tenant_latency_seconds_count{tenant="default"}']
     inline = found['ringbroker_tenant_inline_tasks_total{tenant="default"}']
     expect(queued + inline == 110, queued, inline)
-    # Nothing of the client's own has become a series or a label.
+    # A string that a client chose never becomes a series or a label.
     text = scrape(path, OPEN)
     expect(NAME not in text and NAME.split('"')[1] not in text, text)
     expect(text.endswith('# EOF\n'), text[-100:])
@@ -166,7 +166,7 @@ def switches(broker):
     """How often threads of the broker stopped running: one that does nothing leaves it as it is."""
     n, folder = 0, f'/proc/{broker.process.pid}/task'
     for thread in os.listdir(folder):
-        # ThreadSanitizer has one that looks around every 100 ms, named as the process.
+        # ThreadSanitizer has a thread that wakes every 100 ms and is named as the process.
         with open(f'{folder}/{thread}/comm', encoding='ascii') as file:
             if int(thread) != broker.process.pid and file.read().strip() == 'brokerd':
                 continue
@@ -188,7 +188,7 @@ def check_idle(broker, path):
     found = values(scrape(path))
     expect(found['ringbroker_sessions'] == 1, found['ringbroker_sessions'])
     expect(total(found, 'ringbroker_tenant_tasks_total') == 33, found)
-    # It is being looked after now.
+    # The scrape makes the broker update its figures again.
     wait_for(lambda: values(scrape(path))['ringbroker_statistics_updated_timestamp_seconds']
              > found['ringbroker_statistics_updated_timestamp_seconds'], 'no updates')
     client.stop()
@@ -197,7 +197,7 @@ def check_idle(broker, path):
 def check_endpoint(folder):
     path = os.path.join(folder, 'metrics.sock')
     policy = f'[broker]\nmetrics = unix:{path}\n'
-    # Named in the file; the group is one that this user may give away.
+    # The policy file names the socket; the group is one that this user may assign.
     broker = Broker(folder, '--admin-group', str(os.getgid()), policy=policy).start()
     status = os.stat(path)
     expect(stat.S_IMODE(status.st_mode) == 0o660 and status.st_gid == os.getgid(), status)
@@ -206,7 +206,8 @@ def check_endpoint(folder):
     broker = Broker(folder, '--admin-group', str(os.getgid()), policy=policy).start()
     check_figures(broker, path)
 
-    # Read again: the same goes on, and another address is said to need a restart.
+    # After the policy is read again the endpoint works as before; the log says that a new address needs a
+    # restart.
     broker.write_policy(policy + '[tenant web]\nmatch-uid = 12345\n')
     broker.process.send_signal(signal.SIGHUP)
     broker.wait_log('new tenants: web')
@@ -222,14 +223,15 @@ def check_endpoint(folder):
     expect('an address that only this machine reaches' in broker.log(), broker.log())
     scrape(path)
 
-    # Another that wants the same address does not start, and this one does not notice.
+    # A second broker with the same address does not start, and the first one is not disturbed.
     other = tempfile.mkdtemp(dir=folder)
     second = Broker(other, '--metrics', 'unix:' + path)
     expect(second.process.wait(LIMIT) == USAGE, second.log())
     expect(f'somebody else listens on unix:{path}' in second.log(), second.log())
     scrape(path)
 
-    # Killed, and started again over what is left. Then ended while clients hold on.
+    # The broker is killed and started again over the remaining socket. Then it ends while clients are
+    # connected.
     broker.stop(signal.SIGKILL)
     expect(os.path.exists(path), 'the socket is gone')
     broker = Broker(folder, '--metrics', 'unix:' + path).start()
@@ -241,7 +243,7 @@ def check_endpoint(folder):
     broker.stop()
     expect(not os.path.exists(path), 'the socket stays')
 
-    # A port, in use and not.
+    # The endpoint is a TCP port, once in use and once free.
     port = free_port()
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', port))
@@ -291,7 +293,7 @@ def check_prometheus(folder):
     client.run(100, 10)
     with open(os.path.join(DOC, 'prometheus.yml'), encoding='ascii') as file:
         config = file.read()
-    # The example, sooner.
+    # This is the example with shorter intervals.
     config = config.replace('127.0.0.1:9469', f'127.0.0.1:{port}').replace('15s', '500ms')
     config = config.replace('ringbroker.rules.yml', os.path.join(DOC, 'ringbroker.rules.yml'))
     path = os.path.join(folder, 'prometheus.yml')
@@ -313,12 +315,13 @@ def check_prometheus(folder):
         client.run(50, 5)
         asked('sum(ringbroker_tenant_tasks_total{tenant="default"})', 165)
         asked('ringbroker_device_info{device="0",kind="cpu"}', 1)
-        # On a busy machine a scrape may come too late, and is then as if there were nothing.
+        # On a busy machine a scrape may time out, and its samples are missing.
         (_, p99), = wait_for(
             lambda: query(own, 'histogram_quantile(0.99, ringbroker_tenant_latency_seconds_bucket)'),
             'no latency')
         expect(0 < p99 < 20, p99)
-        # As OpenMetrics, without what the example drops: as many as there are as plain text.
+        # Prometheus scrapes OpenMetrics without the series that the example drops. The rest is as many series
+        # as the plain text has.
         with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics', timeout=LIMIT) as answer:
             n_series = len(values(answer.read().decode('ascii')))
         asked('count({__name__=~"ringbroker_.*"})', n_series)
@@ -327,7 +330,7 @@ def check_prometheus(folder):
         expect(len(rules) > 10, rules)
         expect(not [alert for rule in rules for alert in rule['alerts'] if alert['state'] == 'firing'],
                rules)
-        # A broker that is gone is noticed.
+        # Prometheus notices that the broker has ended.
         broker.stop()
         asked('up{job="ringbroker"}', 0)
         client.stop()
@@ -367,7 +370,7 @@ def check_promtool(folder):
         expect(re.search(rf'alertname: {alert}\n +exp_alerts:', tests), alert, 'is never seen to fire')
         expect(re.search(rf'alertname: {alert}}}', tests), alert, 'is never seen to be silent')
 
-    # What the dashboard asks, as rules, which is how promtool reads queries.
+    # Write the dashboard's queries as rules, the form in which promtool reads queries.
     with open(os.path.join(DOC, 'grafana-dashboard.json'), encoding='ascii') as file:
         board = json.load(file)
     asked = [target['expr'] for panel in board['panels'] for target in panel.get('targets', [])]
@@ -378,7 +381,7 @@ def check_promtool(folder):
         {'record': f'dashboard:{i}', 'expr': text} for i, text in enumerate(asked)]}]}
     path = os.path.join(folder, 'rules.yml')
     with open(path, 'w', encoding='ascii') as file:
-        # JSON is YAML.
+        # JSON is valid YAML.
         json.dump(rules, file)
     run(promtool, 'check', 'rules', path)
 

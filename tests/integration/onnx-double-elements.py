@@ -49,7 +49,7 @@ def add_casts(model):
     values = [0.1, -2.5, 1 / 3, 65519.99999999999, 2047.4999999999, 0.0]
     x = model.input(DOUBLE, [6], values)
     model.node('Cast', [x], onnx.FLOAT, [6], [as_float(value) for value in values], to=onnx.FLOAT)
-    # Rounded once: by way of a float32, the one before the last would be infinite.
+    # The values are rounded once: by way of float32 the fourth would be infinite and the fifth 2048.
     model.node('Cast', [x], onnx.FLOAT16, [6], [0.1, -2.5, 1 / 3, 65504.0, 2047.0, 0.0], to=onnx.FLOAT16)
     model.node('Cast', [x], onnx.INT32, [6], [int(value) for value in values], to=onnx.INT32)
     model.node('Cast', [x], onnx.BOOL, [6], [1, 1, 1, 1, 1, 0], to=onnx.BOOL)
@@ -82,9 +82,9 @@ def add_functions(model):
     model.node('Greater', [x, model.constant(DOUBLE, [], [0.7])], onnx.BOOL, [6], [0, 1, 0, 0, 0, 0])
     model.node('Mod', [x, other], DOUBLE, [6], [math.fmod(value, 1 / 3) for value in values], fmod=1)
     model.node('Mean', [x, x, other], DOUBLE, [6], [(2 * value + 1 / 3) / 3 for value in values])
-    # No device lacks squares.
+    # Each device can compute squares.
     model.node('Pow', [x, model.constant(DOUBLE, [], [2.0])], DOUBLE, [6], [value * value for value in values])
-    # Exponents and bases of other types, whichever holds more.
+    # Exponents and bases have other types, of which either may hold more.
     model.node('Pow', [x, model.constant(onnx.INT64, [], [3])], DOUBLE, [6], [value ** 3 for value in values])
     model.node('Pow', [model.input(onnx.INT64, [2], [3, 10]), model.constant(DOUBLE, [], [15.0])], onnx.INT64,
                [2], [3 ** 15, 10 ** 15])
@@ -124,7 +124,7 @@ def main():
         for add in (add_moves, add_casts, add_functions, add_clips, add_patterns):
             model = Model(folder, 18)
             add(model)
-            # Float32 and float16 of what is cast are exact in any case.
+            # Casts to float32 and float16 are exact in any case.
             model.run('--rtol=1e-13', '--atol=0')
 
 

@@ -12,7 +12,7 @@ import random
 import onnxfile as onnx
 from onnxmodel import Model, private_folder
 
-# Attributes are float32, too.
+# Attributes of ONNX are float32, too.
 EPSILON = 2.0 ** -7
 
 

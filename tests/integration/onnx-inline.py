@@ -49,7 +49,7 @@ def functions(folder):
                                       FLOAT_ATTRIBUTE),
                        onnx.call('my', 'Flat', ['t'], ['x_out'])],
                       defaults=[onnx.attribute('slope', 0.5)]),
-        # Of opset 12, which is a Softmax of everything behind the axis.
+        # The Softmax of opset 12 normalizes over all dimensions from the axis on.
         onnx.function('my', 'Flat', ['a'], ['b'], [onnx.node('Softmax', ['a'], ['b'], axis=0)],
                       opset=12),
     ]

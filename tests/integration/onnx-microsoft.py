@@ -124,7 +124,7 @@ def add_concats(model, rng):
 
 def add_gemms(model, rng):
     m, k, n = 4, 7, 5
-    # Scales and zero points of B are each of all columns, or of each.
+    # Scales and zero points of B are per-tensor or per-column.
     for dtype, trans_a, trans_b, scaled, zeroed, has_bias, is_bytes, alpha in (
             (onnx.UINT8, 0, 0, False, False, True, True, None), (onnx.UINT8, 0, 1, True, True, True, True, 0.5),
             (onnx.INT8, 1, 0, True, True, False, True, None), (onnx.INT8, 0, 1, False, False, True, False, 0.5),
@@ -420,7 +420,7 @@ def main():
             for add in adds:
                 add(model, rng)
             model.run(*options)
-            # What is constant is computed by devices, then.
+            # Without optimisations devices compute constant nodes, too.
             model.run('--disable-optimisation=all', *options)
 
 

@@ -26,7 +26,7 @@ def add_mean_variance(model, rng):
             place = (i // (c * h * w), i // (h * w) % c, i // w % h, i % w)
             groups.setdefault(tuple(p for k, p in enumerate(place) if k not in reduced), []).append(i)
         for members in groups.values():
-            # As it is in the file.
+            # The file has the values as float32.
             values = [round_to_float(x[i]) for i in members]
             mean = sum(values) / len(values)
             deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
@@ -112,7 +112,7 @@ def add_powers(model):
                [math.sqrt(2), 3.0, 4.0])
     whole = model.input(onnx.INT32, [3], [4, 9, 2])
     model.node('Pow', [whole, model.input(onnx.FLOAT, [3], [0.5, 1.5, 2.5])], onnx.INT32, [3], [2, 27, 5])
-    # Cut to integers: one that falls short of its result by a bit is another one.
+    # The result is truncated to integers: an error of one bit below an integer changes the result.
     bases = [-58, -11, -3, 5, 7, 13, 29, 43]
     for power in (3, 4):
         model.node('Pow', [model.input(onnx.INT32, [8], bases), model.input(onnx.FLOAT, [1], [float(power)])],
@@ -229,7 +229,7 @@ def add_attention(model, rng):
 def main():
     rng = random.Random(8)
     with private_folder('rules-') as folder:
-        # A plan has 64 inputs and outputs at most.
+        # A plan has at most 64 inputs and outputs.
         for add_all in ((lambda m: add_mean_variance(m, rng), lambda m: add_lrn(m, rng), add_hardmax,
                          add_shrinks, lambda m: add_training(m, rng)),
                         (add_powers, add_clips, add_known), (add_denormals,),

@@ -26,7 +26,7 @@ def add_reductions_along_nothing(model):
             values = list(map(abs, x)) if kind == 'LogSum' else x
             make = model.constant if dims == [4, 2] else model.input
             inputs = [make(dtype, dims, values)] + ([none] if dtype == onnx.FLOAT16 else [])
-            # In float16, 250 has a square that is there just so.
+            # The square of 250 is just within the range of float16.
             model.node(f'Reduce{kind}', inputs, dtype, dims, wanted.get(kind, x), noop_with_empty_axes=1,
                        keepdims=0)
 
@@ -92,7 +92,7 @@ def add_mixed_types(model, rng):
     n, c, h = 2, 3, 4
     x = [rng.randrange(-64, 65) / 16 for _ in range(n * c * h)]
     half, full = model.input(onnx.FLOAT16, [n, c, h], x), model.input(onnx.FLOAT, [n, c, h], x)
-    # A variance that is beyond float16, and what makes up for it.
+    # The variance exceeds the range of float16; the scale compensates for it.
     scale, bias, mean, variance = [300.0, 1.5, 2.0], [0.5, -1.0, 0.0], [1.0, 0.25, -2.0], [90000.0, 0.5, 2.0]
 
     def numbers(dtype, values):
@@ -118,7 +118,7 @@ def add_mixed_types(model, rng):
         norm += [(value - means[-1]) * deviations[-1] * factor for value, factor in zip(row, factors)]
     model.node('RMSNormalization', [half, numbers(onnx.FLOAT, factors)], onnx.FLOAT, [n, c, h], rms)
     model.node('RMSNormalization', [full, numbers(onnx.FLOAT16, factors)], onnx.FLOAT16, [n, c, h], rms)
-    # These numbers are bfloat16s, too.
+    # Statistics of type bfloat16 are accepted, too.
     model.node('LayerNormalization', [half, numbers(onnx.FLOAT16, factors)], onnx.FLOAT16, [n, c, h], norm,
                stash_type=onnx.BFLOAT16)
     model.node('LayerNormalization', [full, numbers(onnx.FLOAT, factors)], onnx.FLOAT, [n, c, h], norm,

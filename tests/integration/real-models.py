@@ -25,7 +25,7 @@ IMAGES = int(sys.argv[4]) if len(sys.argv) > 4 else 10000
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 PIXELS, DIGITS = 28 * 28, 10
 WORDS, WIDTH, QUERIES, NEAREST = 20000, 100, 50, 10
-# Neighbours in rank that are closer than this may change places.
+# Neighbours whose ranks differ by less may change places.
 RANK_GAP, COSINE_ATOL = 2e-6, 1e-5
 
 
@@ -56,7 +56,7 @@ def check_mnist(folder):
     expected = onnx.npy(os.path.join(folder, 'expected.npy'), onnx.FLOAT, [IMAGES, DIGITS],
                         wanted.tobytes())
     out = os.path.join(folder, 'logits.npy')
-    # Logits reach 8,900: what is lost beside the largest is more than a thousandth of the smallest.
+    # Logits reach 8,900: rounding errors of the largest exceed a thousandth of the smallest logit.
     found = run(os.path.join(here, 'mnist.onnx'), f'--input={images}', f'--output={out}',
                 f'--expect={expected}', '--rtol=1e-3', '--atol=0.05')
     expect(found['rows'] == IMAGES, found)

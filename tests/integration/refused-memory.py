@@ -14,7 +14,7 @@ REFUSED = 'has no memory for plan'
 
 with Cards(SIM, 'polaris10,vram=512MiB') as cards:
     with Broker(BROKERD, cards) as broker, Client(CLIENT, broker) as client:
-        # Once: the second attempt finds some.
+        # One allocation fails: the second attempt succeeds.
         cards.control('fail', 'card0', 'GEM_CREATE', 'ENOMEM', '1')
         client.tell('plan', 'once', 16)
         client.await_state('once', 'vram')
@@ -22,7 +22,7 @@ with Cards(SIM, 'polaris10,vram=512MiB') as cards:
         assert not broker.says(REFUSED)
         charged = client.charged()[0]
 
-        # For longer: the plan is made, and runs on the CPU.
+        # Every allocation fails: the plan is made, and runs on the CPU.
         cards.control('fail', 'card0', 'GEM_CREATE', 'ENOMEM', 'forever')
         client.tell('plan', 'often', 16)
         assert client.run('often') == (0, 'memory-constraint')
@@ -31,7 +31,7 @@ with Cards(SIM, 'polaris10,vram=512MiB') as cards:
         assert client.charged()[0] == charged
         assert client.run('once')[0] == GPU
 
-        # Until there is some again; nobody has to ask for it.
+        # The card has memory again: the model is loaded without a request of the client.
         cards.control('fail', 'card0', 'GEM_CREATE', 'ENOMEM', '0')
         client.await_state('often', 'vram')
         assert client.run('often')[0] == GPU

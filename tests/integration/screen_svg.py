@@ -52,7 +52,7 @@ class Style:
         if self.is_reverse:
             yield f'<rect x="{left}" y="{top}" width="{width}" height="{CELL_HEIGHT}" fill="{ink}"/>'
             ink = PAPER
-        # Text alone, where it is: what is as wide as it should be does not depend on the font.
+        # Emit each run of words at its own position, so that widths do not depend on the font.
         for word in re.finditer(r'\S+(?: \S+)*', text):
             weight = ' font-weight="bold"' if self.is_bold else ''
             yield (f'<text x="{left + word.start() * CELL_WIDTH}" y="{top + CELL_HEIGHT - 4}" '
@@ -69,7 +69,7 @@ def svg(lines, columns):
     style = Style()
     for y, line in enumerate(lines):
         x = 0
-        # Shifts between character sets mean nothing to UTF-8.
+        # UTF-8 terminals ignore shifts between character sets.
         for numbers, text in re.findall(r'\033\[([\d;]*)m|([^\033\016\017]+)', line):
             if text:
                 parts += style.run(text, x, y)

@@ -122,7 +122,7 @@ def test_state(folder):
         expect(match, 'was told', said, 'instead of reloading')
         expect(before_us <= int(match[1]) <= time.monotonic_ns() // 1000, 'at', match[1])
         manager.told('READY=1', 'STATUS=1 device; 1 session; CPU (not )?contended')
-        # A policy that is wrong ends the reload just as well.
+        # A reload that fails because of a wrong policy ends like any other reload.
         with open(os.path.join(folder, 'policy'), 'w', encoding='utf-8') as file:
             file.write('[nonsense]\n')
         manager.process.send_signal(signal.SIGHUP)
@@ -142,7 +142,7 @@ def test_watchdog(folder):
     manager.process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, manager.process.pid, os.WSTOPPED | os.WNOWAIT)
     manager.drop()
-    # What has stopped says nothing, however long one waits: three times what systemd would.
+    # A stopped process sends nothing, even after three times the watchdog's limit.
     time.sleep(0.9)
     expect(manager.drop() == 0, 'signs of life from a process that is stopped')
     manager.process.send_signal(signal.SIGCONT)
@@ -173,7 +173,7 @@ def listening(path, kind=socket.SOCK_SEQPACKET, backlog=8):
 def handed_over(folder, sockets, *options, names=None):
     """A broker that gets sockets as descriptors from 3 on, by a shell that becomes it."""
     fds = [made.fileno() for made in sockets]
-    # Two steps: one may lie where another has to go.
+    # Move descriptors in two steps, because one may occupy the place of another.
     moves = ' '.join(f'{20 + i}<&{fd}' for i, fd in enumerate(fds))
     places = ' '.join(f'{3 + i}<&{20 + i} {20 + i}<&-' for i in range(len(fds)))
     names = f'LISTEN_FDNAMES={names} ' if names is not None else ''
@@ -201,14 +201,14 @@ def test_sockets(folder):
         expect(f'listening on {path}, and for administrators on {admin}\n' in log, log)
         expect(not os.path.exists(os.path.join(folder, 'other')), 'it made a socket, too')
         uses(path)
-        # Who made the socket is not who answers.
+        # The peer credentials are those of the broker, which listens, not those of the socket's creator.
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.connect(path)
             told = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             expect(int.from_bytes(told[:4], sys.byteorder) == manager.process.pid, told)
         stopped(manager)
         expect(os.path.exists(path) and os.path.exists(admin), 'the sockets were removed')
-        # Who connects meanwhile is served by the next one. A sole socket needs no name.
+        # A client that connects meanwhile is served by the next broker. A sole socket needs no name.
         with subprocess.Popen([CLIENT, path, 'plan'], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True) as client:
             client.stdin.write('1 0\n')

@@ -24,7 +24,7 @@ def spill(cards, broker, client):
         missing = client.charged()[0] - cards.held(broker.pid)[0]
         if missing >= 16 * MIB:
             return missing
-        # It was seen, and the models gave way; they come back.
+        # The broker noticed the usage and evicted the models; wait until they are loaded again.
         for name in MODELS:
             client.await_state(name, 'vram')
     raise AssertionError('the broker always sees it in time')
@@ -44,7 +44,7 @@ def play(kernel):
             spilled = time.monotonic()
             evictions = [client.memory(name)[3] for name in MODELS]
             client.tell('start', 'small')
-            # Less than 4 MiB are not noticed.
+            # The broker ignores less than 4 MiB.
             await_true('all of it is there', lambda: charged - cards.held(broker.pid)[0] < 4 * MIB
                        and client.charged()[0] == charged)
             mended = time.monotonic()
@@ -53,7 +53,7 @@ def play(kernel):
                 client.await_state(name, 'vram')
             assert [client.memory(name)[3] for name in MODELS] == evictions
             assert client.run('small')[0] == GPU
-            # Linux 6.14 may have moved it back before anybody could notice, as it is in use.
+            # Linux 6.14 may move the memory back before the broker notices, because it is in use.
             if kernel == '6.1':
                 await_true('it is told', lambda: broker.says(MENDED))
             assert broker.n_says(MOVED) == broker.n_says(MENDED) <= 1

@@ -9,10 +9,10 @@ import sys
 import tempfile
 import time
 
-# What a shell runs in the background ignores it, and so would everything that is started here.
+# A shell makes background programs ignore SIGINT, and the processes started here would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 _started = []
-# Seconds that a step of a test may take.
+# seconds that a step of a test may take
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 
 
