@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* Fuzzing request_handle() with what administrators ask for. */
+/* Fuzz request_handle() with the requests of administrators. */
 #define FUZZ_ADMIN true
 #include "fuzz-request.c"

@@ -2,9 +2,10 @@
 /*
  * Fuzzing client_reply_check()
  *
- * The input is a byte that says what was asked, a byte with the number of descriptors, and what
- * the broker answered. What is refused must be refused with a sentence; what is accepted must be
- * safe to use as the library uses it: strings end, areas hold their entries, numbers are in range.
+ * The input is a byte with the type of the request, a byte with the number of descriptors, and the
+ * broker's reply. A rejected reply must yield an error text. An accepted reply must be safe to use
+ * as the library uses it: strings are terminated, areas hold their entries, and numbers are in
+ * range.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -21,7 +22,9 @@ static void check_ring(const struct rbk_wire_ring *ring)
 	assert((ring->n_entries & (ring->n_entries - 1)) == 0);
 	assert(ring->sq_bytes >= RBK_SQ_AREA_BYTES(ring->n_entries));
 	assert(ring->cq_bytes >= RBK_CQ_AREA_BYTES(ring->n_entries));
-	/* No more than the largest ring and a page: mapping it cannot take everything. */
+	/*
+	 * The limit is the largest ring plus a page, so that mapping a ring cannot exhaust memory.
+	 */
 	assert(ring->sq_bytes < 8u << 20 && ring->cq_bytes < 8u << 20);
 }
 
@@ -104,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	type = data[0];
 	n_fds = data[1];
 	bytes -= 2;
-	/* What was not received is poison, so that looking at it makes a difference. */
+	/* Poison the bytes that were not received, so that reading them changes the outcome. */
 	memset(&reply, 0xa5, sizeof(reply));
 	memcpy(&reply, data + 2, bytes);
 
@@ -125,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		return 0;
 	}
 	assert(n_fds == yes_fds(type));
-	/* Operators follow. */
+	/* Only the reply to a catalogue request has a variable length: operators follow it. */
 	assert(bytes == yes_bytes(type) || type == RBK_WIRE_CATALOGUE);
 	if (type == RBK_WIRE_RING_ADD)
 		check_ring(&reply.ring);

@@ -2,9 +2,9 @@
 /*
  * Fuzzing validate_entry()
  *
- * The input is a run of submission entries, judged over a session with plans and arenas of several
- * kinds. What passes must be in range by a reading of its own; the arenas have no memory but the
- * one that tables may lie in, so that any other access is a crash.
+ * The input is a sequence of submission entries, validated in a session with plans and arenas of
+ * several kinds. Independent checks confirm that an accepted entry is in range. The arenas have no
+ * memory but that of argument tables, so that any other access crashes.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -28,7 +28,9 @@ static struct session session;
 
 static void prepare(void)
 {
-	/* Arena 1 is immutable, 2 the memory of 0 again, 3 not there. */
+	/*
+	 * Arena 1 is immutable, arena 2 has the same inode as arena 0, and arena 3 does not exist.
+	 */
 	for (unsigned int i = 0; i < N_ARENAS - 1; i++) {
 		arenas[i].exec = (struct exec_arena){
 			.base = tables,
@@ -55,7 +57,7 @@ static void prepare(void)
 	session.n_arenas = N_ARENAS;
 	session.plans = plan_pointers;
 	session.n_plans = N_PLANS;
-	/* Table 0 is good for the widest plan: inputs from 0 on, the output at the end. */
+	/* Table 0 suits the widest plan: inputs from offset 0 on, the output at the end. */
 	for (unsigned int i = 0; i < RBK_MAX_REFS; i++)
 		((uint64_t *)tables)[i] = RBK_REF(0, i * 64 % (TABLE_BYTES - 64));
 	((uint64_t *)tables)[RBK_MAX_REFS - 1] = RBK_REF(0, TABLE_BYTES - 64);
@@ -67,7 +69,10 @@ static bool is_documented(int res)
 	       res == -EACCES || res == -ERANGE || res == -EOPNOTSUPP;
 }
 
-/* What a task would touch lies within its arenas, and nothing that is written is shared. */
+/*
+ * Check that a task's operands lie within their arenas, and that no written operand overlaps
+ * another one.
+ */
 static void check_run(const struct rbk_sqe *sqe, const struct session_plan *plan,
 		      const struct exec_ref *refs)
 {

@@ -2,8 +2,8 @@
 /*
  * Fuzzing fdinfo_parse()
  *
- * The input is the text. What it yields does not depend on what lies behind the text, and lines
- * added at its end that are none of ours change nothing.
+ * The input is the text. The result must not depend on the bytes after the text, and foreign lines
+ * appended to the text must not change it.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -29,7 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	if (bytes > FDINFO_MAX_BYTES)
 		return 0;
-	/* Of exactly its size, so that a sanitizer sees a byte too many. */
+	/*
+	 * The allocation has exactly the text's size, so that a sanitizer detects an overrun of one
+	 * byte.
+	 */
 	text = calloc(1, bytes ? bytes : 1);
 	assert(text);
 	if (bytes)

@@ -2,9 +2,8 @@
 /*
  * Fuzzing metrics_accepted() and metrics_escape()
  *
- * The input is the value of an Accept header, and a tenant's name. A header that is appended to
- * another as one more element of it never makes OpenMetrics less wanted than it is by itself; what
- * is escaped ends no label.
+ * The input is used as the value of an Accept header and as a tenant's name. Appending an element
+ * that prefers OpenMetrics must select OpenMetrics. Escaped text must not terminate a label.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -43,7 +42,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	if (bytes > MAX_BYTES)
 		return 0;
-	/* Of exactly its size, so that a sanitizer sees a byte too many. */
+	/*
+	 * The allocation has exactly the text's size, so that a sanitizer detects an overrun of one
+	 * byte.
+	 */
 	text = malloc(bytes + 1);
 	assert(text);
 	if (bytes)

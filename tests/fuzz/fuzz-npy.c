@@ -2,8 +2,8 @@
 /*
  * Fuzzing array_parse_npy()
  *
- * The input is the file. What it yields lies within it, or is as large as it says; a sentence is
- * there whenever it is refused; and an array equals itself.
+ * The input is the file. The parsed elements must lie within the file, or have the size that its
+ * header states. A rejected file must yield a message, and an array must equal itself.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>

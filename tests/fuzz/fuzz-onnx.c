@@ -2,9 +2,9 @@
 /*
  * Fuzzing rbk_onnx_load_bytes() and rbk_onnx_compile()
  *
- * The input is a model file. What is refused must be refused with a sentence, and what compiles
- * must hang together: bound tensors with types and sizes, steps with names. It compiles twice, for
- * one row and for several, with and without optimisations.
+ * The input is a model file. A rejected file must yield a message. A compiled model must be
+ * consistent: bound tensors have types and sizes, steps have names. Each model is compiled for one
+ * row and for several rows, with and without optimisations.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>

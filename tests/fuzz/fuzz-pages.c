@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzzing what reads statistics pages
+ * Fuzzing the readers of statistics pages
  *
- * The input is a recording: pages that may say anything. Those that rbk_stats_view() lets through
- * are read as brokertop reads them, twice, so that there are rates, and every view is drawn: no
- * access is outside, and cells hold only signs that a terminal shows.
+ * The input is a recording whose pages may have any content. Pages that rbk_stats_view() accepts
+ * are read as brokertop reads them, twice, so that rates exist, and every view is drawn. No access
+ * may be out of bounds, and cells may hold only characters that a terminal shows.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>

@@ -2,9 +2,9 @@
 /*
  * Fuzzing plan_new()
  *
- * The input is a description. What is refused must be refused with a sentence; what is accepted
- * must be a plan as plan/plan.h promises it, which is checked here field by field, and small ones
- * are run by the plain reference, whose reads and writes the sanitizer watches.
+ * The input is a description. A rejected description must yield a message. An accepted one must
+ * yield a plan with the properties that plan/plan.h guarantees, which are checked field by field.
+ * Small plans are run by the reference implementation, whose reads and writes the sanitizer checks.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -18,13 +18,13 @@
 #include "shm/operators/op-call.h"
 #include "shm/dtype.h"
 
-/* Above these a plan is checked, but not run. */
+/* A plan above these limits is checked, but not run. */
 #define MAX_RUN_WORK  (1u << 14)
 #define MAX_RUN_BYTES (1u << 16)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* Arena 1 has memory; arena 2 is not immutable; there are no others. */
+/* Arena 1 has memory, arena 2 is not immutable, and no other arena exists. */
 static struct exec_arena arena;
 
 static struct exec_arena *find_arena(void *context, uint16_t arena_id, const char **ret_why)
@@ -123,7 +123,10 @@ static bool is_in_block(const struct plan *plan, const struct tensor *tensor)
 	       plan->tensors[tensor->root].kind == RBK_TENSOR_SCRATCH;
 }
 
-/* Scratch tensors that overlap in the block must not overlap in time, unless they are one. */
+/*
+ * Check that scratch tensors which overlap in the block do not overlap in time, unless they share a
+ * root.
+ */
 static void check_layout(const struct plan *plan, const unsigned int *writers,
 			 const unsigned int *last)
 {
@@ -141,7 +144,10 @@ static void check_layout(const struct plan *plan, const unsigned int *writers,
 	}
 }
 
-/* What a node computes along is written as early as that: @along, of what it writes as @from. */
+/*
+ * Check the node @along that node @index computes along with its own, and record that the output of
+ * @along is written by the step of @index. @from: the input of @along that @index produces.
+ */
 static void check_along(const struct plan *plan, unsigned int index, unsigned int along,
 			uint16_t from, unsigned int *writers)
 {
@@ -175,7 +181,7 @@ static void check_fused(const struct plan *plan, unsigned int index, unsigned in
 	assert(plan_result(plan, node, 0) == result);
 }
 
-/* All that a move reads and writes lies within its tensors. */
+/* Check that the elements which a move reads or writes lie within its tensor. */
 static void check_side(const struct plan *plan, const struct move *move, uint16_t tensor,
 		       uint64_t first, const int64_t *strides)
 {
@@ -281,7 +287,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	void *aligned;
 	int r;
 
-	/* The parser asks for 8-byte alignment; engines do not promise it. */
+	/* The parser requires 8-byte alignment; fuzzing engines do not guarantee it. */
 	aligned = malloc(bytes ? bytes : 1);
 	assert(aligned);
 	if (bytes)

@@ -2,9 +2,9 @@
 /*
  * Fuzzing the policy file
  *
- * The input is a main file. Whatever it says, either it is a policy, which then matches clients,
- * describes its tenants and is checked against devices, or there are sentences, each with the
- * file's name in front and a line break behind.
+ * The input is a main file. An accepted file is a policy, which then matches clients, describes its
+ * tenants and is checked against devices. A rejected file must yield messages, each of which begins
+ * with the file's name and ends with a line break.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>

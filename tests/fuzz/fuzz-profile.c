@@ -2,9 +2,9 @@
 /*
  * Fuzzing profile files
  *
- * Whatever the file says, either it is a profile whose figures are all in their ranges and which is
- * the same after it was written and read again, or there are sentences, each with the file's name
- * in front and a line break behind.
+ * The input is a profile file. An accepted file yields a profile whose figures are all in range,
+ * and which is the same after it was written and read again. A rejected file must yield messages,
+ * each of which begins with the file's name and ends with a line break.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>

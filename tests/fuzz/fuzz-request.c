@@ -2,13 +2,13 @@
 /*
  * Fuzzing request_handle()
  *
- * The input is a series of messages: a byte with the number of descriptors and their kind, two with
- * the length, then the message, and so on, to a session of a server without a socket to listen on;
- * with the highest bit of the first byte to a second one. At the end the sessions are gone and so
- * is every charge.
+ * The input is a series of messages to a server without a listening socket. Each message is
+ * preceded by a byte with the number and kind of its descriptors and by two bytes with its length.
+ * The highest bit of the first byte selects the second of two sessions. At the end no session and
+ * no charge may remain.
  *
- * With FUZZ_ADMIN the session is one of the administrators' socket, by the user who runs this, who
- * may change everything there.
+ * With FUZZ_ADMIN the sessions are those of the administrators' socket, opened by the user who runs
+ * this program, who may change everything there.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -68,7 +68,10 @@ static const struct executor_ops no_ops = {
 };
 static struct executor no_executor = {.ops = &no_ops,
 				      .info = {.name = "none", .driver = "", .paths = ""}};
-/* One with memory, so that there can be leases; numbers are small, so that inputs meet limits. */
+/*
+ * The device has memory, so that leases are possible; its figures are small, so that inputs reach
+ * limits.
+ */
 static struct executor no_gpu = {.ops = &no_ops,
 				 .index = RBK_DEVICE_GPU,
 				 .info = {.kind = EXECUTOR_GPU,
@@ -139,9 +142,9 @@ static int any_force_cpu(void *context, int value)
 	return value > 0;
 }
 
-/* --- What administrators change: limits for real, the rest is noted --- */
+/* ---- Changes by administrators: limits are applied, all others are only recorded ---- */
 
-static bool is_drained[2]; /* the tenant, the device */
+static bool is_drained[2]; /* by kind: tenant, device */
 
 static int set_limit(void *context, struct tenant *tenant, const char *key, const char *value,
 		     char **ret_why)
@@ -219,13 +222,18 @@ static void prepare(void)
 	memfds[2] = make_memfd(0);
 }
 
-/* Is a request still being handled, so that the broker would not read the next one? */
+/*
+ * Return true if a request is still being handled, so that the broker would not read the next one.
+ */
 static bool is_handling(const struct session *session)
 {
 	return session->is_suspended || session->resume || session->reset.is_begun;
 }
 
-/* Handles one message. Return: how many bytes of the input it took; 0: the end. */
+/*
+ * Handle one message.
+ * Return: the input bytes it took; 0 at the end of the input.
+ */
 static size_t one_message(struct session *session, int peer, const uint8_t *data, size_t bytes,
 			  bool *ret_over)
 {
@@ -252,7 +260,7 @@ static size_t one_message(struct session *session, int peer, const uint8_t *data
 	assert(r == 0 || (r == SESSION_E_HOSTILE && why && why[0]));
 	for (unsigned int i = 0; i < n_fds; i++)
 		close_fd(fds[i]);
-	/* Wait until other threads have returned the jobs, do pieces, and read the answers. */
+	/* Wait until other threads have returned the jobs, run slices, and read the answers. */
 	while (session->n_jobs > 0 || (!session->is_ending && is_handling(session))) {
 		server_settle(session->server);
 		assert(loop_turn(loop, !server_is_settling(session->server)) >= 0);
@@ -265,7 +273,10 @@ static size_t one_message(struct session *session, int peer, const uint8_t *data
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	/* Kept from input to input: the kernel takes milliseconds to close what watches memory. */
+	/*
+	 * The server's watches of memory are kept from input to input, because the kernel takes
+	 * milliseconds to close them.
+	 */
 	static struct server server;
 	struct session *sessions[2] = {NULL, NULL};
 	bool is_over = false;
@@ -274,7 +285,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	if (!loop)
 		prepare();
-	/* Small, so that inputs meet these limits. */
+	/* The limits are small, so that inputs reach them. */
 	server = (struct server){
 		.options =
 			{
@@ -304,7 +315,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	assert(greet_init(&server) == 0);
 	assert(server.holds || holds_init(&server) == 0);
 	assert(server_stats_init(&server) == 0);
-	/* Random, so that it differs from broker to broker; inputs name them. */
+	/*
+	 * Lease numbers begin at a random number in each broker. Here they begin at 0, because
+	 * inputs name them.
+	 */
 	residency_leases(residency)->next_number = 0;
 	for (unsigned int i = 0; i < 2; i++) {
 		assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pairs[i]) == 0);

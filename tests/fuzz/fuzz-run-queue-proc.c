@@ -2,8 +2,9 @@
 /*
  * Fuzzing the parsers of /proc
  *
- * The input is a text, of any of those files. What a parser yields does not depend on what lies
- * behind the text, stays in its bounds, and is left alone where nothing is found.
+ * The input is the text of any of these files. The result of a parser must not depend on the bytes
+ * after the text and must stay in its bounds. A parser that finds nothing must leave its output
+ * unchanged.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -16,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* Everything that is found, or what was there before. */
+/* Outputs of all parsers; an output that is not found keeps its previous value. */
 struct found {
 	struct proc_schedstat schedstat;
 	struct proc_task task;
@@ -59,7 +60,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	if (bytes > PROC_TEXT_BYTES)
 		return 0;
-	/* Of exactly its size, so that a sanitizer sees a byte too many. */
+	/*
+	 * The allocation has exactly the text's size, so that a sanitizer detects an overrun of one
+	 * byte.
+	 */
 	text = calloc(1, bytes ? bytes : 1);
 	assert(text);
 	if (bytes)

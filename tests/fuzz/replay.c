@@ -2,13 +2,14 @@
 /*
  * Running a fuzz target without a fuzzing engine
  *
- *	fuzz-NAME CORPUS-DIRECTORY [MUTATIONS]
- *	fuzz-NAME FILE
+ *   fuzz-NAME CORPUS-DIRECTORY [MUTATIONS]
+ *   fuzz-NAME FILE
  *
- * Runs every file of the corpus through the target, in the order of their names, then that many
- * mutations of them: the same ones every time, because the numbers come from a fixed seed. An
- * input lies in memory of exactly its length, so that a sanitizer sees one byte too many. Where
- * $FUZZ_LAST names a file, the input that is running is kept there: after a crash, the culprit.
+ * The program runs every file of the corpus through the target, in the order of their names, then
+ * MUTATIONS mutations of the files. The mutations are the same in every run, because the random
+ * numbers have a fixed seed. An input lies in memory of exactly its length, so that a sanitizer
+ * detects an overrun of one byte. If $FUZZ_LAST names a file, the running input is kept in that
+ * file: after a crash, it is the culprit.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -111,7 +112,7 @@ static struct corpus read_corpus(const char *path)
 	return corpus;
 }
 
-/* Numbers at which code that counts tends to break. */
+/* Return a number near a power of two or another boundary. */
 static uint64_t interesting(void)
 {
 	static const uint64_t small[] = {0, 1, 2, 3, 4, 7, 8, 9, 16, 63, 64, 65, 127, 128, 255};
@@ -129,7 +130,7 @@ static uint64_t interesting(void)
 	}
 }
 
-/* One edit of @data, which may change its length up to @capacity. */
+/* Apply one edit to @data, which may grow to @capacity bytes. */
 static void edit(const struct corpus *corpus, uint8_t *data, size_t *bytes, size_t capacity)
 {
 	const struct input *other = &corpus->inputs[random_below(corpus->n)];
@@ -145,18 +146,18 @@ static void edit(const struct corpus *corpus, uint8_t *data, size_t *bytes, size
 		memmove(data + at, data + at + n, *bytes - at - n);
 		*bytes -= n;
 		return;
-	case 2: /* double a piece */
+	case 2: /* duplicate a piece */
 		n = random_below(*bytes - at) + 1;
 		if (*bytes + n > capacity)
 			return;
 		memmove(data + at + n, data + at, *bytes - at);
 		*bytes += n;
 		return;
-	case 3: /* copy a piece of this one */
+	case 3: /* copy a piece of this input */
 		n = random_below(*bytes - at < 128 ? *bytes - at : 128) + 1;
 		memmove(data + at, data + random_below(*bytes - n + 1), n);
 		return;
-	case 4: /* copy a piece of another one */
+	case 4: /* copy a piece of another input */
 		n = *bytes - at < 128 ? *bytes - at : 128;
 		if (n > other->bytes)
 			n = other->bytes;
@@ -167,14 +168,15 @@ static void edit(const struct corpus *corpus, uint8_t *data, size_t *bytes, size
 	case 6: /* flip a bit */
 		data[at] ^= (uint8_t)(1u << random_below(8));
 		return;
-	case 7: /* any byte */
+	case 7: /* replace a byte */
 		data[at] = (uint8_t)random_below(256);
 		return;
-	case 31: /* append */
+	case 31: /* append a byte */
 		if (*bytes < capacity)
 			data[(*bytes)++] = (uint8_t)random_below(256);
 		return;
-	default: /* a number, aligned as the structures of the protocol are: set, or moved a bit */
+	/* replace, or change by a bit, a number that is aligned as in the protocol's structures */
+	default:
 		width = (size_t)1 << random_below(4);
 		at -= at % width;
 		if (at + width > *bytes)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes the seeds of corpus/client-reply: a yes to each request, a long and a short no
+ * Writer of the seeds of corpus/client-reply: a success for each request, a long and a short
+ * failure
  *
- *	seeds-client-reply DIRECTORY
+ *   seeds-client-reply DIRECTORY
  *
- * To be run again when shm/wire.h changes.
+ * Run the program again when shm/wire.h changes.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes the seeds of corpus/onnx: small models that between them use every rule
+ * Writer of the seeds of corpus/onnx: small models that together use every rule
  *
- *	seeds-onnx FOLDER
+ *   seeds-onnx FOLDER
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void ints(const char *name, unsigned int n, const int64_t *values)
 	onnx_model_ints(&made, name, n, values);
 }
 
-/* Operators of one input in a row, that need nothing else. */
+/* Write a chain of operators that have one input and no attributes. */
 static void chain(const char *name, int64_t opset, unsigned int rank, const int64_t *dims,
 		  const char *const *ops)
 {
@@ -224,7 +224,10 @@ static void layers(void)
 	finish("opset-6");
 }
 
-/* Weights in bytes, with a scale of each column; and of nothing in huge dimensions. */
+/*
+ * Write models with 8-bit weights and per-channel scales, and with an empty weight of huge
+ * dimensions.
+ */
 static void quantized(void)
 {
 	static const int8_t zeros[4];
@@ -246,7 +249,7 @@ static void quantized(void)
 	}
 }
 
-/* Functions that call each other, with attributes of theirs, and one that calls itself. */
+/* Write functions with attributes that call each other, and a function that calls itself. */
 static void functions(void)
 {
 	Onnx__NodeProto scratch, *node;
@@ -278,7 +281,7 @@ static void functions(void)
 	}
 }
 
-/* An If in a branch of another one, and weights that are nearly all 0. */
+/* Write an If within a branch of another If, and sparse weights. */
 static void branches(void)
 {
 	Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes the seeds of corpus/plan: one description for each operator and a few graphs
+ * Writer of the seeds of corpus/plan: one description for each operator and a few graphs
  *
- *	seeds-plan DIRECTORY
+ *   seeds-plan DIRECTORY
  *
- * To be run again when shm/plan-wire.h changes.
+ * Run the program again when shm/plan-wire.h changes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void save(const char *name, struct describe *describe)
 	free(desc);
 }
 
-/* Constants, scratch, three operators, three bindings. */
+/* Return a graph with constants, scratch, three operators and three bindings. */
 static struct describe *neighbours(void)
 {
 	struct describe *d = describe_new("neighbours", 16);
@@ -48,7 +48,7 @@ static struct describe *neighbours(void)
 	return d;
 }
 
-/* A state between its old and its new value. */
+/* Return a graph with a state's old and new value. */
 static struct describe *accumulate(void)
 {
 	struct describe *d = describe_new("accumulate", 4);
@@ -64,7 +64,7 @@ static struct describe *accumulate(void)
 	return d;
 }
 
-/* Scratch tensors that share memory. */
+/* Return a graph whose scratch tensors share memory. */
 static struct describe *chain(void)
 {
 	struct describe *d = describe_new("chain", 1);

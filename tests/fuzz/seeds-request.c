@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* seeds-request FOLDER: writes the corpora "entry" and "request" below FOLDER. */
+/* Writer of the corpora "entry" and "request" below FOLDER: seeds-request FOLDER */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,10 +188,13 @@ static void add_cgroup(uint8_t fds, uint32_t lease, uint32_t reserved)
 	add(fds, &cgroup, sizeof(cgroup));
 }
 
-/* The second session is @SECOND. The device has 65,536 bytes. */
+/*
+ * Write sequences of lease requests. SECOND selects the second session. The device has 65,536
+ * bytes.
+ */
 static void save_leases(const char *folder)
 {
-	enum { SECOND = 130 }; /* with as many descriptors as 0 */
+	enum { SECOND = 130 }; /* top bit: the second session; the rest: as many descriptors as 0 */
 	const struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO},
 		.magic = RBK_WIRE_MAGIC,

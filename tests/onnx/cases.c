@@ -2,8 +2,8 @@
 /*
  * Finding and reading cases
  *
- * Any folder with a model.onnx is one, at whatever depth. With case.json beside it that says which
- * arrays there are; otherwise each test_data_set_N below it is a case.
+ * A folder at any depth with a model.onnx is a case. case.json beside the model names its arrays;
+ * without it each test_data_set_N below the folder is a case.
  */
 #include "onnx/cases.h"
 
@@ -24,7 +24,10 @@ enum { MAX_DEPTH = 8 };
 
 void cases_tolerance(unsigned int dtype, double *ret_rtol, double *ret_atol)
 {
-	/* Some bfloat16s were cut off instead of rounded: the next one is as good. */
+	/*
+	 * Some bfloat16 references were truncated instead of rounded, so the next value is
+	 * accepted.
+	 */
 	*ret_rtol = dtype == ARRAY_BF16 ? 1e-2 : 1e-3;
 	*ret_atol = dtype == ARRAY_BF16 ? 1e-2 : dtype == ARRAY_F16 ? 1e-3 : 1e-6;
 }
@@ -35,7 +38,7 @@ static void complain(struct onnx_case *test, const char *what)
 		snprintf(test->complaint, sizeof(test->complaint), "%s", what);
 }
 
-/* Return: NULL without memory. */
+/* Return: NULL if memory is exhausted. */
 static struct onnx_case *add_case(struct onnx_cases *cases, const char *folder, const char *name)
 {
 	char path[PATH_MAX], op[64];
@@ -58,7 +61,7 @@ static struct onnx_case *add_case(struct onnx_cases *cases, const char *folder, 
 	test->name = strdup(name);
 	test->op = strdup(op);
 	test->model = strdup(path);
-	/* Freed with the others, whatever of it there is. */
+	/* A partly allocated case is freed with the others. */
 	cases->n++;
 	return test->name && test->op && test->model ? test : NULL;
 }
@@ -161,7 +164,10 @@ static int read_case(struct onnx_cases *cases, const char *folder, const char *n
 
 /* ---- test_data_set_N ---------------------------------------------------------------------- */
 
-/* "input_0.pb" and so on, as far as they go; or the same as .npy. */
+/*
+ * Find the arrays "input_0.pb", "input_1.pb" and so on, or the same as .npy.
+ * Return: the number found.
+ */
 static unsigned int find_numbered(const char *folder, const char *what, struct case_tensor *ret)
 {
 	static const char *const endings[] = {"pb", "npy"};
@@ -232,7 +238,7 @@ static int find_below(struct onnx_cases *cases, const char *folder, const char *
 	DIR *directory;
 	int r = 0;
 
-	/* Without a model a case.json is a damaged case, which loading will say. */
+	/* A case.json without a model is a damaged case, which loading reports. */
 	if (has_file(folder, "case.json"))
 		return read_case(cases, folder, name);
 	if (has_file(folder, "model.onnx"))
@@ -272,7 +278,7 @@ int cases_find(const char *folder, struct onnx_cases *ret)
 		cases_deinit(&cases);
 		return r;
 	}
-	/* A folder that is a case itself has no name below itself. */
+	/* If @folder itself is a case, its name below @folder is empty: use the folder's path. */
 	for (size_t i = 0; i < cases.n; i++)
 		if (!cases.cases[i].name[0]) {
 			free(cases.cases[i].name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The operator that a case is about
+ * The first operator of a model
  *
- * Only to name it in the report, also where the model cannot be loaded: the way through the file is
- * short enough to go it without a library. ModelProto.graph is field 7, GraphProto.node field 1,
+ * The report names the operator even if the model cannot be loaded. The path through the file is
+ * short enough to parse without a library: ModelProto.graph is field 7, GraphProto.node field 1,
  * NodeProto.op_type field 4.
  */
 #include "onnx/first-operator.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the file: the first node is at the beginning. */
+/* bytes read of the file; the first node is at its beginning */
 enum { MAX_BYTES = 1 << 20 };
 enum { FIELD_GRAPH = 7, FIELD_NODE = 1, FIELD_OP_TYPE = 4 };
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
@@ -38,7 +38,10 @@ static bool take_varint(struct message *message, uint64_t *ret)
 	return false;
 }
 
-/* The contents of its first @field, of those that have a length. */
+/*
+ * Find the first field @field of @message among those with wire type 2 (length-delimited), and
+ * return its contents.
+ */
 static bool find(struct message message, unsigned int field, struct message *ret)
 {
 	uint64_t tag, n;
@@ -63,7 +66,7 @@ static bool find(struct message message, unsigned int field, struct message *ret
 			return false;
 		}
 		if (tag >> 3 == field && (tag & 7) == WIRE_BYTES) {
-			/* What lies behind what was read is not needed. */
+			/* The rest of a message beyond the bytes read is not needed. */
 			if (n > (uint64_t)(message.end - message.at))
 				n = (uint64_t)(message.end - message.at);
 			*ret = (struct message){message.at, message.at + n};

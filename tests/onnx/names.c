@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that name cases. */
+/* Files that name cases: parsing and search. */
 #include "onnx/names.h"
 
 #include <errno.h>
@@ -13,7 +13,10 @@ void names_deinit(struct names *names)
 	*names = (struct names){NULL};
 }
 
-/* Return: is @line, without its newline, an entry? */
+/*
+ * Parse @line, which has no newline.
+ * Return: false if it is not an entry.
+ */
 static bool parse_line(const char *line, struct named *ret)
 {
 	size_t n = strcspn(line, " :");
@@ -30,7 +33,7 @@ static bool parse_line(const char *line, struct named *ret)
 		return false;
 	line += 1 + strspn(line + 1, " ");
 	strcpy(ret->why, line);
-	/* Nothing is left out without a reason. */
+	/* A name needs a reason. */
 	return ret->why[0] != '\0';
 }
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ONNX's operators, through everything
+ * ONNX's operators, from loader to result
  *
- *	onnx-conformance DIR [--device cpu|gpu|both] [--missing FILE] [--skips FILE] [--verbose]
- *	onnx-conformance --help
+ *   onnx-conformance DIR [--device cpu|gpu|both] [--missing FILE] [--skips FILE] [--verbose]
+ *   onnx-conformance --help
  *
- * Each case below DIR (see cases.h) is a model, which the loader reads, a private broker prepares
- * and runs on each device, and outputs that are compared with what ONNX expects: a line for each
- * operator and device, what failed before it, and in the end how many cases, on a device each,
- * passed, failed and were skipped. Exit status 0, 1 if one failed, 2 if nothing could be run, 77 if
- * there is no such folder.
+ * Each case below DIR (see cases.h) is a model with expected outputs. The loader reads the model,
+ * and a private broker prepares it and runs it on each device; the outputs are compared with those
+ * that ONNX expects. The report has a line for each operator and device, preceded by its failures,
+ * and ends with how many cases, counted per device, passed, failed and were skipped. Exit status:
+ * 0; 1 if a case failed; 2 if no case could be run; 77 if DIR does not exist.
  *
- * The GPU is lavapipe, or with RBK_TEST_GPU=real the machine's own. What is to run there must: a
- * task that ran on the CPU is a failure.
+ * The GPU is lavapipe, or with RBK_TEST_GPU=real the machine's own. A task of the GPU's cases that
+ * ran on the CPU is a failure.
  *
- * --skips names cases that are not run, at most one in fifty. --missing names what is known to
- * fail, operators or cases, which is counted by itself; what is named and passes has come to work,
- * and is a failure until the name is taken out, so that the file only shrinks.
+ * --skips names cases that are not run, at most one in fifty. --missing names operators or cases
+ * that are known to fail, which are counted separately. A named case that passes is a failure until
+ * its name is removed, so that the file only shrinks.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -64,7 +64,10 @@ static bool has_gpu(struct rbk *rbk)
 	return rbk_devices(rbk, NULL, 0, &n_devices) == 0 && n_devices > 1;
 }
 
-/* Return: is there a broker, with the devices that are wanted? */
+/*
+ * Start a broker and connect to it.
+ * Return: false if it does not start or lacks a required device.
+ */
 static bool is_connected(struct runner *runner)
 {
 	const char *wanted = getenv("RBK_TEST_GPU");
@@ -110,8 +113,8 @@ static bool is_connected(struct runner *runner)
 
 struct running {
 	struct model *model;
-	struct array inputs[CASE_MAX_TENSORS], outputs[CASE_MAX_TENSORS]; /* as of the files */
-	unsigned int places[CASE_MAX_TENSORS]; /* of outputs in the model */
+	struct array inputs[CASE_MAX_TENSORS], outputs[CASE_MAX_TENSORS]; /* arrays of the files */
+	unsigned int places[CASE_MAX_TENSORS]; /* output indexes in the model */
 };
 
 static void running_deinit(struct running *running)
@@ -123,7 +126,7 @@ static void running_deinit(struct running *running)
 	}
 }
 
-/* Which input or output of the model is called @name? Return: -1: none. */
+/* Return the index of the model's input or output @name, or -1 if there is none. */
 static int find_place(const struct rbk_onnx *onnx, bool is_output, const char *name)
 {
 	unsigned int n = is_output ? rbk_onnx_n_outputs(onnx) : rbk_onnx_n_inputs(onnx);
@@ -137,7 +140,10 @@ static int find_place(const struct rbk_onnx *onnx, bool is_output, const char *n
 	return -1;
 }
 
-/* By name if all have one that the model knows, else in order. Return: false if there are more. */
+/*
+ * Match tensors by name if the model knows all names, else in order.
+ * Return: false if the model has fewer.
+ */
 static bool find_places(const struct rbk_onnx *onnx, bool is_output,
 			const struct case_tensor *tensors, unsigned int n_tensors,
 			unsigned int *ret_places)
@@ -165,8 +171,8 @@ static bool find_places(const struct rbk_onnx *onnx, bool is_output,
 }
 
 /*
- * The array of a file for input or output @place. NumPy had no bfloat16 when most cases were made,
- * so their files say that it is uint16; the model tells.
+ * Read the array of a file for input or output @place. When most cases were made, NumPy had no
+ * bfloat16, so their files say uint16; the model has the true type.
  */
 static int read_array(const struct rbk_onnx *onnx, bool is_output, unsigned int place,
 		      const char *file, struct array *ret, char why[MODEL_WHY_BYTES])
@@ -193,7 +199,7 @@ static int read_array(const struct rbk_onnx *onnx, bool is_output, unsigned int 
 	return r;
 }
 
-/* What the loader has against it, in words. */
+/* Return the loader's first refusal as text. */
 static void refusal_text(struct rbk_onnx *onnx, char why[MODEL_WHY_BYTES])
 {
 	struct rbk_onnx_refusal refusal;
@@ -203,7 +209,7 @@ static void refusal_text(struct rbk_onnx *onnx, char why[MODEL_WHY_BYTES])
 			 refusal.opset, refusal.reason);
 }
 
-/* Return: false, and why. */
+/* Return: false, with the reason in @why. */
 static bool prepare(struct runner *runner, const struct onnx_case *test, struct running *running,
 		    char why[MODEL_WHY_BYTES])
 {
@@ -248,13 +254,13 @@ static int compare_numbers(const void *first, const void *second)
 {
 	const float *a = first, *b = second;
 
-	/* NaN first. */
+	/* NaN sorts first. */
 	if (isnan(*a) || isnan(*b))
 		return isnan(*b) - isnan(*a);
 	return *a < *b ? -1 : *a > *b;
 }
 
-/* Its elements in order, as float32. */
+/* Return the array's elements in ascending order, as float32. */
 static void sort_elements(const struct array *array, struct array *ret)
 {
 	void *data;
@@ -291,7 +297,7 @@ static bool compare_output(const struct case_tensor *tensor, const struct array 
 	return r == 0;
 }
 
-/* Return: did it come out as it should? If not, why. */
+/* Return: false if the outputs are not as expected, with the reason in @why. */
 static bool run_on(struct running *running, const struct onnx_case *test, int device,
 		   char why[MODEL_WHY_BYTES])
 {
@@ -302,7 +308,7 @@ static bool run_on(struct running *running, const struct onnx_case *test, int de
 
 	if (model_run(running->model, &how, &times, why))
 		return false;
-	/* What has no elements at all runs nowhere. */
+	/* A task without elements runs on no device. */
 	if (times.n_tasks > 0 &&
 	    (times.n_tasks_on[RBK_DEVICE_CPU] == times.n_tasks) != (device == CPU)) {
 		snprintf(why, MODEL_WHY_BYTES, "it ran on another device");
@@ -400,7 +406,7 @@ static void print_counts(const struct runner *runner, const char *op,
 	fflush(stdout);
 }
 
-/* A broker that a case has ended is replaced. */
+/* Disconnect from a broker that a case has ended, so that another one is started. */
 static void check_broker(struct runner *runner)
 {
 	struct rbk_stats stats;
@@ -411,7 +417,7 @@ static void check_broker(struct runner *runner)
 	}
 }
 
-/* Return: may they be left out, and are those that are said to fail still failing? */
+/* Return: false if too many cases are skipped, or all cases of a name in --missing pass. */
 static bool check_names(struct runner *runner)
 {
 	const struct counts *counts = &runner->counts;
@@ -470,7 +476,7 @@ static int usage(const char *what)
 	return 2;
 }
 
-/* Nothing is run, and that is fine. */
+/* --help prints the usage only and succeeds. */
 static bool wants_help(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
