@@ -20,7 +20,7 @@ ONNX = 'libclient/ringbroker/onnx.h'
 STATS = 'shm/ringbroker/stats.h'
 ABI = 'shm/ringbroker/abi.h'
 
-# name: (what it is, header to include, [(file, names of what is declared there)])
+# name: (summary, header to include, [(file, names of the declarations)])
 PAGES = {
     'rbk_connect': ('connect to a ringbroker daemon', 'ringbroker.h', [(CLIENT, [
         'struct rbk_error', 'struct rbk_options', 'rbk_connect', 'rbk_disconnect', 'rbk_features',
@@ -84,7 +84,7 @@ PAGES = {
     'rbk_onnx_tensor_load': ('read a tensor from a file', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_tensor_load', 'rbk_onnx_tensor_load_bytes', 'rbk_onnx_tensor_free'])]),
 }
-# The first comment of a header is what these pages begin with; others of that header refer to them.
+# The page that begins with a header's first comment; other pages of that header refer to this page.
 INTRODUCED = {ADMIN: 'rbk_admin_connect', LEASE: 'rbk_lease_open', ONNX: 'rbk_onnx_load'}
 SEE_ALSO = 'brokerd(8), ringbroker(7)'
 NAME = re.compile(r'\b(rbk_\w+)\s*\(')

@@ -2,8 +2,8 @@
 /*
  * Running a fuzz target without a fuzzing engine
  *
- *   fuzz-NAME CORPUS-DIRECTORY [MUTATIONS]
- *   fuzz-NAME FILE
+ *	fuzz-NAME CORPUS-DIRECTORY [MUTATIONS]
+ *	fuzz-NAME FILE
  *
  * The program runs every file of the corpus through the target, in the order of their names, then
  * MUTATIONS mutations of the files. The mutations are the same in every run, because the random

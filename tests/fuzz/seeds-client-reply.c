@@ -3,7 +3,7 @@
  * Writer of the seeds of corpus/client-reply: a success for each request, a long and a short
  * failure
  *
- *   seeds-client-reply DIRECTORY
+ *	seeds-client-reply DIRECTORY
  *
  * Run the program again when shm/wire.h changes.
  */

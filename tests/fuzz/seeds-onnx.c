@@ -2,7 +2,7 @@
 /*
  * Writer of the seeds of corpus/onnx: small models that together use every rule
  *
- *   seeds-onnx FOLDER
+ *	seeds-onnx FOLDER
  */
 #include <stdio.h>
 #include <stdlib.h>

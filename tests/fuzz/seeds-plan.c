@@ -2,7 +2,7 @@
 /*
  * Writer of the seeds of corpus/plan: one description for each operator and a few graphs
  *
- *   seeds-plan DIRECTORY
+ *	seeds-plan DIRECTORY
  *
  * Run the program again when shm/plan-wire.h changes.
  */

@@ -111,7 +111,7 @@ def self_test(compiler, allowed):
             path = os.path.join(folder, 'case-hot.c.o')
             subprocess.run([*compiler, '-O2', '-fPIC', '-x', 'c', '-c', '-o', path, '-'],
                            check=True, input=text.encode() + b'\n')
-            # Only what is allowed everywhere, and for one source of another name.
+            # Only the symbols that are allowed in every source, and those of a source of another name.
             here = {'': allowed[''], 'friend-hot.c': {'abort'}}
             problems = check_objects([('case-hot.c', path), ('friend-hot.c', friend)], here)
             good = not problems if expected is None else \

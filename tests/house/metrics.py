@@ -27,12 +27,12 @@ TABLE = 'shm/stats-figures-a.c'  # of the self-test
 DASHBOARD = 'doc/metrics/grafana-dashboard.json'
 RULES = ('doc/metrics/ringbroker.rules.yml', 'doc/metrics/ringbroker.rules-test.yml')
 DOCUMENTED = re.compile(r'^\.It Li (ringbroker_\w+)\n\.Pq (\w+)(?: by ([a-z, ]+?))?\.?\n(.+)$', re.MULTILINE)
-SUFFIXES = {'counter': '_total', 'info': '_info'}  # of samples, by which the manual names the metric
+SUFFIXES = {'counter': '_total', 'info': '_info'}  # suffixes of samples, by which the manual names the metrics
 SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? \S+$')
 LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 PANELS = {'row', 'timeseries', 'stat', 'heatmap'}
 COLUMNS = 24
-# Of a tenant, a device, and the broker's own words.
+# Labels whose values are a tenant, a device, or words of the broker.
 LABELS = {'tenant', 'device', 'reason', 'state', 'role', 'cause', 'le', 'quantile'}
 INFO_LABELS = {'version', 'statistics', 'device', 'name', 'driver', 'kind', 'paths'}
 

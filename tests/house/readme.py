@@ -36,7 +36,7 @@ def check(root):
     for name in ('README.md', 'HACKING.md'):
         text = tree.read(root, name) if name in files else ''
         for path in mentioned_paths(text):
-            # A program is named where its source is.
+            # A program is named by the path of its source without suffix.
             if '*' not in path and path.rstrip('/') not in folders and \
                     path not in files and path + '.c' not in files:
                 problems.append(f'{name}: {path} does not exist')

@@ -23,8 +23,8 @@ import sys
 
 import tree
 
-# From the bottom to the top: a room may include itself, and those of the rooms above it in this table that it lists. What it
-# lists and no longer needs is to be taken out.
+# Rooms from the bottom to the top. A room may include itself and the rooms that it lists, which come above it
+# in this table. Entries that are no longer used must be removed.
 ROOMS = {
     'shm': set(),
     'operators': {'shm'},
@@ -53,10 +53,10 @@ ROOMS = {
                'dispatch', 'contention', 'calibrate', 'control'},
 }
 
-# They include what they test, or what they are built of.
+# These folders include the rooms that they test or are built of.
 FREE = {'tests', 'tools'}
 
-# Libraries that one room wraps for all others.
+# Libraries that one room wraps for all other rooms.
 LIBRARIES = [
     (re.compile(r'^liburing(\.h$|/)'), 'liburing', {'loop'} | {'tests', 'tools'}),
     (re.compile(r'^(volk\.h|volk\.c)$|^vulkan/|^vk_video/'), 'Vulkan',
@@ -76,10 +76,10 @@ DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.MULTILINE)
 DEFINE = re.compile(r'[ \t]*#[ \t]*define[ \t]+(\w+)(.*)', re.DOTALL)
 # The text before a function's body ends with its name, or MACRO(NAME), and its parameters.
 FUNCTION = re.compile(r'(\w+(?:\(\w+\))?)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*$')
-# An object for others, before its initializer, if it has one.
+# A non-static object, before its initializer if there is one.
 OBJECT = re.compile(r'(?!.*\b(?:static|extern|typedef)\b)[^(){}=]*\b(\w+)\s*(?:\[[^\]]*\]\s*)*[=;]', re.DOTALL)
 CLEANUP = re.compile(r'\bDEFINE_CLEANUP\([^,]*,\s*(\w+)\)')
-# A name that is neither a member's nor a type's.
+# A name of neither a member nor a type.
 NAME = re.compile(r'(?<![.\w])(?<!->)(?<!struct )(?<!enum )(?<!union )([A-Za-z_]\w*)(?=(\(\w+\))?)')
 
 
@@ -117,7 +117,7 @@ def target_of(root, path, name, is_quoted):
     if found:
         return room_of(found)
     if is_quoted and '/' in name:
-        # Made at build time: its folder tells.
+        # A generated file: its folder shows the room.
         parts = name.split('/')
         if parts[0] == 'broker' and len(parts) > 2:
             parts = parts[1:]
@@ -209,7 +209,7 @@ def uses(root):
         if not path.endswith('.c'):
             continue
         found[path] = collections.defaultdict(set)
-        # Each program of a folder has one.
+        # Each program of a folder has its own main().
         seen = {*external, *internal, 'main'}
         todo = sum([*external.values(), *internal.values()], rest)
         while todo:

@@ -18,16 +18,16 @@ SPDX = 'SPDX-License-Identifier: MIT'
 C_SOURCES = ('.c', '.h')
 SHADERS = ('.comp', '.glsl')
 BINARY = ('.bin', '.png', '.onnx', '.ico', '.spv', '.gz', '.seed')
-# Not spelt out, or this file would be the first to be caught.
+# The words are split, or this file would match itself.
 WORDS = re.compile(r'\b(' + '|'.join(['TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK'])
                    + r')\b|\b(for' r'[ \t]+now|not' r'[ \t]+implemented)\b', re.IGNORECASE)
 CASE_SENSITIVE = {'TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK'}
-# Their deadlines are of a clock that an administrator may set while they wait.
+# The deadlines of these functions are of a clock that an administrator may set while they wait.
 SETTABLE = re.compile(r'\b(sem_timedwait|pthread_(mutex_timedlock|rwlock_timed(rd|wr)lock)'
                       r'|mtx_timedlock|cnd_timedwait)\b')
 NAME = re.compile(r'^[a-z0-9]+([.-][a-z0-9]+)*$')
 TYPEDEF = re.compile(r'\btypedef\s+(struct|union|enum)\b')
-# Not an empty line of a macro, whose continuation mark clang-format aligns.
+# Empty lines of macros are excluded, because clang-format aligns their continuation marks.
 INDENTED = re.compile(r'^ +[^ *\\\n]', re.MULTILINE)
 
 
@@ -57,7 +57,7 @@ def check_space(path, text, lines, problems):
             problems.append(f'{path}:{number}: white space at the end')
 
 
-# gcc warns of #pragma once in what it precompiles.
+# gcc warns about #pragma once in precompiled headers.
 PRECOMPILED = ('broker/cpu/intrinsics/all.h',)
 
 
@@ -97,7 +97,7 @@ def check_format(root, paths, problems):
     if not program:
         return False
     version = subprocess.run([program, '--version'], stdout=subprocess.PIPE, check=True)
-    # Others lay out differently; Debian 12's is the one that counts.
+    # Other versions format differently; the version of Debian 12 decides.
     if b'version 14.' not in version.stdout:
         return False
     result = subprocess.run([program, '--dry-run', '-Werror', *paths], cwd=root,

@@ -32,7 +32,7 @@ def read(root, path):
         return file.read()
 
 
-# A comment, or a string or character literal up to its end or the line's.
+# A comment, or a string or character literal up to its end or the end of the line.
 COMMENT_OR_LITERAL = re.compile(
     r'/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:\\.|[^"\\\n])*["\n]?|\'(?:\\.|[^\'\\\n])*[\'\n]?', re.DOTALL)
 
@@ -48,7 +48,7 @@ def without_comments(text):
             return ''
         if token[0] == '/':
             return '\n' * token.count('\n') or ' '
-        # The name of an included file stays.
+        # The name of an included file is kept.
         start = text.rfind('\n', 0, at) + 1
         is_include = text[start:at].replace(' ', '').startswith('#include')
         return token if is_include else token[0] * 2

@@ -18,7 +18,7 @@ import tempfile
 MAX_EXPOSURE = 2.0
 
 
-# What drivers of GPUs call their devices in /proc/devices.
+# Names of the GPU drivers' devices in /proc/devices.
 DEVICES = ('drm', 'nvidia', 'nvidia-frontend', 'nvidiactl', 'nvidia-uvm', 'nvidia-modeset')
 
 
@@ -67,7 +67,7 @@ def configuration(unit, tmpfiles, problems):
             problems.append(f'{tmpfiles}: {folder} is not made, or not as root\'s')
 
 
-# By the section that they have.
+# Folders of drop-ins, by their section.
 DROP_IN_FOLDERS = {'[Service]': 'brokerd.service.d', '[Socket]': 'brokerd-admin.socket.d'}
 
 
@@ -86,7 +86,7 @@ def main():
         for path in [service, *others]:
             with open(path, encoding='utf-8') as file:
                 text = file.read()
-            # The program is somewhere else than it will be.
+            # The program's installed path does not exist on the build machine.
             text = re.sub(r'^(Exec\w+=)\S*/brokerd', r'\1/bin/true', text, flags=re.MULTILINE)
             if path.endswith('.conf'):
                 drop_ins = os.path.join(folder, drop_in_folder(text))
@@ -96,7 +96,7 @@ def main():
                 copy = os.path.join(folder, os.path.basename(path))
             with open(copy, 'w', encoding='utf-8') as file:
                 file.write(text)
-        # With drop-ins it is somebody else's decision how open it is, but they are to be right.
+        # Drop-ins may raise the exposure, but must be valid.
         for with_drop_ins in (True, False):
             if not with_drop_ins:
                 for name in DROP_IN_FOLDERS.values():

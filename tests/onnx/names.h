@@ -6,8 +6,8 @@
  * Each line has an operator, or operator and case ("Conv/basic"), optionally a device, then a colon
  * and a reason:
  *
- *   Conv gpu: no shader yet
- *   Add/add_of_strings: there are no strings
+ *	Conv gpu: no shader yet
+ *	Add/add_of_strings: there are no strings
  *
  * Empty lines, and lines that begin with '#', are ignored.
  */

@@ -2,8 +2,8 @@
 /*
  * ONNX's operators, from loader to result
  *
- *   onnx-conformance DIR [--device cpu|gpu|both] [--missing FILE] [--skips FILE] [--verbose]
- *   onnx-conformance --help
+ *	onnx-conformance DIR [--device cpu|gpu|both] [--missing FILE] [--skips FILE] [--verbose]
+ *	onnx-conformance --help
  *
  * Each case below DIR (see cases.h) is a model with expected outputs. The loader reads the model,
  * and a private broker prepares it and runs it on each device; the outputs are compared with those
@@ -15,8 +15,8 @@
  * ran on the CPU is a failure.
  *
  * --skips names cases that are not run, at most one in fifty. --missing names operators or cases
- * that are known to fail, which are counted separately. A named case that passes is a failure until
- * its name is removed, so that the file only shrinks.
+ * that are known to fail, which are counted separately. A name whose cases all pass is a failure
+ * until it is removed, so that the file only shrinks.
  */
 #include <errno.h>
 #include <getopt.h>

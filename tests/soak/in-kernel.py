@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-# A boot takes 5 seconds, and what takes 1 second elsewhere takes 20.
+# An emulated boot takes 5 seconds, and programs run about twenty times slower.
 LIMIT_S = 600
 SKIP = 77
 
@@ -93,7 +93,7 @@ def make_initramfs(folder, programs):
         put(program, os.path.join(root, 'programs', name))
         commands.append(f"echo '-- {name}'; /programs/{name}; echo \"ended with status $?\"")
         for library in libraries_of(program):
-            # The loader is asked for by its path, all others by their names.
+            # The loader is requested by its path, all other libraries by their names.
             put(library, root + library)
             put(library, os.path.join(root, 'lib', os.path.basename(library)))
     with open(os.path.join(root, 'init'), 'w', encoding='utf-8') as file:
@@ -114,8 +114,8 @@ def make_initramfs(folder, programs):
 def run(kernel, initramfs):
     """Return: the statuses that the programs ended with, None at last if not all have."""
     print(f'== {kernel}', flush=True)
-    # One processor of the two at a time: emulated side by side, one may still execute an
-    # instruction that the kernel has patched on the other ("Oops: int3" where tracepoints begin).
+    # The two processors are emulated one at a time: side by side, one may execute an instruction that the
+    # kernel has just patched on the other ("Oops: int3" where tracepoints begin).
     command = ['timeout', '-s', 'KILL', str(LIMIT_S), 'qemu-system-x86_64',
                '-accel', 'tcg,thread=single', '-cpu', 'max', '-smp', '2', '-m', '1024',
                '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio',
@@ -131,7 +131,7 @@ def run(kernel, initramfs):
                 statuses.append(int(match.group(1)))
             has_begun = has_begun or line.startswith('begins: ')
             has_ended = has_ended or line == 'all have ended'
-            # Not what the firmware says, with its own ideas of a terminal.
+            # The firmware's output with its terminal escapes is left out.
             if has_begun and not has_ended:
                 print(line, flush=True)
     return statuses if has_ended else statuses + [None]

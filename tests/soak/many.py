@@ -85,15 +85,15 @@ def connect(broker):
         many.stdin.write(b'\n')
         many.stdin.flush()
     print('reactor, for each 1,000 sessions:', ' '.join(f'{ms:.0f}' for ms in tenths), 'ms')
-    # The first ones are of new tenants, and the dearest. On a machine of which others have a part
-    # nothing is exact, but what grows with those that there are would be ten times as much.
+    # The first sessions belong to new tenants and cost most. On a shared machine no time is exact, but a cost
+    # that grows with the number of sessions would be ten times as much.
     expect(tenths[-1] < 4 * max(tenths[1], tenths[2]), 'the last ones were dear:', tenths)
     return many
 
 
 def check_shown(broker):
     ctl, top = [CTL, '--socket', broker.socket], [TOP, '--socket', broker.socket]
-    # Nobody has looked yet: both see a part of them first.
+    # This is the first look: both programs see a part of the sessions at first.
     with subprocess.Popen([*top, '--json', '--once'], stdout=subprocess.PIPE) as first:
         sessions = timed('brokerctl sessions --json', broker, *ctl, 'sessions', '--json')
         shown = json.loads(first.communicate(timeout=LIMIT)[0])['sessions']
@@ -120,7 +120,7 @@ def check_scrape(broker):
     curl = ['curl', '-sf', '--unix-socket', broker.metrics, 'http://localhost/metrics']
     text = timed('a scrape', broker, *curl)
     timed('another one', broker, *curl)
-    # A scrape may be of the moment when the last one who looked still had a session.
+    # A scrape may be taken while the previous reader still has a session.
     wanted = f'ringbroker_sessions {N}\n'.encode()
     if wanted not in text:
         wait_for(lambda: wanted in subprocess.run(curl, stdout=subprocess.PIPE, check=True).stdout,
@@ -135,7 +135,7 @@ def check(broker):
     before = broker.reactor_ms()
     many.send_signal(signal.SIGKILL)
     many.wait(LIMIT)
-    # An inotify and threads that close for others come when they are needed, and stay.
+    # An inotify and closer threads are created on demand and stay.
     wait_for(lambda: broker.n_fds() <= n_fds + 8, f'more than {n_fds} descriptors')
     print(f'their end: {broker.reactor_ms() - before:.0f} ms of the reactor')
     broker.process.send_signal(signal.SIGTERM)

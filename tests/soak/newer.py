@@ -48,7 +48,7 @@ def wrap(folder, program):
     return path
 
 
-# Both have to be on the same driver: a software device is known by its version.
+# The broker and its clients need the same driver: a software device is identified by its version.
 WRAPPERS = tempfile.TemporaryDirectory(prefix='rbk-newer-')
 sys.argv[1:3] = [wrap(WRAPPERS.name, os.path.abspath(program)) for program in sys.argv[1:3]]
 sys.path.insert(0, INTEGRATION)
@@ -133,7 +133,7 @@ def write_model(path):
                list_of('tokenizer.ggml.tokens', STRING, [text_of(word) for word in words()]),
                list_of('tokenizer.ggml.scores', FLOAT32,
                        [struct.pack('<f', -number) for number in range(WORDS)]),
-               # Unknown, control, control, bytes, words.
+               # Token types: unknown, control, control, bytes, words.
                list_of('tokenizer.ggml.token_type', INT32,
                        [struct.pack('<i', kind) for kind in
                         [2, 3, 3] + [6] * 256 + [1] * (WORDS - 259)])]
@@ -167,7 +167,7 @@ def llama(broker, layers):
     if not model:
         model = os.path.join(layers.folder, 'model.gguf')
         write_model(model)
-    # It looks for its backends where it is started, and compiles for the processor only once.
+    # llama.cpp looks for its backends where it is started, and compiles for the processor only once.
     more = {**ON_DRIVER, **layers.add_card(), 'limit_s': LIMIT_S}
     command = ['env', '-C', BACKENDS, *newer(os.path.join(NEWER, 'usr/bin/llama-completion')),
                '-m', model, '-p', 't1', '-n', '1', '-no-cnv', '--temp', '0', '-c', '128', '-b',
@@ -175,7 +175,7 @@ def llama(broker, layers):
     whole = Ended(broker, layers, 448 * MIB, [*command, '-ngl', '99'], **more)
     whole.expect_well('with room')
     expect(on_card(whole) > 0, 'nothing is on the card:', whole.err[-4000:])
-    # Beside what it takes it keeps the margin that brokerctl sets.
+    # llama.cpp keeps a margin beside its own memory, which brokerctl sets.
     part = os.path.getsize(model) // 2 // MIB * MIB
     fitted = Ended(broker, layers, 32 * MIB + part, command, **more)
     fitted.expect_well('fitting itself')
@@ -198,7 +198,7 @@ def tell_speed(broker, layers, command, more):
     command = [*command, '-n', '100']
     speeds = {'without': [], 'with': []}
     for turn in range(2 * SPEED_PAIRS):
-        # One, the other, the other, one.
+        # The order of a round is: without the layer, with, with, without.
         if turn % 4 in (1, 2):
             ended = Ended(broker, layers, 448 * MIB, command, **more)
             ended.expect_well('for its speed')
@@ -208,7 +208,7 @@ def tell_speed(broker, layers, command, more):
             expect(done.returncode == 0, done.stderr[-2000:])
             speeds['without'].append(tokens_per_s(done.stderr))
     medians = {how: statistics.median(values) for how, values in speeds.items()}
-    # What the machine is busy with meanwhile is the same for two in a row, or nearly.
+    # Two consecutive runs see about the same load of the machine.
     ratio = statistics.median(a / b for a, b in zip(speeds['with'], speeds['without']))
     print(f"tokens/s: {medians['with']:.2f} with the layer, {medians['without']:.2f} without it, medians of "
           f"{SPEED_PAIRS} runs each; ratio of two in a row {ratio:.3f}", flush=True)

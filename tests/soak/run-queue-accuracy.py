@@ -36,7 +36,7 @@ def start_perf(tid, path):
          '-e', 'sched:sched_switch', '--filter', f'prev_pid=={tid} || next_pid=={tid}',
          '-e', 'sched:sched_wakeup', '--filter', f'pid=={tid}'],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    # It says nothing when it has begun; what it records before the load begins is nothing.
+    # perf prints nothing when it begins; wakeups recorded before the load begins are ignored.
     time.sleep(2)
     if perf.poll() is not None:
         skip(f'perf does not record the scheduler: {perf.stderr.read().strip().splitlines()[:1]}')

@@ -4,12 +4,12 @@
  *
  *	run-queue-delays HOGS SECONDS
  *
- * Says which thread it is ("tid N"), waits for a line of standard input, then has the thread want a
- * processor on which HOGS others compute, for SECONDS, and says how long it waited: "n N p50 NS p99
- * NS max NS", as of the broker's own report. The thread computes for a time drawn anew each time,
- * and sleeps a little in between: so it is both woken and preempted.
+ * The program prints its thread's number ("tid N") and waits for a line of standard input. Then the
+ * thread wants a processor on which HOGS others compute, for SECONDS, and the program prints the
+ * thread's waits in the broker's own report: "n N p50 NS p99 NS max NS". The thread computes for a
+ * random time and sleeps a little in between, so it is both woken and preempted.
  *
- * Ends with 77, and why, where the probes in the scheduler cannot be had.
+ * Exit status: 77, with the reason, without the scheduler probes.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -31,7 +31,8 @@ enum { SKIP = 77, MOST_US = 6000, SLEEP_NS = 500000 };
 
 static int cpu;
 static _Atomic pid_t tid;
-static sem_t go; /* to begin, and then to end: in between, it does not wait for anything */
+/* Posted to begin and to end the load; the thread waits for nothing else in between. */
+static sem_t go;
 static atomic_bool is_over;
 
 static void moment(void)
@@ -48,7 +49,7 @@ static void pin(void)
 	sched_setaffinity(0, sizeof(cpus), &cpus);
 }
 
-/* So much of the processor, however long that takes. */
+/* Use @ns of processor time, however long that takes. */
 static void compute(uint64_t ns)
 {
 	volatile uint64_t value = 1;
@@ -93,7 +94,7 @@ static bool find_report(const struct run_queue *rq, struct run_queue_report *ret
 	return false;
 }
 
-/* The last report: nothing more comes when it stays the same. */
+/* Wait until the report stays the same, and return it. */
 static void settle(const struct run_queue *rq, struct run_queue_report *ret)
 {
 	uint64_t n_waits;
@@ -122,7 +123,7 @@ int main(int argc, char **argv)
 	sched_getaffinity(0, sizeof(cpus), &cpus);
 	for (int i = 0; i < CPU_SETSIZE; i++)
 		cpu = CPU_ISSET(i, &cpus) ? i : cpu;
-	/* The hogs' place, too. */
+	/* The hogs inherit this processor. */
 	pin();
 	if (hogs_new(&hogs_options, &hogs) || run_queue_new(&options, &rq))
 		return 1;
