@@ -29,7 +29,7 @@ def run(model, *arguments):
 
 
 def bits_of(value):
-    """Of the nearest bfloat16; of two, the even one."""
+    """Return the bits of the nearest bfloat16, rounding ties to even."""
     bits = struct.unpack('<I', struct.pack('<f', value))[0]
     if math.isnan(value):
         return bits >> 16 | 0x40
@@ -45,14 +45,14 @@ def rounded(values):
 
 
 def file_of(folder, name, dtype, dims, values):
-    """TensorProto files hold every type."""
+    """Write a TensorProto file, because .npy has no bfloat16."""
     if dtype == BFLOAT16:
         values = [bits_of(value) for value in values]
     return onnx.write(os.path.join(folder, f'{name}.pb'), onnx.tensor(name, dtype, dims, values))
 
 
 class Model:
-    """A chain of nodes, and what each of them should give."""
+    """A chain of nodes, and the expected output of each node."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -70,7 +70,7 @@ class Model:
         return name
 
     def node(self, op, inputs, dims, values, dtype=BFLOAT16, **attributes):
-        """Return: its name, and what it gives, rounded."""
+        """Return the node's output name and its expected values, rounded."""
         name = f'out{len(self.outputs)}_{op}'
         self.nodes.append(onnx.node(op, inputs, [name], name, **attributes))
         self.outputs.append((name, dtype, dims))
@@ -86,7 +86,7 @@ class Model:
 
 
 def convolve(x, w, bias, n_in, n_out, size):
-    """3x3, with one of padding."""
+    """Convolve with a 3x3 window and padding 1."""
     out = []
     for o in range(n_out):
         for row in range(size):
@@ -164,7 +164,7 @@ def check_network(folder, rng):
 
 
 def check_casts(folder):
-    """Ties, what is next to them, denormals, infinities and what is too large: to the bit."""
+    """Casts are exact to the bit: ties and their neighbours, denormals, infinities and overflow."""
     bits = [0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff, 0x7f7f7fff, 0x7f7f8000,
             0xff800000, 0x7f800000, 0x00000001, 0x00008000, 0x00018000, 0x807fffff, 0x80000000]
     values = [struct.unpack('<f', struct.pack('<I', each))[0] for each in bits]
@@ -184,7 +184,7 @@ def check_casts(folder):
 
 
 def check_files(folder, path):
-    """What .npy cannot hold is said, before and after."""
+    """brokerctl reports that .npy cannot hold bfloat16, before and after a run."""
     values = [0.5] * 720
     array = onnx.npy(os.path.join(folder, 'x.npy'), onnx.FLOAT, [1, 5, 12, 12], values)
     result = run(path, f'--input={array}')

@@ -40,7 +40,7 @@ def expect(condition, what):
 
 
 def brokers(folder):
-    """The processes whose socket is in the folder."""
+    """Return the processes whose socket is in the folder."""
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
@@ -106,7 +106,7 @@ def test_report(program, folder):
 
 
 def test_models(program, folder):
-    """Brokers over modelled devices, in brokerbench itself: who decides what, and every row."""
+    """Brokers over modelled devices run in brokerbench itself, with every row."""
     result = run(program, '--json', '--seconds=0.05', 'residency', 'ledger', 'decision')
     expect(result.returncode == 0 and not result.stderr, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -131,8 +131,8 @@ def test_models(program, folder):
 
 
 def test_lease(program):
-    """Targets that are differences and times, as ratios, unless there is no Vulkan here; without ffmpeg,
-    which takes its time."""
+    """Targets are differences and times, reported as ratios; skipped without Vulkan; without ffmpeg,
+    which takes long."""
     result = run(program, '--json', '--quick', '--seconds=0.01', 'lease',
                  env={**os.environ, 'PATH': '/nowhere'})
     expect(result.returncode == 0, f'failed: {result.stderr}')
@@ -147,7 +147,7 @@ def test_lease(program):
 
 
 def test_operators(program):
-    """Every operator beside oneDNN, unless it is not there; both results are compared."""
+    """Every operator is compared with oneDNN, if oneDNN is installed."""
     result = run(program, '--json', '--quick', '--seconds=0.01', 'operators')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -167,7 +167,7 @@ def test_operators(program):
 
 
 def test_rows(program):
-    """Rows of some params alone; none is a mistake in the command line."""
+    """--rows selects rows by their params; a pattern that matches none is a usage error."""
     result = run(program, '--json', '--quick', '--seconds=0.01', '--rows=Softmax 1x10,', 'operators')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -196,7 +196,7 @@ def test_fusion(program):
 
 
 def test_probes(program, folder):
-    """What watching the scheduler costs: every row, or a reason."""
+    """The cost of watching the scheduler: every row, or a reason."""
     result = run(program, '--json', '--seconds=0.05', 'probes')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -208,7 +208,7 @@ def test_probes(program, folder):
 
 
 def test_scrape(program, folder):
-    """Metrics of so many tenants, unless there is no library for them."""
+    """Metrics of many tenants; skipped without the metrics library."""
     result = run(program, '--json', '--seconds=0.05', 'scrape')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -220,7 +220,7 @@ def test_scrape(program, folder):
 
 
 def test_brokertop(program, folder):
-    """What it takes, unless there are not as many users."""
+    """The memory and time that brokertop takes; skipped without enough users."""
     result = run(program, '--json', '--quick', 'brokertop')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -232,8 +232,8 @@ def test_brokertop(program, folder):
 
 
 def test_stopped(program, folder, number, after):
-    """A signal in the middle of a measurement, or while the broker starts; SIGKILL cannot be
-    handled, but the broker ends, and its files go."""
+    """A signal ends a measurement, or the start of a broker; SIGKILL cannot be handled, but the broker
+    ends and its files are removed."""
     with start([program, '--seconds=60', 'nop-throughput'], stdout=subprocess.DEVNULL,
                stderr=subprocess.PIPE, text=True) as process:
         def has_broker_or_ended():

@@ -46,7 +46,7 @@ def report(*arguments, status=OK, **options):
 
 
 def refused(*arguments, says, status=USAGE):
-    """One sentence, which has all of these; after it the synopsis, where the options are wrong."""
+    """Expect one message that contains all of @says, followed by the synopsis if the options are wrong."""
     result = run('run', *arguments, status=status)
     expect(result.stdout == '', result.stdout)
     first, *more = result.stderr.splitlines()
@@ -69,7 +69,7 @@ def brokers(folder):
 
 
 class Files:
-    """Models, and arrays for them: y = relu(x + b), of rows of 4."""
+    """Models, and arrays for them: y = relu(x + b), with rows of 4."""
 
     def __init__(self, folder):
         def at(name):
@@ -114,7 +114,7 @@ def check_devices(files):
 
 
 def check_files(files):
-    """Both kinds, in and out; rows in several tasks; more than one input and output."""
+    """Both kinds of files work as input and output, with several tasks, inputs and outputs."""
     out = files.at('out.pb')
     found = report(files.model, '--input', files.pb, '--output', out, '--expect', files.y,
                    '--device=cpu', '--count=3', '--repeat=2')
@@ -138,7 +138,7 @@ def check_files(files):
 
 
 def check_resize(files):
-    """What is no number spoils the elements made of it, and none beside them."""
+    """A NaN affects only the elements that are computed from it."""
     model = onnx.write(files.at('resize.onnx'), onnx.model(
         [onnx.node('Resize', ['x', '', 'scales'], ['y'], mode='linear')],
         [('x', onnx.FLOAT, [1, 8])], [('y', onnx.FLOAT, [1, 16])],
@@ -152,7 +152,7 @@ def check_resize(files):
 
 
 def check_mixing(files):
-    """Where rows are computed from other rows, all of them are one task, however many."""
+    """Where rows depend on other rows, all rows are one task."""
     model = onnx.write(files.at('mixing.onnx'), onnx.model(
         [onnx.node('ReduceMean', ['x'], ['mean'], 'middle', axes=[0]), onnx.node('Sub', ['x', 'mean'], ['y'])],
         [('x', onnx.FLOAT, ['n', 2])], [('y', onnx.FLOAT, ['n', 2])]))
@@ -168,7 +168,7 @@ def check_mixing(files):
 
 
 def check_values(files):
-    """What is easily cut off, multiplied twice, or put into another order on one device."""
+    """Values are not truncated, not multiplied twice, and in the same order on each device."""
     def one(name, nodes, inputs, outputs, constants=()):
         return onnx.write(files.at(name), onnx.model(nodes, inputs, outputs, constants))
 
@@ -303,7 +303,7 @@ def check_mistakes(files):
 
 
 def check_kinds(files):
-    """Files that are no models: what they are."""
+    """The message says which kind of file was given instead of a model."""
     model = onnx.model([onnx.node('Relu', ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])])
     tensor = onnx.tensor('x', onnx.FLOAT, [2], [1, 2])
     graph = onnx.field(1, onnx.node('Relu', ['x'], ['y'])) + onnx.field(2, 'main')
@@ -329,7 +329,7 @@ def check_kinds(files):
 
 
 def check_names(files):
-    """Operators that are misspelt, or of another domain."""
+    """Misspelt operators and operators of another domain get suggestions."""
     for op, says in (('Convolution', 'did you mean Conv?'), ('Relu6x', 'did you mean Relu?'),
                      ('MatMull', 'did you mean MatMul?'), ('relu', 'did you mean Relu?'),
                      ('MatMulNBits', 'but one of domain "com.microsoft"'),
@@ -351,7 +351,7 @@ def check_names(files):
 
 
 def check_check(files):
-    """What a model needs, and all that it is refused for, without arrays and without a broker."""
+    """--check reports a model's needs and all its refusals, without arrays and without a broker."""
     def check(path, *arguments, status=0):
         result = run('run', '--check', '--json', path, *arguments, status=status)
         found = json.loads(result.stdout)
@@ -412,7 +412,7 @@ def check_check(files):
 
 
 def check_indices(files):
-    """A file of indices may say anything: the task ends with an error, the same on each device."""
+    """An index of a file may be out of range: the task ends with the same error on each device."""
     model = onnx.write(files.at('gather.onnx'), onnx.model(
         [onnx.node('Gather', ['table', 'at'], ['y'])],
         [('table', onnx.FLOAT, [2, 3]), ('at', onnx.INT64, [2])], [('y', onnx.FLOAT, [2, 3])]))
@@ -438,7 +438,7 @@ def check_indices(files):
 
 
 def check_unable(files):
-    """What keeps a model from the GPU: each node, and why, whatever else it has."""
+    """brokerctl names each node that keeps a model from the GPU, with the reason."""
     at = files.at
     model = onnx.write(at('unable.onnx'), onnx.model(
         [onnx.node('Sin', ['w'], ['v'], 'wave'), onnx.node('Relu', ['x'], ['r']),
@@ -470,7 +470,7 @@ def check_unable(files):
 
 
 def check_away(files, folder):
-    """Where the GPU could run it and is not to be had, no node is to blame."""
+    """If the GPU is unavailable but could run the model, no node is blamed."""
     if 'gpu' not in DEVICES:
         return
     model = onnx.write(files.at('relu.onnx'), onnx.model(
@@ -495,7 +495,7 @@ def check_away(files, folder):
 
 
 def check_declared(files):
-    """What a file says of its outputs and what its nodes compute."""
+    """A file's declared outputs are compared with the outputs that its nodes compute."""
     def one(shape, dtype=onnx.FLOAT, inputs=(2, 3)):
         return onnx.write(files.at('declared.onnx'), onnx.model(
             [onnx.node('Relu', ['x'], ['y'])], [('x', onnx.FLOAT, list(inputs))], [('y', dtype, shape)]))
@@ -527,7 +527,8 @@ def check_declared(files):
 
 
 def check_cache(files):
-    """A place before the first is none, though other operators count those from the end."""
+    """A position before the first is invalid, although other operators count negative positions from
+    the end."""
     model = onnx.write(files.at('cache.onnx'), onnx.model(
         [onnx.node('TensorScatter', ['cache', 'new', 'at'], ['y'], axis=1)],
         [('cache', onnx.FLOAT, [2, 3]), ('new', onnx.FLOAT, [2, 1]), ('at', onnx.INT64, [2])],
@@ -593,7 +594,7 @@ def check_empty(files):
 
 
 def check_hostile(files):
-    """Whatever a model file says, there is one sentence that says what is wrong with it."""
+    """Any invalid model file yields one message that names the fault."""
     def model(nodes, constants=(), dims=(2, 3)):
         return onnx.model(nodes, [('x', onnx.FLOAT, list(dims))], [('y', onnx.FLOAT, [2, 3])], constants)
 
@@ -659,7 +660,7 @@ def check_profile(files):
 
 
 def check_broker(files, folder):
-    """The one that is there; where one is named, no other; and the one that is started goes."""
+    """A running broker is used, a named one exclusively, and a started one is stopped."""
     environment = {**os.environ, 'RINGBROKER_SOCKET': os.path.join(folder, 'sock')}
     arguments = [files.model, f'--input={files.x}', f'--expect={files.y}']
     expect(report(*arguments)['private_broker'] is True, 'no private broker')
@@ -694,7 +695,7 @@ def check_broker(files, folder):
 
 
 def check_gone(files, folder):
-    """A broker that ends meanwhile says nothing about the model."""
+    """A broker that ends meanwhile reports nothing about the model."""
     path = os.path.join(folder, 'killed')
     environment = {**os.environ, 'RINGBROKER_SOCKET': path}
     process = start_broker([BROKERD, '--socket', path, '--cache', folder, '--gpu=none', '--calibration=none'],
@@ -711,7 +712,7 @@ def check_gone(files, folder):
 
 
 class Mute:
-    """Between a broker and those who connect to path: hands on so many of their messages, and no more."""
+    """A proxy to a broker that forwards only a limited number of each client's messages."""
 
     def __init__(self, path, broker_path, n_messages):
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -735,7 +736,7 @@ class Mute:
 
 
 def check_stopped(files, folder):
-    """A broker that does not answer is waited for as long as --timeout says, at whatever it does not."""
+    """Each kind of request to a silent broker times out after --timeout seconds."""
     path = os.path.join(folder, 'stopped')
     environment = {**os.environ, 'RINGBROKER_SOCKET': path}
     process = start_broker([BROKERD, '--socket', path, '--cache', folder, '--gpu=none', '--calibration=none'],
@@ -758,7 +759,7 @@ def check_stopped(files, folder):
 
 
 def check_capabilities():
-    """What there is, of a broker that is there for nothing else."""
+    """Capabilities are reported by a broker that is started only for this."""
     def devices(*options, status=OK):
         result = run('devices', '--capabilities', '--json', *options, status=status)
         found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -784,7 +785,7 @@ def check_capabilities():
 
 
 def check_ended(files, folder):
-    """Whatever ends it, its broker ends, and leaves nothing."""
+    """The broker ends with brokerctl, however brokerctl ends, and leaves no files."""
     environment = {**os.environ, 'TMPDIR': folder}
     command = [CTL, 'run', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu']
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
@@ -803,7 +804,7 @@ def check_ended(files, folder):
 
 
 def bar_of(what, *arguments):
-    """Waits for the bar on a terminal."""
+    """Wait for the progress bar on a terminal."""
     ours, theirs = pty.openpty()
     seen = b''
     with start([CTL, 'run', *arguments], stdout=subprocess.DEVNULL, stderr=theirs,
@@ -823,7 +824,7 @@ def bar_of(what, *arguments):
 
 
 def check_progress(files):
-    """A bar on a terminal, which is gone in the end; none elsewhere."""
+    """A terminal has a progress bar, which is removed in the end; other outputs have none."""
     bar_of(b'running', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu')
     result = run('run', files.model, f'--input={files.x}', '--repeat=20000', '--device=cpu')
     expect(result.stderr == '', result.stderr)

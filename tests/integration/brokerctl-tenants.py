@@ -29,7 +29,7 @@ LISTINGS = (['status'], ['devices'], ['tenants'], ['sessions'], ['plans'], ['rea
 
 
 def start(folder):
-    """A broker whose tenants are told apart by copies of the client, and one client of each."""
+    """Start a broker that identifies tenants by copies of the client, and one client of each tenant."""
     policy = ''
     for name in TENANTS:
         shutil.copy(CLIENT, os.path.join(folder, name))
@@ -49,7 +49,7 @@ def start(folder):
 # ---- What the manual says
 
 def documented():
-    """The members of each type of object, by the manual."""
+    """Return the members of each type of object that the manual lists."""
     with open(PAGE, encoding='utf-8') as file:
         text = file.read()
     text = text[text.index('.Sh JSON'):text.index('.Sh EXIT STATUS')]
@@ -64,7 +64,7 @@ def documented():
 
 
 def members_of(value):
-    """Names of all members, but those of counts by reason."""
+    """Return the names of all members, except for counts by reason."""
     found = set()
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -256,7 +256,7 @@ def check_why(broker):
 
 
 def check_why_of_tenant(folder):
-    """A tenant's own user, without a right to look at anything else."""
+    """A tenant's own user sees its own tenant only."""
     if os.geteuid() != 0:
         print('brokerctl-tenants.py: needs root to become another user')
         return
@@ -287,7 +287,7 @@ def check_why_of_tenant(folder):
 # ---- Time lines
 
 def check_spans(spans):
-    """Those of one track do not overlap."""
+    """Spans of one track do not overlap."""
     tracks = {}
     for span in spans:
         tracks.setdefault((span['pid'], span['tid']), []).append(span)
@@ -418,7 +418,7 @@ def check_admin(broker):
 
 
 def check_before_its_first_session(folder):
-    """A section that was just written is seen and changed as if somebody had connected."""
+    """A new section is listed and can be changed before a client connects."""
     conf = os.path.join(folder, 'conf')
 
     def names():

@@ -147,7 +147,7 @@ def check_statuses(broker):
 
 
 def check_neighbours(folder, broker):
-    """A second broker in the folder is not taken for the first, nor the first for it."""
+    """Two brokers in one folder are not mistaken for each other."""
     other = Broker(folder, name='other.sock')
     expect(ctl(other, 'force-cpu', 'on') == 'on\n', 'not on')
     expect(ctl(broker, 'force-cpu', 'status') == 'off\n', 'the wrong broker')
@@ -159,13 +159,13 @@ def check_neighbours(folder, broker):
 
 
 def answer(request, layout, *values):
-    """As struct rbk_wire_reply, and what follows it."""
+    """Return a struct rbk_wire_reply, followed by the values."""
     kind, cookie = struct.unpack_from('<II', request)
     return struct.pack('<IIiI512s' + layout, kind, cookie, 0, 0, b'', *values)
 
 
 def check_opposite_orders(folder):
-    """Who waits until a device has run dry is told that somebody else has ended draining it."""
+    """A drain that waits for a device learns that another administrator has ended it."""
     features = 1 << 6 | 1 << 8 | 1 << 9  # statistics; an administrator, who may change something
     path = os.path.join(folder, 'played')
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as played:
@@ -185,7 +185,7 @@ def check_opposite_orders(folder):
 
 
 def check_streams(broker):
-    """Without standard output nothing is printed into the connection to the broker."""
+    """Without standard output, nothing is printed into the connection to the broker."""
     def ended_hostile():
         about, = of_type(objects(ctl(broker, 'stats', '--json')), 'broker')
         return about['ended_hostile']
@@ -211,7 +211,7 @@ def check_streams(broker):
 
 
 def check_trace_kept(folder, broker):
-    """Nothing can be traced: an older trace stays as it is, and none is left that is empty."""
+    """If no trace can be taken, an older trace file is kept, and no empty file is left."""
     old, new = os.path.join(folder, 'old.json'), os.path.join(folder, 'new.json')
     with open(old, 'w', encoding='utf-8') as file:
         file.write('an older one')
@@ -231,7 +231,7 @@ def status_of(broker):
 
 
 def check_turns(broker):
-    """With a budget of a microsecond nearly every turn is an overrun: the broker tells of what."""
+    """With a budget of a microsecond nearly every turn is an overrun: the broker reports the causes."""
     wait_for(lambda: sum(status_of(broker)['turn_overruns'].values()) > 0, 'no overrun is told of')
     status = status_of(broker)
     expect(status['longest_turn_ns'] >= 10000, status)
@@ -241,7 +241,7 @@ def check_turns(broker):
 
 
 def check_setup(broker, clients):
-    """What clients wait for is told: how often, how long, what for, and for whom."""
+    """Waits of clients are reported: their number, duration, cause and tenant."""
     setup = status_of(broker)['setup']
     expect(setup['slices']['verify']['slices'] >= 2 * clients, setup)
     expect(setup['slices']['map']['slices'] >= clients, setup)
@@ -259,7 +259,7 @@ def check_setup(broker, clients):
 
 
 def check_host_memory(folder, broker, client):
-    """What all tenants have is told beside what they may have, and when that is nearly all."""
+    """The memory that all tenants hold is reported with its maximum, and with a warning close to it."""
     used = status_of(broker)['host_bytes']
     client.stop()
     bounded = Broker(folder, '--gpu=none', '--calibration=none', f'--host-max={used + used // 50}', name='bounded')

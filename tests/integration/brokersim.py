@@ -77,7 +77,7 @@ def check_command_line():
 
 
 def check_bad_input(folder):
-    """Each is one sentence with file and line, and 2."""
+    """Each wrong input yields one message with file and line, and status 2."""
     good = GOLDEN.format(folder=folder)
     profile = os.path.join(folder, 'negative.profile')
     with open(profile, 'w', encoding='utf-8') as file:
@@ -174,7 +174,7 @@ def check_json():
 
 
 def check_starpu():
-    """Tasks that arrive over time are not comparable; where there is no StarPU, nothing is."""
+    """Tasks that arrive over time cannot be compared; without StarPU no task can."""
     result = run('--starpu', '-pours', '-n1', scenario('lost'))
     expect(result.returncode == 1 and result.stderr.startswith('brokersim: ') and
            result.stderr.count('\n') == 1, f'--starpu: {result.returncode}: {result.stderr}')
@@ -211,7 +211,7 @@ def check_svg(folder):
 
 
 def check_figures(folder):
-    """Every figure of the quick scenarios is reached, and one that cannot be is missed."""
+    """Every figure of the quick scenarios is reached, and an unreachable figure fails."""
     result = run('--all', '--quick', '--check')
     expect(result.returncode == 0, result.stdout + result.stderr)
     expect('missed, ' in result.stdout, result.stdout)

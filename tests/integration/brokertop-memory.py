@@ -26,7 +26,7 @@ ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'LD_LIBRARY_PATH': LIBRARY_DIR}
 
 
 def broker_of(folder, n_tenants):
-    """Return: its process, that listens."""
+    """Start a broker. Return: its process, which listens."""
     with open(folder + '/conf', 'w', encoding='ascii') as conf:
         for i in range(n_tenants):
             conf.write(f'[tenant t{i}]\nmatch-uid = {40001 + i}\n')
@@ -36,7 +36,7 @@ def broker_of(folder, n_tenants):
 
 
 def connect(folder, n_tenants):
-    """A session of each of them. Return: the process that has them."""
+    """Open a session for each tenant. Return: the process that holds the sessions."""
     many = start([MANY, folder + '/sock', str(n_tenants), '1'], stdin=subprocess.PIPE,
                  stdout=subprocess.PIPE)
     for _ in range(10):
@@ -71,7 +71,7 @@ class Terminal:
         self.call('kill-server')
 
     def wait_for_rows(self, n):
-        """Until the table has them all: the broker shows some with each update."""
+        """Wait until the table has all rows, of which the broker adds some per update."""
         end = time.monotonic() + LIMIT
         while True:
             about = ['', '', *self.call('capture-pane', '-p').split('\n')[1].split()]

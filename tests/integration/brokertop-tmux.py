@@ -44,7 +44,7 @@ def fail(*what):
 
 
 class Terminal:
-    """A terminal of its own, in which brokertop runs."""
+    """A terminal in which brokertop runs."""
 
     n_terminals = 0
 
@@ -121,7 +121,7 @@ def has_colours(terminal):
 
 
 def trimmed(lines):
-    """Without the line of keys, and empty lines before it."""
+    """Return the lines without the line of keys and the empty lines before it."""
     lines = [line.rstrip() for line in lines[:-1]]
     while lines and not lines[-1]:
         lines.pop()
@@ -151,7 +151,7 @@ def check_recorded(folder):
 
 
 def check_leases(terminal, arguments, environment, is_coloured):
-    """The view is what is printed, and colours its tenants."""
+    """The view equals the printed one, with coloured tenants."""
     wanted = printed(*arguments, '--view=leases', **environment)
     terminal.type('l')
     terminal.wait(lambda lines: trimmed(lines) == wanted, '\n'.join(wanted))
@@ -186,7 +186,7 @@ def check_resized(terminal, page):
 
 
 def check_help(terminal):
-    """Whatever the width, the end of each sentence is there."""
+    """The end of each sentence is visible, whatever the width."""
     terminal.type('?')
     seen = []
     terminal.wait_for('Views')
@@ -205,7 +205,7 @@ def check_help(terminal):
 
 
 def check_pictures(folder):
-    """What README shows is what is on the screen, with its colours."""
+    """The pictures of the README equal the screen, with its colours."""
     path = os.path.join(folder, 'pictures.pages')
     subprocess.run([RECORD, 'three', '371', path], check=True, timeout=LIMIT)
     with Terminal(folder, 120, 30, '--page', path) as terminal:
@@ -232,7 +232,7 @@ def check_pictures(folder):
 
 
 def mouse(terminal, is_sgr, button, x, y):
-    """What a terminal sends when a button goes down, and up again: as xterm does now, or ever did."""
+    """Send a button's press and release as modern or old xterms do."""
     ups = () if button >= 64 else (button,)
     if is_sgr:
         keys = f'\033[<{button};{x + 1};{y + 1}M' + ''.join(f'\033[<{up};{x + 1};{y + 1}m' for up in ups)
@@ -253,7 +253,7 @@ def check_mouse(folder):
             continue
         with Terminal(folder, 90, 30, '--page', path, '--view=tenants', settings=settings) as terminal:
             def place(text, terminal=terminal):
-                """Where that is on the screen."""
+                """Return the position of the text on the screen."""
                 lines = terminal.screen()
                 y = next(y for y, line in enumerate(lines) if text in line)
                 return lines[y].index(text), y
@@ -292,7 +292,7 @@ def check_mouse(folder):
 
 
 def check_played(folder):
-    """Keys of a recording: its moments come and go, and its end is said."""
+    """Keys step through the moments of a recording, and its end is reported."""
     path = os.path.join(folder, 'short.pages')
     subprocess.run([RECORD, 'three', '5', path], check=True, timeout=LIMIT)
 
@@ -345,7 +345,7 @@ def check_hostile(folder):
 
 
 class Load:
-    """A tenant's client, always at work."""
+    """A tenant's client, which is always at work."""
 
     def __init__(self, folder, broker, name):
         self.process = start([os.path.join(folder, name), broker.socket, name],
@@ -389,7 +389,7 @@ class Broker:
 
 
 def rate_of(lines, tenant):
-    """Tasks a second, as its row has them; 0 if there is none."""
+    """Return the tasks per second in the tenant's row; 0 if there is none."""
     head = next((line for line in lines if 'TENANT' in line and 'TASKS/s' in line), None)
     row = next((line for line in lines if re.match(rf' {tenant} ', line)), None)
     if not head or not row:
@@ -442,7 +442,7 @@ def check_broker(folder):
 
 
 def check_live(folder, width, height, settings):
-    """The same tenants and keys in another terminal beside it."""
+    """Another terminal shows the same tenants and takes the same keys."""
     with Terminal(folder, width, height, '--socket', folder + '/sock', '-d', '0.2',
                   settings=settings) as terminal:
         terminal.wait(all_work, f'three tenants at work, {width}x{height} {settings}')
@@ -458,7 +458,7 @@ def check_live(folder, width, height, settings):
 
 
 def check_streams(folder):
-    """Without standard output, that fails; nothing is printed into the connection instead."""
+    """Without standard output brokertop fails, and prints nothing into the connection."""
     for arguments in ('--once', '--json -n 2 -d 0.1'):
         done = subprocess.run(f'{TOP} --socket {folder}/sock {arguments} <&- >&-', shell=True,
                               stderr=subprocess.PIPE, timeout=LIMIT, env=ENVIRONMENT, check=False)
@@ -467,7 +467,7 @@ def check_streams(folder):
 
 
 def check_recorded_death(folder, broker):
-    """A recording of a broker that dies meanwhile says so, and has what there was."""
+    """A recording of a broker that dies meanwhile reports that, and keeps the moments before."""
     path = os.path.join(folder, 'recorded')
     with subprocess.Popen([TOP, '--socket', folder + '/sock', '--record', path, '-n', '100000',
                            '-d', '0.1'], stderr=subprocess.PIPE, env=ENVIRONMENT) as recorder:
@@ -514,7 +514,7 @@ def check_keys(terminal):
 
 
 def check_change(terminal):
-    """As an administrator, which who runs the broker is."""
+    """The user who runs the broker is an administrator."""
     terminal.type('/', 'w', 'e', 'b', 'Enter', 'F7', '6', '4', 'M', 'i', 'B', 'Enter')
     terminal.wait_for('Set vram-max of tenant web to 64MiB?')
     terminal.type('n')

@@ -37,7 +37,7 @@ SIGNS = re.compile('[ -~\n°µ·–…─│└├█░▒▓▏▕▲▴▾✓
 
 
 def top(*arguments, status=OK, **environment):
-    """Return: what it prints to standard output, bytes, and to standard error."""
+    """Return standard output, as bytes, and standard error."""
     done = subprocess.run([TOP, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=LIMIT, check=False,
                           env={**ENVIRONMENT, **environment})
@@ -54,7 +54,7 @@ def record(folder, scene, moments):
 
 
 def pictures(paths):
-    """Name and options of every picture."""
+    """Yield the name and options of every picture."""
     for size in SIZES:
         yield f'three-{size}', ['--page', paths['three'], '--size', size]
         yield f'three-{size}-ascii', ['--page', paths['three'], '--size', size, '--ascii']
@@ -87,7 +87,7 @@ def check_pictures(paths):
 
 
 def check_locale(paths):
-    """Without UTF-8 in the locale, ASCII by itself."""
+    """Without UTF-8 in the locale, brokertop uses ASCII."""
     arguments = ['--page', paths['three'], '--size=120x40']
     ascii_text, _ = top('--once', '--ascii', *arguments)
     expect(top('--once', *arguments, LC_ALL='C')[0] == ascii_text, 'the C locale makes a difference')
@@ -168,7 +168,7 @@ def check_json(paths):
 
 
 def documented():
-    """What brokertop(1) lists under JSON: members of the line, and of what its arrays have."""
+    """Return the JSON members of a line and of its arrays that brokertop(1) lists."""
     with open(os.path.join(os.path.dirname(README), 'doc/brokertop.1'), encoding='utf-8') as file:
         text = file.read()
     text = text[text.index('.Sh JSON'):text.index('.Sh ENVIRONMENT')]
@@ -200,7 +200,7 @@ def check_documented(paths):
 
 
 def check_moments(paths):
-    """Lines are of every moment of a recording, or of the first ones; once is the last."""
+    """--json prints every moment of a recording, or the first ones; --once prints the last."""
     lines = [json.loads(line) for line in top('--json', '--page', paths['own'])[0].splitlines()]
     times = [line['updated_ns'] for line in lines]
     expect(len(lines) == 20 and times == sorted(set(times)), times)

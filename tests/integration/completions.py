@@ -35,7 +35,7 @@ def help_of(program, *command):
 
 
 def options_of(text):
-    """Long options, where a --help lists them: at the beginning of a line."""
+    """Return the long options of a --help text, which are at the beginning of lines."""
     found = set()
     for line in re.findall(r'^ {2,8}(-.*)$', text, re.MULTILINE):
         # The head of a line ends at two spaces or where a sentence begins.
@@ -89,7 +89,7 @@ def check_program(folder, program):
 
 
 def completed(folder, *words):
-    """What bash offers for the last of the words."""
+    """Return bash's completions of the last word."""
     script = ('source "$0/$1.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _$1 2>/dev/null; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
     result = subprocess.run(['bash', '-c', script, folder, *words], stdout=subprocess.PIPE,

@@ -22,7 +22,7 @@ NOT_PERMITTED = 4
 
 
 def run(user, *command):
-    """As that user; None: as this one."""
+    """Run the command as @user; None: the current user."""
     if user is not None:
         command = ('setpriv', f'--reuid={user}', f'--regid={user}', '--clear-groups', *command)
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -38,7 +38,7 @@ def may_make_namespaces(user):
 
 
 class Box:
-    """A folder for what goes in, and a broker beside it."""
+    """A folder with the files of the name space, and a broker outside of it."""
 
     def __init__(self, folder, policy):
         os.chmod(folder, 0o755)
@@ -72,7 +72,7 @@ class Box:
 
 
 def tenants(text):
-    """Names in the first column of the table."""
+    """Return the names in the first column of the table."""
     return [line.split()[0] for line in text.split('\n')[2:] if line.strip()]
 
 

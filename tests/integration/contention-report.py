@@ -45,7 +45,7 @@ def as_user(uid):
 
 
 class Client:
-    """Runs tasks without a pause, in the background."""
+    """A client that runs tasks without a pause, in the background."""
 
     def __init__(self, broker, uid=None):
         self.process = subprocess.Popen([CLIENT, broker.socket, 'small'], stdin=subprocess.PIPE,
@@ -83,7 +83,7 @@ def ctl(broker, *arguments, uid=None):
 
 
 class Report:
-    """brokerctl contention --json, taken apart, with the members that are always there."""
+    """brokerctl contention --json, parsed, with the members that are always present."""
 
     def __init__(self, broker, uid=None):
         found = [json.loads(line) for line in
@@ -114,7 +114,7 @@ class Report:
 
 
 def check_source(asked):
-    """Starts at one rung. Return: the one that is used."""
+    """Start a broker with one source. Return: the source that it uses."""
     with Broker(f'--contention={asked}') as broker, Client(broker):
         report = Report(broker)
         source, sentences = report.about['source'], report.about['sentences']
@@ -160,7 +160,7 @@ def wait_report(broker, condition, *what):
 
 
 class Hogs:
-    """Compute on all processors."""
+    """Processes that compute on all processors."""
 
     def __init__(self):
         script = [sys.executable, '-c', f'import signal\nsignal.alarm({LIMIT})\n'
@@ -169,7 +169,7 @@ class Hogs:
         self.looks = [(time.monotonic(), 0)]
 
     def share(self):
-        """Of the processors' time, over ten seconds at least; all of it until then."""
+        """Return the share of the processors' time over at least ten seconds; 1 until then."""
         ticks = 0
         for hog in self.hogs:
             with open(f'/proc/{hog.pid}/stat', encoding='utf-8') as file:
@@ -188,7 +188,7 @@ class Hogs:
 
 
 def check_culprit():
-    """Hogs are named, in the log as well. What is counted begins anew."""
+    """Hogs are named, also in the log; a reset restarts the counts."""
     def names_hog(report):
         return any(causer['comm'] == 'the-hog' and not causer['own']
                    for worker in report.workers for causer in worker['causers'])
@@ -225,7 +225,7 @@ def check_culprit():
 
 
 def check_tenants(source):
-    """Each tenant sees its own delays, and of others no more than /proc shows."""
+    """Each tenant sees its own delays, and of other tenants no more than /proc shows."""
     config = f'[tenant guest]\nmatch-uid = {OTHER_UID}\n'
     with Broker(f'--contention={source}', policy=config) as broker, Client(broker), \
             Client(broker, uid=OTHER_UID):
@@ -245,7 +245,7 @@ def check_tenants(source):
 
 
 def check_unprivileged():
-    """Without privileges it starts, and says what it uses instead."""
+    """Without privileges the broker starts, and says which source it uses instead."""
     with Broker(uid=OTHER_UID) as broker, Client(broker):
         report = Report(broker)
         expect(report.about['source'] != 'ebpf' and report.about['sentences'], report.about)

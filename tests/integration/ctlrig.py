@@ -35,7 +35,7 @@ class Broker:
 
 
 class Client:
-    """One of a broker: @name is of its small plan, @program the client, or a copy of it."""
+    """A client of the broker; @name names its small plan, @program is the client or a copy of it."""
 
     def __init__(self, broker, name=NAME, program=CLIENT, **options):
         self.process = start([program, broker.socket, name], stdin=subprocess.PIPE,

@@ -29,7 +29,7 @@ REASONS = r'([a-z]+(?:-[a-z]+)*)'
 
 
 def split_scenes(output):
-    """The text of each scene."""
+    """Return the text of each scene."""
     texts = re.split(r'^(\d)\. (.+)\n', output, flags=re.MULTILINE)
     titles = list(zip(texts[1::3], texts[2::3]))
     if titles != [(str(i + 1), title) for i, title in enumerate(SCENES)]:

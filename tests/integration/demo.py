@@ -43,7 +43,7 @@ SEARCH = (('  vram-reserve', '48 MiB', '48 MiB', '48 MiB'),
 
 
 def used(text):
-    """The numbers of a row of sizes."""
+    """Return the numbers of a row of sizes."""
     return [int(cell.split()[0]) for cell in cells(text, '  VRAM used at most')]
 
 
@@ -64,7 +64,7 @@ def check_tenants(output, n_images):
 
 
 def command(output, line):
-    """What a command printed that the demo shows."""
+    """Return the output of a command that the demo shows."""
     return output.split(f'\n$ {line}')[1].split('\n$ ')[0]
 
 
@@ -145,8 +145,8 @@ def check_stopping(source, build, scratch):
 
 
 def stop_when_seen(source, build, scratch, pattern, *part):
-    """Stops the demo when such a process is there, which is for a second or two: on a busy machine
-    it may go unseen."""
+    """Stop the demo when a process matches @pattern. The process lives for a second or two, so on a
+    busy machine it may not be seen."""
     for _ in range(5):
         process = demo(source, build, scratch, *part, '--images', '16')
         if await_processes(process, pattern, 1):

@@ -28,7 +28,7 @@ def finish(process):
 
 
 def processes_of(scratch):
-    """Processes whose command line matches."""
+    """Return the processes whose command line matches."""
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
@@ -47,7 +47,7 @@ def expect_clean(scratch):
 
 
 def await_processes(process, pattern, n):
-    """Whether so many processes match before the demo ends."""
+    """Return true if n processes match before the demo ends."""
     deadline = time.monotonic() + 120
     while len([p for p in processes_of(pattern) if p != process.pid]) < n:
         if process.poll() is not None:
@@ -68,7 +68,7 @@ def expect_stopped(process, number, scratch):
 
 
 def expect_refused(source, build, scratch, *options):
-    """Wrong use: status 2 and one line that says why."""
+    """Expect status 2 and one line with the reason."""
     status, output = finish(demo(source, build, scratch, *options))
     if status != 2 or output.count('\n') != 1:
         fail(f'{options}: status {status}, expected 2 and one line', output)

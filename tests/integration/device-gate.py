@@ -91,7 +91,7 @@ def kill_all(path):
 
 
 def remove(path):
-    """With everything that is still in there, which a test has started."""
+    """Remove the cgroup and kill all processes in it, which the test has started."""
     end = time.monotonic() + LIMIT
     while os.path.isdir(path) and time.monotonic() < end:
         kill_all(path)
@@ -139,7 +139,7 @@ def enter(path, uid=None):
 
 
 class Opener:
-    """A process that opens device nodes, in a cgroup, perhaps with a lease."""
+    """A process that opens device nodes, in a cgroup, optionally with a lease."""
 
     def __init__(self, at=None, broker=None, uid=None, errors=subprocess.PIPE, options=LEASE):
         command = [CLIENT, 'open']
@@ -161,7 +161,7 @@ class Opener:
         return self.ask('open', path)
 
     def end(self):
-        """What it wrote to standard error."""
+        """Return its standard error."""
         self.process.stdin.close()
         text = self.process.stderr.read() if self.process.stderr else ''
         self.process.wait(LIMIT)
@@ -178,7 +178,7 @@ def opens(at, path=RENDER, uid=None):
 # --- Brokers ---
 
 class Broker:
-    """One whose socket, and gate, are in a folder of its own. @uid: it has no privilege."""
+    """A broker whose socket and gate are in a folder of its own. @uid: run it without privileges."""
 
     def __init__(self, name, uid=0, sees=True):
         self.folder = os.path.join(folder, name)
@@ -238,7 +238,7 @@ class Broker:
 
 
 def check_that_it_can():
-    """Ends the test where the kernel cannot do it."""
+    """End the test if the kernel has no gate."""
     result = subprocess.run([CTL, '--socket', os.path.join(folder, 'brokerd.sock'), 'gate', 'on',
                              '--cgroup', cgroup('try')], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True, check=False)
@@ -254,7 +254,7 @@ def check_that_it_can():
 # --- Tests ---
 
 def test_closed():
-    """GPUs are closed in the cgroup and below, nothing else is, and nobody else."""
+    """GPUs are closed in the cgroup and below it; other devices and cgroups stay open."""
     with Broker('closed') as broker:
         at = cgroup('closed')
         below = cgroup('closed', 'below')
@@ -281,7 +281,7 @@ def test_closed():
 
 
 def test_lease():
-    """Who has a lease passes, with all that it starts, and nobody else does."""
+    """A process with a lease passes with all its children; other processes do not."""
     with Broker('lease') as broker:
         at = cgroup('lease')
         broker.on(at)
@@ -309,7 +309,7 @@ def test_lease():
 
 
 def test_lease_end():
-    """What stays behind in the cgroup of a lease that has ended does not pass any more."""
+    """Processes that stay in the cgroup of a lease do not pass after the lease has ended."""
     with Broker('end') as broker:
         at = cgroup('end')
         broker.on(at)
@@ -328,7 +328,7 @@ def tell(broker, at, *paths, uid=None):
 
 
 def test_open_already():
-    """What is open stays open, and may be passed on: the kernel asks when something is opened."""
+    """Open descriptors stay open, and may be passed on: the kernel asks the gate at open() only."""
     with Broker('already') as broker:
         at = cgroup('already')
         opened = os.open(ZERO, os.O_RDONLY)
@@ -341,7 +341,7 @@ def test_open_already():
 
 
 def test_shared_cgroup():
-    """A lease opens the gate for no cgroup that others are in, whoever says that it is the lease's."""
+    """A lease opens the gate for no cgroup that has other processes, whoever claims it."""
     with Broker('shared') as broker:
         at = cgroup('shared')
         session = cgroup('shared', 'session-1.scope', uid=NOBODY)
@@ -373,7 +373,7 @@ def test_shared_cgroup():
 
 
 def test_left_cgroups():
-    """What brokerctl exec has left because it was killed, the next one takes away."""
+    """The next brokerctl exec removes the cgroups of a killed one."""
     with Broker('left') as broker:
         at = cgroup('left')
         # 4194305 exceeds the largest process number.
@@ -385,7 +385,7 @@ def test_left_cgroups():
 
 
 def test_exec_says_why():
-    """A program that has no cgroup of its own is behind the gate, and brokerctl exec says so."""
+    """brokerctl exec reports a program that is behind the gate without a cgroup of its own."""
     with Broker('why') as broker:
         at = cgroup('why', uid=0)
         broker.on(at)
@@ -403,7 +403,7 @@ def test_exec_says_why():
 
 
 def test_broker_dies():
-    """Without a broker leases keep what they have; the next one has those that come back, and no more."""
+    """Without a broker leases keep their access; the next broker admits only the restored leases."""
     with Broker('dies') as broker:
         at = cgroup('dies')
         broker.on(at)
@@ -434,7 +434,7 @@ def test_broker_dies():
 
 
 def test_comes_and_goes():
-    """A gate that is closed while leases are held is open to them from the first moment."""
+    """A gate that is closed while leases are held admits them from the first moment."""
     with Broker('comes') as broker:
         at = cgroup('comes')
         opener = Opener(at, broker)
@@ -463,7 +463,7 @@ def test_comes_and_goes():
 
 
 def test_two_gates():
-    """Side by side and one in the other; each goes alone."""
+    """Gates can be side by side or nested, and each ends independently."""
     with Broker('two') as broker:
         one, two, inner = cgroup('one'), cgroup('two'), cgroup('one', 'inner')
         broker.on(one, two, inner)
@@ -495,7 +495,7 @@ def test_two_gates():
 
 
 def test_unprivileged_broker():
-    """All that the broker needs is its right to write the map."""
+    """The broker needs no privilege except write access to the map."""
     with Broker('unprivileged', uid=NOBODY) as broker:
         at = cgroup('unprivileged')
         broker.on(at)
@@ -520,7 +520,7 @@ def test_unprivileged_broker():
 
 
 def test_what_is_said():
-    """Who was refused, and to whom it is told."""
+    """Refused processes are reported to the users concerned."""
     with Broker('said') as broker:
         at = cgroup('said')
         expect('there is none' in ctl(broker, 'check', status=None), 'check')
@@ -581,7 +581,7 @@ def check_unprivileged(broker, at):
 
 
 def test_fails():
-    """What cannot be closed leaves nothing behind."""
+    """A gate that cannot be closed leaves nothing behind."""
     with Broker('unable') as broker:
         # The limit on descriptors is too low to close the gate.
         result = subprocess.run([CTL, '--socket', broker.socket, 'gate', 'on', f"--cgroup={cgroup('unable')}"],
@@ -592,7 +592,7 @@ def test_fails():
 
 
 def test_paths():
-    """A cgroup has one name, however it is written; what is none is not closed."""
+    """A cgroup is the same however its path is written; other paths are rejected."""
     with Broker('paths') as broker:
         at = cgroup('paths')
         ctl(broker, 'gate', 'on', f'--cgroup=/{relative(TOP)}//./paths/../paths/')
@@ -607,7 +607,7 @@ def test_paths():
 
 
 def test_locked():
-    """Whoever opens a gate waits for who is closing one, and does nothing if that takes too long."""
+    """A process that opens a gate waits for one that is closing it, and gives up after a limit."""
     with Broker('locked') as broker:
         at = cgroup('locked')
         broker.on(at)
@@ -623,7 +623,7 @@ def test_locked():
 
 
 def test_interrupted():
-    """Turned on and off by several at a time, and killed in between: the next one finds its way."""
+    """Several processes change gates at once and are killed in between: the next one succeeds."""
     with Broker('interrupted') as broker:
         paths = [cgroup('interrupted', str(i)) for i in range(4)]
         for _ in range(40):

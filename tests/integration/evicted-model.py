@@ -20,7 +20,7 @@ PLACES = {'vram': 'VRAM', 'gtt': 'host (GTT)', 'evicted': 'evicted'}
 
 
 class Story:
-    """What can be seen from outside, with the time at the left."""
+    """Visible events, printed with their time."""
 
     def __init__(self, cards, broker, client):
         self.cards, self.broker, self.client = cards, broker, client
@@ -30,7 +30,7 @@ class Story:
         client.tell('start', 'model')
 
     def tell(self, what, at, wanted=None):
-        """Waits for a task of @wanted. Return: tasks since the last line, by (device, reason)."""
+        """Wait for a task of @wanted. Return: tasks since the last line, by (device, reason)."""
         state = self.client.memory('model')[0]
         card = self.cards.show()
         own = self.cards.held(self.broker.pid)[0]

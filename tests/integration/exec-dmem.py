@@ -93,7 +93,7 @@ def is_capped(broker):
 
 
 class Program:
-    """brokerctl exec of one that holds memory. @cgroup: where it is begun."""
+    """brokerctl exec of a program that holds memory. @cgroup: where it starts."""
 
     def __init__(self, broker, *options, cgroup=None, environment=None):
         self.report, self.errors = tempfile.NamedTemporaryFile(), tempfile.NamedTemporaryFile()
@@ -120,7 +120,7 @@ class Program:
             return file.read()
 
     def end(self):
-        """Return: what was said, and the report."""
+        """Return standard error and the report."""
         self.process.communicate(timeout=60)
         err = self.said()
         expect(self.process.returncode == 0, self.process.returncode, err)
@@ -165,7 +165,7 @@ def check_limit(broker, root):
 
 
 def check_restart(broker, folder, root):
-    """Another broker is told of the cgroup, too."""
+    """The next broker learns the cgroup, too."""
     program = Program(broker, '--vram=64MiB')
     wait_for(lambda: is_capped(broker), 'not capped')
     broker.stop()
@@ -177,7 +177,7 @@ def check_restart(broker, folder, root):
 
 
 def check_below(broker, root):
-    """In a cgroup of its own, out of whose way brokerctl goes; with others in there it cannot."""
+    """brokerctl moves itself out of a cgroup of its own; with other processes in the cgroup it cannot."""
     given, plain = os.path.join(root, 'given'), os.path.join(root, 'plain')
     for path in (given, plain):
         os.mkdir(path)

@@ -34,7 +34,7 @@ def environment(folder, **more):
 
 
 class Exec:
-    """brokerctl exec of @arguments; it has a pipe at each end."""
+    """brokerctl exec of @arguments, with pipes at its standard streams."""
 
     def __init__(self, broker, *arguments, timeout_s=5, env=None, **options):
         self.process = subprocess.Popen(
@@ -51,7 +51,7 @@ class Exec:
             expect(False, line, self.process.stderr.read())
 
     def end(self, status=OK):
-        """What it wrote to standard output and to standard error."""
+        """Return its standard output and standard error."""
         out, err = self.process.communicate(timeout=LIMIT)
         expect(self.process.returncode == status, self.process.args, 'ended with',
                self.process.returncode, out, err)
@@ -72,8 +72,8 @@ def leases(broker):
 
 
 def check_odd_programs(broker):
-    """Scripts without an interpreter, or with one that is not there; files that are none; full
-    disks, closed descriptors; a lease within a lease."""
+    """Scripts with a missing interpreter or without one; files that are no programs; full disks; closed
+    descriptors; a lease within a lease."""
     with tempfile.TemporaryDirectory() as folder:
         script = os.path.join(folder, 'script')
         for text, status in (('exit 5\n', 5), ('#!/nowhere/interpreter\n', NOT_FOUND)):
@@ -165,7 +165,7 @@ def check_environment(broker, folder):
 
 
 def check_service_manager(broker):
-    """What names the process that sockets and a watchdog are for, names the program."""
+    """Variables that name brokerctl as the process for sockets and a watchdog then name the program."""
     def names(program):
         start = f'LISTEN_PID={program} WATCHDOG_PID={program} exec "$0" "$@"'
         env = dict(broker.env, LISTEN_FDS='1')
@@ -271,7 +271,7 @@ print('ended', os.waitstatus_to_exitcode(status), flush=True)
 
 
 def check_terminal(broker):
-    """What a terminal sends comes once; what it stops is seen to be stopped, and goes on."""
+    """A signal of the terminal arrives once; a stopped program is seen as stopped, and continues."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(sys.executable, [sys.executable, '-c', SHELL, CTL, '--socket', broker.socket,
@@ -312,7 +312,7 @@ def check_terminal(broker):
 
 
 def check_top(broker, lease):
-    """brokertop says the same of it, in its view and as JSON."""
+    """brokertop shows the same figures of the lease, in its view and as JSON."""
     def top(*arguments):
         done = subprocess.run([TOP, '--socket', broker.socket, '--once', *arguments], check=True,
                               timeout=LIMIT, env={**broker.env, 'LC_ALL': 'C'},
@@ -331,7 +331,7 @@ def check_top(broker, lease):
 
 
 def in_terminal(broker, *arguments):
-    """What brokerctl exec writes to a terminal that its standard error is."""
+    """Return what brokerctl exec writes to a terminal at its standard error."""
     ours, theirs = pty.openpty()
     subprocess.run([CTL, '--socket', broker.socket, 'exec', *arguments], stdin=subprocess.DEVNULL,
                    stdout=subprocess.DEVNULL, stderr=theirs, env=broker.env, check=False, timeout=LIMIT)
@@ -400,8 +400,8 @@ def check_use(broker, folder):
 
 
 def check_vulkan(broker, folder):
-    """An unmodified program: it gets what it was promised, and no more; and what it has had is known
-    to the byte when something is refused, and when it has no device any more."""
+    """An unmodified program gets at most its lease. Its usage is known to the byte after a refusal, and
+    after its device was destroyed."""
     report = os.path.join(folder, 'vulkan.json')
     # The layer keeps its lease until the process has ended.
     sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
@@ -499,7 +499,7 @@ def check_vulkan(broker, folder):
 
 
 def check_growth(broker):
-    """With --wait a lease waits when it has to grow for its program, too."""
+    """With --wait the program's allocation waits for the lease to grow, too."""
     holder = Exec(broker, '--vram=40MiB', '--', MEMBER, '40', '40')
     holder.expect_ready()
     for wait, allocated in ([], 'n=0 result=-2'), (['--wait=10min'], 'n=1 result=0'):
@@ -518,7 +518,7 @@ def check_growth(broker):
 
 
 def check_counts(broker, n, granted, n_waiting, text):
-    """What brokerctl status says of leases."""
+    """brokerctl status counts leases and waiters."""
     def counts():
         status, = objects(ctl(broker, 'status', '--json'))
         return [status[name] for name in ('leases', 'leases_granted_bytes', 'leases_waiting')]
@@ -529,7 +529,7 @@ def check_counts(broker, n, granted, n_waiting, text):
 
 
 def check_two(broker):
-    """Both fit, or they are told apart; and who waits gets what the other had."""
+    """Two leases share the device if both fit; else one waits until the other ends."""
     both = [Exec(broker, '--vram=24MiB', '--', MEMBER, '24', '24') for _ in range(2)]
     for member in both:
         member.expect_ready()
@@ -599,7 +599,7 @@ def check_kills(broker):
 
 
 def check_restart(broker, folder):
-    """The broker is killed: the lease comes back, whether somebody uses it or not."""
+    """The broker is killed: the lease comes back, whether a program uses it or not."""
     program = Exec(broker, '--verbose', '--vram=24MiB', '--', 'sh', '-c', 'read x; exit 9')
     wait_for(lambda: len(leases(broker)) == 1, 'no lease')
     broker.stop(signal.SIGKILL)

@@ -15,8 +15,9 @@ F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 
 
 class FakeBroker:
-    """Answers as it is told: @answers maps a type of request to bytes behind the reply's head, a
-    negative errno, or a function of the request that returns such and descriptors."""
+    """A broker with prepared answers. @answers maps a type of request to the bytes after the reply's
+    head, a negative errno, or a function of the request that returns either of these and
+    descriptors."""
 
     def __init__(self, folder, answers):
         self.path = os.path.join(folder, 'fake')
@@ -79,8 +80,8 @@ def devices(*kinds):
 
 
 def hello(path, major=1, minor=0, features=FEAT_LEASES):
-    """A client of another version. Return: its connection, result, what it is told, the features
-    that it has."""
+    """Connect as a client of another version. Return: the connection, the result, the text, and the
+    granted features."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.settimeout(60)
     connection.connect(path)
@@ -110,6 +111,6 @@ def opened(fd, number=7, granted=64 * MIB, max_bytes=64 * MIB, page_bytes=4096):
 
 
 def give_all(request):
-    """Answers LEASE_CREDIT with whatever is wanted."""
+    """Answer LEASE_CREDIT with the requested amount."""
     want, = struct.unpack_from('=Q', request, 16)
     return struct.pack('=QQ', want, 64 * MIB), []

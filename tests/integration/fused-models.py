@@ -32,7 +32,7 @@ def fail(*what):
 
 
 class Graph:
-    """Nodes, each of which returns the name of what it writes, and constants."""
+    """Nodes, added by methods that return the name of the node's output, and constants."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -60,7 +60,7 @@ class Graph:
         return output
 
     def either(self, name, a, b):
-        """Of operators whose operands may change places."""
+        """Add an operator whose operands are in random order."""
         return self.op(name, *self.rng.sample([a, b], 2))
 
 
@@ -218,7 +218,7 @@ def attention(graph, rows):
 
 
 def attention_of_one(graph, rows):
-    """With heads in the dimension of the batch."""
+    """Build an attention with the heads in the batch dimension."""
     rng = graph.rng
     queries, keys, size, width = (rng.choice([1, 6, 20]), rng.choice([2, 9, 33]), rng.choice([4, 16]),
                                   rng.choice([4, 8]))
@@ -238,7 +238,7 @@ def attention_of_one(graph, rows):
 
 
 def activation(graph, x):
-    """Relu, LeakyRelu and Clip, which the broker computes along with what is before them."""
+    """Add a Relu, LeakyRelu or Clip, which the broker computes along with the node before."""
     way = graph.rng.randrange(3)
     if way == 0:
         return graph.op('Relu', x), 'Relu'
@@ -272,7 +272,8 @@ def activated(graph, rows):
 
 
 def elementwise(graph, rows):
-    """In place or not, as it comes: what is read again, broadcast, or once only."""
+    """Build element-wise nodes at random: in place or not, with operands that are reused, broadcast, or
+    used once."""
     rng = graph.rng
     dims = shape(rng)
     x = graph.input(dims, rows)
@@ -312,7 +313,7 @@ def save(graph, folder, outputs):
 
 
 def check(graph, y, expected, folder, what):
-    """The output alone, and then with that in the middle as an output, too."""
+    """Check the output alone, and then with the tensor in the middle as an output, too."""
     plain = os.path.join(folder, 'plain.npy')
     arguments = save(graph, folder, [y])
     run(*arguments, f'--output={y}={plain}', '--device=cpu', '--disable-optimisation=all')

@@ -57,7 +57,8 @@ def map_list(function, values):
 
 
 def reads(nodes, n_past):
-    """From tokens to logits. @n_past: how much is remembered; None: the whole text is there at once."""
+    """Return the nodes from tokens to logits. @n_past: number of past tokens; None: the whole text is
+    given at once."""
     def op(name, inputs, output, **attributes):
         nodes.append(onnx.node(name, inputs, output if isinstance(output, list) else [output], **attributes))
 
@@ -128,7 +129,7 @@ def run(folder, device, model, inputs, outputs):
 
 
 def drawn(logits, chance):
-    """The token that is to come, and how far @chance is from where another one would."""
+    """Return the next token, and the distance of @chance from the nearest boundary to another token."""
     best = sorted(range(WORDS), key=lambda word: -logits[word])[:N_BEST]
     weights = [math.exp((logits[word] - logits[best[0]]) / TEMPERATURE) for word in best]
     bounds = [sum(weights[:i + 1]) / sum(weights) for i in range(N_BEST)]

@@ -28,7 +28,7 @@ class Options(ctypes.Structure):
 
 
 def open_lease(library, socket, mib):
-    """Return: what keeps it."""
+    """Open a lease. Return: the objects that keep it."""
     rbk, lease, error = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(1024)
     os.environ['RINGBROKER_SOCKET'] = socket
     assert library.rbk_connect(None, ctypes.byref(rbk), error) == 0, error.value
@@ -39,7 +39,8 @@ def open_lease(library, socket, mib):
 
 
 def restore(library, lease, socket, mib):
-    """Tells another broker that it has so much. Return: what keeps that connection, and the error."""
+    """Claim a lease of @mib from another broker. Return: the objects that keep the connection, and the
+    error."""
     rbk, error = ctypes.c_void_p(), ctypes.create_string_buffer(1024)
     os.environ['RINGBROKER_SOCKET'] = socket
     assert library.rbk_connect(None, ctypes.byref(rbk), error) == 0, error.value
@@ -47,13 +48,13 @@ def restore(library, lease, socket, mib):
 
 
 def credited(library, lease):
-    """As the lease's page has it, in MiB: struct rbk_lease_page."""
+    """Return the credited MiB on the lease's page, struct rbk_lease_page."""
     library.rbk_lease_page.restype = ctypes.c_void_p
     return ctypes.c_uint64.from_address(library.rbk_lease_page(lease[1]) + 32).value // MIB
 
 
 def use():
-    """Does as it is told: "alloc MIB", "free", "restore MIB SOCKET ERRNO", "credited MIB"."""
+    """Execute the commands "alloc MIB", "free", "restore MIB SOCKET ERRNO" and "credited MIB"."""
     library, socket, mib = ctypes.CDLL(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     lease = open_lease(library, socket, mib) if mib else None
     # The child inherits everything, also the connection; its parent ends together with the child.
@@ -91,7 +92,7 @@ def use():
 
 
 class User:
-    """One such process. @prefix: what begins it."""
+    """A process that uses the card itself. @prefix: the command that starts it."""
 
     def __init__(self, cards, broker, lease_mib, is_nobody=False, how=(), prefix=()):
         self.process = subprocess.Popen(
@@ -117,12 +118,12 @@ class User:
 
 
 def n_lines(broker, user, text):
-    """Lines of the log that name the process and say something."""
+    """Return the number of log lines that name the process and contain @text."""
     return sum(f'process {user.pid} ' in line and text in line for line in broker.log().splitlines())
 
 
 def warned(cards):
-    """Both kinds are named once; who keeps to the lease is not; nobody is stopped."""
+    """Both kinds of offenders are named once; a process that keeps to its lease is not; none is stopped."""
     policy = '[tenant default]\nlease-required = yes\nlease-tolerance = 16MiB\n'
     with Broker(BROKERD, cards, policy=policy) as broker, User(cards, broker, 64) as good, \
             User(cards, broker, 64) as bad, User(cards, broker, 0) as offender:
@@ -178,7 +179,7 @@ def stopped(cards):
 
 
 def handed_over(cards):
-    """A child with its parent's connection, which keeps the lease: it has none."""
+    """A child that keeps the lease of its parent by the inherited connection has no lease."""
     policy = '[tenant default]\nlease-required = yes\nlease-tolerance = 16MiB\n'
     with Broker(BROKERD, cards, policy=policy) as broker, \
             User(cards, broker, 64, how=['fork']) as child:
@@ -188,7 +189,7 @@ def handed_over(cards):
 
 
 def there_before(cards):
-    """Who was there before the broker is told of, and goes on."""
+    """Processes that used the card before the broker started are named, but not stopped."""
     policy = ('[tenant default]\nlease-audit = stop\nlease-required = yes\n'
               'lease-tolerance = 16MiB\n')
     is_root = os.getuid() == 0
@@ -210,7 +211,7 @@ def can_make_cgroups():
 
 
 def without_layer(cards):
-    """A program that brokerctl exec runs has its lease by its cgroup, with what it starts."""
+    """A program of brokerctl exec has its lease by its cgroup, together with its children."""
     if not can_make_cgroups():
         print('no cgroups can be made here')
         return
@@ -239,8 +240,8 @@ def without_layer(cards):
 
 
 def restored(cards):
-    """Who tells the next broker less than he has is charged for what he has; who tells of more than
-    his tenant may have is not believed."""
+    """A process that claims less from the next broker than it uses is charged for its usage; a claim
+    beyond the tenant's maximum is rejected."""
     policy = '[tenant default]\nvram-max = 256MiB\nlease-tolerance = 16MiB\n'
     with contextlib.ExitStack() as stack:
         with Broker(BROKERD, cards, policy=policy) as broker:

@@ -24,8 +24,8 @@ POLICY = '[tenant default]\nlease-required = yes\nlease-tolerance = 16MiB\n'
 
 
 class Leased:
-    """@program, run by brokerctl exec in a lease of 64 MiB; @how is what it does against that, as
-    options and assignments of env(1)."""
+    """@program, run by brokerctl exec in a lease of 64 MiB; @how bypasses the lease by options and
+    assignments of env(1)."""
 
     def __init__(self, broker, layers, how, program):
         environment = {**CARDS.environment, 'XDG_DATA_DIRS': f'{layers}/share:/usr/share'}
@@ -67,7 +67,7 @@ class Leased:
 
 @contextlib.contextmanager
 def running(how, policy=POLICY, program=None):
-    """A broker, and a program in a lease."""
+    """Start a broker, and a program in a lease."""
     with tempfile.TemporaryDirectory(prefix='rbk-bypass-') as layers, \
             Broker(BROKERD, CARDS, policy=policy) as broker:
         folder = os.path.join(layers, 'share/vulkan/implicit_layer.d')
@@ -84,15 +84,15 @@ def named(broker, leased, text=''):
 
 
 def expect_not_named(broker, leased):
-    """Though the audit looks: it names another one meanwhile."""
+    """Expect that the audit does not name the program, although it names another process meanwhile."""
     with CARDS.hog('card0', '--vram', '100MiB') as pid:
         await_true('the other is named', lambda: f'process {pid} ' in broker.log())
     assert not named(broker, leased), broker.log()
 
 
 def expect_named(broker, leased):
-    """It has more than 100 MiB, by the kernel's account; brokerd says so. By its cgroup, if it could be
-    given one, it is known to be the lease's."""
+    """Expect that brokerd names the program, which has more than 100 MiB by the kernel's account. If
+    the program has a cgroup, the broker knows its lease by the cgroup."""
     vram, _ = CARDS.held(leased.pid)
     assert vram >= 100 * MIB, vram
     with open(f'/proc/{leased.pid}/cgroup', encoding='utf-8') as file:
@@ -109,7 +109,7 @@ def goes_round(*how):
 
 
 def test_no_bypass():
-    """The same program, as it is: held to the lease, and nobody has anything to say of it."""
+    """The unmodified program is held to its lease, and is not named."""
     with running([]) as (broker, leased):
         assert leased.number('device', 'result') == 0
         assert leased.ask(f'alloc {25 * MIB} 4') == 'alloc: n=2 result=-2'
@@ -141,13 +141,13 @@ def test_no_loader():
 
 
 def test_preloaded():
-    """Whoever changes the layer, or what it sees, in his own process."""
+    """A program may change the layer, or the layer's input, in its own process."""
     preload = CARDS.environment['LD_PRELOAD']
     goes_round([f'LD_PRELOAD={preload}:{HIDE_LEASE}'])
 
 
 def test_broker_of_its_own():
-    """The layer believes its broker; the one whose card it is does not know the process."""
+    """The layer trusts its broker; the card's broker does not know the process."""
     answers = {HELLO: welcome(), LEASE_CREDIT: give_all,
                LEASE_OPEN: lambda _: opened(page(*[256 * MIB] * 3), granted=256 * MIB,
                                             max_bytes=256 * MIB)}
@@ -158,7 +158,7 @@ def test_broker_of_its_own():
 
 
 def test_own_lease():
-    """A larger lease than brokerctl has obtained: within what its tenant can have."""
+    """A program can open a larger lease than brokerctl's, within its tenant's limits."""
     policy = POLICY + 'vram-max = 128MiB\n'
     with running(['-u', 'RINGBROKER_LEASE', 'RINGBROKER_LEASE_VRAM=1GiB'], policy) as (_, leased):
         assert leased.number('device', 'result') == 0
@@ -166,7 +166,7 @@ def test_own_lease():
 
 
 def test_small():
-    """Less than the tolerance is nobody's business, as the manual says."""
+    """Usage below the tolerance is not reported, as the manual says."""
     with running(['-u', 'RINGBROKER_VULKAN_LEASE']) as (broker, leased):
         assert leased.number('device', 'result') == 0
         leased.ask(f'alloc {8 * MIB}')
@@ -207,7 +207,7 @@ HANDLE, INT, UNSIGNED = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 
 
 def use_gl(card):
-    """OpenGL ES, in buffers; no window."""
+    """Allocate OpenGL ES buffers, without a window."""
     gbm, egl = ctypes.CDLL('libgbm.so.1'), ctypes.CDLL('libEGL.so.1')
     gl = ctypes.CDLL('libGLESv2.so.2')
     platform_gbm, context_version, es_api, none = 0x31D7, 0x3098, 0x30A0, 0x3038
@@ -231,7 +231,7 @@ def use_gl(card):
 
 
 def use_va(card):
-    """Video: pictures of 4096 by 2160."""
+    """Allocate video pictures of 4096 by 2160."""
     va, drm = ctypes.CDLL('libva.so.2'), ctypes.CDLL('libva-drm.so.2')
     yuv420 = 1
     display = function(drm, 'vaGetDisplayDRM', HANDLE, INT)(card)

@@ -20,7 +20,7 @@ SIM, BROKERD, CLIENT, MANIFEST, CTL = sys.argv[1:6]
 
 
 class Program:
-    """lease-client.c under the layer; see leaserig.py, which has other devices."""
+    """lease-client.c under the layer, on a simulated card; leaserig.py is for other devices."""
 
     def __init__(self, cards, broker, folder, **more):
         environment = {**cards.environment, 'XDG_DATA_DIRS': f'{folder}/share:/usr/share',
@@ -35,7 +35,7 @@ class Program:
         return self.process.stdout.readline().rstrip('\n')
 
     def used(self):
-        """What it is told that it uses of the card's own memory, of all heaps of that."""
+        """Return the usage of all heaps of the card's own memory that the program is told."""
         heaps = [list(map(int, text.split(','))) for text in self.ask('budget').split()[1:]]
         local = [heap for heap in heaps if heap[3]]
         assert all(heap[1] <= heap[0] == 256 * MIB for heap in local), heaps
@@ -49,7 +49,7 @@ class Program:
 
 @contextlib.contextmanager
 def begun(*about):
-    """Simulated cards, their broker, and a folder where the loader finds the layer."""
+    """Start simulated cards and their broker, and make a folder where the loader finds the layer."""
     with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
             Cards(SIM, *(about or ['polaris10,vram=4GiB'])) as cards, Broker(BROKERD, cards) as broker:
         layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
@@ -85,17 +85,16 @@ def test_counts():
 
 
 def lease_of(broker):
-    """The one there is."""
+    """Return the only lease."""
     done = subprocess.run([CTL, '--socket', broker.socket, 'leases', '--json'], check=True,
                           stdout=subprocess.PIPE, timeout=60, text=True)
     return json.loads(done.stdout)
 
 
 def test_escapes():
-    """What the driver takes by itself is charged: what the broker has as counted, and as escaped, is
-    together what the driver says that it has allocated, without the layer between, and what fdinfo
-    says. To the byte, whatever it is for, and when it is given back. Images of a swap chain would need
-    a display server that has the card, too."""
+    """The driver's own allocations are charged. The broker's counted and escaped bytes together equal
+    the driver's allocations without the layer, and fdinfo's figure, to the byte, for each kind of
+    object and after each release. Images of a swap chain would need a display server on the card."""
     with begun() as (folder, cards, broker):
         program = Program(cards, broker, folder)
         answer = program.ask('device')
@@ -104,7 +103,7 @@ def test_escapes():
         counted = 0
 
         def check(what):
-            """Return: what escaped, beside what the device has for itself."""
+            """Return the escaped bytes beyond those of the device itself."""
             told = program.used()
             vram, _ = cards.held(program.process.pid)
             answer = program.ask('driver libvulkan_radeon.so')
@@ -144,7 +143,7 @@ def test_escapes():
 
 
 def test_two_cards():
-    """A lease of each card, each for itself."""
+    """Each card has a lease of its own."""
     with begun('polaris10,vram=4GiB', 'polaris10,vram=2GiB') as (folder, cards, broker):
         program = Program(cards, broker, folder)
         for card in ('card0', 'card1'):
@@ -161,7 +160,7 @@ def test_two_cards():
 
 
 def drivers(cards):
-    """Environment with a renderer on the processor beside the cards' driver; None: there is none."""
+    """Return an environment with a CPU renderer beside the cards' driver; None without such a renderer."""
     folder = '/usr/share/vulkan/icd.d'
     renderers = [name for name in sorted(os.listdir(folder)) if name.startswith('lvp')]
     if not renderers:
@@ -171,7 +170,7 @@ def drivers(cards):
 
 
 def test_renderer():
-    """A renderer on the processor is not held to a lease of the card."""
+    """A CPU renderer is not held to a lease of the card."""
     with begun() as (folder, cards, broker):
         more = drivers(cards)
         if not more:
@@ -189,7 +188,7 @@ def test_renderer():
 
 
 def test_hidden():
-    """Memory that is freed is charged as long as a descriptor of it is anywhere."""
+    """Freed memory is charged while any descriptor of it exists."""
     with begun() as (folder, cards, broker):
         for more in ({}, {'LEASE_CLIENT_DMA_BUF': '1'}):
             program = Program(cards, broker, folder, **more)

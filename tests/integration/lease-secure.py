@@ -38,7 +38,7 @@ LEASE = {'RINGBROKER_LEASE_VRAM': '64MiB', 'RINGBROKER_SOCKET': '/nonexistent'}
 
 
 class Place:
-    """The programs, and the layer, where anybody may read them."""
+    """The programs and the layer, in a folder that all users may read."""
 
     def __init__(self, folder):
         os.chmod(folder, 0o755)
@@ -86,7 +86,7 @@ def has_layer(client):
 
 
 def check_user_folder(place):
-    """In a user's folder the manifest is found by programs without rights only."""
+    """Only unprivileged programs find a manifest in a user's folder."""
     with Layers() as layers:
         place.install(os.path.join(layers.folder, 'share/vulkan'))
         with start(layers, place.plain, RINGBROKER_SOCKET=SYSTEM_SOCKET) as client:
@@ -104,7 +104,7 @@ def check_user_folder(place):
 
 
 def check_system_folder(place):
-    """In the system's it is found by all; who has rights asks the system's broker."""
+    """All programs find a manifest in the system's folder; a privileged program asks the system's broker."""
     place.install(place.vulkan)
     with Layers() as layers:
         log = os.path.join(layers.folder, 'log')
@@ -120,7 +120,8 @@ def check_system_folder(place):
 
 
 def check_exec(place):
-    """A lease is of one user: who stays the same joins it, who becomes another cannot."""
+    """A lease belongs to one user: a program that stays that user joins the lease, one that becomes
+    another user cannot."""
     with Layers() as layers:
         os.chmod(layers.folder, 0o755)
         for program, expected in ((place.capable, OK), (place.setuid, INITIALIZATION_FAILED)):

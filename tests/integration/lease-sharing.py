@@ -14,7 +14,7 @@ from leaserig import (INITIALIZATION_FAILED, MIB, OK, OUT_OF_DEVICE_MEMORY, Brok
 
 
 def test_killed_with_children():
-    """A program that is killed leaves nothing, though children of it live on."""
+    """A killed program's charges end, although its children live on."""
     whole = {'RINGBROKER_LEASE_VRAM': '60MiB', 'RINGBROKER_LEASE_MIN': '60MiB'}
     with Broker(memory='100MiB') as broker, Layers() as layers, \
             Client(layers, broker, **whole) as client, Client(layers, broker, **whole) as other:
@@ -30,7 +30,7 @@ def test_killed_with_children():
 
 
 def test_sockets_end_with_exec():
-    """What exec() starts does not get the connection."""
+    """A program that exec() starts does not inherit the connection."""
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
         expect(client.result('device') == OK, 'no device')
@@ -45,7 +45,7 @@ def test_sockets_end_with_exec():
 
 
 def launder(client, hide, unhide):
-    """What is exported, hidden by @hide and freed is charged until @unhide."""
+    """Memory that is exported, hidden by @hide and freed is charged until @unhide."""
     for _ in range(2):
         expect(client.result(f'exportable {60 * MIB}') == OK, 'exportable')
         hidden = hide(client.number('export 0', 'fd'))
@@ -78,7 +78,7 @@ PIDFD_GETFD = 438
 
 
 def test_hidden_in_processes():
-    """In one that has no lease."""
+    """Memory hidden in a process without a lease stays charged."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
@@ -96,7 +96,7 @@ def test_hidden_in_processes():
 
 
 def test_opened_anew():
-    """Another open file of it that is hidden is not found; but it is charged as soon as it is used."""
+    """A reopened file of the memory that is hidden is not found, but is charged when it is used."""
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
         expect(client.result('device') == OK, 'no device')
@@ -115,7 +115,7 @@ def test_opened_anew():
 
 
 def test_left_to_others():
-    """What a process leaves to others when it ends is charged to who imports it."""
+    """Memory that outlives its process is charged to the process that imports it."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Broker(memory='100MiB') as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
@@ -136,8 +136,8 @@ def test_left_to_others():
 
 
 def test_handed_over():
-    """Who allocated it pays until the other one has let go of it as well, who has a lease, too, and
-    each can be first."""
+    """The process that allocated the memory pays until the importer has released it, too. Both have
+    leases, and each may release first."""
     lease = {'RINGBROKER_LEASE_VRAM': '64MiB'}
     for first_lets_go in (0, 1):
         with Broker() as broker, Layers() as layers, Client(layers, broker, **lease) as maker:
@@ -163,7 +163,7 @@ def test_handed_over():
 
 
 def test_no_descriptors_left():
-    """A program that has no descriptor left for us is charged until it ends."""
+    """A program without free descriptors for the layer is charged until it ends."""
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
         expect(client.result('device') == OK, 'no device')

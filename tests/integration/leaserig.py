@@ -49,7 +49,7 @@ class Broker(started.Broker):
 
 
 class Layers:
-    """Folders where the loader finds manifests: of the layer as it was built, and of others."""
+    """Folders where the loader finds manifests, of the layer as it was built and of other layers."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix='rbk-layers-')
@@ -58,7 +58,7 @@ class Layers:
         shutil.copy(MANIFEST, os.path.join(implicit, 'ringbroker_lease.json'))
 
     def add(self, name, library, implicit_as=None, prefix='m'):
-        """Another layer, explicit unless @implicit_as names a file to put it there."""
+        """Add another layer, explicit unless @implicit_as names a file for an implicit one."""
         folder = 'implicit_layer.d' if implicit_as else 'explicit_layer.d'
         layer = {'name': name, 'type': 'GLOBAL', 'library_path': library, 'api_version': '1.3.239',
                  'implementation_version': '1', 'description': name}
@@ -71,7 +71,7 @@ class Layers:
             json.dump({'file_format_version': '1.2.0', 'layer': layer}, file)
 
     def add_card(self):
-        """Makes the software device look like a card. Return: environment that enables it."""
+        """Make the software device look like a card. Return: the environment that enables this."""
         self.add('VK_LAYER_RINGBROKER_fake_card', FAKE_CARD)
         return {'VK_INSTANCE_LAYERS': 'VK_LAYER_RINGBROKER_fake_card'}
 
@@ -103,7 +103,7 @@ class Heap:
 
 
 class Client:
-    """lease-client.c: commands in, answers out. @program is it, or a copy."""
+    """lease-client.c, which executes commands. @program is the client or a copy of it."""
 
     def __init__(self, layers, broker=None, wrapper=(), program=CLIENT, **environment):
         socket = broker.socket if isinstance(broker, Broker) else broker
@@ -150,11 +150,11 @@ class Client:
         return [Heap(text) for text in heaps]
 
     def heap(self):
-        """The device's own memory."""
+        """Return the heap of the device's own memory."""
         return next(heap for heap in self.heaps() if heap.is_local)
 
     def alloc(self, size, n=1):
-        """Return: how many it got, and the last result."""
+        """Return the number of successful allocations, and the last result."""
         answer = self.ask(f'alloc {size} {n}')
         found = re.fullmatch(r'alloc: n=(\d+) result=(-?\d+)', answer)
         expect(found, answer)
@@ -186,7 +186,7 @@ class Client:
 
 
 def run(tests):
-    """Runs those that were named as arguments; else all."""
+    """Run the tests that the arguments name; all tests without arguments."""
     names = sys.argv[5:]
     for test in tests:
         if names and test.__name__ not in names:

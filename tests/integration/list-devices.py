@@ -20,7 +20,7 @@ class Cards(simulated.Cards):
         super().__init__(SIM, *cards)
 
     def list(self, option, *arguments):
-        """Return: what it prints to standard output and to standard error."""
+        """Return its standard output and standard error."""
         done = subprocess.run([BROKERD, option, '--cache=none', *arguments], check=True,
                               env=self.environment, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=120)
@@ -99,7 +99,7 @@ def check_two_cards():
 
 
 def check_unused_card():
-    """A card that is there and was not wanted."""
+    """A card that exists but is not selected."""
     with Cards('polaris10,vram=8GiB') as cards:
         text, errors = cards.list('--list-devices', '--gpu=none')
         assert 'device 0: CPU' in text and 'device 1' not in text
@@ -107,7 +107,7 @@ def check_unused_card():
 
 
 def check_any():
-    """Real cards where there are some, else what there is in software, and never both."""
+    """Real cards are listed if they exist, else software devices, and never both."""
     with Cards('polaris10,vram=8GiB') as cards:
         text, _ = cards.list('--list-devices=json', '--gpu=any', '--calibration=none')
     assert [device['kind'] for device in json.loads(text)['devices']] == ['cpu', 'gpu'], text
@@ -120,7 +120,7 @@ def check_any():
 
 
 def check_profiles():
-    """What the devices are able to do: of the CPU at least, and nothing if it is not asked."""
+    """Profiles are listed for the CPU at least, and only on request."""
     with Cards('polaris10,vram=8GiB') as cards:
         cpu = cards.devices()[0]['profile']
         text, _ = cards.list('--list-devices', '--gpu=none')

@@ -15,12 +15,12 @@ BACK = 'POLARIS10)) is back'
 
 
 def await_gpu(client):
-    """A card that was lost again and again is out of use for a while."""
+    """Wait until the card is used again: a card that was lost repeatedly is out of use for a while."""
     await_true('tasks run on the card', lambda: client.run('model')[0] == GPU)
 
 
 def in_use(cards, broker, client, what, *reset):
-    """A reset under tasks."""
+    """The card is reset under tasks."""
     n_back = broker.n_says(BACK)
     client.tell('start', 'model')
     time.sleep(0.02)
@@ -34,7 +34,7 @@ def in_use(cards, broker, client, what, *reset):
 
 
 def innocent(cards, broker, client):
-    """The driver says that it was nobody of ours: all goes on."""
+    """The driver blames another process for the reset: the tasks continue."""
     n_back = broker.n_says(BACK)
     client.tell('start', 'model')
     cards.control('reset', 'card0', '--innocent')
@@ -45,7 +45,7 @@ def innocent(cards, broker, client):
 
 
 def idle_loss(cards, broker, client):
-    """What was in memory is gone, which no task has found out."""
+    """The contents of memory are lost while no task runs."""
     n_back = broker.n_says(BACK)
     cards.control('reset', 'card0', '--vram-lost')
     await_true('the device is back', lambda: broker.n_says(BACK) > n_back)

@@ -47,7 +47,7 @@ def page_of(name):
 
 
 def check_options(program):
-    """Both ways; what belongs to single commands of brokerctl is for completions.py."""
+    """Options and page agree in both directions; completions.py checks the options of brokerctl's commands."""
     name = os.path.basename(program)
     text = page_of(name)
     described = {'--' + option for item in items_of(text, 'Fl') for option in re.findall(r' -([a-z][a-z-]+)', ' ' + item)}
@@ -63,7 +63,7 @@ def check_options(program):
 
 
 def items_of(text, macro):
-    """What is explained: .It Cm KEY , KEY , Xo and so on."""
+    """Return the described items: .It Cm KEY , KEY , Xo and so on."""
     return re.findall(rf'^\.It {macro} ((?:.*Xo\n(?:\.[A-Z].*\n|[^.].*\n)*?\.Xc)|.*)$', text, re.MULTILINE)
 
 
@@ -80,7 +80,7 @@ def check_keys():
 
 
 def check_scenario_keys():
-    """Each in the section of brokersim(1) that is its section's."""
+    """Each key is described in the section of brokersim(1) for its section."""
     sections = dict(re.findall(r'^\.Ss SECTION \[(\w+).*\n((?:(?!\.S[sh]).*\n)*)', page_of('brokersim'), re.MULTILINE))
     keys = re.findall(r'\b(?:KEY|READ)\(([A-Z]+), "([a-z-]+)"', read(SCENARIO_KEYS))
     expect(len(keys) > 50, 'few keys in', SCENARIO_KEYS)
@@ -98,7 +98,7 @@ def examples_of(name):
 
 
 def run_ended(command, environment):
-    """In a terminal, until it has said something, and then for a moment."""
+    """Run the command in a terminal until it has printed output, and for a moment longer."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe('bash', ['bash', '-c', 'exec ' + command if '|' not in command else command], environment)
@@ -131,7 +131,7 @@ def run_example(command, environment):
 
 
 def write_files(folder):
-    """What examples name, and programs that they run."""
+    """Write the files that examples name, and the programs that they run."""
     nodes = [onnx.node('MatMul', ['x', 'w'], ['y'])]
     weights = onnx.tensor('w', onnx.FLOAT, [2, 2], [1, 2, 3, 4])
     dims = ['N', 2]
