@@ -529,7 +529,8 @@ def check_counts(broker, n, granted, n_waiting, text):
 
 
 def check_two(broker):
-    """Two leases share the device if both fit; else one waits until the other ends."""
+    """Two leases share the device if both fit; else the second is refused, or with --wait waits until
+    the first ends."""
     both = [Exec(broker, '--vram=24MiB', '--', MEMBER, '24', '24') for _ in range(2)]
     for member in both:
         member.expect_ready()

@@ -23,7 +23,7 @@ LEASE = {'RINGBROKER_LEASE_VRAM': '64MiB'}
 
 
 def test_limit():
-    """Heap, budget and use follow the lease; above it is refused, to the byte."""
+    """Heap, budget and usage follow the lease; an allocation one byte beyond it is refused."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
         heap = client.heap()
@@ -93,7 +93,7 @@ def test_threads():
 
 
 def test_fork():
-    """A child has a lease of its own; with what it has inherited it gets nothing."""
+    """A child has a lease of its own, and its inherited connection gives it no memory."""
     policy = '[tenant default]\nvram-max = 100MiB\n'
     with Broker(policy=policy) as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB') as client:
@@ -111,7 +111,7 @@ def test_fork():
 
 
 def test_fork_amid_threads():
-    """A child of a process whose threads are allocating: it holds none of their locks."""
+    """A child of a process with allocating threads holds none of their locks."""
     if SLOW > 1:
         print('test_fork_amid_threads: skipped, a sanitizer has locks of its own')
         return
@@ -129,7 +129,7 @@ def test_fork_amid_threads():
 
 
 def test_several_devices():
-    """One lease for all instances and devices that a process makes of one piece of hardware."""
+    """All instances and devices of a process for the same hardware share one lease."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
         expect(client.alloc(20 * MIB) == (1, OK), 'first')
@@ -156,7 +156,7 @@ def test_destroyed_with_leaks():
 
 
 def test_allocators():
-    """A program's own allocator is the driver's: as often as without the layer."""
+    """The driver calls the program's allocator as often as without the layer."""
     counts = []
     for switch in ('1', None):
         with Broker() as broker, Layers() as layers, \
@@ -170,7 +170,7 @@ def test_allocators():
 
 
 def test_untouched():
-    """Without the variable, and with the other one, everything is as the driver says."""
+    """Without the layer's variable, or with the disabling one, the driver's figures are unchanged."""
     for environment in ({'RINGBROKER_VULKAN_LEASE': None},
                         {'RINGBROKER_VULKAN_LEASE_DISABLE': '1'}):
         with Layers() as layers, \
@@ -217,8 +217,7 @@ def test_no_lease():
 
 
 def test_no_such_device():
-    """A device that the broker has no leases of is none, unless it is a renderer on the processor
-    beside a card of the broker's."""
+    """A device without leases is refused, except a CPU renderer beside a card of the broker."""
     cases = [
         (devices(CPU), {}, False), (devices(CPU, RENDERER), {}, False),
         (devices(CPU, CARD, RENDERER), {}, False), (devices(CPU, CARD), {}, True), (-5, {}, False),
@@ -253,7 +252,7 @@ def test_killed():
 
 
 def test_broker_ends():
-    """The program goes on within what it has, and then with the broker that comes next."""
+    """The program continues within its credit, and then with the next broker."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
         expect(client.alloc(30 * MIB) == (1, OK), 'no memory')
@@ -277,7 +276,7 @@ def test_broker_ends():
 
 
 def test_broker_ends_idle():
-    """Who wants nothing is known to the next broker, too, before others get what he has."""
+    """The next broker learns an idle program's usage before it grants memory to others."""
     with Broker(memory='100MiB') as broker, Layers() as layers:
         log = os.path.join(layers.folder, 'log')
         with Client(layers, broker, RINGBROKER_LEASE_LOG=log, **LEASE) as client:
@@ -314,7 +313,7 @@ def test_broker_ends_idle():
 
 @contextlib.contextmanager
 def stopped(broker):
-    """A broker that does not answer, and then does."""
+    """Stop the broker, and continue it at the end of the block."""
     broker.process.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -327,7 +326,7 @@ AT_ONCE_S, WAIT_S = 1.5, 2
 
 
 def takes(seconds, what, call):
-    """@call at least almost @seconds if that is not 0, and not much longer."""
+    """Call @call, which must take about @seconds; almost no time if that is 0."""
     begin = time.monotonic()
     answer = call()
     took = time.monotonic() - begin
@@ -336,7 +335,7 @@ def takes(seconds, what, call):
 
 
 def has_all_again(client, bytes_all=64 * MIB):
-    """Neither more than its lease nor less, once all answers have come."""
+    """Expect that exactly the whole lease is free once all replies have arrived."""
     client.ask('free-all')
     await_true('its lease', lambda: client.alloc(bytes_all) == (1, OK))
     expect(client.alloc(4096) == (0, OUT_OF_DEVICE_MEMORY), 'more than its lease')
@@ -344,7 +343,7 @@ def has_all_again(client, bytes_all=64 * MIB):
 
 
 def test_stalled_broker_gives_nothing_twice():
-    """What is freed while the broker does not read is given back once."""
+    """Memory that is freed while the broker does not read is returned once."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
         for _ in range(3):
@@ -365,7 +364,7 @@ def test_stalled_broker_gives_nothing_twice():
 
 
 def test_stalled_broker_objects():
-    """Nor is what is exported or imported charged twice, or lost."""
+    """Exported or imported memory is neither charged twice nor lost."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
 
@@ -427,7 +426,7 @@ def test_stalled_broker_holds_up_nobody():
 
 
 def test_stalled_broker_many_returns():
-    """More than the broker can be told of at once is given back later."""
+    """Returns that the broker cannot receive at once are sent later."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
         for _ in range(3):
@@ -440,7 +439,7 @@ def test_stalled_broker_many_returns():
 
 
 def test_stalled_broker_dies():
-    """What was given back to a broker that never reads it is not told to the next one."""
+    """The next broker is not told of returns to a broker that never read them."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
         expect(client.alloc(20 * MIB, 3) == (3, OK), 'no memory')
@@ -455,7 +454,7 @@ def test_stalled_broker_dies():
 
 
 def test_waits_once():
-    """An opening that waits in vain does so once, however often the program asks."""
+    """A program waits in vain for a lease only once, however often it asks."""
     with Broker(memory='100MiB') as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB') as first, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB', RINGBROKER_LEASE_MIN='60MiB',
@@ -470,8 +469,8 @@ def test_waits_once():
 
 
 def test_payer_changes():
-    """Who pays for what two programs share may be another one with the next broker: neither says
-    to the broker after that what it paid to one before."""
+    """The payer of shared memory may change with the next broker: neither program then claims to the
+    following broker what it paid to an earlier one."""
     with Broker() as broker, Layers() as layers:
         logs = [os.path.join(layers.folder, name) for name in ('first', 'second')]
 
@@ -512,7 +511,7 @@ def test_payer_changes():
 
 
 def test_broker_has_less():
-    """A broker that has not what is there: it is asked again, and the program goes on."""
+    """A broker without enough memory is asked again, and the program continues."""
     with Broker(memory='100MiB') as broker, Layers() as layers:
         log = os.path.join(layers.folder, 'log')
         with Client(layers, broker, RINGBROKER_LEASE_LOG=log, **LEASE) as client:
@@ -540,8 +539,8 @@ def test_broker_has_less():
 
 
 def test_broker_allows_less():
-    """The tenant may have less with the next broker: who comes first is taken over, the other goes
-    on within what it has, and comes in once there is room."""
+    """The next broker allows the tenant less: the first program is taken over; the other continues
+    within its usage and is admitted once there is room."""
     policy = '[tenant default]\nvram-max = {}MiB\n'
     with Broker(policy=policy.format(100)) as broker, Layers() as layers:
         logs = [os.path.join(layers.folder, name) for name in ('first', 'second')]
@@ -597,7 +596,7 @@ def test_waiting():
 
 
 def test_old_vulkan():
-    """A program of Vulkan 1.0 does not get around it."""
+    """A Vulkan 1.0 program is held to its lease, too."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device 1') == OK, 'no device')
         expect(client.alloc(MIB, 100) == (64, OUT_OF_DEVICE_MEMORY), 'it is not held to it')
@@ -606,7 +605,7 @@ def test_old_vulkan():
 
 
 def test_card():
-    """Two heaps, of which one is the device's own; the driver has a budget of its own."""
+    """One of two heaps is the device's own; the driver has a budget of its own."""
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, **LEASE, **layers.add_card()) as client:
         expect(client.result('device') == OK, 'no device')
@@ -624,7 +623,7 @@ def test_card():
 
 
 def test_driver_budget():
-    """A lease that is larger than what the driver has free."""
+    """The lease exceeds the driver's free memory."""
     with Broker(memory='4GiB') as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='2GiB', **layers.add_card()) as client:
         expect(client.result('device') == OK, 'no device')
@@ -633,7 +632,7 @@ def test_driver_budget():
 
 
 def test_escapes():
-    """What the driver has taken for itself is charged as soon as it is seen."""
+    """The driver's own allocations are charged as soon as the layer samples them."""
     with Broker() as broker, Layers() as layers:
         path = os.path.join(layers.folder, 'own')
 
@@ -691,8 +690,8 @@ def test_escapes():
 
 
 def test_machine_use():
-    """A processor's driver that has VK_EXT_memory_budget tells what the machine uses, as that of
-    Mesa 26 does: neither brokerd nor the layer takes that for the process's."""
+    """A CPU driver with VK_EXT_memory_budget reports the machine's usage, as Mesa 26 does: brokerd and
+    the layer do not charge that to the process."""
     with Layers() as layers:
         path = os.path.join(layers.folder, 'own')
         with open(path, 'w', encoding='utf-8') as file:
@@ -728,7 +727,7 @@ VALIDATION = 'VK_LAYER_KHRONOS_validation'
 
 
 def validate(broker, layers, environment, order):
-    """Everything that the client can, under the validation layer; it must have nothing to say."""
+    """Run all commands of the client under the validation layer, which must report nothing."""
     log = os.path.join(layers.folder, 'validation')
     with open(os.path.join(layers.folder, 'vk_layer_settings.txt'), 'w', encoding='utf-8') as file:
         file.write('khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n'
@@ -758,7 +757,7 @@ def validate(broker, layers, environment, order):
 
 
 def test_validation():
-    """The validation layer, below ours and above it."""
+    """The validation layer runs below the lease layer and above it."""
     if not os.path.exists('/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json'):
         print('test_validation: skipped, no validation layer')
         return
@@ -777,7 +776,7 @@ def test_validation():
 
 
 def test_symbols():
-    """One function is exported, and nothing is wanted but the C library."""
+    """The layer exports one function and needs only the C library."""
     with open(MANIFEST, encoding='utf-8') as file:
         library = json.load(file)['layer']['library_path']
     text = subprocess.run(['nm', '-D', '--defined-only', library], check=True,
@@ -795,7 +794,7 @@ def test_symbols():
 # ---- Brokers that are not as they should be ------------------------------------------------
 
 def test_other_brokers():
-    """Of another version, without leases, or of no protocol at all."""
+    """Brokers of another version, without leases, or of another protocol."""
     cases = [
         ({HELLO: -93}, 'fake'),
         ({HELLO: welcome(0)}, 'does not know leases'),
@@ -815,8 +814,8 @@ def test_other_brokers():
 
 
 def test_versions():
-    """The layer with brokers of other versions: a minor one is no hindrance, whatever more it
-    offers; another major one is refused, in a sentence that names both."""
+    """The layer accepts brokers of another minor version, whatever features they offer. It refuses
+    another major version with a message that names both."""
     for greeting in (welcome(minor=0), welcome(minor=99), welcome(features=(1 << 64) - 1, minor=99)):
         answers = {HELLO: greeting, LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give_all}
         with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
@@ -836,7 +835,7 @@ def test_versions():
 
 
 def test_other_clients():
-    """brokerd with clients of other versions: of a lower minor one, or without leases."""
+    """brokerd accepts clients of a lower minor version, or without leases."""
     with Broker() as broker:
         for minor, features in ((0, FEAT_LEASES), (4, FEAT_LEASES), (0, (1 << 64) - 1)):
             connection, result, text, has = hello(broker.socket, minor=minor, features=features)
@@ -854,8 +853,8 @@ def test_other_clients():
 
 
 def test_broker_is_exchanged():
-    """A broker that comes next and is of another version, or without leases, takes nothing over:
-    the program goes on with what it has, and then with the one after it."""
+    """A next broker of another version, or without leases, takes nothing over: the program continues
+    with its credit, and then with the broker after that."""
     answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give_all}
     with Layers() as layers, FakeBroker(layers.folder, answers) as broker:
         log = os.path.join(layers.folder, 'log')
@@ -887,7 +886,7 @@ def test_broker_is_exchanged():
 
 
 def test_nonsense_on_the_page():
-    """The layer reports what Vulkan allows, whatever it is told, and does not crash."""
+    """The layer reports figures that Vulkan allows, whatever the page says, and does not crash."""
     most = (1 << 64) - 1
     for granted, wish, credited in ((0, 0, 0), (most, most, 0), (most, most, most), (0, 0, most),
                                     (64 * MIB, 0, 32 * MIB)):
@@ -902,7 +901,7 @@ def test_nonsense_on_the_page():
 
 
 def test_wrong_credit():
-    """More than was wanted is not believed, nor less; the next broker is looked for."""
+    """Credit above or below the request is not trusted; the layer looks for the next broker."""
     for given in (1, 1 << 63):
         answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()),
                    LEASE_CREDIT: struct.pack('=QQ', given, 64 * MIB)}
@@ -914,7 +913,7 @@ def test_wrong_credit():
 
 
 def test_no_call_within_credit():
-    """Thousands of allocations, and a few requests."""
+    """Thousands of allocations need only a few requests."""
     answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give_all}
     with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
             Client(layers, broker.path, **LEASE) as client:
@@ -935,7 +934,7 @@ def test_no_call_within_credit():
 
 
 def test_read_only():
-    """A log that cannot be opened is one line, and no reason to fail."""
+    """A log that cannot be opened costs one line and is no failure."""
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_LOG='/proc/nothing/here', **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
@@ -956,7 +955,7 @@ def test_read_only():
 
 
 def test_joining():
-    """Two programs share a lease by its number; the second cannot have another one."""
+    """Two programs share a lease by its number; the second cannot have another lease."""
     with Broker() as broker, Layers() as layers:
         log = os.path.join(layers.folder, 'log')
         with Client(layers, broker, RINGBROKER_LEASE_LOG=log, **LEASE) as first:

@@ -34,7 +34,7 @@ NAME = 'zzz"} 1_evil_name'
 
 
 def free_port():
-    """A port of the loopback address that nobody listens on, and that nobody is given soon."""
+    """Return a port of the loopback address without a listener, which the kernel does not assign soon."""
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', 0))
         return taken.getsockname()[1]
@@ -114,7 +114,7 @@ def scrape(path, accept='text/plain'):
 
 
 def values(text):
-    """{series: value}, of which none is there twice."""
+    """Return {series: value}; each series occurs once."""
     found = {}
     for line in text.splitlines():
         if not line.startswith('#'):
@@ -163,7 +163,7 @@ def check_figures(broker, path):
 
 
 def switches(broker):
-    """How often threads of the broker stopped running: one that does nothing leaves it as it is."""
+    """Return how often the broker's threads stopped running; idle threads add nothing."""
     n, folder = 0, f'/proc/{broker.process.pid}/task'
     for thread in os.listdir(folder):
         # ThreadSanitizer has a thread that wakes every 100 ms and is named as the process.
@@ -176,7 +176,7 @@ def switches(broker):
 
 
 def check_idle(broker, path):
-    """Nobody scrapes: nothing happens. Who does then is not told of what was long ago."""
+    """Without scrapes the broker stays idle, and the next scrape has no outdated figures."""
     def is_still():
         before = switches(broker)
         time.sleep(1)
@@ -274,7 +274,7 @@ def needed(program):
 
 
 def query(port, expression):
-    """[(labels, value)]; None: it does not answer yet."""
+    """Return [(labels, value)], or None while Prometheus does not answer."""
     url = f'http://127.0.0.1:{port}/api/v1/query?' + urllib.parse.urlencode({'query': expression})
     try:
         with urllib.request.urlopen(url, timeout=LIMIT) as answer:

@@ -19,7 +19,7 @@ def as_float(value):
 
 
 def add_moves(model):
-    """Bits are kept, and so are values that are attributes of other types."""
+    """Moves keep the bits, and attributes of other types keep their values."""
     x = model.input(DOUBLE, [3, 4], X)
     columns = [X[row * 4 + column] for column in range(4) for row in range(3)]
     model.node('Transpose', [x], DOUBLE, [4, 3], columns, perm=[1, 0])
@@ -91,7 +91,7 @@ def add_functions(model):
 
 
 def add_clips(model):
-    """Limits that a float holds, and others."""
+    """Limits that float32 can represent, and others."""
     values = [-1.0, 0.1, 0.3, 0.7, 5.0]
     x = model.input(DOUBLE, [5], values)
     for low, high in ((0.25, 0.5), (0.2, 0.6), (0.25, 0.6), (0.2, 0.5)):
@@ -102,7 +102,7 @@ def add_clips(model):
 
 
 def add_patterns(model):
-    """What several nodes compute is not made one operator, whose numbers are floats."""
+    """Several float64 nodes are not fused, because a fused operator computes in float32."""
     values = [0.1, 0.9, -0.3, 0.7, 1e-3, -0.5]
     x = model.input(DOUBLE, [6], values)
 

@@ -27,7 +27,7 @@ def normalised(x, epsilon):
 
 
 def add_norms(model, rng):
-    """Over two rows of five: float64 with scales of any type, and statistics, which are float32."""
+    """Norms over two rows of five: float64 with scales of any type, and float32 statistics."""
     x = [rng.randrange(-1000, 1000) / 512 for _ in range(10)]
     scale, bias = [0.5, -2.0, 0.25, 1.0, 4.0], [0.125, 0.5, 0.0, -1.0, 2.0]
     rows = [x[:5], x[5:]]
@@ -62,13 +62,13 @@ def add_norms(model, rng):
 
 
 def normalised_without(row):
-    """With the small number beside the root, not in it."""
+    """Normalize with epsilon added to the root instead of below it."""
     _, mean, variance = normalised(row, 0)
     return [(each - mean) / (math.sqrt(variance) + 1e-9) for each in row]
 
 
 def add_training(model, rng):
-    """What BatchNormalization makes of a batch, and what stays of it."""
+    """BatchNormalization of a batch, and its running statistics."""
     x, momentum = numbers(rng, 12), 0.75
     channels = [[x[i] for i in range(12) if i // 2 % 3 == c] for c in range(3)]
     made = [normalised(channel, EPSILON) for channel in channels]
@@ -99,7 +99,7 @@ def add_windows(model, rng):
 
 
 def interpolated(x, n, weight, reach, shrink):
-    """@n elements of a line: ONNX's half_pixel."""
+    """Return @n interpolated elements of a line, with ONNX's half_pixel coordinates."""
     y = []
     for i in range(n):
         at = (i + 0.5) * len(x) / n - 0.5
@@ -122,7 +122,7 @@ def cubic(x):
 
 
 def add_resize(model, rng):
-    """Of a few neighbours, and of many, by a product with their weights."""
+    """Resize from a few neighbours, and from many by a product with their weights."""
     x = numbers(rng, 7)
     line = model.input(onnx.DOUBLE, [1, 7], x)
     for mode, weight, reach in (('linear', linear, 1), ('cubic', cubic, 2)):
@@ -135,7 +135,7 @@ def add_resize(model, rng):
 
 
 def add_rows(model, rng):
-    """Along rows, for numbers that float32 has not: neither their range nor their digits."""
+    """Operators along rows, for values beyond float32's range and precision."""
     x = [1e200, 1 + 2.0 ** -40, 1 + 2.0 ** -41, -3e150, 2.0 ** -600, 1.0]
     line = model.input(onnx.DOUBLE, [6], x)
     k = model.constant(onnx.INT64, [1], [3])

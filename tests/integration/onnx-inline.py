@@ -19,7 +19,7 @@ FLOAT_ATTRIBUTE = 1
 
 
 def run(folder, contents, expected):
-    """Gives the model x, 2x3, and compares all that it computes."""
+    """Run the model with x of 2x3, and compare all of its outputs."""
     path = onnx.write(os.path.join(folder, 'model.onnx'), contents)
     arguments = [f'--expect={name}={onnx.npy(os.path.join(folder, name + ".npy"), onnx.FLOAT, *each)}'
                  for name, each in expected.items()]
@@ -37,7 +37,7 @@ def leaky(values, alpha):
 
 
 def functions(folder):
-    """Each calls the next, with attributes by reference, and the last one is of another opset."""
+    """Each function calls the next with attributes by reference; the last one has another opset."""
     made = [
         onnx.function('my', 'Leaky', ['a'], ['b'],
                       [onnx.reference(onnx.node('LeakyRelu', ['a'], ['b']), 'alpha', 'slope',
@@ -67,7 +67,7 @@ def functions(folder):
 
 
 def branches(folder):
-    """Of each If one branch is taken; both read what is around them, and a function has one, too."""
+    """One branch of each If is taken; both read outer tensors, and a function has an If, too."""
     shape = [2, 3]
     other = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
@@ -97,7 +97,7 @@ def branches(folder):
 
 
 def sparse(folder):
-    """Weights that are nearly all 0."""
+    """Sparse weights."""
     weights = [0.0] * 12
     for place, value in ((1, 0.5), (4, -2.0), (11, 3.0)):
         weights[place] = value

@@ -27,7 +27,7 @@ def quantize(dtype, values, scale, zero):
 
 
 class Bytes:
-    """An array of bytes with a scale and a zero point, which may be left out where it is 0."""
+    """An array of bytes with a scale and a zero point, which may be omitted if it is 0."""
 
     def __init__(self, model, rng, dtype, dims, scale, zero, is_constant=False, declared=None):
         low, high = LIMITS[dtype]
@@ -44,7 +44,7 @@ def scale_of(model, dtype, scale, zero):
 
 
 def put(model, op, inputs, dtype, dims, floats, scale, zero, is_first=False, **attributes):
-    """A node whose output is what @floats are as bytes."""
+    """Add a node whose expected output is @floats, quantized."""
     output = scale_of(model, dtype, scale, zero)
     inputs = [*output, *inputs] if is_first else [*inputs, *output]
     while not inputs[-1]:
@@ -314,7 +314,7 @@ def add_narrow_weights(model, rng):
 
 
 def convolve(x, x_dims, x_zero, w, w_dims, w_zeros, group, strides, dilations, pads, out):
-    """Sums of (x - zero) (w - zero), in order."""
+    """Return the sums of (x - zero) (w - zero), in order."""
     _, c, *sizes = x_dims
     m, per_group, *kernel = w_dims
     found = []
@@ -360,7 +360,7 @@ def add_volumes(model, rng):
 
 
 def check_refusals(folder):
-    """Each by the name of what there is no form of."""
+    """Each refusal names the unsupported form."""
     f, u8 = onnx.FLOAT, onnx.UINT8
     scale = (f, [])
     for op, inputs, attributes, says in (

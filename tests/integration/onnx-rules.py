@@ -14,7 +14,8 @@ from onnxmodel import Model, private_folder
 
 
 def add_mean_variance(model, rng):
-    """Away from 0, where a difference of squares would have less left than a mean of them."""
+    """Inputs are far from 0, where a difference of squares loses more precision than a mean of squared
+    differences."""
     n, c, h, w = 3, 2, 4, 5
     x = [20 + rng.uniform(-1, 1) for _ in range(n * c * h * w)]
     name = model.input(onnx.FLOAT, [n, c, h, w], x)
@@ -78,7 +79,7 @@ def add_shrinks(model):
 
 
 def add_training(model, rng):
-    """Of a network that learns: normalised by this batch, and how far the means of all have moved."""
+    """Batch normalisation in training: normalised by this batch, with updated running means."""
     n, c, h = 4, 3, 5
     x = [rng.uniform(-2, 3) for _ in range(n * c * h)]
     scale, bias, mean, variance = ([1.5, -2.0, 0.5], [0.5, 1.0, -1.0], [1.0, 2.0, 3.0], [0.5, 1.0, 2.0])
@@ -125,7 +126,7 @@ def add_powers(model):
 
 
 def add_clips(model):
-    """Limits that no float has."""
+    """Limits that no float32 can represent."""
     for dtype, bits, values in ((onnx.INT64, 64, [1 << 40, (1 << 40) + 3, -(1 << 53) - 7, 12]),
                                 (onnx.INT32, 32, [1 << 30, (1 << 24) + 1, -(1 << 25) - 9, 12])):
         low, high = values[2] + 2, values[1]
@@ -143,7 +144,7 @@ def add_clips(model):
 
 
 def add_known(model):
-    """What is asked for elements that must be known."""
+    """Operators that need constant inputs."""
     matrix = model.input(onnx.FLOAT, [3, 4], [float(i) for i in range(12)])
     model.node('EyeLike', [matrix], onnx.FLOAT, [3, 4], [float(i % 4 == i // 4 + 1) for i in range(12)], k=1)
     model.node('EyeLike', [matrix], onnx.INT64, [3, 4], [int(i % 4 == i // 4 - 2) for i in range(12)],
@@ -165,7 +166,7 @@ def add_known(model):
 
 
 def add_caches(model):
-    """Keys of a new word or two go into each sequence's cache, where that one has got to."""
+    """Keys of a new word or two are written to each sequence's cache, at that sequence's position."""
     batch, heads, room, new, width = 3, 2, 5, 2, 2
     cache = [float(i) for i in range(batch * heads * room * width)]
     update = [-1.0 - i for i in range(batch * heads * new * width)]
@@ -186,7 +187,7 @@ def add_caches(model):
 
 
 def add_denormals(model):
-    """They count as zero wherever something is computed, on each device, and stay where they move."""
+    """Denormals count as zero in computations on each device, and survive moves."""
     values = [1e-40, -1e-40, 0.0, 2e-39, -1.0]
     x = model.input(onnx.FLOAT, [5], values)
     model.node('Sign', [x], onnx.FLOAT, [5], [0.0, 0.0, 0.0, 0.0, -1.0])
@@ -207,7 +208,7 @@ def add_denormals(model):
 
 
 def add_attention(model, rng):
-    """Products beyond what a float holds, which are within it once they are scaled."""
+    """Products exceed float32's range, but are within it once they are scaled."""
     keys, width, values, large = 6, 12, 5, 3e19
     for rows in (1, 9):
         q, k = ([round_to_float(large * rng.uniform(-1, 1)) for _ in range(n * width)] for n in (rows, keys))

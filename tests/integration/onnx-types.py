@@ -15,7 +15,7 @@ from onnxmodel import Model, private_folder
 
 
 def add_reductions_along_nothing(model):
-    """Only the sum is left out: squares, absolute values and logarithms are not."""
+    """Without axes only the sum is skipped; squares, absolute values and logarithms are computed."""
     x = [-1.5, 0.25, -0.0, 3.0, math.inf, -8.0, 0.5, 250.0]
     logs = [math.log(value) if value else -math.inf for value in map(abs, x)]
     wanted = {'L1': [abs(value) for value in x], 'L2': [abs(value) for value in x],
@@ -32,7 +32,7 @@ def add_reductions_along_nothing(model):
 
 
 def add_small_weights(model, rng):
-    """Of four bits, in every form that scales may have; also where they become 4-bit products."""
+    """4-bit weights, with every form of scales, also where they become 4-bit products."""
     def numbers(n):
         return [rng.randrange(-16, 17) / 16 for _ in range(n)]
 
@@ -88,7 +88,7 @@ def add_small_weights(model, rng):
 
 
 def add_mixed_types(model, rng):
-    """Data of float16 with statistics, scales or results of float32, and the other way round."""
+    """float16 data with float32 statistics, scales or results, and the reverse."""
     n, c, h = 2, 3, 4
     x = [rng.randrange(-64, 65) / 16 for _ in range(n * c * h)]
     half, full = model.input(onnx.FLOAT16, [n, c, h], x), model.input(onnx.FLOAT, [n, c, h], x)
@@ -141,7 +141,7 @@ def add_mixed_types(model, rng):
 
 
 def add_zero_points(model, rng):
-    """Of products of whole numbers: of each matrix its own."""
+    """Integer products with a zero point per matrix."""
     n, rows, k, columns = 2, 3, 5, 4
     a, b = [rng.randrange(256) for _ in range(n * rows * k)], [rng.randrange(-128, 128) for _ in range(n * k * columns)]
     of_rows, of_columns = [7, 100, 255, 0, 1, 2], [-128, 127, 3, 4, 5, -6, 7, 0]

@@ -22,7 +22,7 @@ def varint(value):
 
 
 def field(number, value):
-    """A varint of an int, else bytes with their length."""
+    """Encode an int as a varint, other values as bytes with their length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     if isinstance(value, str):
@@ -38,19 +38,19 @@ def packed(dtype, values):
 
 
 def tensor(name, dtype, dims, values):
-    """A TensorProto."""
+    """Return a TensorProto."""
     return (b''.join(field(1, dim) for dim in dims) + field(2, dtype) + field(8, name) +
             field(9, packed(dtype, values)))
 
 
 def value_info(name, dtype, dims):
-    """Dimensions are numbers, or names of open ones."""
+    """Return a ValueInfoProto; dimensions are numbers, or names of open dimensions."""
     shape = b''.join(field(1, field(2 if isinstance(dim, str) else 1, dim)) for dim in dims)
     return field(1, name) + field(2, field(1, field(1, dtype) + field(2, shape)))
 
 
 def attribute(name, value):
-    """Of bytes: a graph()."""
+    """Return an AttributeProto; bytes are a graph()."""
     if isinstance(value, int):
         return field(1, name) + field(3, value) + field(20, 2)
     if isinstance(value, float):
@@ -69,17 +69,17 @@ def node(op, inputs, outputs, name='', **attributes):
 
 
 def call(domain, op, inputs, outputs, name='', **attributes):
-    """A node that is an operator of another domain, or a function()."""
+    """Return a node of an operator of another domain, or of a function()."""
     return node(op, inputs, outputs, name, **attributes) + field(7, domain)
 
 
 def reference(op_node, name, of_function, kind):
-    """A node with an attribute that is the one of the function that it is in."""
+    """Return a node with an attribute that refers to one of the enclosing function."""
     return op_node + field(5, field(1, name) + field(20, kind) + field(21, of_function))
 
 
 def function(domain, name, inputs, outputs, nodes, attributes=(), defaults=(), opset=17):
-    """A FunctionProto; defaults are attribute()s."""
+    """Return a FunctionProto; defaults are attribute()s."""
     return (field(1, name) + b''.join(field(4, each) for each in inputs) +
             b''.join(field(5, each) for each in outputs) + b''.join(field(6, each) for each in attributes) +
             b''.join(field(7, each) for each in nodes) + field(9, field(1, '') + field(2, opset)) +
@@ -87,14 +87,14 @@ def function(domain, name, inputs, outputs, nodes, attributes=(), defaults=(), o
 
 
 def sparse(name, dtype, dims, values, places):
-    """A SparseTensorProto; places number the elements."""
+    """Return a SparseTensorProto; places are indexes of elements."""
     return (field(1, tensor(name, dtype, [len(values)], values)) +
             field(2, tensor('', INT64, [len(places)], places)) +
             b''.join(field(3, dim) for dim in dims))
 
 
 def graph(nodes, inputs, outputs, constants=(), sparse_constants=()):
-    """Inputs and outputs are (name, type, dims), constants tensor()s and sparse()s."""
+    """Return a GraphProto; inputs and outputs are (name, type, dims), constants are tensor()s and sparse()s."""
     return (b''.join(field(1, each) for each in nodes) + field(2, 'graph') +
             b''.join(field(5, each) for each in constants) +
             b''.join(field(11, value_info(*each)) for each in inputs) +
@@ -103,7 +103,7 @@ def graph(nodes, inputs, outputs, constants=(), sparse_constants=()):
 
 
 def model(nodes, inputs, outputs, constants=(), opset=17, functions=(), sparse_constants=(), domains=()):
-    """A graph() with functions, and opset 1 of other domains."""
+    """Return a ModelProto of a graph() with functions, and opset 1 of other domains."""
     return (field(1, 8) + field(7, graph(nodes, inputs, outputs, constants, sparse_constants)) +
             field(8, field(1, '') + field(2, opset)) +
             b''.join(field(8, field(1, domain) + field(2, 1)) for domain in domains) +
@@ -117,7 +117,7 @@ def write(path, contents):
 
 
 def npy(path, dtype, dims, values):
-    """A file of values, or of their bytes."""
+    """Write a .npy file of values, or of their bytes."""
     shape = '(' + ''.join(f'{dim}, ' for dim in dims) + ')'
     header = f"{{'descr': '{DESCR[dtype]}', 'fortran_order': False, 'shape': {shape}, }}"
     header += ' ' * (-(len(header) + 11) % 64) + '\n'
@@ -126,7 +126,7 @@ def npy(path, dtype, dims, values):
 
 
 def read_npy(path):
-    """Dims and values of a float32 file, or the bytes of another one."""
+    """Return dims and values of a float32 file, or dims and bytes of another file."""
     with open(path, 'rb') as file:
         contents = file.read()
     length = struct.unpack_from('<H', contents, 8)[0]

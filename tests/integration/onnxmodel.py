@@ -16,7 +16,7 @@ LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 
 @contextlib.contextmanager
 def private_folder(prefix):
-    """A folder for models, where brokerctl also keeps what it keeps; with it, no broker outside is asked."""
+    """Make a folder for models and for brokerctl's files, and hide all other brokers."""
     os.environ.pop('RINGBROKER_SOCKET', None)
     with tempfile.TemporaryDirectory(prefix=prefix, dir='/tmp') as folder:
         os.environ['XDG_RUNTIME_DIR'] = folder
@@ -25,7 +25,7 @@ def private_folder(prefix):
 
 
 class Model:
-    """One model of many nodes, and the files that it is given and expected to write."""
+    """A model of many nodes, its input files and its expected outputs."""
 
     def __init__(self, folder, opset):
         self.folder, self.opset = folder, opset
@@ -37,7 +37,7 @@ class Model:
         self.arguments.append(f'--{option}={name}={path}')
 
     def input(self, dtype, dims, values, declared=None):
-        """Dimensions may be @declared open."""
+        """Add an input; @declared replaces its dimensions in the model, which may be open."""
         name = f'in{len(self.inputs)}'
         self.inputs.append((name, dtype, declared or dims))
         self.file('input', name, dtype, dims, values)
@@ -49,7 +49,7 @@ class Model:
         return name
 
     def node(self, op, inputs, dtype, dims, values, /, more=(), domain='', **attributes):
-        """With @more outputs than one, if there are: None where one is left out."""
+        """Add a node with @more outputs than one, where None omits an output."""
         wanted = ((dtype, dims, values), *more)
         names = [f'out{len(self.outputs) + i}_{op}' if each else '' for i, each in enumerate(wanted)]
         self.nodes.append(onnx.call(domain, op, inputs, names, names[0], **attributes))

@@ -19,7 +19,7 @@ FILTERS = {
 
 
 def ffmpeg(broker, layers):
-    """The pictures are the same, or there are none."""
+    """ffmpeg writes the same pictures, or none."""
     need('ffmpeg')
     for name, (text, size, n_frames) in FILTERS.items():
         command = ['ffmpeg', '-hide_banner', '-nostdin', '-loglevel', 'error',
@@ -43,7 +43,7 @@ def ffmpeg(broker, layers):
 
 
 def vkcube(broker, layers):
-    """It draws, and ends by its own assertion if it cannot."""
+    """vkcube draws, or ends by its own assertion."""
     need('vkcube')
     with display() as where:
         command = ['vkcube', '--suppress_popups', '--c', '20', '--width', '200', '--height', '200']
@@ -55,7 +55,7 @@ def vkcube(broker, layers):
 
 
 def mpv(broker, layers):
-    """It wants a card. Beyond its lease it goes on without a picture, which it says."""
+    """mpv needs a card. Beyond its lease it continues without a picture, and reports that."""
     need('mpv')
     card = layers.add_card()
     with display() as where:

@@ -41,7 +41,7 @@ def run(*arguments):
 
 
 def read(path, code):
-    """The values of a file of that type of array."""
+    """Return the values of a file as an array of that type code."""
     _, values = onnx.read_npy(path)
     return values if isinstance(values, array.array) else array.array(code, values)
 

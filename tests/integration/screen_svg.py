@@ -10,7 +10,7 @@ FIRST_COLOURS = ('#000000', '#cd3131', '#0dbc79', '#e5e510', '#2472c8', '#bc3fbc
 
 
 def colour(number):
-    """One of xterm's 256."""
+    """Return one of xterm's 256 colours."""
     if number < 16:
         return FIRST_COLOURS[number]
     if number >= 232:
@@ -20,7 +20,7 @@ def colour(number):
 
 
 class Style:
-    """What SGR sequences have said so far."""
+    """The text style after the SGR sequences so far."""
 
     def __init__(self):
         self.ink, self.is_bold, self.is_dim, self.is_reverse = None, False, False, False
@@ -46,7 +46,7 @@ class Style:
                 self.is_reverse = False
 
     def run(self, text, x, y):
-        """Elements for a text that begins in that cell."""
+        """Yield the elements of a text that begins in the cell (x, y)."""
         ink, left, top = self.ink or (DIM_INK if self.is_dim else INK), x * CELL_WIDTH, y * CELL_HEIGHT
         width = len(text) * CELL_WIDTH
         if self.is_reverse:
@@ -61,7 +61,7 @@ class Style:
 
 
 def svg(lines, columns):
-    """Return: the picture of these lines, which have SGR sequences in them."""
+    """Return the picture of the lines, which contain SGR sequences."""
     width, height = columns * CELL_WIDTH, len(lines) * CELL_HEIGHT
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
              f'font-family="monospace" font-size="13">',

@@ -55,7 +55,7 @@ class Manager:
             return None
 
     def told(self, *lines):
-        """Waits for a datagram of these lines (regular expressions); signs of life are counted."""
+        """Wait for a datagram of these lines (regular expressions), and count signs of life."""
         while True:
             text = self.datagram()
             expect(text is not None, 'was not told', lines, 'log:', open(self.log).read())
@@ -75,7 +75,7 @@ class Manager:
             expect(text == 'WATCHDOG=1', 'was told', text, 'and not a sign of life')
 
     def drop(self):
-        """Forgets what is there. Return: how many datagrams."""
+        """Discard all pending datagrams. Return: their number."""
         n = 0
         self.notify.setblocking(False)
         try:
@@ -106,7 +106,7 @@ def stopped(manager):
 
 
 def test_state(folder):
-    """Ready when clients are served, reloading, what it is doing, stopping."""
+    """The states are: ready when clients are served, reloading, status, and stopping."""
     path = os.path.join(folder, 'sock')
     manager = Manager(folder, '--socket', path)
     started(manager)
@@ -135,7 +135,7 @@ def test_state(folder):
 
 
 def test_watchdog(folder):
-    """Signs of life until the process is stopped, and again when it goes on."""
+    """Signs of life end when the process is stopped, and resume when it continues."""
     manager = Manager(folder, '--socket', os.path.join(folder, 'sock'), watchdog_us=300000)
     started(manager)
     manager.sign(5)
@@ -151,7 +151,7 @@ def test_watchdog(folder):
 
 
 def test_nobody(folder):
-    """A manager that has gone keeps nobody from working or stopping."""
+    """Without its manager the broker still works and stops."""
     path = os.path.join(folder, 'sock')
     manager = Manager(folder, '--socket', path, watchdog_us=300000)
     started(manager)
@@ -171,7 +171,7 @@ def listening(path, kind=socket.SOCK_SEQPACKET, backlog=8):
 
 
 def handed_over(folder, sockets, *options, names=None):
-    """A broker that gets sockets as descriptors from 3 on, by a shell that becomes it."""
+    """Start a broker with sockets as descriptors from 3 on, by a shell that execs it."""
     fds = [made.fileno() for made in sockets]
     # Move descriptors in two steps, because one may occupy the place of another.
     moves = ' '.join(f'{20 + i}<&{fd}' for i, fd in enumerate(fds))
@@ -191,7 +191,7 @@ def uses(path):
 
 
 def test_sockets(folder):
-    """Sockets that are handed over are used, and are there when the broker has gone."""
+    """Sockets from the manager are used, and remain after the broker has ended."""
     path, admin = os.path.join(folder, 'given'), os.path.join(folder, 'given-admin')
     with listening(path) as clients, listening(admin) as admins:
         manager = handed_over(folder, [admins, clients], '--socket', os.path.join(folder, 'other'),
@@ -222,7 +222,7 @@ def test_sockets(folder):
 
 
 def test_wrong_sockets(folder):
-    """One sentence, and no broker that listens somewhere else."""
+    """Wrong sockets yield one message, and the broker does not listen on a socket of its own."""
     def refuses(sockets, names, text):
         manager = handed_over(folder, sockets, names=names)
         manager.close(status=2)

@@ -54,13 +54,13 @@ class Cards:
         return json.loads(self.control('show', '--json'))[card]
 
     def held(self, pid, card='card0'):
-        """What a process holds of a card. Return: bytes of VRAM, of GTT."""
+        """Return the bytes of VRAM and of GTT that a process holds on a card."""
         mine = [client for client in self.show(card)['clients'] if client['pid'] == pid]
         return sum(c['vram'] for c in mine), sum(c['gtt'] for c in mine)
 
     @contextlib.contextmanager
     def hog(self, card, *arguments):
-        """Another process that holds memory."""
+        """Start another process that holds memory."""
         with subprocess.Popen([self.sim, 'hog', '--dir', self.folder.name, card, *arguments],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout.readline().strip() == b'ready'
@@ -103,7 +103,7 @@ class Client:
         assert error[0] or status == 0, status
 
     def tell(self, *words):
-        """Return: the words of its answer, without the command."""
+        """Return the words of the answer, without the command."""
         self.ask(*words)
         return self.answer(words[0])
 
@@ -116,13 +116,13 @@ class Client:
         return answer[1:]
 
     def run(self, name):
-        """Return: the device, the reason why it ran there."""
+        """Return the task's device and the reason for it."""
         _, res, device, reason = self.tell('run', name)
         assert int(res) == 0, (name, res)
         return int(device), reason
 
     def stop(self, name):
-        """Return: how many tasks, and how many of them by (device, reason)."""
+        """Return the number of tasks, and their counts by (device, reason)."""
         _, n, *counts = self.tell('stop', name)
         by = {}
         for text in counts:
@@ -133,14 +133,14 @@ class Client:
         return int(n), by
 
     def memory(self, name):
-        """Return: state, bytes resident, bytes required, evictions, returns."""
+        """Return the state, bytes resident, bytes required, evictions, and returns."""
         _, state, *numbers = self.tell('memory', name)
         return (state, *(int(number) for number in numbers))
 
     def await_state(self, name, state):
-        """Return: when, in seconds of time.monotonic()."""
+        """Return the time of the change, in seconds of time.monotonic()."""
         return int(self.tell('await', name, state)[1]) / 1e9
 
     def charged(self):
-        """Return: what its tenant is charged for, bytes of VRAM, of GTT."""
+        """Return the bytes of VRAM and of GTT that the tenant is charged for."""
         return tuple(int(word) for word in self.tell('tenant')[:2])

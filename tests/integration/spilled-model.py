@@ -17,7 +17,7 @@ MOVED, MENDED = 'that are in use there to host memory', 'is in its memory again'
 
 
 def spill(cards, broker, client):
-    """Return: bytes that are in the wrong place."""
+    """Return the bytes that were moved to host memory."""
     for _ in range(20):
         cards.control('set', 'card0', 'other-vram=500MiB')
         cards.control('set', 'card0', 'other-vram=0')

@@ -23,7 +23,8 @@ def expect(condition, *what):
 
 
 def wait_for(condition, *what):
-    """Return: what condition() returned, which is true. @what may be functions."""
+    """Wait until condition() returns a true value, and return it. @what, which may be functions,
+    describes the failure."""
     end = time.monotonic() + LIMIT
     while not (result := condition()):
         if time.monotonic() > end:
@@ -33,14 +34,14 @@ def wait_for(condition, *what):
 
 
 def start(command, **options):
-    """As subprocess.Popen()."""
+    """Start a process with the arguments of subprocess.Popen(). The process ends with the test."""
     process = subprocess.Popen(command, **options)
     _started.append(process)
     return process
 
 
 def await_listening(process, log_path, limit_s):
-    """Waits until brokerd says that it listens: its socket is there a little earlier. Else the test ends."""
+    """Wait until brokerd logs that it listens, a little after its socket appears; else end the test."""
     end = time.monotonic() + limit_s
     while True:
         has_ended = process.poll() is not None
@@ -55,7 +56,7 @@ def await_listening(process, log_path, limit_s):
 
 
 def start_broker(command, log_path, limit_s, **options):
-    """brokerd that listens, by its command line; its log is at log_path. Return: its process."""
+    """Start brokerd and wait until it listens; its log is at log_path. Return: its process."""
     with open(log_path, 'wb') as log:
         process = start(command, stderr=log, **options)
     await_listening(process, log_path, limit_s)
@@ -102,7 +103,7 @@ class Broker:
         return self.log().count(text)
 
     def skip_unless(self, text):
-        """Ends the test as skipped if the broker did not find what it says so of."""
+        """End the test as skipped if the broker's log does not contain @text."""
         if not self.says(text):
             print(f'skipped: no "{text}":\n{self.log()}')
             self.end()
@@ -110,7 +111,7 @@ class Broker:
             sys.exit(77)
 
     def end(self, how=signal.SIGTERM):
-        """Return: its status."""
+        """Stop the broker. Return: its status."""
         self.process.send_signal(how)
         self.has_been_ended = True
         return self.process.wait(LIMIT)

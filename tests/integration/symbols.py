@@ -10,7 +10,7 @@ import sys
 
 
 def declared(text):
-    """Functions of the header that are not inline."""
+    """Return the header's functions that are not inline."""
     text = re.sub(r'/\*.*?\*/', '', text, flags=re.S)
     text = re.sub(r'^#(.*\\\n)*.*$', '', text, flags=re.M)
     text = re.sub(r'static inline[^{]*\{.*?^\}', '', text, flags=re.S | re.M)
@@ -18,7 +18,7 @@ def declared(text):
 
 
 def mapped(text):
-    """Return: symbols by version."""
+    """Return the symbols by version."""
     text = re.sub(r'/\*.*?\*/', '', text, flags=re.S)
     return {symbol: version
             for version, body in re.findall(r'(RINGBROKER_[\d.]+) \{\s*global:(.*?)(?:local:|\})',

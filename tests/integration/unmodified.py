@@ -34,7 +34,7 @@ def run(command, layers, limit_s=LIMIT_S, **more):
 
 
 class Ended:
-    """A program that was run in a lease of @vram bytes."""
+    """A program that has run in a lease of @vram bytes."""
 
     def __init__(self, broker, layers, vram, command, **more):
         report = os.path.join(layers.folder, 'report')
@@ -59,7 +59,7 @@ class Ended:
 
 @contextlib.contextmanager
 def display():
-    """An X server without a screen. Yields the name of its display."""
+    """Start an X server without a screen. Yields the name of its display."""
     need('Xvfb')
     ours, its = os.pipe()
     with subprocess.Popen(['Xvfb', '-displayfd', str(its), '-screen', '0', '640x480x24',
@@ -76,5 +76,5 @@ def display():
 
 
 def half(ended):
-    """Too little for what it does, but enough for each piece of it."""
+    """Return half of the peak usage: too little for the program, but enough for each of its allocations."""
     return ended.report['peak_bytes'] // 2

@@ -25,7 +25,8 @@ def in_use(cards, broker, client):
     seen = set()
 
     def goes_elsewhere():
-        """Tasks are told when they are stopped; they go on at once."""
+        """Return true once tasks run elsewhere; the client counts tasks when they are stopped, and then
+        restarts them."""
         seen.update(client.stop('model')[1])
         client.tell('start', 'model')
         return (0, 'gpu-unavailable') in seen
@@ -51,7 +52,7 @@ def in_use(cards, broker, client):
 
 
 def while_loading(cards, client):
-    """A model is on its way when the card goes."""
+    """A model is being loaded when the card is unplugged."""
     for delay_ms in 3, 30:
         client.ask('plan', 'late', 64)
         time.sleep(delay_ms / 1e3)
@@ -67,7 +68,7 @@ def while_loading(cards, client):
 
 
 def without_work(cards, client):
-    """Opened anew and pulled out again before anything was submitted: drivers trip over that."""
+    """The card is reopened and unplugged again before a submission, which some drivers mishandle."""
     assert int(client.tell('evict', 'model')[1]) == 0
     assert client.charged() == (0, 0)
     cards.control('unplug', 'card0')
