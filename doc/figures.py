@@ -22,7 +22,7 @@ def value(text):
 
 
 def tables(paths):
-    """{name: [Figure]} of all tables in these files, in the order of their rows."""
+    """Return {name: [Figure]} of all tables in these files, in the order of their rows."""
     found = {}
     for path in paths:
         with open(path, encoding='utf-8') as file:
@@ -41,7 +41,7 @@ def item(figure, labels):
 
 
 def expand(found, page):
-    """@found: as tables()"""
+    """Return the page with its FIGURES lines expanded. @found: the result of tables()."""
     return PLACE.sub(lambda match: ''.join(item(figure, (match[2] or '').split(', ') if match[2] else [])
                                            for figure in found[match[1]] if 'metric' in figure.fields), page)
 

@@ -93,7 +93,7 @@ ITEM = re.compile(r'^ {2,}(-E[A-Z0-9]+(?:, -E[A-Z0-9]+)*|\S+)(?: {2,}|(?<=[A-Z])
 
 
 class Declaration:
-    """What a header declares under one comment, or a comment that stands alone."""
+    """The declarations of a header under one comment, or a comment that stands alone."""
 
     def __init__(self, comment):
         self.comment = comment
@@ -119,7 +119,7 @@ def comment_lines(text):
 
 
 def declarations(text):
-    """The comments and declarations of a header, in its order."""
+    """Return the comments and declarations of a header, in its order."""
     result, lines, i = [], text.split('\n'), 0
     current = Declaration([])
     while i < len(lines):
@@ -156,7 +156,7 @@ def declarations(text):
 
 
 def plain(text):
-    """As roff has it, whatever it holds."""
+    """Escape text for roff."""
     text = text.replace('\\', '\\e').replace('-', '\\-')
     return '\\&' + text if text.startswith(('.', "'")) else text
 
@@ -168,7 +168,7 @@ def prose(text):
 
 
 def paragraphs(lines):
-    """A comment as roff: paragraphs, lists of values, examples."""
+    """Return a comment as roff: paragraphs, lists of values, examples."""
     result, kind = [], None
     for line in lines:
         item = ITEM.match(line)
@@ -206,7 +206,8 @@ def title_of(one, i):
 
 
 def introduction(name, headers):
-    """What the page's header begins with, without its title; or where that is."""
+    """Return the first comment of the page's header without its title, or a reference to the page that
+    has it."""
     for path, _ in PAGES[name][2]:
         first = INTRODUCED.get(path)
         if first == name:
@@ -257,7 +258,7 @@ def page(name, headers):
 
 
 def check_all_listed(headers):
-    """Every function of the client library's headers has a page."""
+    """Check that every function of the client library's headers has a page."""
     listed = {name for _, _, parts in PAGES.values() for _, names in parts for name in names}
     problems = []
     for path in (CLIENT, ADMIN, LEASE, ONNX):

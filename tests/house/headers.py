@@ -34,7 +34,7 @@ GNU17 = ['-x', 'c', '-std=gnu17', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Wmissin
 
 
 def compiles(compiler, flags, root, header, brackets, folders):
-    """Return: None, or the first error. Twice, so that the header guards itself."""
+    """Return None, or the first error. The header is included twice, to check its guard."""
     line = f'#include <{header}>\n' if brackets else f'#include "{header}"\n'
     command = [*compiler, *flags, *(f'-I{os.path.join(root, f)}' for f in folders),
                '-fsyntax-only', '-']

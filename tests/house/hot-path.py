@@ -18,7 +18,7 @@ import tree
 
 
 def read_allowed(path):
-    """Return: symbols by source; those for every source under ''."""
+    """Return the symbols by source; '' has those for every source."""
     allowed = {'': set()}
     with open(path, encoding='utf-8') as file:
         for line in file:
@@ -30,7 +30,7 @@ def read_allowed(path):
 
 
 def symbols(paths):
-    """Return: symbols that each object takes from others, and all that they define for others."""
+    """Return the symbols that each object imports, and all exported symbols."""
     out = subprocess.run(['nm', '-A', '-P', '-g', *paths], check=True, stdout=subprocess.PIPE).stdout
     used, defined = {path: set() for path in paths}, set()
     for line in out.decode().splitlines():
@@ -41,7 +41,7 @@ def symbols(paths):
 
 
 def check_objects(objects, allowed):
-    """objects: (source, object) pairs. Return: problems."""
+    """Return the problems of the (source, object) pairs in @objects."""
     problems = []
     used, defined = symbols([path for _, path in objects])
     for source, path in objects:
@@ -55,7 +55,7 @@ def check_objects(objects, allowed):
 
 
 def objects_of(build, source):
-    """Objects lie below the build folder of the meson.build that names the source."""
+    """Return the source's objects, below the build folder of the meson.build that names the source."""
     name = os.path.basename(source) + '.o'
     top = os.path.join(build, os.path.dirname(source))
     found = []

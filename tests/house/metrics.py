@@ -38,7 +38,7 @@ INFO_LABELS = {'version', 'statistics', 'device', 'name', 'driver', 'kind', 'pat
 
 
 def families(text, problems):
-    """{name: (type, labels)} as the text exposes them."""
+    """Return {name: (type, labels)} of the exposed text."""
     found, name, seen = {}, None, set()
     for line in text.splitlines():
         if line.startswith('# TYPE '):

@@ -20,7 +20,7 @@ TOPS = ('.ci', 'broker', 'doc', 'libclient', 'shaders', 'shm', 'tests', 'tools')
 
 
 def mentioned_paths(text):
-    """Files of this tree that the text names; code blocks of commands included."""
+    """Return the files of this tree that the text names, including those in commands."""
     found = set(re.findall(r'\]\(([A-Za-z][^):#]*)\)', text))
     for match in re.finditer(r'(?<![\w/.$-])((?:%s)/[\w./*-]*\w)' % '|'.join(map(re.escape, TOPS)),
                              text):

@@ -85,12 +85,12 @@ NAME = re.compile(r'(?<![.\w])(?<!->)(?<!struct )(?<!enum )(?<!union )([A-Za-z_]
 
 @functools.lru_cache(maxsize=None)
 def text_of(path):
-    """A file's text, without comments."""
+    """Return a file's text without comments."""
     return tree.without_comments(tree.read('', path))[0]
 
 
 def room_of(path):
-    """The room that a file of the tree is in; None: none, such as a shader."""
+    """Return the room of a file; None for files without a room, such as shaders."""
     parts = path.split('/')
     if parts[0] == 'broker':
         return parts[1] if len(parts) > 2 else 'broker'
@@ -100,7 +100,7 @@ def room_of(path):
 
 
 def find(root, path, name, is_quoted):
-    """The file of ours that a name included by @path is; None: not ours, or made at build time."""
+    """Return the file of this tree that @path includes by @name; None if it is foreign or generated."""
     folders = ['', 'broker', 'shm', 'libclient']
     if is_quoted:
         folders.insert(0, os.path.dirname(path))
@@ -112,7 +112,7 @@ def find(root, path, name, is_quoted):
 
 
 def target_of(root, path, name, is_quoted):
-    """The room that a name included by @path is in; None: not ours."""
+    """Return the room of the file that @path includes by @name; None if it is foreign."""
     found = find(root, path, name, is_quoted)
     if found:
         return room_of(found)
@@ -126,7 +126,7 @@ def target_of(root, path, name, is_quoted):
 
 
 def includes(root):
-    """Each include of the tree: the file, the line, its room, the name, and whether it is quoted."""
+    """Yield each include of the tree: file, line, room, name, and whether it is quoted."""
     for path in tree.files(root):
         if not path.endswith(SOURCES) or room_of(path) is None:
             continue
@@ -136,7 +136,7 @@ def includes(root):
 
 
 def circles(edges):
-    """Return: nodes that reach themselves by @edges, in groups that reach each other."""
+    """Return the nodes that reach themselves by @edges, in groups that reach each other."""
     reached = {}
     for start in edges:
         found, todo = set(), [start]
@@ -150,7 +150,7 @@ def circles(edges):
 
 
 def headers(root):
-    """Return: the headers that each header includes."""
+    """Return the headers that each header includes."""
     found = {}
     for path, _, _, name, is_quoted in includes(root):
         target = find(root, path, name, is_quoted)
@@ -160,7 +160,8 @@ def headers(root):
 
 
 def bodies(path):
-    """Return: texts of functions and objects for others by name; of functions and macros of the file's own; all other text."""
+    """Return the texts of external functions and objects by name; of internal functions and macros by
+    name; and all other text."""
     external, internal, rest = collections.defaultdict(list), collections.defaultdict(list), []
 
     def define(match):
@@ -195,7 +196,8 @@ def bodies(path):
 
 
 def uses(root):
-    """Return: for each source the sources beside it whose functions and objects it uses, with their names."""
+    """Return for each source the sources of its folder whose functions and objects it uses, with their
+    names."""
     parsed = {path: bodies(os.path.join(root, path)) for path in tree.files(root)
               if path.endswith(SOURCES) and room_of(path) not in FREE - {'tools'} | {None}}
     defined, inline = collections.defaultdict(set), collections.defaultdict(list)
@@ -223,7 +225,7 @@ def uses(root):
 
 
 def use_circles(root):
-    """Return: the folders where sources use each other in a circle, and which these are."""
+    """Return the folders whose sources use each other in a circle, and these sources."""
     used = uses(root)
     found = []
     for circle in circles({path: set(others) for path, others in used.items()}):
@@ -234,7 +236,7 @@ def use_circles(root):
 
 
 def arrows(root):
-    """How many includes lead from one room to another."""
+    """Return the number of includes from each room to another."""
     count = collections.Counter()
     for path, _, room, name, is_quoted in includes(root):
         target = target_of(root, path, name, is_quoted)
@@ -269,7 +271,7 @@ def check(root):
 
 
 def unused(root):
-    """What the table allows and nobody needs."""
+    """Return the table's entries that no include needs."""
     used = arrows(root)
     return [f'tests/house/rooms.py: {room} includes nothing of {name}' for room, allowed in ROOMS.items()
             for name in sorted(allowed) if not used[room, name]]

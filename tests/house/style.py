@@ -32,7 +32,7 @@ INDENTED = re.compile(r'^ +[^ *\\\n]', re.MULTILINE)
 
 
 def found(pattern, text):
-    """Each match of the pattern with the number of its line."""
+    """Yield each match of the pattern with its line number."""
     for match in pattern.finditer(text):
         yield text.count('\n', 0, match.start()) + 1, match
 
@@ -92,7 +92,7 @@ def check_c(path, text, lines, problems):
 
 
 def check_format(root, paths, problems):
-    """Return: was the layout checked?"""
+    """Return true if clang-format 14 checked the layout."""
     program = shutil.which('clang-format-14') or shutil.which('clang-format')
     if not program:
         return False

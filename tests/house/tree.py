@@ -8,7 +8,7 @@ import tempfile
 
 
 def files(root):
-    """Paths below root, relative and sorted: what git tracks or would add, else what is there."""
+    """Return the paths below root, relative and sorted: files that git tracks or would add, else all files."""
     if os.path.exists(os.path.join(root, '.git')):
         try:
             out = subprocess.run(
@@ -38,7 +38,8 @@ COMMENT_OR_LITERAL = re.compile(
 
 
 def without_comments(text):
-    """C text with comments and the insides of literals blanked, lines kept; and where // began."""
+    """Return C text with comments and contents of literals blanked and lines kept, and the positions of
+    // comments."""
     slashes = []
 
     def blank(match):
@@ -57,7 +58,7 @@ def without_comments(text):
 
 
 def report(problems, n_checked, what):
-    """Prints the problems and ends the process; nothing to check is a failure too."""
+    """Print the problems and end the process; checking nothing is a failure, too."""
     for problem in problems:
         print(problem)
     if n_checked == 0:
@@ -67,7 +68,7 @@ def report(problems, n_checked, what):
 
 
 def self_test(check, cases):
-    """Runs check(root) on small trees. A case is (name, {path: text}, expected part or None)."""
+    """Run check(root) on small trees. A case is (name, {path: text}, expected part or None)."""
     n_failed = 0
     for name, tree, expected in cases:
         with tempfile.TemporaryDirectory() as root:

@@ -34,7 +34,7 @@ def skip(why):
 
 
 def exposure(unit, problems):
-    """What it may do that it need not, from 0 to 10."""
+    """Return systemd's exposure of the unit, from 0 to 10."""
     result = analyze('security', '--offline=true', unit)
     match = re.search(r'Overall exposure level for \S+: ([0-9.]+)', result.stdout)
     if not match:
@@ -47,7 +47,7 @@ def exposure(unit, problems):
 
 
 def devices(unit, problems):
-    """May it open every GPU?"""
+    """Check that the unit may open every GPU."""
     with open(unit, encoding='utf-8') as file:
         allowed = re.findall(r'^DeviceAllow=char-(\S+) rw$', file.read(), flags=re.MULTILINE)
     for device in DEVICES:
@@ -56,7 +56,7 @@ def devices(unit, problems):
 
 
 def configuration(unit, tmpfiles, problems):
-    """Only root may say who may have how much: not who runs as the broker's user."""
+    """Check that only root can write the policy, not the broker's user."""
     with open(unit, encoding='utf-8') as file:
         if re.search(r'^ConfigurationDirectory=', file.read(), flags=re.MULTILINE):
             problems.append(f'{unit}: ConfigurationDirectory= gives a new folder to User=')

@@ -70,7 +70,7 @@ def find_kernels():
 
 
 def libraries_of(program):
-    """What the program is linked with, by the paths that it asks for."""
+    """Return the program's libraries, by the paths that it requests."""
     text = subprocess.run(['ldd', program], stdout=subprocess.PIPE, text=True, check=True).stdout
     if 'not found' in text:
         sys.exit(f'in-kernel.py: {program} lacks a library:\n{text}')
@@ -84,7 +84,7 @@ def put(source, path):
 
 
 def make_initramfs(folder, programs):
-    """Return: the path of the archive."""
+    """Return the path of the archive."""
     root = os.path.join(folder, 'root')
     commands = []
     put('/bin/busybox', os.path.join(root, 'bin/busybox'))
@@ -112,7 +112,7 @@ def make_initramfs(folder, programs):
 
 
 def run(kernel, initramfs):
-    """Return: the statuses that the programs ended with, None at last if not all have."""
+    """Return the programs' exit statuses; the last one is None if not all programs ended."""
     print(f'== {kernel}', flush=True)
     # The two processors are emulated one at a time: side by side, one may execute an instruction that the
     # kernel has just patched on the other ("Oops: int3" where tracepoints begin).

@@ -52,7 +52,7 @@ class Broker:
         wait_for(lambda: os.path.exists(self.metrics), 'no broker')
 
     def reactor_ms(self):
-        """What its thread has computed so far."""
+        """Return the reactor's processor time so far, in ms."""
         with open(f'/proc/{self.process.pid}/task/{self.process.pid}/schedstat',
                   encoding='ascii') as file:
             return int(file.read().split()[0]) / 1e6
@@ -62,7 +62,7 @@ class Broker:
 
 
 def timed(what, broker, *arguments):
-    """Runs a program. Return: what it prints; tells what it and the reactor computed."""
+    """Run a program and print its processor time and the reactor's. Return: the program's output."""
     before, reactor = resource.getrusage(resource.RUSAGE_CHILDREN), broker.reactor_ms()
     done = subprocess.run(arguments, stdout=subprocess.PIPE, timeout=LIMIT, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -73,7 +73,7 @@ def timed(what, broker, *arguments):
 
 
 def connect(broker):
-    """Return: the process with all the clients."""
+    """Return the process with all the clients."""
     many = subprocess.Popen([MANY, broker.socket, str(N_TENANTS), str(N_EACH)],
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     tenths, last = [], broker.reactor_ms()

@@ -33,12 +33,12 @@ if not os.path.exists(LINKER):
 
 
 def newer(program):
-    """The command that runs @program on the newer libraries."""
+    """Return the command that runs @program on the newer libraries."""
     return [LINKER, '--library-path', f'{LIBRARIES}:{LIBRARIES}/llama', program]
 
 
 def wrap(folder, program):
-    """Return: a script in @folder that does, on the newer driver."""
+    """Return a script in @folder that runs @program on the newer driver."""
     path = os.path.join(folder, os.path.basename(program))
     with open(path, 'w', encoding='utf-8') as file:
         file.write('#!/bin/sh\n' + ''.join(f'export {name}={DRIVER}\n' for name in
@@ -62,14 +62,14 @@ ON_DRIVER = {'VK_DRIVER_FILES': DRIVER, 'VK_ICD_FILENAMES': DRIVER}
 
 
 def loader():
-    """All that the layer is tested for."""
+    """Run all tests of the layer on the newer loader and driver."""
     done = subprocess.run([sys.executable, '-B', os.path.join(INTEGRATION, 'lease-layer.py'),
                            *sys.argv[1:5]], check=False)
     expect(done.returncode == 0, 'the layer fails with the newer loader')
 
 
 def matrices():
-    """Products of float16 are computed by cooperative matrices, and right, and the broker says so."""
+    """Products of float16 use cooperative matrices with correct results, and the broker reports that."""
     for variant in ('plain', 'shared'):
         done = subprocess.run([*newer(os.path.abspath(sys.argv[6])), variant], check=False,
                               env={**os.environ, **ON_DRIVER, 'RBK_TEST_MATRICES': '1'})
@@ -121,7 +121,7 @@ def tensors():
 
 
 def write_model(path):
-    """A model of llama's architecture, of some 9 MiB, as a GGUF file of version 3."""
+    """Write a model of llama's architecture, of some 9 MiB, as a GGUF file of version 3."""
     entries = [entry('general.architecture', STRING, 'llama'),
                *(entry('llama.' + name, UINT32, value) for name, value in (
                    ('context_length', 512), ('embedding_length', WIDTH), ('block_count', BLOCKS),
@@ -156,13 +156,13 @@ def write_model(path):
 
 
 def on_card(ended):
-    """Of what llama.cpp says last: how much of the model is on the device, in MiB."""
+    """Return the MiB of the model on the device, according to llama.cpp's last report."""
     found = re.findall(r'Vulkan0 model buffer size = +([\d.]+) MiB', ended.err)
     return float(found[-1]) if found else 0.0
 
 
 def llama(broker, layers):
-    """With room it is all on the card; with less it fits itself, or says that it cannot."""
+    """With enough room the model is on the card; with less llama.cpp adapts, or reports that it cannot."""
     model = os.environ.get('RBK_TEST_MODEL')
     if not model:
         model = os.path.join(layers.folder, 'model.gguf')
@@ -194,7 +194,8 @@ def tokens_per_s(err):
 
 
 def tell_speed(broker, layers, command, more):
-    """With a lease and without, by turns. Who else computes is not known here: told, not judged."""
+    """Run by turns with a lease and without. Other load on the machine is unknown, so speeds are
+    printed, not judged."""
     command = [*command, '-n', '100']
     speeds = {'without': [], 'with': []}
     for turn in range(2 * SPEED_PAIRS):
@@ -215,7 +216,7 @@ def tell_speed(broker, layers, command, more):
 
 
 def vkmark(broker, layers):
-    """It draws; what it cannot draw it says."""
+    """vkmark draws, and reports scenes that it cannot draw."""
     with display() as where:
         command = [*newer(os.path.join(NEWER, 'usr/bin/vkmark')), '-s', '200x200', '--winsys', 'xcb', '--winsys-dir',
                    os.path.join(LIBRARIES, 'vkmark'), '--data-dir',

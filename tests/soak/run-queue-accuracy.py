@@ -71,7 +71,7 @@ def percentile(delays, percent):
 
 
 def compare(program, n_hogs, seconds):
-    """Return: is it right?"""
+    """Return true if the delays agree."""
     with tempfile.TemporaryDirectory(prefix='run-queue-') as folder:
         path = os.path.join(folder, 'perf.data')
         with subprocess.Popen([program, str(n_hogs), str(seconds)], stdin=subprocess.PIPE,
