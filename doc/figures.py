@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Metrics in the manual, from the rows of figures.
+"""Insert the metrics into the manual, from the tables of figures.
 
     figures.py PAGE TABLES.c...    prints the page, with items in place of each line such as
                                    .\\" FIGURES tenant_figures by tenant

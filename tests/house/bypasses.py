@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What ringbroker-leases(7) says of who goes round the layer, and of what stops him, is tested.
+"""Every bypass of the layer that ringbroker-leases(7) lists, and every countermeasure, has tests.
 
     bypasses.py ROOT          checks that each row of that table names its tests, and these exist
     bypasses.py --self-test   checks that each fault is caught
 
-Below each .It there is a comment, Tests: PROGRAM CASE[, PROGRAM CASE...]. PROGRAM is a test's file
-without folder and suffix, CASE a function of it.
+Below each .It the page has a comment, Tests: PROGRAM CASE[, PROGRAM CASE...]. PROGRAM is a test's file
+without folder and suffix, CASE a function of that file.
 """
 import os
 import re

@@ -5,12 +5,12 @@
     headers.py ROOT CXX CC... [-- OPTION...]     CXX may be empty: then C++ is not tried
     headers.py --self-test CXX CC...
 
-OPTIONs go to the compiler for our own headers; --skip=FOLDER leaves those in FOLDER out, whose
-library is not there.
+OPTIONs go to the compiler for the project's own headers; --skip=FOLDER omits headers whose library is
+missing.
 
-Installed headers compile as C17 and C++17, with the warnings that a strict user may have on; all
-others as the project's own C. C++ goes without two: -Wpedantic refuses unnamed structs, and -Wshadow a
-function that is called as a struct is, as in struct stat and stat().
+Installed headers compile as C17 and C++17, with a strict user's warnings; all other headers as the
+project's own C. C++ omits two warnings: -Wpedantic refuses unnamed structs, and -Wshadow a function
+with the name of a struct, such as struct stat and stat().
 """
 import os
 import subprocess

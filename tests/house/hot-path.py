@@ -5,9 +5,9 @@
     hot-path.py ROOT BUILD ALLOW             checks the objects of every *-hot.c
     hot-path.py --self-test CC... -- ALLOW   compiles small files and checks what is caught
 
-What such an object does not define itself it may only take from another hot object or from the
-allow-list ALLOW. One symbol a line, for every hot object, or "PATH: SYMBOL" for one source; #
-starts a comment.
+A symbol that such an object does not define must come from another hot object or from the allow-list
+ALLOW. ALLOW has one symbol per line, for every hot object, or "PATH: SYMBOL" for one source; # starts a
+comment.
 """
 import os
 import subprocess

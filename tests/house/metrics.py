@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What goes with the metrics fits them.
+"""The documents and files about metrics agree with the metrics.
 
     metrics.py ROOT          checks
     metrics.py --self-test   checks that each fault is caught
 
-Every metric of the golden file is in ringbroker-metrics(7), with its type and labels, and nothing else
-is; alerts, their tests and the dashboard name no others; the dashboard is one that Grafana can load:
-panels of known types with identifiers of their own, which do not overlap. Each figure that is in JSON is
-in brokerctl(1).
+ringbroker-metrics(7) lists exactly the metrics of the golden file, with their types and labels. Alerts,
+their tests and the dashboard name only these. Grafana can load the dashboard: its panels have known
+types and distinct identifiers, and do not overlap. brokerctl(1) lists each figure of the JSON output.
 """
 import json
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""README.md and HACKING.md say what is there.
+"""README.md and HACKING.md agree with the tree.
 
     readme.py ROOT          checks both
     readme.py --self-test   checks that a lie is caught
 
-The first program is the file that the build compiles; what is named as a file of the tree exists;
-brokerd's options are in its table; the rooms drawn are the folders there are.
+The first program equals the file that the build compiles; files that the text names exist; brokerd's
+options are in its table; the rooms in the drawing are the existing folders.
 """
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Who may include whom, and whose functions and objects files may use.
+"""The rooms that each room may include, and the functions and objects that sources may use.
 
     rooms.py ROOT          checks every #include of the tree, and the uses of names within its folders
     rooms.py --self-test   checks that a forbidden one is caught

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The rules of the house that a machine can see.
+"""Style rules that can be checked automatically.
 
     style.py ROOT          checks the tree; clang-format 14 too, where it is installed
     style.py --self-test   checks that each rule catches what it is for

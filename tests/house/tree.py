@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the house tests share: the files of the source tree, and how a test reports."""
+"""Functions that the house tests share: listing the source tree, and reporting."""
 import os
 import re
 import subprocess

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The unit as systemd sees it: without a warning, exposed no more than agreed, and with all GPUs.
+"""The unit is valid to systemd: without a warning, at most as exposed as agreed, and with access to all
+GPUs.
 
     unit.py SERVICE TMPFILES [FILE...]
 
-TMPFILES: what systemd-tmpfiles makes. FILE: sockets, which belong to it, and drop-ins. Exit status 77 where systemd-analyze is missing or
-cannot do without a running systemd.
+TMPFILES: the configuration of systemd-tmpfiles. FILE: sockets that belong to the unit, and drop-ins.
+Exit status 77 if systemd-analyze is missing or needs a running systemd.
 """
 import fnmatch
 import os

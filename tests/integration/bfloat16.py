@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Models in bfloat16, by brokerctl run: their numbers, on each device, and what files are refused.
+"""Models in bfloat16, by brokerctl run: their results on each device, and the files that are rejected.
 
     bfloat16.py BROKERCTL DEVICE
 
-What nodes should give is computed here in double precision and rounded behind each of them.
+The test computes the expected outputs in double precision and rounds them after each node.
 """
 import math
 import os

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What brokerbench promises, whatever the figures are.
+"""brokerbench's interface, whatever the figures are.
 
     brokerbench.py BROKERBENCH
 
-Its command line, the fields of its report, and that no broker and no file is left behind, also
-when it is stopped or killed.
+The test checks the command line, the fields of the report, and that no broker and no file is left, also
+after a stop or a kill.
 """
 import json
 import os

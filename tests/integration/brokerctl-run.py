@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""brokerctl run: models over files, and what it says of everything that can be wrong with them.
+"""brokerctl run: models with files, and the messages for every mistake.
 
     brokerctl-run.py BROKERCTL BROKERD DEVICE...
 

@@ -4,9 +4,9 @@
 
     brokerctl-tenants.py BROKERCTL BROKERD STATS_CLIENT LIBRARY_FOLDER BROKERCTL.1
 
-Every listing is parsed and compared with what the manual says of its members; a time line has no
-two spans that cross; what was slow is explained, to tenants too; a broker that is stopped is told
-from one that is not there; nothing that a client is called reaches the terminal as it is.
+Every listing is parsed and compared with the members that the manual lists. Spans of a time line do not
+overlap. Slow tasks are explained, to tenants too. A stopped broker is distinguished from an absent one.
+Names that clients choose are escaped for the terminal.
 """
 import json
 import os

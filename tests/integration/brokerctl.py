@@ -4,8 +4,8 @@
 
     brokerctl.py BROKERCTL BROKERD STATS_CLIENT
 
-What it prints is parsed, its exit statuses are those of its manual, and it ends well whatever
-becomes of the broker and of whoever reads its output.
+The test parses the output, compares exit statuses with the manual, and checks that brokerctl ends
+properly if the broker ends or the reader closes its end.
 """
 import json
 import os

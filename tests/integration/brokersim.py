@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What brokersim promises, whatever the figures are; and, of the quick scenarios, the figures.
+"""brokersim's interface, whatever the figures are, and the figures of the quick scenarios.
 
     brokersim.py BROKERSIM DATA
 """

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What brokertop takes of memory, in a terminal, which is tmux.
+"""The memory that brokertop uses in tmux.
 
     brokertop-memory.py BROKERTOP BROKERD MANY-SESSIONS LIBRARY_DIR
 
-Of a live broker that has 100 tenants, and 1,000: as much as they need, not as much as the
-statistics page has room for. Skipped without tmux, and without root, who can be so many users.
+The test runs brokertop with a live broker of 100 tenants, and of 1,000: the memory must depend on the
+number of tenants, not on the capacity of the statistics page. Skipped without tmux, and without root,
+which is needed for so many users.
 """
 import os
 import resource

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""brokertop in a terminal, which is tmux.
+"""brokertop in tmux.
 
     brokertop-tmux.py BROKERTOP BROKERD STATS_CLIENT LIBRARY_DIR RECORD_SCENE
     brokertop-tmux.py --update BROKERTOP BROKERD STATS_CLIENT LIBRARY_DIR RECORD_SCENE
                     draws the pictures anew that README has of it
 
-Over recorded pages the screen is the picture that is printed without one, at three sizes, with and
-without UTF-8 and colours, and a mouse is used. Over a broker with three tenants at work keys are
-typed, at each of these sizes and settings, and the broker is stopped, killed and started again while
-it is watched. Skipped without tmux.
+With recorded pages the screen must equal the printed picture, at three sizes, with and without UTF-8
+and colours, and a mouse is used. With a broker of three busy tenants the test types keys, at each of
+these sizes and settings, and stops, kills and restarts the broker meanwhile. Skipped without tmux.
 """
 import os
 import re

@@ -6,9 +6,9 @@
     brokertop.py --update BROKERTOP RECORD-SCENE README.md
                     draws what the pictures are compared with anew, and the one in the README
 
-Every view at three sizes, with and without UTF-8, is what data/brokertop has of it; so is the picture
-in the README. Nothing of a hostile page gets out. Wrong command lines, files and terminals get one
-sentence each.
+Every view at three sizes, with and without UTF-8, must equal its picture in data/brokertop; so must the
+picture in the README. No control character of a hostile page is printed. A wrong command line, file or
+terminal yields one message.
 """
 import glob
 import json

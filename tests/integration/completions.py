@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What programs say of their options is what shells complete, and what brokerctl(1) describes.
+"""Programs' options agree with the shell completions and with brokerctl(1).
 
     completions.py FOLDER BROKERCTL.1 PROGRAM...
 
-FOLDER has the files for bash, zsh and fish. Shells that are installed are asked whether they
-understand them; bash also what it completes.
+FOLDER has the files for bash, zsh and fish. Each installed shell must parse its files; bash must also
+complete correctly.
 """
 import os
 import re

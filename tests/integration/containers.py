@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Clients in name spaces of their own beside a broker that is outside of them.
+"""Clients in name spaces of their own, with a broker outside.
 
     containers.py EXAMPLE BROKERD BROKERCTL FIRST_PROGRAM LIBRARY
 
-EXAMPLE is the script of ringbroker-containers(7). A client inside takes itself for root; the broker
-knows it by its user outside, and lets it do what that one may. Exit status 77 where users may not make
-name spaces.
+EXAMPLE is the script of ringbroker-containers(7). A client inside appears to itself as root; the broker
+identifies it by its user outside, with that user's rights. Exit status 77 if users may not make name
+spaces.
 """
 import os
 import shutil

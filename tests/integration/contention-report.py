@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a real broker says of contention, by each source that it can have here.
+"""A real broker's report of contention, by each source that this machine has.
 
     contention-report.py BROKERCTL BROKERD STATS_CLIENT
 
-Each rung of the ladder is asked for by name; what cannot be had is fallen back from and said. The
-figures are those of the contract, whoever causes contention is named, tenants see themselves, and a
-broker without privileges starts. Nothing here depends on how long something takes.
+The test requests each source by name; a missing source must lead to a fallback and a message. The
+figures have the documented members, the causing program is named, tenants see themselves, and a broker
+without privileges starts. No check depends on how long an action takes.
 """
 import concurrent.futures
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A broker, clients of it and brokerctl, for the tests of the latter.
+"""Rig of brokerctl's tests: a broker, its clients and brokerctl.
 
-Programs are the first arguments of the test: BROKERCTL BROKERD STATS_CLIENT.
+The first arguments of the test are BROKERCTL BROKERD STATS_CLIENT.
 """
 import json
 import os

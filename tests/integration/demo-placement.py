@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs "tools/demo placement", and stops it in the middle.
+"""Run "tools/demo placement", and stop it in the middle.
 
     demo-placement.py SOURCE BUILD
 
-The demo itself compares every result with a plain computation, and where tasks ran with where they
-have to run; here its seven scenes are read as a person would read them. Stopped in the middle, it
-leaves no process and no file.
+The demo itself compares every result with a plain computation, and the placement with the required one.
+The test parses the text of its seven scenes. A demo that is stopped in the middle must leave no process
+and no file.
 """
 import json
 import re

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs tools/demo over a few images, and stops it in the middle.
+"""Run tools/demo over a few images, and stop it in the middle.
 
     demo.py SOURCE BUILD DATA N_IMAGES RIGHT RIGHT_NEAREST RIGHT_DIGITS
 
-The demo compares every neighbour that a device found with those of exact integer arithmetic; it
-must find all of them, on the CPU and on Vulkan, and RIGHT of the images right (RIGHT_NEAREST by the
-nearest neighbour alone). Its two tenants must have had what their budgets say, and the exact
-neighbours too. The program that knows nothing of the broker must have been charged for beside its
-tenant's client, and have had its lease and not more. The network of DATA, where that is there, must
-have read RIGHT_DIGITS of as many pictures on each device. Stopped in the middle of any part, it leaves no
-process and no file. Exit status 77 where the images are missing.
+The demo compares every neighbour that a device found with exact integer arithmetic. All neighbours must
+be equal, on the CPU and on Vulkan, with RIGHT images classified correctly (RIGHT_NEAREST by the nearest
+neighbour alone). Its two tenants must stay within their budgets, with the exact neighbours. The program
+without a broker's client must be charged beside its tenant's client, within its lease. The network of
+DATA, if present, must read RIGHT_DIGITS of as many pictures on each device. A demo that is stopped in
+any part must leave no process and no file. Exit status 77 if the images are missing.
 """
 import re
 import signal

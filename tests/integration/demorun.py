@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs tools/demo, for its tests, and looks for what it leaves behind."""
+"""Rig of the demo's tests: run tools/demo and find the processes that it leaves."""
 import os
 import re
 import signal

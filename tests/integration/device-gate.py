@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The device gate, on this kernel: who opens GPUs with a lease and without, and what brokerctl says.
+"""The device gate, on this kernel: which processes open GPUs, and brokerctl's messages.
 
     device-gate.py BROKERCTL BROKERD STATS_CLIENT GATE_CLIENT [TEST...]
 
-No GPU is needed: the kernel asks the gate before it looks for a driver. A device node without one
-cannot be opened either way, but for another reason (ENXIO), by which the two are told apart.
+The test needs no GPU: the kernel asks the gate before it looks for a driver. A device node without a
+driver cannot be opened in any case, but the error distinguishes the two: ENXIO means that the gate let
+the process pass.
 
-Takes root, in a mount namespace of its own; else it is skipped, with the reason.
+The test needs root and runs in a mount namespace of its own; otherwise it is skipped, with the reason.
 """
 import atexit
 import contextlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The case that users report: a model is in the card's memory and in use; another process allocates
-what it likes, and the model has to go; that process ends, and the model comes back, without anybody
-restarting anything. Over a simulated card, told line by line.
+"""A model is evicted and comes back, as users report it: the model is in the card's memory and in use;
+another process allocates memory, and the model is evicted; that process ends, and the model is loaded
+again without a restart. The card is simulated, and each step is printed as a line.
 
     evicted-model.py AMDGPU-SIM BROKERD MODEL-CLIENT
 """

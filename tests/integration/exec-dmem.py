@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""brokerctl exec where the kernel holds programs to their leases, too, by its dmem controller.
+"""brokerctl exec on a kernel that also enforces leases, by its dmem controller.
 
     exec-dmem.py BROKERCTL BROKERD STATS_CLIENT
     exec-dmem.py hold                                  (the program: takes memory as it is told)
 
-The memory is a pretended one, "lab/vram0" of 256 MiB: who writes BYTES to /dev/dmem_lab has so much
-of it. Where there is no such region, $RBK_TEST_DMEM_KERNEL names a command that runs another one,
-its arguments, under a kernel that has it, as root.
+The memory is a simulated region, "lab/vram0" of 256 MiB: a process that writes BYTES to /dev/dmem_lab
+holds that many bytes of it. Without such a region, $RBK_TEST_DMEM_KERNEL names a command that runs its
+arguments, as root, under a kernel with the region.
 """
 import glob
 import json

@@ -4,8 +4,8 @@
 
     exec.py BROKERCTL BROKERD STATS_CLIENT MEMBER MANIFEST BROKERCTL.1 VULKAN_CLIENT [BROKERTOP]
 
-MEMBER joins the lease that its environment names; MANIFEST is that of the layer as it was built;
-VULKAN_CLIENT knows nothing of leases. Without BROKERTOP what that shows of them is not looked at.
+MEMBER joins the lease that its environment names; MANIFEST is the layer's, in the build folder;
+VULKAN_CLIENT knows nothing of leases. Without BROKERTOP its view of leases is not checked.
 """
 import atexit
 import json

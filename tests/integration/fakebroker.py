@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A broker that answers as it is told, for what the layer does with such."""
+"""A broker with prepared answers, for tests of the layer with faulty or different brokers."""
 import contextlib
 import fcntl
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Models as exporters write them: the loader makes fewer nodes of them, which compute the same.
+"""Fused models: the loader merges the nodes that exporters write, with the same results.
 
     fused-models.py BROKERCTL BROKERD SEED DEVICE...
 
-DEVICE: cpu, gpu. Each pattern is run over random shapes as it is (--disable-optimisation=all), on the CPU, and
-then fused on every device, which must agree; --profile tells that it was fused. Where a number in its middle is
-read by somebody else it must not be.
+DEVICE: cpu, gpu. Each pattern runs over random shapes, first unfused (--disable-optimisation=all) on
+the CPU, then fused on every device, and the results must agree; --profile shows the fusion. A pattern
+whose intermediate tensor has another reader must not be fused.
 """
 import json
 import math

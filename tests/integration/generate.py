@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A small language model that writes: a token at a time, with what it has read kept, and drawn at random.
+"""A small language model that generates text: one token at a time, with a cache of the past, and with
+random sampling.
 
     generate.py BROKERCTL BROKERD DEVICE...
 
-DEVICE: cpu, gpu. Grouped-query attention with past keys and values, rotary positions, RMS normalisation,
-and sampling: the most likely few, a Softmax by temperature, and a number from outside that says which. Each
-step's logits are those of the same model that reads the whole text at once, and each token is the one that
-its logits and the number say.
+DEVICE: cpu, gpu. The model has grouped-query attention with past keys and values, rotary positions, RMS
+normalisation, and sampling: TopK, a Softmax with temperature, and a random number as input. Each step's
+logits must equal those of the same model that reads the whole text at once, and each token must follow
+from its logits and random number.
 """
 import array
 import math

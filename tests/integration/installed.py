@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Installs into a folder, builds the README's program against that, and runs it with that brokerd.
+"""Install into a folder, build the README's program against it, and run the program with the installed
+brokerd.
 
     installed.py BUILD FIRST_PROGRAM CC...
 
-Also looks at what is installed, and that the library exports its own names only. Exit status 77
-where pkg-config is missing.
+The test also checks the list of installed files, and that the library exports its own names only. Exit
+status 77 if pkg-config is missing.
 """
 import os
 import shutil

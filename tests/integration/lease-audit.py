@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Processes that use a card themselves, beyond their lease or without one: the broker names them,
-has their tenant come after others, or stops them, by what the kernel says of them.
+serves their tenant after others, or stops them, by the kernel's accounts.
 
     lease-audit.py AMDGPU-SIM BROKERD LIBRINGBROKER BROKERCTL
     lease-audit.py user LIBRINGBROKER SOCKET LEASE-MIB UID [fork]    (the process that does it)

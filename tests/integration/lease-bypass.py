@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What goes round the layer, as ringbroker-leases(7) lists it: each program gets more than its
-lease has, on AMD's drivers over a simulated card, and brokerd names it by what the kernel says.
+"""Ways round the layer, as ringbroker-leases(7) lists them: each program gets more than its lease, on
+AMD's drivers over a simulated card, and brokerd names it by the kernel's account.
 
     lease-bypass.py AMDGPU_SIM BROKERD BROKERCTL LEASE_CLIENT MANIFEST HIDE_LEASE [TEST...]
     lease-bypass.py gl | va      (a program that uses the card by another interface)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The Vulkan layer on AMD's driver, over a simulated card: what is counted and what escapes, as the
-broker has it, is what the driver says and what the kernel says.
+"""The Vulkan layer on AMD's driver, over a simulated card: the broker's counted and escaped bytes agree
+with the driver's and the kernel's figures.
 
     lease-card.py AMDGPU_SIM BROKERD LEASE_CLIENT MANIFEST BROKERCTL
 """

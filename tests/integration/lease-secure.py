@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Programs with more rights than who starts them (a file capability, another user's): where their
-loader looks for the layer, and what they believe of their environment. As root, in a mount
-namespace of its own.
+"""Programs with more rights than their caller (by a file capability, or as another user): where their
+loader looks for the layer, and which variables they trust. The test needs root, and a mount namespace
+of its own.
 
     lease-secure.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL
 """

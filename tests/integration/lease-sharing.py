@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The Vulkan layer: what outlives the process or the allocation that it was charged for.
+"""The Vulkan layer: memory that outlives the process or the allocation that it was charged for.
 
     lease-sharing.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER [TEST...]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Cards that are reset and put to sleep while tasks run, or while nobody looks: every task completes,
-and models come back.
+"""Cards that are reset or suspended, with tasks in flight or idle: every task completes, and models are
+loaded again.
 
     lost-card.py AMDGPU-SIM BROKERD MODEL-CLIENT
 """

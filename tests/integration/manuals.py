@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The pages of the programs: each option and key is described and is there, and each example runs.
+"""Manual pages of programs: each option and key is described and exists, and each example runs.
 
     manuals.py DOC_DIR POLICY_KEYS_H SCENARIO_KEY_C SCENARIO MANIFEST BROKERD STATS_CLIENT PROGRAM...
 
-POLICY_KEYS_H has the keys of a tenant, SCENARIO_KEY_C those of brokersim's scenarios. MANIFEST is the Vulkan layer's, or empty. Examples are run as they are
-written, over a broker that has the tenants, the plan and the tasks that they speak of. Those that go on until
-somebody ends them are ended, and must have said something.
+POLICY_KEYS_H has the keys of a tenant, SCENARIO_KEY_C those of brokersim's scenarios. MANIFEST is the
+Vulkan layer's, or empty. The test runs the examples as they are written, over a broker with the
+tenants, the plan and the tasks that they mention. It ends examples that would run forever, which must
+have printed output.
 """
 import os
 import pty

@@ -6,7 +6,7 @@
     metrics.py BROKERD STATS_CLIENT DOC prometheus  scraped by Debian's prometheus, which is asked then
     metrics.py BROKERD STATS_CLIENT DOC promtool    a scrape, alerts and dashboard as promtool sees them
 
-The last two are skipped where there is no prometheus.
+The last two are skipped without prometheus.
 """
 import http.client
 import json

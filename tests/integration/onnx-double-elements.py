@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Models of float64 by brokerctl run whose nodes compute each element by itself, or move it.
+"""Models of float64 by brokerctl run whose nodes compute or move single elements.
 
     onnx-double-elements.py BROKERCTL DEVICE
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Models of float64 by brokerctl run, to almost their last bit.
+"""Models of float64 by brokerctl run, with almost full precision.
 
     onnx-doubles.py BROKERCTL DEVICE
 
-What the loader makes of several operators, and operators of several types at once.
+The models have operators that the loader builds from several others, and operators with several types.
 """
 import math
 import random

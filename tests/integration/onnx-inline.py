@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a model's file has beside its graph's nodes, by brokerctl run: the numbers, on each device.
+"""Functions, branches and sparse weights of model files, by brokerctl run: their results on each
+device.
 
     onnx-inline.py BROKERCTL DEVICE
 """

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Operators that ONNX Runtime has beside ONNX's, and convolutions of bytes over volumes, by brokerctl run.
+"""ONNX Runtime's own operators, and 8-bit convolutions of volumes, by brokerctl run.
 
     onnx-microsoft.py BROKERCTL DEVICE
 
-Nodes are together in few models; what they should give is computed here, as their documentation says.
+A few models have many nodes each; the test computes the expected outputs as the operators'
+documentation says.
 """
 import functools
 import itertools

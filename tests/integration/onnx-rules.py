@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Operators that are made of others, by brokerctl run: their numbers, on each device.
+"""Operators that the loader builds from others, by brokerctl run: their results on each device.
 
     onnx-rules.py BROKERCTL DEVICE
 
-Nodes are together in few models; what they should give is computed here, as ONNX says in words.
+A few models have many nodes each; the test computes the expected outputs as ONNX's text says.
 """
 import math
 import random

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Types that the catalogue does not have as they are, by brokerctl run: their numbers, on each device.
+"""Types that the catalogue lacks, by brokerctl run: their results on each device.
 
     onnx-types.py BROKERCTL DEVICE
 
-Weights of four bits and of sixteen, zero points of each matrix, operators of several types at once, and
-reductions along nothing.
+The models have 4-bit and 16-bit weights, zero points per matrix, operators with several types, and
+reductions without axes.
 """
 import math
 import random

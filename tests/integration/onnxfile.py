@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""ONNX models and .npy files, made from nothing: for tests of programs that read them."""
+"""Writers of ONNX models and .npy files, for tests of programs that read them."""
 import array
 import struct
 

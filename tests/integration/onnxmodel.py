@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One model of many nodes that are checked, for tests that are called TEST BROKERCTL DEVICE."""
+"""A model of many checked nodes, for tests with the arguments BROKERCTL DEVICE."""
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Programs that know nothing of leases, run by brokerctl exec on the software device: within a
-lease they do what they do without, and beyond it they end, or say that they cannot.
+"""Programs that know nothing of leases, run by brokerctl exec on the software device: within a lease
+they work as without one; beyond it they end, or report the failure.
 
     programs.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL ffmpeg|vkcube|mpv
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Real models by brokerctl run, and what they are known to answer.
+"""Real models by brokerctl run, compared with known answers.
 
     real-models.py BROKERCTL DATA DEVICE [IMAGES]
 

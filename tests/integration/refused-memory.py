@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A card that has no memory although the ledger says that there is some: somebody outside was faster.
-Clients see nothing of it but where their tasks run.
+"""A card without memory although the ledger shows some, because a process outside of the broker was
+faster. Clients notice only where their tasks run.
 
     refused-memory.py AMDGPU-SIM BROKERD MODEL-CLIENT
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A terminal's screen, as tmux captures it with its colours, as an SVG picture."""
+"""Conversion of a terminal's screen, as tmux captures it with colours, to an SVG picture."""
 import re
 from xml.sax.saxutils import escape
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""brokerd under a service manager, whose part this test plays.
+"""brokerd under a service manager, which this test imitates.
 
     service.py BROKERD STATS_CLIENT
 
-State comes as datagrams and signs of life come while the process runs, and only then. Nothing
-here depends on how fast.
+The state arrives as datagrams, and signs of life arrive only while the process runs. No check depends
+on speed.
 """
 import os
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A broker over simulated cards, for tests in Python: the cards, processes that hold their memory,
-brokerd, and clients (model-client.c) that do as they are told."""
+"""Rig for tests over simulated cards: the cards, processes that hold their memory, brokerd, and clients
+(model-client.c), which execute commands."""
 import contextlib
 import json
 import os

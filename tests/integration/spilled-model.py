@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Models that amdgpu moves to host memory behind the broker's back: somebody needs all of the card
-for a moment, too short to be seen. Before Linux 6.10 what was moved stays there, room or not, so the
-broker has to notice and to allocate it anew. Nobody is evicted for it.
+"""Models that amdgpu moves to host memory without the broker's knowledge: another process takes the
+whole card for a moment that is too short to be seen. Before Linux 6.10 moved memory stays in host
+memory even if there is room, so the broker must notice and reallocate it. No plan is evicted for that.
 
     spilled-model.py AMDGPU-SIM BROKERD MODEL-CLIENT
 """

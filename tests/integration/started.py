@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What tests have in common: bounds, and processes of which none outlives the test, however it ends."""
+"""Shared functions of tests: time limits, and processes of which none outlives the test, however it
+ends."""
 import atexit
 import os
 import shutil

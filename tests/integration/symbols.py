@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The library exports what its headers declare, no more and no less, under one version each.
+"""The library exports exactly what its headers declare, each name under one version.
 
     symbols.py MAP LIBRARY HEADER...
 """

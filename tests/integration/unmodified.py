@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs of others, run by brokerctl exec; leaserig.py has the broker and the layer.
+"""Other projects' programs, run by brokerctl exec; leaserig.py has the broker and the layer.
 
 The fifth argument of the test, after those for leaserig.py, is BROKERCTL.
 """

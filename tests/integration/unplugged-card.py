@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Cards that are pulled out and put in again, while tasks run, while models are loaded and while
-nobody looks: every task completes, nothing stays charged to a card that is not there, and models come
-back with it.
+"""Cards that are unplugged and plugged in again, while tasks run, while models are loaded and while
+idle: every task completes, no charge remains for a missing card, and models are loaded again with the
+card.
 
     unplugged-card.py AMDGPU-SIM BROKERD MODEL-CLIENT
 """

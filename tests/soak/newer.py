@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What Debian 12 has not: a newer loader and a newer driver, with all tests of the layer, and with
-products of cooperative matrices; llama.cpp and vkmark, run in leases. $RBK_TEST_NEWER is where
-tests/soak/newer-programs has put them.
+"""Software that is newer than Debian 12's: a loader and a driver, with all tests of the layer, and with
+products of cooperative matrices; llama.cpp and vkmark in leases. $RBK_TEST_NEWER is the folder that
+tests/soak/newer-programs has filled.
 
     newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL VULKAN_TILES NAME
 
 NAME is loader, matrices, llama or vkmark.
 
-llama.cpp computes with $RBK_TEST_MODEL, a GGUF file of at most 400 MiB, or else with a model of random
-numbers, which is enough to see where it puts what.
+llama.cpp computes with $RBK_TEST_MODEL, a GGUF file of at most 400 MiB, or else with a random model,
+which suffices to show the placement of its memory.
 """
 import json
 import os

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Are delays as the broker reports them those that another tool sees over the same time?
+"""The broker's run-queue delays agree with another tool's over the same time.
 
     run-queue-accuracy.py RUN-QUEUE-DELAYS [SECONDS]
 
-A thread wants a processor on which 1, 4 and 16 others compute. perf records the scheduler's
-tracepoints meanwhile, in nanoseconds, and what the thread waited is computed from them: from when
-it was woken, or stopped while it could have run on, until it ran. Percentiles must not be more
-than 5% apart.
+A thread wants a processor on which 1, 4 and 16 others compute. perf records the scheduler's tracepoints
+meanwhile, in nanoseconds. The test computes the thread's waits from them: each begins when the thread
+is woken or preempted, and ends when it runs. Percentiles must be within 5% of each other.
 
-Exit status: 0; 1, they are; 77, it cannot be tried here, and why.
+Exit status: 0; 1, they are not; 77, this machine cannot run the test, with the reason.
 """
 import math
 import os
