@@ -7,9 +7,9 @@
 The demo compares every neighbour that a device found with exact integer arithmetic. All neighbours must
 be equal, on the CPU and on Vulkan, with RIGHT images classified correctly (RIGHT_NEAREST by the nearest
 neighbour alone). Its two tenants must stay within their budgets, with the exact neighbours. The program
-without a broker's client must be charged beside its tenant's client, within its lease. The network of
-DATA, if present, must read RIGHT_DIGITS of as many pictures on each device. A demo that is stopped in
-any part must leave no process and no file. Exit status 77 if the images are missing.
+that knows nothing of the broker must be charged beside its tenant's client, within its lease. The
+network of DATA, if present, must read RIGHT_DIGITS of as many pictures on each device. A demo that is
+stopped in any part must leave no process and no file. Exit status 77 if the images are missing.
 """
 import re
 import signal
