@@ -15,7 +15,7 @@ import sys
 import tree
 
 PAGE = 'doc/ringbroker-leases.7'
-TABLE = re.compile(r'^\.Sh WHAT STOPS WHOM\n.*?^\.Bl [^\n]*\n(.*?)^\.El\n', re.DOTALL | re.MULTILINE)
+TABLE = re.compile(r'^\.Sh WAYS AROUND THE LAYER\n.*?^\.Bl [^\n]*\n(.*?)^\.El\n', re.DOTALL | re.MULTILINE)
 ROW = re.compile(r'^\.It ([^\n]*)\n((?:\.\\" [^\n]*\n)*)', re.MULTILINE)
 
 
@@ -51,7 +51,7 @@ def main():
 
 
 GOOD = {
-    PAGE: '.Sh WHAT STOPS WHOM\nText.\n.Bl -tag\n'
+    PAGE: '.Sh WAYS AROUND THE LAYER\nText.\n.Bl -tag\n'
           '.It One\n.\\" Tests: a test_one, test-b test_two\nThe layer.\n'
           '.It Two\n.\\" Tests: a test_one,\n.\\" test-b test_two\nNothing.\n'
           '.El\n.Bl -tag\n.It Not of the table\n.El\n',
