@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """README.md and HACKING.md agree with the tree.
 
-    readme.py ROOT          checks both
-    readme.py --self-test   checks that a lie is caught
+    readme.py ROOT          checks README.md and the other documents at the top and in doc/
+    readme.py --self-test   checks that each disagreement is found
 
 The first program equals the file that the build compiles; files that the text names exist; brokerd's
 options are in its table; the rooms in the drawing are the existing folders.
@@ -14,6 +14,8 @@ import sys
 
 import tree
 
+DESIGN = 'doc/design.md'
+MAX_README_LINES = 160
 FIRST = 'tools/first-program.c'
 OPTIONS = 'broker/daemon/options-table.c'
 TOPS = ('.ci', 'broker', 'doc', 'libclient', 'shaders', 'shm', 'tests', 'tools')
@@ -54,10 +56,14 @@ def check(root):
     elif blocks[0] != tree.read(root, FIRST):
         problems.append(f'README.md: the first program is not {FIRST}')
 
-    drawn = set(re.findall(r'^  ([a-z]+)/ ', readme, re.MULTILINE))
+    if readme.count('\n') > MAX_README_LINES:
+        problems.append(f'README.md: {readme.count(chr(10))} lines, at most {MAX_README_LINES}')
+
+    design = tree.read(root, DESIGN) if DESIGN in files else ''
+    drawn = set(re.findall(r'^  ([a-z]+)/ ', design, re.MULTILINE))
     there = {path.split('/')[1] for path in files if re.match(r'broker/[a-z]+/', path)}
     for room in sorted(drawn ^ there):
-        problems.append(f'README.md: broker/{room} is ' + (
+        problems.append(f'{DESIGN}: broker/{room} is ' + (
             'drawn but not there' if room in drawn else 'there but not drawn'))
     return problems
 
@@ -70,8 +76,9 @@ def main():
 
 
 GOOD = {
-    'README.md': '`tools/demo` and `--gpu=none`\n```c\n/* brokerd --x */\n```\n  cpu/   kernels\n  daemon/  the program\n'
+    'README.md': '`tools/demo` and `--gpu=none`\n```c\n/* brokerd --x */\n```\n'
                  'brokerd --help\n[x](LICENSE) https://a.b/tools/none\n',
+    DESIGN: '  cpu/   kernels\n  daemon/  the program\n[x](../LICENSE)\n',
     'HACKING.md': 'meson test -C build --suite unit\n', FIRST: '/* brokerd --x */\n', 'tools/demo': '',
     'LICENSE': '', 'broker/cpu/a.c': '',
     OPTIONS: '\t{"gpu", NULL,\n\t{"help", NULL,\n',
@@ -87,7 +94,9 @@ CASES = [
     ('link', {**GOOD, 'README.md': README + '[x](NOTHING.md)\n'}, 'NOTHING.md does not exist'),
     ('option', {**GOOD, 'README.md': README + '`--gpus=none`\n'}, 'no option --gpus'),
     ('command', {**GOOD, 'HACKING.md': 'brokerd --gpu none --frob\n'}, 'no option --frob'),
-    ('room drawn', {**GOOD, 'README.md': README + '  attic/   things\n'}, 'drawn but not there'),
+    ('room drawn', {**GOOD, DESIGN: GOOD[DESIGN] + '  attic/   things\n'}, 'drawn but not there'),
+    ('long', {**GOOD, 'README.md': README + '\n' * 160}, 'at most 160'),
+    ('link in doc', {**GOOD, DESIGN: GOOD[DESIGN] + '[x](LICENSE)\n'}, 'doc/LICENSE does not exist'),
     ('room not drawn', {**GOOD, 'broker/attic/a.c': ''}, 'there but not drawn'),
 ]
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """brokertop without a terminal, over recorded pages.
 
-    brokertop.py BROKERTOP RECORD-SCENE README.md
-    brokertop.py --update BROKERTOP RECORD-SCENE README.md
-                    draws what the pictures are compared with anew, and the one in the README
+    brokertop.py BROKERTOP RECORD-SCENE doc/operating.md
+    brokertop.py --update BROKERTOP RECORD-SCENE doc/operating.md
+                    draws what the pictures are compared with anew, and the one in that document
 
 Every view at three sizes, with and without UTF-8, must equal its picture in data/brokertop; so must the
 picture in the README. No control character of a hostile page is printed. A wrong command line, file or
@@ -24,7 +24,7 @@ import figures
 from started import LIMIT, expect
 
 UPDATES = sys.argv[1] == '--update'
-TOP, RECORD, README = sys.argv[1 + UPDATES:]
+TOP, RECORD, DOCUMENT = sys.argv[1 + UPDATES:]
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'data/brokertop')
 SIZES = ('80x24', '120x40', '250x70')
 VIEWS = ('overview', 'tenants', 'sessions', 'plans', 'decisions', 'leases')
@@ -172,7 +172,7 @@ def documented():
     with open(os.path.join(os.path.dirname(README), 'doc/brokertop.1'), encoding='utf-8') as file:
         text = file.read()
     text = text[text.index('.Sh JSON'):text.index('.Sh ENVIRONMENT')]
-    rows = figures.tables(glob.glob(os.path.join(os.path.dirname(README), 'shm/stats-figures-*.c')))
+    rows = figures.tables(glob.glob(os.path.join(os.path.dirname(DOCUMENT), '../shm/stats-figures-*.c')))
     found = {}
     for part in re.split(r'^\.Ss ', text, flags=re.MULTILINE):
         kind = part.split('\n', 1)[0].split()[-1] if found else 'line'
@@ -297,16 +297,16 @@ def check_mistakes(folder, paths):
 
 
 def check_readme():
-    with open(README, encoding='utf-8') as file:
+    with open(DOCUMENT, encoding='utf-8') as file:
         text = file.read()
     with open(os.path.join(DATA, 'three-120x40.txt'), encoding='utf-8') as file:
         picture = file.read()
     if UPDATES:
         text = re.sub(r'```\n brokertop · recorded.*?```\n', lambda _: '```\n' + picture + '```\n',
                       text, flags=re.DOTALL)
-        with open(README, 'w', encoding='utf-8') as file:
+        with open(DOCUMENT, 'w', encoding='utf-8') as file:
             file.write(text)
-    expect('```\n' + picture + '```\n' in text, 'the picture in the README is not\n' + picture)
+    expect('```\n' + picture + '```\n' in text, 'the picture in doc/operating.md is not\n' + picture)
 
 
 def main():
