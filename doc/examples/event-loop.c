@@ -103,7 +103,6 @@ int main(void)
 	const uint32_t dims[] = {N_ELEMS};
 	struct service service = {0};
 	struct rbk *rbk;
-	int r;
 	struct rbk_builder *b = rbk_builder_new("event-loop");
 	unsigned int in = rbk_builder_input(b, "in", RBK_DTYPE_F32, 1, dims);
 	unsigned int out = rbk_builder_output(b, "out", RBK_DTYPE_F32, 1, dims);
@@ -115,7 +114,8 @@ int main(void)
 	    rbk_ring_new(rbk, N_SLOTS, &service.ring, &error))
 		return fprintf(stderr, "%s\n", error.text), 1;
 	service.slots = rbk_arena_data(service.arena);
-	r = loop(&service);
+	int r = loop(&service);
+
 	printf("%u tasks, %u wrong, status %d\n", service.n_completed, service.n_wrong, r);
 	return r == 0 && service.n_wrong == 0 ? 0 : 1;
 }
