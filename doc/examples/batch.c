@@ -77,7 +77,7 @@ static int gather(struct rbk_ring *ring, unsigned int n)
 int main(void)
 {
 	const size_t n_elems = (size_t)N_ROWS * N_COLUMNS, tensor_bytes = sizeof(float) * n_elems;
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	struct rbk_builder *b = describe();
 	float *tensors[N_REFS];
 	struct rbk_arena *arena;

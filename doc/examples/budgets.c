@@ -48,8 +48,10 @@ static int make_cache(struct rbk *rbk, uint64_t wish, struct rbk_arena **ret,
 		return r;
 	printf("refused: %s\n", error->text); /* the sentence names tenant and key */
 	r = rbk_tenant(rbk, &tenant);
-	if (r)
+	if (r) {
+		snprintf(error->text, sizeof(error->text), "the broker is gone");
 		return r;
+	}
 	return rbk_arena_new(rbk, room(&tenant) / 2, ret, error);
 }
 
@@ -80,7 +82,7 @@ static bool show_plan(const struct rbk_plan *plan)
 int main(int argc, char **argv)
 {
 	uint64_t wish = (argc > 1 ? strtoull(argv[1], NULL, 10) : 256) * MIB;
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	const uint32_t dims[] = {N_ELEMS};
 	struct rbk_tenant tenant;
 	struct rbk_arena *cache;

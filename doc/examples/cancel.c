@@ -73,7 +73,7 @@ static void prepare_cancel(struct rbk_ring *ring, uint64_t target, uint64_t data
 
 int main(void)
 {
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	struct rbk_builder *b = describe();
 	struct rbk_cqe results[CANCEL_BEHIND + 1];
 	const struct rbk_cqe *cqe;

@@ -99,7 +99,7 @@ static int loop(struct service *service)
 
 int main(void)
 {
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	const uint32_t dims[] = {N_ELEMS};
 	struct service service = {0};
 	struct rbk *rbk;

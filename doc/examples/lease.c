@@ -35,7 +35,7 @@ int main(void)
 		.max_bytes = 16 * MIB,
 		.wait_ns = 2 * SECOND_NS, /* other tenants' plans may have to be evicted */
 	};
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	struct rbk_lease_use use = {0};
 	struct rbk_lease *lease;
 	uint64_t credit = 0, more = 0;

@@ -63,7 +63,7 @@ static int compile(struct rbk_onnx *model, char **settings, struct rbk_error *er
 
 int main(int argc, char **argv)
 {
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	struct rbk_arena *arena;
 	struct rbk_onnx_bound bound;
 	struct rbk_onnx *model;

@@ -74,7 +74,7 @@ static bool is_temporary(int r)
 static int connect_again(struct session *session, const struct rbk_builder *b)
 {
 	unsigned int backoff_ms = MIN_BACKOFF_MS;
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	int r;
 
 	while ((r = session_open(session, b, &error)) && is_temporary(r)) {

@@ -15,7 +15,7 @@
 
 int main(void)
 {
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	const uint32_t dims[] = {N_ELEMS};
 	const struct rbk_cqe *cqe;
 	struct rbk_arena *arena;

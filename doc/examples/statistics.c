@@ -66,7 +66,7 @@ static void show(const struct rbk_stats_view *view, const struct rbk_stats_tenan
 int main(void)
 {
 	struct rbk_stats_tenant before, after;
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	const uint32_t dims[] = {N_ELEMS};
 	struct rbk_stats_view view;
 	const struct rbk_cqe *cqe;

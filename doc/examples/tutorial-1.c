@@ -6,7 +6,7 @@
 int main(void)
 {
 	struct rbk_device devices[RBK_MAX_DEVICES];
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	unsigned int n_devices;
 	struct rbk *rbk;
 

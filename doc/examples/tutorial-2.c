@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Step 2: a plan with weights, and one task. cc tutorial-2.c $(pkg-config --cflags --libs
- * ringbroker) */
+/* Step 2: a plan and one task. cc tutorial-2.c $(pkg-config --cflags --libs ringbroker) */
 #include <ringbroker.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +47,7 @@ static struct rbk_builder *describe(const struct rbk_arena *weights)
 
 int main(void)
 {
-	struct rbk_error error = {"out of memory"};
+	struct rbk_error error;
 	struct rbk_arena *weights, *arena;
 	const struct rbk_cqe *cqe;
 	struct rbk_plan *plan;

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The tutorial and the examples agree with each other and with the library.
+
+    documents.py ROOT BUILD BROKERD BROKERCTL DATA VULKAN CC...
+
+- Each C listing of doc/tutorial.md is a range of lines of the file that the text before it names.
+- Each program of doc/examples builds without warnings, by the command line in its comment, against the build
+  tree as HACKING.md says. It fails with one line where no broker listens, and runs with a private broker.
+- Outputs in the tutorial and in EXAMPLES are those that the programs print, but for NOT_STABLE.
+
+VULKAN is 1 if brokerd can use a software Vulkan device, which lease.c needs. DATA has real models; a missing
+model is not tried. Exit status 77 without pkg-config.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import onnxfile as onnx
+
+from started import LIMIT, Broker, expect, start, wait_for
+
+ROOT, BUILD, BROKERD, BROKERCTL, DATA, VULKAN = [*map(os.path.abspath, sys.argv[1:6]), sys.argv[6] == '1']
+CC = sys.argv[7:]
+FOLDER = os.path.join(ROOT, 'doc/examples')
+MNIST = os.path.join(DATA, 'real/mnist-cnn/mnist.onnx')
+HAVE_ONNX = os.path.exists(os.path.join(BUILD, 'meson-uninstalled/ringbroker-onnx-uninstalled.pc'))
+BLOCK = re.compile(r'^```(\w*)\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+COMMAND_LINE = re.compile(r'\bcc ([\w-]+)\.c (?:-o \1 )?\$\(pkg-config --cflags --libs ([\w -]+)\)')
+# Parts of the tutorial's outputs that depend on the machine.
+NOT_STABLE = [(r'ringbroker \d+\.\d+\.\d+', 'ringbroker VERSION'), (r'\d+ workers?', 'N workers'),
+              (r'\d+ late', 'N late')]
+# Arguments, exit status, and a pattern of the whole output of each example, with the first broker.
+EXAMPLES = {
+    'batch': ([], 0, '7900 rows in 16 tasks, 0 elements wrong\n'),
+    'budgets': (['64'], 0, r'refused: no room for an arena of 67108864 bytes: tenant web .*arena-bytes-max.*\n'
+                           r'the cache has 16 MiB\ntenant web\nhost memory: \d+ KiB of .*\n'
+                           r'arenas: 16384 KiB of 32768 KiB\n'
+                           r'device 0: needs 0 KiB, may have 0 KiB: resident\n'
+                           r'0 tasks ran elsewhere for lack of memory\n'),
+    'cancel': ([], 0, 'late task: Success, deadline missed\nafter 5 ms: not completed\n'
+                      'cancel the task behind: Success; the task: Operation canceled\n'
+                      'cancel the long task: Success; the task: Operation canceled\n'),
+    'event-loop': ([], 0, '1000 tasks, 0 wrong, status 0\n'),
+    'lease': ([], 1, 'no lease without a GPU: .*\n'),
+    'onnx-model': (['sum.onnx'], 0, 'sum: 1 2 3 4 ...\n'),
+    'reconnect': None,
+    'state': ([], 0, 'after 4 steps the state is 10\n'),
+    'statistics': ([], 0, r'tenant web: 100 tasks more, 0 errors more\n(\d+ tasks placed by [\w-]+\n)+'
+                          r'(half of \d+ tasks took less than \d+ us\n)?'
+                          r'(the last logged task ran on device 0 in \d+ us: [\w-]+\n)?'),
+}
+LEASE = (r'opened: granted 8 MiB, in credit 0 MiB, at most 16 MiB\n'
+         r'allocated: granted 8 MiB, in credit 6 MiB, at most 16 MiB\nrefused: tenant web: .*\n'
+         r'freed: granted 8 MiB, in credit 0 MiB, at most 16 MiB\n')
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding='utf-8') as file:
+        return file.read()
+
+
+def check_listings(text):
+    """Return the names of the files of which the text has listings."""
+    names = set()
+    for match in BLOCK.finditer(text):
+        if match.group(1) != 'c':
+            continue
+        said = re.findall(r'^From `([\w-]+\.c)`:$', text[:match.start()], re.MULTILINE)
+        expect(said, 'tutorial.md: no "From `FILE`:" before the listing', match.group(2))
+        expect('\n' + match.group(2) in '\n' + read('doc/examples/' + said[-1]),
+               'tutorial.md: this listing is not in', said[-1] + ':\n' + match.group(2))
+        names.add(said[-1])
+    return names
+
+
+def consoles(text):
+    """Return the commands of the blocks "console", and the output that is shown of each."""
+    shown = []
+    for language, block in BLOCK.findall(text):
+        for line in block.splitlines(keepends=True) if language == 'console' else ():
+            if line.startswith('$ '):
+                shown.append([line[2:-1], ''])
+            else:
+                shown[-1][1] += line
+    return shown
+
+
+def compile_all(names, folder):
+    """Build the programs into a folder, by the command lines in their comments."""
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'))
+    flags = {}
+    for name in names:
+        line = COMMAND_LINE.search(read(f'doc/examples/{name}.c'))
+        expect(line and line.group(1) == name, f'{name}.c: no comment with its cc command line')
+        packages = line.group(2)
+        if packages not in flags:
+            flags[packages] = subprocess.run(['pkg-config', '--cflags', '--libs', *packages.split()], env=env,
+                                             stdout=subprocess.PIPE, check=True).stdout.decode().split()
+        result = subprocess.run([*CC, '-std=c17', '-Wall', '-Wextra', '-Werror', os.path.join(FOLDER, name + '.c'),
+                                 '-o', os.path.join(folder, name), f'-Wl,-rpath,{BUILD}/libclient',
+                                 f'-Wl,-rpath,{BUILD}/libclient/onnx', *flags[packages]], check=False)
+        expect(result.returncode == 0, f'{name}.c does not build')
+
+
+def run(folder, socket, command, **options):
+    """Return status and output of a command, which is in the folder."""
+    env = dict(os.environ, RINGBROKER_SOCKET=socket, LC_ALL='C')
+    result = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False, **options)
+    return result.returncode, result.stdout
+
+
+def stable(text):
+    for pattern, name in NOT_STABLE:
+        text = re.sub(pattern, name, text)
+    return text
+
+
+def check_tutorial(text, folder, broker):
+    """Run the tutorial's commands in order. A program before a brokerctl stays connected meanwhile."""
+    shown = consoles(text)
+    env = dict(os.environ, RINGBROKER_SOCKET=broker.socket, LC_ALL='C')
+    for i, (command, output) in enumerate(shown):
+        if command.startswith('cc '):
+            name = command.split()[1][:-2]
+            expect(COMMAND_LINE.fullmatch(command) and f'-o {name} ' in command and
+                   os.path.exists(os.path.join(folder, name)), 'tutorial.md: not a command line:', command)
+            continue
+        if command.startswith('brokerctl '):
+            continue
+        process = start([command], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT, text=True)
+        found = ''
+        if i + 1 < len(shown) and shown[i + 1][0].startswith('brokerctl '):
+            found = ''.join(process.stdout.readline() for _ in output.splitlines())
+            status, said = run(folder, broker.socket, [BROKERCTL, *shown[i + 1][0].split()[1:]])
+            expect(status == 0 and said.partition(':')[0] == shown[i + 1][1].partition(':')[0],
+                   shown[i + 1][0], 'ended with', status, said)
+        found += process.communicate('\n', LIMIT)[0]
+        expect(process.returncode == 0, command, 'ended with', process.returncode, found)
+        expect(stable(found) == stable(output), f'tutorial.md shows of {command}:\n{output}and it prints:\n{found}')
+
+
+def check_examples(names, folder, broker):
+    for name in names:
+        if EXAMPLES[name] is None:
+            continue
+        arguments, expected_status, expected = EXAMPLES[name]
+        status, output = run(folder, broker.socket, ['./' + name, *arguments])
+        expect(status == expected_status and re.fullmatch(expected, output), name, 'ended with', status, output)
+    if 'onnx-model' in names and os.path.exists(MNIST):
+        status, output = run(folder, broker.socket, ['./onnx-model', MNIST])
+        expect(status == 0 and re.fullmatch(r'Plus214_Output_0:( -?[\d.e-]+){4} \.\.\.\n', output), output)
+
+
+def check_absent(names, folder):
+    """Without a broker a program fails with one line, and does not hang."""
+    for name in names:
+        if name == 'reconnect':
+            continue
+        arguments = EXAMPLES.get(name, ([],))[0]
+        status, output = run(folder, os.path.join(folder, 'nothing'), ['./' + name, *arguments])
+        expect(status == 1 and output.count('\n') == 1, name, 'without a broker:', status, output)
+
+
+def check_reconnect(folder):
+    """Kill the broker below reconnect.c, and start it again."""
+    with Broker(BROKERD, '--gpu=none', '--cache=none', '--calibration=none') as broker:
+        path = os.path.join(folder, 'reconnect.log')
+
+        def says():
+            with open(path, encoding='utf-8') as file:
+                return file.read()
+
+        with open(path, 'wb') as log:
+            client = start([os.path.join(folder, 'reconnect')], stdout=log, stderr=log,
+                           env=dict(os.environ, RINGBROKER_SOCKET=broker.socket))
+        wait_for(lambda: says() == 'connection 1\n', 'reconnect does not connect:', says)
+        broker.end(signal.SIGKILL)
+        wait_for(lambda: says() == 'connection 1\nconnection lost\n', 'reconnect does not notice:', says)
+        broker.start()
+        status = client.wait(LIMIT)
+        expect(status == 0 and says() == 'connection 1\nconnection lost\nconnection 2\ndone\n',
+               'reconnect ended with', status, says())
+
+
+def check_lease(folder, policy):
+    with Broker(BROKERD, '--gpu=software', '--device-memory=64MiB', '--cache=none', '--calibration=none',
+                policy=policy) as broker:
+        if not broker.says('device 1'):
+            print('no software Vulkan device: lease.c was only refused')
+            return
+        status, output = run(folder, broker.socket, ['./lease'])
+        expect(status == 0 and re.fullmatch(LEASE, output), 'lease ended with', status, output)
+
+
+def main():
+    if not shutil.which('pkg-config'):
+        print('pkg-config is not installed')
+        sys.exit(77)
+    text = read('doc/tutorial.md')
+    listed = check_listings(text)
+    names = sorted(name[:-2] for name in os.listdir(FOLDER) if name.endswith('.c'))
+    steps = [name for name in names if name.startswith('tutorial-')]
+    expect(listed == {name + '.c' for name in steps}, 'tutorial.md has listings of', listed, 'and not of', steps)
+    examples = [name for name in names if name not in steps]
+    expect(examples == sorted(EXAMPLES), 'doc/examples has', examples, 'and EXAMPLES has', sorted(EXAMPLES))
+    if not HAVE_ONNX:
+        names.remove('onnx-model')
+        examples.remove('onnx-model')
+    policy = next(block for language, block in BLOCK.findall(text) if language == 'ini')
+    policy = re.sub(r'match-uid = \d+', f'match-uid = {os.getuid()}', policy)
+
+    with tempfile.TemporaryDirectory() as folder:
+        compile_all(names, folder)
+        onnx.write(os.path.join(folder, 'sum.onnx'), onnx.model(
+            [onnx.node('Add', ['in', 'w'], ['sum'])], [('in', onnx.FLOAT, [1, 5])],
+            [('sum', onnx.FLOAT, [1, 5])], [onnx.tensor('w', onnx.FLOAT, [5], [1.0, 2.0, 3.0, 4.0, 5.0])]))
+        check_absent(names, folder)
+        with Broker(BROKERD, '--gpu=none', '--cache=none', '--calibration=none', policy=policy) as broker:
+            check_tutorial(text, folder, broker)
+            status, output = run(folder, broker.socket, [BROKERCTL, 'set', 'web', 'arena-bytes-max=32MiB'])
+            expect(status == 0, 'brokerctl set ended with', status, output)
+            check_examples(examples, folder, broker)
+        check_reconnect(folder)
+        if VULKAN:
+            check_lease(folder, policy.replace('arena-bytes-max', 'host-max').replace('4MiB', '1GiB'))
+    print(f'{len(names)} programs of doc/examples')
+
+
+if __name__ == '__main__':
+    main()
