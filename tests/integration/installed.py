@@ -44,6 +44,10 @@ def find(files, end):
     return found[0]
 
 
+def has_onnx(files):
+    return any(name.endswith('/ringbroker/onnx.h') for name in files)
+
+
 def main():
     build, program, compiler = sys.argv[1], sys.argv[2], sys.argv[3:]
     if not shutil.which('pkg-config'):
@@ -59,6 +63,8 @@ def main():
                      '/man5/brokerd.conf.5', '/man5/ringbroker-profile.5',
                      '/ringbroker/examples/brokerd.conf'):
             find(files, name)
+        examples = sorted(path for name, path in files.items() if '/ringbroker/examples/' in name
+                          and name.endswith('.c') and (has_onnx(files) or not name.endswith('onnx-model.c')))
 
         exported = {line.split()[-1].split('@')[0] for line in
                     run(['nm', '-D', '--defined-only', library]).splitlines()}
