@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define N_CONNECTIONS  2
 #define N_TASKS        100 /* of the last connection */
@@ -120,6 +121,7 @@ int main(void)
 	int n = 0, r;
 
 	rbk_builder_unary(b, "Neg", in, out);
+	srand((unsigned int)getpid());
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	while ((r = connect_again(&session, b)) == 0) {
 		printf("connection %d\n", ++n);
