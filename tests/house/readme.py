@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""README.md and HACKING.md agree with the tree.
+"""The documents in Markdown agree with the tree.
 
     readme.py ROOT          checks README.md and the other documents at the top and in doc/
     readme.py --self-test   checks that each disagreement is found
 
-The first program equals the file that the build compiles; files that the text names exist; brokerd's
-options are in its table; the rooms in the drawing are the existing folders.
+README.md has at most 160 lines. Its first program is the file that the build compiles. Files that a document
+names exist, options of brokerd are in its table, and the rooms in doc/design.md are the folders of broker/.
 """
 import os
 import re
@@ -21,9 +21,10 @@ OPTIONS = 'broker/daemon/options-table.c'
 TOPS = ('.ci', 'broker', 'doc', 'libclient', 'shaders', 'shm', 'tests', 'tools')
 
 
-def mentioned_paths(text):
-    """Return the files of this tree that the text names, including those in commands."""
-    found = set(re.findall(r'\]\(([A-Za-z][^):#]*)\)', text))
+def mentioned_paths(text, folder=''):
+    """Return the files of this tree that a text in a folder names, including those in commands."""
+    found = {os.path.normpath(os.path.join(folder, path))
+             for path in re.findall(r'\]\(([A-Za-z.][^):#]*)\)', text)}
     for match in re.finditer(r'(?<![\w/.$-])((?:%s)/[\w./*-]*\w)' % '|'.join(map(re.escape, TOPS)),
                              text):
         found.add(match.group(1))
@@ -35,9 +36,10 @@ def check(root):
     files = set(tree.files(root))
     folders = {os.path.dirname(path) for path in files}
     folders |= {os.path.dirname(folder) for folder in folders}
-    for name in ('README.md', 'HACKING.md'):
-        text = tree.read(root, name) if name in files else ''
-        for path in mentioned_paths(text):
+    for name in sorted(path for path in files if re.fullmatch(r'(doc/)?[^/]+\.md', path)):
+        text = tree.read(root, name)
+        folder = os.path.dirname(name)
+        for path in mentioned_paths(text, folder):
             # A program is named by the path of its source without suffix.
             if '*' not in path and path.rstrip('/') not in folders and \
                     path not in files and path + '.c' not in files:

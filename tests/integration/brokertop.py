@@ -7,7 +7,7 @@
                     draws what the pictures are compared with anew, and the one in that document
 
 Every view at three sizes, with and without UTF-8, must equal its picture in data/brokertop; so must the
-picture in the README. No control character of a hostile page is printed. A wrong command line, file or
+picture in doc/operating.md. No control character of a hostile page is printed. A wrong command line, file or
 terminal yields one message.
 """
 import glob
@@ -169,7 +169,7 @@ def check_json(paths):
 
 def documented():
     """Return the JSON members of a line and of its arrays that brokertop(1) lists."""
-    with open(os.path.join(os.path.dirname(README), 'doc/brokertop.1'), encoding='utf-8') as file:
+    with open(os.path.join(os.path.dirname(DOCUMENT), 'brokertop.1'), encoding='utf-8') as file:
         text = file.read()
     text = text[text.index('.Sh JSON'):text.index('.Sh ENVIRONMENT')]
     rows = figures.tables(glob.glob(os.path.join(os.path.dirname(DOCUMENT), '../shm/stats-figures-*.c')))

@@ -81,6 +81,11 @@ def main():
         run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', 'first-program.c', '-o', 'first',
              *flags], cwd=top, env=env)
 
+        # The examples need no header that is not installed. Test "documents" links and runs them.
+        find(files, '/ringbroker/examples/event-loop.c')
+        headers = run(['pkg-config', '--cflags', 'ringbroker'], env=env).split()
+        run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', *headers, *examples], env=env)
+
         # Build against the build tree, too, as HACKING.md describes.
         tree = dict(os.environ, PKG_CONFIG_PATH=os.path.join(build, 'meson-uninstalled'))
         flags = run(['pkg-config', '--cflags', '--libs', 'ringbroker'], env=tree).split()
