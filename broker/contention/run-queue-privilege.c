@@ -3,10 +3,10 @@
  * Dropping the capabilities that loading the probes needs
  *
  * Only the calling thread drops them, since capabilities belong to a thread; the threads that it
- * starts inherit. Root, when it starts brokerd by hand, has more capabilities than the service.
- * Those that also permit loading the probes, and those that brokerd does not need, are dropped as
- * well. The thread keeps the rest, to read others' processes and files, give its sockets to groups,
- * and stop processes.
+ * starts inherit. Root, when it starts brokerd by hand, has more capabilities than the service. The
+ * thread also drops capabilities that permit loading the probes in another way, and capabilities
+ * that brokerd does not need. It keeps the rest, to read others' processes and files, give its
+ * sockets to groups, and stop processes.
  */
 #include <errno.h>
 #include <sys/capability.h>

@@ -127,7 +127,7 @@ struct graph {
 	uint32_t n_refusals, n_refusals_max;
 	uint64_t n_evaluable;  /* elements that may still be computed */
 	int fatal;             /* -ENOMEM, -EFBIG: compiling stops */
-	struct tensor nowhere; /* placeholder for tensors after a fatal error */
+	struct tensor nowhere; /* stands in for tensors after a fatal error */
 
 	/* The current node. */
 	const struct model_node *node;
