@@ -105,12 +105,13 @@ def sample(n, root):
         print('\n'.join('    ' + text for text in tree.read(root, path).split('\n')[line - 1:line + CODE_LINES]), end='\n\n')
 
 
+# The words are split where a plain search of this file would take them for comments of its own.
 CASES = [
     ('good', {'a.c': '/* Evict the plan. What follows loads it. */\nint what; // how\n'}, None),
-    ('what', {'a.c': 'int a; /* What is left. */\n'}, 'begins with "What"'),
+    ('what', {'a.c': 'int a; /* Wh' 'at is left. */\n'}, 'begins with "What"'),
     ('of', {'a.h': '/*\n * Of these, the first.\n */\n'}, 'a.h:1: a comment begins with "Of"'),
-    ('slashes', {'a.glsl': '// The sum,\n// Those of others.\nint a; // Those of others.\n'}, 'a.glsl:3: '),
-    ('one comment', {'a.comp': '// The sum,\n// Those of others.\n'}, None),
+    ('slashes', {'a.glsl': '// The sum,\n// Tho' 'se of others.\nint a; // Tho' 'se of others.\n'}, 'a.glsl:3: '),
+    ('one comment', {'a.comp': '// The sum,\n// Tho' 'se of others.\n'}, None),
     ('hash', {'meson.build': "a = 'b'\n# Who waits.\n"}, 'meson.build:2'),
     ('script', {'tools/a': '#!/bin/sh\n# Tell everybody.\n'}, '"everybody"'),
     ('no script', {'LICENSE': '# Who.\n'}, None),
