@@ -384,7 +384,7 @@ def check_check(files):
     expect([each['value_needed'] for each in found['inputs']] == [False, True, True], found)
     said = run('run', '--check', part, status=USAGE).stderr
     for name in ('from', 'to'):
-        expect(f'--input={name}=FILE says what is in {name}' in said, said)
+        expect(f'--input={name}=FILE supplies the elements of {name}' in said, said)
     limits = [onnx.npy(files.at(f'{name}.npy'), onnx.INT64, [1], [value]) for name, value in (('from', 1), ('to', 3))]
     found, _ = check(part, f'--input=from={limits[0]}', f'--input=to={limits[1]}')
     expect(found['rows'] is False and found['outputs'][0]['shape'] == [2], found)
@@ -774,8 +774,8 @@ def check_capabilities():
     expect('auto, cpu or gpu, not tpu' in result.stderr, result.stderr)
     result = run('devices', '--device=cpu', status=USAGE)
     expect('--device is for --capabilities' in result.stderr, result.stderr)
-    for command, says, others in (('devices', 'with --capabilities: of these devices only', 'the broker decides'),
-                                  ('run', 'cpu, gpu: there and nowhere else', '--capabilities')):
+    for command, says, others in (('devices', 'with --capabilities: these devices only', 'the broker decides'),
+                                  ('run', 'cpu, gpu: run on that device only', '--capabilities')):
         said = run(command, '--help').stdout
         expect(says in said and others not in said, said)
     result = run('devices', status=NO_BROKER)

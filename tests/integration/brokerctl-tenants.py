@@ -406,10 +406,10 @@ def check_admin(broker):
     gpu = of_type(objects(ctl(broker, 'devices', '--json')), 'device')[1]
     expect(gpu['drained'], gpu)
     expect('drained' in ctl(broker, 'status'), 'no warning')
-    expect(ctl(broker, 'drain', 'device', '1', '--end') == 'device 1 takes work\n', 'drained')
+    expect(ctl(broker, 'drain', 'device', '1', '--end') == 'device 1 accepts work\n', 'drained')
     ctl(broker, 'drain', 'tenant', 'beta', '--wait')
     expect(ctl(broker, 'drain', 'tenant', 'beta', '--status') == 'tenant beta is drained\n', 'not drained')
-    expect(ctl(broker, 'drain', 'tenant', 'beta', '--end') == 'tenant beta takes work\n', 'drained')
+    expect(ctl(broker, 'drain', 'tenant', 'beta', '--end') == 'tenant beta accepts work\n', 'drained')
     complaint(broker, 'drain', 'device', 'CPU', status=FAILED)
 
     expect(ctl(broker, 'log-level', 'debug') == 'debug\n', 'not debug')

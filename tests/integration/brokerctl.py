@@ -180,7 +180,7 @@ def check_opposite_orders(folder):
                 for tasks, is_drained in ((5, 1), (5, 1), (5, 0)):
                     connection.send(answer(connection.recv(4096), 'QQII', tasks, 0, is_drained, 0))
                 said, error = waiting.communicate(timeout=LIMIT)
-        expect(waiting.returncode == FAILED and said == '' and 'somebody else' in error,
+        expect(waiting.returncode == FAILED and said == '' and 'another administrator' in error,
                waiting.returncode, said, error)
 
 

@@ -240,7 +240,7 @@ def check_tenants(source):
             expect(causer['tenant'] in (None, 'guest'), causer)
             expect(causer['pid'] is None or causer['own'] or causer['tenant'] == 'guest', causer)
         text = ctl(broker, 'contention', uid=OTHER_UID)
-        expect('guest' in text and 'default' not in text and 'rb-cpu' not in text.split('Who ran')[0],
+        expect('guest' in text and 'default' not in text and 'rb-cpu' not in text.split('Programs that ran')[0],
                text)
 
 

@@ -219,7 +219,7 @@ def check_no_region(folder, root):
     # This broker does not know the address of its device.
     broker = start(folder, None)
     err, report = Program(broker, '--vram=64MiB').end()
-    expect('the broker knows no region' in err, err)
+    expect('the broker knows no dmem region' in err, err)
     broker.stop()
     expect(not glob.glob(os.path.join(root, 'ringbroker-exec-*')), 'a cgroup is left')
 

@@ -227,7 +227,7 @@ TEST(test_begin__no_region, setup, teardown)
 	struct exec_dmem dmem;
 
 	assert_false(exec_dmem_begin(&dmem, dir_fd, "", 1, 1, text));
-	assert_non_null(strstr(text, "the broker knows no region"));
+	assert_non_null(strstr(text, "the broker knows no dmem region"));
 	assert_false(exec_dmem_begin(&dmem, dir_fd, "drm/0000:99:00.0/vram", 1, 1, text));
 	assert_non_null(strstr(text, "no number for a region drm/0000:99:00.0/vram"));
 	put("dmem.max", REGION "0 max\n" REGION "1 max\n");

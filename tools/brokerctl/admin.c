@@ -194,7 +194,7 @@ int run_evict(struct control *control, const struct arguments *arguments)
 	int status;
 
 	if (!arguments->values[OPT_ALL] == !arguments->n_operands)
-		return control_misuse(arguments, "either a tenant, or --all");
+		return control_misuse(arguments, "give either a tenant or --all");
 	if (device && !device_number(device, &what.device))
 		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
 				      text_name(device));
@@ -207,8 +207,8 @@ int run_evict(struct control *control, const struct arguments *arguments)
 			 ? evict(control, &what, &n_plans, &bytes)
 			 : evict_plans(control, arguments, &what, &n_plans, &bytes);
 	if (status == EXIT_OK)
-		printf("%llu plan%s leave%s, and give back %s\n", (unsigned long long)n_plans,
-		       plural(n_plans), n_plans == 1 ? "s" : "", text_bytes(bytes));
+		printf("%llu plan%s%s evicted, freeing %s\n", (unsigned long long)n_plans,
+		       plural(n_plans), n_plans == 1 ? " is" : " are", text_bytes(bytes));
 	return status;
 }
 
@@ -239,11 +239,11 @@ static void print_drained(const struct drained_thing *thing,
 	snprintf(what, sizeof(what), "%s %s", thing->is_tenant ? "tenant" : "device",
 		 text_name(thing->name));
 	if (!drained->is_drained)
-		printf("%s takes work\n", what);
+		printf("%s accepts work\n", what);
 	else if (drained->n_tasks == 0 && drained->device_bytes == 0)
 		printf("%s is drained\n", what);
 	else
-		printf("%s is being drained: %llu task%s still to end, and %s to be given back\n",
+		printf("%s is being drained: %llu task%s not ended, and %s are not freed yet\n",
 		       what, (unsigned long long)drained->n_tasks,
 		       drained->n_tasks == 1 ? " has" : "s have",
 		       text_bytes(drained->device_bytes));
@@ -279,7 +279,8 @@ static int await_drained(struct control *control, const struct drained_thing *th
 	}
 	if (status == EXIT_OK && !drained->is_drained)
 		return control_fail(EXIT_FAILED,
-				    "%s takes work again: somebody else has ended draining",
+				    "%s accepts work again: another administrator has ended "
+				    "draining",
 				    text_name(thing->name));
 	return status;
 }
@@ -298,7 +299,8 @@ int run_drain(struct control *control, const struct arguments *arguments)
 
 	if (!thing.is_tenant && strcmp(kind, "device") != 0) {
 		if (!name)
-			return control_misuse(arguments, "say which it is: tenant %s, or device %s",
+			return control_misuse(arguments,
+				"name a tenant or a device: drain tenant %s, or drain device %s",
 					      text_name(kind), text_name(kind));
 		return control_wrong_word(arguments, kind, kinds);
 	}
@@ -312,7 +314,7 @@ int run_drain(struct control *control, const struct arguments *arguments)
 	if (arguments->values[OPT_STATUS])
 		action = RBK_DRAIN_ASK;
 	if (!!wait + !!arguments->values[OPT_END] + !!arguments->values[OPT_STATUS] > 1)
-		return control_misuse(arguments, "one of --wait, --end and --status");
+		return control_misuse(arguments, "give only one of --wait, --end and --status");
 	if (wait && wait[0] && !control_seconds(wait, limit_s, &limit_s))
 		return control_misuse(arguments, "--wait takes seconds, not %s", text_name(wait));
 
@@ -341,7 +343,7 @@ int run_reset_stats(struct control *control, const struct arguments *arguments)
 	int status, r;
 
 	if (tenant && is_all)
-		return control_misuse(arguments, "either --tenant or --all");
+		return control_misuse(arguments, "give either --tenant or --all");
 	status = tenant || is_all ? control_connect(control) : control_connect_as_tenant(control);
 	if (status)
 		return status;

@@ -70,7 +70,7 @@ static void show_needs(bool is_json)
 		NULL};
 
 	if (!is_json)
-		table_begin("Largest tensors, in elements, and what devices need", heads);
+		table_begin("Largest tensors, in elements, and required device features", heads);
 	for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
 		const struct need *need = &needs[i];
 		char features[256];
@@ -91,7 +91,7 @@ static void show_needs(bool is_json)
 		table_cell("%s", need->types);
 		table_cell("%u", RBK_MAX_DIM);
 		if (need->max_elements == UINT64_MAX)
-			table_cell("as memory is");
+			table_cell("limited by memory");
 		else
 			table_cell("%llu", (unsigned long long)need->max_elements);
 		table_cell("%s", features);
@@ -107,7 +107,8 @@ static void show_made(bool is_json)
 	struct made_operator made;
 
 	if (!is_json)
-		table_begin("Others that ONNX files may have, made of these or computed in advance",
+		table_begin(
+			"Further operators of ONNX files, composed of these or computed in advance",
 			    heads);
 	for (unsigned int i = 0; run_made_operator(i, &made); i++) {
 		if (is_json) {
@@ -193,9 +194,9 @@ static void print_operators(const struct arguments *arguments, const struct rbk_
 	}
 	table_end();
 	if (!arguments->values[OPT_NO_HEADER])
-		puts("  OPSET is that of the form which plans have them in; models may have older "
-		     "ones, and\n"
-		     "  bfloat16 wherever there is float32. See brokerctl(1), run.\n");
+		puts("  OPSET is the version of the operator's form in plans; models may use older "
+		     "versions, and\n"
+		     "  bfloat16 wherever float32 is listed. See brokerctl(1), run.\n");
 }
 
 int show_capabilities(struct control *control, const struct arguments *arguments,

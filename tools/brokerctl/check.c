@@ -142,17 +142,18 @@ static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
 {
 	struct finding finding = {
 		.name = "administrators",
-		.why = "through their socket the whole broker is seen, and changed",
+		.why = "their socket shows the whole broker, and changes it",
 	};
 	char mend[FINDING_BYTES];
 
 	if (rbk && rbk_features(rbk) & RBK_FEAT_ADMIN_CHANGE)
-		finding_set(&finding, HEALTH_OK, "", "this user may look, and change");
+		finding_set(&finding, HEALTH_OK, "", "this user may read and change everything");
 	else if (rbk)
-		finding_set(&finding, HEALTH_OK, "", "this user may look, but not change anything");
+		finding_set(&finding, HEALTH_OK, "",
+			"this user may read everything, but change nothing");
 	else if (r == -EACCES || r == -EPERM)
 		finding_set(&finding, HEALTH_WARN, mend_admin(checkup->control, mend),
-			    "this user may not: it is for root, and %s",
+			    "this user may not connect: only root and %s may",
 			    control_who_may(checkup->control));
 	else
 		finding_set(&finding, HEALTH_WARN, mend_start(checkup->control, mend), "%s",
@@ -165,11 +166,11 @@ static void check_version(struct checkup *checkup, const struct rbk *rbk)
 	const char *version = rbk ? strrchr(rbk_broker_name(rbk), ' ') : NULL;
 	struct finding finding = {
 		.name = "version",
-		.why = "an older one of the two does not know what the other one can",
+		.why = "the older one of the two lacks features of the other",
 	};
 
 	if (!version)
-		finding_set(&finding, HEALTH_SKIP, "", "no broker that says its version");
+		finding_set(&finding, HEALTH_SKIP, "", "not known: no broker tells its version");
 	else if (strcmp(version + 1, RINGBROKER_VERSION) == 0)
 		finding_set(&finding, HEALTH_OK, "", "both are %s", RINGBROKER_VERSION);
 	else
@@ -235,7 +236,7 @@ static void judge_gates(const struct gate_views *gates, const char *over, struct
 
 	if (!gates->may_look && !over[0]) {
 		finding_set(finding, HEALTH_OK, "",
-			    "there is one; of whom is for administrators to see");
+			    "there is a gate; only administrators may see its cgroup");
 		return;
 	}
 	for (unsigned int i = 0; i < gates->n; i++) {
@@ -249,19 +250,20 @@ static void judge_gates(const struct gate_views *gates, const char *over, struct
 	if (gates->knows_holders && !gates->broker)
 		finding_set(
 			finding, HEALTH_WARN,
-			"systemctl start brokerd.service; or, for everybody, brokerctl gate off",
+			"systemctl start brokerd.service; or, to open GPUs to all programs, "
+			"brokerctl gate off",
 			"%s is closed, and no broker lets leases pass",
 			gate_name(&gates->gates[0]));
 	else if (over[0])
 		finding_set(finding, HEALTH_OK, "",
-			    "programs of this shell are behind it, for %s: brokerctl exec lets "
+			    "programs of this shell are behind the gate of %s: brokerctl exec lets "
 			    "them pass",
 			    text_name(over));
 	else
 		finding_set(finding, HEALTH_OK, "", "%s%s, closed to programs without a lease; %s",
 			    gate_name(&gates->gates[0]), gates->n > 1 ? " and others" : "",
-			    n_refused == 0 ? "nobody was refused"
-			    : gates->n > 1 ? "brokerctl gate status tells who was refused"
+			    n_refused == 0 ? "no program was refused"
+			    : gates->n > 1 ? "brokerctl gate status lists the refused programs"
 					   : gate_count_text(&gates->gates[0].record));
 }
 
@@ -283,7 +285,7 @@ static void check_gate(struct checkup *checkup)
 		judge_gates(gates, over, &finding);
 	else
 		finding_set(&finding, HEALTH_OK, "",
-			    "there is none, and programs open GPUs without a lease, too");
+			    "there is no gate: programs also open GPUs without a lease");
 	report(checkup, &finding);
 	free(gates);
 }
@@ -294,13 +296,13 @@ static void check_layer(struct checkup *checkup)
 {
 	struct finding finding = {
 		.name = "vulkan-layer",
-		.why = "it holds programs that use Vulkan themselves to their leases",
+		.why = "it limits programs that use Vulkan themselves to their leases",
 	};
 	char text[EXEC_TEXT_BYTES];
 	const char *mend;
 
 	if (exec_layer_find(text, &mend))
-		finding_set(&finding, HEALTH_OK, "", "that of %s", text);
+		finding_set(&finding, HEALTH_OK, "", "the layer of %s", text);
 	else
 		finding_set(&finding, HEALTH_WARN, mend, "%s", text);
 	report(checkup, &finding);
@@ -323,7 +325,8 @@ int run_check(struct control *control, const struct arguments *arguments)
 	check_layer(&checkup);
 	check_gate(&checkup);
 	if (!checkup.is_json)
-		printf("\n%u are well, %u could be better, %u are not, %u are not known\n",
+		printf("\n"
+		       "%u checks passed, %u could be better, %u failed, %u could not be made\n",
 		       checkup.n[HEALTH_OK], checkup.n[HEALTH_WARN], checkup.n[HEALTH_FAIL],
 		       checkup.n[HEALTH_SKIP]);
 	return checkup.n[HEALTH_FAIL] ? EXIT_FAILED : EXIT_OK;

@@ -163,7 +163,7 @@ static void print_status(const struct rbk_stats_view *root)
 		       text_ns((double)contention.contended_ns),
 		       text_ns((double)(now_ns - contention.began_at_ns)));
 	if (contention.n_unwatched + contention.n_dropped > 0)
-		printf("Not watched for want of room: %llu tenant%s, %llu threads and processes\n",
+		printf("Not watched, for lack of room: %llu tenant%s, %llu threads and processes\n",
 		       (unsigned long long)contention.n_unwatched, plural(contention.n_unwatched),
 		       (unsigned long long)contention.n_dropped);
 	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES && contention.sentences[i][0]; i++)
@@ -271,7 +271,7 @@ static void table_causes(const struct rbk_stats_view *view)
 	struct rbk_stats_tenant tenant;
 	struct rbk_stats_delay delay;
 
-	table_begin("Who ran instead, in the last ten seconds", heads);
+	table_begin("Programs that ran instead, in the last ten seconds", heads);
 	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_THREADS); i++) {
 		if (!thread_copy(view, i, &thread))
 			break;

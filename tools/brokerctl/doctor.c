@@ -129,7 +129,7 @@ static bool has_word(const char *text, const char *word)
 static void skip_unknown(struct finding *finding)
 {
 	finding_set(finding, HEALTH_SKIP, "",
-		    "not known: no broker that can be reached, or not for this user to see");
+		    "not known: no broker answers, or this user may not see it");
 }
 
 /* --- The kernel --- */
@@ -187,8 +187,8 @@ static void check_sysctl_bpf(const struct doctor *doctor, struct finding *findin
 
 	if (unprivileged == 0)
 		finding_set(finding, HEALTH_WARN, "sysctl -w kernel.unprivileged_bpf_disabled=2",
-			    "kernel.unprivileged_bpf_disabled is 0: every user may load programs, "
-			    "which the broker does not need");
+			    "kernel.unprivileged_bpf_disabled is 0: every user may load BPF "
+			    "programs; the broker does not need that");
 	else if (unprivileged < 0)
 		finding_set(finding, HEALTH_SKIP, "", "the kernel does not say");
 	else
@@ -282,17 +282,18 @@ static void check_nvidia(const struct doctor *doctor, struct finding *finding)
 		path_of(doctor, path, "%s", names[i]);
 		if (access(path, F_OK)) {
 			finding_set(finding, HEALTH_WARN, "nvidia-modprobe -c 0 -u",
-				    "NVIDIA's driver is there, but not %s", names[i]);
+				    "NVIDIA's driver is loaded, but %s is missing", names[i]);
 			return;
 		}
 		if (access(path, R_OK | W_OK)) {
-			finding_set(finding, HEALTH_WARN, "ls -l /dev/nvidia*, for whose they are",
+			finding_set(finding, HEALTH_WARN,
+				"ls -l /dev/nvidia* shows their owner and group",
 				    "this user may not open %s", names[i]);
 			return;
 		}
 	}
 	finding_set(finding, HEALTH_OK, "",
-		    "NVIDIA's driver, which needs none: no figures but what Vulkan tells");
+		    "NVIDIA's driver, which needs none: only Vulkan's figures are known");
 }
 
 /* GPU vendors by PCI vendor number, with the command that provides a render node. */
@@ -356,8 +357,8 @@ static void check_render_nodes(const struct doctor *doctor, struct finding *find
 		check_nvidia(doctor, finding);
 	else if (nodes.n == 0 && (gpu = find_gpu(doctor)))
 		finding_set(finding, HEALTH_WARN, gpu->mend,
-			    "there is a GPU of %s's, but no render node in /dev/dri: its driver "
-			    "is not there",
+			    "there is a GPU by %s, but no render node in /dev/dri: its driver is "
+			    "not loaded",
 			    gpu->name);
 	else if (nodes.n == 0)
 		finding_set(finding, HEALTH_WARN, "brokerd --gpu=software, to try without one",
@@ -368,11 +369,11 @@ static void check_render_nodes(const struct doctor *doctor, struct finding *find
 			    "this user may not open %s", nodes.denied);
 	else if (nodes.n_nvidia == nodes.n)
 		finding_set(finding, HEALTH_OK, "",
-			    "%u render nodes, of NVIDIA's driver: no figures but what Vulkan tells",
+			    "%u render nodes, of NVIDIA's driver: only Vulkan's figures are known",
 			    nodes.n);
 	else if (nodes.n_amdgpu == 0)
-		finding_set(finding, HEALTH_WARN, "modprobe amdgpu, if the card is one of AMD's",
-			    "%u render nodes, none of amdgpu: no figures but what Vulkan tells",
+		finding_set(finding, HEALTH_WARN, "modprobe amdgpu, if the card is by AMD",
+			    "%u render nodes, none of amdgpu: only Vulkan's figures are known",
 			    nodes.n);
 	else
 		finding_set(finding, HEALTH_OK, "", "%u render nodes, %u of amdgpu", nodes.n,
@@ -441,7 +442,7 @@ static void check_udmabuf(const struct doctor *doctor, struct finding *finding)
 			    "modprobe udmabuf; echo udmabuf > /etc/modules-load.d/udmabuf.conf",
 			    "/dev/udmabuf is missing");
 	else if (access(path, R_OK | W_OK))
-		finding_set(finding, HEALTH_WARN, "usermod -aG kvm USER, whose group it is",
+		finding_set(finding, HEALTH_WARN, "usermod -aG kvm USER, and log in again",
 			    "this user may not open /dev/udmabuf");
 	else
 		finding_set(finding, HEALTH_OK, "", "/dev/udmabuf can be opened");
@@ -537,7 +538,7 @@ static void check_memlock(const struct doctor *doctor, struct finding *finding)
 			    "LimitMEMLOCK=infinity",
 			    "the broker may lock %lld KiB", bytes / 1024);
 	else if (bytes < 0)
-		finding_set(finding, HEALTH_OK, "", "the broker may lock what it wants");
+		finding_set(finding, HEALTH_OK, "", "the broker may lock any amount of memory");
 	else
 		finding_set(finding, HEALTH_OK, "", "the broker may lock %lld KiB", bytes / 1024);
 }
@@ -566,23 +567,26 @@ static const struct {
 	 check_io_uring},
 	{"vulkan", "GPUs are used through Vulkan: without a driver everything runs on the CPU",
 	 check_vulkan},
-	{"render-nodes", "GPUs are opened as render nodes, and amdgpu tells memory, load and power",
+	{"render-nodes",
+	 "GPUs are opened as render nodes, and amdgpu reports memory, load and power",
 	 check_render_nodes},
-	{"udmabuf", "it lets GPUs work in clients' memory: without it, tensors may be copied",
+	{"udmabuf", "it lets GPUs use clients' memory: without it, tensors may be copied",
 	 check_udmabuf},
 	{"udmabuf-limits",
 	 "a tensor that lies in two udmabufs cannot be reached in place, so large ones need few of "
 	 "them",
 	 check_udmabuf_limits},
-	{"dmem-cgroup", "it holds programs that drive the GPU themselves to their device memory",
+	{"dmem-cgroup", "it limits the device memory of programs that use the GPU themselves",
 	 check_dmem},
 	{"btf",
-	 "the probes of the scheduler need it: without it, nobody says who keeps the CPU busy",
+	 "the scheduler probes need it: without them, the broker cannot name the programs that "
+	 "keep the CPU busy",
 	 check_btf},
-	{"capabilities", "the probes of the scheduler need CAP_BPF and CAP_PERFMON",
+	{"capabilities", "the scheduler probes need CAP_BPF and CAP_PERFMON",
 	 check_capabilities},
-	{"bpf-sysctl", "who may load programs into the kernel", check_sysctl_bpf},
-	{"psi", "it stands in for the probes where these cannot be had", check_psi},
+	{"bpf-sysctl", "it decides which users may load programs into the kernel",
+	 check_sysctl_bpf},
+	{"psi", "it replaces the probes where they cannot be loaded", check_psi},
 	{"cgroup-v2", "tenants are told apart by cgroup, and CPU work is charged to the broker's",
 	 check_cgroup},
 	{"memlock", "memory of rings and of GPU drivers is locked", check_memlock},

@@ -226,8 +226,8 @@ static bool move_aside(struct exec_cgroup *cgroup, bool (*may_stay)(void *data),
 		return true;
 	else
 		snprintf(ret_text, EXEC_TEXT_BYTES,
-			 "%.300s has processes, and brokerctl cannot leave it without being "
-			 "another tenant",
+			 "%.300s has processes, and brokerctl would belong to another tenant "
+			 "outside it",
 			 cgroup->parent);
 	cgroup_v2_move(cgroup->parent, getpid());
 	rmdir(cgroup->own);
@@ -271,8 +271,8 @@ bool exec_cgroup_enable(struct exec_cgroup *cgroup, const char *controller,
 	move_back(cgroup);
 	if (error == EBUSY)
 		snprintf(ret_text, EXEC_TEXT_BYTES,
-			 "%.300s has processes beside brokerctl, and so gives no controllers to "
-			 "cgroups below",
+			 "%.300s has processes beside brokerctl, so cgroups below it get no "
+			 "controllers",
 			 cgroup->parent);
 	else
 		snprintf(ret_text, EXEC_TEXT_BYTES,

@@ -86,7 +86,7 @@ bool exec_dmem_begin(struct exec_dmem *dmem, int cgroup_fd, const char *memory, 
 	snprintf(dmem->region, sizeof(dmem->region), "%s", memory);
 	if (!memory[0]) {
 		snprintf(ret_text, EXEC_TEXT_BYTES,
-			 "the broker knows no region of the kernel's that is the device's memory");
+			 "the broker knows no dmem region of the kernel for the device's memory");
 		return false;
 	}
 	r = dmem_find(cgroup_fd, memory, dmem->region);
@@ -101,8 +101,8 @@ bool exec_dmem_begin(struct exec_dmem *dmem, int cgroup_fd, const char *memory, 
 		snprintf(ret_text, EXEC_TEXT_BYTES, "%.400s", text);
 	else if (set(dmem, "dmem.low", low_bytes, &low, low_text))
 		snprintf(ret_text, EXEC_TEXT_BYTES,
-			 "dmem.max of %s is %s, dmem.low is %s as far as the cgroups above have "
-			 "that, too",
+			 "dmem.max of %s is %s, dmem.low is %s, limited by dmem.low of the cgroups "
+			 "above",
 			 dmem->region, text_bytes(max_bytes), text_bytes(low_bytes));
 	else
 		snprintf(ret_text, EXEC_TEXT_BYTES,
@@ -141,7 +141,7 @@ bool exec_dmem_follow(struct exec_dmem *dmem, uint64_t max_bytes, char ret_text[
 		snprintf(ret_text, EXEC_TEXT_BYTES, "dmem.max of %s is %s", dmem->region,
 			 text_bytes(held_bytes));
 	else
-		snprintf(ret_text, EXEC_TEXT_BYTES, "%.300s, and not at %s", text,
+		snprintf(ret_text, EXEC_TEXT_BYTES, "%.300s; the wanted limit is %s", text,
 			 text_bytes(max_bytes));
 	return true;
 }

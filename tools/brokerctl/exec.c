@@ -111,8 +111,8 @@ static int read_options(const struct arguments *arguments, struct rbk_lease_opti
 
 	ret->device = RBK_DEVICE_NONE;
 	if (!arguments->values[OPT_VRAM])
-		return control_misuse(arguments, "--vram says how much memory it is to have: "
-						 "--vram=4GiB");
+		return control_misuse(arguments,
+			"--vram is missing: give the size of the lease, such as --vram=4GiB");
 	status = read_size(arguments, OPT_VRAM, "vram", &ret->wish_bytes);
 	ret->min_bytes = ret->max_bytes = ret->wish_bytes;
 	if (!status)
@@ -147,8 +147,8 @@ static int check_layer(const struct arguments *arguments)
 		return EXIT_OK;
 	if (!exec_layer_find(text, &mend))
 		return control_fail(EXEC_FAILED,
-				    "%s: nothing would hold the program to its lease; --no-layer "
-				    "runs it all the same",
+				    "%s: nothing would limit the program to its lease; --no-layer "
+				    "runs it without that limit",
 				    text);
 	if (arguments->values[OPT_VERBOSE])
 		control_fail(0, "the layer is that of %s", text);
@@ -170,8 +170,8 @@ static int check_tenant(struct execution *execution, const char *wanted)
 	if (!wanted || strcmp(wanted, tenant.name) == 0)
 		return EXIT_OK;
 	return control_fail(EXEC_FAILED,
-			    "this user is tenant %s here, not %s: the broker goes by user, "
-			    "group, cgroup and executable, see brokerd.conf(5)",
+			    "this user is tenant %s here, not %s: the broker assigns tenants by "
+			    "user, group, cgroup and executable, see brokerd.conf(5)",
 			    text_name(tenant.name), text_name(wanted));
 }
 
@@ -200,8 +200,8 @@ static void *tell_wait(void *data)
 		r = pthread_cond_timedwait(&waiting->changed, &waiting->lock, &end);
 	if (!waiting->is_over)
 		control_fail(0,
-			     "there is no room for a lease of %s yet: it waits for that, at most "
-			     "%s (see brokerctl leases)",
+			     "there is no room for a lease of %s yet: brokerctl waits for it, at "
+			     "most %s (see brokerctl leases)",
 			     text_bytes(waiting->min_bytes), text_ns((double)waiting->wait_ns));
 	pthread_mutex_unlock(&waiting->lock);
 	return NULL;
@@ -304,7 +304,8 @@ static void settle_use(struct execution *execution)
 		nanosleep(&pause, NULL);
 	/* rbk_lease_give() also succeeds if no answer arrived in time. */
 	if (!is_there || clock_now_ns() - begin_ns >= execution->control->timeout_ns)
-		control_fail(0, "the broker %s: of lease %u is known what it said last",
+		control_fail(0,
+			"the broker %s: the report on lease %u holds its last known figures",
 			     is_there ? "does not answer" : "is gone",
 			     rbk_lease_number(execution->lease));
 	note_use(execution);
@@ -464,7 +465,7 @@ static const char *try_cgroup(const struct execution *execution)
 	is_same = is_same_tenant(execution);
 	if (!exec_cgroup_leave(&execution->cgroup))
 		return strerror(errno);
-	return is_same ? NULL : "there it would belong to another tenant, or to none";
+	return is_same ? NULL : "in that cgroup it would belong to another tenant, or to none";
 }
 
 static void make_cgroup(struct execution *execution)

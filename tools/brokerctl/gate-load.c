@@ -123,7 +123,7 @@ static void explain(int r, char ret_text[GATE_TEXT_BYTES])
 {
 	if (r == -EPERM || r == -EACCES)
 		snprintf(ret_text, GATE_TEXT_BYTES,
-			 "the kernel does not let it load the program: %s", strerror(-r));
+			 "the kernel does not let brokerctl load the program: %s", strerror(-r));
 	else if (!has_helper(BPF_FUNC_get_current_ancestor_cgroup_id))
 		snprintf(ret_text, GATE_TEXT_BYTES,
 			 "a gate needs Linux 6.1 or later, with CONFIG_CGROUP_BPF");
@@ -160,7 +160,7 @@ bool gate_load_attach(struct gate_load *load, char ret_text[GATE_TEXT_BYTES])
 	if (!link) {
 		snprintf(ret_text, GATE_TEXT_BYTES, "cannot attach the program to the cgroup: %s%s",
 			 strerror(errno),
-			 errno == EPERM ? " (another program there lets no other one in)" : "");
+			 errno == EPERM ? " (a program attached there permits no other one)" : "");
 		return false;
 	}
 	snprintf(name, sizeof(name), "%llu", load->plan->record.cgroup);

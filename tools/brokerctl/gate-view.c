@@ -157,7 +157,7 @@ const char *gate_count_text(const struct device_gate_record *record)
 		snprintf(text, sizeof(text), "%llu open%s refused, the last one that of %s",
 			 record->n_refused, plural(record->n_refused), gate_refusal_text(last[0]));
 	else
-		snprintf(text, sizeof(text), "nobody was refused");
+		snprintf(text, sizeof(text), "no program was refused");
 	return text;
 }
 

@@ -149,7 +149,8 @@ static int find_user(const struct arguments *arguments, const struct control *co
 		plan->uid = status.st_uid;
 		plan->gid = status.st_gid;
 	} else {
-		return control_fail(EXIT_FAILED, "%s: %s: a gate is beside the broker's socket",
+		return control_fail(EXIT_FAILED,
+			"%s: %s: a gate lies in the folder of the broker's socket",
 				    text_name(path), strerror(errno));
 	}
 	if (group)
@@ -165,7 +166,8 @@ static int find_cgroup(const struct arguments *arguments, struct gate_plan *plan
 	size_t n;
 
 	if (!path)
-		return control_misuse(arguments, "--cgroup says for whom: --cgroup=/user.slice");
+		return control_misuse(arguments, "--cgroup is missing: name the cgroup to gate, "
+						 "such as --cgroup=/user.slice");
 	if (!cgroup_find_root(root, sizeof(root)))
 		return control_fail(EXIT_FAILED, "there are no cgroups of version 2");
 	n = strlen(root);
@@ -536,7 +538,7 @@ static void print_views(const struct gate_views *views)
 		if (views->gates[i].is_known)
 			print_gate(&views->gates[i]);
 		else
-			printf("gate     %s: closed, and not for this user to see\n",
+			printf("gate     %s: closed; this user may not see its counters\n",
 			       gate_name(&views->gates[i]));
 	}
 	if (views->n == 0)
@@ -545,8 +547,7 @@ static void print_views(const struct gate_views *views)
 		printf("broker   process %d; %u lease%s may pass\n", (int)views->broker,
 		       views->n_holders, plural(views->n_holders));
 	else if (views->knows_holders)
-		printf("broker   none that lets anybody in; %u lease%s of one that ended may "
-		       "pass\n",
+		printf("broker   none admits new leases; %u lease%s of an ended broker may pass\n",
 		       views->n_holders, plural(views->n_holders));
 }
 
@@ -604,7 +605,7 @@ static int show(const struct control *control, bool is_json)
 	gate_views_read(control, views);
 	if (views->is_there && !views->may_look)
 		status = control_fail(EXIT_NOT_PERMITTED,
-				      "there is a gate, and what it does is for root and %s to see",
+				      "there is a gate; only root and %s may see its state",
 				      control_who_may(control));
 	else if (is_json)
 		print_json(views);
@@ -642,8 +643,8 @@ int run_gate(struct control *control, const struct arguments *arguments)
 		return show(control, arguments->values[OPT_JSON]);
 	if (!has_privilege())
 		return control_fail(EXIT_NOT_PERMITTED,
-				    "turning a gate %s is for root (it takes CAP_BPF, "
-				    "CAP_NET_ADMIN and CAP_SYS_ADMIN)",
+				    "only root may turn a gate %s (it needs CAP_BPF, CAP_NET_ADMIN "
+				    "and CAP_SYS_ADMIN)",
 				    what);
 	return is_on ? turn_on(control, arguments) : turn_off(control, arguments);
 }

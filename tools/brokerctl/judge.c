@@ -44,18 +44,18 @@ const char *cause_phrase(enum cause cause)
 		[CAUSE_OTHERS_QUEUE] = "waiting behind tasks of other tenants",
 		[CAUSE_QUOTA] = "waiting, presumably for its tenant's CPU quota (cpu-max), which "
 				"has held tasks up",
-		[CAUSE_RETURN] = "waiting, presumably until its plan was back in the device's "
-				 "memory, which it had left",
-		[CAUSE_WAIT] = "waiting, without a task that is logged in front of it",
+		[CAUSE_RETURN] = "waiting, presumably until its evicted plan was back in the "
+				 "device's memory",
+		[CAUSE_WAIT] = "waiting, though no task in front of it is logged",
 		[CAUSE_TRANSFER] = "moving data to the device and back (its tenant's average)",
 		[CAUSE_MEMORY] = "lost on a slower device, because its plan had no room on the "
 				 "faster one",
 		[CAUSE_BREAKER] = "lost on a slower device, because the faster one failed too "
-				  "often and rests",
+				  "often and is not used",
 		[CAUSE_FALLBACK] = "lost by failing on a GPU first",
-		[CAUSE_LEARNING] = "lost on a slower device, so that the broker learns",
+		[CAUSE_LEARNING] = "lost on a slower device, which the broker explored",
 		[CAUSE_PREFERENCE] = "lost on a slower device, because the client asked for it",
-		[CAUSE_CONTENTION] = "lost to others who kept the CPU busy then",
+		[CAUSE_CONTENTION] = "lost to other programs that kept the CPU busy then",
 		[CAUSE_SLOWER] = "longer than predicted",
 	};
 

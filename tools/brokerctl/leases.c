@@ -170,11 +170,12 @@ int run_lease(struct control *control, const struct arguments *arguments)
 	int status, r;
 
 	if (!pages_number(arguments->operands[0], UINT32_MAX, &number) || number == 0)
-		return control_misuse(arguments, "%s is no number of a lease; see brokerctl leases",
+		return control_misuse(arguments,
+			"%s is not the number of a lease; see brokerctl leases",
 				      text_name(arguments->operands[0]));
 	if (!size || !size_parse(size, &wish_bytes) || wish_bytes == 0)
 		return control_misuse(arguments,
-				      "--vram says how much it is to have, such as 4GiB%s%s",
+				      "--vram takes the size of the lease, such as 4GiB%s%s",
 				      size ? ", not " : "", size ? text_name(size) : "");
 	status = control_connect_to_change(control);
 	if (status)

@@ -26,35 +26,38 @@
 static int run_watch(struct control *control, const struct arguments *arguments);
 
 static const struct command commands[] = {
-	{"status", NULL, "how the broker is, on one screen", TAKES(OPT_JSON), 0, 0, true,
+	{"status", NULL, "the broker's state, on one screen", TAKES(OPT_JSON), 0, 0, true,
 	 run_status, NULL},
 	{"devices", NULL, "devices, their memory paths, sensors and capabilities",
 	 LISTS | TAKES(OPT_CAPABILITIES) | TAKES(OPT_SHOWN_DEVICE), 0, 0, true, run_devices, NULL},
-	{"tenants", NULL, "who has how much of what", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,
+	{"tenants", NULL, "tenants, their tasks, shares and memory",
+	 LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,
 	 true, run_tenants, tenant_sort_keys},
-	{"sessions", NULL, "clients that are connected", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,
+	{"sessions", NULL, "connected clients", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,
 	 true, run_sessions, session_sort_keys},
-	{"plans", NULL, "where plans are, and how they fare", LISTS | A_TENANT | TAKES(OPT_SORT), 0,
+	{"plans", NULL, "plans, their memory and their figures",
+	 LISTS | A_TENANT | TAKES(OPT_SORT), 0,
 	 0, true, run_plans, plan_sort_keys},
 	{"reasons", NULL, "why tasks ran where they ran", LISTS | A_TENANT, 0, 0, true, run_reasons,
 	 NULL},
-	{"stats", NULL, "what the broker, devices, tenants and plans do",
+	{"stats", NULL, "figures of the broker, devices, tenants and plans",
 	 A_TENANT | TAKES(OPT_JSON), 0, 0, true, run_stats, NULL},
 	{"decisions", NULL, "where tasks ran, and why",
 	 A_TENANT | TAKES(OPT_JSON) | TAKES(OPT_LAST) | TAKES(OPT_FOLLOW), 0, 0, true,
 	 run_decisions, NULL},
-	{"contention", NULL, "who waits for a processor, and for whom", TAKES(OPT_JSON), 0, 0, true,
+	{"contention", NULL, "waits for processors, and the programs that ran instead",
+	 TAKES(OPT_JSON), 0, 0, true,
 	 run_contention, NULL},
 	{"why", "[task | plan | tenant] NAME", "why a task, a plan or a tenant was slow",
 	 A_TENANT | TAKES(OPT_JSON), 1, 2, true, run_why, NULL},
 	{"trace", NULL, "a time line for the Perfetto UI",
 	 A_TENANT | TAKES(OPT_SECONDS) | TAKES(OPT_OUTPUT) | TAKES(OPT_MAX_EVENTS), 0, 0, false,
 	 run_trace, NULL},
-	{"check", NULL, "what is missing on this machine, and what mends it", TAKES(OPT_JSON), 0, 0,
+	{"check", NULL, "check this machine, and print remedies", TAKES(OPT_JSON), 0, 0,
 	 true, run_check, NULL},
-	{"leases", NULL, "device memory that programs have for themselves",
+	{"leases", NULL, "leases of device memory",
 	 LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0, true, run_leases, lease_sort_keys},
-	{"lease", "NUMBER", "give a lease another size", TAKES(OPT_VRAM), 1, 1, false, run_lease,
+	{"lease", "NUMBER", "change the size of a lease", TAKES(OPT_VRAM), 1, 1, false, run_lease,
 	 NULL},
 	{"exec", "PROGRAM [ARGUMENT...]", "run a program with a lease on device memory",
 	 TAKES(OPT_IF_TENANT) | TAKES(OPT_VRAM) | TAKES(OPT_MIN) | TAKES(OPT_MAX) |
@@ -69,19 +72,22 @@ static const struct command commands[] = {
 		 TAKES(OPT_RTOL) | TAKES(OPT_DISABLE) | TAKES(OPT_ATOL) | TAKES(OPT_COUNT) |
 		 TAKES(OPT_REPEAT) | TAKES(OPT_PROFILE) | TAKES(OPT_CHECK) | TAKES(OPT_JSON),
 	 1, 1, false, run_model, NULL},
-	{"watch", "COMMAND [ARGUMENT...]", "a listing again and again", TAKES(OPT_INTERVAL), 1, 64,
+	{"watch", "COMMAND [ARGUMENT...]", "repeat a listing until interrupted",
+	 TAKES(OPT_INTERVAL), 1, 64,
 	 false, run_watch, NULL},
-	{"set", "TENANT KEY=VALUE...", "give a tenant other limits, until the broker ends", 0, 2,
+	{"set", "TENANT KEY=VALUE...", "change a tenant's limits until the broker ends", 0, 2,
 	 64, false, run_set, NULL},
-	{"evict", "[TENANT [PLAN]]", "take plans out of devices' memory",
+	{"evict", "[TENANT [PLAN]]", "evict plans from device memory",
 	 TAKES(OPT_ALL) | TAKES(OPT_DEVICE), 0, 2, false, run_evict, NULL},
-	{"drain", "(tenant TENANT | device N)", "give it no new work",
+	{"drain", "(tenant TENANT | device N)", "give a tenant or a device no new work",
 	 TAKES(OPT_WAIT) | TAKES(OPT_END) | TAKES(OPT_STATUS), 1, 2, false, run_drain, NULL},
-	{"force-cpu", "(on | off | status)", "run everything on the CPU, or ask", 0, 1, 1, false,
+	{"force-cpu", "(on | off | status)", "run everything on the CPU, or print whether it is so",
+	 0, 1, 1, false,
 	 run_force_cpu, NULL},
-	{"reset-stats", NULL, "begin counting and learning anew", A_TENANT | TAKES(OPT_ALL), 0, 0,
+	{"reset-stats", NULL, "reset counters and learned figures", A_TENANT | TAKES(OPT_ALL), 0, 0,
 	 false, run_reset_stats, NULL},
-	{"log-level", "[error | warning | info | debug]", "what the broker logs, or ask", 0, 0, 1,
+	{"log-level", "[error | warning | info | debug]", "set the broker's log level, or print it",
+	 0, 0, 1,
 	 false, run_log_level, NULL},
 };
 
@@ -138,12 +144,12 @@ static int run_watch(struct control *control, const struct arguments *arguments)
 	if (!command)
 		return EXIT_USAGE;
 	if (!command->is_listing)
-		return control_misuse(arguments, "%s is not for watching", command->name);
+		return control_misuse(arguments, "watch cannot repeat %s", command->name);
 	status = arguments_read(command, (int)arguments->n_operands, arguments->operands, &watched);
 	if (status)
 		return status;
 	if (watched.values[OPT_FOLLOW] || watched.values[OPT_HELP])
-		return control_misuse(arguments, "%s with that option is not for watching",
+		return control_misuse(arguments, "watch cannot repeat %s with that option",
 				      command->name);
 
 	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
@@ -172,8 +178,8 @@ static void print_usage(FILE *file)
 		fprintf(file, "  %-12s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nOptions:\n"
 	      "  --socket=PATH        the broker's socket; see brokerctl(1) for the default\n"
-	      "  --admin-socket=PATH  the administrators' (default: the one beside the other)\n"
-	      "  --timeout=SECONDS    that a broker may take to answer (5)\n"
+	      "  --admin-socket=PATH  administrators' socket (default: the one beside --socket)\n"
+	      "  --timeout=SECONDS    time that the broker has to answer (5)\n"
 	      "  --help               this text; after a command: the command's options\n"
 	      "  --version            the version\n",
 	      file);
@@ -192,7 +198,8 @@ static int unknown_option(const char *word)
 		names[i] = control_options[i].name;
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
 	if (arguments_has_option(name + strspn(name, "-")))
-		return control_fail(EXIT_USAGE, "%s belongs to commands, and stands after them",
+		return control_fail(EXIT_USAGE,
+			"%s is an option of commands: write it after the command",
 				    text_name(name));
 	near = suggest(name + strspn(name, "-"), names);
 	if (near)

@@ -18,12 +18,12 @@ const char *reason_meaning(unsigned int reason)
 		[RBK_REASON_GPU_AVAILABLE] = "large enough, and a GPU can run it",
 		[RBK_REASON_GPU_UNAVAILABLE] = "no GPU is there, or none can run it",
 		[RBK_REASON_CPU_FALLBACK] = "failed on a GPU, then ran on the CPU",
-		[RBK_REASON_COST_MODEL] = "it was predicted to be done first there",
+		[RBK_REASON_COST_MODEL] = "predicted to be complete there first",
 		[RBK_REASON_MEMORY_CONSTRAINT] = "no room in the device's memory",
 		[RBK_REASON_USER_PREFERENCE] = "the client asked for it",
 		[RBK_REASON_BELOW_THRESHOLD] = "too small to be worth a transfer",
-		[RBK_REASON_CONTENTION] = "others keep the CPU busy",
-		[RBK_REASON_BREAKER_OPEN] = "the GPU failed too often and rests",
+		[RBK_REASON_CONTENTION] = "other programs keep the CPU busy",
+		[RBK_REASON_BREAKER_OPEN] = "the GPU failed too often and is not used now",
 	};
 
 	return reason < RBK_REASON_COUNT ? meanings[reason] : "unknown";

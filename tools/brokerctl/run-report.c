@@ -436,7 +436,7 @@ static void print_asked(const struct run *run)
 	for (unsigned int i = 0; i < rbk_onnx_n_inputs(run->onnx); i++)
 		if (rbk_onnx_input(run->onnx, i, &value) == 0 && value.value_needed &&
 		    !value.is_set)
-			fprintf(stderr, "  (--input=%s=FILE says what is in %s)\n",
+			fprintf(stderr, "  (--input=%s=FILE supplies the elements of %s)\n",
 				text_name(value.name), text_name(value.name));
 }
 
@@ -458,7 +458,7 @@ void run_print_refusals(const struct run *run)
 				text_name(refusal.op), refusal.opset, text_name(refusal.reason));
 	}
 	print_asked(run);
-	fputs("  (what models may have: brokerctl devices --capabilities)\n", stderr);
+	fputs("  (supported operators: brokerctl devices --capabilities)\n", stderr);
 }
 
 const char *run_where_not(const struct run *run)
@@ -476,12 +476,13 @@ void run_print_unable(const struct run *run)
 		const struct model_unable *unable = &run->unable[i];
 
 		if (unable->step.node == UINT32_MAX)
-			fprintf(stderr, "  %s, of none of the file:", text_name(unable->step.name));
+			fprintf(stderr, "  %s, made from no node of the file:",
+					text_name(unable->step.name));
 		else
 			fprintf(stderr, "  node %u%s%s, %s:", unable->step.node,
 				unable->step.name[0] ? " " : "", text_name(unable->step.name),
 				text_name(unable->step.op));
 		fprintf(stderr, " %s\n", text_name(unable->reason));
 	}
-	fputs("  (what each device runs: brokerctl devices --capabilities)\n", stderr);
+	fputs("  (operators of each device: brokerctl devices --capabilities)\n", stderr);
 }

@@ -103,7 +103,8 @@ static int check_alone(const struct arguments *arguments)
 	for (size_t i = 0; i < sizeof(of_runs) / sizeof(of_runs[0]); i++)
 		if (arguments->values[of_runs[i].option])
 			return control_misuse(arguments,
-					      "--check runs nothing, for which there is no --%s",
+					      "--check runs nothing: it cannot be combined with "
+					      "--%s",
 					      of_runs[i].name);
 	return EXIT_OK;
 }
@@ -238,11 +239,12 @@ static int find_unable(struct run *run, struct control *control, char why[MODEL_
 	}
 	if (r)
 		snprintf(why, MODEL_WHY_BYTES,
-			 "which of its nodes keep it from there was not to be found: %.900s",
+			 "cannot tell which of its nodes prevent it: %.900s",
 			 other);
 	else if (!run->n_unable)
 		snprintf(why, MODEL_WHY_BYTES,
-			 "each of its nodes does by itself, but not all of them as one plan");
+			 "each of its nodes can run there alone, but all of them as one plan "
+			 "cannot");
 	return MODEL_E_DEVICE;
 }
 

@@ -118,7 +118,7 @@ static void judge_devices(struct status *status)
 			warn(warnings, "%s (%s) is lost; its tasks run on the CPU",
 			     device_label(device.index), text_name(device.name));
 		if (device.breaker != RBK_STATS_BREAKER_CLOSED)
-			warn(warnings, "%s failed too often and rests: its breaker is %s",
+			warn(warnings, "%s failed too often: its breaker is %s",
 			     device_label(device.index), stats_breaker_name(device.breaker));
 		if (device.n_stalls > 0)
 			judge_stalls(status, &device);
@@ -205,7 +205,7 @@ static void judge_contention(struct status *status)
 		return;
 	if (contention->flags & RBK_STATS_CONTENDED)
 		warn(&status->warnings,
-		     "others keep the CPU busy: tasks take %.2f times as long (brokerctl "
+		     "other programs keep the CPU busy: tasks take %.2f times as long (brokerctl "
 		     "contention)",
 		     contention->factor);
 	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES && contention->sentences[i][0]; i++)
@@ -223,7 +223,7 @@ static void judge_gates(struct status *status)
 			     gate_name(&status->gates.gates[i]));
 	if (status->gates.n && status->gates.knows_holders && !status->gates.broker)
 		warn(&status->warnings,
-		     "nobody lets new leases pass the gate: this broker cannot write its map");
+		     "new leases cannot pass the gate: this broker cannot write the gate's map");
 }
 
 static void status_fill(struct status *status, struct control *control, const struct pages *pages)
@@ -321,7 +321,7 @@ static void print_gates(const struct gate_views *gates)
 		       gate->is_gone ? "gone with its cgroup, and open"
 				     : "closed to programs without a lease",
 		       gate->is_known ? gate_count_text(&gate->record)
-				      : "more is not for this user to see");
+				      : "this user may not see more");
 	}
 }
 

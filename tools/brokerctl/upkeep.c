@@ -93,7 +93,7 @@ void upkeep_judge(const struct upkeep *upkeep, void (*warn)(void *data, const ch
 	judge_host(&upkeep->broker, warn, data);
 	if (running->ns >= hanging_ns) {
 		snprintf(text, sizeof(text),
-			 "the setup thread has been at one thing for %s (%s%s), and %" PRIu64
+			 "the setup thread has worked on one job for %s (%s%s), and %" PRIu64
 			 " job%s for it",
 			 text_ns((double)running->ns), stats_setup_cause(running->cause)->text,
 			 of_tenant(upkeep, running->tenant), figures->n_setup_waiting,
@@ -103,7 +103,7 @@ void upkeep_judge(const struct upkeep *upkeep, void (*warn)(void *data, const ch
 	if (figures->n_closers_stuck > 0) {
 		snprintf(text, sizeof(text),
 			 "%" PRIu32 " of at most %" PRIu32
-			 " threads that close what clients left %s stuck",
+			 " threads that close descriptors of ended clients %s stuck",
 			 figures->n_closers_stuck, figures->n_closers_max,
 			 figures->n_closers_stuck == 1 ? "is" : "are");
 		warn(data, text);

@@ -169,7 +169,7 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 	return control_fail(
 		EXIT_FAILED, "there is no %s %s%s",
 		subject == SUBJECT_ANY ? "task, plan or tenant" : subject_names[subject],
-		text_name(name), why->pages.has_all ? "" : " that you may see; others see more");
+		text_name(name), why->pages.has_all ? "" : " that this user may see");
 }
 
 /* --- Judging --- */
@@ -254,7 +254,8 @@ static void task_facts(struct why *why)
 		fact(why, "%s was predicted on the best of the other devices",
 		     text_ns(task->other_ns));
 	if (task->device == RBK_DEVICE_CPU && judge_contention(task) > 1)
-		fact(why, "others kept the CPU busy then: tasks took %.2f times as long there",
+		fact(why, "other programs kept the CPU busy then: tasks took %.2f times as long "
+			  "there",
 		     judge_contention(task));
 	if (task->flags & RBK_DECISION_MOVED)
 		fact(why, "it was queued on another device at first");
@@ -319,7 +320,7 @@ static void delay_facts(struct why *why)
 	fact(why, "its clients' processes waited %s for processors",
 	     text_ns((double)delay.wait_ns));
 	for (uint32_t i = 0; i < delay.n_causes; i++)
-		fact(why, "of late %s of that for %s in %s",
+		fact(why, "recently, %s of that while %s ran in %s",
 		     text_ns((double)delay.causes[i].wait_ns),
 		     delay.causes[i].comm[0] ? text_name(delay.causes[i].comm) : "others",
 		     delay.causes[i].cgroup[0] ? text_name(delay.causes[i].cgroup)
@@ -366,7 +367,8 @@ static void broker_facts(struct why *why)
 	if (broker.flags & RBK_STATS_BROKER_FORCE_CPU)
 		fact(why, "force-cpu is on now: nothing runs on a GPU");
 	if (contention.flags & RBK_STATS_CONTENDED)
-		fact(why, "others keep the CPU busy now: tasks take %.2f times as long there",
+		fact(why,
+			"other programs keep the CPU busy now: tasks take %.2f times as long there",
 		     contention.factor);
 	for (uint32_t i = RBK_DEVICE_GPU; i < root->n_devices; i++) {
 		device_copy(root, i, &device);
