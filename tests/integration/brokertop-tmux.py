@@ -168,7 +168,7 @@ def check_resized(terminal, page):
         terminal.wait(lambda lines, wanted=wanted: trimmed(lines) == wanted,
                       f'resized to {width}x{height}')
     terminal.call('resize-window', '-x', '60', '-y', '3')
-    terminal.wait_for('a larger terminal, please: 40x10 or more')
+    terminal.wait_for('the terminal must be 40x10 or more')
     terminal.call('resize-window', '-x', '20', '-y', '5')
     terminal.wait_for('needs 40x10 or more')
     # The message about the recording's end stays until a key is pressed.
@@ -189,8 +189,8 @@ def check_help(terminal):
     terminal.type('?')
     seen = []
     terminal.wait_for('Views')
-    for text in ('Tab for the next', 'all again', 'click on its head', 'in the queue',
-                 'want of device memory'):
+    for text in ('Tab for the next', 'all rows again', 'click on its heading', 'in the queue',
+                 'lack of device memory'):
         for _ in range(60):
             seen = ' '.join(line.strip() for line in terminal.screen()[1:-1])
             if text in seen:
@@ -332,7 +332,7 @@ def check_hostile(folder):
         terminal.wait_for('TENANT')
         for keys, text in ((('2', 'F5'), 'Tenants'), (('3',), 'SESSION'), (('4',), 'STATE'),
                            (('5',), 'PREDICTED'), (('6',), 'GRANTED'),
-                           (('Enter',), 'What it may have'), (('2', 'Down', 'Enter'), 'Tenant ')):
+                           (('Enter',), 'Granted memory'), (('2', 'Down', 'Enter'), 'Tenant ')):
             terminal.type(*keys)
             terminal.wait_for(text)
         if terminal.call('display-message', '-p', '#{pane_title}').strip() == 'owned':
@@ -526,7 +526,7 @@ def check_change(terminal):
     terminal.type('F8')
     terminal.wait_for('Evict all plans of tenant web')
     terminal.type('y')
-    terminal.wait_for('of tenant web leave')
+    terminal.wait_for('of tenant web evicted')
     # A plan's detail sheet shows that plan; a decision's sheet shows its tenant.
     terminal.type('p', '/', 'l', 'l', 'm', 'Enter', 'Enter')
     terminal.wait_for('fingerprint')

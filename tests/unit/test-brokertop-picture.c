@@ -545,7 +545,7 @@ TEST(test_changes__are_confirmed, setup, teardown)
 	/* Users who are not administrators are told so. */
 	input_handle(&picture, &model, false, &change, canvas.width, &evict);
 	assert_int_equal(picture.prompt, PROMPT_NONE);
-	assert_true(is_shown("for administrators"));
+	assert_true(is_shown("only administrators"));
 }
 
 TEST(test_mouse__keys_and_rows, setup, teardown)

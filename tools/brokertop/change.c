@@ -22,7 +22,7 @@ static int evict(struct rbk *rbk, const struct change *change, char *text, size_
 	uint64_t n_plans = 0, n_bytes = 0;
 	int r = rbk_admin_evict(rbk, &what, &n_plans, &n_bytes, error);
 
-	snprintf(text, bytes, "%s plan%s of tenant %s leave, with %s",
+	snprintf(text, bytes, "%s plan%s of tenant %s evicted, freeing %s",
 		 figure_count((double)n_plans).text, plural(n_plans), change->name,
 		 figure_bytes((double)n_bytes).text);
 	return r;
@@ -41,7 +41,7 @@ static int drain(struct rbk *rbk, const struct change *change, char *text, size_
 			 change->name, figure_count((double)drained.n_tasks).text,
 			 figure_bytes((double)drained.device_bytes).text);
 	else
-		snprintf(text, bytes, "tenant %s works again", change->name);
+		snprintf(text, bytes, "tenant %s gets new work again", change->name);
 	return r;
 }
 

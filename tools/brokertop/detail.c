@@ -86,7 +86,7 @@ static void draw_reasons(struct sheet_lines *lines, const uint64_t reasons[RBK_S
 		canvas_bar(lines->canvas, 36, y, REASON_BAR, sum, &segment, 1);
 	}
 	if (sum == 0)
-		line(lines, STYLE_DIM, "none has completed");
+		line(lines, STYLE_DIM, "no task has completed");
 }
 
 /*
@@ -109,7 +109,7 @@ static void draw_histogram(struct sheet_lines *lines, const char *title,
 	}
 	head(lines, title);
 	if (high == 0) {
-		line(lines, STYLE_DIM, "none has completed");
+		line(lines, STYLE_DIM, "no task has completed");
 		return;
 	}
 	n = last - first + 1;
@@ -176,9 +176,9 @@ static void draw_delay(const struct model *model, const struct model_tenant *ten
 {
 	const struct rbk_stats_delay *delay = tenant->delay;
 
-	head(lines, "How its processes waited for processors");
+	head(lines, "Waits of its processes for processors");
 	if (!tenant->has_delay) {
-		line(lines, STYLE_DIM, "nobody watches that");
+		line(lines, STYLE_DIM, "not watched");
 		return;
 	}
 	line(lines, STYLE_PLAIN, "ran %s   waited %s   p50 %s   p99 %s   longest %s",
@@ -216,7 +216,7 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	line(lines, STYLE_PLAIN, "number %u   weight %u   %s%s%s%s", now->number, now->weight,
 	     now->flags & RBK_STATS_TENANT_NAMED ? "named by the policy" : "not in the policy",
 	     now->flags & RBK_STATS_TENANT_CHANGED ? ", limits changed by an administrator" : "",
-	     now->flags & RBK_STATS_TENANT_DRAINED ? ", drained: takes no new work" : "",
+	     now->flags & RBK_STATS_TENANT_DRAINED ? ", drained: gets no new work" : "",
 	     now->flags & RBK_STATS_TENANT_PAGE ? "" : ", has no page: no plans are listed");
 	line(lines, STYLE_PLAIN, "sessions %s   plans %s   host memory %s of %s   refused %s",
 	     count(now->n_sessions), count(now->n_plans), figure_bytes((double)now->host_used).text,
@@ -238,7 +238,7 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	line(lines, STYLE_PLAIN, "in all   %s   by the reactor %s   split %s   explored %s",
 	     count(now->n_tasks), count(now->n_inline), count(now->n_partitioned),
 	     count(now->n_explored));
-	line(lines, STYLE_PLAIN, "         errors %s   late %s   held up by its quota %s",
+	line(lines, STYLE_PLAIN, "         errors %s   late %s   delayed by its quota %s",
 	     count(now->n_errors), count(now->n_deadlines_missed),
 	     figure_ns((double)now->throttled_ns).text);
 	draw_reasons(lines, now->reasons);
@@ -258,8 +258,8 @@ static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *l
 	     figure_ns(plan->cpu_ns).text, plan->gpu ? device_label(plan->gpu) : "a GPU",
 	     figure_ns(plan->gpu_ns).text, speedup < 10 ? 2 : 0, speedup,
 	     figure_part(plan->error).text);
-	line(lines, STYLE_PLAIN, "memory: %s%s, takes %s, of which %s are there",
-	     plan->gpu ? memory_state_name(plan->state) : "needs none of a GPU",
+	line(lines, STYLE_PLAIN, "memory: %s%s, needs %s, of which %s are resident",
+	     plan->gpu ? memory_state_name(plan->state) : "needs no GPU memory",
 	     plan->state == RBK_MEMORY_RESIDENT && plan->tier == RBK_TIER_GTT
 		     ? " in host memory (GTT)"
 		     : "",
@@ -305,7 +305,7 @@ static void draw_plan_decisions(const struct model *model, const struct model_pl
 		     decision->now.res < 0 ? "   failed" : "");
 	}
 	if (n == 0)
-		line(lines, STYLE_DIM, "none is in the log");
+		line(lines, STYLE_DIM, "no task is in the log");
 }
 
 void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
@@ -346,7 +346,7 @@ static void draw_lease_memory(const struct model_lease *lease, struct sheet_line
 {
 	const struct rbk_stats_lease *now = &lease->now;
 
-	head(lines, "What it may have");
+	head(lines, "Granted memory");
 	line(lines, STYLE_PLAIN, "granted %s   min %s   wish %s   max %s",
 	     figure_bytes_of(now->granted_bytes).text, figure_bytes_of(now->min_bytes).text,
 	     figure_bytes_of(now->wish_bytes).text, figure_bytes_of(now->max_bytes).text);
@@ -354,7 +354,7 @@ static void draw_lease_memory(const struct model_lease *lease, struct sheet_line
 	     figure_bytes_of(now->credited_bytes).text, figure_bytes_of(now->object_bytes).text);
 	line(lines, now->waiting_bytes ? STYLE_WARN : STYLE_PLAIN, "waiting for %s",
 	     now->waiting_bytes ? figure_bytes_of(now->waiting_bytes).text : "nothing");
-	head(lines, "What it has");
+	head(lines, "Memory in use");
 	line(lines, STYLE_PLAIN, "used %s   of that by drivers %s   peak %s   in %s allocation%s",
 	     figure_bytes(model_lease_used(lease)).text, figure_bytes_of(now->extra_bytes).text,
 	     figure_bytes_of(now->peak_bytes).text, count(now->n_objects), plural(now->n_objects));

@@ -112,7 +112,7 @@ static bool begin_change(struct picture *picture, const struct model *model, boo
 		lease = model_lease(model, picture->sheet_lease);
 	if (!may_change) {
 		say(picture, STYLE_WARN,
-		    "changes are for administrators, on the administrators' socket");
+		    "only administrators may make changes, on the administrators' socket");
 		return false;
 	}
 	if (picture->sheet == SHEET_TENANT || picture->sheet == SHEET_PLAN)
@@ -161,11 +161,11 @@ static void ask(struct picture *picture, const struct change *change)
 				 change->name);
 		break;
 	case CHANGE_DRAIN:
-		snprintf(text, bytes, "Drain tenant %s, so that it gets no new work done?",
+		snprintf(text, bytes, "Drain tenant %s, so that it gets no new work?",
 			 change->name);
 		break;
 	case CHANGE_DRAIN_END:
-		snprintf(text, bytes, "Let tenant %s work again?", change->name);
+		snprintf(text, bytes, "End draining of tenant %s?", change->name);
 		break;
 	case CHANGE_NONE:
 		break;

@@ -376,11 +376,11 @@ static int run_record(struct top *top)
 static void carry_out(struct top *top, const struct change *change)
 {
 	struct picture *picture = &top->picture;
-	const char *said = "the broker is asked";
+	const char *said = "waiting for the broker";
 	const bool is_asked = source_change(&top->source, change);
 
 	if (!is_asked && top->source.rbk)
-		said = "the broker has not done the last change yet: nothing else was changed";
+		said = "the last change is not complete yet: nothing else was changed";
 	else if (!is_asked)
 		said = "there is no broker: nothing was changed";
 	snprintf(picture->message, sizeof(picture->message), "%s", said);
@@ -488,20 +488,20 @@ static int run_terminal(struct top *top)
 static void print_usage(FILE *file)
 {
 	fputs("usage: brokertop [OPTION...]\n"
-	      "Shows what a broker's tenants do, in a terminal; ? tells the keys.\n\n"
-	      "  -d, --delay=SECONDS  between two looks, 0.1 to 3600 (default: 1)\n"
-	      "  -t, --tenant=TENANT  of this tenant only, a name or a number\n"
+	      "Shows a broker's tenants and their figures in a terminal; ? lists the keys.\n\n"
+	      "  -d, --delay=SECONDS  between two updates, 0.1 to 3600 (default: 1)\n"
+	      "  -t, --tenant=TENANT  this tenant only, a name or a number\n"
 	      "  --view=VIEW          begin with overview, tenants, sessions, plans,\n"
 	      "                       decisions or leases\n"
 	      "  --once               print one picture as lines, and end\n"
-	      "  --batch              print pictures as lines, until -n or for ever\n"
-	      "  -n, --number=N       so many pictures, or moments to be recorded\n"
+	      "  --batch              print pictures as lines, until -n or without end\n"
+	      "  -n, --number=N       number of pictures, or of moments to record\n"
 	      "  --json               print JSON, one object a line, instead of pictures\n"
 	      "  --size=WIDTHxHEIGHT  of pictures printed as lines\n"
-	      "  --ascii              use no other characters\n"
+	      "  --ascii              use ASCII characters only\n"
 	      "  --no-colour          use no colours; as NO_COLOR does\n"
-	      "  --record=FILE        write the pages to a file, and end\n"
-	      "  --page=FILE          play such a file; ? tells the keys\n"
+	      "  --record=FILE        record the statistics pages to a file, and end\n"
+	      "  --page=FILE          play a recording; ? lists the keys\n"
 	      "  --socket=PATH        the broker's socket; see brokertop(1) for the default\n"
 	      "  --help               this text\n"
 	      "  --version            the version\n",
@@ -671,9 +671,9 @@ static int parse_options(int argc, char **argv, struct options *options)
 		}
 	}
 	if (optind < argc)
-		return misuse("there are only options", argv[optind]);
+		return misuse("brokertop takes options only", argv[optind]);
 	if (options->page_path && options->record_path)
-		return fail(EXIT_USAGE, "either --page or --record");
+		return fail(EXIT_USAGE, "give either --page or --record");
 	return -1;
 }
 

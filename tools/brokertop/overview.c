@@ -197,7 +197,7 @@ static void draw_vram(const struct model *model, struct canvas *canvas, int y, u
 		segments[n++] = (struct segment){total - budget - outside, '/', STYLE_DIM, NULL};
 	if (!(total > 0)) {
 		canvas_format(canvas, 6, y, STYLE_PLAIN,
-			      "%s used by tenants; nobody says of how much",
+			      "%s used by tenants; the total is not known",
 			      figure_bytes(charged).text);
 		return;
 	}
@@ -298,7 +298,7 @@ static int draw_devices(const struct model *model, struct canvas *canvas, int y,
 		int lines = 2 + has_gtt;
 
 		if (y + lines > end) {
-			canvas_format(canvas, 1, y, STYLE_DIM, "and %u more, in a taller terminal",
+			canvas_format(canvas, 1, y, STYLE_DIM, "and %u more: enlarge the terminal",
 				      model->n_devices - i);
 			return y + 1;
 		}

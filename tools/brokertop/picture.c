@@ -228,19 +228,19 @@ static void draw_foot(struct picture *picture, const struct origin *origin, stru
 	switch (picture->prompt) {
 	case PROMPT_SEARCH:
 	case PROMPT_FILTER:
-		canvas_format(canvas, 1, y, STYLE_BOLD, "%s: %s_   (Enter: done, Esc: none)",
+		canvas_format(canvas, 1, y, STYLE_BOLD, "%s: %s_   (Enter: done, Esc: remove)",
 			      picture->prompt == PROMPT_SEARCH ? "Search" : "Filter",
 			      picture->input);
 		return;
 	case PROMPT_BUDGET:
-		canvas_format(canvas, 1, y, STYLE_BOLD, "%s: %s_   (Enter: go on, Esc: no)",
+		canvas_format(canvas, 1, y, STYLE_BOLD, "%s: %s_   (Enter: continue, Esc: cancel)",
 			      picture->question, picture->input);
 		return;
 	case PROMPT_CONFIRM:
 		canvas_format(canvas, 1, y, STYLE_WARN, "%s  y/n", picture->question);
 		return;
 	case PROMPT_SORT:
-		canvas_text(canvas, 1, y, STYLE_BOLD, "arrows, Enter: sort, Esc: as it was");
+		canvas_text(canvas, 1, y, STYLE_BOLD, "arrows, Enter: sort, Esc: cancel");
 		return;
 	case PROMPT_COLUMNS:
 		canvas_text(canvas, 1, y, STYLE_BOLD, "arrows, space: show or hide, Esc: done");
@@ -361,7 +361,7 @@ void picture_draw(struct picture *picture, const struct model *model, const stru
 	canvas_clear(canvas);
 	if (canvas->width < LEAST_WIDTH || canvas->height < LEAST_HEIGHT) {
 		canvas_format(canvas, 0, 0, STYLE_WARN, "%s%dx%d or more",
-			      canvas->width < 32 ? "needs " : "a larger terminal, please: ",
+			      canvas->width < 32 ? "needs " : "the terminal must be ",
 			      LEAST_WIDTH, LEAST_HEIGHT);
 		return;
 	}

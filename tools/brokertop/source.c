@@ -324,14 +324,14 @@ void source_warning(const struct source *source, uint64_t now_ns, char *text, si
 	if (source->state == SOURCE_NONE && !source->r && source->asker.is_asking)
 		snprintf(text, bytes, "the broker has not answered yet");
 	else if (source->state == SOURCE_NONE && source->r == -ETIME)
-		snprintf(text, bytes, "%s; it is waited for", source->error.text);
+		snprintf(text, bytes, "%s; waiting for it", source->error.text);
 	else if (source->state == SOURCE_NONE)
-		snprintf(text, bytes, "no broker: %s; it is waited for", source->error.text);
+		snprintf(text, bytes, "no broker: %s; waiting for it", source->error.text);
 	else if (source->state == SOURCE_SILENT)
 		snprintf(text, bytes, "brokerd does not answer: these figures are %s old",
 			 figure_ns(old_ns).text);
 	else if (source->state == SOURCE_GONE)
 		snprintf(text, bytes,
-			 "brokerd is gone: these are its last figures, %s old; it is waited for",
+			 "brokerd is gone: these are its last figures, %s old; waiting for it",
 			 figure_ns(old_ns).text);
 }

@@ -57,8 +57,8 @@ static bool check_size(char *text, size_t bytes)
 			continue;
 		snprintf(
 			text, bytes,
-			"%s=%.20s in the environment is more than any terminal has; without it the "
-			"terminal's own size counts",
+			"%s=%.20s in the environment is larger than any terminal; unset it to use "
+			"the terminal's own size",
 			names[i], text_name(value));
 		return false;
 	}
@@ -73,7 +73,7 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 	int error = 0;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-		snprintf(text, bytes, "standard %s is no terminal: --batch or --once print lines",
+		snprintf(text, bytes, "standard %s is not a terminal: use --batch or --once",
 			 isatty(STDOUT_FILENO) ? "input" : "output");
 		return -ENOTTY;
 	}
@@ -86,13 +86,13 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 		del_curterm(cur_term);
 	if (is_known && !can_draw) {
 		snprintf(text, bytes,
-			 "this terminal cannot move its cursor, TERM=%.60s: --batch prints lines",
+			 "this terminal cannot move its cursor, TERM=%.60s: use --batch",
 			 term);
 		return -ENODEV;
 	}
 	if (!is_known) {
 		snprintf(text, bytes,
-			 "this terminal's kind, TERM=%.60s, is not known: --batch prints lines",
+			 "this type of terminal is not known, TERM=%.60s: use --batch",
 			 term ? term : "");
 		return -ENODEV;
 	}
