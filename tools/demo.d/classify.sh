@@ -154,7 +154,7 @@ agree() {
 	local difference=$((result[$1.right] - result[$2.right]))
 	[ "${difference#-}" -le $tolerance ] && return
 	echo "tools/demo: ${title[$1]} has ${result[$1.right]} right, ${title[$2]}" \
-		"${result[$2.right]}: more than $tolerance apart" >&2
+		"${result[$2.right]}: they differ by more than $tolerance" >&2
 	return 1
 }
 
@@ -178,7 +178,7 @@ compare_devices() {
 	devices=(cpu gpu)
 	[ "$(best_device)" != software-gpu ] || batch[gpu]=16
 	if [ "$(best_device)" = cpu ]; then
-		echo "No Vulkan device was found: the CPU alone is asked."
+		echo "No Vulkan device was found: only the CPU classifies."
 		devices=(cpu)
 	fi
 	run "${devices[@]}"
@@ -228,7 +228,7 @@ start_tenants() {
 	for name in "$@"; do
 		cp "$brokerdemo" "$scratch/$name"
 		LD_LIBRARY_PATH=$libraries "$scratch/$name" --help >"$scratch/help" 2>&1 ||
-			fail "no program can run in ${TMPDIR:-/tmp}; set TMPDIR to a folder where it can"
+			fail "no program can run in ${TMPDIR:-/tmp}; set TMPDIR to a folder that permits it"
 		mkfifo "$scratch/$name.todo"
 		exec {fd}<>"$scratch/$name.todo"
 		todo[$name]=$fd
@@ -416,16 +416,16 @@ divide_memory() {
 	expect batch.2 resident user-preference 0
 	expect batch.3 never-fits memory-constraint 1
 	[ "${result[batch.4.returns]}" = 1 ] || {
-		echo "tools/demo: raised again, batch's plan came back ${result[batch.4.returns]} times" >&2
+		echo "tools/demo: after the second raise, batch's plan returned ${result[batch.4.returns]} times" >&2
 		status=1
 	}
 	[ "$status" -eq 0 ] || return 0
 	cat <<-EOF
 		Where an index is larger than its tenant's vram-max, tasks run on the CPU. As brokerd read the
-		raised budget (SIGHUP), batch's index came into device memory by itself; lowered, it left; raised
-		again, it came back. No client was restarted, and all $((6 * images * 5)) neighbours are those of exact
-		integers: a budget can cost speed, never correctness.
+		raised budget (SIGHUP), it loaded batch's index into device memory; it evicted the index when the
+		budget was lowered, and loaded it again when the budget was raised again. No client was restarted,
+		and all $((6 * images * 5)) neighbours are those of exact integers: a budget can cost speed, never correctness.
 	EOF
 	[ "$mode" != software ] ||
-		echo "(This device is software, and slower than the CPU: no measure of what a GPU gains.)"
+		echo "(This device is software, and slower than the CPU: its times say nothing about a GPU.)"
 }

@@ -59,7 +59,7 @@ await_statistics() {
 		! "$@" || return 0
 		sleep 0.1
 	done
-	unexpected "not so after 10 s: $*"
+	unexpected "the condition does not hold after 10 s: $*"
 }
 
 # field FILE KEY: print the last value of that key for tenant studio; the last of its devices is the GPU.
@@ -100,7 +100,7 @@ end_program() {
 	local found=0
 	exec {hold}>&-
 	wait "$program" || found=$?
-	printf '\nand as its input ends:\n'
+	printf '\nwhen its input ends:\n'
 	tail -n +4 "$scratch/program"
 	[ "$found" = 0 ] || unexpected "plain-vulkan ended with status $found"
 }
@@ -128,10 +128,10 @@ share_budget() {
 	fi
 	prepare_leases
 	if [ -z "$broker" ]; then
-		echo "No Vulkan device was found: there is nothing to be leased."
+		echo "No Vulkan device was found: there is no device memory to lease."
 		return
 	fi
-	printf '\nA program that uses Vulkan by itself, and a client with an index, in one tenant with %s MiB\n' \
+	printf '\nA program that uses Vulkan directly, and a client with an index, in one tenant with %s MiB\n' \
 		"$large_mib"
 	batch[gpu]=16
 	common=(--index "$index")
@@ -161,7 +161,7 @@ share_budget() {
 	cat <<-EOF
 
 		Tenant studio was charged for both: $(mib "${result[studio.1.required]}") for the index, and a lease of $lease_mib MiB, which is all
-		of the device that the program sees. What is above a lease fails as it would on a smaller
+		of the device that the program sees. An allocation beyond the lease fails as it would on a smaller
 		device; the client did not notice, and all $((3 * images * 5)) neighbours are the exact ones.
 		In the end there was no lease, and the tenant had 0 bytes of the device.
 	EOF

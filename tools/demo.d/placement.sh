@@ -16,7 +16,7 @@ say() { sed -n 's/^<[0-9]>brokerd: /  /p' "$scratch/broker.log" | grep -e "$1" |
 play() {
 	"$placement" --socket "$socket" --brokerctl "$brokerctl" "$@" || {
 		kill -0 "$broker" 2>/dev/null || fail "the broker is gone"
-		echo "tools/demo: scene \"$1\" is not as it has to be" >&2
+		echo "tools/demo: scene \"$1\" is not as expected" >&2
 		status=1
 	}
 }
@@ -88,7 +88,7 @@ show_statistics() {
 	after=$(count_tasks)
 	echo "    tasks counted before: $before, after: $after"
 	if [ "$before" = 0 ] || [ "$after" != 0 ] || [ "$(wc -l <"$scratch/decisions")" != 3 ]; then
-		echo "tools/demo: the counts are not as they have to be" >&2
+		echo "tools/demo: the counts are not as expected" >&2
 		status=1
 	fi
 	stop "${clients[0]}"
@@ -137,4 +137,4 @@ if [ "$status" -eq 0 ]; then
 	printf '\nEvery result of every scene was right.\n'
 fi
 [ "$(best_device)" != software-gpu ] ||
-	echo "(The Vulkan device is software, on the same cores: no measure of what a GPU gains.)"
+	echo "(The Vulkan device is software, on the same cores: its times say nothing about a GPU.)"
