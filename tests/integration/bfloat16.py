@@ -198,7 +198,7 @@ def check_files(folder, path):
     whole = file_of(folder, 'whole', BFLOAT16, [1, 5, 12, 12], values)
     out = os.path.join(folder, 'y')
     result = run(path, f'--input={whole}', f'--output=out1_Relu={out}.npy')
-    expect(result.returncode == 2 and 'a .npy file has no bfloat16' in result.stdout, 'as .npy:',
+    expect(result.returncode == 2 and 'a .npy file cannot hold bfloat16' in result.stdout, 'as .npy:',
            result.returncode, result.stdout)
     result = run(path, f'--input={whole}', f'--output=out1_Relu={out}.pb')
     expect(result.returncode == 0, 'as .pb:', result.stdout)

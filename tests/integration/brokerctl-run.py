@@ -458,9 +458,9 @@ def check_unable(files):
     first, *said = result.stderr.splitlines()
     expect('unable.onnx cannot run on the GPU, because of 3 nodes:' in first, result.stderr)
     for line, says in zip(said, (
-            ['  node 0 wave, Sin: the GPU has it for float32 and float16, not for float64'],
-            ['  node 2 most, TopK: the GPU does not take it as it is here: its size', 'float32 [2,400]', 'top float32 [2,300]'],
-            ['  node 3 power, Pow: the GPU has it for float32', ', not for float64'])):
+            ['  node 0 wave, Sin: the GPU runs it for float32 and float16, not for float64'],
+            ['  node 2 most, TopK: the GPU does not run it with these operands: because of a size', 'float32 [2,400]', 'top float32 [2,300]'],
+            ['  node 3 power, Pow: the GPU runs it for float32', ', not for float64'])):
         expect(all(what in line for what in says), result.stderr)
     expect(len(said) == 4 and 'devices --capabilities' in said[3], result.stderr)
     refusals = json.loads(result.stdout)['refusals']
@@ -689,7 +689,7 @@ def check_broker(files, folder):
         expect(result.stderr == says % named, result.stderr)
     for named, says in ((os.path.join(folder, 'no'), 'No such file'), (files.x, 'Not a directory')):
         result = run('run', *arguments, env={**os.environ, 'TMPDIR': named}, status=NO_BROKER)
-        expect(f'no folder can be made in {named}, which TMPDIR names: {says}' in result.stderr, result.stderr)
+        expect(f'cannot make a folder in {named}, which TMPDIR names: {says}' in result.stderr, result.stderr)
     # This path is too long for the name of a socket.
     report(*arguments, env={**os.environ, 'TMPDIR': os.path.join(folder, 'no' * 20)})
 

@@ -163,7 +163,7 @@ TEST(test_npy__refusals)
 		{"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8, -EOPNOTSUPP,
 		 "big endian"},
 		{"{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", 4, -EOPNOTSUPP,
-		 "bfloat16 and cannot tell from other things: save it as a TensorProto"},
+		 "bfloat16 and other types alike: save it as a TensorProto"},
 		{"{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }", 24, -EOPNOTSUPP,
 		 "type '<U3'"},
 		{"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", 8,
@@ -171,7 +171,7 @@ TEST(test_npy__refusals)
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7, -EBADMSG,
 		 "cut short"},
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 9, -EBADMSG,
-		 "what is the rest"},
+		 "there are bytes after the last element"},
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", 8, -EBADMSG,
 		 "header"},
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296,), }", 8, -EBADMSG,
@@ -332,7 +332,8 @@ TEST(test_read__endless)
 			close(fds[1]);
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
 		assert_int_equal(array_read_npy(path, &array, why), -EBADMSG);
-		assert_non_null(strstr(why, cut ? "it is cut short" : "what is the rest?"));
+		assert_non_null(strstr(why, cut ? "it is cut short"
+						: "there are bytes after the last element"));
 		if (!cut)
 			close(fds[1]);
 		close(fds[0]);
@@ -530,7 +531,7 @@ TEST(test_bfloat)
 	assert_int_equal(difference.n_different, 1);
 
 	assert_int_equal(array_write_npy("/dev/null", &a, why), -EOPNOTSUPP);
-	assert_non_null(strstr(why, "a .npy file has no bfloat16, call it .pb"));
+	assert_non_null(strstr(why, "a .npy file cannot hold bfloat16; name it .pb"));
 }
 
 TEST(test_double)

@@ -204,8 +204,8 @@ static uint32_t dtype_of(const char *descr, const char **ret_why)
 
 	*ret_why =
 		strcmp(code, "V2") == 0
-			? ", which NumPy makes of bfloat16 and cannot tell from other things: save "
-			  "it as a TensorProto in a .pb file"
+			? ", as NumPy writes bfloat16 and other types alike: save it as a "
+			  "TensorProto in a .pb file"
 			: "";
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strcmp(code, known[i].code) != 0)
@@ -269,8 +269,8 @@ static int check_first(const unsigned char *bytes, size_t n_bytes, const char *n
 
 	if (n_bytes >= 4 && memcmp(bytes, "PK\3\4", 4) == 0)
 		return array_refuse(why, -EOPNOTSUPP, name,
-				    "is a ZIP archive, as .npz files are: unzip makes .npy files "
-				    "of its arrays, which are given one by one");
+				    "is a ZIP archive, as .npz files are: unpack it with unzip, "
+				    "and give its .npy files one by one");
 	if (n_bytes < sizeof(magic) || memcmp(bytes, magic, sizeof(magic)) != 0)
 		return array_refuse(why, -EBADMSG, name, "is not a .npy file");
 	if (n_bytes < MAGIC_BYTES)
@@ -345,7 +345,9 @@ int array_parse_npy(const void *bytes, size_t n_bytes, const char *name, struct 
 	if (left != array.bytes)
 		return array_refuse(why, -EBADMSG, name, "has %zu bytes of elements, not %zu: %s",
 				    left, array.bytes,
-				    left < array.bytes ? "it is cut short" : "what is the rest?");
+				    left < array.bytes ? "it is cut short" : "there are bytes "
+									     "after the last "
+									     "element");
 	array.data = elements;
 	if (is_fortran && array.rank > 1 && array.n_elems > 1) {
 		array.owned = malloc(array.bytes);
@@ -481,8 +483,8 @@ int array_write_npy(const char *path, const struct array *array, char why[ARRAY_
 
 	if (array->dtype == ARRAY_BF16)
 		return array_refuse(why, -EOPNOTSUPP, path,
-				    "cannot be written: a .npy file has no bfloat16, call it .pb "
-				    "and it becomes a TensorProto");
+				    "cannot be written: a .npy file cannot hold bfloat16; name it "
+				    ".pb to write a TensorProto");
 	memcpy(header, magic, sizeof(magic));
 	header[6] = 1;
 	header[7] = 0;

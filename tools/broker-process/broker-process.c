@@ -383,7 +383,7 @@ static int make_directory(struct broker_process *broker, const char *temporary, 
 	snprintf(broker->directory, sizeof(broker->directory), "%s/ringbroker-XXXXXX", temporary);
 	if (mkdtemp(broker->directory))
 		return 0;
-	snprintf(said, said_bytes, "no folder can be made in %s%s: %s\n", temporary,
+	snprintf(said, said_bytes, "cannot make a folder in %s%s: %s\n", temporary,
 		 is_named ? ", which TMPDIR names" : "", strerror(errno));
 	return -ENOTDIR;
 }

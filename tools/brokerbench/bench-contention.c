@@ -454,8 +454,8 @@ static int run(struct bench_env *env)
 
 const struct bench bench_contention = {
 	.name = "contention",
-	.summary = "a client's latency while others compute on every processor, and how fast that "
-		   "ends",
+	.summary = "a client's latency while other programs compute on every processor, and the "
+		   "time to recover",
 	.baseline = "the same broker with --contention-action=observe; targets of 50 and 200 ms",
 	.run = run,
 };

@@ -134,7 +134,7 @@ static int compare(struct bench_env *env, struct library *library, uint32_t m, u
 		r = bench_compare(env, &row, (struct bench_side){direct_round, &ours},
 				  (struct bench_side){direct_round, &theirs});
 	if (r)
-		bench_fail(env, r, "%u x %u x %u failed, or is not what %s has", m, k, n,
+		bench_fail(env, r, "%u x %u x %u failed, or differs from the result of %s", m, k, n,
 			   library_name(library));
 out:
 	int8_deinit(&matmul);

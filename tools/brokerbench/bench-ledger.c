@@ -116,7 +116,7 @@ static int connect_client(void *data)
 	if (r)
 		return bench_refused(side->env, r, error.text);
 	r = begin_ring(side);
-	return r ? bench_fail(side->env, r, "the ring does not begin") : 0;
+	return r ? bench_fail(side->env, r, "cannot start the ring") : 0;
 }
 
 static int disconnect_client(void *data)

@@ -330,7 +330,7 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 		r = library_operator_new(library, shape, &data, own_layout, n_threads, &theirs);
 	if (r == -ENOSYS) {
 		r = 0;
-		bench_skip(env, params, "%s has none", baseline);
+		bench_skip(env, params, "%s does not compute this operator", baseline);
 		goto out;
 	}
 	if (!r)
@@ -343,7 +343,7 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 		r = bench_compare(env, &row, (struct bench_side){side_round, &ours},
 				  (struct bench_side){side_round, &baselines});
 	if (r)
-		bench_fail(env, r, "%s failed, or is not what %s has", params, baseline);
+		bench_fail(env, r, "%s failed, or differs from the result of %s", params, baseline);
 out:
 	library_operator_free(theirs);
 	kernel_operator_free(kernel);

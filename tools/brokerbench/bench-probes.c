@@ -383,7 +383,7 @@ static int run(struct bench_env *env)
 
 const struct bench bench_probes = {
 	.name = "probes",
-	.summary = "time on a processor of who switches: two with a pipe, and a mixture",
+	.summary = "processor time of processes that switch: two with a pipe, and a mixture",
 	.baseline = "the same without probes; targets of 3% and 0.5% more",
 	.run = run,
 };

@@ -396,6 +396,6 @@ static int run(struct bench_env *env)
 const struct bench bench_residency = {
 	.name = "residency",
 	.summary = "tasks per second and moves of plans that do not fit a modelled card together",
-	.baseline = "plain LRU; no eviction; the CPU alone; a driver that nobody helps",
+	.baseline = "plain LRU; no eviction; the CPU alone; a driver without the broker's help",
 	.run = run,
 };

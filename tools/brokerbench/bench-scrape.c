@@ -175,7 +175,7 @@ static int run(struct bench_env *env)
 
 const struct bench bench_scrape = {
 	.name = "scrape",
-	.summary = "Prometheus scraping the metrics of so many tenants (target: 5 ms for 100)",
-	.baseline = "the same where nothing has changed since the last one",
+	.summary = "a Prometheus scrape of the metrics of many tenants (target: 5 ms for 100)",
+	.baseline = "the same with no change since the last scrape",
 	.run = run,
 };

@@ -60,7 +60,7 @@ static int check(struct bench_env *env, const struct kernel_add *add)
 {
 	for (int i = 0; i < N_FLOATS; i++)
 		if (add->out[i] != add->left[i] + add->right[i])
-			return bench_fail(env, -EILSEQ, "Add computed something else");
+			return bench_fail(env, -EILSEQ, "Add computed a wrong result");
 	return 0;
 }
 

@@ -132,7 +132,7 @@ static int compare(struct bench_env *env, const struct target *target, uint32_t 
 
 	r = vulkan_bare_new(&options, shader, n, &arena, offsets[0], offsets[1], offsets[2], &bare);
 	if (r == VULKAN_BARE_E_NO_DEVICE)
-		bench_skip(env, params, "no such device in this process");
+		bench_skip(env, params, "this process does not find the device");
 	else if (r)
 		bench_fail(env, r, "the bare loop does not start");
 	if (!r)
@@ -176,7 +176,7 @@ static int run(struct bench_env *env)
 const struct bench bench_matmul_vulkan = {
 	.name = "matmul-vulkan",
 	.summary = "products of n x n matrices on the GPU, through the broker",
-	.baseline = "the same shader and memory path in a bare loop; a naive shader, and one by "
-		    "registers",
+	.baseline = "the same shader and memory path in a bare loop; a naive shader, and a shader "
+		    "with register tiles",
 	.run = run,
 };

@@ -115,7 +115,7 @@ int fused_compare(struct fused *fused, struct bench_env *env, const struct bench
 		r = bench_compare(env, row, (struct bench_side){target_waits, &tasks[0]},
 				  (struct bench_side){target_waits, &tasks[1]});
 	if (r)
-		bench_fail(env, r, "%s failed, or both are not the same", row->params);
+		bench_fail(env, r, "%s failed, or its two results differ", row->params);
 out:
 	rbk_plan_free(plans[0]);
 	rbk_plan_free(plans[1]);

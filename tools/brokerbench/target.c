@@ -93,7 +93,7 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 
 	*target = (struct target)TARGET_INIT;
 	if (is_pinned(kind) && env->n_cpus < 2)
-		return bench_skip(env, NULL, "two sides need two processors");
+		return bench_skip(env, NULL, "a client and a broker that spin need two processors");
 	/* The broker inherits the caller's affinity. */
 	bench_pin(env, -1);
 

@@ -45,7 +45,7 @@ bool lab_expect(struct lab *lab, bool holds, const char *format, ...)
 	if (holds)
 		return true;
 	fflush(stdout);
-	fputs("placement: not so: ", stderr);
+	fputs("placement: not as expected: ", stderr);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
@@ -411,7 +411,7 @@ const char *text_reason(unsigned int reason)
 {
 	static const char *const words[RBK_REASON_COUNT] = {
 		[RBK_REASON_NONE] = "nothing was placed",
-		[RBK_REASON_GPU_AVAILABLE] = "the GPU is there and much faster by its profile",
+		[RBK_REASON_GPU_AVAILABLE] = "a GPU is available and much faster by its profile",
 		[RBK_REASON_GPU_UNAVAILABLE] = "no GPU can run it now",
 		[RBK_REASON_CPU_FALLBACK] = "it failed on a GPU and was run again on the CPU",
 		[RBK_REASON_COST_MODEL] = "it is predicted to be complete there first",

@@ -37,16 +37,16 @@ static const char usage_text[] =
 	"  --classify cpu|gpu  classify through the broker, on that kind of device only\n"
 	"  --classify prefer-gpu  on the GPU where its memory suffices, else on the CPU\n"
 	"  --reference         classify without a broker, in exact integer arithmetic\n"
-	"  --socket PATH       of the broker (default: the client library's)\n"
-	"  --data FOLDER       of the images (default: " IMAGES_FOLDER ")\n"
+	"  --socket PATH       the broker's socket (default: the client library's)\n"
+	"  --data FOLDER       folder of the images (default: " IMAGES_FOLDER ")\n"
 	"  --images N          classify the first N test images (default: 1000)\n"
-	"  --index N           by the first N training images (default: all)\n"
+	"  --index N           compare with the first N training images (default: all)\n"
 	"  --batch N           images of one task, at most 256 (default: 64)\n"
-	"  --name NAME         first word of each line (default: what is done)\n"
-	"  --rounds            with --classify: do what standard input says, line by line:\n"
+	"  --name NAME         first word of each line (default: the mode)\n"
+	"  --rounds            with --classify: execute the lines of standard input:\n"
 	"      run NAME          classify the images; NAME is the first word of the results\n"
-	"      look NAME         say where the plan and the tenant's memory stand\n"
-	"      await STATE       wait until the plan is so in the GPU's memory (resident, evicted\n"
+	"      look NAME         print the state of the plan and the tenant's memory\n"
+	"      await STATE       wait until the GPU has the plan in STATE (resident, evicted\n"
 	"                        or never-fits), and the tenant within its budget; 60 s at most\n"
 	"  --help\n"
 	"\n"
@@ -124,7 +124,7 @@ static int read_images(const struct options *options, struct images *train, stru
 		r = images_read(options->data_folder, "t10k", options->n_images, test, path,
 				sizeof(path));
 	if (r == -EBADMSG)
-		fprintf(stderr, "brokerdemo: %s: damaged, or no such images\n", path);
+		fprintf(stderr, "brokerdemo: %s is damaged, or does not hold such images\n", path);
 	else if (r)
 		fprintf(stderr, "brokerdemo: %s: %s\n", path, strerror(-r));
 	else if (train->n < CLASSIFY_NEIGHBOURS || test->n < options->n_images)
@@ -375,7 +375,7 @@ static int compute_reference(const struct options *options, const struct images 
 
 static int refuse(const char *option, const char *value, const char *wanted)
 {
-	fprintf(stderr, "brokerdemo: --%s wants %s, not '%s'\n", option, wanted, value);
+	fprintf(stderr, "brokerdemo: --%s takes %s, not '%s'\n", option, wanted, value);
 	return EXIT_USAGE;
 }
 
@@ -468,7 +468,8 @@ static int parse_options(int argc, char **argv, struct options *options)
 		options->name = name;
 	if (r == 0 && (optind < argc || options->mode == MODE_NONE ||
 		       (options->has_rounds && options->mode != MODE_CLASSIFY))) {
-		fputs("brokerdemo: say what to do; see brokerdemo --help\n", stderr);
+		fputs("brokerdemo: give --devices, --classify or --reference; see brokerdemo "
+		      "--help\n", stderr);
 		return EXIT_USAGE;
 	}
 	return r;

@@ -18,20 +18,20 @@ static const char usage_text[] =
 	"\n"
 	"Scenes:\n"
 	"  task        one task, described\n"
-	"  profiles    what is known of the devices\n"
+	"  profiles    the devices' profiles\n"
 	"  table       where five tasks of different sizes run\n"
 	"  batch       a mixed batch of tasks, submitted at once\n"
 	"  split       one task on two devices\n"
-	"  strategies  what an entry can ask for, and force-CPU\n"
+	"  strategies  strategies of submission entries, and force-CPU\n"
 	"  service     runs some plans, says \"ready\", and stays until it is stopped\n"
 	"\n"
-	"  --socket PATH     of the broker (default: the client library's)\n"
-	"  --profiles DIR    of the broker's profile files\n"
+	"  --socket PATH     the broker's socket (default: the client library's)\n"
+	"  --profiles DIR    folder of the broker's profile files\n"
 	"  --beside FILE     for table: lines of \"TASK<tab>TEXT\", shown beside\n"
-	"  --brokerctl FILE  for strategies: the program\n"
+	"  --brokerctl FILE  for strategies: the brokerctl to run\n"
 	"  --help\n"
 	"\n"
-	"Exit status: 0 all is as it has to be, 1 not so or something failed, 2 wrong use.\n";
+	"Exit status: 0 every check holds, 1 a check or something else failed, 2 wrong use.\n";
 
 static const struct {
 	const char *name;
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (argc - optind != 1)
-		return refuse("one scene is wanted", "");
+		return refuse("name one scene", "");
 	for (unsigned int i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++)
 		if (strcmp(scenes[i].name, argv[optind]) == 0)
 			return run(socket_path, i, &options);

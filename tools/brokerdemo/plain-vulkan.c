@@ -29,13 +29,13 @@ enum { EXIT_USAGE = 2, STAGING_BYTES = 1 << 20, GROUP_IMAGES = 64, ROUND_MS = 20
 
 static const char usage_text[] =
 	"Usage: plain-vulkan [OPTION...] IMAGES\n"
-	"Adds up the pixels of so many Fashion-MNIST images (at most 60000) in a device's memory.\n"
+	"Adds up the pixels of IMAGES Fashion-MNIST images (at most 60000) in a device's memory.\n"
 	"\n"
 	"  --device NAME  use the first device whose name begins so (default: the first)\n"
 	"  --hold         keep the memory, and compute again and again, until standard input ends\n"
 	"  --help\n"
 	"\n"
-	"Exit status: 0 all sums are right, 1 they are not or something failed, 2 wrong options.\n";
+	"Exit status: 0 all sums are right, 1 a sum is wrong or a step failed, 2 wrong options.\n";
 
 struct buffer {
 	VkBuffer handle;
@@ -137,7 +137,7 @@ static void choose_family(struct program *program)
 	for (program->family = 0; program->family < n; program->family++)
 		if (families[program->family].queueFlags & VK_QUEUE_COMPUTE_BIT)
 			return;
-	fail("the device computes nothing");
+	fail("the device has no queue for computing");
 }
 
 static void open_device(struct program *program)

@@ -61,7 +61,8 @@ static int run_split(struct lab *lab, struct work *work, struct lab_task *task)
 	lab_expect(
 		lab,
 		task->decision.split_count > 0 && task->decision.split_count < task->decision.count,
-		"%u of %u rows are not a part", task->decision.split_count, task->decision.count);
+		"%u of %u rows cannot be one part of a split",
+				task->decision.split_count, task->decision.count);
 	lab_expect(lab,
 		   memcmp(work_output(work, SPLIT), work_output(work, WHOLE),
 			  work_output_elems(work, shape.rows) * sizeof(float)) == 0,

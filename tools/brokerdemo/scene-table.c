@@ -197,7 +197,7 @@ static void check_decision(struct lab *lab, unsigned int i, const struct lab_tas
 			   "%s: %s without a GPU", name, rbk_reason_name(task->cqe.reason));
 	if (!may_split(i))
 		lab_expect(lab, !(task->cqe.flags & RBK_CQE_PARTITIONED),
-			   "%s was split, which nobody allowed", name);
+			   "%s was split, although its entry does not allow it", name);
 }
 
 static int run_row(struct lab *lab, const struct scene_options *options, unsigned int i,

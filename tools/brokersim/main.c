@@ -31,19 +31,18 @@ static const char help[] =
 	"on\n"
 	"simulated devices. brokersim(1) describes scenarios, figures and policies.\n"
 	"\n"
-	"  -a, --all            all scenarios that come with it: one table, each figure beside\n"
-	"                       what it is to be\n"
-	"  -q, --quick          with --all: those that take a few seconds together, one run of "
-	"each\n"
+	"  -a, --all            all installed scenarios: one table, each figure beside its\n"
+	"                       expected value\n"
+	"  -q, --quick          with --all: only scenarios that take a few seconds, one run each\n"
 	"  -c, --check          exit with 1 if a figure is not what its scenario expects\n"
 	"  -j, --json           one JSON object per scenario and policy and line\n"
 	"  -S, --svg=DIR        write DIR/SCENARIO-ours.svg, a timeline of the first run, and\n"
 	"                       DIR/SCENARIO.svg, a comparison of policies\n"
 	"  -m, --misses=N       list the N decisions that lost most in the first run\n"
-	"  -p, --policies=LIST  only these, separated by commas; by default all\n"
-	"  -s, --seed=N         of the first run; by default the scenario's\n"
-	"  -n, --runs=N         with seeds one after the other; by default the scenario's\n"
-	"      --cpu=PROFILE    rather than the scenario's devices: a name or a file\n"
+	"  -p, --policies=LIST  only these policies, separated by commas; by default all\n"
+	"  -s, --seed=N         seed of the first run; by default the scenario's\n"
+	"  -n, --runs=N         number of runs, with consecutive seeds; by default the scenario's\n"
+	"      --cpu=PROFILE    a device instead of the scenario's: a name or a file\n"
 	"      --gpu=PROFILE\n"
 	"      --starpu         also run the tasks on StarPU's schedulers, in real time\n"
 	"  -l, --list           list policies, profiles and scenarios, then exit\n"
@@ -119,7 +118,7 @@ static int parse_policies(struct run_options *run, char *text)
 		run->policies[n++] = policy;
 	}
 	if (!n)
-		fputs("brokersim: --policies names none\n", stderr);
+		fputs("brokersim: --policies names no policy\n", stderr);
 	return n ? 0 : 2;
 }
 
@@ -378,7 +377,7 @@ int main(int argc, char **argv)
 	if (options.quick && !options.run.n_runs)
 		options.run.n_runs = 1;
 	if (options.all != (optind == argc) || (options.quick && !options.all)) {
-		fputs("brokersim: name scenario files, or --all; --quick is --all's\n", stderr);
+		fputs("brokersim: give scenario files, or --all; --quick needs --all\n", stderr);
 		return 2;
 	}
 	if (options.all)

@@ -143,7 +143,7 @@ const struct policy policy_earliest = {
 };
 const struct policy policy_heft = {
 	"heft",
-	"the same, the longest of those that arrive together first",
+	"the same, the longest of tasks that arrive together first",
 	.sorts = true,
 	.begin = begin_backlog,
 	.end = end_backlog,
@@ -192,5 +192,5 @@ const struct policy policy_means = {
 const struct policy policy_oracle = {"oracle", "earliest completion by true times (clairvoyant)",
 				     .decide = decide_oracle};
 const struct policy policy_oracle_sorted = {
-	"oracle-lpt", "the same, the longest of those that arrive together first", .sorts = true,
+	"oracle-lpt", "the same, the longest of tasks that arrive together first", .sorts = true,
 	.decide = decide_oracle};

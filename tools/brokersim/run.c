@@ -177,7 +177,7 @@ static int find_bound(const struct scenario *scenario, uint64_t seed, double sec
 static int stuck(const struct scenario *scenario, const struct policy *policy,
 		 const struct sim *sim, char message[SCENARIO_MESSAGE_BYTES])
 {
-	snprintf(message, SCENARIO_MESSAGE_BYTES, "%s: %s left %u of %u tasks undone",
+	snprintf(message, SCENARIO_MESSAGE_BYTES, "%s: %s did not complete %u of %u tasks",
 		 scenario->path, policy->name, sim->world->n_tasks - sim->n_done,
 		 sim->world->n_tasks);
 	return SCENARIO_E_INVALID;

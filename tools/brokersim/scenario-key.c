@@ -220,7 +220,7 @@ static int read_count(struct reader *reader, const char *key, char *value)
 	if (r)
 		return r;
 	if (max > INT32_MAX)
-		return reader_refuse(reader, "%s: at most 2^31 - 1", key);
+		return reader_refuse(reader, "%s: the value is above 2^31 - 1", key);
 	plan_of(reader)->count_min = (uint32_t)min;
 	plan_of(reader)->count_max = (uint32_t)max;
 	return 0;
@@ -372,7 +372,7 @@ static int read_event(struct reader *reader, const char *key, char *value)
 		event->kind = EVENT_BACK;
 		return 0;
 	}
-	return reader_refuse(reader, "%s: \"%s\" is none of lost, back", key, value);
+	return reader_refuse(reader, "%s: \"%s\" is neither lost nor back", key, value);
 }
 
 #define COUNT_MAX 2147483647.0

@@ -356,7 +356,7 @@ static int read_trace_line(struct reader *reader, char *line)
 		return reader_refuse(reader, "\"%s\" is not a count of plan \"%s\"", words[3],
 				     words[2]);
 	if (scenario->n_trace && scenario->trace[scenario->n_trace - 1].at_ns > seconds * 1e9)
-		return reader_refuse(reader, "earlier than the line before");
+		return reader_refuse(reader, "the time is earlier than that of the line before");
 	if (scenario->n_trace == SCENARIO_MAX_TASKS)
 		return reader_refuse(reader, "more than %u tasks", SCENARIO_MAX_TASKS);
 	if (scenario->n_trace % 1024 == 0) {

@@ -261,8 +261,8 @@ int starpu_compare(FILE *file, const struct scenario *scenario, const struct run
 	nftw(home, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	if (r == SCENARIO_E_INVALID)
 		fprintf(stderr,
-			"brokersim: %s: StarPU is compared on tasks that are all there at once and "
-			"may run on both devices\n",
+			"brokersim: %s: a comparison with StarPU needs tasks that arrive at once "
+			"and may run on both devices\n",
 			scenario->name);
 	else if (r)
 		fprintf(stderr, "brokersim: %s: %s\n", scenario->name, strerror(-r));

@@ -76,15 +76,15 @@ static void explain(const struct model *model, const struct has *has, uint32_t d
 		    struct model_unable *ret)
 {
 	const bool is_gpu = !(devices & 1u << RBK_DEVICE_CPU);
-	const char *not_taken = is_gpu                            ? "the GPU does not take it"
-				: devices == 1u << RBK_DEVICE_CPU ? "the CPU does not take it"
-								  : "no device takes it";
+	const char *not_taken = is_gpu                            ? "the GPU does not run it"
+				: devices == 1u << RBK_DEVICE_CPU ? "the CPU does not run it"
+								  : "no device runs it";
 	char text[ARRAY_TEXT_BYTES], types[256];
 	struct rbk_onnx_bound bound;
 	size_t n;
 
 	if (!has->there) {
-		snprintf(ret->reason, sizeof(ret->reason), "the operator is not there");
+		snprintf(ret->reason, sizeof(ret->reason), "the operator is not supported");
 		return;
 	}
 	list_types(has->there, types, sizeof(types));
@@ -93,7 +93,7 @@ static void explain(const struct model *model, const struct has *has, uint32_t d
 
 		if (has->on_cpu & ~has->there & 1u << bound.dtype % 32) {
 			snprintf(ret->reason, sizeof(ret->reason),
-				 "the GPU has it for %s, not for %s", types,
+				 "the GPU runs it for %s, not for %s", types,
 				 rbk_onnx_dtype_name(bound.dtype));
 			return;
 		}
@@ -105,8 +105,8 @@ static void explain(const struct model *model, const struct has *has, uint32_t d
 		}
 	}
 	n = (size_t)snprintf(ret->reason, sizeof(ret->reason),
-			     "%s as it is here: its size, its attributes, or a feature that is "
-			     "lacking",
+			     "%s with these operands: because of a size, an attribute, or a "
+			     "missing device feature",
 			     not_taken);
 	for (unsigned int i = 0;
 	     n < sizeof(ret->reason) && rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
@@ -131,7 +131,8 @@ int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
 		return model_fail(why, -ENOMEM, "out of memory");
 	model_plan_info(model, &whole);
 	if (whole.devices & devices)
-		return model_fail(why, MODEL_E_AWAY, "a device that runs it is not to be had now");
+		return model_fail(why, MODEL_E_AWAY,
+			"every device that runs it is unavailable now");
 	/* Without the catalogue only the reason is unknown, not the node. */
 	if (rbk_catalogue(rbk, operators, MAX_OPERATORS, &n_operators))
 		n_operators = 0;
