@@ -148,7 +148,7 @@ TEST(test_node__is_a_device)
 }
 
 /* Files outside the simulator behave as without it. */
-TEST(test_preload__leaves_others_alone)
+TEST(test_preload__ignores_other_files)
 {
 	/* The pointer's type does not forbid NULL, unlike the declaration. */
 	int (*volatile opener)(const char *path, int flags, ...) = open;

@@ -136,7 +136,7 @@ TEST(test_spill__least_recently_used_goes)
  * When no buffer can be evicted, the new buffer itself is placed in GTT, or fails if the card is
  * set to fail.
  */
-TEST(test_spill__or_not)
+TEST(test_spill__new_buffer_or_failure)
 {
 	amdgpu_context_handle context;
 	amdgpu_bo_handle bo;
@@ -179,7 +179,7 @@ TEST(test_spill__or_not)
  * Another process's allocation evicts the test's buffer; after that process is killed there is room
  * again.
  */
-TEST(test_hog__evicts_and_dies)
+TEST(test_hog__evicts_until_killed)
 {
 	amdgpu_context_handle context;
 	amdgpu_bo_handle bo;

@@ -151,7 +151,7 @@ def check_resize(files):
         report(model, f'--input={x}', f'--expect={y}', '--device', device)
 
 
-def check_mixing(files):
+def check_dependent_rows(files):
     """Where rows depend on other rows, all rows are one task."""
     model = onnx.write(files.at('mixing.onnx'), onnx.model(
         [onnx.node('ReduceMean', ['x'], ['mean'], 'middle', axes=[0]), onnx.node('Sub', ['x', 'mean'], ['y'])],
@@ -350,7 +350,7 @@ def check_names(files):
         expect('in the catalogue' in said, domain, op, said)
 
 
-def check_check(files):
+def check_check_option(files):
     """--check reports a model's needs and all its refusals, without arrays and without a broker."""
     def check(path, *arguments, status=0):
         result = run('run', '--check', '--json', path, *arguments, status=status)
@@ -469,7 +469,7 @@ def check_unable(files):
     expect('float64' in refusals[0]['reason'] and 'opset' not in refusals[0], refusals)
 
 
-def check_away(files, folder):
+def check_unavailable_gpu(files, folder):
     """If the GPU is unavailable but could run the model, no node is blamed."""
     if 'gpu' not in DEVICES:
         return
@@ -694,7 +694,7 @@ def check_broker(files, folder):
     report(*arguments, env={**os.environ, 'TMPDIR': os.path.join(folder, 'no' * 20)})
 
 
-def check_gone(files, folder):
+def check_broker_ends_meanwhile(files, folder):
     """A broker that ends meanwhile reports nothing about the model."""
     path = os.path.join(folder, 'killed')
     environment = {**os.environ, 'RINGBROKER_SOCKET': path}
@@ -735,7 +735,7 @@ class Mute:
         self.listener.close()
 
 
-def check_stopped(files, folder):
+def check_silent_broker(files, folder):
     """Each kind of request to a silent broker times out after --timeout seconds."""
     path = os.path.join(folder, 'stopped')
     environment = {**os.environ, 'RINGBROKER_SOCKET': path}
@@ -784,7 +784,7 @@ def check_capabilities():
     expect('RINGBROKER_SOCKET' in result.stderr, result.stderr)
 
 
-def check_ended(files, folder):
+def check_private_broker_ends(files, folder):
     """The broker ends with brokerctl, however brokerctl ends, and leaves no files."""
     environment = {**os.environ, 'TMPDIR': folder}
     command = [CTL, 'run', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu']
@@ -857,26 +857,26 @@ def main():
         check_devices(files)
         check_files(files)
         check_resize(files)
-        check_mixing(files)
+        check_dependent_rows(files)
         check_values(files)
         check_different(files)
         check_mistakes(files)
         check_kinds(files)
         check_names(files)
-        check_check(files)
+        check_check_option(files)
         check_indices(files)
         check_unable(files)
-        check_away(files, folder)
+        check_unavailable_gpu(files, folder)
         check_declared(files)
         check_cache(files)
         check_empty(files)
         check_hostile(files)
         check_profile(files)
         check_broker(files, folder)
-        check_gone(files, folder)
-        check_stopped(files, folder)
+        check_broker_ends_meanwhile(files, folder)
+        check_silent_broker(files, folder)
         check_capabilities()
-        check_ended(files, private)
+        check_private_broker_ends(files, private)
         check_progress(files)
 
 

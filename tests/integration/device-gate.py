@@ -238,7 +238,7 @@ class Broker:
             self.end()
 
 
-def check_that_it_can():
+def skip_without_gate_support():
     """End the test if the kernel has no gate."""
     result = subprocess.run([CTL, '--socket', os.path.join(folder, 'brokerd.sock'), 'gate', 'on',
                              '--cgroup', cgroup('try')], stdout=subprocess.PIPE,
@@ -385,7 +385,7 @@ def test_left_cgroups():
         expect(all(map(os.path.exists, kept)), "taken from others")
 
 
-def test_exec_says_why():
+def test_exec_reports_missing_cgroup():
     """brokerctl exec reports a program that is behind the gate without a cgroup of its own."""
     with Broker('why') as broker:
         at = cgroup('why', uid=0)
@@ -434,7 +434,7 @@ def test_broker_dies():
         leaves.process.stdin.close()
 
 
-def test_comes_and_goes():
+def test_gate_during_leases():
     """A gate that is closed while leases are held admits them from the first moment."""
     with Broker('comes') as broker:
         at = cgroup('comes')
@@ -520,7 +520,7 @@ def test_unprivileged_broker():
         expect('new leases cannot pass' in ctl(broker, 'status'), 'status says nothing')
 
 
-def test_what_is_said():
+def test_refusals_are_reported():
     """Refused processes are reported to the users concerned."""
     with Broker('said') as broker:
         at = cgroup('said')
@@ -581,7 +581,7 @@ def check_unprivileged(broker, at):
         expect(result.returncode in (USAGE, FAILED) and result.stderr and not result.stdout, bad, result)
 
 
-def test_fails():
+def test_failures_leave_nothing():
     """A gate that cannot be closed leaves nothing behind."""
     with Broker('unable') as broker:
         # The limit on descriptors is too low to close the gate.
@@ -607,7 +607,7 @@ def test_paths():
                    and result.stderr.count('\n') == 1, result)
 
 
-def test_locked():
+def test_gate_lock_times_out():
     """A process that opens a gate waits for one that is closing it, and gives up after a limit."""
     with Broker('locked') as broker:
         at = cgroup('locked')
@@ -656,7 +656,7 @@ def test_interrupted():
 
 def main():
     os.mkdir(TOP)
-    check_that_it_can()
+    skip_without_gate_support()
     names = sys.argv[5:]
     for name, test in list(globals().items()):
         if name.startswith('test_') and (not names or name in names):

@@ -311,7 +311,7 @@ def check_terminal(broker):
     os.waitpid(pid, 0)
 
 
-def check_top(broker, lease):
+def check_brokertop(broker, lease):
     """brokertop shows the same figures of the lease, in its view and as JSON."""
     def top(*arguments):
         done = subprocess.run([TOP, '--socket', broker.socket, '--once', *arguments], check=True,
@@ -362,7 +362,7 @@ def check_use(broker, folder):
     expect(set(lease) - {'type'} <= described, 'brokerctl(1) has not', set(lease) - described)
 
     if TOP:
-        check_top(broker, lease)
+        check_brokertop(broker, lease)
 
     # The new size is below the drawn bytes: the lease keeps those.
     number = str(lease['lease'])
@@ -528,7 +528,7 @@ def check_counts(broker, n, granted, n_waiting, text):
     expect(line == f'leases   {text}', line)
 
 
-def check_two(broker):
+def check_two_leases(broker):
     """Two leases share the device if both fit; else the second is refused, or with --wait waits until
     the first ends."""
     both = [Exec(broker, '--vram=24MiB', '--', MEMBER, '24', '24') for _ in range(2)]
@@ -664,7 +664,7 @@ def main():
         check_use(broker, folder)
         check_vulkan(broker, folder)
         check_growth(broker)
-        check_two(broker)
+        check_two_leases(broker)
         check_kills(broker)
         check_restart(broker, folder)
 

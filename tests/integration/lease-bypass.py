@@ -146,7 +146,7 @@ def test_preloaded():
     goes_round([f'LD_PRELOAD={preload}:{HIDE_LEASE}'])
 
 
-def test_broker_of_its_own():
+def test_own_broker():
     """The layer trusts its broker; the card's broker does not know the process."""
     answers = {HELLO: welcome(), LEASE_CREDIT: give_all,
                LEASE_OPEN: lambda _: opened(page(*[256 * MIB] * 3), granted=256 * MIB,
@@ -165,7 +165,7 @@ def test_own_lease():
         assert leased.ask(f'alloc {4 * MIB} 100') == 'alloc: n=15 result=-2'
 
 
-def test_small():
+def test_usage_below_tolerance():
     """Usage below the tolerance is not reported, as the manual says."""
     with running(['-u', 'RINGBROKER_VULKAN_LEASE']) as (broker, leased):
         assert leased.number('device', 'result') == 0
@@ -259,7 +259,7 @@ def be_program(use):
 
 
 TESTS = [test_no_bypass, test_unset, test_disabled, test_disabled_by_loader, test_other_folders,
-         test_no_loader, test_preloaded, test_broker_of_its_own, test_own_lease, test_small,
+         test_no_loader, test_preloaded, test_own_broker, test_own_lease, test_usage_below_tolerance,
          test_gl, test_va]
 
 if sys.argv[1] in ('gl', 'va'):

@@ -169,7 +169,7 @@ def test_allocators():
     expect(counts[0] == counts[1] and counts[0] > 0, counts)
 
 
-def test_untouched():
+def test_figures_unchanged_without_layer():
     """Without the layer's variable, or with the disabling one, the driver's figures are unchanged."""
     for environment in ({'RINGBROKER_VULKAN_LEASE': None},
                         {'RINGBROKER_VULKAN_LEASE_DISABLE': '1'}):
@@ -395,7 +395,7 @@ def test_stalled_broker_objects():
         has_all_again(client)
 
 
-def test_stalled_broker_holds_up_nobody():
+def test_stalled_broker_delays_no_call():
     # The process ends with a lease, which the leak sanitizer would report.
     sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
     with Broker() as broker, Layers() as layers, \
@@ -453,7 +453,7 @@ def test_stalled_broker_dies():
         has_all_again(client)
 
 
-def test_waits_once():
+def test_waits_in_vain_only_once():
     """A program waits in vain for a lease only once, however often it asks."""
     with Broker(memory='100MiB') as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB') as first, \
@@ -468,7 +468,7 @@ def test_waits_once():
         await_true('room', lambda: second.result('device') == OK)
 
 
-def test_payer_changes():
+def test_payer_of_shared_memory_changes():
     """The payer of shared memory may change with the next broker: neither program then claims to the
     following broker what it paid to an earlier one."""
     with Broker() as broker, Layers() as layers:
@@ -510,7 +510,7 @@ def test_payer_changes():
                     expect(client.alloc(MIB, 100) == (1, OUT_OF_DEVICE_MEMORY), 'as before')
 
 
-def test_broker_has_less():
+def test_broker_without_enough_memory():
     """A broker without enough memory is asked again, and the program continues."""
     with Broker(memory='100MiB') as broker, Layers() as layers:
         log = os.path.join(layers.folder, 'log')
@@ -538,7 +538,7 @@ def test_broker_has_less():
             expect(client.heap().used == 40 * MIB, 'all of it')
 
 
-def test_broker_allows_less():
+def test_next_broker_has_smaller_budget():
     """The next broker allows the tenant less: the first program is taken over; the other continues
     within its usage and is admitted once there is room."""
     policy = '[tenant default]\nvram-max = {}MiB\n'
@@ -885,7 +885,7 @@ def test_broker_is_exchanged():
             expect(client.stderr() == '', 'on standard error:', client.stderr())
 
 
-def test_nonsense_on_the_page():
+def test_hostile_lease_page():
     """The layer reports figures that Vulkan allows, whatever the page says, and does not crash."""
     most = (1 << 64) - 1
     for granted, wish, credited in ((0, 0, 0), (most, most, 0), (most, most, most), (0, 0, most),
@@ -933,7 +933,7 @@ def test_no_call_within_credit():
         expect(broker.seen.count(HELLO) - n <= 3, 'it connects over and over')
 
 
-def test_read_only():
+def test_log_cannot_be_opened():
     """A log that cannot be opened costs one line and is no failure."""
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_LOG='/proc/nothing/here', **LEASE) as client:
@@ -954,7 +954,7 @@ def test_read_only():
         expect(len(lines) < 100, 'a line per refusal')
 
 
-def test_joining():
+def test_two_programs_share_a_lease():
     """Two programs share a lease by its number; the second cannot have another lease."""
     with Broker() as broker, Layers() as layers:
         log = os.path.join(layers.folder, 'log')
@@ -975,14 +975,15 @@ def test_joining():
 
 if __name__ == '__main__':
     run([test_limit, test_laundering, test_host_imports, test_threads, test_fork,
-         test_fork_amid_threads, test_several_devices, test_destroyed_with_leaks, test_allocators, test_untouched,
+         test_fork_amid_threads, test_several_devices, test_destroyed_with_leaks, test_allocators,
+         test_figures_unchanged_without_layer,
          test_no_broker, test_no_lease, test_no_such_device, test_killed, test_broker_ends, test_broker_ends_idle,
          test_stalled_broker_gives_nothing_twice, test_stalled_broker_objects,
-         test_stalled_broker_holds_up_nobody, test_stalled_broker_many_returns,
-         test_stalled_broker_dies, test_waits_once,
-         test_payer_changes, test_broker_has_less, test_broker_allows_less, test_waiting,
+         test_stalled_broker_delays_no_call, test_stalled_broker_many_returns,
+         test_stalled_broker_dies, test_waits_in_vain_only_once,
+         test_payer_of_shared_memory_changes, test_broker_without_enough_memory, test_next_broker_has_smaller_budget, test_waiting,
          test_old_vulkan, test_card, test_driver_budget, test_escapes, test_machine_use,
          test_driver_refuses, test_validation, test_symbols, test_other_brokers,
          test_versions, test_other_clients, test_broker_is_exchanged,
-         test_nonsense_on_the_page, test_wrong_credit, test_no_call_within_credit, test_read_only,
-         test_joining])
+         test_hostile_lease_page, test_wrong_credit, test_no_call_within_credit, test_log_cannot_be_opened,
+         test_two_programs_share_a_lease])

@@ -95,7 +95,7 @@ def test_hidden_in_processes():
         os.close(pidfd)
 
 
-def test_opened_anew():
+def test_reopened_hidden_memory():
     """A reopened file of the memory that is hidden is not found, but is charged when it is used."""
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
@@ -114,7 +114,7 @@ def test_opened_anew():
                 expect(60 * MIB <= other.heap().used <= 61 * MIB, 'for nothing')
 
 
-def test_left_to_others():
+def test_importer_is_charged():
     """Memory that outlives its process is charged to the process that imports it."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Broker(memory='100MiB') as broker, Layers() as layers, \
@@ -135,7 +135,7 @@ def test_left_to_others():
         os.close(copy)
 
 
-def test_handed_over():
+def test_allocator_pays_until_release():
     """The process that allocated the memory pays until the importer has released it, too. Both have
     leases, and each may release first."""
     lease = {'RINGBROKER_LEASE_VRAM': '64MiB'}
@@ -178,5 +178,5 @@ def test_no_descriptors_left():
 
 if __name__ == '__main__':
     run([test_killed_with_children, test_sockets_end_with_exec, test_hidden_in_messages,
-         test_hidden_in_mappings, test_hidden_in_processes, test_opened_anew,
-         test_left_to_others, test_handed_over, test_no_descriptors_left])
+         test_hidden_in_mappings, test_hidden_in_processes, test_reopened_hidden_memory,
+         test_importer_is_charged, test_allocator_pays_until_release, test_no_descriptors_left])

@@ -150,7 +150,7 @@ def test_watchdog(folder):
     stopped(manager)
 
 
-def test_nobody(folder):
+def test_without_manager(folder):
     """Without its manager the broker still works and stops."""
     path = os.path.join(folder, 'sock')
     manager = Manager(folder, '--socket', path, watchdog_us=300000)
@@ -240,7 +240,7 @@ def test_wrong_sockets(folder):
 
 
 def main():
-    for test in (test_state, test_watchdog, test_nobody, test_sockets, test_wrong_sockets):
+    for test in (test_state, test_watchdog, test_without_manager, test_sockets, test_wrong_sockets):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, 'policy'), 'w', encoding='utf-8'):
                 pass

@@ -187,7 +187,7 @@ TEST(test_rights)
 
 /* --- Missing sockets --- */
 
-TEST(test_socket__where)
+TEST(test_socket__default_and_chosen_path)
 {
 	const char *const args[] = {"--admin-socket=none", "--gpu=none", NULL};
 	const struct broker_options options = {.args = args};

@@ -123,12 +123,12 @@ static void measure(const char *what, void (*be_busy)(void))
 	neighbour_stop(neighbour);
 }
 
-TEST(test_plans__in_a_loop)
+TEST(test_plans__added_in_a_loop)
 {
 	measure("plans made and removed in a loop", make_plans);
 }
 
-TEST(test_sessions__without_end)
+TEST(test_sessions__opened_in_a_loop)
 {
 	measure("10,000 sessions", open_sessions);
 }

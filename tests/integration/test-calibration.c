@@ -186,7 +186,7 @@ TEST(test_idle__measures_the_rest, setup, teardown)
 }
 
 /* While a client has tasks nothing is measured; afterwards the device is. */
-TEST(test_idle__stays_out_of_the_way, setup, teardown)
+TEST(test_idle__does_not_measure_beside_tasks, setup, teardown)
 {
 	static const uint64_t pause_ns = 900000000u;
 	struct fixture *fixture = *state;
@@ -216,7 +216,7 @@ TEST(test_idle__stays_out_of_the_way, setup, teardown)
 }
 
 /* Stop the broker while it measures, if possible on a device with memory of its own. */
-TEST(test_idle__stops, setup, teardown)
+TEST(test_idle__stop_while_measuring, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	const char *args[] = {"--gpu=software", "--cache", fixture->cache,

@@ -134,7 +134,7 @@ static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
 /* ---- One entry in flight ---- */
 
 /* After the completion of a full ring's only entry, its slot is free at once. */
-TEST(test_room__with_the_completion)
+TEST(test_room__free_after_completion)
 {
 	const uint64_t n_tasks = test_scaled(200000);
 	struct broker broker;
@@ -228,7 +228,7 @@ static uint32_t sleep_token(struct rbk_ring *ring)
  * after the work was done. It does not ring for that token again, so the broker must announce a new
  * one.
  */
-TEST(test_sleep__rung_for_nothing)
+TEST(test_sleep__late_ring_needs_new_token)
 {
 	const struct rbk_cqe *cqe;
 	struct rbk_ring *ring;
@@ -250,7 +250,7 @@ TEST(test_sleep__rung_for_nothing)
 }
 
 /* More entries than completions have room for: the client announces that it has consumed some. */
-TEST(test_sleep__room)
+TEST(test_sleep__client_announces_room)
 {
 	struct rbk_ring *ring;
 	struct broker broker;

@@ -194,7 +194,7 @@ TEST(test_connection__many)
 }
 
 /* Beside lingering sockets, memfds still arrive, in the order in which they were sent. */
-TEST(test_memfd__comes_in)
+TEST(test_memfd__arrives_beside_lingering_sockets)
 {
 	struct rbk_arena *arena;
 
@@ -210,7 +210,7 @@ TEST(test_memfd__comes_in)
  * SIGTERM while one closer thread is stuck and a session waits for it, with a socket inside a
  * socket, which a shutdown() does not reach. The broker ends without waiting for either.
  */
-TEST(test_stop__behind_stuck)
+TEST(test_stop__does_not_wait_for_stuck_closer)
 {
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
 	const struct rbk_wire_arena_add add = {.request = {.type = RBK_WIRE_ARENA_ADD},

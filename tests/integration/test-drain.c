@@ -102,7 +102,7 @@ static unsigned int drain_under_load(struct rbk *admin, struct customer *custome
 	return n_moved;
 }
 
-TEST(test_one_of_two)
+TEST(test_drain_one_of_two_devices)
 {
 	static const char *const two[] = {"--gpu=software", "--test-device=2ms", NULL};
 	static const struct customer_options constant = {

@@ -159,7 +159,7 @@ TEST(test_kept__ended_sessions)
 }
 
 /* Mappings, and descriptors opened with O_PATH, keep memory too. */
-TEST(test_kept__other_ways)
+TEST(test_kept__mappings_and_path_descriptors)
 {
 	int fds[3], paths[MANY_RINGS], fd = session_new(), r = 0;
 	const uint64_t n_before = host_bytes(fd);
@@ -194,7 +194,7 @@ TEST(test_kept__other_ways)
 }
 
 /* Doorbells keep kernel memory and descriptors too. */
-TEST(test_kept__bells)
+TEST(test_kept__doorbells)
 {
 	int fds[3], bells[8], fd = session_new();
 	const uint64_t n_before = host_bytes(fd);

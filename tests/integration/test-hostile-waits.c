@@ -163,7 +163,7 @@ TEST(test_rings, note_neighbour, expect_neighbour)
 }
 
 /* A rejected member stays and keeps its credit. Each time it asks again, it is rejected again. */
-TEST(test_ring__nobody_goes, note_neighbour, expect_neighbour)
+TEST(test_ring__rejected_members_stay, note_neighbour, expect_neighbour)
 {
 	enum { N = 8 };
 	struct member members[N];
@@ -262,7 +262,7 @@ TEST(test_holder_dies, note_neighbour, expect_neighbour)
  * Credit is given back in small pieces: waiters are served in order, and small requests do not
  * overtake.
  */
-TEST(test_order, note_neighbour, expect_neighbour)
+TEST(test_order_of_waiters, note_neighbour, expect_neighbour)
 {
 	enum { N = 24 };
 	struct member holder = open_member(0), waiters[N];
@@ -326,7 +326,7 @@ TEST(test_resized_meanwhile, note_neighbour, expect_neighbour)
 /* ---- Floods ---- */
 
 /* A client that sends requests and reads no reply; other clients are answered at once. */
-TEST(test_never_listens, note_neighbour, expect_neighbour)
+TEST(test_client_never_reads_replies, note_neighbour, expect_neighbour)
 {
 	struct member deaf = open_member(1), other = open_member(1);
 	uint64_t longest_ns = 0;

@@ -202,7 +202,7 @@ static void kill_clients(const struct broker *broker, unsigned int n, uint64_t *
 	}
 }
 
-TEST(test_kill__everything_comes_back)
+TEST(test_kill__frees_everything_of_the_client)
 {
 	struct broker_usage before, after;
 	struct rbk_stats stats_before, stats;

@@ -198,7 +198,7 @@ static void expect_refused(struct member *member, int res, const char *part)
  * The first member grows to its wish, for which there was no room before. It does not grow into
  * memory that the second member holds and has not reported yet.
  */
-TEST(test_who_comes_first)
+TEST(test_first_member_leaves_unreported_memory)
 {
 	struct member second = member_with(44, 44, 40), first = member_with(30, 30, 20);
 
@@ -217,7 +217,7 @@ TEST(test_who_comes_first)
 }
 
 /* The unused credit of a lease is available to its own members. */
-TEST(test_members_of_one)
+TEST(test_members_share_unused_credit)
 {
 	static const char policy[] = "[tenant default]\nvram-max = 32MiB\n";
 	struct member first, second;
@@ -358,7 +358,7 @@ TEST(test_smaller_budget)
 }
 
 /* One lease holds more than its tenant's vram-max. */
-TEST(test_far_too_small_budget)
+TEST(test_one_lease_above_budget)
 {
 	static const char least[] = "[tenant default]\nvram-max = 8MiB\n";
 	struct member member = member_with(20, 20, 16), small;

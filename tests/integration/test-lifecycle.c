@@ -63,7 +63,7 @@ static void work_free(struct work *work)
 
 /* ---- Starting ---- */
 
-TEST(test_start__three_lines)
+TEST(test_start__logs_three_lines)
 {
 	BROKER(broker, NULL);
 	assert_int_equal(broker_log_lines(&broker), 3);

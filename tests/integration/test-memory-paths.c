@@ -213,7 +213,7 @@ TEST(test_client__segments)
 }
 
 /* Descriptors do not accumulate, and the charge is refunded. */
-TEST(test_client__nothing_left)
+TEST(test_client__releases_descriptors_and_charge)
 {
 	struct broker_usage before, after;
 	struct rbk_arena *arena;
@@ -282,7 +282,7 @@ TEST(test_hostile__sizes)
 }
 
 /* The client keeps the memory, truncates and seals what it can, and pays until it releases it. */
-TEST(test_hostile__keeps_it)
+TEST(test_hostile__pays_for_kept_memory)
 {
 	struct rbk *rbk = broker_connect(&broker, "watcher");
 	uint64_t bytes = host_bytes(rbk);

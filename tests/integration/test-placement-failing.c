@@ -72,7 +72,7 @@ static void run_until(uint8_t device, uint8_t reason)
 }
 
 /* A single failure causes a fallback, and no more. */
-TEST(test_once__falls_back)
+TEST(test_one_failure__falls_back)
 {
 	uint64_t n_failed;
 
@@ -173,7 +173,7 @@ TEST(test_every_third__many)
 /*
  * A task for the GPU only completes with -EIO, or -ENODEV while the device is lost or out of use.
  */
-TEST(test_only_gpu__is_told)
+TEST(test_only_gpu__fails_without_gpu)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);
 	struct rbk_cqe cqe;

@@ -225,7 +225,7 @@ TEST(test_classes__in_order)
  * A class counts among the tenant's own tasks only: with all tasks urgent, the tenant gets its
  * half.
  */
-TEST(test_classes__take_from_nobody)
+TEST(test_classes__leave_tenant_shares)
 {
 	const uint8_t classes[2] = {RBK_PRIORITY_NORMAL, RBK_PRIORITY_URGENT};
 
@@ -237,7 +237,7 @@ TEST(test_classes__take_from_nobody)
 /* --- Work moves --- */
 
 /* With a queue on one device and another device idle, tasks move, say so, and are right. */
-TEST(test_balance__moves)
+TEST(test_balance__moves_tasks_to_idle_device)
 {
 	const struct customer_options options = {.width = 256, .max_rows = 600, .n_entries = 64};
 	/* Neither device has an estimate: all tasks are placed on one device. */

@@ -130,7 +130,7 @@ static uint64_t work_ns(const struct customer *customer)
  * A tenant with as many rings as possible gets the same share as a tenant with one ring. All rings
  * are always full.
  */
-TEST(test_rings__no_more_with_many)
+TEST(test_rings__do_not_raise_the_share)
 {
 	enum { RINGS = 64, EACH = 8, ATTEMPTS = 20 };
 	const struct customer_options one = {
@@ -207,7 +207,7 @@ static uint64_t used_by_first(const struct rbk_stats_view *root)
  * after the debt is paid. The time used before its submission never exceeds the bucket's inflow
  * until its completion, plus the initial 5 ms (the inflow of 100 ms).
  */
-TEST(test_quota__outlives_sessions)
+TEST(test_quota__debt_outlives_sessions)
 {
 	const struct customer_options options = {
 		.uid = FIRST, .width = 128, .max_rows = 512, .is_careless = true};

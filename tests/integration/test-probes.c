@@ -139,7 +139,7 @@ static void *sleep_and_wake(void *unused)
 	return NULL;
 }
 
-TEST(test_thread__new_one)
+TEST(test_thread__waits_of_new_thread)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD + 1);
 	pthread_t thread;
@@ -372,7 +372,7 @@ static pid_t fork_as(pid_t pid)
 	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
-TEST(test_number_used_again)
+TEST(test_process_number_reused)
 {
 	struct rig_process client = {0};
 	uint64_t before_ns;
@@ -492,7 +492,7 @@ TEST(test_churn)
 }
 
 /* Excess tasks are rejected with an error, and removed tasks make room. */
-TEST(test_full)
+TEST(test_full_tables_refuse_tasks)
 {
 	uint64_t i;
 	int r;
@@ -511,7 +511,7 @@ TEST(test_full)
 }
 
 /* A second broker's probes are independent. */
-TEST(test_two)
+TEST(test_two_brokers_are_independent)
 {
 	char why[RUN_QUEUE_WHY_BYTES];
 	struct probes *other;

@@ -202,7 +202,7 @@ static int end(void **state)
 	return 0;
 }
 
-TEST(test_by_hand__there_and_back)
+TEST(test_by_hand__evict_and_prefetch)
 {
 	struct rbk_plan_memory memory;
 	uint64_t n_evictions, n_constrained;
@@ -311,7 +311,7 @@ TEST(test_wait__runs_on_the_device)
 }
 
 /* Each plan displaces the other, in the order of the requests. */
-TEST(test_two__take_turns)
+TEST(test_two_plans__displace_each_other)
 {
 	struct rbk_plan_memory before = memory_of(&first);
 
@@ -372,7 +372,7 @@ TEST(test_session__has_its_plans_memory)
 	rbk_stats_unmap(&view);
 }
 
-TEST(test_tenant__has_it_all)
+TEST(test_tenant__reports_all_memory)
 {
 	struct rbk_plan_memory memory;
 	struct rbk_tenant tenant;

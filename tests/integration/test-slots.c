@@ -203,7 +203,7 @@ TEST(test_slots__more_tasks_than_slots)
  * A client ends with tasks in every state: the device then serves the other client, and the broker
  * can end.
  */
-TEST(test_slots__client_goes)
+TEST(test_slots__client_ends)
 {
 	struct client going, staying;
 

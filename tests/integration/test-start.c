@@ -20,7 +20,7 @@
 #include "support/test.h"
 
 /* A killed broker holds its lock until a driver or the kernel has released its memory. */
-TEST(test_start__after_one_that_is_leaving)
+TEST(test_start__while_killed_broker_ends)
 {
 	char folder[] = "/tmp/rbk-test-leaving-XXXXXX", path[64], lock_path[80];
 	struct broker broker;
@@ -96,7 +96,7 @@ static unsigned int count_threads_with(pid_t pid, uint64_t mask)
 }
 
 /* A broker that root starts by hand drops capabilities: no thread can change the machine. */
-TEST(test_root__gives_up)
+TEST(test_root__drops_capabilities)
 {
 	static const unsigned int gone[] = {12 /* NET_ADMIN */, 16 /* SYS_MODULE */,
 					    17 /* SYS_RAWIO */, 21 /* SYS_ADMIN */,
@@ -330,7 +330,7 @@ static void allow_little_memory(void)
 	setrlimit(RLIMIT_AS, &little);
 }
 
-TEST(test_memory__says_so)
+TEST(test_memory__shortage_is_logged)
 {
 	struct broker broker;
 	int status;
@@ -356,7 +356,7 @@ TEST(test_host_max__exceeds_the_machine)
 }
 
 /* An administrator's request for a page is rejected with the name of the limit. */
-TEST(test_host_max__is_too_little_to_look)
+TEST(test_host_max__refuses_pages_by_name)
 {
 	struct rbk_stats_view view;
 	struct rbk_error error;

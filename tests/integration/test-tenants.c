@@ -500,7 +500,7 @@ static void submit_nops(struct rbk *rbk, unsigned int n)
 }
 
 /* Check that only a tenant's own figures and an administrator's show what it holds and does. */
-TEST(test_told__of_its_own)
+TEST(test_statistics__only_own_tenant)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nhost-max = 1GiB\n"};
 	struct rbk_stats before, stats, all;
@@ -555,7 +555,7 @@ TEST(test_told__of_its_own)
 
 /* ---- Limits ---- */
 
-TEST(test_limit__each_says_so)
+TEST(test_limit__each_is_named)
 {
 	const struct broker_options options = {
 		.policy = "[tenant default]\narenas-max = 2\narena-bytes-max = 1MiB\n"
@@ -639,7 +639,7 @@ TEST(test_limit__flood_of_sessions)
 
 /* ---- Reloads ---- */
 
-TEST(test_reload__limits_of_who_is_there)
+TEST(test_reload__changes_limits_of_sessions)
 {
 	const struct broker_options options = {.policy = "[tenant default]\narenas-max = 1\n"};
 	struct rbk_arena *arenas[2], *arena = NULL;
@@ -668,7 +668,7 @@ TEST(test_reload__limits_of_who_is_there)
 }
 
 /* A session stays with its tenant, even if the policy no longer names the tenant. */
-TEST(test_reload__moves_nobody)
+TEST(test_reload__keeps_sessions_in_tenant)
 {
 	char with[TEXT_BYTES], without[] = "[tenant default]\nplans-max = 0\n";
 	struct broker_options options = {.policy = with};

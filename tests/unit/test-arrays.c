@@ -106,7 +106,7 @@ TEST(test_npy__spellings)
 	}
 }
 
-TEST(test_npy__scalars_and_nothing)
+TEST(test_npy__scalars_and_empty_arrays)
 {
 	const float one = 1.5f;
 	char why[ARRAY_WHY_BYTES], text[ARRAY_TEXT_BYTES];
@@ -273,7 +273,7 @@ TEST(test_write__round_trip)
 	assert_int_equal(rmdir(folder), 0);
 }
 
-TEST(test_read__no_such_thing)
+TEST(test_read__missing_files)
 {
 	char folder[64], path[128], why[ARRAY_WHY_BYTES];
 	struct array array;

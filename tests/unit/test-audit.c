@@ -188,7 +188,7 @@ TEST(test_step__a_second_list)
 	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 54, 60 + 5 * AUDIT_KILL_NS), 0);
 }
 
-TEST(test_step__milder)
+TEST(test_step__milder_then_stricter_policy)
 {
 	for (unsigned int action = 0; action < POLICY_AUDIT_STOP; action++) {
 		struct audit_case audit = {.noticed_ns = 50};
@@ -210,7 +210,7 @@ static bool spares(pid_t pid, uid_t uid, bool has_lease, uint64_t started_ns)
 	return audit_spares(&suspect, 77, 1000) != NULL;
 }
 
-TEST(test_spares)
+TEST(test_spared_processes)
 {
 	assert_false(spares(5, 1000, false, 1001));
 	assert_false(spares(5, 1000, true, 999));

@@ -238,7 +238,7 @@ TEST(test_judge__sums)
 }
 
 /* Times stay finite and non-negative, whatever a page contains. */
-TEST(test_judge__nonsense)
+TEST(test_judge__hostile_page)
 {
 	static const float values[] = {-1, 0, 1, 1e9f, 3e38f, INFINITY, NAN};
 	enum { N = sizeof(values) / sizeof(values[0]) };
@@ -258,7 +258,7 @@ TEST(test_judge__nonsense)
 	}
 }
 
-TEST(test_causes__have_words)
+TEST(test_causes__have_names)
 {
 	for (unsigned int i = 0; i < N_CAUSES; i++) {
 		assert_true(strlen(cause_name((enum cause)i)) > 0);

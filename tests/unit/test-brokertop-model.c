@@ -189,7 +189,7 @@ TEST(test_rates__record_with_another_owner, setup, teardown)
 	assert_null(model.sessions[0].tenant);
 }
 
-TEST(test_only__one_tenant, setup, teardown)
+TEST(test_view_of_one_tenant, setup, teardown)
 {
 	struct pages pages;
 
@@ -342,7 +342,7 @@ TEST(test_memory__reserves, setup, teardown)
 	assert_false(model_keeps_reserves(&model, RBK_DEVICE_GPU));
 }
 
-TEST(test_absurd__stays_finite, setup, teardown)
+TEST(test_absurd_figures__stay_finite, setup, teardown)
 {
 	for (unsigned int i = 0; i < 20; i++)
 		show(STATS_SCENE_HOSTILE, i);

@@ -98,7 +98,7 @@ static const struct row *first_row(void)
 
 /* --- Cells --- */
 
-TEST(test_canvas__only_our_signs, setup, teardown)
+TEST(test_canvas__only_known_characters, setup, teardown)
 {
 	char *text;
 
@@ -613,7 +613,7 @@ TEST(test_anything__any_page_any_key, setup, teardown)
 	}
 }
 
-TEST(test_anything__many, setup, teardown)
+TEST(test_anything__many_tenants, setup, teardown)
 {
 	show(STATS_SCENE_MANY, 0);
 	show(STATS_SCENE_MANY, 1);

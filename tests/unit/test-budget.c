@@ -41,7 +41,7 @@ TEST(test_compute__nothing_known)
 	assert_fields(figures, (outside_bytes, 0), (overhead_bytes, 0), (usable_bytes, 8 * GIB));
 }
 
-TEST(test_compute__more_used_than_there_is)
+TEST(test_compute__used_above_total)
 {
 	const struct memory_reading pool = {
 		.total = known(8 * GIB), .used = known(20 * GIB), .own = known(GIB)};
@@ -64,7 +64,7 @@ TEST(test_compute__leased)
 }
 
 /* The driver has moved some of the broker's memory out: the missing bytes are no overhead. */
-TEST(test_compute__own_moved_out)
+TEST(test_compute__own_memory_evicted_by_driver)
 {
 	const struct memory_reading pool = {
 		.total = known(8 * GIB), .used = known(8 * GIB), .own = known(3 * GIB)};

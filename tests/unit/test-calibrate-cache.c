@@ -116,7 +116,7 @@ static void expect_right(struct fixture *fixture)
 	assert_int_equal(cached.is_complete, fixture->cached.is_complete);
 }
 
-TEST(test_cache__comes_back, setup, teardown)
+TEST(test_cache__reads_what_was_written, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct calibrate_cached cached;
@@ -138,7 +138,7 @@ TEST(test_cache__comes_back, setup, teardown)
 }
 
 /* Each part of the key tells profiles apart; only another device has another file. */
-TEST(test_cache__of_another, setup, teardown)
+TEST(test_cache__of_another_device_or_key, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct executor_info other = card;
@@ -297,7 +297,7 @@ TEST(test_cache__no_file, setup, teardown)
 	rmdir(fixture->path);
 }
 
-TEST(test_cache__of_others, setup, teardown)
+TEST(test_cache__writable_by_others, setup, teardown)
 {
 	struct fixture *fixture = *state;
 

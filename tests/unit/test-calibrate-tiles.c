@@ -320,7 +320,7 @@ TEST(test_tiles__no_choice)
 	expect_all(&device, 0, 0);
 }
 
-TEST(test_choose__little_gain)
+TEST(test_choose__ignores_little_gain)
 {
 	struct calibrate_tiles measured = {{0}};
 	struct exec_tiles tiles = {{{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}};

@@ -138,7 +138,7 @@ TEST(test_seal__in_use)
  * Tasks use the arena for too long: the broker will remove it later, so its references are invalid.
  * Afterwards it can be used as usual.
  */
-TEST(test_seal__too_late)
+TEST(test_seal__tasks_outlast_the_timeout)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_REMOVE};
 	struct rbk_arena *arena = NULL;
@@ -324,7 +324,7 @@ TEST(test_new__falls_back)
 }
 
 /* The broker's answer comes after the timeout: the arena is given back. */
-TEST(test_new__exported_too_late)
+TEST(test_new__exported_after_timeout)
 {
 	struct fake_options options = {
 		.exports = true, .fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_NEW};

@@ -44,7 +44,7 @@ TEST(test_connect__answers)
 		      (host_bytes, 33), (sessions_ended_hostile, 44));
 }
 
-TEST(test_connect__where)
+TEST(test_connect__default_path)
 {
 	struct rbk_options options = {.size = sizeof(options)};
 	struct rbk *rbk = NULL;
@@ -79,7 +79,7 @@ TEST(test_connect__where)
 }
 
 /* The administrators' socket is named after the clients' socket. */
-TEST(test_admin__where)
+TEST(test_admin__default_path)
 {
 	static const struct {
 		const char *other, *admin;
@@ -156,7 +156,7 @@ TEST(test_connect__impossible)
 }
 
 /* A broker that listens but does not accept, with a full queue of connections. */
-TEST(test_connect__nobody_accepts)
+TEST(test_connect__not_accepted)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct rbk_options options = {.size = sizeof(options), .timeout_ns = 50000000};

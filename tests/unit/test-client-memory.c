@@ -138,7 +138,7 @@ TEST(test_answers__wrong)
 }
 
 /* After a loss of the connection, or in a child, these calls fail like all others. */
-TEST(test_lost__says_so)
+TEST(test_lost__reports_the_error)
 {
 	struct rbk_plan_memory device;
 	struct rbk_tenant tenant;

@@ -645,7 +645,7 @@ static void expect_soon(double (*lose_ms)(enum loss loss, int how), enum loss lo
 	fail_msg("loss %d, how %d: %g ms, %d times", loss, how, ms, TRIES);
 }
 
-TEST(test_lost__before)
+TEST(test_lost__before_the_call)
 {
 	for (int loss = 0; loss < LOSS_COUNT; loss++)
 		for (int how = 0; how < 6; how++)

@@ -628,13 +628,13 @@ TEST(test_contended__by_process, setup, teardown)
 }
 
 /* The collector of names waits for a processor, too: the log line waits for the name. */
-TEST(test_contended__told_late, setup, teardown)
+TEST(test_contended__name_comes_late, setup, teardown)
 {
 	expect_said(*state, 4711, 1000000000, "contended (most by cc1, process 4711 in /x): ");
 }
 
 /* The log line waits for a name for a limited time. */
-TEST(test_contended__by_nobody, setup, teardown)
+TEST(test_contended__name_never_comes, setup, teardown)
 {
 	uint64_t lasted_ns =
 		expect_said(*state, 0, UINT64_MAX, "contended (by whom eBPF does not tell): ");
@@ -643,7 +643,7 @@ TEST(test_contended__by_nobody, setup, teardown)
 }
 
 /* Sources other than eBPF never give a name. */
-TEST(test_contended__untold, setup, teardown)
+TEST(test_contended__source_without_names, setup, teardown)
 {
 	struct bench *bench = *state;
 

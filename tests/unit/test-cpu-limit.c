@@ -184,7 +184,7 @@ static uint64_t worked_ns(struct bench *bench, unsigned int i)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-TEST(test_limit__others_do_nothing)
+TEST(test_limit__unused_workers_sleep)
 {
 	struct bench *bench = bench_new(
 		&(struct cpu_options){.n_workers = 3, .spin_ns = 100000000, .no_pin = true});
@@ -302,7 +302,7 @@ TEST(test_limit__raised_at_work)
  * Tasks that are queued for a worker beyond the limit are run by the other workers, also sleeping
  * ones.
  */
-TEST(test_limit__nothing_left_behind)
+TEST(test_limit__queued_tasks_still_run)
 {
 	struct bench *bench =
 		bench_new(&(struct cpu_options){.n_workers = 4, .spin_ns = 1, .no_pin = true});

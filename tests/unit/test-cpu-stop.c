@@ -130,7 +130,7 @@ static void rig_deinit(struct rig *rig)
  * between. A single worker stops after each of its pieces. Several workers take more pieces before
  * all have seen the end of the slice, depending on when they wake.
  */
-TEST(test_stop__goes_on)
+TEST(test_stop__continues_later)
 {
 	static struct rig rig;
 
@@ -215,7 +215,7 @@ static bool stop_begun(struct cpu_job *job, enum exec_state to)
 	}
 }
 
-TEST(test_stop__asked)
+TEST(test_stop__requested)
 {
 	static struct rig rig;
 	unsigned int n_stopped = 0;

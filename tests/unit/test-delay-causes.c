@@ -157,7 +157,7 @@ TEST(test_feed__heavy)
 }
 
 /* A causer's tenant may change, and the time of a tenant that is gone counts for no tenant. */
-TEST(test_feed__who)
+TEST(test_feed__tenant_of_causer)
 {
 	const uint32_t first = RUN_QUEUE_TENANT << 16 | 1, second = RUN_QUEUE_TENANT << 16 | 2;
 	struct rig rig = rig_new();

@@ -94,7 +94,7 @@ static uint64_t thread_ns(void)
 }
 
 /* The largest descriptions cost the reactor a small part of the time to verify them. */
-TEST(test_description__little_on_the_reactor)
+TEST(test_description__short_on_the_reactor)
 {
 	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
 		uint64_t reactor_ns = UINT64_MAX, verify_ns = UINT64_MAX, begin_ns;
@@ -426,7 +426,7 @@ TEST(test_description__one_at_a_time)
 }
 
 /* A plan for which there is no room when its turn comes is rejected, and so is the next one. */
-TEST(test_description__no_room_at_its_turn)
+TEST(test_description__refused_at_its_turn)
 {
 	struct held before;
 

@@ -235,7 +235,7 @@ TEST(test_never_fits__does_not_wait)
 
 /* --- Tasks that wait --- */
 
-TEST(test_wait__runs_where_it_wanted)
+TEST(test_wait__runs_on_wanted_device)
 {
 	struct rbk_cqe cqe;
 
@@ -260,7 +260,7 @@ TEST(test_wait__runs_where_it_wanted)
 }
 
 /* The plan is evicted again before the task's turn: the task waits on. */
-TEST(test_wait__taken_away_again)
+TEST(test_wait__evicted_before_its_turn)
 {
 	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
@@ -302,7 +302,7 @@ TEST(test_wait__refused)
 }
 
 /* With no other device, the plan is loaded even without the flag; if that fails, -ENOMEM. */
-TEST(test_nowhere_else__is_brought)
+TEST(test_only_device__plan_is_loaded)
 {
 	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_ONLY_GPU, 0);
@@ -559,7 +559,7 @@ TEST(test_remove__waiting)
 /*
  * A task behind a running one, while the plan is being removed, runs on the CPU instead of waiting.
  */
-TEST(test_remove__wait_turns_to_the_cpu)
+TEST(test_remove__waiting_task_runs_on_the_cpu)
 {
 	BEGIN(bench, 2);
 	put_run(&bench, bench.queued, 1, LINK);
@@ -573,7 +573,7 @@ TEST(test_remove__wait_turns_to_the_cpu)
 }
 
 /* Residency answers that the plan is being removed. */
-TEST(test_wait__plan_is_going)
+TEST(test_wait__plan_is_being_removed)
 {
 	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
@@ -634,7 +634,7 @@ TEST(test_wait__thousands)
 
 /* --- PREFETCH and EVICT --- */
 
-TEST(test_prefetch__brings)
+TEST(test_prefetch__loads)
 {
 	struct rbk_cqe cqe;
 
@@ -799,7 +799,7 @@ TEST(test_leaving__last_task_tells)
 }
 
 /* The plan is not leaving this device: residency is not told. */
-TEST(test_leaving__not)
+TEST(test_leaving__not_this_device)
 {
 	BEGIN(bench, 2);
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;

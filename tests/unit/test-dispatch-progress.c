@@ -289,7 +289,7 @@ TEST(test_slots__more_tasks_than_slots)
 /*
  * Tasks of another tenant, or of another plan of the same tenant, do not wait for a plan's slots.
  */
-TEST(test_slots__others_pass)
+TEST(test_slots__other_plans_do_not_wait)
 {
 	struct yard yard;
 
@@ -316,7 +316,7 @@ static unsigned int n_completed_before(struct yard *yard, uint32_t user_data)
 }
 
 /* The task that holds a slot inherits the urgency of a task that waits for it. */
-TEST(test_slots__urgency_is_lent)
+TEST(test_slots__holder_inherits_urgency)
 {
 	struct rbk_sqe sqe;
 	struct yard yard;
@@ -501,7 +501,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 	return value && *value ? strtoull(value, NULL, 0) : otherwise;
 }
 
-TEST(test_progress__whatever_is_asked)
+TEST(test_progress__random_schedules)
 {
 	uint64_t n_schedules = number_of("RBK_SCHEDULES", test_scaled(10000)),
 		 seed = number_of("RBK_SEED", 1);

@@ -229,7 +229,7 @@ TEST(test_share__by_weight)
  * A tenant without tasks on the device overtakes the tasks that others have there, whatever they
  * are, but not forever.
  */
-TEST(test_urgent__who_is)
+TEST(test_urgent__tenant_without_tasks)
 {
 	unsigned int n_urgent = 0;
 
@@ -281,7 +281,7 @@ static unsigned int take_all(struct kit *kit)
 }
 
 /* The GPU accepts no more tasks: the CPU runs those that are queued for it. */
-TEST(test_moved__to_the_idle_one)
+TEST(test_moved__to_the_idle_device)
 {
 	const struct device_load *loads;
 	unsigned int n = 0, n_at_first;
@@ -320,7 +320,7 @@ TEST(test_moved__to_the_idle_one)
 }
 
 /* The GPU hangs and no other event occurs: tasks queued for it move. */
-TEST(test_moved__from_one_that_hangs)
+TEST(test_moved__from_hanging_device)
 {
 	const struct device_load *loads;
 	struct rbk_sqe sqe;
@@ -350,7 +350,7 @@ TEST(test_moved__from_one_that_hangs)
 }
 
 /* A task that named a missing device runs on the CPU, even if a GPU is idle. */
-TEST(test_moved__not_who_named_one)
+TEST(test_moved__not_if_device_was_named)
 {
 	struct rbk_sqe sqe;
 
@@ -625,7 +625,7 @@ TEST(test_flow__outlives_its_rings)
 }
 
 /* A tenant that causes the contention stays on the CPU; another tenant's tasks leave. */
-TEST(test_contention__whose)
+TEST(test_contention__moves_other_tenants)
 {
 	const struct tenant stranger = plain;
 	struct dispatch *dispatch;
@@ -701,7 +701,7 @@ static void own_finish(struct fake *fake, struct own *own, int res)
 	fake->done[fake->n_done++] = &own->own.exec;
 }
 
-TEST(test_own__when_idle)
+TEST(test_own_task__starts_when_idle)
 {
 	struct own first, second, none;
 	struct dispatch *dispatch;
@@ -750,7 +750,7 @@ TEST(test_own__when_idle)
 	assert_int_equal(dispatch->n_submitted, 0);
 }
 
-TEST(test_own__stop)
+TEST(test_own_task__stop)
 {
 	struct dispatch *dispatch;
 	struct own running, waiting;

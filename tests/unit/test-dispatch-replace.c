@@ -130,7 +130,7 @@ TEST(test_drain__twice)
 }
 
 /* The visited ring closes and is freed meanwhile, and tasks complete. */
-TEST(test_drain__rings_that_go)
+TEST(test_drain__ring_closes_meanwhile)
 {
 	struct kit kit;
 

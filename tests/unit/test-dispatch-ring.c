@@ -198,7 +198,7 @@ static void prepare_again(struct bench *bench)
 }
 
 /* Plans of an executor without inline execution, and plans whose time depends on data, get 0. */
-TEST(test_inline__which_plans)
+TEST(test_inline__only_bounded_plans)
 {
 	BENCH(bench, 1, N_ENTRIES);
 	assert_in_range(bench.tiny->inline_max_count, 1, 64);
@@ -283,7 +283,7 @@ TEST(test_overrun__in_a_row)
 }
 
 /* The bucket leaks: one overrun in a hundred runs is forgiven forever, one in thirty is not. */
-TEST(test_overrun__now_and_then)
+TEST(test_overrun__rare_ones_are_forgiven)
 {
 	BENCH(bench, 1, N_ENTRIES);
 	for (unsigned int i = 0; i < 2000; i++)
@@ -333,7 +333,7 @@ TEST(test_overrun__new_plans)
 }
 
 /* A tenant that leaves and returns meanwhile is not forgiven. */
-TEST(test_overrun__comes_back)
+TEST(test_overrun__survives_reconnection)
 {
 	struct dispatch_ring *ring;
 	struct dispatch *dispatch;
@@ -589,7 +589,7 @@ TEST(test_sleep__flood_is_muted)
 }
 
 /* A ring that floods again is muted for twice as long, up to a limit, after fewer bells. */
-TEST(test_sleep__silence_grows)
+TEST(test_sleep__mute_time_doubles)
 {
 	uint64_t least_ns = 10000000, begin_ns;
 	struct dispatch_ring *ring;

@@ -140,7 +140,7 @@ static void run_rows(struct kit *kit, uint32_t width, uint32_t count)
 	assert_int_equal(kit->arena->n_in_flight, 0);
 }
 
-TEST(test_rows__every_one_once)
+TEST(test_rows__each_computed_once)
 {
 	static const uint32_t counts[] = {1, 99, 100, 101, 199, 777, MAX_ROWS - 1, MAX_ROWS};
 	static const uint32_t widths[] = {WIDE, 4, 5, 1};
@@ -155,7 +155,7 @@ TEST(test_rows__every_one_once)
 }
 
 /* Each submission of a task queues anew, and the other tenant's task goes first. */
-TEST(test_rows__others_get_in_between)
+TEST(test_rows__other_tenant_between_submissions)
 {
 	struct tenant other = {.weight = 100, .priority_max = RBK_PRIORITY_URGENT};
 	struct rig_ring own, ring;
@@ -427,7 +427,7 @@ TEST(test_halves__join)
 }
 
 /* The completion names the device that computed most rows. */
-TEST(test_halves__who_did_most)
+TEST(test_halves__completion_names_main_device)
 {
 	struct place_config config = PLACE_CONFIG_DEFAULT;
 	struct bench_speed speeds[2] = {{0}};
@@ -455,7 +455,7 @@ TEST(test_halves__who_did_most)
 }
 
 /* A task is not split if it did not ask for that, or the feature was not negotiated. */
-TEST(test_halves__without_leave)
+TEST(test_halves__only_if_permitted)
 {
 	struct rbk_sqe sqe;
 	struct kit kit;

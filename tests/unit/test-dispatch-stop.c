@@ -70,7 +70,7 @@ static void begin_one(struct bench *bench, uint64_t user_data)
 	assert_true(fake_begin(bench->cpu, user_data));
 }
 
-TEST(test_stopped__goes_on)
+TEST(test_stopped__continues)
 {
 	struct rbk_cqe cqe;
 
@@ -239,7 +239,7 @@ static void await_end(void *data)
 }
 
 /* A sleeping reactor wakes up to stop a task that has used its slice while another one waits. */
-TEST(test_stop__asked_in_sleep)
+TEST(test_stop__wakes_sleeping_reactor)
 {
 	static struct contended contended;
 	struct tenant tenant = {.weight = 100, .number = 77, .priority_max = RBK_PRIORITY_URGENT};

@@ -426,7 +426,7 @@ TEST(test_cancel__in_a_chain)
 }
 
 /* CANCEL finds the oldest task of a user_data that is not cancelled yet. */
-TEST(test_cancel__same_name)
+TEST(test_cancel__oldest_of_same_user_data)
 {
 	struct rbk_cqe cqe;
 
@@ -617,7 +617,7 @@ static void run_gpu(struct bench *bench, int res)
 }
 
 /* Only -EIO counts as the device's fault, and only a task that ran counts. */
-TEST(test_failures__take_a_device_out)
+TEST(test_failures__open_the_breaker)
 {
 	struct residency *residency;
 
@@ -669,7 +669,7 @@ static void lose_gpu(struct bench *bench, unsigned int n_tasks)
 }
 
 /* A loss counts as one failure, however many tasks it ended; reopening does not undo it. */
-TEST(test_losses__take_a_device_out)
+TEST(test_losses__count_once)
 {
 	BENCH(bench, 2, N_ENTRIES);
 	for (unsigned int i = 0; i < 2; i++) {

@@ -156,7 +156,7 @@ TEST(test_share__by_time)
 }
 
 /* An idle tenant delays no other tenant, not even one in debt. */
-TEST(test_share__goes_to_whoever_works)
+TEST(test_share__idle_tenant_delays_none)
 {
 	static struct crowd crowd;
 	struct flow *flow;
@@ -172,7 +172,7 @@ TEST(test_share__goes_to_whoever_works)
 }
 
 /* A tenant that rang alone owes no time to tenants that come afterwards. */
-TEST(test_share__bells_alone)
+TEST(test_share__lone_bells_owe_nothing)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -350,7 +350,7 @@ static void wait_for_timer(void *data)
 }
 
 /* The kernel is polled between any two turns: events do not wait for a backlog. */
-TEST(test_backlog__others_come)
+TEST(test_backlog__kernel_polled_between_turns)
 {
 	static struct backlog backlog;
 	struct bench *bench = &backlog.bench;
@@ -375,7 +375,7 @@ TEST(test_backlog__others_come)
 }
 
 /* Rings are added and removed in the middle of a round. */
-TEST(test_rings__leave_the_circle)
+TEST(test_rings__removed_while_in_turn)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -475,7 +475,7 @@ TEST(test_bells__in_slices)
 }
 
 /* A bell that rings repeatedly before it is answered is reported once. */
-TEST(test_bells__told_of_once)
+TEST(test_bells__reported_once)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -878,7 +878,7 @@ static void await_endless(void *data)
 }
 
 /* No ring is polled and the reactor does not sleep, but completed tasks are reaped. */
-TEST(test_settling__tasks_come_back)
+TEST(test_settling__tasks_complete)
 {
 	static struct endless endless;
 	struct bench *bench = &endless.bench;
@@ -907,7 +907,7 @@ static void work_once(struct bench *bench)
 	assert_null(hostile);
 }
 
-TEST(test_slices__few_readings)
+TEST(test_slices__few_clock_readings)
 {
 	enum { MANY = 5 };
 	static struct bench bench;

@@ -88,7 +88,7 @@ static uint64_t scrape_once(struct loop *loop, unsigned int n_wakes)
 	return before_ns;
 }
 
-TEST(test_rest)
+TEST(test_sleeps_without_scrapes)
 {
 	const struct timespec half = {.tv_nsec = AWAKE_NS / 2};
 	const struct options options = {.metrics = {.text = "unix:/x", .address = {.bytes = 2}}};

@@ -95,7 +95,7 @@ TEST(test_take__threads)
 }
 
 /* A row of which a part was taken, and the rest is taken later. */
-TEST(test_left__goes_on)
+TEST(test_left__row_taken_in_parts)
 {
 	struct ends ends;
 	uint32_t front = 7, back = 7;

@@ -221,7 +221,7 @@ TEST(test_restored__too_little)
 	end();
 }
 
-TEST(test_restored__off)
+TEST(test_restored__audit_is_off)
 {
 	struct lease_member member;
 	struct lease *lease;
@@ -333,7 +333,7 @@ TEST(test_stop__number_reused)
 	end();
 }
 
-TEST(test_spares)
+TEST(test_spared_processes)
 {
 	pid_t pid = start(false);
 

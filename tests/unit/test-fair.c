@@ -129,7 +129,7 @@ TEST(test_fair__flood)
 }
 
 /* A flow without items for a long time gets no more than others from then on. */
-TEST(test_fair__nobody_saves_up)
+TEST(test_fair__idle_flow_saves_nothing)
 {
 	struct fair_queue queue;
 	struct fair_flow flows[2];

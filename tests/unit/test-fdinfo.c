@@ -80,7 +80,7 @@ TEST(test_parse__linux_6_14)
 	assert_absent(info.busy_ns);
 }
 
-TEST(test_parse__total_where_nothing_better)
+TEST(test_parse__total_without_resident)
 {
 	struct fdinfo info = parse(MINIMAL "drm-total-vram:\t7 MiB\ndrm-shared-vram:\t1 MiB\n");
 

@@ -135,7 +135,7 @@ static const struct figure odd_figures[] = {
 static const struct odd known = {1024, 45500, 7, 1500000000, 0.25, 2.5e9};
 static const struct odd unknown = {RBK_STATS_ABSENT, RBK_STATS_ABSENT, 0, 0, 0, 0};
 
-TEST(test_real__is_for_people)
+TEST(test_real__in_display_units)
 {
 	assert_true(figure_real(&odd_figures[ODD_BYTES], &known) == 1024);
 	assert_true(figure_real(&odd_figures[ODD_MILLI], &known) == 45.5);

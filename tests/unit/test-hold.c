@@ -150,7 +150,7 @@ TEST(test_sent__bounded)
 }
 
 /* Room that a client has just made counts for the next session. */
-TEST(test_look__before_session)
+TEST(test_unread__freed_room_admits_session)
 {
 	struct session *session;
 	int fd, ends[2];
@@ -168,7 +168,7 @@ TEST(test_look__before_session)
 	close(fd);
 }
 
-TEST(test_look__before_ring)
+TEST(test_unread__freed_room_admits_ring)
 {
 	struct rig_ring ring;
 	int fd;
@@ -184,7 +184,7 @@ TEST(test_look__before_ring)
 	close(fd);
 }
 
-TEST(test_look__before_page)
+TEST(test_unread__freed_room_admits_page)
 {
 	int fds[2];
 
@@ -201,7 +201,7 @@ TEST(test_look__before_page)
 }
 
 /* A session does not end for unread answers if reading others has made room. */
-TEST(test_look__before_ending)
+TEST(test_unread__freed_room_keeps_session)
 {
 	struct rbk_wire_stats reply = {.reply = {.type = RBK_WIRE_STATS}};
 	int fd;
@@ -231,7 +231,7 @@ static uint64_t fire(struct rig *rig, struct loop_timer *timer)
 }
 
 /* The timer checks ever more rarely while nothing changes, and soon again after a change. */
-TEST(test_timer__soon_where_some_have_gone)
+TEST(test_timer__shorter_after_a_change)
 {
 	struct loop_timer *timer;
 	uint64_t first_ns, delay_ns, last_ns;
@@ -265,7 +265,7 @@ static void end_stuck(struct rig *rig, struct rig_stuck *stuck)
 }
 
 /* An administrator who asks for a page is answered, however long the tenant's thread is busy. */
-TEST(test_page__administrator_waits_not_for_long)
+TEST(test_page__administrator_beside_busy_tenant)
 {
 	enum { PATIENCE_NS = 500000000 };
 	struct rbk_wire_stats_of of = {

@@ -95,7 +95,7 @@ static void giver_free(struct giver *giver)
 	free(giver);
 }
 
-TEST(test_account__within_credit_asks_nobody)
+TEST(test_account__within_credit_asks_no_broker)
 {
 	struct giver *giver = giver_new(1024 * MIB);
 
@@ -131,7 +131,7 @@ TEST(test_account__hysteresis)
 	giver_free(giver);
 }
 
-TEST(test_account__to_the_byte)
+TEST(test_account__uses_the_last_byte)
 {
 	struct giver *giver = giver_new(10 * MIB);
 

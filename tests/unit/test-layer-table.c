@@ -80,7 +80,7 @@ TEST(test_table__object)
 	table_deinit(&table, nothing_left, NULL);
 }
 
-TEST(test_table__what_is_left)
+TEST(test_table__deinit_visits_remaining)
 {
 	uint64_t bytes = 0;
 	struct table table;

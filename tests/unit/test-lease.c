@@ -311,7 +311,7 @@ TEST(test_object__export_and_import, setup, teardown)
 	assert_int_equal(used(0), 0);
 }
 
-TEST(test_object__who_says_most_pays, setup, teardown)
+TEST(test_object__largest_reported_size_is_charged, setup, teardown)
 {
 	struct lease_member first, second;
 	struct lease *lease = make_with(0, 100, 100, &first, 100);
@@ -419,7 +419,7 @@ TEST(test_cgroup, setup, teardown)
 	check();
 }
 
-TEST(test_find, setup, teardown)
+TEST(test_find_by_number, setup, teardown)
 {
 	struct lease_about about = {
 		.tenant = &tenants[0], .uid = 5, .device = DEVICE, .name = "test"};
@@ -451,7 +451,7 @@ TEST(test_find, setup, teardown)
  * Bytes that are granted to restored leases of one tenant, but held by no member, are taken back.
  * New leases and @but keep theirs.
  */
-TEST(test_take_back, setup, teardown)
+TEST(test_take_back_unheld_grants, setup, teardown)
 {
 	struct lease_member members[4];
 	struct lease *new = make_with(0, 30, 30, &members[0], 10);
@@ -624,7 +624,7 @@ static void end_many(unsigned int n_waiting)
 }
 
 /* All waits but the first depend on the others' memory: each is found once, the newest first. */
-TEST(test_deadlock__many_in_vain, setup, teardown)
+TEST(test_deadlock__each_found_once, setup, teardown)
 {
 	unsigned int n_waiting = MANY;
 	struct lease_wait *found;

@@ -191,7 +191,7 @@ TEST(test_recount__slots)
 }
 
 /* The device begins no task: tasks that may move do, and the others fail in the end. */
-TEST(test_stuck__begins_nothing)
+TEST(test_stuck__tasks_move_or_fail)
 {
 	struct kit kit;
 

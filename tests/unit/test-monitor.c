@@ -92,7 +92,7 @@ TEST(test_copy__waits_for_the_writer)
 }
 
 /* A reader does not wait for a stopped broker, and shows the record as it is. */
-TEST(test_copy__not_for_one_that_stopped)
+TEST(test_copy__does_not_wait_for_stopped_broker)
 {
 	static const int64_t agos_ns[] = {3600000000000, -3600000000000};
 	struct rbk_stats_session copy;
@@ -147,7 +147,7 @@ TEST(test_listing__waits_for_all)
 	n_an_update = 0;
 }
 
-TEST(test_interval__counts_that_began_anew)
+TEST(test_interval__counts_after_a_reset)
 {
 	assert_int_equal(interval_count(12, 10), 2);
 	/* A reset in between: counts since then. */
@@ -157,7 +157,7 @@ TEST(test_interval__counts_that_began_anew)
 	assert_true(interval_rate(30, 10, 0) == 0);
 }
 
-TEST(test_interval__parts_are_parts)
+TEST(test_interval__part_is_at_most_the_whole)
 {
 	assert_true(interval_part(15, 10, 30, 10) == 0.25);
 	assert_true(interval_part(15, 10, 10, 10) < 0);
@@ -165,7 +165,7 @@ TEST(test_interval__parts_are_parts)
 	assert_true(interval_part(30, 10, 12, 10) == 1);
 }
 
-TEST(test_interval__quantiles_of_what_came)
+TEST(test_interval__quantiles_of_new_samples)
 {
 	uint64_t then[RBK_STATS_BUCKETS] = {[10] = 1000}, now[RBK_STATS_BUCKETS], ret[128];
 
@@ -259,7 +259,7 @@ static void expect_json(const char *value, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-TEST(test_json__nothing_steers_a_terminal)
+TEST(test_json__escapes_control_characters)
 {
 	expect_json("a\"b\\c", "{\"a\":\"a\\\"b\\\\c\"}\n");
 	expect_json("\033[2J\177", "{\"a\":\"\\u001b[2J\\u007f\"}\n");

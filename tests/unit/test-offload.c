@@ -535,7 +535,7 @@ TEST(test_cancel__waiting, test_setup, test_teardown)
  * Check that jobs that go first run before their owner's other jobs from their first slice on, one
  * after the other. Check that another owner still gets its normal share of the time.
  */
-TEST(test_turns__goes_first, test_setup, test_teardown)
+TEST(test_turns__first_jobs_of_an_owner, test_setup, test_teardown)
 {
 	enum { N = 20, PARTS = 30, FIRST = N / 2, SECOND = FIRST + 4 };
 	struct world *world = *state;
@@ -702,7 +702,7 @@ TEST(test_cancel__begun, test_setup, test_teardown)
 }
 
 /* An owner ends with its last job, and a new owner begins at the same address. */
-TEST(test_owner__comes_and_goes, test_setup, test_teardown)
+TEST(test_owner__new_at_the_same_address, test_setup, test_teardown)
 {
 	struct world *world = *state;
 

@@ -94,7 +94,7 @@ TEST(test_sleep__never_overslept)
 	}
 }
 
-TEST(test_sleep__its_time)
+TEST(test_sleep__until_time_or_interrupt)
 {
 	uint64_t start_ns = clock_now_ns();
 	struct pace pace;
@@ -109,7 +109,7 @@ TEST(test_sleep__its_time)
 	pace_deinit(&pace);
 }
 
-TEST(test_suspend)
+TEST(test_suspend__found_by_clocks)
 {
 	struct suspend suspend = {.has_looked = false};
 

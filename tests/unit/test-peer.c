@@ -144,7 +144,7 @@ TEST(test_peer__alive)
 }
 
 /* A process's name is shown to administrators, whose terminals it must not control. */
-TEST(test_peer__calls_itself_names)
+TEST(test_peer__hostile_name)
 {
 	struct peer_identity identity = PEER_IDENTITY_INIT;
 	struct listener listener;

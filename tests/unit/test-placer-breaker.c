@@ -269,7 +269,7 @@ TEST(test_throughput__repaired)
 }
 
 /* A plan that fails loses the device; other plans keep it. */
-TEST(test_plan__not_the_device)
+TEST(test_plan__failure_keeps_the_device)
 {
 	struct place_plan *good = NULL;
 	struct place_decision decision;
@@ -300,7 +300,7 @@ TEST(test_plan__not_the_device)
 	place_plan_free(bench.placer, good);
 }
 
-TEST(test_plan__freed_and_back)
+TEST(test_plan__added_again_after_reset)
 {
 	PLACER_BENCH(bench, 2, NULL);
 	bench.plan.fingerprint = 7;

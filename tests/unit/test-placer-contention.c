@@ -52,7 +52,7 @@ static struct place_decision decide(struct placer_bench *bench, struct place_flo
 	return place_decide(bench->placer, bench->place_plan, flow, request, bench->now_ns);
 }
 
-TEST(test_culprit__stays, setup, teardown)
+TEST(test_culprit__stays_on_the_cpu, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -73,7 +73,7 @@ TEST(test_culprit__stays, setup, teardown)
 }
 
 /* A software GPU suffers the same contention, so it is no alternative. */
-TEST(test_software_gpu__is_no_way_out, setup, teardown)
+TEST(test_software_gpu__contended_as_well, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -86,7 +86,7 @@ TEST(test_software_gpu__is_no_way_out, setup, teardown)
 }
 
 /* If the culprit causes part of the contention, that part is taken off its estimate. */
-TEST(test_culprit__in_part, setup, teardown)
+TEST(test_culprit__of_part_of_the_contention, setup, teardown)
 {
 	const float factor = 9;
 	struct pair *pair = *state;
@@ -228,7 +228,7 @@ TEST(test_culprit__not_moved, setup, teardown)
 	}
 }
 
-TEST(test_culprit__same_both_ways, setup, teardown)
+TEST(test_culprit__short_and_full_decision_agree, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -260,7 +260,7 @@ TEST(test_culprit__same_both_ways, setup, teardown)
 	assert_in_range(n_contention, 10, 19000);
 }
 
-TEST(test_share__nonsense, setup, teardown)
+TEST(test_share__invalid_values, setup, teardown)
 {
 	const float shares[] = {NAN, -1, -INFINITY, 1e30f, INFINITY};
 	struct pair *pair = *state;

@@ -33,7 +33,7 @@ static void expect_all_work(struct placer_bench *bench, uint32_t n_devices)
 /*
  * One GPU of two is drained. The other GPU takes all tasks, and queued tasks may move only to it.
  */
-TEST(test_one_of_two)
+TEST(test_one_of_two_devices)
 {
 	PLACER_BENCH(bench, 3, NULL);
 	for (uint8_t drained = GPU; drained <= GPU2; drained++) {
@@ -62,7 +62,7 @@ TEST(test_one_of_two)
 	expect_all_work(&bench, 3);
 }
 
-TEST(test_both)
+TEST(test_both_devices)
 {
 	PLACER_BENCH(bench, 3, NULL);
 	placer_set_drained(bench.placer, GPU, true);
@@ -103,7 +103,7 @@ TEST(test_states__do_not_matter)
 /*
  * Draining neither causes nor clears failures. An open breaker sends no probes to a drained device.
  */
-TEST(test_breaker__is_another_matter)
+TEST(test_breaker__is_independent)
 {
 	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < PLACE_BREAKER_FAILURES; i++)
@@ -179,7 +179,7 @@ TEST(test_explore__never)
 }
 
 /* The short way for one GPU decides as the full rules do. */
-TEST(test_short_way)
+TEST(test_short_path)
 {
 	unsigned int n_gpu = 0;
 

@@ -150,7 +150,7 @@ TEST(test_learn__trusted_soon)
 	assert_near(predict(&bench, CPU, 100000), 500e6, 0.01);
 }
 
-TEST(test_learn__in_between)
+TEST(test_learn__interpolates_counts)
 {
 	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 10; i++) {
@@ -215,7 +215,7 @@ static unsigned int tasks_to_follow(struct placer_bench *bench, uint32_t count, 
 	return n;
 }
 
-TEST(test_learn__a_third)
+TEST(test_learn__three_times_faster_or_slower)
 {
 	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 500; i++)
@@ -227,7 +227,7 @@ TEST(test_learn__a_third)
 }
 
 /* Tasks of many counts: a change seen at a few counts applies to all. */
-TEST(test_learn__a_third_at_all_counts)
+TEST(test_learn__change_applies_to_all_counts)
 {
 	uint32_t count;
 
@@ -249,7 +249,7 @@ TEST(test_learn__a_third_at_all_counts)
 }
 
 /* From a certain count on the data exceeds a cache, which no profile describes. */
-TEST(test_learn__cliff)
+TEST(test_learn__step_at_cache_size)
 {
 	double worst = 0, error;
 
@@ -396,7 +396,7 @@ TEST(test_learn__hostile)
  * 1,000 times slower than predicted. A single wrong reading of the clock does not change the
  * estimate.
  */
-TEST(test_learn__thousand_times)
+TEST(test_learn__thousand_times_slower)
 {
 	double ns;
 
@@ -574,7 +574,7 @@ TEST(test_explore__bounded)
 }
 
 /* The profile is wrong by far. Exploration soon moves tasks to the faster device. */
-TEST(test_explore__finds_out)
+TEST(test_explore__corrects_wrong_profile)
 {
 	struct place_profile profiles[2] = {placer_bench_profile(8, 500),
 					    placer_bench_profile(16, 500)};
@@ -631,7 +631,7 @@ TEST(test_explore__while_others_wait)
 	place_flow_free(bench.placer, other);
 }
 
-TEST(test_explore__not_everybody)
+TEST(test_explore__only_permitted_tasks)
 {
 	struct place_config config;
 	unsigned int n_explored, n_gpu;

@@ -113,7 +113,7 @@ TEST(test_split__worth_it)
 }
 
 /* A device with queued tasks gets fewer rows. */
-TEST(test_split__waits_count)
+TEST(test_split__counts_queued_tasks)
 {
 	struct place_decision free_both, busy_gpu;
 	struct place_task task;
@@ -135,7 +135,7 @@ TEST(test_split__waits_count)
 }
 
 /* The GPU is three times slower than its profile says. The parts' times correct the split. */
-TEST(test_split__corrects_itself)
+TEST(test_split__learns_from_parts)
 {
 	const double cpu_row_ns = 128, gpu_row_ns = 144;
 	struct place_decision decision;
@@ -156,7 +156,7 @@ TEST(test_split__corrects_itself)
 
 /* --- submissions --- */
 
-TEST(test_rows__at_most_that_long)
+TEST(test_rows__submissions_are_bounded)
 {
 	struct place_profile free_to_start = placer_bench_profile(8, 0);
 	struct place_config config;

@@ -25,7 +25,7 @@ TEST(test_parts__weights_cross_the_link_again)
 }
 
 /* Without such weights, parts are as short as configured. */
-TEST(test_parts__no_longer_than_asked)
+TEST(test_parts__as_short_as_configured)
 {
 	uint32_t rows;
 
@@ -103,7 +103,7 @@ TEST(test_below_threshold__cpu_is_busy)
 }
 
 /* A task shared by nearly all servers leaves no server free. */
-TEST(test_wait__helped_by_nearly_all)
+TEST(test_wait__shared_by_nearly_all_servers)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
 					   placer_bench_profile(64, 10000)};

@@ -222,7 +222,7 @@ TEST(test_prefer_cpu__falls_back, setup_two, teardown)
 	}
 }
 
-TEST(test_only_gpu__or_nowhere, setup_three, teardown)
+TEST(test_only_gpu__else_refused, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -236,7 +236,7 @@ TEST(test_only_gpu__or_nowhere, setup_three, teardown)
 		      RBK_REASON_MEMORY_CONSTRAINT);
 }
 
-TEST(test_only_cpu__or_nowhere, setup_two, teardown)
+TEST(test_only_cpu__else_refused, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -246,7 +246,7 @@ TEST(test_only_cpu__or_nowhere, setup_two, teardown)
 		      RBK_REASON_USER_PREFERENCE);
 }
 
-TEST(test_named__there, setup_three, teardown)
+TEST(test_named__present, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -272,7 +272,7 @@ TEST(test_named__absent, setup_two, teardown)
 
 /* --- force-CPU --- */
 
-TEST(test_force_cpu__everybody, setup_two, teardown)
+TEST(test_force_cpu__every_strategy, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
@@ -347,7 +347,7 @@ TEST(test_contention__to_the_gpu, setup_two, teardown)
 
 /* --- strategies --- */
 
-TEST(test_latency__the_one_to_rely_on, setup_two, teardown)
+TEST(test_latency__prefers_steady_device, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
@@ -521,7 +521,7 @@ TEST(test_evicted__broken_device, setup_three, teardown)
 
 /* --- pinned plans --- */
 
-TEST(test_pinned__before_any_wish, setup_three, teardown)
+TEST(test_pinned__overrides_strategy, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -553,7 +553,7 @@ TEST(test_pinned__never_elsewhere, setup_three, teardown)
 
 /* --- the short way and the long way --- */
 
-TEST(test_decide__same_both_ways, setup_two, teardown)
+TEST(test_decide__short_and_full_path_agree, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_decision quick, full;
@@ -587,7 +587,7 @@ TEST(test_decide__same_both_ways, setup_two, teardown)
 
 /* --- setting up --- */
 
-TEST(test_configure__nonsense, setup_two, teardown)
+TEST(test_configure__invalid_values, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = {

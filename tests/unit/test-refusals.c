@@ -185,7 +185,7 @@ TEST(test_refused__administrator)
  * Strangers leave descriptors that are slow to close on the administrators' socket. The descriptors
  * are charged to the strangers' tenant, as on the clients' socket. Clients can connect meanwhile.
  */
-TEST(test_refused__strangers)
+TEST(test_refused__strangers_pay_for_descriptors)
 {
 	enum { N = 30, MAX = 8, STRANGER_UID = 40115 };
 	struct rig_stuck stuck[2];

@@ -122,7 +122,7 @@ TEST(test_promises__limit_lowered)
  * A plan that cannot be loaded for lack of host memory evicts no other plan, however often it is
  * tried.
  */
-TEST(test_host_limit__displaces_nobody)
+TEST(test_host_limit__evicts_no_plan)
 {
 	struct account_limits limits;
 	struct plan_memory *there, *poor;
@@ -222,7 +222,7 @@ static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 	assert_int_equal(n_added, 1);
 }
 
-TEST(test_add__evicted_meanwhile)
+TEST(test_add__evicted_while_loading)
 {
 	add_and_take(EVICTED, true);
 	add_and_take(EVICTED, false);
@@ -230,7 +230,7 @@ TEST(test_add__evicted_meanwhile)
 	add_and_take(EVICTED_BY_HAND, false);
 }
 
-TEST(test_add__drained_meanwhile)
+TEST(test_add__drained_while_loading)
 {
 	add_and_take(DRAINED, true);
 	add_and_take(DRAINED, false);
@@ -343,7 +343,7 @@ static void evict_on_the_way(bool is_administrators)
 	assert_false(rig_is_ready(slot));
 }
 
-TEST(test_wishes__evicted_on_the_way)
+TEST(test_wishes__evicted_while_loading)
 {
 	evict_on_the_way(false);
 	evict_on_the_way(true);
@@ -475,7 +475,7 @@ TEST(test_storm__tenants_take_turns)
 }
 
 /* Each of many waiters for a plan is answered exactly once. */
-TEST(test_storm__everybody_is_told)
+TEST(test_storm__each_waiter_is_answered)
 {
 	enum { N = 1000, N_WISHES = 3 };
 	struct residency_rig rig;
@@ -590,7 +590,7 @@ static void remove_many(struct residency_rig *rig, struct plan_memory **slots)
 }
 
 /* A new plan is compared only with the plans in its way, however many there are. */
-TEST_IN("many", test_many__add_looks_at_few)
+TEST_IN("many", test_many__add_visits_few_plans)
 {
 	struct plan_memory **slots, *fits, *displaces;
 
@@ -608,7 +608,7 @@ TEST_IN("many", test_many__add_looks_at_few)
 }
 
 /* residency_about() does not walk the plans that the tenant has already. */
-TEST_IN("many", test_many__about_looks_at_none)
+TEST_IN("many", test_many__about_visits_no_plan)
 {
 	enum { N_SMALL = 100 };
 	struct plan_memory *slots[N_SMALL];
@@ -850,7 +850,7 @@ static bool timer_fires(struct residency_rig *rig)
  * The timer may have been set before the last review's duration was known. Such a review waits for
  * the pause after the last one, but only once, however long the pause has become.
  */
-TEST(test_review__put_off_once)
+TEST(test_review__postponed_once)
 {
 	const uint64_t hour_ns = 3600000000000;
 

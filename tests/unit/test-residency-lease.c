@@ -190,7 +190,7 @@ TEST(test_open__own_plans_leave, setup, teardown)
  * Other tenants' plans are evicted for a lease only if those tenants are above vram-high, or if the
  * lease is within its tenant's reserve.
  */
-TEST(test_open__others, setup, teardown)
+TEST(test_open__plans_of_other_tenants, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 70 * MIB);
 	struct rig_wish wish;
@@ -278,7 +278,7 @@ TEST(test_open__own_reserve, setup, teardown)
  * Memory that a tenant's program claims to have had from an ended broker is believed as far as it
  * is free or in use outside the broker.
  */
-TEST(test_believed, setup, teardown)
+TEST(test_claim_after_restart, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 30 * MIB);
 	struct rig_wish wish;
@@ -321,7 +321,7 @@ TEST(test_believed, setup, teardown)
  * No plan gets the bytes of a lease, whatever the plan's value, and even if its tenant has since
  * been given a reserve.
  */
-TEST(test_plans__keep_out, setup, teardown)
+TEST(test_plans__never_take_lease_bytes, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 50 * MIB);
 	struct rig_wish wish;
@@ -453,7 +453,7 @@ TEST(test_wait__hopeless, setup, teardown)
 }
 
 /* A wait is limited to LEASE_MAX_WAIT_NS. */
-TEST(test_wait__longest, setup, teardown)
+TEST(test_wait__longest_time_is_limited, setup, teardown)
 {
 	struct asked *a;
 
@@ -503,7 +503,7 @@ TEST(test_wait__reserve_overtakes, setup, teardown)
 	assert_int_equal(mine->res, 0);
 }
 
-TEST(test_wait__time_is_up, setup, teardown)
+TEST(test_wait__times_out, setup, teardown)
 {
 	struct asked *a;
 
@@ -517,7 +517,7 @@ TEST(test_wait__time_is_up, setup, teardown)
 }
 
 /* When a wait times out, the requests behind it are served in the same pass. */
-TEST(test_wait__in_the_way, setup, teardown)
+TEST(test_wait__timeout_serves_the_next, setup, teardown)
 {
 	struct asked *a, *b;
 

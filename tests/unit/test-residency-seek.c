@@ -177,7 +177,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 }
 
 /* Plans that hold no bytes are never visited. */
-TEST(test_many__of_nothing)
+TEST(test_many__plans_without_bytes)
 {
 	uint32_t n_visits[VISITS];
 
@@ -187,7 +187,7 @@ TEST(test_many__of_nothing)
 }
 
 /* A request visits a limited number of small plans. */
-TEST(test_many__of_a_page)
+TEST(test_many__small_plans)
 {
 	uint32_t n_visits[VISITS];
 
@@ -203,7 +203,7 @@ TEST(test_many__of_a_page)
  * A round over waiting requests is divided into passes. Each pass continues after the requests
  * already tried, and the round ends.
  */
-TEST(test_many__rounds_in_passes)
+TEST(test_many__waits_in_passes)
 {
 	enum { N = 4 * RIG_MAX_TENANTS * RESIDENCY_SMALL, MOST = 16 * RESIDENCY_SMALL };
 	struct plan_memory *slots[N];
@@ -230,7 +230,7 @@ TEST(test_many__rounds_in_passes)
 }
 
 /* A tenant's own small plan is found among any number of another tenant's. */
-TEST(test_many__of_another)
+TEST(test_many__plans_of_another_tenant)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
 	struct plan_memory *slots[N], *mine, *next;
@@ -319,7 +319,7 @@ static void leave_in_turns(struct residency_rig *rig, struct plan_memory **slots
 	assert_int_equal(n_there(slots, n), n_left);
 }
 
-TEST(test_short__of_a_limit_and_of_pressure)
+TEST(test_short__of_limit_and_device_memory)
 {
 	enum { N = 600, N_WITHIN = 300, N_LEFT = 10 };
 	static struct plan_memory *slots[N];
@@ -360,7 +360,7 @@ TEST(test_short__of_a_limit_on_sharers)
 }
 
 /* Under pressure, the evictable plan is found among any number of plans protected by a reserve. */
-TEST(test_many__one_above_the_reserve)
+TEST(test_many__one_plan_above_the_reserve)
 {
 	enum { N_KEPT = 4 * RESIDENCY_SMALL, N = N_KEPT + 1 };
 	static struct plan_memory *slots[N];
@@ -429,7 +429,7 @@ static void shared_end(struct shared *shared)
 }
 
 /* When all plans that share a block are leaving, no other plan is evicted for the same bytes. */
-TEST(test_shared__gone_under_pressure)
+TEST(test_shared__leaving_block_counts_once)
 {
 	struct shared shared;
 
@@ -440,7 +440,7 @@ TEST(test_shared__gone_under_pressure)
 	shared_end(&shared);
 }
 
-TEST(test_shared__gone_for_a_wish)
+TEST(test_shared__evicted_for_a_request)
 {
 	struct plan_memory *owed;
 	struct shared shared;
@@ -465,7 +465,7 @@ static enum residence_state state_of(const struct plan_memory *slot)
  * A round over reservations ends, and begins no review. One plan whose reservation can be met is
  * loaded per turn.
  */
-TEST(test_short__of_promises)
+TEST(test_short__reservations_need_no_review)
 {
 	struct plan_memory *busy, *slots[RIG_MAX_TENANTS];
 	struct residency_device *device;
@@ -518,7 +518,7 @@ static void on_granted(struct lease_wait *wait, int res)
 }
 
 /* A request for a lease is answered behind any number of others, also between reviews. */
-TEST(test_short__of_reviews)
+TEST(test_short__lease_request_between_reviews)
 {
 	static struct many_waits waits;
 	struct residency_rig rig;
@@ -607,7 +607,7 @@ TEST(test_promises__second_tier)
 /* ---- Operations on all plans ---- */
 
 /* When a device is drained, resident plans and reservations are cleared some at a time. */
-TEST(test_all__leave_in_turns)
+TEST(test_all__drained_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
@@ -671,7 +671,7 @@ static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
 }
 
 /* Clients that wait for plans that can no longer be loaded are answered some at a time. */
-TEST(test_all__told_in_turns)
+TEST(test_all__answered_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
@@ -710,7 +710,7 @@ TEST(test_all__told_in_turns)
 /*
  * The search for plans to move up from the second tier takes several turns if there are many plans.
  */
-TEST(test_moves__up_in_turns)
+TEST(test_moves__from_second_tier_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];

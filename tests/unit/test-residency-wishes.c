@@ -58,7 +58,7 @@ TEST(test_wish__prefetch_displaces_own)
 }
 
 /* A plan that holds shared constants stays, however little it is wanted. */
-TEST(test_wish__keeps_what_it_shares)
+TEST(test_wish__keeps_plan_of_shared_block)
 {
 	struct plan_memory *sharer, *other, *slot;
 	struct rig_wish wish;
@@ -76,7 +76,7 @@ TEST(test_wish__keeps_what_it_shares)
 }
 
 /* A request is answered, however many requests wait that cannot be granted. */
-TEST(test_wish__everybody_hears)
+TEST(test_wish__each_is_answered)
 {
 	enum { N_OTHERS = 3 * RESIDENCY_MAX_DRAFTS };
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict,
@@ -148,7 +148,7 @@ static void hold(struct residency_rig *rig)
 }
 
 /* A plan is requested while its eviction by hand is pending. */
-TEST(test_wish__evict_does_not_strand)
+TEST(test_wish__during_pending_eviction)
 {
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
 	struct plan_memory *slot, *other;
@@ -176,7 +176,7 @@ TEST(test_wish__evict_does_not_strand)
 }
 
 /* Other plans are being loaded into all memory. They must give up the reserve again. */
-TEST(test_owed__while_others_come)
+TEST(test_owed__while_other_plans_load)
 {
 	struct plan_memory *others[2], *modest;
 	struct rig_wish wish = {.waiter.done = rig_on_done, .res = 1};
@@ -201,7 +201,7 @@ TEST(test_owed__while_others_come)
 }
 
 /* All memory is reserved for another tenant's plan. */
-TEST(test_owed__goes_before_promises)
+TEST(test_owed__before_reservations)
 {
 	struct plan_memory *busy, *promised, *modest;
 	struct rig_wish first, wish;
@@ -254,7 +254,7 @@ TEST(test_owed__stays_promised_under_pressure)
 }
 
 /* GTT memory does not satisfy a reserve of VRAM. */
-TEST(test_owed__not_in_gtt)
+TEST(test_owed__not_met_by_gtt)
 {
 	struct plan_memory *others[4], *modest;
 	struct residency_about about;
@@ -305,7 +305,7 @@ TEST(test_wish__wait_until_room)
 	assert_int_equal(never.n_done, 0);
 }
 
-TEST(test_wish__never)
+TEST(test_wish__impossible_plan)
 {
 	struct plan_memory *large, *unsupported;
 	struct rig_wish wish;
@@ -346,7 +346,7 @@ static void endless_done(struct offload_job *job)
 }
 
 /* Memory freed in parts does not wait for its tenant's other jobs at each part. */
-TEST(test_remove__beside_own_jobs)
+TEST(test_remove__not_behind_own_jobs)
 {
 	enum { N = 100, PARTS = 50 };
 	struct endless jobs[N] = {0};
@@ -379,7 +379,7 @@ TEST(test_remove__beside_own_jobs)
 }
 
 /* If a part of a block fails to load, the parts before it are freed in parts, too. */
-TEST(test_lost__in_parts)
+TEST(test_lost__load_frees_earlier_parts)
 {
 	enum { PARTS = 20 };
 	struct plan_memory *slot;
@@ -417,7 +417,7 @@ static void add_and_ask(struct residency_rig *rig, struct plan_memory *slot, str
 }
 
 /* A refused load is tried again later if other loads of its tenant prevent that now. */
-TEST(test_refused__while_others_load)
+TEST(test_refused__retried_after_other_loads)
 {
 	struct plan_memory *slot;
 	struct rig_wish wish;

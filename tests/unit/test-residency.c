@@ -14,7 +14,7 @@
 
 /* ---- Loading and eviction ---- */
 
-TEST(test_add__is_there_and_charged)
+TEST(test_add__loads_and_charges)
 {
 	struct plan_memory *slot;
 
@@ -233,7 +233,7 @@ TEST(test_limit__own_plans_make_way)
 }
 
 /* A plan as wanted as the resident one does not displace it: plans do not alternate. */
-TEST(test_device__no_turns)
+TEST(test_device__equal_plans_do_not_alternate)
 {
 	struct plan_memory *a, *b;
 
@@ -275,7 +275,7 @@ TEST(test_device__silent_makes_way)
 	assert_false(rig_is_ready(loud));
 }
 
-TEST(test_reserve__is_had)
+TEST(test_reserve__evicts_other_tenants)
 {
 	struct plan_memory *greedy[10], *modest;
 
@@ -390,7 +390,7 @@ TEST(test_pressure__no_thrashing)
 
 /* ---- Failures ---- */
 
-TEST(test_no_memory__once_is_mended)
+TEST(test_no_memory__one_refusal_is_retried)
 {
 	struct plan_memory *slot;
 
@@ -495,7 +495,7 @@ TEST(test_lost__while_loading)
  * A plan whose load loses the device is tried at growing intervals; other plans are loaded between
  * its tries.
  */
-TEST(test_lost__by_loading)
+TEST(test_lost__by_loading_one_plan)
 {
 	uint64_t begin_ns = clock_now_ns();
 	struct plan_memory *fatal, *other;
@@ -526,7 +526,7 @@ TEST(test_lost__by_loading)
  * While a guest has its own memory on a lost device, the device is not opened again. The guest's
  * memory is not accounted for.
  */
-TEST(test_lost__with_a_guest)
+TEST(test_lost__not_reopened_beside_guest)
 {
 	struct counting *device;
 	struct plan_memory *slot;
@@ -559,7 +559,7 @@ TEST(test_lost__with_a_guest)
 }
 
 /* The loss of the device is reported from outside, before any task failed. */
-TEST(test_gone__noticed_without_a_task)
+TEST(test_gone__reported_without_a_task)
 {
 	struct plan_memory *slot;
 	unsigned int reopened = 0;
@@ -637,7 +637,7 @@ TEST(test_renew__oldest_idle_first)
 }
 
 /* A block is loaded anew only when all plans that share it have left. */
-TEST(test_renew__those_that_share)
+TEST(test_renew__shared_block_after_last_plan)
 {
 	struct plan_memory *first, *second, *third, *other;
 
@@ -744,7 +744,7 @@ TEST(test_add__out_of_memory)
 
 /* ---- Tiers and devices ---- */
 
-TEST(test_gtt__second_best)
+TEST(test_gtt__used_if_vram_is_full)
 {
 	struct plan_memory *a, *b;
 	struct residency_about about;
@@ -773,7 +773,7 @@ TEST(test_gtt__second_best)
 	assert_int_equal(account_used(rig.tenants[1].account, ACCOUNT_HOST_BYTES), 0);
 }
 
-TEST(test_devices__the_one_with_room)
+TEST(test_devices__plan_goes_to_free_device)
 {
 	struct plan_memory *a, *b;
 

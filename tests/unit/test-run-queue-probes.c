@@ -128,7 +128,7 @@ TEST(test_read__sums, set_up, fake_proc_tear_down)
 /*
  * Delays and run times in progress are included. Totals never decrease when they end differently.
  */
-TEST(test_read__goes_on, set_up, fake_proc_tear_down)
+TEST(test_read__includes_waits_in_progress, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	struct run_queue_record *first = fake_probes_of(WORKER_0);
@@ -499,7 +499,7 @@ TEST(test_lost__wake_ups, set_up, fake_proc_tear_down)
 /*
  * While no client is connected, the loss is not checked. Nor is a loss reported while all is well.
  */
-TEST(test_lost__not, set_up, fake_proc_tear_down)
+TEST(test_lost__not_without_clients, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 

@@ -71,7 +71,7 @@ TEST(test_ladder__no_schedstat, fake_proc_set_up, fake_proc_tear_down)
 /*
  * A /proc of another PID namespace has other numbers, so probes could not identify threads either.
  */
-TEST(test_ladder__others_proc, fake_proc_set_up, fake_proc_tear_down)
+TEST(test_ladder__proc_of_another_namespace, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq;
 
@@ -124,7 +124,7 @@ TEST(test_ladder__no_pressure, fake_proc_set_up, fake_proc_tear_down)
 	}
 }
 
-TEST(test_ladder__nothing, fake_proc_set_up, fake_proc_tear_down)
+TEST(test_ladder__no_source, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_totals totals;
 	struct run_queue_thread_report thread;

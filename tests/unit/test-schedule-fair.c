@@ -216,7 +216,7 @@ TEST(test_fair__classes_stay_in_their_flow)
 }
 
 /* Time that a flow did not use while it was idle is not saved up. Time that it owes is kept. */
-TEST(test_fair__coming_back)
+TEST(test_fair__flow_returns_after_idling)
 {
 	static struct tenant tenants[2];
 	static const struct rig_plan large = {{100e6f, 100e6f}};
@@ -333,7 +333,7 @@ TEST(test_latency__beside_saturation)
 }
 
 /* Predicted waits are correct if the predicted execution times are. */
-TEST(test_wait__comes_true)
+TEST(test_wait__predicted_correctly)
 {
 	static struct tenant tenants[3];
 	struct rig_plan plan = {{1e5f, 1e5f}};

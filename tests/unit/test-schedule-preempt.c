@@ -285,7 +285,7 @@ TEST(test_preempt__learns)
 }
 
 /* On a device that cannot stop tasks, nothing changes. */
-TEST(test_preempt__not_there)
+TEST(test_preempt__device_cannot_stop_tasks)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
 	double before[2];

@@ -45,7 +45,7 @@ static double wait_after(struct waiting *waiting, double ns)
  * The wait is the mean remaining time of tasks not done yet, of a population that varies as the
  * plan does.
  */
-TEST(test_wait__those_not_done_yet)
+TEST(test_wait__mean_of_remaining_time)
 {
 	enum { N = 200000 };
 	const struct rig_plan plan = {.work_ns = {10e6f, 10e6f}, .spread = 0.1f};
@@ -75,7 +75,7 @@ TEST(test_wait__those_not_done_yet)
 }
 
 /* A task far beyond its variance: the cause is unknown, but it is not about to end. */
-TEST(test_wait__later_than_chance_explains)
+TEST(test_wait__beyond_the_variance)
 {
 	static const float spreads[] = {0, 0.05f, 0.3f};
 
@@ -134,7 +134,7 @@ static void join(float work_ns, uint64_t after_ns, uint32_t n_then)
 	free(flow);
 }
 
-TEST(test_servers__join)
+TEST(test_servers__join_a_split_task)
 {
 	join(8e6f, 800000, 8);
 	/* Three chunks are left for seven servers. */

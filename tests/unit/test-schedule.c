@@ -164,7 +164,7 @@ TEST(test_release__window)
 }
 
 /* Predictions of no time do not release all tasks to the device. */
-TEST(test_release__predicted_nothing)
+TEST(test_release__predictions_of_zero)
 {
 	static const float nothing[] = {0, -1, NAN, 1e-30f};
 	static struct rig_task tasks[32768];

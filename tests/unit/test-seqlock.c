@@ -50,7 +50,7 @@ static bool get(const struct published *published, struct data *ret)
 	return seqlock_read(&published->sequence, published->words[0], N_WORDS, ret);
 }
 
-TEST(test_read__before_the_first)
+TEST(test_read__before_first_write)
 {
 	static struct published published;
 	struct data data = {{5}};
@@ -59,7 +59,7 @@ TEST(test_read__before_the_first)
 	assert_int_equal(data.words[0], 5);
 }
 
-TEST(test_read__the_last)
+TEST(test_read__latest_write)
 {
 	static struct published published;
 	struct data data, seen;

@@ -275,7 +275,7 @@ TEST(test_watchdog__while_the_reactor_turns, test_setup, test_teardown)
 	assert_int_equal(count_signs(), 3);
 }
 
-TEST(test_watchdog__not_wanted, test_setup, test_teardown)
+TEST(test_watchdog__not_configured, test_setup, test_teardown)
 {
 	static const char *const none[][2] = {
 		{NULL, NULL}, {"30000000", "1"}, {"", NULL},   {"0", NULL},

@@ -85,7 +85,7 @@ static uint32_t next_answer(struct rig *rig)
 }
 
 /* A second plan does not wait for the whole compilation of the first. */
-TEST(test_compile__others_between)
+TEST(test_compile__two_plans_interleave)
 {
 	uint32_t long_one, short_one;
 	struct rig rig;

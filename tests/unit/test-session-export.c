@@ -253,7 +253,7 @@ TEST(test_export__outlives_session)
  * The session ends while the device works on its arenas. The device makes no further arena, and is
  * told of the end of each one that it has made.
  */
-TEST(test_export__ends_meanwhile)
+TEST(test_export__session_ends_meanwhile)
 {
 	struct rig rig;
 

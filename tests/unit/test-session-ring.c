@@ -228,7 +228,7 @@ TEST(test_ring__cannot_be_made)
 }
 
 /* The same, but the client cannot be told: its session ends, and the ring is ended only once. */
-TEST(test_ring__cannot_be_made_nor_told)
+TEST(test_ring__cannot_be_made_nor_answered)
 {
 	for (unsigned int i = 0; i < 2; i++) {
 		struct server_hooks *hooks;
@@ -316,7 +316,7 @@ TEST(test_ring__sealed_at_first_bell)
 }
 
 /* Each part of a ring that the client keeps stays charged until the client releases it. */
-TEST(test_ring__kept)
+TEST(test_ring__kept_parts_stay_charged)
 {
 	uint64_t host, fds;
 	struct rig_ring ring;
@@ -372,7 +372,7 @@ TEST(test_ring__no_watches_left)
 }
 
 /* A client that releases its areas first is answered when its charges are undone. */
-TEST(test_ring__let_go_first)
+TEST(test_ring__released_first_by_client)
 {
 	struct rig_ring ring;
 	uint64_t host, fds;

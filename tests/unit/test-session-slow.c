@@ -181,7 +181,7 @@ TEST(test_slow__nothing_on_the_reactor)
 }
 
 /* The reactor does not touch the user's other sockets either, not even once. */
-TEST(test_slow__all_of_the_user)
+TEST(test_slow__other_sockets_of_the_user)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -224,7 +224,7 @@ TEST(test_slow__not_in_other_tenants)
 }
 
 /* Time in which other threads had the processor does not count against the client. */
-TEST(test_slow__not_by_preemption)
+TEST(test_slow__preemption_is_not_counted)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -239,7 +239,7 @@ TEST(test_slow__not_by_preemption)
 }
 
 /* One slow call may be the machine's fault; many slow calls are the client's. */
-TEST(test_slow__not_by_one_call)
+TEST(test_slow__one_call_is_forgiven)
 {
 	struct rig_ring ring;
 	struct rig rig;

@@ -95,7 +95,7 @@ TEST(test_connections__in_slices)
 }
 
 /* Check that a client that leaves without a message never becomes a session. */
-TEST(test_connections__that_left)
+TEST(test_connections__closed_without_message)
 {
 	enum { N = 200 };
 	uint32_t number;
@@ -114,7 +114,7 @@ TEST(test_connections__that_left)
 }
 
 /* Check that a client's message is read after the client has left: here, one that breaks a rule. */
-TEST(test_connections__last_words)
+TEST(test_connections__message_before_close)
 {
 	uint64_t n_hostile;
 	int fd;
@@ -179,7 +179,7 @@ static void run_busy(struct turn_job *job)
  * The maximum of connections is held, all of clients that have left. A client of the same user is
  * still accepted.
  */
-TEST(test_connections__behind_those_that_left)
+TEST(test_connections__behind_closed_ones)
 {
 	enum { N = 300, MAX = 16 };
 	const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO};
@@ -537,7 +537,7 @@ TEST(test_messages__tenants_not_sessions)
 }
 
 /* The end of a session costs work for that session only: other sessions are not visited. */
-TEST(test_end__costs_what_it_frees)
+TEST(test_end__visits_no_other_session)
 {
 	enum { N = 300 };
 	uint64_t n_alone, n_beside;
@@ -664,7 +664,7 @@ TEST(test_reset__in_slices)
  * Plans are added and removed meanwhile. Other sessions of the tenant ask, too, and end in the
  * middle.
  */
-TEST(test_reset__meanwhile)
+TEST(test_reset__during_slices)
 {
 	static struct session_plan plans[N_RESET], late;
 	struct session *other;

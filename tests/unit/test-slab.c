@@ -49,7 +49,7 @@ TEST(test_slab__random)
 }
 
 /* Pieces given back are reused before new ones are made. */
-TEST(test_slab__used_again)
+TEST(test_slab__reuses_cells)
 {
 	static void *pieces[N];
 	struct place_slab slab = {0};
@@ -150,7 +150,7 @@ TEST(test_plans__many)
 /*
  * The count below which a plan is small agrees with the plan's bytes, as soon as it is configured.
  */
-TEST(test_below__as_bytes_say)
+TEST(test_below__agrees_with_bytes)
 {
 	PLACER_BENCH(bench, 2, NULL);
 	for (int i = 0; i < 20000; i++) {

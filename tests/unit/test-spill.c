@@ -44,7 +44,7 @@ TEST(test_spill__noticed_and_mended)
 }
 
 /* Loading and sampling overlap: own memory is always one step behind. */
-TEST(test_spill__loading_is_none)
+TEST(test_spill__not_while_loading)
 {
 	struct spill spill = {0};
 

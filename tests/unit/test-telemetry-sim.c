@@ -430,7 +430,7 @@ TEST_IN("card", test_card__unplugged_but_held)
 }
 
 /* Watching ends while the card is unplugged. */
-TEST_IN("card", test_card__ended_while_gone)
+TEST_IN("card", test_card__end_while_unplugged)
 {
 	struct rig rig;
 
@@ -443,7 +443,7 @@ TEST_IN("card", test_card__ended_while_gone)
 }
 
 /* A driver that does not even report its version. */
-TEST_IN("card", test_card__mute)
+TEST_IN("card", test_card__driver_without_version)
 {
 	struct device_reading reading;
 	struct rig rig;
@@ -524,7 +524,7 @@ TEST_IN("cards", test_cards__told_apart)
 	assert_int_equal(rig.reading.n_resets.value, 0);
 }
 
-TEST_IN("cards", test_cards__one_not_ours)
+TEST_IN("cards", test_cards__foreign_card_is_not_used)
 {
 	RIG(rig);
 	rig.n_devices = 1;

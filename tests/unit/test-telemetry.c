@@ -83,7 +83,7 @@ TEST(test_new__nothing)
 }
 
 /* A device without any source is not watched, and its reading says so. */
-TEST(test_new__nobody_to_ask)
+TEST(test_new__no_source)
 {
 	const struct telemetry_device device = {.index = 1};
 	struct telemetry *telemetry;
@@ -133,7 +133,7 @@ TEST(test_driver)
 	waker_deinit(&waker);
 }
 
-TEST(test_driver__says_nothing)
+TEST(test_driver__without_readings)
 {
 	struct driver driver = {.has_memory = false};
 	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};

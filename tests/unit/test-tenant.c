@@ -207,7 +207,7 @@ TEST(test_limits__mixed)
 	tenant_unref(a);
 }
 
-TEST(test_reload__lives_of_tenants)
+TEST(test_reload__frees_unused_tenants)
 {
 	struct charge charge = CHARGE_INIT;
 	struct tenant *a, *again, *b;
@@ -251,7 +251,7 @@ TEST(test_reload__lives_of_tenants)
 	charge_deinit(&charge);
 }
 
-TEST(test_cgroup__and_nobody_else)
+TEST(test_cgroup__matched_by_one_tenant)
 {
 	const struct peer in_a = {.pid = 1, .uid = 7, .cgroup = "/a"},
 			  in_b = {.pid = 1, .uid = 7, .cgroup = "/b"}, elsewhere = {.uid = 7};

@@ -57,7 +57,7 @@ static void piece_init(struct piece *piece, struct kit *kit, uint64_t ticks, uns
 }
 
 /* One owner has 100 jobs, the other has one: both get the same time. */
-TEST(test_run__owners_not_jobs)
+TEST(test_run__shares_time_by_owner)
 {
 	struct turn_owner many, one;
 	struct piece pieces[100], single;
@@ -120,7 +120,7 @@ TEST(test_run__smallest_budget)
 }
 
 /* An owner cannot save up time, nor lose a debt by being idle for a moment. */
-TEST(test_owner__comes_back)
+TEST(test_owner__idle_keeps_debt)
 {
 	struct turn_owner steady, other;
 	struct piece of_steady, of_other;
@@ -175,7 +175,7 @@ TEST(test_run__preempted)
 	assert_in_range(of_steady.n_ran, 995, 1005);
 }
 
-TEST(test_withdraw__leaves_the_rest)
+TEST(test_withdraw__keeps_other_jobs)
 {
 	struct turn_owner owner;
 	struct piece pieces[3];

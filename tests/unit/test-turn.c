@@ -36,7 +36,7 @@ static void spend(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant,
 	turn_leave(turn, outer);
 }
 
-TEST(test_used__slices_only)
+TEST(test_used__counts_slices_only)
 {
 	struct turn turn = make_turn();
 	struct turn_source outer, inner;
@@ -67,7 +67,7 @@ TEST(test_used__slices_only)
 	assert_false(turn_is_over(&turn));
 }
 
-TEST(test_stop__last_source_gets_on)
+TEST(test_stop__last_source_has_budget)
 {
 	struct turn turn = make_turn();
 
@@ -125,7 +125,7 @@ TEST(test_entries__counted_apart)
 	assert_fields(turn.report, (n_overruns[RBK_TURN_ENTRIES], 2), (longest_ticks, 30 * BUDGET));
 }
 
-TEST(test_reset__begins_anew)
+TEST(test_reset__clears_figures)
 {
 	struct turn turn = make_turn();
 
@@ -155,7 +155,7 @@ static void spend_cpu(struct turn *turn, uint64_t ticks, uint64_t cpu_ns)
 }
 
 /* Only time on the CPU counts as work, not time in which other threads had the CPU. */
-TEST(test_cpu__has_worked)
+TEST(test_cpu__counts_own_time_only)
 {
 	const uint64_t us = clock_ns_to_ticks(1000), ms = 1000 * us;
 	struct turn turn;

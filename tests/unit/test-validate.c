@@ -286,7 +286,7 @@ TEST(test_residency__form)
 
 /* ---- The plan ---- */
 
-TEST(test_plan__which)
+TEST(test_plan__must_exist)
 {
 	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
 	static const uint32_t wrong[] = {(2u << 16) | TWO, (4u << 16) | TWO, TWO,
@@ -496,7 +496,7 @@ TEST(test_overlap__two_arenas_of_one_memfd)
 }
 
 /* Inputs may be identical; outputs and states may not. */
-TEST(test_overlap__who_with_whom)
+TEST(test_overlap__inputs_and_outputs)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;
@@ -602,7 +602,7 @@ TEST(test_table__reserved)
 }
 
 /* The table is a reference itself, read up to its last byte and no further. */
-TEST(test_table__where_it_lies)
+TEST(test_table__position)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;

@@ -95,7 +95,7 @@ TEST(test_hogs__on_some_processors)
 }
 
 /* The measured factor is the real one, whether work stays or moves. */
-TEST(test_factor__as_it_is)
+TEST(test_factor__is_the_real_one)
 {
 	const uint32_t hogs_each[] = {0, 1, 3, 7};
 	struct processors processors;
@@ -119,7 +119,7 @@ TEST(test_factor__as_it_is)
  * Many hogs per processor use as much of it as one does. Work that has moved away must not return
  * often to find out.
  */
-TEST(test_hold__rarely_let_go)
+TEST(test_hold__seldom_retried)
 {
 	struct processors processors;
 
@@ -145,7 +145,7 @@ TEST(test_hold__rarely_let_go)
  * A meek program uses all the time that hogs leave, also after they are gone. Work returns to find
  * that out.
  */
-TEST(test_hold__until_tried)
+TEST(test_hold__until_work_returns)
 {
 	struct processors processors;
 
@@ -349,7 +349,7 @@ TEST(test_workers__needed)
 }
 
 /* Sources with fewer figures are less precise, but still in time and without oscillation. */
-TEST(test_sources__that_know_less)
+TEST(test_sources__with_fewer_figures)
 {
 	const struct {
 		bool workers, processors, stall;
@@ -389,7 +389,7 @@ TEST(test_sources__that_know_less)
 	}
 }
 
-TEST(test_sources__nothing_known)
+TEST(test_sources__without_figures)
 {
 	struct processors processors;
 
@@ -476,7 +476,7 @@ TEST(test_clock__jumps)
 }
 
 /* Counters of several processors, read one after another, may decrease slightly. */
-TEST(test_counters__back_a_little)
+TEST(test_counters__decrease_slightly)
 {
 	struct processors processors;
 	uint64_t since_ns;
@@ -530,7 +530,7 @@ TEST(test_counters__late)
 	}
 }
 
-TEST(test_counters__at_the_edge)
+TEST(test_counters__wrap_around)
 {
 	struct processors processors;
 
@@ -590,7 +590,7 @@ TEST(test_figures__arbitrary)
 	}
 }
 
-TEST(test_config__nonsense)
+TEST(test_config__invalid_values)
 {
 	const struct place_contention_config configs[] = {
 		{0},
