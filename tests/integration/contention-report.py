@@ -144,7 +144,7 @@ def check_source(asked):
                 report = Report(broker)
                 return ('default' in report.tenants and report.tenants['default']['run_ns'] > 0 and
                         sum(worker['run_ns'] for worker in report.workers) > 0 and report)
-            report = wait_for(ran, 'nobody ran', report.found)
+            report = wait_for(ran, 'no causer was reported', report.found)
         is_known = source == 'ebpf'
         for subject in report.threads + list(report.tenants.values()):
             expect((subject['p99_ns'] is not None) == is_known, source, subject)

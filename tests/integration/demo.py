@@ -96,7 +96,7 @@ def check_leases(output, n_images):
     if 'plain-vulkan' in output.rsplit('$ brokerctl leases', 1)[1] or \
             f'all {3 * n_images * 5} neighbours are the exact ones' not in output or \
             'the tenant had 0 bytes of the device' not in output:
-        fail('the end is not as it has to be', output)
+        fail('the end is not as expected', output)
 
 
 def check_model(output, n_columns, right):

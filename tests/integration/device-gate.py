@@ -416,7 +416,7 @@ def test_broker_dies():
         expect(broker.about()['broker_pid'] is None, broker.about())
         leaves.process.kill()
         leaves.process.wait(LIMIT)
-        expect(leaves.opens() == PASSED, 'nobody closes it')
+        expect(leaves.opens() == PASSED, 'access ended before the lease')
         broker.run()
         expect(stays.opens() == PASSED, 'at once')
         expect(broker.about()['broker_pid'] == broker.process.pid, broker.about())

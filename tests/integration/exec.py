@@ -510,7 +510,7 @@ def check_growth(broker):
         expect(program.line() == 'device 0: result=0', 'no device')
         if wait:
             wait_for(lambda: [lease for lease in leases(broker) if lease['waiting']],
-                     'nobody waits')
+                     'no waiter is counted')
             holder.end()
         expect(program.line() == f'alloc: {allocated}', wait)
         program.end()

@@ -329,7 +329,7 @@ def check(graph, y, expected, folder, what):
     found = run(*arguments, '--device=cpu', '--profile', '--repeat=1')
     operators = [each['operator'] for each in found['nodes']]
     if operators == expected or len(operators) <= len(expected):
-        fail(what, 'became', operators, 'although somebody reads its middle')
+        fail(what, 'became', operators, 'although another node reads its middle')
 
 
 def main():

@@ -86,7 +86,7 @@ def test_threads():
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
         # The machine decides how many threads run at once.
-        await_true('somebody meets the limit',
+        await_true('a thread reaches the limit',
                    lambda: client.number('threads 32 1000 1000000', 'refused') > 0)
         expect(client.heap().used == 0, 'all of it is free')
         expect(client.alloc(64 * MIB) == (1, OK), 'and can be had')
@@ -231,7 +231,7 @@ def test_no_such_device():
             if not is_there:
                 refused(client, 'fake')
                 continue
-            expect(client.result('device') == OK, 'the renderer is nobody\'s business')
+            expect(client.result('device') == OK, 'the renderer needs no lease')
             expect(client.alloc(100 * MIB) == (1, OK), 'it is held to the card\'s lease')
             expect(client.stderr() == '', client.stderr())
     # The program cannot query UUIDs, so the layer looks for the device by name.
@@ -663,7 +663,7 @@ def test_escapes():
             # The program never asks for a budget; the layer checks the usage after every so many allocations.
             own(60 * MIB)
             n, result = client.alloc(4096, 4000)
-            expect(n < 2000 and result == OUT_OF_DEVICE_MEMORY, 'nobody looks:', n)
+            expect(n < 2000 and result == OUT_OF_DEVICE_MEMORY, 'the layer did not sample the driver:', n)
             # A usage that was sampled during concurrent allocations is not charged.
             own(0)
             client.ask('free-all')
@@ -676,7 +676,7 @@ def test_escapes():
             own(60 * MIB)
             client.heap()
             own(0)
-            expect(client.alloc(64 * MIB) == (1, OK), 'nobody looked')
+            expect(client.alloc(64 * MIB) == (1, OK), 'the layer does not sample the driver')
             client.ask('free-all')
             # A repeated import is not escaped memory, although the driver counts it twice.
             own(0)
@@ -981,7 +981,8 @@ if __name__ == '__main__':
          test_stalled_broker_gives_nothing_twice, test_stalled_broker_objects,
          test_stalled_broker_delays_no_call, test_stalled_broker_many_returns,
          test_stalled_broker_dies, test_waits_in_vain_only_once,
-         test_payer_of_shared_memory_changes, test_broker_without_enough_memory, test_next_broker_has_smaller_budget, test_waiting,
+         test_payer_of_shared_memory_changes, test_broker_without_enough_memory,
+         test_next_broker_has_smaller_budget, test_waiting,
          test_old_vulkan, test_card, test_driver_budget, test_escapes, test_machine_use,
          test_driver_refuses, test_validation, test_symbols, test_other_brokers,
          test_versions, test_other_clients, test_broker_is_exchanged,

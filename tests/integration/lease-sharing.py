@@ -55,7 +55,7 @@ def launder(client, hide, unhide):
             expect(client.result(f'exportable {60 * MIB}') == OUT_OF_DEVICE_MEMORY,
                    'memory for nothing')
         unhide(hidden)
-        await_true('nobody has it', lambda: client.heap().used == 0)
+        await_true('the memory is freed', lambda: client.heap().used == 0)
         client.ask('free-all')
 
 
@@ -173,7 +173,7 @@ def test_no_descriptors_left():
         fd = client.number('export 0', 'fd')
         client.ask('free 0')
         client.ask(f'close {fd}')
-        expect(client.heap().used == 40 * MIB, 'nobody knows where it is')
+        expect(client.heap().used == 40 * MIB, 'hidden memory is not charged')
 
 
 if __name__ == '__main__':

@@ -182,7 +182,7 @@ def check_idle(broker, path):
         time.sleep(1)
         return switches(broker) == before
 
-    wait_for(is_still, 'an endpoint that nobody scrapes keeps the broker busy')
+    wait_for(is_still, 'an endpoint without scrapes keeps the broker busy')
     client = Client(broker)
     client.run(30, 3)
     found = values(scrape(path))
