@@ -202,11 +202,10 @@ static uint32_t dtype_of(const char *descr, const char **ret_why)
 	bool has_order = descr[0] && strchr("<>=|", descr[0]);
 	const char *code = descr + has_order;
 
-	*ret_why =
-		strcmp(code, "V2") == 0
-			? ", as NumPy writes bfloat16 and other types alike: save it as a "
-			  "TensorProto in a .pb file"
-			: "";
+	*ret_why = strcmp(code, "V2") == 0
+			   ? ", as NumPy writes bfloat16 and other types alike: save it as a "
+			     "TensorProto in a .pb file"
+			   : "";
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strcmp(code, known[i].code) != 0)
 			continue;
@@ -345,9 +344,10 @@ int array_parse_npy(const void *bytes, size_t n_bytes, const char *name, struct 
 	if (left != array.bytes)
 		return array_refuse(why, -EBADMSG, name, "has %zu bytes of elements, not %zu: %s",
 				    left, array.bytes,
-				    left < array.bytes ? "it is cut short" : "there are bytes "
-									     "after the last "
-									     "element");
+				    left < array.bytes ? "it is cut short"
+						       : "there are bytes "
+							 "after the last "
+							 "element");
 	array.data = elements;
 	if (is_fortran && array.rank > 1 && array.n_elems > 1) {
 		array.owned = malloc(array.bytes);

@@ -299,9 +299,10 @@ int run_drain(struct control *control, const struct arguments *arguments)
 
 	if (!thing.is_tenant && strcmp(kind, "device") != 0) {
 		if (!name)
-			return control_misuse(arguments,
+			return control_misuse(
+				arguments,
 				"name a tenant or a device: drain tenant %s, or drain device %s",
-					      text_name(kind), text_name(kind));
+				text_name(kind), text_name(kind));
 		return control_wrong_word(arguments, kind, kinds);
 	}
 	if (!name)

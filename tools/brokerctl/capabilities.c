@@ -109,7 +109,7 @@ static void show_made(bool is_json)
 	if (!is_json)
 		table_begin(
 			"Further operators of ONNX files, composed of these or computed in advance",
-			    heads);
+			heads);
 	for (unsigned int i = 0; run_made_operator(i, &made); i++) {
 		if (is_json) {
 			json_begin();

@@ -150,7 +150,7 @@ static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
 		finding_set(&finding, HEALTH_OK, "", "this user may read and change everything");
 	else if (rbk)
 		finding_set(&finding, HEALTH_OK, "",
-			"this user may read everything, but change nothing");
+			    "this user may read everything, but change nothing");
 	else if (r == -EACCES || r == -EPERM)
 		finding_set(&finding, HEALTH_WARN, mend_admin(checkup->control, mend),
 			    "this user may not connect: only root and %s may",
@@ -248,12 +248,11 @@ static void judge_gates(const struct gate_views *gates, const char *over, struct
 		return;
 	}
 	if (gates->knows_holders && !gates->broker)
-		finding_set(
-			finding, HEALTH_WARN,
-			"systemctl start brokerd.service; or, to open GPUs to all programs, "
-			"brokerctl gate off",
-			"%s is closed, and no broker lets leases pass",
-			gate_name(&gates->gates[0]));
+		finding_set(finding, HEALTH_WARN,
+			    "systemctl start brokerd.service; or, to open GPUs to all programs, "
+			    "brokerctl gate off",
+			    "%s is closed, and no broker lets leases pass",
+			    gate_name(&gates->gates[0]));
 	else if (over[0])
 		finding_set(finding, HEALTH_OK, "",
 			    "programs of this shell are behind the gate of %s: brokerctl exec lets "

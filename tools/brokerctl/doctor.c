@@ -287,7 +287,7 @@ static void check_nvidia(const struct doctor *doctor, struct finding *finding)
 		}
 		if (access(path, R_OK | W_OK)) {
 			finding_set(finding, HEALTH_WARN,
-				"ls -l /dev/nvidia* shows their owner and group",
+				    "ls -l /dev/nvidia* shows their owner and group",
 				    "this user may not open %s", names[i]);
 			return;
 		}
@@ -582,8 +582,7 @@ static const struct {
 	 "the scheduler probes need it: without them, the broker cannot name the programs that "
 	 "keep the CPU busy",
 	 check_btf},
-	{"capabilities", "the scheduler probes need CAP_BPF and CAP_PERFMON",
-	 check_capabilities},
+	{"capabilities", "the scheduler probes need CAP_BPF and CAP_PERFMON", check_capabilities},
 	{"bpf-sysctl", "it decides which users may load programs into the kernel",
 	 check_sysctl_bpf},
 	{"psi", "it replaces the probes where they cannot be loaded", check_psi},

@@ -111,7 +111,8 @@ static int read_options(const struct arguments *arguments, struct rbk_lease_opti
 
 	ret->device = RBK_DEVICE_NONE;
 	if (!arguments->values[OPT_VRAM])
-		return control_misuse(arguments,
+		return control_misuse(
+			arguments,
 			"--vram is missing: give the size of the lease, such as --vram=4GiB");
 	status = read_size(arguments, OPT_VRAM, "vram", &ret->wish_bytes);
 	ret->min_bytes = ret->max_bytes = ret->wish_bytes;
@@ -305,7 +306,7 @@ static void settle_use(struct execution *execution)
 	/* rbk_lease_give() also succeeds if no answer arrived in time. */
 	if (!is_there || clock_now_ns() - begin_ns >= execution->control->timeout_ns)
 		control_fail(0,
-			"the broker %s: the report on lease %u holds its last known figures",
+			     "the broker %s: the report on lease %u holds its last known figures",
 			     is_there ? "does not answer" : "is gone",
 			     rbk_lease_number(execution->lease));
 	note_use(execution);

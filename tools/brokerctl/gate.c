@@ -150,7 +150,7 @@ static int find_user(const struct arguments *arguments, const struct control *co
 		plan->gid = status.st_gid;
 	} else {
 		return control_fail(EXIT_FAILED,
-			"%s: %s: a gate lies in the folder of the broker's socket",
+				    "%s: %s: a gate lies in the folder of the broker's socket",
 				    text_name(path), strerror(errno));
 	}
 	if (group)

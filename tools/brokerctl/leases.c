@@ -171,7 +171,7 @@ int run_lease(struct control *control, const struct arguments *arguments)
 
 	if (!pages_number(arguments->operands[0], UINT32_MAX, &number) || number == 0)
 		return control_misuse(arguments,
-			"%s is not the number of a lease; see brokerctl leases",
+				      "%s is not the number of a lease; see brokerctl leases",
 				      text_name(arguments->operands[0]));
 	if (!size || !size_parse(size, &wish_bytes) || wish_bytes == 0)
 		return control_misuse(arguments,

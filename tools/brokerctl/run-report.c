@@ -477,7 +477,7 @@ void run_print_unable(const struct run *run)
 
 		if (unable->step.node == UINT32_MAX)
 			fprintf(stderr, "  %s, made from no node of the file:",
-					text_name(unable->step.name));
+				text_name(unable->step.name));
 		else
 			fprintf(stderr, "  node %u%s%s, %s:", unable->step.node,
 				unable->step.name[0] ? " " : "", text_name(unable->step.name),

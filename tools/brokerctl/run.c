@@ -238,8 +238,7 @@ static int find_unable(struct run *run, struct control *control, char why[MODEL_
 		return r;
 	}
 	if (r)
-		snprintf(why, MODEL_WHY_BYTES,
-			 "cannot tell which of its nodes prevent it: %.900s",
+		snprintf(why, MODEL_WHY_BYTES, "cannot tell which of its nodes prevent it: %.900s",
 			 other);
 	else if (!run->n_unable)
 		snprintf(why, MODEL_WHY_BYTES,

@@ -537,8 +537,8 @@ static int open_output(const struct arguments *arguments, int *ret_fd, bool *ret
 	*ret_fd = -1;
 	*ret_is_new = false;
 	if (!path && isatty(STDOUT_FILENO))
-		return control_misuse(arguments,
-			"a trace cannot be printed on a terminal: give --output=FILE");
+		return control_misuse(
+			arguments, "a trace cannot be printed on a terminal: give --output=FILE");
 	if (!path || strcmp(path, "-") == 0)
 		return EXIT_OK;
 	*ret_fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

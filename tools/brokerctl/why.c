@@ -166,10 +166,10 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 				    "no task %s is logged: it has not ended, or was overwritten, "
 				    "or was so small that it was not logged",
 				    text_name(name));
-	return control_fail(
-		EXIT_FAILED, "there is no %s %s%s",
-		subject == SUBJECT_ANY ? "task, plan or tenant" : subject_names[subject],
-		text_name(name), why->pages.has_all ? "" : " that this user may see");
+	return control_fail(EXIT_FAILED, "there is no %s %s%s",
+			    subject == SUBJECT_ANY ? "task, plan or tenant"
+						   : subject_names[subject],
+			    text_name(name), why->pages.has_all ? "" : " that this user may see");
 }
 
 /* --- Judging --- */
@@ -254,8 +254,9 @@ static void task_facts(struct why *why)
 		fact(why, "%s was predicted on the best of the other devices",
 		     text_ns(task->other_ns));
 	if (task->device == RBK_DEVICE_CPU && judge_contention(task) > 1)
-		fact(why, "other programs kept the CPU busy then: tasks took %.2f times as long "
-			  "there",
+		fact(why,
+		     "other programs kept the CPU busy then: tasks took %.2f times as long "
+		     "there",
 		     judge_contention(task));
 	if (task->flags & RBK_DECISION_MOVED)
 		fact(why, "it was queued on another device at first");
@@ -368,7 +369,7 @@ static void broker_facts(struct why *why)
 		fact(why, "force-cpu is on now: nothing runs on a GPU");
 	if (contention.flags & RBK_STATS_CONTENDED)
 		fact(why,
-			"other programs keep the CPU busy now: tasks take %.2f times as long there",
+		     "other programs keep the CPU busy now: tasks take %.2f times as long there",
 		     contention.factor);
 	for (uint32_t i = RBK_DEVICE_GPU; i < root->n_devices; i++) {
 		device_copy(root, i, &device);

@@ -58,11 +58,11 @@ static int run_split(struct lab *lab, struct work *work, struct lab_task *task)
 	       text_time((double)d->other_ns).text, text_time((double)task->cqe.exec_ns).text);
 	lab_expect(lab, (task->cqe.flags & RBK_CQE_PARTITIONED) != 0,
 		   "the completion does not say that the task was split");
-	lab_expect(
-		lab,
-		task->decision.split_count > 0 && task->decision.split_count < task->decision.count,
-		"%u of %u rows cannot be one part of a split",
-				task->decision.split_count, task->decision.count);
+	lab_expect(lab,
+		   task->decision.split_count > 0 &&
+			   task->decision.split_count < task->decision.count,
+		   "%u of %u rows cannot be one part of a split", task->decision.split_count,
+		   task->decision.count);
 	lab_expect(lab,
 		   memcmp(work_output(work, SPLIT), work_output(work, WHOLE),
 			  work_output_elems(work, shape.rows) * sizeof(float)) == 0,

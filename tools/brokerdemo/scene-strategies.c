@@ -41,8 +41,7 @@ static const struct strategy with_gpu[] = {
 	{"only-cpu", RBK_STRATEGY_ONLY_CPU, ON(0), FOR(USER_PREFERENCE), 0},
 	{"device 0", RBK_STRATEGY_DEVICE(0), ON(0), FOR(USER_PREFERENCE), 0},
 	{"device 1", RBK_STRATEGY_DEVICE(1), ON(1), FOR(USER_PREFERENCE), 0},
-	{"device 15, missing", RBK_STRATEGY_DEVICE(NO_SUCH_DEVICE), ON(0), FOR(GPU_UNAVAILABLE),
-	 0},
+	{"device 15, missing", RBK_STRATEGY_DEVICE(NO_SUCH_DEVICE), ON(0), FOR(GPU_UNAVAILABLE), 0},
 	{"latency", RBK_STRATEGY_LATENCY, 0, 0, 0},
 	{"energy", RBK_STRATEGY_ENERGY, 0, 0, 0},
 };

@@ -361,8 +361,8 @@ void picture_draw(struct picture *picture, const struct model *model, const stru
 	canvas_clear(canvas);
 	if (canvas->width < LEAST_WIDTH || canvas->height < LEAST_HEIGHT) {
 		canvas_format(canvas, 0, 0, STYLE_WARN, "%s%dx%d or more",
-			      canvas->width < 32 ? "needs " : "the terminal must be ",
-			      LEAST_WIDTH, LEAST_HEIGHT);
+			      canvas->width < 32 ? "needs " : "the terminal must be ", LEAST_WIDTH,
+			      LEAST_HEIGHT);
 		return;
 	}
 	draw_title(model, origin, picture, canvas);

@@ -55,11 +55,10 @@ static bool check_size(char *text, size_t bytes)
 
 		if (!value || strtol(value, NULL, 10) <= SHRT_MAX)
 			continue;
-		snprintf(
-			text, bytes,
-			"%s=%.20s in the environment is larger than any terminal; unset it to use "
-			"the terminal's own size",
-			names[i], text_name(value));
+		snprintf(text, bytes,
+			 "%s=%.20s in the environment is larger than any terminal; unset it to use "
+			 "the terminal's own size",
+			 names[i], text_name(value));
 		return false;
 	}
 	return true;
@@ -86,13 +85,11 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 		del_curterm(cur_term);
 	if (is_known && !can_draw) {
 		snprintf(text, bytes,
-			 "this terminal cannot move its cursor, TERM=%.60s: use --batch",
-			 term);
+			 "this terminal cannot move its cursor, TERM=%.60s: use --batch", term);
 		return -ENODEV;
 	}
 	if (!is_known) {
-		snprintf(text, bytes,
-			 "this type of terminal is not known, TERM=%.60s: use --batch",
+		snprintf(text, bytes, "this type of terminal is not known, TERM=%.60s: use --batch",
 			 term ? term : "");
 		return -ENODEV;
 	}

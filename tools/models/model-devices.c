@@ -132,7 +132,7 @@ int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
 	model_plan_info(model, &whole);
 	if (whole.devices & devices)
 		return model_fail(why, MODEL_E_AWAY,
-			"every device that runs it is unavailable now");
+				  "every device that runs it is unavailable now");
 	/* Without the catalogue only the reason is unknown, not the node. */
 	if (rbk_catalogue(rbk, operators, MAX_OPERATORS, &n_operators))
 		n_operators = 0;

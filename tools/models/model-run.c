@@ -38,7 +38,7 @@ static int make_places(struct prepared *prepared, struct rbk *rbk, uint32_t rows
 	for (unsigned int i = 0; i < prepared->n_bound; i++)
 		if (__builtin_add_overflow(bytes, place_bytes(&prepared->bound[i], rows), &bytes))
 			return model_fail(why, -ENOMEM,
-				"no memory has room for the tensors of the task");
+					  "no memory has room for the tensors of the task");
 	r = rbk_arena_new(rbk, bytes, &prepared->arena, &error);
 	if (r)
 		return model_fail(why, r, "%s", error.text);
