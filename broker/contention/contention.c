@@ -323,7 +323,7 @@ static bool describe_cause(const struct contention *contention, char *text, size
 	struct run_queue_report report;
 	const struct tenant *tenant;
 
-	snprintf(text, bytes, "by whom %s does not tell", place_of(contention->source));
+	snprintf(text, bytes, "%s does not tell by which program", place_of(contention->source));
 	if (!run_queue_workers(rq, &report))
 		return false;
 	for (uint32_t i = 0; i < report.n_causes && i < RUN_QUEUE_TOP; i++) {
@@ -353,14 +353,15 @@ static void say_begin(struct contention *contention, const char *cause, uint64_t
 	char unsaid[64] = "";
 
 	if (contention->n_unsaid > 0)
-		snprintf(unsaid, sizeof(unsaid), "; so it was %llu time%s since the last such line",
+		snprintf(unsaid, sizeof(unsaid), "; contended %llu time%s since the last such line",
 			 (unsigned long long)contention->n_unsaid, plural(contention->n_unsaid));
 	log_info(
 		LOG_CONTENTION_BEGAN,
-		"the CPU is contended (%s): tasks take %.1f times as long there; %u of %u worker%s "
+		"the CPU is contended (%s): tasks take %.1f times as long on it; %u of %u worker%s "
 		"%s used%s%s",
 		cause, (double)verdict->factor, n, n_total, plural(n_total), n == 1 ? "is" : "are",
-		contention->options.observes ? ", placement ignores it" : "", unsaid);
+		contention->options.observes ? ", because placement ignores contention" : "",
+		unsaid);
 	contention->said = SAID_BEGIN;
 	contention->said_ns = now_ns;
 	contention->n_unsaid = 0;
@@ -388,7 +389,7 @@ static void say(struct contention *contention, uint64_t now_ns)
 		return;
 	}
 	if (contention->said == SAID_BEGIN)
-		log_info(LOG_CONTENTION_ENDED, "the CPU is contended no more, after %.1f s",
+		log_info(LOG_CONTENTION_ENDED, "the CPU is no longer contended, after %.1f s",
 			 (double)(now_ns - contention->began_ns) / 1e9);
 	else if (contention->said == SAID_LATER)
 		contention->n_unsaid++;
@@ -407,7 +408,7 @@ static void look_at_source(struct contention *contention)
 	contention->source = source;
 	for (unsigned int i = 0; (sentence = run_queue_sentence(rq, i)); i++)
 		why = sentence;
-	log_warning(LOG_CONTENTION_SOURCE, "CPU contention is watched by %s from now on: %s",
+	log_warning(LOG_CONTENTION_SOURCE, "CPU contention is now watched by %s: %s",
 		    place_of(source), why);
 }
 
@@ -564,7 +565,7 @@ static void forget(struct contention *contention)
 
 	if (contention->said == SAID_BEGIN)
 		log_info(LOG_CONTENTION_ENDED,
-			 "the CPU was contended when there was work the last time");
+			 "the CPU was contended when the broker last had work; it has none now");
 	contention->said = SAID_NOTHING;
 	place_contention_init(&contention->judge, &config, n_workers);
 	contention->verdict =

@@ -29,8 +29,8 @@ const char *probes_why(const struct probes_facts *facts, char *buffer, size_t n)
 			 "(LimitNOFILE=65536 in the unit, or ulimit -n 65536).");
 	else if (facts->missing)
 		snprintf(buffer, n,
-			 "The kernel has no trace point %s of a form that is known: "
-			 "boot Linux 5.15 or newer, or a newer brokerd is needed.",
+			 "The kernel has no trace point %s in a known form: boot Linux 5.15 or "
+			 "newer, or install a newer brokerd.",
 			 facts->missing);
 	else if (facts->is_locked_down)
 		snprintf(buffer, n,
@@ -38,13 +38,13 @@ const char *probes_why(const struct probes_facts *facts, char *buffer, size_t n)
 			 "boot with lockdown=integrity or none.");
 	else if (facts->error == -ENOSYS)
 		snprintf(buffer, n,
-			 "The kernel has no bpf(): boot one that was built with "
+			 "The kernel has no bpf() system call: boot one that was built with "
 			 "CONFIG_BPF_SYSCALL.");
 	else if (facts->error == -EPERM && !facts->may_make_map)
 		snprintf(buffer, n,
-			 "The kernel refuses BPF although brokerd has the capabilities: in a "
-			 "container or user namespace they have to be given, and bpf() allowed, "
-			 "outside of it.");
+			 "The kernel refuses BPF although brokerd has the capabilities: for a "
+			 "container or user namespace, grant them, and allow bpf(), outside of "
+			 "it.");
 	else if (facts->error == -EPERM && facts->has_locked_limit)
 		snprintf(buffer, n,
 			 "The limit of locked memory is too low for the probes' maps: raise it "
@@ -54,14 +54,13 @@ const char *probes_why(const struct probes_facts *facts, char *buffer, size_t n)
 			 "The kernel has no task storage for BPF: boot Linux 5.15 or newer.");
 	else if (facts->error == -EAGAIN)
 		snprintf(buffer, n,
-			 "The kernel broke off loading the probes each time (%s), as it does to a "
-			 "process that is traced or frozen: restart brokerd when it is not.",
+			 "The kernel interrupted loading the probes each time (%s), as it does for "
+			 "a process that is traced or frozen: restart brokerd once it is neither.",
 			 error);
 	else if (facts->is_refused)
 		snprintf(buffer, n,
-			 "The kernel's verifier refused the probes (%s): what it said is logged "
-			 "with "
-			 "--log-level debug; please report it.",
+			 "The kernel's verifier refused the probes (%s): its reasons are logged "
+			 "with --log-level debug; please report them.",
 			 error);
 	else if (facts->error == -ENOMEM)
 		snprintf(buffer, n,
@@ -70,7 +69,7 @@ const char *probes_why(const struct probes_facts *facts, char *buffer, size_t n)
 			 "brokerd's cgroup.");
 	else
 		snprintf(buffer, n,
-			 "The probes could not be %s (%s): what libbpf said is logged with "
+			 "The probes could not be %s (%s): libbpf's messages are logged with "
 			 "--log-level debug.",
 			 facts->is_loaded ? "attached" : "loaded", error);
 	return buffer;

@@ -274,7 +274,7 @@ static bool does_need_privilege(struct probes *probes)
 		need = false;
 	}
 	if (set_capabilities(data))
-		log_debug(LOG_DETAIL, "the capabilities could not be taken back");
+		log_debug(LOG_DETAIL, "cannot restore the capabilities");
 	return need;
 }
 

@@ -40,8 +40,8 @@ bool run_queue_has_threads(struct run_queue *rq, char ret_why[static RUN_QUEUE_W
 	if (access(path, F_OK) == 0)
 		return true;
 	snprintf(ret_why, RUN_QUEUE_WHY_BYTES,
-		 "%.64s does not show brokerd's own threads: mount one there that is of the same "
-		 "process namespace (mount -t proc proc /proc).",
+		 "%.64s does not show brokerd's own threads: mount a /proc of the same PID "
+		 "namespace there (mount -t proc proc /proc).",
 		 rq->proc_path);
 	return false;
 }
@@ -66,8 +66,8 @@ bool run_queue_has_schedstat(struct run_queue *rq, char ret_why[static RUN_QUEUE
 		return false;
 	if (!read_own_schedstat(rq, &before)) {
 		snprintf(ret_why, RUN_QUEUE_WHY_BYTES,
-			 "%.64s/PID/schedstat cannot be read; a kernel with CONFIG_SCHED_INFO (by "
-			 "CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT) would have it.",
+			 "%.64s/PID/schedstat cannot be read; it needs a kernel with "
+			 "CONFIG_SCHED_INFO (by CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT).",
 			 rq->proc_path);
 		return false;
 	}
@@ -82,8 +82,8 @@ bool run_queue_has_schedstat(struct run_queue *rq, char ret_why[static RUN_QUEUE
 			return true;
 	}
 	snprintf(ret_why, RUN_QUEUE_WHY_BYTES,
-		 "the figures in %.64s/PID/schedstat stand still: this kernel does not count who "
-		 "waits; one with CONFIG_SCHEDSTATS would.",
+		 "the figures in %.64s/PID/schedstat do not change: this kernel does not count "
+		 "waiting threads; it needs CONFIG_SCHEDSTATS.",
 		 rq->proc_path);
 	return false;
 }
@@ -165,8 +165,8 @@ bool run_queue_has_pressure(struct run_queue *rq, char ret_why[static RUN_QUEUE_
 		return true;
 	rq->pressure_fd = close_fd(rq->pressure_fd);
 	snprintf(ret_why, RUN_QUEUE_WHY_BYTES,
-		 "%.64s/pressure/cpu cannot be read; a kernel with CONFIG_PSI, started with psi=1, "
-		 "would have it.",
+		 "%.64s/pressure/cpu cannot be read; it needs a kernel with CONFIG_PSI, started "
+		 "with psi=1.",
 		 rq->proc_path);
 	return false;
 }
@@ -196,7 +196,8 @@ bool run_queue_has_stat(struct run_queue *rq, char ret_why[static RUN_QUEUE_WHY_
 	if (read_stat(rq, &stat))
 		return true;
 	snprintf(ret_why, RUN_QUEUE_WHY_BYTES,
-		 "%.64s/stat says nothing of the processors that may be used; is /proc mounted?",
+		 "%.64s/stat has no figures of the processors that brokerd may use; is /proc "
+		 "mounted?",
 		 rq->proc_path);
 	return false;
 }

@@ -160,21 +160,20 @@ static void walk(struct run_queue *rq, uint64_t now_ns)
 	rq->walk_cost_ns = used_ns() - start_ns;
 	rq->has_walk_failed = r != 0;
 	if (r) {
-		log_debug(LOG_DETAIL, "tasks could not be walked: %s", strerror(-r));
+		log_debug(LOG_DETAIL, "cannot walk the tasks: %s", strerror(-r));
 		atomic_fetch_add_explicit(&rq->n_dropped, 1, memory_order_relaxed);
 	}
 }
 
 static void lose(struct run_queue *rq)
 {
-	run_queue_say(rq,
-		      "ebpf: the probes were detached from outside while brokerd ran; it has to "
-		      "be started again to attach them anew.");
+	run_queue_say(rq, "ebpf: another program detached the probes while brokerd ran; restart "
+			  "brokerd to attach them again.");
 	run_queue_choose(rq, RUN_QUEUE_SOURCE_SCHEDSTAT);
 	run_queue_begin_counts(rq);
 	log_warning(LOG_CONTENTION_SOURCE,
-		    "the scheduler probes were detached from outside: CPU contention is seen by %s "
-		    "from now on",
+		    "another program detached the scheduler probes: CPU contention is now watched "
+		    "by %s",
 		    run_queue_source_name(run_queue_source(rq)));
 	rq->is_new_list = true;
 }
@@ -314,7 +313,7 @@ static void *run_queue_thread_main(void *data)
 
 	r = run_queue_keep_privileges(rq->probes && probes_need_privilege(rq->probes));
 	if (r)
-		log_debug(LOG_DETAIL, "the privileges of the probes cannot be given up: %s",
+		log_debug(LOG_DETAIL, "cannot give up the privileges of the probes: %s",
 			  strerror(-r));
 	while (!atomic_load_explicit(&rq->stop, memory_order_relaxed)) {
 		now_ns = clock_now_ns();

@@ -52,7 +52,7 @@ struct probes *rig_probes(void)
 	fprintf(stderr, "no probes: %s\n", why);
 	/* These errors are faults of the probes, not of the machine. */
 	if (r != PROBES_E_UNAVAILABLE || strstr(why, "verifier") || strstr(why, "could not be") ||
-	    strstr(why, "broke off"))
+	    strstr(why, "interrupted"))
 		exit(1);
 	return NULL;
 }

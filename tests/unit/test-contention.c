@@ -636,8 +636,8 @@ TEST(test_contended__name_comes_late, setup, teardown)
 /* The log line waits for a name for a limited time. */
 TEST(test_contended__name_never_comes, setup, teardown)
 {
-	uint64_t lasted_ns =
-		expect_said(*state, 0, UINT64_MAX, "contended (by whom eBPF does not tell): ");
+	uint64_t lasted_ns = expect_said(*state, 0, UINT64_MAX,
+					 "contended (eBPF does not tell by which program): ");
 
 	assert_true(lasted_ns >= 4000000000);
 }
@@ -648,7 +648,8 @@ TEST(test_contended__source_without_names, setup, teardown)
 	struct bench *bench = *state;
 
 	bench->rq.source = RUN_QUEUE_SOURCE_PSI;
-	expect_said(bench, 0, 3000000000, "contended (by whom /proc/pressure/cpu does not tell): ");
+	expect_said(bench, 0, 3000000000,
+		    "contended (/proc/pressure/cpu does not tell by which program): ");
 }
 
 /* A process outside the broker's container has a name, but no number. */

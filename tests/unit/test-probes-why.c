@@ -81,7 +81,7 @@ TEST(test_why)
 
 	/* libbpf also reports this error as a refusal. */
 	facts.error = -EAGAIN;
-	check(facts, "broke off loading the probes", "restart brokerd");
+	check(facts, "interrupted loading the probes", "restart brokerd");
 
 	facts = fine;
 	facts.error = -ENOMEM;
