@@ -143,16 +143,16 @@ static const char *parse(char *text, size_t n_text, const char *key, struct cali
 
 	line = strlen(text) == n_text ? take_line(&rest) : NULL;
 	if (!line || strncmp(line, magic, sizeof(magic) - 1) != 0)
-		return "it is of another format";
+		return "it has another format";
 	snprintf(checksum, sizeof(checksum), "%016" PRIx64,
 		 hash(hash_begin, rest, n_text - (size_t)(rest - text)));
 	if (strcmp(line + sizeof(magic) - 1, checksum) != 0)
-		return "it is damaged or was cut off";
+		return "it is damaged or truncated";
 	line = take_line(&rest);
 	if (!line || strncmp(line, "# ", 2) != 0 || strcmp(line + 2, key) != 0)
-		return "it is of another device, driver or version";
+		return "it belongs to another device, driver or version";
 	if (!parse_measured(take_line(&rest), ret))
-		return "it does not say since when it holds";
+		return "it does not say when it was measured";
 	if (!parse_tiles(take_line(&rest), &ret->tiles))
 		return "it does not say which tiles were fastest";
 	n_profile = n_text - (size_t)(rest - text);
@@ -168,11 +168,11 @@ static const char *refuse_file(int fd)
 	struct stat status;
 
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
-		return "it is no file";
+		return "it is not a regular file";
 	if (status.st_uid != geteuid())
 		return "it belongs to another user";
 	if (status.st_mode & (S_IWGRP | S_IWOTH))
-		return "others may write to it";
+		return "other users may write to it";
 	if (status.st_size > PLACE_PROFILE_FILE_BYTES)
 		return "it is too large";
 	return NULL;
@@ -203,7 +203,8 @@ int calibrate_cache_read(const char *folder, const struct executor_info *info, c
 	if (fd < 0 && errno == ENOENT)
 		return CALIBRATE_CACHE_E_ABSENT;
 	if (fd < 0)
-		return refuse(errno == ELOOP ? "it is a link" : "it cannot be opened", ret_why);
+		return refuse(errno == ELOOP ? "it is a symbolic link" : "it cannot be opened",
+			      ret_why);
 	why = refuse_file(fd);
 	if (why)
 		return refuse(why, ret_why);

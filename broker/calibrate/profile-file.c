@@ -205,7 +205,7 @@ static bool parse_size(const char *text, uint64_t *ret)
 static bool read_name(struct reader *reader, const struct key *key, const char *value)
 {
 	if (value[0] == '\0' || strlen(value) >= PLACE_NAME_BYTES) {
-		complain_here(reader, key->name, "the text has %zu bytes; from 1 to %d are allowed",
+		complain_here(reader, key->name, "the text has %zu bytes; expected 1 to %d",
 			      strlen(value), PLACE_NAME_BYTES - 1);
 		return false;
 	}
@@ -230,21 +230,21 @@ static void read_key(struct reader *reader, const struct key *key, const char *v
 		    count == floor(count))
 			*(uint32_t *)field = (uint32_t)count;
 		else
-			complain_here(reader, key->name, "'%s' is no number from 1 to %d", value,
+			complain_here(reader, key->name, "'%s' is not a number from 1 to %d", value,
 				      PLACE_MAX_SERVERS);
 		break;
 	case VALUE_TIME:
 		if (!parse_quantity(value, time_units, 0, PLACE_MAX_LATENCY_NS, field))
 			complain_here(reader, key->name,
-				      "'%s' is no time; from 0ns to 1s is allowed, with a unit of "
-				      "ns, us, ms or s, such as 12us",
+				      "'%s' is not a time; expected 0ns to 1s, with a unit of ns, "
+				      "us, ms or s, such as 12us",
 				      value);
 		break;
 	case VALUE_BYTES_RATE:
 		if (!parse_quantity(value, bytes_units, PLACE_MIN_RATE, PLACE_MAX_RATE, field))
 			complain_here(reader, key->name,
-				      "'%s' is no rate; a number above 0, of MB/s, GB/s (without a "
-				      "unit too) or TB/s, is allowed, such as 6.2 GB/s",
+				      "'%s' is not a rate; expected a number above 0 of MB/s, GB/s "
+				      "(the default unit) or TB/s, such as 6.2 GB/s",
 				      value);
 		break;
 	case VALUE_SIZE:
@@ -252,14 +252,15 @@ static void read_key(struct reader *reader, const struct key *key, const char *v
 			*(uint64_t *)field = size;
 		else
 			complain_here(reader, key->name,
-				      "'%s' is no size; bytes, KiB, MiB, GiB or TiB are allowed, "
-				      "such as 8GiB; 0 is for the host's memory",
+				      "'%s' is not a size; expected bytes, KiB, MiB, GiB or TiB, "
+				      "such as 8GiB; 0 means that the device uses the host's "
+				      "memory",
 				      value);
 		break;
 	case VALUE_WATTS:
 		if (!parse_quantity(value, watt_units, 0, PLACE_MAX_WATTS, field))
 			complain_here(reader, key->name,
-				      "'%s' is no power; watts from 0 (unknown) to %g are allowed",
+				      "'%s' is not a power; expected watts from 0 (unknown) to %g",
 				      value, (double)PLACE_MAX_WATTS);
 		break;
 	}
@@ -308,8 +309,8 @@ static bool read_point(struct reader *reader, const char *key, char *text, struc
 		*end = '\0';
 		if (!parse_size(text, &bytes) || bytes == 0 || bytes > PLACE_MAX_MEMORY_BYTES) {
 			complain_here(reader, key,
-				      "'%s' is no size; the size of a node, above 0, such as 2MiB, "
-				      "is allowed before a colon",
+				      "'%s' is not a size; expected the size of a node, above 0, "
+				      "such as 2MiB, before the colon",
 				      text);
 			return false;
 		}
@@ -321,8 +322,8 @@ static bool read_point(struct reader *reader, const char *key, char *text, struc
 		rest += strspn(rest, " \t");
 	if (!rest || *rest) {
 		complain_here(reader, key,
-			      "'%s' is no rate; a number above 0 is allowed, or several separated "
-			      "by commas, each after its size and a colon; a unit comes last",
+			      "'%s' is not a rate; expected a number above 0, or several separated "
+			      "by commas, each after its size and a colon; the unit comes last",
 			      number);
 		return false;
 	}
@@ -361,9 +362,9 @@ static void read_curve(struct reader *reader, const char *key, unsigned int ceil
 		if (n == MAX_POINTS || (!has_size && n > 0) || (has_size && !strchr(item, ':'))) {
 			complain_here(reader, key,
 				      n == MAX_POINTS
-					      ? "there are too many rates; %d are allowed"
-					      : "of several rates each needs its size; SIZE:RATE "
-						"is allowed, up to %d of them",
+					      ? "there are too many rates; at most %d are allowed"
+					      : "each of several rates needs its size; expected "
+						"SIZE:RATE, at most %d of them",
 				      MAX_POINTS);
 			return;
 		}
@@ -371,17 +372,15 @@ static void read_curve(struct reader *reader, const char *key, unsigned int ceil
 			return;
 		rate = points[n].rate *= factor;
 		if (!((float)rate >= PLACE_MIN_RATE && (float)rate <= PLACE_MAX_RATE)) {
-			complain_here(reader, key,
-				      "%g %s/s is out of range; from %g to %g is "
-				      "allowed",
+			complain_here(reader, key, "%g %s/s is out of range; expected %g to %g",
 				      rate, ceiling == FLOPS ? "GFLOP" : "GB",
 				      (double)PLACE_MIN_RATE, (double)PLACE_MAX_RATE);
 			return;
 		}
 		if (n > 0 && !(points[n].log2_bytes > points[n - 1].log2_bytes)) {
 			complain_here(reader, key,
-				      "the sizes do not ascend; each must be larger "
-				      "than the one before it");
+				      "the sizes do not ascend; each must be larger than the one "
+				      "before");
 			return;
 		}
 		n++;
@@ -424,8 +423,8 @@ static void complain_of_family(struct reader *reader, const char *key)
 		n += (size_t)snprintf(names + n, sizeof(names) - n, "%s, ",
 				      op_family_name((enum op_family)i));
 	complain_here(reader, key,
-		      "there are no such rates; FAMILY.flops and FAMILY.bytes are allowed, the "
-		      "families being %sothers",
+		      "there are no such rates; expected FAMILY.flops or FAMILY.bytes, where the "
+		      "families are %sothers",
 		      names);
 }
 
@@ -441,7 +440,7 @@ static void read_rates(struct reader *reader, const char *key, const char *value
 	}
 	curve = &reader->curves[family][ceiling];
 	if (curve->line) {
-		complain_here(reader, key, "it is in line %u already; it is given once",
+		complain_here(reader, key, "the key is in line %u already; give it once",
 			      curve->line);
 		return;
 	}
@@ -463,8 +462,8 @@ static int on_key(void *data, const char *section, const char *name, const char 
 		return 1;
 	if (reader->section == NOWHERE) {
 		complain_here(reader, name,
-			      "it is in no section; [device], [link] or [rates] "
-			      "comes first");
+			      "the key is in no section; [device], [link] or [rates] must come "
+			      "first");
 		return 1;
 	}
 	if (reader->section == RATES) {
@@ -475,15 +474,14 @@ static int on_key(void *data, const char *section, const char *name, const char 
 		if (keys[i].section != reader->section || strcmp(keys[i].name, name) != 0)
 			continue;
 		if (reader->key_lines[i])
-			complain_here(reader, name, "it is in line %u already; it is given once",
+			complain_here(reader, name, "the key is in line %u already; give it once",
 				      reader->key_lines[i]);
 		else
 			read_key(reader, &keys[i], value);
 		reader->key_lines[i] = reader->line;
 		return 1;
 	}
-	complain_here(reader, name,
-		      "[%s] has no such key; ringbroker-profile(5) lists those that there are",
+	complain_here(reader, name, "[%s] has no such key; ringbroker-profile(5) lists the keys",
 		      section_names[reader->section]);
 	return 1;
 }
@@ -499,7 +497,7 @@ static void enter_section(struct reader *reader, const char *line, size_t length
 			continue;
 		if (reader->section_lines[i]) {
 			complain_here(reader, NULL,
-				      "section [%s] is in line %u already; there is one",
+				      "section [%s] is in line %u already; give it once",
 				      section_names[i], reader->section_lines[i]);
 			return;
 		}
@@ -507,7 +505,7 @@ static void enter_section(struct reader *reader, const char *line, size_t length
 		reader->section = (enum section)i;
 		return;
 	}
-	complain_here(reader, NULL, "'%.*s' is no section; there are [device], [link] and [rates]",
+	complain_here(reader, NULL, "'%.*s' is not a section; expected [device], [link] or [rates]",
 		      (int)length, line);
 }
 
@@ -519,12 +517,13 @@ static void check_line(struct reader *reader, const char *line, size_t length)
 		if (((unsigned char)line[i] >= 0x20 && line[i] != 0x7f) || line[i] == '\t')
 			continue;
 		complain_here(reader, NULL,
-			      "there is a control character (0x%02x); text and tabs are allowed",
+			      "the line has a control character (0x%02x); only text and tabs are "
+			      "allowed",
 			      (unsigned char)line[i]);
 		return;
 	}
 	if (length > LINE_BYTES)
-		complain_here(reader, NULL, "the line has %zu bytes, at most %d are allowed",
+		complain_here(reader, NULL, "the line has %zu bytes; at most %d are allowed",
 			      length, LINE_BYTES);
 	else if (length == 0 || line[0] == '#' || line[0] == ';')
 		return;
@@ -533,7 +532,7 @@ static void check_line(struct reader *reader, const char *line, size_t length)
 	/* inih also takes a colon as the separator. */
 	else if (!equals || equals == line || memchr(line, ':', (size_t)(equals - line)))
 		complain_here(reader, NULL,
-			      "this is neither a [section] nor KEY = VALUE nor a # comment");
+			      "the line is neither a [section] nor KEY = VALUE nor a # comment");
 }
 
 /* Read a line for inih, as fgets() does. Refused lines are returned as empty ones. */
@@ -557,7 +556,8 @@ static char *next_line(char *buffer, int buffer_bytes, void *stream)
 	while (length > 0 && isblank((unsigned char)line[length - 1]))
 		length--;
 	if (!end)
-		complain_here(reader, NULL, "the line has no end; the file may have been cut off");
+		complain_here(reader, NULL,
+			      "the last line has no line end; the file may be truncated");
 	else
 		check_line(reader, line, length);
 	if (reader->has_complained || (size_t)buffer_bytes < length + 2)
@@ -583,7 +583,8 @@ static void finish_rates(struct reader *reader)
 				 ceiling_names[k]);
 			if (!curve->line)
 				complain(reader, 0, key,
-					 "it is missing in [rates]; it is needed, or others.%s",
+					 "the key is missing in [rates]; it is required, or "
+					 "others.%s",
 					 ceiling_names[k]);
 			for (unsigned int c = 0; c < PLACE_SIZE_CLASSES; c++) {
 				struct place_rate *rate = &reader->profile.rates[i][c];
@@ -604,15 +605,14 @@ static void finish(struct reader *reader)
 	const char *refusal;
 
 	if (!lines[KEY_NAME])
-		complain(reader, 0, "name", "it is missing in [device]; it is needed");
+		complain(reader, 0, "name", "the key is missing in [device]; it is required");
 	if (profile->n_servers_per_task > profile->n_servers)
 		complain(reader, lines[KEY_SERVERS_PER_TASK], "servers-per-task",
-			 "it is more than servers, %u; at most that is allowed",
+			 "the value is more than servers, %u; at most that is allowed",
 			 profile->n_servers);
 	if (reader->section_lines[LINK] && (!lines[KEY_UP] || !lines[KEY_DOWN]))
 		complain(reader, reader->section_lines[LINK], lines[KEY_UP] ? "down" : "up",
-			 "it is missing in [link]; both up and down are needed, or no [link] at "
-			 "all");
+			 "the key is missing in [link]; give both up and down, or omit [link]");
 	finish_rates(reader);
 	profile->is_valid = true;
 	refusal = place_profile_refusal(profile);
@@ -678,7 +678,7 @@ int place_profile_load(const char *path, struct place_profile *ret, char **ret_e
 	if (fd < 0 || fstat(fd, &status) < 0)
 		return refuse_file(path, "cannot be opened", errno, ret_errors);
 	if (!S_ISREG(status.st_mode))
-		return refuse_file(path, "is no file; a file or a link to one is allowed", 0,
+		return refuse_file(path, "is not a file; expected a file or a link to a file", 0,
 				   ret_errors);
 	text = malloc(PLACE_PROFILE_FILE_BYTES + 1);
 	if (!text)
@@ -689,7 +689,8 @@ int place_profile_load(const char *path, struct place_profile *ret, char **ret_e
 	if (n < 0)
 		return refuse_file(path, "cannot be read", errno, ret_errors);
 	if (used > PLACE_PROFILE_FILE_BYTES)
-		return refuse_file(path, "is larger than 64 KiB, the most allowed", 0, ret_errors);
+		return refuse_file(path, "is larger than 64 KiB, which is the limit", 0,
+				   ret_errors);
 	return place_profile_parse(path, text, used, ret, ret_errors);
 }
 

@@ -90,8 +90,8 @@ static bool read_cache(struct profiles *profiles, uint32_t device)
 	calibrate_cache_file(info, file);
 	if (r == CALIBRATE_CACHE_E_REFUSED)
 		log_info_of(LOG_OF_DEVICE(device), LOG_PROFILE_DISCARDED,
-			    "device %u is measured anew: %s/%s is not used: %s", device, folder,
-			    file, why);
+			    "device %u is measured again, because %s/%s cannot be used: %s", device,
+			    folder, file, why);
 	return r == 0;
 }
 
@@ -113,7 +113,7 @@ void profiles_copy_write(const struct profiles_copy *copy)
 		return;
 	r = calibrate_cache_write(copy->folder, copy->info, copy->key, &copy->cached);
 	if (r)
-		log_info(LOG_PROFILE_NOT_KEPT, "the profile of %s is not kept in %s: %s",
+		log_info(LOG_PROFILE_NOT_KEPT, "cannot keep the profile of %s in %s: %s",
 			 copy->info->name, copy->folder, strerror(-r));
 }
 
@@ -175,7 +175,7 @@ static int measure(struct profiles *profiles, uint32_t device, uint64_t end_ns)
 		return error_fold(r);
 	if (r) {
 		log_warning_of(LOG_OF_DEVICE(device), LOG_DEVICE_NOT_MEASURED,
-			       "device %u cannot be measured: %s", device, strerror(-r));
+			       "cannot measure device %u: %s", device, strerror(-r));
 		return 0;
 	}
 	if (take(profiles, device, &profiles->samples, (uint64_t)time(NULL), false)) {

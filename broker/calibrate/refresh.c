@@ -261,7 +261,7 @@ static void result(void *context, struct executor *executor,
 	if (!samples || !profiles_take(refresh->options.profiles, executor->index, samples,
 				       (uint64_t)time(NULL))) {
 		log_debug_of(LOG_OF_DEVICE(executor->index), LOG_DEVICE_NOT_MEASURED,
-			     "device %u could not be measured", executor->index);
+			     "device %u could not be measured while it was idle", executor->index);
 		return;
 	}
 	log_info_of(LOG_OF_DEVICE(executor->index), LOG_DEVICE_MEASURED,

@@ -95,8 +95,8 @@ static uint64_t tenants_part(uint64_t n)
 static void log_files(uint64_t limit, uint64_t needed)
 {
 	log_error(LOG_START_FAILED,
-		  "brokerd may have %llu open files, and needs %llu: raise the limit "
-		  "(LimitNOFILE= in the unit, or ulimit -n)",
+		  "brokerd may have %llu open files, but needs %llu: raise the limit (LimitNOFILE= "
+		  "in the unit, or ulimit -n)",
 		  (unsigned long long)limit, (unsigned long long)needed);
 }
 
@@ -145,7 +145,7 @@ bool allowance_explain(int r, bool has_metrics)
 		/* -EAGAIN is how threads are refused, also for lack of memory. */
 		log_error(
 			LOG_START_FAILED,
-			"cannot start: no memory, or no thread, was to be had (%s): raise the "
+			"cannot start: memory or a thread could not be allocated (%s): raise the "
 			"limits (MemoryMax=, LimitAS= and TasksMax= in the unit, or ulimit -v and "
 			"ulimit -u)",
 			strerror(-r));

@@ -247,11 +247,12 @@ char *config_changes(const struct policy *before, const struct policy *after)
 	print_tenants(stream, "changed: ", after, before, true);
 	print_tenants(stream, "gone: ", before, after, false);
 	if (a.is_percent != b.is_percent || a.value != b.value)
-		fputs("another vram-headroom; ", stream);
+		fputs("vram-headroom changed; ", stream);
 	if (!is_same_broker(before, after, true))
-		fputs("other keys of placement; ", stream);
+		fputs("placement keys changed; ", stream);
 	if (!is_same_broker(before, after, false))
-		fputs("other keys of [broker], which count from the next start on; ", stream);
+		fputs("other keys of [broker] changed, which take effect at the next start; ",
+		      stream);
 	fflush(stream);
 	if (bytes == 0)
 		fputs("nothing changed; ", stream);

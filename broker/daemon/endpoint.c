@@ -49,21 +49,22 @@ static int explain(const struct options *options, int r)
 	switch (r) {
 	case METRICS_E_IN_USE:
 		log_error(LOG_START_FAILED,
-			  "somebody else listens on %s; choose another address for --metrics",
+			  "another program listens on %s; choose another address for --metrics",
 			  where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_PERMISSION:
 		log_error(LOG_START_FAILED,
-			  "no permission to listen on %s; choose another address for --metrics",
+			  "brokerd has no permission to listen on %s; choose another address for "
+			  "--metrics",
 			  where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_PATH:
-		log_error(LOG_START_FAILED, "cannot make a socket at %s: its folder does not exist",
+		log_error(LOG_START_FAILED, "cannot make a socket at %s: the folder does not exist",
 			  where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_NO_SOCKET:
 		log_error(LOG_START_FAILED,
-			  "%s is there and is no socket; choose another address for --metrics",
+			  "%s exists and is not a socket; choose another address for --metrics",
 			  where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_NO_LIBRARY:
@@ -170,10 +171,10 @@ int endpoint_start(const struct options *options, struct loop *loop, struct serv
 	}
 	if (!metrics_has_group(endpoint->metrics))
 		log_warning(LOG_METRICS_SOCKET,
-			    "%s is for this user only: it may not be given to the administrators' "
-			    "group",
+			    "cannot give %s to the administrators' group: only this user may "
+			    "access it",
 			    options->metrics.text);
-	log_info(LOG_LISTENING, "metrics for Prometheus on %s", options->metrics.text);
+	log_info(LOG_LISTENING, "serving metrics for Prometheus on %s", options->metrics.text);
 	*ret = endpoint;
 	return 0;
 }

@@ -111,7 +111,7 @@ static void print_processes(FILE *file, const struct device_reading *reading)
 
 	fprintf(file, "  %-20s %s\n", "processes",
 		!reading->processes_ns.is_valid  ? "-"
-		: reading->processes_are_partial ? "not all can be seen"
+		: reading->processes_are_partial ? "the list is incomplete"
 		: reading->n_processes == 0      ? "none"
 						 : "all");
 	if (reading->n_processes == 0)

@@ -74,7 +74,7 @@ static int apply_policy(struct broker *broker)
 		server_forget_tenants(broker->server);
 		server_know_tenants(broker->server);
 		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
-			 changes ? changes : "it is in force");
+			 changes ? changes : "the new policy is in force");
 	}
 	free(changes);
 	return r;
@@ -82,7 +82,7 @@ static int apply_policy(struct broker *broker)
 
 static void reload_done(struct offload_job *job)
 {
-	static const char nothing_changed[] = "the policy in force stays as it was";
+	static const char nothing_changed[] = "the old policy stays in force";
 	struct reload *reload = container_of(job, struct reload, job);
 	struct broker *broker = container_of(reload, struct broker, reload);
 	int r = reload->result;
@@ -245,32 +245,34 @@ static void say_what_was_found(const struct broker *broker)
 				      run_queue_sentence(broker->run_queue, i));
 	if (broker->telemetry_error && n < sizeof(line))
 		n += (size_t)snprintf(line + n, sizeof(line) - n,
-				      "%sdevices are not watched (%s): memory that other programs "
-				      "take is not noticed.",
+				      "%sdevices are not watched (%s): the broker does not notice "
+				      "memory that other programs take.",
 				      n ? " " : "", strerror(-broker->telemetry_error));
 	if (broker->options.cache_error && n < sizeof(line))
 		n += (size_t)snprintf(
 			line + n, sizeof(line) - n,
-			"%spipelines are compiled anew at each start: no cache in %s (%s).",
+			"%spipelines are compiled again at each start: there is no cache in %s "
+			"(%s).",
 			n ? " " : "", broker->options.cache_dir,
 			strerror(broker->options.cache_error));
 	if (broker->nice_error && n < sizeof(line))
 		n += (size_t)snprintf(line + n, sizeof(line) - n,
 				      "%sclients wait behind programs that keep the processors "
-				      "busy: the thread that serves them may not have nice level "
-				      "%d (LimitNICE=%d in the unit, or ulimit -e %d).",
+				      "busy: the reactor thread may not have nice level %d "
+				      "(LimitNICE=%d in the unit, or ulimit -e %d).",
 				      n ? " " : "", broker->options.reactor_nice,
 				      broker->options.reactor_nice,
 				      20 - broker->options.reactor_nice);
 	if (broker->options.host_max_bytes > config_host_memory() && n < sizeof(line))
 		n += (size_t)snprintf(line + n, sizeof(line) - n,
-				      "%stenants can use up the memory: --host-max lets them have "
-				      "%.1f GiB, of %.1f GiB that the machine or the cgroup has.",
+				      "%stenants can exhaust the memory: --host-max allows them "
+				      "%.1f GiB, of the %.1f GiB that the machine or the cgroup "
+				      "has.",
 				      n ? " " : "",
 				      (double)broker->options.host_max_bytes / (1u << 30),
 				      (double)config_host_memory() / (1u << 30));
 	log_info(LOG_DEVICES_LACKING, "%s",
-		 line[0] ? line : "everything that was looked for is there");
+		 line[0] ? line : "everything that brokerd looked for was found");
 	if (broker->options.admin_socket_path[0])
 		log_info(LOG_LISTENING, "listening on %s, and for administrators on %s",
 			 broker->options.socket_path, broker->options.admin_socket_path);
@@ -295,7 +297,8 @@ static void hasten_reactor(struct broker *broker)
 	broker->nice_error = thread_set_nice(*nice);
 	r = thread_set_slice(reactor_slice_ns);
 	if (r < 0)
-		log_debug(LOG_DETAIL, "the reactor's slices stay as long as others': %s",
+		log_debug(LOG_DETAIL,
+			  "the reactor keeps the same scheduler slices as other threads: %s",
 			  strerror(-r));
 }
 
@@ -309,25 +312,26 @@ static int explain_server(const struct broker *broker, int r)
 	switch (is_admin ? r - SERVER_E_ADMIN : r) {
 	case SERVER_E_IN_USE:
 		log_error(LOG_START_FAILED,
-			  "another brokerd, or a service manager, listens on %s; give this one its "
-			  "own %s",
+			  "another brokerd, or a service manager, listens on %s; give this brokerd "
+			  "its own %s",
 			  path, option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PERMISSION:
 		log_error(LOG_START_FAILED,
-			  "no permission to make a socket at %s; choose another %s", path, option);
+			  "brokerd has no permission to make a socket at %s; choose another %s",
+			  path, option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PATH:
 		log_error(LOG_START_FAILED, "cannot make a socket at %s: %s; choose another %s",
 			  path,
 			  strlen(path) < sizeof(broker->options.admin_socket_path)
-				  ? "its folder does not exist"
+				  ? "the folder does not exist"
 				  : "the path is longer than 107 bytes",
 			  option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_NO_SOCKET:
-		log_error(LOG_START_FAILED, "%s is there and is no socket; choose another %s", path,
-			  option);
+		log_error(LOG_START_FAILED, "%s exists and is not a socket; choose another %s",
+			  path, option);
 		return OPTIONS_EXIT_USAGE;
 	default:
 		if (!allowance_explain(r, broker->options.metrics.address.bytes > 0))
@@ -345,14 +349,15 @@ static int broker_run(struct broker *broker)
 	r = loop_new(&broker->loop);
 	if (r == -ENOMEM) {
 		log_error(LOG_START_FAILED,
-			  "there is no memory for io_uring: raise the limit of locked memory "
-			  "(LimitMEMLOCK= in the unit, or ulimit -l), or that of the cgroup");
+			  "the kernel has no memory for io_uring: raise the limit of locked memory "
+			  "(LimitMEMLOCK= in the unit, or ulimit -l), or the memory limit of the "
+			  "cgroup");
 		return OPTIONS_EXIT_USAGE;
 	}
 	if (r) {
 		log_error(LOG_START_FAILED,
-			  "the kernel offers no io_uring (%s): Linux 6.1 or later is needed, with "
-			  "io_uring allowed in this container",
+			  "the kernel does not offer io_uring (%s): brokerd needs Linux 6.1 or "
+			  "later, with io_uring allowed in this container",
 			  strerror(-r));
 		return OPTIONS_EXIT_USAGE;
 	}
@@ -431,7 +436,8 @@ static int broker_list_devices(struct broker *broker)
 		log_warning(LOG_LIST_INCOMPLETE, "devices are not watched: %s",
 			    strerror(-broker->telemetry_error));
 	if (!telemetry_wait(broker->telemetry, timeout_ns))
-		log_warning(LOG_LIST_INCOMPLETE, "a device has not told everything in time");
+		log_warning(LOG_LIST_INCOMPLETE,
+			    "a device did not report all of its figures in time");
 	r = list_devices(stdout, broker->options.list_devices, broker->executors,
 			 broker->n_executors, broker->profiles, broker->telemetry);
 	if (r)
@@ -484,7 +490,8 @@ int main(int argc, char **argv)
 	r = broker.options.list_devices ? broker_list_devices(&broker) : broker_run(&broker);
 	if (broker.server && server_n_discards(broker.server) > 0) {
 		/* The descriptor's sender decides when its closing ends. */
-		log_warning(LOG_STOPPED_BUSY, "not waiting for a client's descriptor to be closed");
+		log_warning(LOG_STOPPED_BUSY,
+			    "brokerd does not wait for a client's descriptor to be closed");
 		endpoint_stop(broker.endpoint);
 		leave(&broker, r);
 	}

@@ -324,9 +324,9 @@ static int parse_metrics(const struct option_row *row, const struct option_sourc
 			      "unix:/run/ringbroker/metrics.sock");
 	if (r == METRICS_E_ELSEWHERE)
 		return refuse(source, value,
-			      "an address that only this machine reaches, as nothing is encrypted "
-			      "and nobody asked for a password: unix:/PATH, 127.0.0.1:PORT or "
-			      "[::1]:PORT");
+			      "an address that only this machine can reach, because metrics are "
+			      "served without encryption or a password: unix:/PATH, 127.0.0.1:PORT "
+			      "or [::1]:PORT");
 	strcpy(ret->text, value);
 	return -1;
 }
@@ -335,7 +335,7 @@ static int parse_group(const struct option_row *row, const struct option_source 
 		       const char *value, void *at)
 {
 	return users_find_group(value, at)
-		       ? refuse(source, value, "a group of this system or its number")
+		       ? refuse(source, value, "a group of this system, by name or number")
 		       : -1;
 }
 
@@ -347,7 +347,7 @@ static int parse_users(const struct option_row *row, const struct option_source 
 	if (users_parse(value, at) == 0)
 		return -1;
 	snprintf(wanted, sizeof(wanted),
-		 "users of this system or their numbers, at most %d, separated by commas",
+		 "users of this system, by name or number, at most %d, separated by commas",
 		 USERS_MAX);
 	return refuse(source, value, wanted);
 }

@@ -80,9 +80,8 @@ static int print_help(void)
 	fputs("\n"
 	      "Signals: SIGTERM and SIGINT finish the tasks in flight and stop; a second one stops "
 	      "at once.\n"
-	      "SIGHUP reads the file again.\n"
-	      "Exit status: 0 after a requested stop, 1 if something broke, 2 for a wrong option "
-	      "or "
+	      "SIGHUP reads the policy file again.\n"
+	      "Exit status: 0 after a requested stop, 1 after a failure, 2 for a wrong option or "
 	      "if it\n"
 	      "cannot start (socket in use, no permission).\n",
 	      stdout);
@@ -211,11 +210,11 @@ static int refuse_argument(int option, const char *argument)
 	const char *near = option == '?' ? option_near(argument) : NULL;
 
 	if (near)
-		fprintf(stderr, "brokerd: %s is no option of brokerd's; did you mean --%s?\n",
-			argument, near);
+		fprintf(stderr, "brokerd: there is no option %s; did you mean --%s?\n", argument,
+			near);
 	else
 		fprintf(stderr, "brokerd: %s %s; see 'brokerd --help'\n", argument,
-			option == ':' ? "is missing its value" : "is no option of brokerd's");
+			option == ':' ? "is missing its value" : "is not an option");
 	return OPTIONS_EXIT_USAGE;
 }
 

@@ -103,7 +103,8 @@ int parts_make_executors(struct broker *broker)
 			return error_fold(r);
 		broker->executors[broker->n_executors++] = broker->test_device;
 		log_warning(LOG_TEST_DEVICE,
-			    "device %u is for tests: it computes nothing and takes %g us for it",
+			    "device %u is for tests: it computes nothing and takes %g us for each "
+			    "task",
 			    broker->n_executors - 1, (double)broker->options.test_device_ns / 1e3);
 	}
 
@@ -220,7 +221,8 @@ static int watch_run_queue(struct broker *broker)
 	r = run_queue_drop_privileges();
 	if (r)
 		log_warning(LOG_PRIVILEGES_KEPT,
-			    "cannot give up the privileges that probes needed: %s", strerror(-r));
+			    "cannot give up the privileges that the probes needed: %s",
+			    strerror(-r));
 	return 0;
 }
 
@@ -337,15 +339,15 @@ int parts_make_server(struct broker *broker)
 
 	if (!broker->options.admin_socket_path[0] && !broker->options.has_admin_socket)
 		log_warning(LOG_ADMIN_SOCKET,
-			    "no socket for administrators: its path, by default beside %s, would "
-			    "be longer than 107 bytes; see --admin-socket",
+			    "there is no socket for administrators: its default path beside %s "
+			    "would be longer than 107 bytes; see --admin-socket",
 			    broker->options.socket_path);
 	r = server_new(&options, &broker->server);
 	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
 		/* For example, only a service manager may write to the folder. */
 		log_warning(LOG_ADMIN_SOCKET,
-			    "no socket for administrators: %s cannot be made or is another "
-			    "broker's; see --admin-socket",
+			    "there is no socket for administrators: %s cannot be made, or belongs "
+			    "to another broker; see --admin-socket",
 			    broker->options.admin_socket_path);
 		broker->options.admin_socket_path[0] = '\0';
 		options.admin.socket_path = NULL;

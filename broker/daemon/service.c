@@ -114,8 +114,9 @@ int service_new(struct loop *loop, struct service **ret)
 		return error_origin(-ENOMEM);
 	r = notifier_init(&service->notifier);
 	if (r == SYSTEMD_E_ADDRESS) {
-		log_warning(LOG_UNSUPERVISED, "$NOTIFY_SOCKET names no socket: the service manager "
-					      "is not told anything");
+		log_warning(LOG_UNSUPERVISED,
+			    "$NOTIFY_SOCKET does not name a socket: brokerd reports nothing to the "
+			    "service manager");
 		r = 0;
 	}
 	if (r)
@@ -224,7 +225,7 @@ static void describe_address(int fd, char ret[SERVICE_PATH_BYTES])
 
 static int refuse_socket(const char *name, const char *why)
 {
-	log_error(LOG_START_FAILED, "the socket \"%s\" that was handed over %s", name, why);
+	log_error(LOG_START_FAILED, "the inherited socket \"%s\" %s", name, why);
 	return SERVICE_E_SOCKETS;
 }
 
@@ -234,12 +235,12 @@ static int take_socket(struct service_sockets *sockets, int fd, const char *name
 	int *at = is_admin ? &sockets->admin_fd : &sockets->fd;
 
 	if (!is_admin && !is_only && strcmp(name, "brokerd.sock") != 0)
-		return refuse_socket(name, "is none of brokerd.sock and admin.sock: set "
+		return refuse_socket(name, "is neither brokerd.sock nor admin.sock: set "
 					   "FileDescriptorName= in its unit");
 	if (*at)
-		return refuse_socket(name, "is there twice");
+		return refuse_socket(name, "was passed twice");
 	if (socket_option(fd, SO_DOMAIN) != AF_UNIX || socket_option(fd, SO_TYPE) != SOCK_SEQPACKET)
-		return refuse_socket(name, "is no Unix socket of packets: its unit needs "
+		return refuse_socket(name, "is not a Unix socket of packets: its unit needs "
 					   "ListenSequentialPacket=");
 	if (socket_option(fd, SO_ACCEPTCONN) != 1)
 		return refuse_socket(name, "does not listen: its unit needs Accept=no");
@@ -251,14 +252,14 @@ static int take_socket(struct service_sockets *sockets, int fd, const char *name
 static int refuse_sockets(int r)
 {
 	if (r == SYSTEMD_E_MALFORMED)
-		log_error(LOG_START_FAILED, "$LISTEN_PID and $LISTEN_FDS have to be numbers");
+		log_error(LOG_START_FAILED, "$LISTEN_PID and $LISTEN_FDS must be numbers");
 	else if (r == SYSTEMD_E_TOO_MANY)
 		log_error(LOG_START_FAILED,
-			  "$LISTEN_FDS hands over more than %d sockets: brokerd takes brokerd.sock "
-			  "and admin.sock",
+			  "$LISTEN_FDS passes more than %d sockets: brokerd takes brokerd.sock and "
+			  "admin.sock",
 			  SYSTEMD_MAX_FDS);
 	else
-		log_error(LOG_START_FAILED, "the sockets of $LISTEN_FDS cannot be had: %s",
+		log_error(LOG_START_FAILED, "cannot take the sockets of $LISTEN_FDS: %s",
 			  strerror(-r));
 	return SERVICE_E_SOCKETS;
 }

@@ -55,12 +55,12 @@ static const struct {
 	[ACCOUNT_FDS] = {"descriptors", NULL},
 	[ACCOUNT_MAPPINGS] = {"mappings", NULL},
 	[ACCOUNT_WATCHES] = {"inotify watches", NULL},
-	[ACCOUNT_TASKS] = {"entries of rings", "tasks-max"},
+	[ACCOUNT_TASKS] = {"ring entries", "tasks-max"},
 	[ACCOUNT_ARENA_BYTES] = {"arena bytes", "arena-bytes-max"},
 	[ACCOUNT_HOST_BYTES] = {"host bytes", "host-max"},
 #define DEVICE(i)                                                         \
 	[ACCOUNT_VRAM + i] = {"bytes of VRAM on device " #i, "vram-max"}, \
-			[ACCOUNT_GTT + i] = {"bytes of GTT of device " #i, "gtt-max"}
+			[ACCOUNT_GTT + i] = {"bytes of GTT on device " #i, "gtt-max"}
 	DEVICE(0),
 	DEVICE(1),
 	DEVICE(2),

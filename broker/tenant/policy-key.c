@@ -124,8 +124,8 @@ static void read_size(struct policy_loader *loader, const char *key, const char 
 {
 	if (!parse_size(value, true, ret))
 		complain_key(loader, key,
-			     "'%s' is no size; bytes, KiB, MiB, GiB, TiB or 0%% to 100%% are "
-			     "allowed, such as 512MiB or 25%%",
+			     "'%s' is not a size; expected bytes, KiB, MiB, GiB, TiB or 0%% to "
+			     "100%%, such as 512MiB or 25%%",
 			     value);
 }
 
@@ -138,7 +138,7 @@ static void read_bytes(struct policy_loader *loader, const char *key, const char
 		*ret = size.value;
 	else
 		complain_key(loader, key,
-			     "'%s' is no size; bytes, KiB, MiB, GiB or TiB are allowed, such as "
+			     "'%s' is not a size; expected bytes, KiB, MiB, GiB or TiB, such as "
 			     "512MiB",
 			     value);
 }
@@ -163,7 +163,7 @@ static bool read_number(struct policy_loader *loader, const struct policy_key_ro
 {
 	if (parse_number(value, key->max, ret) && *ret >= key->min)
 		return true;
-	complain_key(loader, key->name, "'%s' is no number from %llu to %llu", value,
+	complain_key(loader, key->name, "'%s' is not a number from %llu to %llu", value,
 		     (unsigned long long)key->min, (unsigned long long)key->max);
 	return false;
 }
@@ -192,8 +192,9 @@ static void read_processors(struct policy_loader *loader, const char *key, const
 		*ret = (float)processors;
 	else
 		complain_key(loader, key,
-			     "'%s' is no quota; 1%% to %d%% of one processor, such as 150%%, or a "
-			     "number of processors up to %d, such as 1.5, is allowed, 0 for none",
+			     "'%s' is not a quota; expected 1%% to %d%% of one processor, such as "
+			     "150%%, or a number of processors up to %d, such as 1.5, or 0 for no "
+			     "quota",
 			     value, POLICY_MAX_PROCESSORS * 100, POLICY_MAX_PROCESSORS);
 }
 
@@ -213,7 +214,7 @@ static void read_priority(struct policy_loader *loader, const char *key, const c
 			return;
 		}
 	}
-	complain_key(loader, key, "'%s' is no priority; low, normal, high and urgent are allowed",
+	complain_key(loader, key, "'%s' is not a priority; expected low, normal, high or urgent",
 		     value);
 }
 
@@ -233,7 +234,7 @@ static void read_audit(struct policy_loader *loader, const char *key, const char
 			return;
 		}
 	}
-	complain_key(loader, key, "'%s' is no action; off, warn, priority and stop are allowed",
+	complain_key(loader, key, "'%s' is not an action; expected off, warn, priority or stop",
 		     value);
 }
 
@@ -243,7 +244,7 @@ static void read_switch(struct policy_loader *loader, const char *key, const cha
 	if (strcmp(value, "yes") == 0 || strcmp(value, "no") == 0)
 		*ret = value[0] == 'y';
 	else
-		complain_key(loader, key, "'%s' is neither yes nor no; one of them is allowed",
+		complain_key(loader, key, "'%s' is neither yes nor no; expected one of them",
 			     value);
 }
 
@@ -315,8 +316,9 @@ static bool read_id(struct policy_loader *loader, bool is_user, const char *valu
 			*ret = (uint32_t)number;
 			return true;
 		}
-		complain_key(loader, key, "'%s' is no number from 0 to %u, nor the name of a %s",
-			     value, UINT32_MAX - 1, what);
+		complain_key(loader, key,
+			     "'%s' is neither a number from 0 to %u nor the name of a %s", value,
+			     UINT32_MAX - 1, what);
 		return false;
 	}
 	error = look_up(is_user, value, ret);
@@ -324,7 +326,7 @@ static bool read_id(struct policy_loader *loader, bool is_user, const char *valu
 		loader->error = error_origin(-ENOMEM);
 	else if (error == ENOENT)
 		complain_key(loader, key,
-			     "there is no %s '%s'; a %s of this system or its number is allowed",
+			     "there is no %s '%s'; expected a %s of this system, by name or number",
 			     what, value, what);
 	else if (error)
 		complain_key(loader, key, "%s '%s' cannot be looked up: %s", what, value,
@@ -353,8 +355,9 @@ static void add_match(struct policy_loader *loader, enum policy_key index, const
 			add_string(loader, &section->cgroups, &section->n_cgroups, value);
 		else
 			complain_key(loader, policy_key_rows[index].name,
-				     "'%s' is no pattern of cgroups; it begins with '/', '*' is "
-				     "for anything within a component, '**' for any components",
+				     "'%s' is not a pattern of cgroups; a pattern begins with '/', "
+				     "'*' matches any text within a component, '**' matches any "
+				     "components",
 				     value);
 		break;
 	default:
@@ -362,7 +365,7 @@ static void add_match(struct policy_loader *loader, enum policy_key index, const
 			add_string(loader, &section->exes, &section->n_exes, value);
 		else
 			complain_key(loader, policy_key_rows[index].name,
-				     "'%s' is no absolute path; it must begin with '/'", value);
+				     "'%s' is not an absolute path; it must begin with '/'", value);
 		break;
 	}
 }
@@ -388,7 +391,8 @@ static void read_matches(struct policy_loader *loader, enum policy_key index, co
 	if (section->n_uids + section->n_gids + section->n_cgroups + section->n_exes >=
 	    POLICY_MAX_MATCHES) {
 		complain_key(loader, policy_key_rows[index].name,
-			     "tenant %s has more than %d values to match, the most allowed",
+			     "tenant %s has more than %d values to match; at most that many are "
+			     "allowed",
 			     section->tenant.name, POLICY_MAX_MATCHES);
 		return;
 	}
@@ -400,8 +404,7 @@ static void read_matches(struct policy_loader *loader, enum policy_key index, co
 			add_match(loader, index, item);
 		else if (rest || item == copy)
 			complain_key(loader, policy_key_rows[index].name,
-				     "a value is empty; values are "
-				     "separated by single commas");
+				     "a value is empty; separate values by single commas");
 	}
 }
 
@@ -431,8 +434,7 @@ static void complain_unknown(struct policy_loader *loader, const char *name, con
 	if (near && *near)
 		complain_key(loader, name, "%s has no such key; did you mean %s?", where, near);
 	else
-		complain_key(loader, name,
-			     "%s has no such key; brokerd.conf(5) lists those that there are",
+		complain_key(loader, name, "%s has no such key; brokerd.conf(5) lists the keys",
 			     where);
 }
 
@@ -451,7 +453,7 @@ void policy_key_read(struct policy_loader *loader, const char *name, const char 
 	}
 	line = &places->key_lines[key - policy_key_rows];
 	if (*line && key->kind != POLICY_VALUE_MATCH) {
-		complain_key(loader, name, "it is in line %u already; it is given once", *line);
+		complain_key(loader, name, "the key is in line %u already; give it once", *line);
 		return;
 	}
 	*line = loader->line;
@@ -513,7 +515,8 @@ static void read_setting(struct policy_loader *loader, const char *key, const ch
 
 	for (uint32_t i = 0; i < policy->n_settings; i++) {
 		if (strcmp(policy->settings[i].key, key) == 0) {
-			complain_key(loader, key, "it is in the section already; it is given once");
+			complain_key(loader, key,
+				     "the key is in this section already; give it once");
 			return;
 		}
 	}
@@ -532,7 +535,7 @@ void policy_broker_key_read(struct policy_loader *loader, const char *key, const
 	if (strcmp(key, POLICY_HEADROOM_KEY) != 0) {
 		read_setting(loader, key, value);
 	} else if (loader->headroom_line) {
-		complain_key(loader, key, "it is in line %u already; it is given once",
+		complain_key(loader, key, "the key is in line %u already; give it once",
 			     loader->headroom_line);
 	} else {
 		loader->headroom_line = loader->line;
@@ -555,11 +558,11 @@ static void check_matches(struct policy_loader *loader, const struct policy_sect
 			if (policy_key_rows[i].kind == POLICY_VALUE_MATCH && places->key_lines[i])
 				policy_complain(loader, places->file, places->key_lines[i],
 						policy_key_rows[i].name,
-						"tenant default is for who matches no other; it "
-						"has no match keys");
+						"tenant default takes clients that match no other "
+						"tenant; it cannot have match keys");
 	} else if (section->match_kinds == 0) {
 		policy_complain(loader, places->file, places->line, NULL,
-				"tenant %s matches nobody; it has at least one of match-uid, "
+				"tenant %s matches no client; it needs at least one of match-uid, "
 				"match-gid, match-cgroup and match-exe",
 				section->tenant.name);
 	}
@@ -575,25 +578,23 @@ static void check_sizes(struct policy_loader *loader, struct policy_section *sec
 		tenant->vram_high = tenant->vram_max;
 	else if (is_more(tenant->vram_high, tenant->vram_max))
 		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_HIGH], "vram-high",
-				"it is more than vram-max; from vram-reserve to vram-max is "
-				"allowed");
+				"the value is more than vram-max; expected a value from "
+				"vram-reserve to vram-max");
 	else if (is_more(tenant->vram_reserve, tenant->vram_high))
 		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_HIGH], "vram-high",
-				"it is less than vram-reserve; from vram-reserve to vram-max is "
-				"allowed");
+				"the value is less than vram-reserve; expected a value from "
+				"vram-reserve to vram-max");
 	if (!lines[POLICY_KEY_VRAM_RESERVE] || tenant->vram_reserve.value == 0)
 		return;
 	if (is_more(tenant->vram_reserve, tenant->vram_max))
 		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_RESERVE],
 				"vram-reserve",
-				"it is more than vram-max; at most that is "
-				"allowed");
+				"the value is more than vram-max; expected at most vram-max");
 	if (section->match_kinds == POLICY_MATCH_EXE)
 		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_RESERVE],
 				"vram-reserve",
-				"match-exe alone grants no reserve, because any user can start "
-				"the program; match-uid, match-gid or match-cgroup as well is "
-				"allowed");
+				"match-exe alone cannot grant a reserve, because any user can "
+				"start the program; add match-uid, match-gid or match-cgroup");
 	if (asprintf(&section->reserve_place, "%s:%u", places->file,
 		     lines[POLICY_KEY_VRAM_RESERVE]) < 0) {
 		section->reserve_place = NULL;
@@ -620,7 +621,8 @@ static void check_sum(struct policy_loader *loader)
 		policy_complain(loader, places->file, places->key_lines[POLICY_KEY_VRAM_RESERVE],
 				"vram-reserve",
 				"with tenant %s, tenants reserve %llu.%02llu%% of each device; at "
-				"most %llu.%02llu%% may be reserved, the rest is vram-headroom",
+				"most %llu.%02llu%% may be reserved, because vram-headroom is the "
+				"rest",
 				tenant->name, (unsigned long long)((sum - headroom) / 100),
 				(unsigned long long)((sum - headroom) % 100),
 				(unsigned long long)((POLICY_WHOLE - headroom) / 100),
@@ -710,8 +712,8 @@ int policy_key_change(const struct policy *policy, uint32_t index, const char *n
 	section.reserve_place = NULL;
 	if (key && key->kind == POLICY_VALUE_MATCH)
 		complain_key(&loader, name,
-			     "who a tenant is cannot be changed while brokerd runs; its policy "
-			     "file says it");
+			     "match keys cannot be changed while brokerd runs; change them in the "
+			     "policy file");
 	else if (!key || value)
 		policy_key_read(&loader, name, value);
 	/* Count a key as given if the file or an override gives it. */

@@ -70,16 +70,17 @@ static void enter_tenant(struct policy_loader *loader, const char *name, size_t 
 	loader->section = LOADER_IGNORING;
 	if (length >= ACCOUNT_NAME_BYTES || !is_name(name, length)) {
 		complain_here(loader,
-			      "'%.*s' is no name for a tenant; names have 1 to %d letters, digits, "
-			      "'-', '_' and '.'",
+			      "'%.*s' is not a valid name for a tenant; names have 1 to %d "
+			      "letters, digits, '-', '_' and '.'",
 			      (int)length, name, ACCOUNT_NAME_BYTES - 1);
 		return;
 	}
 	memcpy(copy, name, length);
 	copy[length] = '\0';
 	if (strcmp(copy, "broker") == 0) {
-		complain_here(loader, "no tenant can be named broker: that is where the broker's "
-				      "own use is charged");
+		complain_here(loader,
+			      "a tenant cannot be called broker: the broker's own use is charged "
+			      "under that name");
 		return;
 	}
 
@@ -87,12 +88,16 @@ static void enter_tenant(struct policy_loader *loader, const char *name, size_t 
 		if (strcmp(policy->sections[i].tenant.name, copy) == 0)
 			break;
 	if (i < policy->n_sections && loader->places[i].line) {
-		complain_here(loader, "tenant %s has a section at %s:%u already; each has one",
+		complain_here(loader,
+			      "tenant %s has a section at %s:%u already; each tenant has one "
+			      "section",
 			      copy, loader->places[i].file, loader->places[i].line);
 		return;
 	}
 	if (i == POLICY_MAX_TENANTS) {
-		complain_here(loader, "there can be %d tenants, the default one included",
+		complain_here(loader,
+			      "there are too many tenants; at most %d are allowed, including the "
+			      "default tenant",
 			      POLICY_MAX_TENANTS);
 		return;
 	}
@@ -121,10 +126,11 @@ static void enter_broker(struct policy_loader *loader)
 {
 	loader->section = LOADER_IGNORING;
 	if (!loader->is_main) {
-		complain_here(loader, "section [broker] belongs into the main file; here are only "
-				      "sections [tenant NAME]");
+		complain_here(loader,
+			      "section [broker] belongs in the main file; this file may only have "
+			      "sections [tenant NAME]");
 	} else if (loader->broker_line) {
-		complain_here(loader, "section [broker] is in line %u already; there is one",
+		complain_here(loader, "section [broker] is in line %u already; give it once",
 			      loader->broker_line);
 	} else {
 		loader->broker_line = loader->line;
@@ -140,8 +146,8 @@ static void enter_section(struct policy_loader *loader, const char *line, size_t
 
 	loader->section = LOADER_IGNORING;
 	if (!end || (size_t)(end - line) + 1 != length) {
-		complain_here(loader, end ? "there is something after the section's ']'; a "
-					    "comment has a line of its own"
+		complain_here(loader, end ? "text follows the section's ']'; put a comment on a "
+					    "line of its own"
 					  : "the section's ']' is missing");
 		return;
 	}
@@ -154,7 +160,7 @@ static void enter_section(struct policy_loader *loader, const char *line, size_t
 		enter_tenant(loader, name, (size_t)(end - name));
 	} else {
 		complain_here(loader,
-			      "there is no section [%.*s]; there are [broker] and [tenant NAME]",
+			      "there is no section [%.*s]; expected [broker] or [tenant NAME]",
 			      (int)n, name);
 	}
 }
@@ -169,15 +175,15 @@ static bool check_line(struct policy_loader *loader, const char *line, size_t le
 		if (line[i] == '\t')
 			continue;
 		complain_here(loader,
-			      "there is a control character (0x%02x); text and tabs are "
+			      "the line has a control character (0x%02x); only text and tabs are "
 			      "allowed",
 			      (unsigned char)line[i]);
 		return false;
 	}
 	if (length > POLICY_LINE_BYTES) {
 		complain_here(loader,
-			      "the line has %zu bytes, at most %d are allowed; a backslash at the "
-			      "end continues it in the next",
+			      "the line has %zu bytes; at most %d are allowed; a backslash at the "
+			      "end continues a line in the next one",
 			      length, POLICY_LINE_BYTES);
 		return false;
 	}
@@ -189,7 +195,7 @@ static bool check_line(struct policy_loader *loader, const char *line, size_t le
 	}
 	if (!is_continued && !memchr(line, '=', length)) {
 		complain_here(loader,
-			      "this is neither a [section] nor KEY = VALUE nor a # comment");
+			      "the line is neither a [section] nor KEY = VALUE nor a # comment");
 		return false;
 	}
 	return line[length - 1] == '\\';
@@ -237,7 +243,8 @@ static int on_key(void *data, const char *section, const char *key, const char *
 	switch (loader->section) {
 	case LOADER_NOWHERE:
 		policy_complain(loader, loader->file, loader->line, key,
-				"it is in no section; [broker] or [tenant NAME] comes first");
+				"the key is in no section; [broker] or [tenant NAME] must come "
+				"first");
 		break;
 	case LOADER_BROKER:
 		policy_broker_key_read(loader, key, value);
@@ -270,7 +277,7 @@ static void load_text(struct policy_loader *loader, const char *file, bool is_ma
 		loader->error = error_origin(-ENOMEM);
 	else if (line > 0)
 		policy_complain(loader, file, (unsigned int)line, NULL,
-				"this is neither a [section] nor KEY = VALUE nor a # comment");
+				"the line is neither a [section] nor KEY = VALUE nor a # comment");
 }
 
 /* ---- Files ---- */
@@ -316,8 +323,7 @@ static void load_file(struct policy_loader *loader, const char *path, bool is_ma
 		return;
 	if (!S_ISREG(status.st_mode)) {
 		policy_complain(loader, path, 0, NULL,
-				"is no file; a file or a link to one is "
-				"allowed");
+				"is not a file; expected a file or a link to a file");
 		return;
 	}
 	text = malloc(POLICY_FILE_BYTES + 1);
@@ -331,7 +337,7 @@ static void load_file(struct policy_loader *loader, const char *path, bool is_ma
 	if (n < 0)
 		policy_complain(loader, path, 0, NULL, "cannot be read: %s", strerror(errno));
 	else if (used > POLICY_FILE_BYTES)
-		policy_complain(loader, path, 0, NULL, "is larger than 1 MiB, the most allowed");
+		policy_complain(loader, path, 0, NULL, "is larger than 1 MiB, which is the limit");
 	else
 		load_text(loader, path, is_main, text, used);
 }

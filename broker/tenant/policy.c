@@ -285,7 +285,7 @@ static int check_device(const struct policy *policy, unsigned int device, uint64
 		if (reserve > max)
 			return refuse(ret_errors, section,
 				      "tenant %s reserves %llu bytes of device %u, more than its "
-				      "vram-max of %llu there",
+				      "vram-max of %llu on that device",
 				      section->tenant.name, (unsigned long long)reserve, device,
 				      (unsigned long long)max);
 		if (!checked_add(sum, reserve, &sum))

@@ -304,7 +304,7 @@ int tenants_set(struct tenants *tenants, struct tenant *tenant, const char *key,
 	int r;
 
 	if (index == UINT32_MAX) {
-		*ret_errors = strdup("the policy names this tenant no more");
+		*ret_errors = strdup("the policy no longer names this tenant");
 		return *ret_errors ? POLICY_E_INVALID : error_origin(-ENOMEM);
 	}
 	r = overrides_copy(tenant, &before);

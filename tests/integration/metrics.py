@@ -66,7 +66,7 @@ class Broker:
         expect(text in self.log(), 'the log says', self.log())
 
     def start(self):
-        self.wait_log('metrics for Prometheus on ')
+        self.wait_log('serving metrics for Prometheus on ')
         return self
 
     def stop(self, how=signal.SIGTERM):
@@ -215,19 +215,19 @@ def check_endpoint(folder):
     expect(before == 2 or wait_for(lambda: values(scrape(path))['ringbroker_tenants'] == 2, 'no web'), before)
     broker.write_policy(f'[broker]\nmetrics = unix:{path}.other\n')
     broker.process.send_signal(signal.SIGHUP)
-    broker.wait_log('which count from the next start on')
+    broker.wait_log('which take effect at the next start')
     expect(not os.path.exists(path + '.other'), 'it was moved')
     broker.write_policy('[broker]\nmetrics = 0.0.0.0:9469\n')
     broker.process.send_signal(signal.SIGHUP)
-    broker.wait_log('the policy in force stays as it was')
-    expect('an address that only this machine reaches' in broker.log(), broker.log())
+    broker.wait_log('the old policy stays in force')
+    expect('an address that only this machine can reach' in broker.log(), broker.log())
     scrape(path)
 
     # A second broker with the same address does not start, and the first one is not disturbed.
     other = tempfile.mkdtemp(dir=folder)
     second = Broker(other, '--metrics', 'unix:' + path)
     expect(second.process.wait(LIMIT) == USAGE, second.log())
-    expect(f'somebody else listens on unix:{path}' in second.log(), second.log())
+    expect(f'another program listens on unix:{path}' in second.log(), second.log())
     scrape(path)
 
     # The broker is killed and started again over the remaining socket. Then it ends while clients are
@@ -250,15 +250,15 @@ def check_endpoint(folder):
         taken.listen()
         broker = Broker(folder, '--metrics', f'127.0.0.1:{port}')
         expect(broker.process.wait(LIMIT) == USAGE, broker.log())
-        expect(f'somebody else listens on 127.0.0.1:{port}' in broker.log(), broker.log())
+        expect(f'another program listens on 127.0.0.1:{port}' in broker.log(), broker.log())
     broker = Broker(folder, '--metrics', f'127.0.0.1:{port}').start()
     with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics', timeout=LIMIT) as answer:
         expect(b'ringbroker_build_info' in answer.read(), 'no metrics')
     broker.stop()
     broker = Broker(folder, '--metrics', f'127.0.0.1:{port}').start()
     broker.stop()
-    for address, text in (('192.168.1.1:9469', 'an address that only this machine reaches'),
-                          ('unix:/nowhere/sock', 'its folder does not exist')):
+    for address, text in (('192.168.1.1:9469', 'an address that only this machine can reach'),
+                          ('unix:/nowhere/sock', 'the folder does not exist')):
         broker = Broker(folder, '--metrics', address)
         expect(broker.process.wait(LIMIT) == USAGE and text in broker.log(), broker.log())
 

@@ -232,11 +232,11 @@ def test_wrong_sockets(folder):
     with listening(os.path.join(folder, 'a')) as first, listening(os.path.join(folder, 'b')) as second, \
             listening(os.path.join(folder, 'c'), socket.SOCK_STREAM) as stream, \
             listening(os.path.join(folder, 'd'), backlog=0) as deaf:
-        refuses([first, second], 'brokerd.sock:brokerd.sock', 'is there twice')
+        refuses([first, second], 'brokerd.sock:brokerd.sock', 'was passed twice')
         refuses([first, second], 'brokerd.sock:some.socket', 'FileDescriptorName=')
         refuses([stream], 'brokerd.sock', 'ListenSequentialPacket=')
         refuses([deaf], 'brokerd.sock', 'Accept=no')
-        refuses([first] * 9, None, 'hands over more than 8 sockets')
+        refuses([first] * 9, None, 'passes more than 8 sockets')
 
 
 def main():

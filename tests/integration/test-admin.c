@@ -512,8 +512,8 @@ TEST(test_set)
 	assert_int_equal(rbk_admin_set(admin, number, "vram-max", "5x", &error), -EINVAL);
 	assert_string_equal(
 		error.text,
-		"vram-max: '5x' is no size; bytes, KiB, MiB, GiB, TiB or 0% to 100% are "
-		"allowed, such as 512MiB or 25%");
+		"vram-max: '5x' is not a size; expected bytes, KiB, MiB, GiB, TiB or 0% to 100%, "
+		"such as 512MiB or 25%");
 	assert_int_equal(rbk_admin_set(admin, number, "match-uid", "0", &error), -EINVAL);
 	assert_non_null(strstr(error.text, "cannot be changed"));
 	assert_int_equal(rbk_admin_set(admin, number, "no-such-key", "0", &error), -EINVAL);

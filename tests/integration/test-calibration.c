@@ -132,19 +132,19 @@ TEST(test_start__bad_cache, setup, teardown)
 	find_profile(fixture, path);
 	assert_int_equal(stat(path, &status), 0);
 	assert_int_equal(truncate(path, status.st_size / 2), 0);
-	expect_measured(fixture, "auto", "is not used: it is damaged or was cut off");
+	expect_measured(fixture, "auto", "cannot be used: it is damaged or truncated");
 	/* The new profile is cached again. */
-	expect_log(fixture, "auto", "device 0 cached", "is not used");
+	expect_log(fixture, "auto", "device 0 cached", "cannot be used");
 
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(symlink("/etc/passwd", path), 0);
-	expect_measured(fixture, "auto", "is not used: it is a link");
-	expect_log(fixture, "auto", "device 0 cached", "is not used");
+	expect_measured(fixture, "auto", "cannot be used: it is a symbolic link");
+	expect_log(fixture, "auto", "device 0 cached", "cannot be used");
 
 	/* A profile that cannot be written does not keep the broker from starting. */
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkdir(path, 0700), 0);
-	expect_measured(fixture, "auto", "is not kept in");
+	expect_measured(fixture, "auto", "cannot keep the profile of");
 	assert_int_equal(rmdir(path), 0);
 }
 
@@ -235,16 +235,17 @@ TEST(test_reload__placement, setup, teardown)
 
 	BROKER(broker, &options);
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
-	broker_reload(&broker, "other keys of placement; 1 tenant in all");
+	broker_reload(&broker, "placement keys changed; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
 	broker_reload(&broker, "nothing changed; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nforce-cpu = yes\nbalance-low = 1.1\n");
 	broker_reload(&broker, ":3: balance-low: '1.1' is not allowed; a factor from 0.01 to 0.99 "
 			       "is");
 	broker_write_policy(&broker, "");
-	broker_reload(&broker, "other keys of placement; 1 tenant in all");
+	broker_reload(&broker, "placement keys changed; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nworkers = 1\n");
-	broker_reload(&broker, "other keys of [broker], which count from the next start on");
+	broker_reload(&broker,
+		      "other keys of [broker] changed, which take effect at the next start");
 }
 
 TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(50))

@@ -262,7 +262,7 @@ TEST(test_start__path_is_a_file)
 TEST(test_start__path_is_impossible)
 {
 	expect_refusal(&(struct broker_options){.socket_path = "/nonexistent/folder/sock"}, 2, 1,
-		       "its folder does not exist");
+		       "the folder does not exist");
 }
 
 static void become_nobody(void)

@@ -352,7 +352,7 @@ TEST(test_host_max__exceeds_the_machine)
 {
 	BROKER(broker,
 	       &(struct broker_options){.args = (const char *const[]){"--host-max=999TiB", NULL}});
-	assert_true(broker_log_has(&broker, "--host-max lets them have 1022976.0 GiB, of"));
+	assert_true(broker_log_has(&broker, "--host-max allows them 1022976.0 GiB, of"));
 }
 
 /* An administrator's request for a page is rejected with the name of the limit. */

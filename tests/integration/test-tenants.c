@@ -173,12 +173,11 @@ TEST(test_check__wrong)
 			       "match-uid = no-such-user\nvram-max = much\n");
 	expect_errors(&check,
 		      "b.conf:2: gpu: 'purple' is not allowed; one of auto software any none is\n"
-		      "b.conf:3: fast: [broker] has no such key; brokerd.conf(5) lists those that "
-		      "there are\n"
-		      "b.conf:6: match-uid: there is no user 'no-such-user'; a user of this system "
-		      "or its number is allowed\n"
-		      "b.conf:7: vram-max: 'much' is no size; bytes, KiB, MiB, GiB, TiB or 0% to "
-		      "100% are allowed, such as 512MiB or 25%\n");
+		      "b.conf:3: fast: [broker] has no such key; brokerd.conf(5) lists the keys\n"
+		      "b.conf:6: match-uid: there is no user 'no-such-user'; expected a user of "
+		      "this system, by name or number\n"
+		      "b.conf:7: vram-max: 'much' is not a size; expected bytes, KiB, MiB, GiB, "
+		      "TiB or 0% to 100%, such as 512MiB or 25%\n");
 	/* The reserve fits no device that the broker may use, because some memory is headroom. */
 	write_file(check.path, "[broker]\ndevice-memory = 1GiB\n"
 			       "[tenant web]\nmatch-uid = 33\nvram-reserve = 1000MiB\n");
@@ -197,8 +196,7 @@ TEST(test_check__controls)
 			       "0 = 1\n");
 	expect_errors(&check,
 		      "b.conf:2: gpu: '??31m' is not allowed; one of auto software any none is\n"
-		      "b.conf:3: ??0: [broker] has no such key; brokerd.conf(5) lists those that "
-		      "there are\n");
+		      "b.conf:3: ??0: [broker] has no such key; brokerd.conf(5) lists the keys\n");
 	write_file(check.path, "[broker]\nsocket = /\xc2\x9b"
 			       "31m/\xc3\xa9\n"
 			       "[tenant web]\nmatch-exe = /\xe2\x80\xae"
@@ -235,21 +233,21 @@ TEST(test_check__drop_ins)
 	assert_int_equal(unlink(names[2]), 0);
 	assert_int_equal(symlink("nowhere", names[2]), 0);
 	expect_errors(&check,
-		      "tenants.d/20-b.conf:1: section [broker] belongs into the main file; here "
-		      "are only sections [tenant NAME]\n"
+		      "tenants.d/20-b.conf:1: section [broker] belongs in the main file; this file "
+		      "may only have sections [tenant NAME]\n"
 		      "tenants.d/20-b.conf:2: tenant b has a section at tenants.d/10-a.conf:1 "
-		      "already; each has one\n"
+		      "already; each tenant has one section\n"
 		      "tenants.d/30-c.conf: cannot be opened: No such file or directory\n");
 	write_file(names[1], "");
 	assert_int_equal(unlink(names[2]), 0);
 	assert_int_equal(mkdir(names[2], 0700), 0);
-	expect_errors(&check, "tenants.d/30-c.conf: is no file; a file or a link to one is "
-			      "allowed\n");
+	expect_errors(&check,
+		      "tenants.d/30-c.conf: is not a file; expected a file or a link to a file\n");
 	rmdir(names[2]);
 	/* The check does not wait for a FIFO without a writer. */
 	assert_int_equal(mkfifo(names[2], 0600), 0);
-	expect_errors(&check, "tenants.d/30-c.conf: is no file; a file or a link to one is "
-			      "allowed\n");
+	expect_errors(&check,
+		      "tenants.d/30-c.conf: is not a file; expected a file or a link to a file\n");
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(*names); i++)
 		unlink(names[i]);
 	rmdir("tenants.d");
@@ -590,8 +588,8 @@ TEST(test_limit__each_is_named)
 	assert_int_equal(rbk_ring_new(rbk, 64, &ring, &error), 0);
 	assert_int_equal(rbk_ring_new(rbk, 64, &more_rings, &error), -EDQUOT);
 	assert_string_equal(error.text,
-			    "no room for a ring of 64 entries: tenant default may have 100 entries "
-			    "of rings (tasks-max), has 64, and asks for 64 more");
+			    "no room for a ring of 64 entries: tenant default may have 100 ring "
+			    "entries (tasks-max), has 64, and asks for 64 more");
 	assert_int_equal(rbk_ring_new(rbk, 32, &more_rings, &error), 0);
 	rbk_ring_free(more_rings);
 	rbk_ring_free(ring);
@@ -696,7 +694,7 @@ TEST(test_reload__keeps_sessions_in_tenant)
 TEST(test_reload__bad_file_changes_nothing)
 {
 	static const char *const bad[][2] = {
-		{"[tenant default]\narenas-max = 7\nx\n", "/brokerd.conf:3: this is neither"},
+		{"[tenant default]\narenas-max = 7\nx\n", "/brokerd.conf:3: the line is neither"},
 		{"[tenant default]\narenas-max = 7\n[tenant web]\n",
 		 "/brokerd.conf:3: tenant web matches nobody"},
 		{"[broker]\nworkers = 0\n[tenant default]\narenas-max = 7\n",
@@ -713,13 +711,13 @@ TEST(test_reload__bad_file_changes_nothing)
 	rbk = broker_connect(&broker, "there");
 	for (unsigned int i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		broker_write_policy(&broker, bad[i][0]);
-		broker_reload(&broker, "the policy in force stays as it was");
+		broker_reload(&broker, "the old policy stays in force");
 		assert_true(broker_log_has(&broker, bad[i][1]));
 		assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), -EDQUOT);
 		assert_non_null(strstr(error.text, "may have 0 arenas"));
 	}
 	assert_int_equal(unlink(broker.config_path), 0);
-	broker_reload(&broker, "the policy in force stays as it was");
+	broker_reload(&broker, "the old policy stays in force");
 	broker_write_policy(&broker, "[tenant default]\narenas-max = 7\n");
 	broker_reload(&broker, "again: changed: default");
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), 0);
@@ -747,7 +745,7 @@ TEST(test_reload__under_load)
 		broker_write_policy(&broker, policies[i % 5]);
 		/* Two signals at once cause at least one more reload. */
 		kill(broker.pid, SIGHUP);
-		broker_reload(&broker, i % 5 == 2 ? "stays as it was" : "again: ");
+		broker_reload(&broker, i % 5 == 2 ? "stays in force" : "again: ");
 		rbk_disconnect(broker_connect(&broker, "comes and goes"));
 	}
 	results = neighbour_results(neighbours[0]);

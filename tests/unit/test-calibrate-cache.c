@@ -168,7 +168,7 @@ TEST(test_cache__of_another_device_or_key, setup, teardown)
 	EXPECT_OTHER_KEY(false);
 #undef EXPECT_OTHER_KEY
 	calibrate_cache_key(&card, "1.1", fixture->key);
-	expect_refusal(fixture, "it is of another device, driver or version");
+	expect_refusal(fixture, "it belongs to another device, driver or version");
 }
 
 static char *read_file(const char *path, size_t *ret_bytes)
@@ -228,12 +228,12 @@ TEST(test_cache__damaged, setup, teardown)
 	write_file(fixture->path, text, n);
 	expect_refusal(fixture, NULL);
 	write_file(fixture->path, "garbage\n", 8);
-	expect_refusal(fixture, "it is of another format");
+	expect_refusal(fixture, "it has another format");
 	write_file(fixture->path, "", 0);
-	expect_refusal(fixture, "it is of another format");
+	expect_refusal(fixture, "it has another format");
 	memset(text, 'a', 65536);
 	write_file(fixture->path, text, 65536);
-	expect_refusal(fixture, "it is of another format");
+	expect_refusal(fixture, "it has another format");
 	assert_int_equal(truncate(fixture->path, 65537), 0);
 	expect_refusal(fixture, "it is too large");
 	assert_int_equal(truncate(fixture->path, 1ll << 40), 0);
@@ -279,7 +279,7 @@ TEST(test_cache__no_file, setup, teardown)
 	snprintf(elsewhere, sizeof(elsewhere), "%s.elsewhere", fixture->path);
 	assert_int_equal(rename(fixture->path, elsewhere), 0);
 	assert_int_equal(symlink(elsewhere, fixture->path), 0);
-	expect_refusal(fixture, "it is a link");
+	expect_refusal(fixture, "it is a symbolic link");
 	fixture->cached.measured_s = 5;
 	write_right(fixture);
 	expect_right(fixture);
@@ -287,10 +287,10 @@ TEST(test_cache__no_file, setup, teardown)
 	unlink(fixture->path);
 
 	assert_int_equal(mkfifo(fixture->path, 0600), 0);
-	expect_refusal(fixture, "it is no file");
+	expect_refusal(fixture, "it is not a regular file");
 	unlink(fixture->path);
 	assert_int_equal(mkdir(fixture->path, 0700), 0);
-	expect_refusal(fixture, "it is no file");
+	expect_refusal(fixture, "it is not a regular file");
 	/* A folder cannot be replaced either, and no temporary file is left beside it. */
 	assert_int_not_equal(
 		calibrate_cache_write(fixture->folder, &card, fixture->key, &fixture->cached), 0);
@@ -303,9 +303,9 @@ TEST(test_cache__writable_by_others, setup, teardown)
 
 	write_right(fixture);
 	assert_int_equal(chmod(fixture->path, 0620), 0);
-	expect_refusal(fixture, "others may write to it");
+	expect_refusal(fixture, "other users may write to it");
 	assert_int_equal(chmod(fixture->path, 0602), 0);
-	expect_refusal(fixture, "others may write to it");
+	expect_refusal(fixture, "other users may write to it");
 	assert_int_equal(chmod(fixture->path, 0600), 0);
 	if (geteuid() != 0)
 		return;

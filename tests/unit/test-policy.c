@@ -309,9 +309,9 @@ TEST(test_load__cpu_max)
 			continue;
 		}
 		snprintf(wanted, sizeof(wanted),
-			 "f:2: cpu-max: '%s' is no quota; 1%% to 102400%% of one processor, such "
-			 "as 150%%, or a number of processors up to 1024, such as 1.5, is allowed, "
-			 "0 for none\n",
+			 "f:2: cpu-max: '%s' is not a quota; expected 1%% to 102400%% of one "
+			 "processor, such as 150%%, or a number of processors up to 1024, such as "
+			 "1.5, or 0 for no quota\n",
 			 cases[i].value);
 		assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
 				 POLICY_E_INVALID);
@@ -324,30 +324,34 @@ TEST(test_load__lines)
 {
 	char text[512];
 
-	expect_errors("x = 1\n", "f:1: x: it is in no section; [broker] or [tenant NAME] comes "
-				 "first\n");
+	expect_errors("x = 1\n",
+		      "f:1: x: the key is in no section; [broker] or [tenant NAME] must come "
+		      "first\n");
 	expect_errors("[tenant a]\nmatch-uid = 1\n\njunk\n[x]\n[tenant]\n[tenant a\n"
 		      "[tenant b] c\n[broker]\n[broker]\n",
-		      "f:4: this is neither a [section] nor KEY = VALUE nor a # comment\n"
-		      "f:5: there is no section [x]; there are [broker] and [tenant NAME]\n"
-		      "f:6: there is no section [tenant]; there are [broker] and [tenant NAME]\n"
+		      "f:4: the line is neither a [section] nor KEY = VALUE nor a # comment\n"
+		      "f:5: there is no section [x]; expected [broker] or [tenant NAME]\n"
+		      "f:6: there is no section [tenant]; expected [broker] or [tenant NAME]\n"
 		      "f:7: the section's ']' is missing\n"
-		      "f:8: there is something after the section's ']'; a comment has a line of "
-		      "its own\n"
-		      "f:10: section [broker] is in line 9 already; there is one\n");
+		      "f:8: text follows the section's ']'; put a comment on a line of its own\n"
+		      "f:10: section [broker] is in line 9 already; give it once\n");
 	expect_errors_of("[tenant a]\nmatch-uid = \0001\n", 26,
-			 "f:2: there is a control character (0x00); text and tabs are allowed\n"
-			 "f:1: tenant a matches nobody; it has at least one of match-uid, "
+			 "f:2: the line has a control character (0x00); only text and tabs are "
+			 "allowed\n"
+			 "f:1: tenant a matches no client; it needs at least one of match-uid, "
 			 "match-gid, match-cgroup and match-exe\n");
 	expect_errors("[broker]\nvram-headroom = 5%\x7f\nvram-headroom = 5\033%\n",
-		      "f:2: there is a control character (0x7f); text and tabs are allowed\n"
-		      "f:3: there is a control character (0x1b); text and tabs are allowed\n");
+		      "f:2: the line has a control character (0x7f); only text and tabs are "
+		      "allowed\n"
+		      "f:3: the line has a control character (0x1b); only text and tabs are "
+		      "allowed\n");
 	/* A carriage return is accepted only at the end of a line. */
 	expect_errors("[broker]\nvram-\rheadroom = 5%\n",
-		      "f:2: there is a control character (0x0d); text and tabs are allowed\n");
+		      "f:2: the line has a control character (0x0d); only text and tabs are "
+		      "allowed\n");
 	/* The '=' is in a comment. */
 	expect_errors("[broker]\nvram-headroom ; = 5%\n",
-		      "f:2: this is neither a [section] nor KEY = VALUE nor a # comment\n");
+		      "f:2: the line is neither a [section] nor KEY = VALUE nor a # comment\n");
 
 	/* The longest allowed line, and one byte more. */
 	strcpy(text, "[tenant a]\nmatch-exe = /");
@@ -356,12 +360,12 @@ TEST(test_load__lines)
 	policy_free(load(text));
 	strcat(text, "y\nvram-max = 1x");
 	expect_errors(text,
-		      "f:2: the line has 191 bytes, at most 190 are allowed; a backslash at the "
-		      "end continues it in the next\n"
-		      "f:3: vram-max: '1x' is no size; bytes, KiB, MiB, GiB, TiB or 0% to 100% "
-		      "are allowed, such as 512MiB or 25%\n"
-		      "f:1: tenant a matches nobody; it has at least one of match-uid, match-gid, "
-		      "match-cgroup and match-exe\n");
+		      "f:2: the line has 191 bytes; at most 190 are allowed; a backslash at the "
+		      "end continues a line in the next one\n"
+		      "f:3: vram-max: '1x' is not a size; expected bytes, KiB, MiB, GiB, TiB or 0% "
+		      "to 100%, such as 512MiB or 25%\n"
+		      "f:1: tenant a matches no client; it needs at least one of match-uid, "
+		      "match-gid, match-cgroup and match-exe\n");
 }
 
 TEST(test_load__names)
@@ -371,18 +375,18 @@ TEST(test_load__names)
 	expect_errors(
 		"[tenant broker]\n[tenant a/b]\n[tenant \xc3\xa4]\n[tenant a b]\n"
 		"[tenant  ]\n",
-		"f:1: no tenant can be named broker: that is where the broker's own use is "
-		"charged\n"
-		"f:2: 'a/b' is no name for a tenant; names have 1 to 63 letters, digits, '-', "
-		"'_' and '.'\n"
-		"f:3: '\xc3\xa4' is no name for a tenant; names have 1 to 63 letters, digits, "
+		"f:1: a tenant cannot be called broker: the broker's own use is charged under that "
+		"name\n"
+		"f:2: 'a/b' is not a valid name for a tenant; names have 1 to 63 letters, digits, "
 		"'-', '_' and '.'\n"
-		"f:4: 'a b' is no name for a tenant; names have 1 to 63 letters, digits, '-', "
-		"'_' and '.'\n"
-		"f:5: '' is no name for a tenant; names have 1 to 63 letters, digits, '-', "
-		"'_' and '.'\n");
+		"f:3: '\xc3\xa4' is not a valid name for a tenant; names have 1 to 63 letters, "
+		"digits, '-', '_' and '.'\n"
+		"f:4: 'a b' is not a valid name for a tenant; names have 1 to 63 letters, digits, "
+		"'-', '_' and '.'\n"
+		"f:5: '' is not a valid name for a tenant; names have 1 to 63 letters, digits, "
+		"'-', '_' and '.'\n");
 	expect_errors("[tenant a]\nmatch-uid = 1\n[tenant a]\nvram-max = x\n",
-		      "f:3: tenant a has a section at f:1 already; each has one\n");
+		      "f:3: tenant a has a section at f:1 already; each tenant has one section\n");
 	memset(text + 8, 'n', 63);
 	strcpy(text + 71, "]\nmatch-uid=1");
 	policy_free(load(text));
@@ -390,8 +394,8 @@ TEST(test_load__names)
 	strcpy(text + 72, "]\n");
 	expect_errors(text,
 		      "f:1: 'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn' is "
-		      "no name for a tenant; names have 1 to 63 letters, digits, '-', '_' and "
-		      "'.'\n");
+		      "not a valid name for a tenant; names have 1 to 63 letters, digits, '-', '_' "
+		      "and '.'\n");
 }
 
 TEST(test_load__values)
@@ -428,8 +432,8 @@ TEST(test_load__values)
 	for (unsigned int i = 0; i < ARRAY_SIZE(bad_sizes); i++) {
 		snprintf(text, sizeof(text), "[tenant default]\ngtt-max = %s\n", bad_sizes[i]);
 		snprintf(expected, sizeof(expected),
-			 "f:2: gtt-max: '%s' is no size; bytes, KiB, MiB, GiB, TiB or 0%% to 100%% "
-			 "are allowed, such as 512MiB or 25%%\n",
+			 "f:2: gtt-max: '%s' is not a size; expected bytes, KiB, MiB, GiB, TiB or "
+			 "0%% to 100%%, such as 512MiB or 25%%\n",
 			 bad_sizes[i]);
 		expect_errors(text, expected);
 	}
@@ -441,31 +445,28 @@ TEST(test_load__values)
 		      "1000001\nplans-max = -1\ntasks-max = 1 2\narenas-max =\n"
 		      "priority-max = High\nvram = 1\nweight = 10001\nplans-max = 1\n"
 		      "lease-audit = kill\nlease-required = maybe\nlease-tolerance = 5%\n",
-		      "f:2: arena-bytes-max: '5%' is no size; bytes, KiB, MiB, GiB or TiB are "
-		      "allowed, such as 512MiB\n"
-		      "f:3: weight: '0' is no number from 1 to 10000\n"
-		      "f:4: sessions-max: '1000001' is no number from 0 to 1000000\n"
-		      "f:5: plans-max: '-1' is no number from 0 to 1000000\n"
-		      "f:6: tasks-max: '1 2' is no number from 0 to 1000000000\n"
-		      "f:7: arenas-max: '' is no number from 0 to 1000000\n"
-		      "f:8: priority-max: 'High' is no priority; low, normal, high and urgent are "
-		      "allowed\n"
-		      "f:9: vram: a tenant has no such key; brokerd.conf(5) lists those that there "
-		      "are\n"
-		      "f:10: weight: it is in line 3 already; it is given once\n"
-		      "f:11: plans-max: it is in line 5 already; it is given once\n"
-		      "f:12: lease-audit: 'kill' is no action; off, warn, priority and stop are "
-		      "allowed\n"
-		      "f:13: lease-required: 'maybe' is neither yes nor no; one of them is "
-		      "allowed\n"
-		      "f:14: lease-tolerance: '5%' is no size; bytes, KiB, MiB, GiB or TiB are "
-		      "allowed, such as 512MiB\n");
+		      "f:2: arena-bytes-max: '5%' is not a size; expected bytes, KiB, MiB, GiB or "
+		      "TiB, such as 512MiB\n"
+		      "f:3: weight: '0' is not a number from 1 to 10000\n"
+		      "f:4: sessions-max: '1000001' is not a number from 0 to 1000000\n"
+		      "f:5: plans-max: '-1' is not a number from 0 to 1000000\n"
+		      "f:6: tasks-max: '1 2' is not a number from 0 to 1000000000\n"
+		      "f:7: arenas-max: '' is not a number from 0 to 1000000\n"
+		      "f:8: priority-max: 'High' is not a priority; expected low, normal, high or "
+		      "urgent\n"
+		      "f:9: vram: a tenant has no such key; brokerd.conf(5) lists the keys\n"
+		      "f:10: weight: the key is in line 3 already; give it once\n"
+		      "f:11: plans-max: the key is in line 5 already; give it once\n"
+		      "f:12: lease-audit: 'kill' is not an action; expected off, warn, priority or "
+		      "stop\n"
+		      "f:13: lease-required: 'maybe' is neither yes nor no; expected one of them\n"
+		      "f:14: lease-tolerance: '5%' is not a size; expected bytes, KiB, MiB, GiB or "
+		      "TiB, such as 512MiB\n");
 	expect_errors("[broker]\nvram-headroom = lots\nvram-headroom = 1%\nworkers = 1\n",
-		      "f:2: vram-headroom: 'lots' is no size; bytes, KiB, MiB, GiB, TiB or 0% to "
-		      "100% are allowed, such as 512MiB or 25%\n"
-		      "f:3: vram-headroom: it is in line 2 already; it is given once\n"
-		      "f:4: workers: [broker] has no such key; brokerd.conf(5) lists those that "
-		      "there are\n");
+		      "f:2: vram-headroom: 'lots' is not a size; expected bytes, KiB, MiB, GiB, "
+		      "TiB or 0% to 100%, such as 512MiB or 25%\n"
+		      "f:3: vram-headroom: the key is in line 2 already; give it once\n"
+		      "f:4: workers: [broker] has no such key; brokerd.conf(5) lists the keys\n");
 }
 
 TEST(test_load__matches)
@@ -476,28 +477,29 @@ TEST(test_load__matches)
 		      "match-cgroup = web, /a**, /ok\n"
 		      "match-exe = bin/x\n"
 		      "match-uid =\n",
-		      "f:2: match-uid: there is no user 'no-such-user'; a user of this system or "
-		      "its number is allowed\n"
-		      "f:2: match-uid: '4294967295' is no number from 0 to 4294967294, nor the "
-		      "name of a user\n"
-		      "f:2: match-uid: '1x' is no number from 0 to 4294967294, nor the name of a "
-		      "user\n"
-		      "f:2: match-uid: a value is empty; values are separated by single commas\n"
-		      "f:3: match-gid: there is no group 'no-such-group'; a group of this system "
-		      "or its number is allowed\n"
-		      "f:4: match-cgroup: 'web' is no pattern of cgroups; it begins with '/', '*' "
-		      "is for anything within a component, '**' for any components\n"
-		      "f:4: match-cgroup: '/a**' is no pattern of cgroups; it begins with '/', '*' "
-		      "is for anything within a component, '**' for any components\n"
-		      "f:5: match-exe: 'bin/x' is no absolute path; it must begin with '/'\n"
-		      "f:6: match-uid: a value is empty; values are separated by single commas\n");
+		      "f:2: match-uid: there is no user 'no-such-user'; expected a user of this "
+		      "system, by name or number\n"
+		      "f:2: match-uid: '4294967295' is neither a number from 0 to 4294967294 nor "
+		      "the name of a user\n"
+		      "f:2: match-uid: '1x' is neither a number from 0 to 4294967294 nor the name "
+		      "of a user\n"
+		      "f:2: match-uid: a value is empty; separate values by single commas\n"
+		      "f:3: match-gid: there is no group 'no-such-group'; expected a group of this "
+		      "system, by name or number\n"
+		      "f:4: match-cgroup: 'web' is not a pattern of cgroups; a pattern begins with "
+		      "'/', '*' matches any text within a component, '**' matches any components\n"
+		      "f:4: match-cgroup: '/a**' is not a pattern of cgroups; a pattern begins "
+		      "with '/', '*' matches any text within a component, '**' matches any "
+		      "components\n"
+		      "f:5: match-exe: 'bin/x' is not an absolute path; it must begin with '/'\n"
+		      "f:6: match-uid: a value is empty; separate values by single commas\n");
 	expect_errors("[tenant default]\nmatch-uid = 1\nmatch-gid = 1\n[tenant a]\nweight = 1\n",
-		      "f:2: match-uid: tenant default is for who matches no other; it has no match "
-		      "keys\n"
-		      "f:3: match-gid: tenant default is for who matches no other; it has no match "
-		      "keys\n"
-		      "f:4: tenant a matches nobody; it has at least one of match-uid, match-gid, "
-		      "match-cgroup and match-exe\n");
+		      "f:2: match-uid: tenant default takes clients that match no other tenant; it "
+		      "cannot have match keys\n"
+		      "f:3: match-gid: tenant default takes clients that match no other tenant; it "
+		      "cannot have match keys\n"
+		      "f:4: tenant a matches no client; it needs at least one of match-uid, "
+		      "match-gid, match-cgroup and match-exe\n");
 }
 
 TEST(test_load__sizes_together)
@@ -507,19 +509,18 @@ TEST(test_load__sizes_together)
 		"[tenant b]\nmatch-uid = 1\nvram-max = 1GiB\nvram-high = 2GiB\n"
 		"[tenant c]\nmatch-uid = 1\nvram-reserve = 2GiB\nvram-high = 1GiB\n"
 		"[tenant d]\nmatch-exe = /bin/true\nvram-reserve = 1\n",
-		"f:4: vram-reserve: it is more than vram-max; at most that is allowed\n"
-		"f:8: vram-high: it is more than vram-max; from vram-reserve to vram-max is "
-		"allowed\n"
-		"f:12: vram-high: it is less than vram-reserve; from vram-reserve to vram-max "
-		"is allowed\n"
-		"f:15: vram-reserve: match-exe alone grants no reserve, because any user can "
-		"start the program; match-uid, match-gid or match-cgroup as well is "
-		"allowed\n");
+		"f:4: vram-reserve: the value is more than vram-max; expected at most vram-max\n"
+		"f:8: vram-high: the value is more than vram-max; expected a value from "
+		"vram-reserve to vram-max\n"
+		"f:12: vram-high: the value is less than vram-reserve; expected a value from "
+		"vram-reserve to vram-max\n"
+		"f:15: vram-reserve: match-exe alone cannot grant a reserve, because any user can "
+		"start the program; add match-uid, match-gid or match-cgroup\n");
 	expect_errors("[broker]\nvram-headroom = 5.5%\n"
 		      "[tenant a]\nmatch-uid = 1\nvram-reserve = 50%\n"
 		      "[tenant b]\nmatch-uid = 1\nvram-reserve = 44.51%\n",
 		      "f:8: vram-reserve: with tenant b, tenants reserve 94.51% of each device; at "
-		      "most 94.50% may be reserved, the rest is vram-headroom\n");
+		      "most 94.50% may be reserved, because vram-headroom is the rest\n");
 	policy_free(load("[broker]\nvram-headroom = 5.5%\n"
 			 "[tenant a]\nmatch-uid = 1\nvram-reserve = 50%\n"
 			 "[tenant b]\nmatch-uid = 1\nmatch-exe = /x\nvram-reserve = 44.5%\n"
@@ -538,7 +539,8 @@ TEST(test_load__too_much)
 	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
 			 POLICY_E_INVALID);
 	assert_int_equal(strncmp(errors,
-				 "f:2047: there can be 1024 tenants, the default one included\n",
+				 "f:2047: there are too many tenants; at most 1024 are allowed, "
+				 "including the default tenant\n",
 				 59),
 			 0);
 	free(errors);
@@ -640,7 +642,7 @@ TEST(test_load__files)
 	/* One byte more than 1 MiB. */
 	assert_int_equal(truncate(path, (1 << 20) + 1), 0);
 	assert_int_equal(policy_load(path, true, NULL, &policy, &errors), POLICY_E_INVALID);
-	assert_non_null(strstr(errors, "/b.conf: is larger than 1 MiB, the most allowed"));
+	assert_non_null(strstr(errors, "/b.conf: is larger than 1 MiB, which is the limit"));
 	free(errors);
 	unlink(drop_in);
 	rmdir(drop_ins);
@@ -761,8 +763,9 @@ TEST(test_devices__reserves_fit)
 
 	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 300\nvram-max = 25%\n");
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
-	assert_string_equal(errors, "f:3: vram-reserve: tenant a reserves 300 bytes of device 1, "
-				    "more than its vram-max of 250 there\n");
+	assert_string_equal(errors,
+			    "f:3: vram-reserve: tenant a reserves 300 bytes of device 1, more than "
+			    "its vram-max of 250 on that device\n");
 	free(errors);
 	errors = NULL;
 	for (unsigned int n = 1;; n++) {

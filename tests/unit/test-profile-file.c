@@ -109,115 +109,128 @@ static const struct {
 	const char *text;
 	const char *sentence; /* the first sentence of the errors */
 } wrong[] = {
-	{"", "f: name: it is missing in [device]; it is needed\n"},
+	{"", "f: name: the key is missing in [device]; it is required\n"},
 	{"[rates]\nothers.flops = 1\nothers.bytes = 1\n",
-	 "f: name: it is missing in [device]; it is needed\n"},
-	{"[device]\nname = x\n", "f: matmul.flops: it is missing in [rates]; it is needed, or "
-				 "others.flops\n"},
+	 "f: name: the key is missing in [device]; it is required\n"},
+	{"[device]\nname = x\n",
+	 "f: matmul.flops: the key is missing in [rates]; it is required, or others.flops\n"},
 	{"[device]\nname = x\n[rates]\nothers.flops = 1\n",
-	 "f: matmul.bytes: it is missing in [rates]; it is needed, or others.bytes\n"},
-	{"name = x\n", "f:1: name: it is in no section; [device], [link] or [rates] comes first\n"},
-	{LEAST "others.flops = 2", "f:6: the line has no end; the file may have been cut off\n"},
-	{LEAST "oth", "f:6: the line has no end; the file may have been cut off\n"},
-	{LEAST "[device]\n", "f:6: section [device] is in line 1 already; there is one\n"},
-	{LEAST "[tenant a]\n", "f:6: '[tenant a]' is no section; there are [device], [link] and "
-			       "[rates]\n"},
-	{LEAST "[rates\n", "f:6: '[rates' is no section; there are [device], [link] and [rates]\n"},
+	 "f: matmul.bytes: the key is missing in [rates]; it is required, or others.bytes\n"},
+	{"name = x\n",
+	 "f:1: name: the key is in no section; [device], [link] or [rates] must come first\n"},
+	{LEAST "others.flops = 2",
+	 "f:6: the last line has no line end; the file may be truncated\n"},
+	{LEAST "oth", "f:6: the last line has no line end; the file may be truncated\n"},
+	{LEAST "[device]\n", "f:6: section [device] is in line 1 already; give it once\n"},
+	{LEAST "[tenant a]\n",
+	 "f:6: '[tenant a]' is not a section; expected [device], [link] or [rates]\n"},
+	{LEAST "[rates\n",
+	 "f:6: '[rates' is not a section; expected [device], [link] or [rates]\n"},
 	{LEAST "[rates] x\n",
-	 "f:6: '[rates] x' is no section; there are [device], [link] and [rates]\n"},
-	{LEAST "others\n", "f:6: this is neither a [section] nor KEY = VALUE nor a # comment\n"},
-	{LEAST "a: b\n", "f:6: this is neither a [section] nor KEY = VALUE nor a # comment\n"},
-	{LEAST "a: b = c\n", "f:6: this is neither a [section] nor KEY = VALUE nor a # comment\n"},
-	{LEAST "= 3\n", "f:6: this is neither a [section] nor KEY = VALUE nor a # comment\n"},
-	{LEAST "# \x01\n", "f:6: there is a control character (0x01); text and tabs are allowed\n"},
-	{DEVICE("color = red"), "f:3: color: [device] has no such key; ringbroker-profile(5) lists "
-				"those that there are\n"},
-	{DEVICE("up = 3"), "f:3: up: [device] has no such key; ringbroker-profile(5) lists those "
-			   "that there are\n"},
-	{DEVICE("name = y"), "f:3: name: it is in line 2 already; it is given once\n"},
-	{DEVICE("source ="), "f:3: source: the text has 0 bytes; from 1 to 95 are allowed\n"},
-	{DEVICE("servers = 0"), "f:3: servers: '0' is no number from 1 to 1024\n"},
-	{DEVICE("servers = -1"), "f:3: servers: '-1' is no number from 1 to 1024\n"},
-	{DEVICE("servers = 1.5"), "f:3: servers: '1.5' is no number from 1 to 1024\n"},
-	{DEVICE("servers = 1025"), "f:3: servers: '1025' is no number from 1 to 1024\n"},
+	 "f:6: '[rates] x' is not a section; expected [device], [link] or [rates]\n"},
+	{LEAST "others\n",
+	 "f:6: the line is neither a [section] nor KEY = VALUE nor a # comment\n"},
+	{LEAST "a: b\n", "f:6: the line is neither a [section] nor KEY = VALUE nor a # comment\n"},
+	{LEAST "a: b = c\n",
+	 "f:6: the line is neither a [section] nor KEY = VALUE nor a # comment\n"},
+	{LEAST "= 3\n", "f:6: the line is neither a [section] nor KEY = VALUE nor a # comment\n"},
+	{LEAST "# \x01\n",
+	 "f:6: the line has a control character (0x01); only text and tabs are allowed\n"},
+	{DEVICE("color = red"),
+	 "f:3: color: [device] has no such key; ringbroker-profile(5) lists the keys\n"},
+	{DEVICE("up = 3"),
+	 "f:3: up: [device] has no such key; ringbroker-profile(5) lists the keys\n"},
+	{DEVICE("name = y"), "f:3: name: the key is in line 2 already; give it once\n"},
+	{DEVICE("source ="), "f:3: source: the text has 0 bytes; expected 1 to 95\n"},
+	{DEVICE("servers = 0"), "f:3: servers: '0' is not a number from 1 to 1024\n"},
+	{DEVICE("servers = -1"), "f:3: servers: '-1' is not a number from 1 to 1024\n"},
+	{DEVICE("servers = 1.5"), "f:3: servers: '1.5' is not a number from 1 to 1024\n"},
+	{DEVICE("servers = 1025"), "f:3: servers: '1025' is not a number from 1 to 1024\n"},
 	{DEVICE("servers-per-task = 2"),
-	 "f:3: servers-per-task: it is more than servers, 1; at most that is allowed\n"},
-	{DEVICE("task = 12"), "f:3: task: '12' is no time; from 0ns to 1s is allowed, with a unit "
-			      "of ns, us, ms or s, such as 12us\n"},
-	{DEVICE("task = -1us"), "f:3: task: '-1us' is no time; from 0ns to 1s is allowed, with a "
-				"unit of ns, us, ms or s, such as 12us\n"},
-	{DEVICE("task = nan"), "f:3: task: 'nan' is no time; from 0ns to 1s is allowed, with a "
-			       "unit of ns, us, ms or s, such as 12us\n"},
-	{DEVICE("node = 2s"), "f:3: node: '2s' is no time; from 0ns to 1s is allowed, with a unit "
-			      "of ns, us, ms or s, such as 12us\n"},
-	{DEVICE("node = 1e999ns"), "f:3: node: '1e999ns' is no time; from 0ns to 1s is allowed, "
-				   "with a unit of ns, us, ms or s, such as 12us\n"},
-	{DEVICE("memory = 8XB"), "f:3: memory: '8XB' is no size; bytes, KiB, MiB, GiB or TiB are "
-				 "allowed, such as 8GiB; 0 is for the host's memory\n"},
-	{DEVICE("memory = -1"), "f:3: memory: '-1' is no size; bytes, KiB, MiB, GiB or TiB are "
-				"allowed, such as 8GiB; 0 is for the host's memory\n"},
-	{DEVICE("memory = 900000TiB"), "f:3: memory: '900000TiB' is no size; bytes, KiB, MiB, GiB "
-				       "or TiB are allowed, such as 8GiB; 0 is for the host's "
-				       "memory\n"},
+	 "f:3: servers-per-task: the value is more than servers, 1; at most that is allowed\n"},
+	{DEVICE("task = 12"),
+	 "f:3: task: '12' is not a time; expected 0ns to 1s, with a unit of ns, us, ms or s, such "
+	 "as 12us\n"},
+	{DEVICE("task = -1us"),
+	 "f:3: task: '-1us' is not a time; expected 0ns to 1s, with a unit of ns, us, ms or s, "
+	 "such as 12us\n"},
+	{DEVICE("task = nan"),
+	 "f:3: task: 'nan' is not a time; expected 0ns to 1s, with a unit of ns, us, ms or s, such "
+	 "as 12us\n"},
+	{DEVICE("node = 2s"),
+	 "f:3: node: '2s' is not a time; expected 0ns to 1s, with a unit of ns, us, ms or s, such "
+	 "as 12us\n"},
+	{DEVICE("node = 1e999ns"),
+	 "f:3: node: '1e999ns' is not a time; expected 0ns to 1s, with a unit of ns, us, ms or s, "
+	 "such as 12us\n"},
+	{DEVICE("memory = 8XB"),
+	 "f:3: memory: '8XB' is not a size; expected bytes, KiB, MiB, GiB or TiB, such as 8GiB; 0 "
+	 "means that the device uses the host's memory\n"},
+	{DEVICE("memory = -1"),
+	 "f:3: memory: '-1' is not a size; expected bytes, KiB, MiB, GiB or TiB, such as 8GiB; 0 "
+	 "means that the device uses the host's memory\n"},
+	{DEVICE("memory = 900000TiB"),
+	 "f:3: memory: '900000TiB' is not a size; expected bytes, KiB, MiB, GiB or TiB, such as "
+	 "8GiB; 0 means that the device uses the host's memory\n"},
 	{DEVICE("active-watts = inf"),
-	 "f:3: active-watts: 'inf' is no power; watts from 0 (unknown) to 1e+06 are allowed\n"},
+	 "f:3: active-watts: 'inf' is not a power; expected watts from 0 (unknown) to 1e+06\n"},
 	{LINK("up = -6 GB/s\ndown = 6\n"),
-	 "f:7: up: '-6 GB/s' is no rate; a number above 0, of MB/s, GB/s (without a unit too) or "
-	 "TB/s, is allowed, such as 6.2 GB/s\n"},
+	 "f:7: up: '-6 GB/s' is not a rate; expected a number above 0 of MB/s, GB/s (the default "
+	 "unit) or TB/s, such as 6.2 GB/s\n"},
 	{LINK("up = 0\ndown = 6\n"),
-	 "f:7: up: '0' is no rate; a number above 0, of MB/s, GB/s (without a unit too) or TB/s, "
-	 "is allowed, such as 6.2 GB/s\n"},
+	 "f:7: up: '0' is not a rate; expected a number above 0 of MB/s, GB/s (the default unit) "
+	 "or TB/s, such as 6.2 GB/s\n"},
 	{LINK("up = 3 GiB/s\ndown = 6\n"),
-	 "f:7: up: '3 GiB/s' is no rate; a number above 0, of MB/s, GB/s (without a unit too) or "
-	 "TB/s, is allowed, such as 6.2 GB/s\n"},
-	{LINK("up = 6\n"), "f:6: down: it is missing in [link]; both up and down are needed, or no "
-			   "[link] at all\n"},
-	{LINK("down = 6\n"), "f:6: up: it is missing in [link]; both up and down are needed, or no "
-			     "[link] at all\n"},
+	 "f:7: up: '3 GiB/s' is not a rate; expected a number above 0 of MB/s, GB/s (the default "
+	 "unit) or TB/s, such as 6.2 GB/s\n"},
+	{LINK("up = 6\n"),
+	 "f:6: down: the key is missing in [link]; give both up and down, or omit [link]\n"},
+	{LINK("down = 6\n"),
+	 "f:6: up: the key is missing in [link]; give both up and down, or omit [link]\n"},
 	{RATES("matmul = 3"),
-	 "f:6: matmul: there are no such rates; FAMILY.flops and FAMILY.bytes are allowed, the "
-	 "families being matmul, gemm, convolution, elementwise, activation, pooling, reduction, "
+	 "f:6: matmul: there are no such rates; expected FAMILY.flops or FAMILY.bytes, where "
+	 "the families are matmul, gemm, convolution, elementwise, activation, pooling, reduction, "
 	 "softmax, transpose, selection, others\n"},
 	{RATES("fft.flops = 3"),
-	 "f:6: fft.flops: there are no such rates; FAMILY.flops and FAMILY.bytes are allowed, the "
-	 "families being matmul, gemm, convolution, elementwise, activation, pooling, reduction, "
+	 "f:6: fft.flops: there are no such rates; expected FAMILY.flops or FAMILY.bytes, where "
+	 "the families are matmul, gemm, convolution, elementwise, activation, pooling, reduction, "
 	 "softmax, transpose, selection, others\n"},
 	{RATES("others.flops = 2"),
-	 "f:6: others.flops: it is in line 4 already; it is given once\n"},
+	 "f:6: others.flops: the key is in line 4 already; give it once\n"},
 	{RATES("gemm.flops = -3"),
-	 "f:6: gemm.flops: '-3' is no rate; a number above 0 is allowed, or several separated by "
-	 "commas, each after its size and a colon; a unit comes last\n"},
+	 "f:6: gemm.flops: '-3' is not a rate; expected a number above 0, or several separated by "
+	 "commas, each after its size and a colon; the unit comes last\n"},
 	{RATES("gemm.flops = 3 GB/s"),
-	 "f:6: gemm.flops: '3 GB/s' is no rate; a number above 0 is allowed, or several separated "
-	 "by commas, each after its size and a colon; a unit comes last\n"},
+	 "f:6: gemm.flops: '3 GB/s' is not a rate; expected a number above 0, or several separated "
+	 "by commas, each after its size and a colon; the unit comes last\n"},
 	{RATES("gemm.flops = 4KiB:nan"),
-	 "f:6: gemm.flops: 'nan' is no rate; a number above 0 is allowed, or several separated by "
-	 "commas, each after its size and a colon; a unit comes last\n"},
+	 "f:6: gemm.flops: 'nan' is not a rate; expected a number above 0, or several separated by "
+	 "commas, each after its size and a colon; the unit comes last\n"},
 	{RATES("gemm.flops ="),
-	 "f:6: gemm.flops: '' is no rate; a number above 0 is allowed, or several separated by "
-	 "commas, each after its size and a colon; a unit comes last\n"},
+	 "f:6: gemm.flops: '' is not a rate; expected a number above 0, or several separated by "
+	 "commas, each after its size and a colon; the unit comes last\n"},
 	{RATES("gemm.bytes = 0"),
-	 "f:6: gemm.bytes: 0 GB/s is out of range; from 1e-06 to 1e+07 is allowed\n"},
+	 "f:6: gemm.bytes: 0 GB/s is out of range; expected 1e-06 to 1e+07\n"},
 	{RATES("gemm.flops = 20 PFLOP/s"),
-	 "f:6: gemm.flops: 2e+07 GFLOP/s is out of range; from 1e-06 to 1e+07 is allowed\n"},
+	 "f:6: gemm.flops: 2e+07 GFLOP/s is out of range; expected 1e-06 to 1e+07\n"},
 	{RATES("gemm.flops = 1e999"),
-	 "f:6: gemm.flops: inf GFLOP/s is out of range; from 1e-06 to 1e+07 is allowed\n"},
+	 "f:6: gemm.flops: inf GFLOP/s is out of range; expected 1e-06 to 1e+07\n"},
 	{RATES("gemm.flops = 1,2"),
-	 "f:6: gemm.flops: of several rates each needs its size; SIZE:RATE is allowed, up to 24 of "
+	 "f:6: gemm.flops: each of several rates needs its size; expected SIZE:RATE, at most 24 of "
 	 "them\n"},
 	{RATES("gemm.flops = 4KiB:1,2"),
-	 "f:6: gemm.flops: of several rates each needs its size; SIZE:RATE is allowed, up to 24 of "
+	 "f:6: gemm.flops: each of several rates needs its size; expected SIZE:RATE, at most 24 of "
 	 "them\n"},
 	{RATES("gemm.flops = 4XiB:1"),
-	 "f:6: gemm.flops: '4XiB' is no size; the size of a node, above 0, such as 2MiB, is "
-	 "allowed before a colon\n"},
+	 "f:6: gemm.flops: '4XiB' is not a size; expected the size of a node, above 0, such as "
+	 "2MiB, before the colon\n"},
 	{RATES("gemm.flops = 0:1"),
-	 "f:6: gemm.flops: '0' is no size; the size of a node, above 0, such as 2MiB, is allowed "
-	 "before a colon\n"},
+	 "f:6: gemm.flops: '0' is not a size; expected the size of a node, above 0, such as 2MiB, "
+	 "before the colon\n"},
 	{RATES("gemm.flops = 4KiB:1, 4KiB:2"),
-	 "f:6: gemm.flops: the sizes do not ascend; each must be larger than the one before it\n"},
+	 "f:6: gemm.flops: the sizes do not ascend; each must be larger than the one before\n"},
 	{RATES("gemm.flops = 4MiB:1, 4KiB:2"),
-	 "f:6: gemm.flops: the sizes do not ascend; each must be larger than the one before it\n"},
+	 "f:6: gemm.flops: the sizes do not ascend; each must be larger than the one before\n"},
 };
 
 TEST(test_parse__wrong)
@@ -270,7 +283,7 @@ TEST(test_parse__long_line)
 	snprintf(text, sizeof(text), "%s# %0190d\n", LEAST, 1);
 	assert_int_equal(place_profile_parse("f", text, strlen(text), &p, &errors),
 			 PLACE_PROFILE_E_INVALID);
-	assert_string_equal(errors, "f:6: the line has 192 bytes, at most 190 are allowed\n");
+	assert_string_equal(errors, "f:6: the line has 192 bytes; at most 190 are allowed\n");
 	free(errors);
 	snprintf(text, sizeof(text), "%s# %0188d\n", LEAST, 1);
 	parse_right(text, &p);
@@ -421,7 +434,7 @@ TEST(test_load__files)
 	assert_non_null(strstr(errors, "/p: cannot be opened: No such file"));
 	free(errors);
 	assert_int_equal(place_profile_load(folder, &p, &errors), PLACE_PROFILE_E_INVALID);
-	assert_non_null(strstr(errors, ": is no file; a file or a link to one is allowed\n"));
+	assert_non_null(strstr(errors, ": is not a file; expected a file or a link to a file\n"));
 	free(errors);
 
 	assert_int_equal(mkfifo(path, 0600), 0);
@@ -437,7 +450,7 @@ TEST(test_load__files)
 	assert_string_equal(p.name, "x");
 	assert_int_equal(truncate(path, PLACE_PROFILE_FILE_BYTES + 1), 0);
 	assert_int_equal(place_profile_load(path, &p, &errors), PLACE_PROFILE_E_INVALID);
-	assert_non_null(strstr(errors, "/p: is larger than 64 KiB, the most allowed\n"));
+	assert_non_null(strstr(errors, "/p: is larger than 64 KiB, which is the limit\n"));
 	free(errors);
 	/* Holes in a file read as NUL, which is a control character. */
 	assert_int_equal(truncate(path, PLACE_PROFILE_FILE_BYTES), 0);
