@@ -101,7 +101,7 @@ TEST(test_ladder__dead_schedstat, fake_proc_set_up, fake_proc_tear_down)
 		rq = start(RUN_QUEUE_SOURCE_SCHEDSTAT);
 		assert_int_equal(run_queue_source(rq), RUN_QUEUE_SOURCE_PSI);
 		assert_non_null(strstr(run_queue_sentence(rq, 0),
-				       i < 2 ? "stand still" : "cannot be read"));
+				       i < 2 ? "do not change" : "cannot be read"));
 		run_queue_free(rq);
 	}
 }

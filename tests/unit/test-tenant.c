@@ -366,7 +366,7 @@ TEST(test_set)
 	assert_false(first->is_changed);
 	expect_set(tenants, a, "vram-high", "60%", "more than vram-max");
 	expect_set(tenants, a, "vram-max", "5%", "more than vram-max");
-	expect_set(tenants, a, "vram-max", "lots", "is no size");
+	expect_set(tenants, a, "vram-max", "lots", "is not a size");
 	expect_set(tenants, a, "match-uid", "2", "cannot be changed");
 	expect_set(tenants, a, "nonsense", "2", "no such key");
 	assert_int_equal(a->shares[1].max, whole / 2);
@@ -406,7 +406,7 @@ TEST(test_set)
 	expect_set(tenants, a, "weight", "9", NULL);
 	tenant_ref(a);
 	expect_reload(tenants, "");
-	expect_set(tenants, a, "weight", "10", "no more");
+	expect_set(tenants, a, "weight", "10", "no longer names");
 	tenant_unref(a);
 	assert_null(tenants_get(tenants, 2));
 	tenants_free(tenants);
