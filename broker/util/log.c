@@ -55,6 +55,7 @@ struct burst {
 static _Atomic int log_level_ = LOG_LEVEL_INFO;
 static _Atomic unsigned int n_lost; /* lines lost since the last report */
 static struct burst bursts[LOG_N_EVENTS];
+static bool is_journal; /* standard error is connected to a journal */
 static int journal_fd = -1;
 static struct sockaddr_un journal_address;
 
@@ -78,9 +79,10 @@ bool log_open_journal(const char *path)
 		close(journal_fd);
 	journal_fd = -1;
 	/* If standard error was redirected, lines must go to its new target. */
-	if (!stream || sscanf(stream, "%llu:%llu", &device, &inode) != 2 ||
-	    fstat(STDERR_FILENO, &status) < 0 || status.st_dev != device ||
-	    status.st_ino != inode || strlen(path) >= sizeof(journal_address.sun_path))
+	is_journal = stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+		     fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device &&
+		     status.st_ino == inode;
+	if (!is_journal || strlen(path) >= sizeof(journal_address.sun_path))
 		return false;
 	journal_address = (struct sockaddr_un){.sun_family = AF_UNIX};
 	strcpy(journal_address.sun_path, path);
@@ -127,7 +129,8 @@ static bool write_plain(enum log_level level, const char *text)
 	char line[LINE_BYTES];
 	int n = 0;
 
-	if (!isatty(STDERR_FILENO))
+	/* Only the journal reads the level, and removes it. */
+	if (is_journal)
 		n = snprintf(line, sizeof(line), "<%d>", level);
 	n += snprintf(line + n, sizeof(line) - (size_t)n, "brokerd: %s", text);
 	if (n > LINE_BYTES - 2)

@@ -5,10 +5,10 @@
  *
  * One line per event, of a kind that has a stable name and identifier (util/log-events.h). Under
  * systemd a line becomes an entry of the journal, with the kind and the line's subject in separate
- * fields. Otherwise it is written to standard error; unless that is a terminal, the line is
- * prefixed with the level in the form that the journal understands ("<3>"). The function that
- * handles an error logs it, once. Library-like rooms log at debug level only; the hot path never
- * logs.
+ * fields. Otherwise it is written to standard error. If that is connected to a journal whose socket
+ * takes no entries, the line is prefixed with the level in the form that the journal understands
+ * ("<3>"). The function that handles an error logs it, once. Library-like rooms log at debug level
+ * only; the hot path never logs.
  *
  * Any thread may call, and no call ever waits: a line that the journal or standard error cannot
  * take at once is lost and counted, and the next line that is taken reports the count. At most 100

@@ -516,10 +516,11 @@ static void expect_nothing_left(struct referee *referee, const struct rbk_stats 
 		assert_true(kernel_bytes(referee) <= OVERHEAD_BYTES);
 	/*
 	 * No warnings and errors but those about memory that the card's driver moved for other
-	 * processes.
+	 * processes. A machine with a journal has no levels in the log.
 	 */
-	if (broker_log_count(&referee->broker, "<4>") + broker_log_count(&referee->broker, "<3>") !=
-	    broker_log_count(&referee->broker, "its driver moved"))
+	if (broker_log_has(&referee->broker, "<6>") &&
+	    broker_log_count(&referee->broker, "<4>") + broker_log_count(&referee->broker, "<3>") !=
+		    broker_log_count(&referee->broker, "its driver moved"))
 		fail_fight(referee, "the broker complained", 0, 0);
 }
 
@@ -535,6 +536,19 @@ static void copy_program(const struct referee *referee)
 	setenv("LD_LIBRARY_PATH", LIBRARY_DIR, 1);
 }
 
+/* Make brokerd take the log for the stream to a journal, so that lines have levels. */
+static void take_log_for_journal(void)
+{
+	char stream[64];
+	struct stat status;
+
+	if (access("/run/systemd/journal/socket", F_OK) == 0 || fstat(STDERR_FILENO, &status))
+		return;
+	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)status.st_dev,
+		 (unsigned long long)status.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+}
+
 static void begin(struct referee *referee)
 {
 	static const unsigned int all[FIGHT_TENANTS] = {100, 100, 100};
@@ -543,7 +557,8 @@ static void begin(struct referee *referee)
 						    "--gpu=software", "--device-memory=256MiB",
 						    NULL};
 	const struct broker_options options = {.args = is_card ? card_args : software_args,
-					       .policy = ""};
+					       .policy = "",
+					       .in_child = take_log_for_journal};
 	char policy[POLICY_BYTES];
 
 	*referee = (struct referee){.random = seed * 0x9e3779b97f4a7c15ull | 1};

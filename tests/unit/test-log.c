@@ -57,14 +57,15 @@ static const char *captured(void)
 	return text;
 }
 
-TEST(test_line__level_prefix, test_setup, test_teardown)
+/* Only the journal understands a prefix with the level; see test_journal__gone. */
+TEST(test_line__no_prefix, test_setup, test_teardown)
 {
 	log_error(LOG_DETAIL, "no %s", "device");
-	assert_string_equal(captured(), "<3>brokerd: no device\n");
+	assert_string_equal(captured(), "brokerd: no device\n");
 	log_warning(LOG_DETAIL, "%d%%", 5);
-	assert_string_equal(captured(), "<4>brokerd: 5%\n");
+	assert_string_equal(captured(), "brokerd: 5%\n");
 	log_info(LOG_DETAIL, "up");
-	assert_string_equal(captured(), "<6>brokerd: up\n");
+	assert_string_equal(captured(), "brokerd: up\n");
 }
 
 /*
@@ -94,29 +95,29 @@ TEST(test_level__filters, test_setup, test_teardown)
 	log_set_level(LOG_LEVEL_DEBUG);
 	assert_int_equal(log_get_level(), LOG_LEVEL_DEBUG);
 	log_debug(LOG_DETAIL, "loud");
-	assert_string_equal(captured(), "<7>brokerd: loud\n");
+	assert_string_equal(captured(), "brokerd: loud\n");
 	log_set_level(LOG_LEVEL_ERROR);
 	log_warning(LOG_DETAIL, "quiet");
 	log_info(LOG_DETAIL, "quiet");
 	assert_string_equal(captured(), "");
 	log_error(LOG_DETAIL, "loud");
-	assert_string_equal(captured(), "<3>brokerd: loud\n");
+	assert_string_equal(captured(), "brokerd: loud\n");
 }
 
 /* A client's name cannot forge a line, colour a terminal or end the text. */
 TEST(test_line__control_characters, test_setup, test_teardown)
 {
 	log_info(LOG_DETAIL, "session \"%s\"", "a\nbrokerd: b\r\t\x1b[31m\x7f");
-	assert_string_equal(captured(), "<6>brokerd: session \"a?brokerd: b???[31m?\"\n");
+	assert_string_equal(captured(), "brokerd: session \"a?brokerd: b???[31m?\"\n");
 	for (int c = 1; c < 256; c++) {
 		const char *line;
 
 		log_info(LOG_DETAIL, "%c.", c);
 		line = captured();
-		assert_int_equal(strlen(line), strlen("<6>brokerd: ?.\n"));
+		assert_int_equal(strlen(line), strlen("brokerd: ?.\n"));
 		/* A lone byte above 127 is not UTF-8, and some terminals take it for a control. */
-		assert_int_equal((unsigned char)line[12], c < 32 || c >= 127 ? '?' : c);
-		assert_int_equal(line[14], '\n');
+		assert_int_equal((unsigned char)line[9], c < 32 || c >= 127 ? '?' : c);
+		assert_int_equal(line[11], '\n');
 	}
 }
 
@@ -146,12 +147,12 @@ TEST(test_line__utf8, test_setup, test_teardown)
 
 	for (size_t i = 0; i < sizeof(pass) / sizeof(*pass); i++) {
 		log_info(LOG_DETAIL, "%s", pass[i]);
-		snprintf(wanted, sizeof(wanted), "<6>brokerd: %s\n", pass[i]);
+		snprintf(wanted, sizeof(wanted), "brokerd: %s\n", pass[i]);
 		assert_string_equal(captured(), wanted);
 	}
 	for (size_t i = 0; i < sizeof(replaced) / sizeof(*replaced); i++) {
 		log_info(LOG_DETAIL, "%s", replaced[i][0]);
-		snprintf(wanted, sizeof(wanted), "<6>brokerd: %s\n", replaced[i][1]);
+		snprintf(wanted, sizeof(wanted), "brokerd: %s\n", replaced[i][1]);
 		assert_string_equal(captured(), wanted);
 	}
 }
@@ -168,7 +169,7 @@ TEST(test_line__long, test_setup, test_teardown)
 		line = captured();
 		assert_true(strlen(line) <= 1024);
 		assert_true(strlen(line) >= 990);
-		assert_memory_equal(line, "<6>brokerd: nnn", 15);
+		assert_memory_equal(line, "brokerd: nnn", 12);
 		/* Exactly one complete line. */
 		assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
 	}
@@ -212,7 +213,7 @@ TEST(test_line__reader_stopped, test_setup, test_teardown)
 	while (*captured() || read(capture_fds[0], &byte, 1) == 1)
 		;
 	log_info(LOG_DETAIL, "third");
-	assert_string_equal(captured(), "<4>brokerd: 2 log lines were lost\n<6>brokerd: third\n");
+	assert_string_equal(captured(), "brokerd: 2 log lines were lost\nbrokerd: third\n");
 }
 
 static void *log_many(void *data)
@@ -237,8 +238,8 @@ TEST(test_line__threads_do_not_mix, test_setup, test_teardown)
 	pthread_join(threads[1], NULL);
 	rewind(file);
 	while (fgets(line, sizeof(line), file)) {
-		assert_true(strcmp(line, "<3>brokerd: thread aaaaaaaa line\n") == 0 ||
-			    strcmp(line, "<3>brokerd: thread bbbbbbbb line\n") == 0);
+		assert_true(strcmp(line, "brokerd: thread aaaaaaaa line\n") == 0 ||
+			    strcmp(line, "brokerd: thread bbbbbbbb line\n") == 0);
 		n++;
 	}
 	assert_int_equal(n, 1000);
@@ -288,11 +289,11 @@ TEST(test_line__too_many, test_setup, test_teardown)
 		log_info(LOG_DEVICE_BACK, "again");
 	assert_int_equal(count_captured("again"), 100);
 	log_info(LOG_DEVICE_GONE, "other");
-	assert_string_equal(captured(), "<6>brokerd: other\n");
+	assert_string_equal(captured(), "brokerd: other\n");
 	fake_now_ns += 10000000000u;
 	log_info(LOG_DEVICE_BACK, "later");
-	assert_string_equal(captured(), "<4>brokerd: 50 lines of device-back were too many to log\n"
-					"<6>brokerd: later\n");
+	assert_string_equal(captured(), "brokerd: 50 lines of device-back were too many to log\n"
+					"brokerd: later\n");
 }
 
 /* --- The journal --- */
@@ -409,12 +410,27 @@ TEST(test_journal__stopped, test_setup, test_teardown)
 
 TEST(test_journal__gone, test_setup, test_teardown)
 {
+	char name[200];
+
 	journal_open();
 	assert_true(log_open_journal(journal_path));
 	unlink(journal_path);
 	log_info(LOG_STOPPED, "to whoever listens");
 	assert_string_equal(captured(), "<6>brokerd: to whoever listens\n");
+	log_warning(LOG_DETAIL, "%d%%", 5);
+	assert_string_equal(captured(), "<4>brokerd: 5%\n");
+	log_error(LOG_DETAIL, "no %s", "device");
+	assert_string_equal(captured(), "<3>brokerd: no device\n");
+	/* A path that no socket can have is like a journal that is gone. */
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_false(log_open_journal(name));
+	log_info(LOG_STOPPED, "stopped");
+	assert_string_equal(captured(), "<6>brokerd: stopped\n");
 	journal_close();
+	/* The reader of another stream sees no prefix. */
+	log_info(LOG_STOPPED, "stopped");
+	assert_string_equal(captured(), "brokerd: stopped\n");
 }
 
 /* JOURNAL_STREAM is not standard error, which was redirected: the lines are written there. */
@@ -427,7 +443,7 @@ TEST(test_journal__other_stream, test_setup, test_teardown)
 		setenv("JOURNAL_STREAM", streams[i], 1);
 		assert_false(log_open_journal(journal_path));
 		log_info(LOG_DETAIL, "plain");
-		assert_string_equal(captured(), "<6>brokerd: plain\n");
+		assert_string_equal(captured(), "brokerd: plain\n");
 	}
 	journal_close();
 }

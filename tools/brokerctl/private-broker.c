@@ -42,9 +42,6 @@ static const char *last_line(char *said)
 		if (*c == '\n' && c[1])
 			line = c + 1;
 	line[strcspn(line, "\n")] = '\0';
-	/* Skip the journal's log level. */
-	if (line[0] == '<' && line[1] && line[2] == '>')
-		line += 3;
 	return line;
 }
 
