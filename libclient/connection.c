@@ -164,7 +164,8 @@ RBK_EXPORT int rbk_admin_socket_path(const char *socket_path, char *ret, size_t 
 	if (!socket_path && path && path[0])
 		return (size_t)snprintf(ret, bytes, "%s", path) < bytes ? 0 : -ENAMETOOLONG;
 	r = socket_path ? 0 : default_path(&address);
-	return r ? r : rbk_admin_path_of(socket_path ? socket_path : address.sun_path, ret, bytes);
+	return r ? r
+		 : rbk_admin_path_find(socket_path ? socket_path : address.sun_path, ret, bytes);
 }
 
 static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct rbk_error *error)

@@ -70,7 +70,8 @@ const struct option_row option_rows[] = {
 	 "path of the administrators' socket",
 	 "path of the administrators' socket, or 'none' for no such socket\n"
 	 "(default: $RINGBROKER_ADMIN_SOCKET, else beside the clients' socket:\n"
-	 "admin.sock for brokerd.sock, x.admin.sock for x.sock)",
+	 "admin.sock for brokerd.sock, x.admin.sock for x.sock; of a socket in\n"
+	 "a folder named ringbroker, in ringbroker-admin beside that folder)",
 	 AT(admin_socket_path), SAYS(has_admin_socket)},
 	{"admin-group", "NAME", OPTION_START, &option_kind_group,
 	 "group whose members may read everything",

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/admin-folder.h"
 #include "daemon/options-private.h"
 #include "shm/admin-path.h"
 #include "util/checked.h"
@@ -106,7 +107,7 @@ static void default_socket_path(struct options *options)
 	}
 }
 
-/* Set the default path beside the other socket; leave it empty if it does not fit. */
+/* Set the default path, by that of the other socket; leave it empty if it does not fit. */
 static void default_admin_path(struct options *options)
 {
 	const char *path = getenv("RINGBROKER_ADMIN_SOCKET");
@@ -140,6 +141,8 @@ static void complete_admin(struct options *options)
 	options->admin_socket_mode = options->admin_users.n > 0 ? 0666
 				     : options->has_admin_group ? 0660
 								: 0600;
+	if (!options->list_devices)
+		admin_folder_make(options);
 }
 
 static void default_cache_dir(struct options *options)

@@ -13,6 +13,7 @@
 #include "control/publish.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
+#include "daemon/admin-folder.h"
 #include "daemon/allowance.h"
 #include "daemon/config.h"
 #include "daemon/endpoint.h"
@@ -338,10 +339,11 @@ int parts_make_server(struct broker *broker)
 	int r;
 
 	if (!broker->options.admin_socket_path[0] && !broker->options.has_admin_socket)
-		log_warning(LOG_ADMIN_SOCKET,
-			    "there is no socket for administrators: its default path beside %s "
-			    "would be longer than 107 bytes; see --admin-socket",
-			    broker->options.socket_path);
+		log_warning(
+			LOG_ADMIN_SOCKET,
+			"there is no socket for administrators: its default path, named after %s, "
+			"would be longer than 107 bytes; see --admin-socket",
+			broker->options.socket_path);
 	r = server_new(&options, &broker->server);
 	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
 		/* For example, only a service manager may write to the folder. */
@@ -353,8 +355,10 @@ int parts_make_server(struct broker *broker)
 		options.admin.socket_path = NULL;
 		r = server_new(&options, &broker->server);
 	}
-	if (r == 0)
+	if (r == 0) {
+		admin_link_make(&broker->options);
 		publish_start(broker->publish, broker->server);
+	}
 	return r;
 }
 
@@ -427,6 +431,9 @@ int parts_make(struct broker *broker, char **ret_errors)
 void parts_deinit(struct broker *broker)
 {
 	broker->endpoint = endpoint_stop(broker->endpoint);
+	/* A service manager's socket outlives the broker, and so does the link to it. */
+	if (broker->server && !broker->given.admin_fd)
+		admin_link_remove(&broker->options);
 	server_free(broker->server);
 	control_free(broker->control);
 	publish_free(broker->publish);

@@ -30,10 +30,14 @@ extern "C" {
 int rbk_admin_connect(const struct rbk_options *options, struct rbk **ret, struct rbk_error *error);
 
 /*
- * Derive the path of the administrators' socket from @socket_path, the broker's other socket. Both
- * lie in the same folder. The name is admin.sock for brokerd.sock, x.admin.sock for x.sock, and
- * x.admin for x. A broker may use another path (--admin-socket). With @socket_path NULL, return
- * $RINGBROKER_ADMIN_SOCKET, else the path derived from the socket that rbk_connect() would use.
+ * Derive the path of the administrators' socket from @socket_path, the broker's other socket. The
+ * name is admin.sock for brokerd.sock, x.admin.sock for x.sock, and x.admin for x. Both sockets lie
+ * in the same folder, unless that is called ringbroker: the administrators' socket then lies in the
+ * folder ringbroker-admin beside it, so that a container with the other folder does not get it. If
+ * nothing is there, but a socket of that name lies in the same folder, as earlier brokers made it,
+ * return that one's path. A broker may use another path (--admin-socket). With @socket_path NULL,
+ * return $RINGBROKER_ADMIN_SOCKET, else the path derived from the socket that rbk_connect() would
+ * use.
  * Return: 0; -ENAMETOOLONG: the path does not fit into @bytes; -EINVAL.
  */
 int rbk_admin_socket_path(const char *socket_path, char *ret, size_t bytes);

@@ -19,6 +19,8 @@ from started import LIMIT, expect, start_broker
 
 EXAMPLE, BROKERD, CTL, PROGRAM, LIBRARY = sys.argv[1:6]
 NOT_PERMITTED = 4
+# The administrators' socket, relative to the folder of the box.
+ADMIN = 'ringbroker-admin/admin.sock'
 
 
 def run(user, *command):
@@ -42,7 +44,7 @@ class Box:
 
     def __init__(self, folder, policy):
         os.chmod(folder, 0o755)
-        self.sockets, self.programs = (os.path.join(folder, name) for name in ('run', 'programs'))
+        self.sockets, self.programs = (os.path.join(folder, name) for name in ('ringbroker', 'programs'))
         for path in (self.sockets, self.programs):
             os.mkdir(path, 0o755)
         for path, name in ((CTL, 'brokerctl'), (PROGRAM, 'first-program'), (LIBRARY, 'libringbroker.so.0')):
@@ -95,10 +97,14 @@ def main():
             result = box.inside(user, 'brokerctl', 'tenants')
             expect(result.returncode == 0 and tenants(result.stdout) == [f'box-{i}'],
                    'tenants seen inside:', result.stdout)
-            if user is not None:
-                result = box.inside(user, 'brokerctl', 'force-cpu', 'on')
-                expect(result.returncode == NOT_PERMITTED, 'root of a container may administer:',
-                       result.returncode, result.stdout)
+        # Outside, the current user may administer. Inside, the folder leads to no administrators' socket.
+        for user in {*users, None}:
+            result = box.inside(user, 'brokerctl', 'force-cpu', 'on')
+            expect(result.returncode == NOT_PERMITTED, 'root of a container may administer:',
+                   result.returncode, result.stdout)
+        for path in (ADMIN, os.path.join(box.sockets, 'admin.sock')):
+            result = run(None, CTL, '--admin-socket', os.path.join(folder, path), 'force-cpu', 'off')
+            expect(result.returncode == 0, 'no administration outside:', path, result.stdout)
         # The folder is mounted instead of the socket, so a new socket is visible inside.
         box.stop()
         box.start()

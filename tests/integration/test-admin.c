@@ -263,6 +263,83 @@ TEST(test_socket__one_folder)
 	assert_int_equal(rmdir(folder), 0);
 }
 
+/* Write the path of @name in @folder. Return: @path. */
+static const char *path_in(const char *folder, const char *name, char path[128])
+{
+	snprintf(path, 128, "%s/%s", folder, name);
+	return path;
+}
+
+static void unlink_in(const char *folder, const char *name)
+{
+	char path[128];
+
+	unlink(path_in(folder, name, path));
+}
+
+/*
+ * Beside the default folder, which containers mount, the administrators' socket has a folder of its
+ * own. The earlier path in the default folder is a link that leads out of it.
+ */
+TEST(test_socket__own_folder)
+{
+	static const char link_name[] = "ringbroker/admin.sock";
+	char folder[] = "/tmp/rbk-test-XXXXXX", path[128], socket_path[128], target[128] = "";
+	const bool is_root = geteuid() == 0;
+	struct broker_options options = {.args = plain};
+	struct rbk_options old = {.size = sizeof(old), .socket_path = path};
+	struct rbk_error error = {""};
+	struct stat status;
+	struct broker broker;
+	struct rbk *rbk;
+
+	assert_non_null(mkdtemp(folder));
+	assert_int_equal(chmod(folder, 0755), 0);
+	assert_int_equal(mkdir(path_in(folder, "ringbroker", path), 0755), 0);
+	options.socket_path = path_in(folder, "ringbroker/brokerd.sock", socket_path);
+	/* A killed broker of an earlier version has left its socket. */
+	assert_int_equal(mknod(path_in(folder, link_name, path), S_IFSOCK | 0600, 0), 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		if (is_root)
+			options.args = i == 0 ? with_group : with_users;
+		broker_start(&broker, &options);
+		/* Before the start, the socket that was left looked like an earlier broker's. */
+		assert_int_equal(rbk_admin_socket_path(socket_path, broker.admin_path,
+						       sizeof(broker.admin_path)),
+				 0);
+		assert_string_equal(broker.admin_path,
+				    path_in(folder, "ringbroker-admin/admin.sock", path));
+		assert_int_equal(mode_of(path_in(folder, "ringbroker-admin", path)),
+				 !is_root ? 0700
+				 : i == 0 ? 0750
+					  : 0751);
+		if (is_root) {
+			as_user(STRANGER_UID, 0, i == 0 ? expect_kept_out : expect_refused,
+				&broker);
+			as_user(MEMBER_UID, GROUP, expect_looking, &broker);
+		}
+		assert_true(readlink(path_in(folder, link_name, path), target, sizeof(target) - 1) >
+			    0);
+		assert_string_equal(target, "../ringbroker-admin/admin.sock");
+		assert_int_equal(administered_pid(&broker), broker.pid);
+		assert_int_equal(rbk_admin_connect(&old, &rbk, &error), 0);
+		rbk_disconnect(rbk);
+		/* A killed broker leaves the link for the next one. */
+		if (i == 0) {
+			broker_kill(&broker);
+			broker_remove(&broker);
+		} else {
+			broker_stop(&broker);
+		}
+	}
+	assert_int_not_equal(lstat(path_in(folder, link_name, path), &status), 0);
+	unlink_in(folder, "ringbroker-admin/admin.sock.lock");
+	unlink_in(folder, "ringbroker/brokerd.sock.lock");
+	assert_int_equal(rmdir(path_in(folder, "ringbroker-admin", path)), 0);
+	assert_int_equal(rmdir(path_in(folder, "ringbroker", path)), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 static void name_admin_socket_too_long(void)
 {
 	char path[128];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Connections: defaults, versions, requests of several threads, and every wrong answer. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +85,14 @@ TEST(test_admin__default_path)
 	static const struct {
 		const char *other, *admin;
 	} cases[] = {
-		{"/run/ringbroker/brokerd.sock", "/run/ringbroker/admin.sock"},
+		{"/nonexistent/ringbroker/brokerd.sock",
+		 "/nonexistent/ringbroker-admin/admin.sock"},
+		{"/nonexistent/ringbroker/x.sock", "/nonexistent/ringbroker-admin/x.admin.sock"},
+		{"/nonexistent/ringbroker//x", "/nonexistent/ringbroker-admin//x.admin"},
+		{"ringbroker/brokerd.sock", "ringbroker-admin/admin.sock"},
+		{"/tmp/myringbroker/brokerd.sock", "/tmp/myringbroker/admin.sock"},
+		{"/ringbroker/x/brokerd.sock", "/ringbroker/x/admin.sock"},
+		{"ringbroker", "ringbroker.admin"},
 		{"brokerd.sock", "admin.sock"},
 		{"/tmp/x.sock", "/tmp/x.admin.sock"},
 		{"/tmp/x", "/tmp/x.admin"},
@@ -124,6 +132,51 @@ TEST(test_admin__default_path)
 	setenv("RINGBROKER_SOCKET", text, 1);
 	assert_int_equal(rbk_admin_socket_path(NULL, path, sizeof(path)), -ENAMETOOLONG);
 	unsetenv("RINGBROKER_SOCKET");
+}
+
+static void touch(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+/* A broker of an earlier version is found where it listens, beside the clients' socket. */
+TEST(test_admin__earlier_path)
+{
+	char folder[] = "/tmp/test-client-XXXXXX", clients[64], old[64], own[64], path[64];
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/ringbroker", folder);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(clients, sizeof(clients), "%s/ringbroker/brokerd.sock", folder);
+	snprintf(old, sizeof(old), "%s/ringbroker/admin.sock", folder);
+	snprintf(own, sizeof(own), "%s/ringbroker-admin/admin.sock", folder);
+	assert_int_equal(rbk_admin_socket_path(clients, path, sizeof(path)), 0);
+	assert_string_equal(path, own);
+	touch(old);
+	assert_int_equal(rbk_admin_socket_path(clients, path, sizeof(path)), 0);
+	assert_string_equal(path, old);
+	/* The link of a newer broker, in a container that has no other folder. */
+	assert_int_equal(unlink(old), 0);
+	assert_int_equal(symlink("../ringbroker-admin/admin.sock", old), 0);
+	assert_int_equal(rbk_admin_socket_path(clients, path, sizeof(path)), 0);
+	assert_string_equal(path, own);
+	/* If both exist, the newer broker's counts. */
+	*strrchr(own, '/') = '\0';
+	assert_int_equal(mkdir(own, 0700), 0);
+	own[strlen(own)] = '/';
+	touch(own);
+	assert_int_equal(rbk_admin_socket_path(clients, path, sizeof(path)), 0);
+	assert_string_equal(path, own);
+	unlink(old);
+	unlink(own);
+	*strrchr(own, '/') = '\0';
+	rmdir(own);
+	*strrchr(old, '/') = '\0';
+	rmdir(old);
+	assert_int_equal(rmdir(folder), 0);
 }
 
 TEST(test_connect__impossible)

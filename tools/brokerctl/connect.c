@@ -61,20 +61,41 @@ void control_admin_path(const struct control *control, char *path, size_t bytes)
 		control_socket_path(control, path, bytes);
 }
 
+/*
+ * Find the group that may connect to the socket at @path, or, if this user may not enter the
+ * socket's folder, the group that may.
+ * Return: false if there is none.
+ */
+static bool find_group(const char *path, gid_t *ret)
+{
+	mode_t needed = S_IWGRP;
+	char folder[PATH_BYTES];
+	struct stat stat_of = {.st_mode = 0};
+	int r = stat(path, &stat_of);
+
+	if (r && errno == EACCES && strrchr(path, '/')) {
+		snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
+		needed = S_IXGRP;
+		r = stat(folder, &stat_of);
+	}
+	*ret = stat_of.st_gid;
+	return r == 0 && stat_of.st_mode & needed;
+}
+
 /* Return "members of group ringbroker" for the group of @path, if the group may connect. */
 static const char *group_of(const char *path)
 {
 	static char text[128];
 	const struct group *group;
-	struct stat stat_of;
+	gid_t gid;
 
-	if (stat(path, &stat_of) || !(stat_of.st_mode & S_IWGRP))
+	if (!find_group(path, &gid))
 		return "the user that brokerd runs as";
-	group = getgrgid(stat_of.st_gid);
+	group = getgrgid(gid);
 	if (group)
 		snprintf(text, sizeof(text), "members of group %s", text_name(group->gr_name));
 	else
-		snprintf(text, sizeof(text), "members of group %u", stat_of.st_gid);
+		snprintf(text, sizeof(text), "members of group %u", gid);
 	return text;
 }
 
@@ -89,12 +110,10 @@ const char *control_who_may(const struct control *control)
 const struct group *control_admin_group(const struct control *control)
 {
 	char path[PATH_BYTES];
-	struct stat stat_of;
+	gid_t gid;
 
 	control_admin_path(control, path, sizeof(path));
-	if (stat(path, &stat_of) || !(stat_of.st_mode & S_IWGRP) || stat_of.st_gid == 0)
-		return NULL;
-	return getgrgid(stat_of.st_gid);
+	return find_group(path, &gid) && gid != 0 ? getgrgid(gid) : NULL;
 }
 
 /* Report errors that mean the same while connecting and in requests. */

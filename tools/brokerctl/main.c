@@ -172,7 +172,7 @@ static void print_usage(FILE *file)
 		fprintf(file, "  %-12s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nOptions:\n"
 	      "  --socket=PATH        the broker's socket; see brokerctl(1) for the default\n"
-	      "  --admin-socket=PATH  administrators' socket (default: the one beside --socket)\n"
+	      "  --admin-socket=PATH  administrators' socket (default: that of --socket, see brokerd(8))\n"
 	      "  --timeout=SECONDS    time that the broker has to answer (5)\n"
 	      "  --help               this text; after a command: the command's options\n"
 	      "  --version            the version\n",
