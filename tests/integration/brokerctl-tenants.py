@@ -224,6 +224,16 @@ def check_doctor(broker):
         expect(bool(entry['mend']) == (entry['health'] in ('warn', 'fail')), entry)
     for name in ('socket', 'version', 'io-uring', 'open-files'):
         expect(found[name]['health'] in ('ok', 'warn'), found[name])
+    # The check reports no device in use as missing, and repairs no service that does not run here.
+    for device in of_type(objects(ctl(broker, 'devices', '--json')), 'device'):
+        if device['kind'] == 'software-gpu':
+            expect(found['vulkan']['health'] == 'ok' and device['name'][:40] in found['vulkan']['text'],
+                   found['vulkan'])
+            expect('--gpu=software' not in found['render-nodes']['mend'], found['render-nodes'])
+            expect('host-import' not in device['paths'] or found['udmabuf']['health'] == 'ok',
+                   found['udmabuf'])
+    for entry in found.values():
+        expect('systemctl' not in entry['mend'] or entry['check'] == 'device-gate', entry)
 
 
 # ---- Why

@@ -100,11 +100,13 @@ TEST(test_nothing, begin, end)
 	}
 	assert_health(&doctor, "btf", HEALTH_WARN);
 	assert_health(&doctor, "psi", HEALTH_WARN);
-	assert_health(&doctor, "udmabuf", HEALTH_WARN);
-	assert_health(&doctor, "udmabuf-limits", HEALTH_SKIP);
 	assert_health(&doctor, "render-nodes", HEALTH_WARN);
 	assert_health(&doctor, "cgroup-v2", HEALTH_WARN);
-	assert_health(&doctor, "dmem-cgroup", HEALTH_WARN);
+	/* Without a GPU, nothing that serves GPUs is missing. */
+	assert_health(&doctor, "vulkan", HEALTH_SKIP);
+	assert_health(&doctor, "udmabuf", HEALTH_OK);
+	assert_health(&doctor, "udmabuf-limits", HEALTH_SKIP);
+	assert_health(&doctor, "dmem-cgroup", HEALTH_SKIP);
 	assert_health(&doctor, "capabilities", HEALTH_SKIP);
 	assert_health(&doctor, "memlock", HEALTH_SKIP);
 	assert_health(&doctor, "open-files", HEALTH_SKIP);
@@ -178,6 +180,7 @@ TEST(test_kernel, begin, end)
 {
 	struct doctor doctor = {.root = root};
 
+	put("/dev/dri/renderD128", "");
 	put("/sys/kernel/btf/vmlinux", "x");
 	put("/proc/pressure/cpu", "some avg10=0.00\n");
 	put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory dmem\n");
@@ -193,12 +196,18 @@ TEST(test_kernel, begin, end)
 	assert_health(&doctor, "cgroup-v2", HEALTH_WARN);
 	assert_health(&doctor, "dmem-cgroup", HEALTH_WARN);
 	assert_health(&doctor, "bpf-sysctl", HEALTH_WARN);
+	/* The probes of the broker need no substitute. */
+	assert_int_equal(remove_file("/proc/pressure/cpu"), 0);
+	assert_health(&doctor, "psi", HEALTH_WARN);
+	doctor.has_probes = true;
+	assert_health(&doctor, "psi", HEALTH_SKIP);
 }
 
 TEST(test_udmabuf, begin, end)
 {
 	struct doctor doctor = {.root = root};
 
+	put("/dev/dri/renderD128", "");
 	put("/dev/udmabuf", "");
 	put("/sys/module/udmabuf/parameters/size_limit_mb", "64\n");
 	put("/sys/module/udmabuf/parameters/list_limit", "1024\n");
@@ -216,6 +225,59 @@ TEST(test_udmabuf, begin, end)
 	assert_health(&doctor, "udmabuf", HEALTH_OK);
 	doctor.imports_host = false;
 	assert_health(&doctor, "udmabuf", HEALTH_WARN);
+	/* The broker uses udmabuf, whatever this user may open. */
+	doctor.has_devices = doctor.has_gpu = doctor.uses_udmabuf = true;
+	assert_health(&doctor, "udmabuf", HEALTH_OK);
+	/* A broker without a GPU needs none. */
+	doctor = (struct doctor){.root = root, .has_devices = true};
+	assert_health(&doctor, "udmabuf", HEALTH_OK);
+	assert_health(&doctor, "udmabuf-limits", HEALTH_SKIP);
+}
+
+/* The devices of the running broker count, not the installed drivers. */
+TEST(test_vulkan__of_broker, begin, end)
+{
+	struct doctor doctor = {.root = root, .has_devices = true};
+
+	put("/dev/dri/renderD128", "");
+	put("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json", "{}");
+	put("/usr/share/vulkan/icd.d/intel_icd.x86_64.json", "{}");
+	put("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json", "{}");
+	put("/usr/share/vulkan/icd.d/radeon_icd.json.dpkg-old", "{}");
+	assert_health(&doctor, "vulkan", HEALTH_WARN);
+	assert_non_null(strstr(check(&doctor, "vulkan").text, "2 Vulkan drivers of GPUs are"));
+	doctor.has_software_gpu = true;
+	strcpy(doctor.gpu, "llvmpipe");
+	assert_health(&doctor, "vulkan", HEALTH_OK);
+	assert_non_null(strstr(check(&doctor, "vulkan").text, "the broker uses llvmpipe"));
+	doctor.has_gpu = true;
+	strcpy(doctor.gpu, "Radeon");
+	assert_health(&doctor, "vulkan", HEALTH_OK);
+	assert_string_equal(check(&doctor, "vulkan").text, "the broker uses Radeon");
+}
+
+/* With and without a broker, the same drivers are counted. */
+TEST(test_vulkan__drivers, begin, end)
+{
+	struct doctor doctor = {.root = root};
+	struct finding finding;
+
+	put("/dev/dri/renderD128", "");
+	put("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json", "{}");
+	finding = check(&doctor, "vulkan");
+	assert_int_equal(finding.health, HEALTH_WARN);
+	assert_non_null(strstr(finding.mend, "mesa-vulkan-drivers"));
+	doctor.has_devices = true;
+	assert_string_equal(check(&doctor, "vulkan").text, finding.text);
+	/* Mesa's driver is not proposed for a vendor with a driver of its own. */
+	put("/sys/bus/pci/devices/0000:01:00.0/class", "0x030000\n");
+	put("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+	assert_non_null(strstr(check(&doctor, "vulkan").mend, "nvidia-vulkan-icd"));
+	put("/usr/share/vulkan/icd.d/nvidia_icd.json", "{}");
+	assert_non_null(strstr(check(&doctor, "vulkan").text, "1 Vulkan driver of GPUs is"));
+	doctor.has_devices = false;
+	assert_health(&doctor, "vulkan", HEALTH_OK);
+	assert_non_null(strstr(check(&doctor, "vulkan").text, "1 Vulkan driver of GPUs is"));
 }
 
 TEST(test_render_nodes, begin, end)
@@ -226,6 +288,14 @@ TEST(test_render_nodes, begin, end)
 	put("/dev/dri/card0", "");
 	assert_health(&doctor, "render-nodes", HEALTH_WARN);
 	assert_non_null(strstr(check(&doctor, "render-nodes").text, "no GPU here"));
+	assert_non_null(strstr(check(&doctor, "render-nodes").mend, "mesa-vulkan-drivers"));
+	put("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json", "{}");
+	assert_string_equal(check(&doctor, "render-nodes").mend,
+			    "brokerd --gpu=software, to try without one");
+	/* A broker that does so already needs no advice. */
+	doctor.has_devices = doctor.has_software_gpu = true;
+	assert_health(&doctor, "render-nodes", HEALTH_OK);
+	doctor.has_devices = doctor.has_software_gpu = false;
 	put("/sys/bus/pci/devices/0000:00:1f.0/class", "0x060100\n");
 	put("/sys/bus/pci/devices/0000:00:1f.0/vendor", "0x1002\n");
 	assert_non_null(strstr(check(&doctor, "render-nodes").text, "no GPU here"));
@@ -267,6 +337,32 @@ TEST(test_nvidia, begin, end)
 	assert_health(&doctor, "render-nodes", HEALTH_OK);
 }
 
+/* Each limit of the broker is reported; systemctl is proposed only for a broker that is a service.
+ */
+static void expect_service_mends(const struct doctor *doctor, bool is_service)
+{
+	static const char *const names[] = {"capabilities", "memlock", "open-files", "cgroup-v2"};
+
+	assert_int_equal(doctor_is_service(doctor), is_service);
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct finding finding = check(doctor, names[i]);
+
+		assert_int_equal(finding.health, HEALTH_WARN);
+		assert_true(finding.mend[0]);
+		assert_int_equal(strstr(finding.mend, "systemctl") != NULL, is_service);
+	}
+}
+
+TEST(test_unit, begin, end)
+{
+	struct doctor doctor = {.root = root};
+
+	assert_false(doctor_has_unit(&doctor, "brokerd.service"));
+	put("/lib/systemd/system/brokerd.service", "");
+	assert_true(doctor_has_unit(&doctor, "brokerd.service"));
+	assert_false(doctor_has_unit(&doctor, "ringbroker-gate.service"));
+}
+
 TEST(test_service, begin, end)
 {
 	struct doctor doctor = {.root = root, .pid = 77};
@@ -284,10 +380,12 @@ TEST(test_service, begin, end)
 	put("/proc/77/cgroup", "0::/system.slice/brokerd.service\n");
 	put("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
 	put("/sys/fs/cgroup/system.slice/brokerd.service/cgroup.controllers", "memory\n");
-	assert_health(&doctor, "capabilities", HEALTH_WARN);
-	assert_health(&doctor, "memlock", HEALTH_WARN);
-	assert_health(&doctor, "open-files", HEALTH_WARN);
-	assert_health(&doctor, "cgroup-v2", HEALTH_WARN);
+	expect_service_mends(&doctor, true);
+	/* A broker that no unit started is not mended by editing a unit. */
+	put("/proc/77/cgroup", "0::/user.slice/shell\n");
+	put("/sys/fs/cgroup/user.slice/shell/cgroup.controllers", "memory\n");
+	expect_service_mends(&doctor, false);
+	put("/proc/77/cgroup", "0::/system.slice/brokerd.service\n");
 
 	/* CAP_PERFMON is 38, CAP_BPF 39. */
 	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t000000c000000000\n");

@@ -79,15 +79,37 @@ static int connect_to(const struct control *control, bool is_admin, struct rbk *
 
 static const char service_folder[] = "/run/ringbroker/";
 
+/*
+ * Return true if the socket that was tried is that of an installed brokerd.service, so that
+ * systemctl applies. @path receives the socket's path.
+ */
+static bool is_of_service(const struct checkup *checkup, char path[PATH_BYTES])
+{
+	control_socket_path(checkup->control, path, PATH_BYTES);
+	return strncmp(path, service_folder, strlen(service_folder)) == 0 &&
+	       doctor_has_unit(&checkup->doctor, "brokerd.service");
+}
+
 /* Return the command that starts a broker on the socket that was tried. */
-static const char *mend_start(const struct control *control, char mend[FINDING_BYTES])
+static const char *mend_start(const struct checkup *checkup, char mend[FINDING_BYTES])
 {
 	char path[PATH_BYTES];
 
-	control_socket_path(control, path, sizeof(path));
-	if (strncmp(path, service_folder, strlen(service_folder)) == 0)
+	if (is_of_service(checkup, path))
 		return "systemctl start brokerd.service";
 	snprintf(mend, FINDING_BYTES, "brokerd --socket %s", text_name(path));
+	return mend;
+}
+
+/* Return the command that restarts the broker, which does not answer. */
+static const char *mend_restart(const struct checkup *checkup, char mend[FINDING_BYTES])
+{
+	char path[PATH_BYTES];
+
+	if (is_of_service(checkup, path))
+		return "systemctl restart brokerd.service";
+	snprintf(mend, FINDING_BYTES, "kill the process that %s.lock names; brokerd --socket %s",
+		 text_name(path), text_name(path));
 	return mend;
 }
 
@@ -108,19 +130,18 @@ static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 			    "brokerd(8)",
 			    "%s", error->text);
 	else if (r == -ETIME)
-		finding_set(&finding, HEALTH_FAIL, "systemctl restart brokerd.service",
+		finding_set(&finding, HEALTH_FAIL, mend_restart(checkup, mend),
 			    "the broker does not answer: it is stopped, or has hung");
 	else
-		finding_set(&finding, HEALTH_FAIL, mend_start(checkup->control, mend), "%s",
-			    error->text);
+		finding_set(&finding, HEALTH_FAIL, mend_start(checkup, mend), "%s", error->text);
 	report(checkup, &finding);
 }
 
 /* Return the command that gives this user access to the administrators' socket. */
-static const char *mend_admin(const struct control *control, char mend[FINDING_BYTES])
+static const char *mend_admin(const struct checkup *checkup, char mend[FINDING_BYTES])
 {
-	const struct group *group = control_admin_group(control);
-	char group_name[128] = "ringbroker", user[128];
+	const struct group *group = control_admin_group(checkup->control);
+	char group_name[128] = "ringbroker", user[128], path[PATH_BYTES];
 	const struct passwd *passwd;
 
 	if (group)
@@ -130,6 +151,11 @@ static const char *mend_admin(const struct control *control, char mend[FINDING_B
 		snprintf(user, sizeof(user), "%s", text_name(passwd->pw_name));
 	else
 		snprintf(user, sizeof(user), "%u", (unsigned int)getuid());
+	if (!group && !is_of_service(checkup, path)) {
+		snprintf(mend, FINDING_BYTES, "brokerd --socket %s --admin-users %s",
+			 text_name(path), user);
+		return mend;
+	}
 	/* If the group does not exist, brokerd gives the socket to no group; see --admin-group. */
 	snprintf(mend, FINDING_BYTES, "%susermod -aG %s %s%s, and log in again",
 		 group ? "" : "groupadd --force --system ringbroker; ", group_name, user,
@@ -152,12 +178,11 @@ static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
 		finding_set(&finding, HEALTH_OK, "",
 			    "this user may read everything, but change nothing");
 	else if (r == -EACCES || r == -EPERM)
-		finding_set(&finding, HEALTH_WARN, mend_admin(checkup->control, mend),
+		finding_set(&finding, HEALTH_WARN, mend_admin(checkup, mend),
 			    "this user may not connect: only root and %s may",
 			    control_who_may(checkup->control));
 	else
-		finding_set(&finding, HEALTH_WARN, mend_start(checkup->control, mend), "%s",
-			    error->text);
+		finding_set(&finding, HEALTH_WARN, mend_start(checkup, mend), "%s", error->text);
 	report(checkup, &finding);
 }
 
@@ -175,7 +200,10 @@ static void check_version(struct checkup *checkup, const struct rbk *rbk)
 		finding_set(&finding, HEALTH_OK, "", "both are %s", RINGBROKER_VERSION);
 	else
 		finding_set(&finding, HEALTH_WARN,
-			    "apt-get install ringbroker; systemctl restart brokerd.service",
+			    doctor_is_service(&checkup->doctor)
+				    ? "apt-get install ringbroker; systemctl restart "
+				      "brokerd.service"
+				    : "start the brokerd that this brokerctl came with",
 			    "the broker is%s, this brokerctl %s", version, RINGBROKER_VERSION);
 	report(checkup, &finding);
 }
@@ -183,29 +211,38 @@ static void check_version(struct checkup *checkup, const struct rbk *rbk)
 /* Read from the broker's statistics page its process, devices and probes. */
 static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 {
+	struct doctor *doctor = &checkup->doctor;
 	struct rbk_stats_contention contention;
 	struct rbk_stats_device device;
 	struct rbk_stats_view view;
 	struct rbk_error error;
+	bool has_one = false;
 	int r = rbk_stats_map(rbk, is_admin ? RBK_STATS_ALL : RBK_STATS_OWN, 0, &view, &error);
 
 	if (r)
 		return;
-	checkup->doctor.pid = (pid_t)view.page->pid;
-	checkup->doctor.has_devices = true;
-	checkup->doctor.imports_host = true;
+	doctor->pid = (pid_t)view.page->pid;
+	doctor->has_devices = true;
+	doctor->imports_host = true;
 	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_DEVICES); i++) {
 		device_copy(&view, i, &device);
-		checkup->doctor.has_gpu |= device.kind == RBK_DEVICE_KIND_GPU;
-		checkup->doctor.has_software_gpu |= device.kind == RBK_DEVICE_KIND_SOFTWARE_GPU;
-		if (device.kind != RBK_DEVICE_KIND_CPU && !strstr(device.paths, "host-import"))
-			checkup->doctor.imports_host = false;
+		if (device.kind == RBK_DEVICE_KIND_CPU)
+			continue;
+		/* The name of a GPU takes precedence. */
+		if (!has_one || (device.kind == RBK_DEVICE_KIND_GPU && !doctor->has_gpu))
+			snprintf(doctor->gpu, sizeof(doctor->gpu), "%s", device.name);
+		has_one = true;
+		doctor->has_gpu |= device.kind == RBK_DEVICE_KIND_GPU;
+		doctor->has_software_gpu |= device.kind == RBK_DEVICE_KIND_SOFTWARE_GPU;
+		doctor->uses_udmabuf |= strstr(device.paths, "udmabuf") != NULL;
+		if (!strstr(device.paths, "host-import"))
+			doctor->imports_host = false;
 	}
-	checkup->doctor.imports_host &= checkup->doctor.has_gpu;
+	doctor->imports_host &= has_one;
 	contention_copy(&view, &contention);
 	/* Only the root page reports the source of contention figures. */
-	checkup->doctor.knows_probes = is_admin;
-	checkup->doctor.has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
+	doctor->knows_probes = is_admin;
+	doctor->has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
 	rbk_stats_unmap(&view);
 }
 
@@ -219,19 +256,38 @@ static void check_broker(struct checkup *checkup)
 	/* Do not wait twice for a broker that does not answer. */
 	if (r != -ETIME)
 		admin_r = connect_to(checkup->control, true, &admin, &admin_error);
+	if (rbk || admin)
+		ask_broker(checkup, admin ? admin : rbk, admin);
 	check_socket(checkup, rbk, r, &error);
 	check_admin(checkup, admin, admin_r, &admin_error);
 	check_version(checkup, rbk ? rbk : admin);
-	if (rbk || admin)
-		ask_broker(checkup, admin ? admin : rbk, admin);
 	rbk_disconnect(rbk);
 	rbk_disconnect(admin);
 }
 
 /* --- The gate --- */
 
-static void judge_gates(const struct gate_views *gates, const char *over, struct finding *finding)
+/* Return the command that sets up the gate again after its cgroup was removed. */
+static const char *mend_gate(const struct checkup *checkup, const struct gate_view *gate,
+			     char mend[FINDING_BYTES])
 {
+	static const char unit[] = "ringbroker-gate.service";
+
+	/* The cgroup that the unit closes by default. */
+	if (strcmp(gate->record.path, "/user.slice") == 0 &&
+	    doctor_has_unit(&checkup->doctor, unit))
+		snprintf(mend, FINDING_BYTES, "systemctl restart %s", unit);
+	else
+		snprintf(mend, FINDING_BYTES, "brokerctl gate on --cgroup=%s, when it exists again",
+			 gate_name(gate));
+	return mend;
+}
+
+static void judge_gates(const struct checkup *checkup, const struct gate_views *gates,
+			const char *over, struct finding *finding)
+{
+	const char *start;
+	char mend[FINDING_BYTES], other[FINDING_BYTES];
 	uint64_t n_refused = 0;
 
 	if (!gates->may_look && !over[0]) {
@@ -243,27 +299,29 @@ static void judge_gates(const struct gate_views *gates, const char *over, struct
 		n_refused += gates->gates[i].record.n_refused;
 		if (!gates->gates[i].is_gone)
 			continue;
-		finding_set(finding, HEALTH_WARN, "systemctl restart ringbroker-gate.service",
+		finding_set(finding, HEALTH_WARN, mend_gate(checkup, &gates->gates[i], mend),
 			    "the gate of %s is gone with its cgroup", gate_name(&gates->gates[i]));
 		return;
 	}
-	if (gates->knows_holders && !gates->broker)
-		finding_set(finding, HEALTH_WARN,
-			    "systemctl start brokerd.service; or, to open GPUs to all programs, "
-			    "brokerctl gate off",
+	if (gates->knows_holders && !gates->broker) {
+		start = mend_start(checkup, other);
+		snprintf(mend, sizeof(mend),
+			 "%.300s; or, to open GPUs to all programs, brokerctl gate off", start);
+		finding_set(finding, HEALTH_WARN, mend,
 			    "%s is closed, and no broker lets leases pass",
 			    gate_name(&gates->gates[0]));
-	else if (over[0])
+	} else if (over[0]) {
 		finding_set(finding, HEALTH_OK, "",
 			    "programs of this shell are behind the gate of %s: brokerctl exec lets "
 			    "them pass",
 			    text_name(over));
-	else
+	} else {
 		finding_set(finding, HEALTH_OK, "", "%s%s, closed to programs without a lease; %s",
 			    gate_name(&gates->gates[0]), gates->n > 1 ? " and others" : "",
 			    n_refused == 0 ? "no program was refused"
 			    : gates->n > 1 ? "brokerctl gate status lists the refused programs"
 					   : gate_count_text(&gates->gates[0].record));
+	}
 }
 
 static void check_gate(struct checkup *checkup)
@@ -281,7 +339,7 @@ static void check_gate(struct checkup *checkup)
 		over[0] = '\0';
 	gate_views_read(checkup->control, gates);
 	if (gates->is_there && (gates->n || !gates->may_look))
-		judge_gates(gates, over, &finding);
+		judge_gates(checkup, gates, over, &finding);
 	else
 		finding_set(&finding, HEALTH_OK, "",
 			    "there is no gate: programs also open GPUs without a lease");
@@ -300,10 +358,19 @@ static void check_layer(struct checkup *checkup)
 	char text[EXEC_TEXT_BYTES];
 	const char *mend;
 
-	if (exec_layer_find(text, &mend))
+	switch (exec_layer_find(text, &mend)) {
+	case EXEC_LAYER_WORKS:
 		finding_set(&finding, HEALTH_OK, "", "the layer of %s", text);
-	else
+		break;
+	case EXEC_LAYER_ABSENT:
+		/* Only programs that use Vulkan themselves need it: nothing is broken. */
+		finding_set(&finding, HEALTH_SKIP, "", "%s", text);
+		break;
+	case EXEC_LAYER_OFF:
+	case EXEC_LAYER_BROKEN:
 		finding_set(&finding, HEALTH_WARN, mend, "%s", text);
+		break;
+	}
 	report(checkup, &finding);
 }
 
@@ -325,7 +392,8 @@ int run_check(struct control *control, const struct arguments *arguments)
 	check_gate(&checkup);
 	if (!checkup.is_json)
 		printf("\n"
-		       "%u checks passed, %u could be better, %u failed, %u could not be made\n",
+		       "%u checks passed, %u could be better, %u failed, %u could not be made or "
+		       "are not needed\n",
 		       checkup.n[HEALTH_OK], checkup.n[HEALTH_WARN], checkup.n[HEALTH_FAIL],
 		       checkup.n[HEALTH_SKIP]);
 	return checkup.n[HEALTH_FAIL] ? EXIT_FAILED : EXIT_OK;

@@ -3,7 +3,10 @@
  * Checks of this machine: kernel, devices and the broker's rights
  *
  * The rights and limits of the service are those of the running broker's process; without one they
- * are not known.
+ * are not known. The devices and memory paths in use are those that the running broker reports:
+ * what is installed matters only if no broker runs, or if the running one lacks something. A remedy
+ * is proposed only for what this machine has: no driver without a GPU, no unit that is not
+ * installed.
  */
 #include "doctor.h"
 
@@ -11,14 +14,22 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/io_uring.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "monitor/text.h"
+#include "util/plural.h"
+
+#define BROKER_UNIT "brokerd.service"
 
 enum { PATH_BYTES = 512, TEXT_BYTES = 4096 };
 
@@ -132,6 +143,47 @@ static void skip_unknown(struct finding *finding)
 		    "not known: no broker answers, or this user may not see it");
 }
 
+bool doctor_has_unit(const struct doctor *doctor, const char *name)
+{
+	static const char *const folders[] = {"/etc", "/usr/local/lib", "/lib", "/usr/lib"};
+	char path[PATH_BYTES];
+
+	for (unsigned int i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		path_of(doctor, path, "%s/systemd/system/%s", folders[i], name);
+		if (access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool doctor_is_service(const struct doctor *doctor)
+{
+	char text[TEXT_BYTES];
+
+	return read_broker(doctor, "cgroup", text) == 0 && strstr(text, "/" BROKER_UNIT "\n");
+}
+
+/* Report a limit of the broker: @setting repairs it in the unit, @by_hand in a shell. */
+__attribute__((format(printf, 5, 6))) static void warn_service(const struct doctor *doctor,
+							       struct finding *finding,
+							       const char *setting,
+							       const char *by_hand,
+							       const char *format, ...)
+{
+	char text[FINDING_BYTES], mend[FINDING_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (doctor_is_service(doctor))
+		snprintf(mend, sizeof(mend), "systemctl edit " BROKER_UNIT ", and add [Service] %s",
+			 setting);
+	else
+		snprintf(mend, sizeof(mend), "%s", by_hand);
+	finding_set(finding, HEALTH_WARN, mend, "%s", text);
+}
+
 /* --- The kernel --- */
 
 static void check_io_uring(const struct doctor *doctor, struct finding *finding)
@@ -175,6 +227,8 @@ static void check_psi(const struct doctor *doctor, struct finding *finding)
 
 	if (read_below(doctor, "/proc/pressure/cpu", text) == 0)
 		finding_set(finding, HEALTH_OK, "", "/proc/pressure is there");
+	else if (doctor->has_probes)
+		finding_set(finding, HEALTH_SKIP, "", "not needed: the broker has its probes");
 	else
 		finding_set(finding, HEALTH_WARN, "boot with psi=1 on the kernel's command line",
 			    "/proc/pressure is missing");
@@ -223,31 +277,18 @@ static void check_cgroup(const struct doctor *doctor, struct finding *finding)
 	cgroup[strcspn(cgroup, "\n")] = '\0';
 	path_of(doctor, path, "/sys/fs/cgroup%s/cgroup.controllers", cgroup);
 	if (read_file(path, controllers) == 0 && !has_word(controllers, "cpu"))
-		finding_set(finding, HEALTH_WARN,
-			    "systemctl edit brokerd.service, and add [Service] Delegate=cpu",
-			    "the broker's cgroup %s has no cpu controller", cgroup);
+		warn_service(doctor, finding, "Delegate=cpu",
+			     "systemd-run --user --property=Delegate=cpu brokerd",
+			     "the broker's cgroup %s has no cpu controller", cgroup);
 	else
 		finding_set(finding, HEALTH_OK, "", "cgroup v2; the broker is in %s", cgroup);
-}
-
-static void check_dmem(const struct doctor *doctor, struct finding *finding)
-{
-	char controllers[TEXT_BYTES];
-
-	if (read_below(doctor, "/sys/fs/cgroup/cgroup.controllers", controllers) == 0 &&
-	    has_word(controllers, "dmem"))
-		finding_set(finding, HEALTH_OK, "", "the kernel can limit device memory by cgroup");
-	else
-		finding_set(finding, HEALTH_WARN,
-			    "boot Linux 6.14 or later with CONFIG_CGROUP_DMEM",
-			    "this kernel has no dmem cgroup controller");
 }
 
 /* --- Devices --- */
 
 /*
  * Counts of render nodes: all, with driver amdgpu, with NVIDIA's own driver; and the first node
- * that cannot be opened.
+ * that this user cannot open.
  */
 struct nodes {
 	unsigned int n, n_amdgpu, n_nvidia;
@@ -272,40 +313,47 @@ static void look_at_node(const struct doctor *doctor, const char *name, struct n
 		snprintf(nodes->denied, sizeof(nodes->denied), "/dev/dri/%.40s", name);
 }
 
-/* NVIDIA's driver has device files of its own, and render nodes only with its module nvidia-drm. */
-static void check_nvidia(const struct doctor *doctor, struct finding *finding)
+static struct nodes look_at_nodes(const struct doctor *doctor)
 {
-	static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia0"};
+	struct nodes nodes = {.n = 0};
+	struct dirent *entry;
 	char path[PATH_BYTES];
+	DIR *folder;
 
-	for (unsigned int i = 0; i < 2; i++) {
-		path_of(doctor, path, "%s", names[i]);
-		if (access(path, F_OK)) {
-			finding_set(finding, HEALTH_WARN, "nvidia-modprobe -c 0 -u",
-				    "NVIDIA's driver is loaded, but %s is missing", names[i]);
-			return;
-		}
-		if (access(path, R_OK | W_OK)) {
-			finding_set(finding, HEALTH_WARN,
-				    "ls -l /dev/nvidia* shows their owner and group",
-				    "this user may not open %s", names[i]);
-			return;
-		}
-	}
-	finding_set(finding, HEALTH_OK, "",
-		    "NVIDIA's driver, which needs none: only Vulkan's figures are known");
+	path_of(doctor, path, "/dev/dri");
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder)))
+		if (strncmp(entry->d_name, "renderD", 7) == 0)
+			look_at_node(doctor, entry->d_name, &nodes);
+	if (folder)
+		closedir(folder);
+	return nodes;
 }
 
-/* GPU vendors by PCI vendor number, with the command that provides a render node. */
+/* Return true if NVIDIA's own driver is loaded. */
+static bool has_nvidia(const struct doctor *doctor)
+{
+	char path[PATH_BYTES];
+
+	path_of(doctor, path, "/proc/driver/nvidia/version");
+	return access(path, F_OK) == 0;
+}
+
+/*
+ * GPU vendors by PCI vendor number, with the command that provides a render node, and the package
+ * with the Vulkan driver.
+ */
 static const struct vendor {
 	const char *number;
 	const char *name;
 	const char *mend;
+	const char *package;
 } vendors[] = {
-	{"0x1002", "AMD", "apt-get install firmware-amd-graphics, then modprobe amdgpu"},
-	{"0x8086", "Intel", "modprobe i915"},
-	{"0x10de", "NVIDIA", "apt-get install nvidia-driver, then boot again"},
-	{NULL, NULL, NULL},
+	{"0x1002", "AMD", "apt-get install firmware-amd-graphics, then modprobe amdgpu",
+	 "mesa-vulkan-drivers"},
+	{"0x8086", "Intel", "modprobe i915", "mesa-vulkan-drivers"},
+	{"0x10de", "NVIDIA", "apt-get install nvidia-driver, then boot again", "nvidia-vulkan-icd"},
+	{NULL, NULL, NULL, NULL},
 };
 
 /*
@@ -337,53 +385,21 @@ static const struct vendor *find_gpu(const struct doctor *doctor)
 	return best;
 }
 
-static void check_render_nodes(const struct doctor *doctor, struct finding *finding)
+/* Return true if this machine has a GPU that a program could use. */
+static bool is_gpu_here(const struct doctor *doctor)
 {
-	struct nodes nodes = {.n = 0};
-	const struct vendor *gpu;
-	struct dirent *entry;
-	char path[PATH_BYTES], nvidia[PATH_BYTES];
-	DIR *folder;
-
-	path_of(doctor, nvidia, "/proc/driver/nvidia/version");
-	path_of(doctor, path, "/dev/dri");
-	folder = opendir(path);
-	while (folder && (entry = readdir(folder)))
-		if (strncmp(entry->d_name, "renderD", 7) == 0)
-			look_at_node(doctor, entry->d_name, &nodes);
-	if (folder)
-		closedir(folder);
-	if (nodes.n == 0 && access(nvidia, F_OK) == 0)
-		check_nvidia(doctor, finding);
-	else if (nodes.n == 0 && (gpu = find_gpu(doctor)))
-		finding_set(finding, HEALTH_WARN, gpu->mend,
-			    "there is a GPU by %s, but no render node in /dev/dri: its driver is "
-			    "not loaded",
-			    gpu->name);
-	else if (nodes.n == 0)
-		finding_set(finding, HEALTH_WARN, "brokerd --gpu=software, to try without one",
-			    "there is no GPU here, and no render node in /dev/dri: everything "
-			    "runs on the CPU");
-	else if (nodes.denied[0])
-		finding_set(finding, HEALTH_WARN, "usermod -aG render USER, and log in again",
-			    "this user may not open %s", nodes.denied);
-	else if (nodes.n_nvidia == nodes.n)
-		finding_set(finding, HEALTH_OK, "",
-			    "%u render nodes, of NVIDIA's driver: only Vulkan's figures are known",
-			    nodes.n);
-	else if (nodes.n_amdgpu == 0)
-		finding_set(finding, HEALTH_WARN, "modprobe amdgpu, if the card is by AMD",
-			    "%u render nodes, none of amdgpu: only Vulkan's figures are known",
-			    nodes.n);
-	else
-		finding_set(finding, HEALTH_OK, "", "%u render nodes, %u of amdgpu", nodes.n,
-			    nodes.n_amdgpu);
+	return doctor->has_gpu || has_nvidia(doctor) || find_gpu(doctor) ||
+	       look_at_nodes(doctor).n > 0;
 }
 
-/* Count the manifests of Vulkan drivers in a folder, and separately those not of lavapipe. */
-static void count_drivers(const struct doctor *doctor, const char *name, unsigned int *n,
-			  unsigned int *n_real)
+/* The manifests of Vulkan drivers: those of GPUs, and those that compute on the processor. */
+struct drivers {
+	unsigned int n, n_software;
+};
+
+static void count_drivers(const struct doctor *doctor, const char *name, struct drivers *drivers)
 {
+	static const char suffix[] = ".json";
 	struct dirent *entry;
 	char path[PATH_BYTES];
 	DIR *folder;
@@ -391,61 +407,250 @@ static void count_drivers(const struct doctor *doctor, const char *name, unsigne
 	path_of(doctor, path, "%s", name);
 	folder = opendir(path);
 	while (folder && (entry = readdir(folder))) {
-		if (!strstr(entry->d_name, ".json"))
+		const size_t n = strlen(entry->d_name), n_suffix = sizeof(suffix) - 1;
+
+		if (n < n_suffix || strcmp(entry->d_name + n - n_suffix, suffix) != 0)
 			continue;
-		++*n;
-		*n_real += !strstr(entry->d_name, "lvp");
+		if (strstr(entry->d_name, "lvp") || strstr(entry->d_name, "swiftshader"))
+			drivers->n_software++;
+		else
+			drivers->n++;
 	}
 	if (folder)
 		closedir(folder);
 }
 
+static struct drivers find_drivers(const struct doctor *doctor)
+{
+	struct drivers drivers = {.n = 0};
+
+	count_drivers(doctor, "/usr/local/share/vulkan/icd.d", &drivers);
+	count_drivers(doctor, "/usr/share/vulkan/icd.d", &drivers);
+	count_drivers(doctor, "/etc/vulkan/icd.d", &drivers);
+	return drivers;
+}
+
+/* Report that nothing is missing, because the broker uses a device already. */
+static void say_used(const struct doctor *doctor, struct finding *finding)
+{
+	const char *name = doctor->gpu[0] ? text_name(doctor->gpu) : "a device";
+
+	if (doctor->has_gpu)
+		finding_set(finding, HEALTH_OK, "", "the broker uses %s", name);
+	else
+		finding_set(finding, HEALTH_OK, "",
+			    "the broker uses %s, a software device that runs on the processor",
+			    name);
+}
+
 static void check_vulkan(const struct doctor *doctor, struct finding *finding)
 {
-	void *library = dlopen("libvulkan.so.1", RTLD_LAZY | RTLD_LOCAL);
-	unsigned int n = 0, n_real = 0;
+	const struct drivers drivers = find_drivers(doctor);
+	const struct vendor *gpu = find_gpu(doctor);
+	char mend[FINDING_BYTES];
+	void *library;
 
-	if (!library) {
-		finding_set(finding, HEALTH_WARN, "apt-get install libvulkan1 mesa-vulkan-drivers",
-			    "there is no libvulkan.so.1");
+	if (doctor->has_gpu || doctor->has_software_gpu) {
+		say_used(doctor, finding);
 		return;
 	}
-	dlclose(library);
-	count_drivers(doctor, "/usr/share/vulkan/icd.d", &n, &n_real);
-	count_drivers(doctor, "/etc/vulkan/icd.d", &n, &n_real);
-	if (doctor->has_devices && doctor->has_gpu)
-		finding_set(finding, HEALTH_OK, "", "the broker has a GPU");
-	else if (n == 0 && !doctor->has_software_gpu)
-		finding_set(finding, HEALTH_WARN, "apt-get install mesa-vulkan-drivers",
-			    "no Vulkan driver is installed");
-	else if (n_real == 0)
-		finding_set(finding, HEALTH_WARN, "apt-get install mesa-vulkan-drivers",
-			    "the only Vulkan driver is lavapipe, which runs on the CPU");
+	if (!is_gpu_here(doctor)) {
+		finding_set(finding, HEALTH_SKIP, "", "not needed: there is no GPU here");
+		return;
+	}
+	if (!gpu && has_nvidia(doctor))
+		gpu = &vendors[2];
+	library = dlopen("libvulkan.so.1", RTLD_LAZY | RTLD_LOCAL);
+	if (!library || drivers.n == 0)
+		snprintf(mend, sizeof(mend), "apt-get install %s%s", library ? "" : "libvulkan1 ",
+			 gpu ? gpu->package : "mesa-vulkan-drivers");
+	if (library)
+		dlclose(library);
+	if (!library)
+		finding_set(finding, HEALTH_WARN, mend, "there is no libvulkan.so.1");
+	else if (drivers.n == 0)
+		finding_set(finding, HEALTH_WARN, mend, "no Vulkan driver of a GPU is installed%s",
+			    drivers.n_software ? ", only one that runs on the processor" : "");
 	else if (doctor->has_devices)
-		finding_set(finding, HEALTH_WARN,
-			    "apt-get install vulkan-tools; vulkaninfo --summary",
-			    "%u Vulkan drivers are installed, but the broker has no GPU", n_real);
+		finding_set(
+			finding, HEALTH_WARN,
+			"vulkaninfo --summary, of package vulkan-tools, lists what Vulkan finds",
+			"%u Vulkan driver%s of GPUs %s installed, but the broker has no GPU "
+			"(as --gpu=none asks for)",
+			drivers.n, plural(drivers.n), drivers.n == 1 ? "is" : "are");
 	else
-		finding_set(finding, HEALTH_OK, "", "%u Vulkan drivers are installed", n);
+		finding_set(finding, HEALTH_OK, "", "%u Vulkan driver%s of GPUs %s installed",
+			    drivers.n, plural(drivers.n), drivers.n == 1 ? "is" : "are");
+}
+
+/*
+ * Return the user whose rights to device files matter: of the running broker, or this one.
+ * @ret_own: it is this user, whose rights access() shows.
+ */
+static const char *device_user(const struct doctor *doctor, bool *ret_own)
+{
+	const struct passwd *passwd;
+	uid_t uid = getuid();
+	char path[PATH_BYTES];
+	struct stat status;
+
+	path_of(doctor, path, "/proc/%d", (int)doctor->pid);
+	if (doctor->pid && stat(path, &status) == 0)
+		uid = status.st_uid;
+	*ret_own = uid == getuid();
+	passwd = getpwuid(uid);
+	return passwd ? text_name(passwd->pw_name) : "USER";
+}
+
+/*
+ * Report that this user may not open the device file @name, with the command that permits it to the
+ * user of the broker.
+ */
+static void say_denied(const struct doctor *doctor, struct finding *finding, const char *name,
+		       const char *usual_group)
+{
+	const struct group *group = NULL;
+	char path[PATH_BYTES], mend[FINDING_BYTES];
+	struct stat status;
+	bool is_own;
+
+	path_of(doctor, path, "%s", name);
+	if (stat(path, &status) == 0 && status.st_gid != 0 &&
+	    (status.st_mode & (S_IRGRP | S_IWGRP)) == (S_IRGRP | S_IWGRP))
+		group = getgrgid(status.st_gid);
+	if (group)
+		snprintf(mend, sizeof(mend), "usermod -aG %s %s, and log in again",
+			 text_name(group->gr_name), device_user(doctor, &is_own));
+	else
+		snprintf(mend, sizeof(mend), "chgrp %s %s; chmod g+rw %s", usual_group, name, name);
+	finding_set(finding, HEALTH_WARN, mend, "this user may not open %s", name);
+}
+
+/* NVIDIA's driver has device files of its own, and render nodes only with its module nvidia-drm. */
+static void check_nvidia(const struct doctor *doctor, struct finding *finding)
+{
+	static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia0"};
+	char path[PATH_BYTES];
+
+	for (unsigned int i = 0; i < 2; i++) {
+		path_of(doctor, path, "%s", names[i]);
+		if (access(path, F_OK)) {
+			finding_set(finding, HEALTH_WARN, "nvidia-modprobe -c 0 -u",
+				    "NVIDIA's driver is loaded, but %s is missing", names[i]);
+			return;
+		}
+		if (access(path, R_OK | W_OK)) {
+			finding_set(finding, HEALTH_WARN,
+				    "ls -l /dev/nvidia* shows their owner and group",
+				    "this user may not open %s", names[i]);
+			return;
+		}
+	}
+	finding_set(finding, HEALTH_OK, "",
+		    "NVIDIA's driver, which needs none: only Vulkan's figures are known");
+}
+
+static void say_no_nodes(const struct doctor *doctor, struct finding *finding)
+{
+	const struct vendor *gpu = find_gpu(doctor);
+
+	if (doctor->has_gpu)
+		say_used(doctor, finding);
+	else if (gpu)
+		finding_set(finding, HEALTH_WARN, gpu->mend,
+			    "there is a GPU by %s, but no render node in /dev/dri: its driver is "
+			    "not loaded",
+			    gpu->name);
+	else if (doctor->has_software_gpu)
+		finding_set(finding, HEALTH_OK, "",
+			    "there is no GPU here; the broker uses %s instead",
+			    doctor->gpu[0] ? text_name(doctor->gpu) : "a software device");
+	else
+		finding_set(
+			finding, HEALTH_WARN,
+			find_drivers(doctor).n_software
+				? "brokerd --gpu=software, to try without one"
+				: "apt-get install mesa-vulkan-drivers; brokerd --gpu=software, "
+				  "to try without one",
+			"there is no GPU here, and no render node in /dev/dri: everything "
+			"runs on the CPU");
+}
+
+static void check_render_nodes(const struct doctor *doctor, struct finding *finding)
+{
+	const struct nodes nodes = look_at_nodes(doctor);
+	bool is_own;
+
+	device_user(doctor, &is_own);
+	if (nodes.n == 0 && has_nvidia(doctor) && !doctor->has_gpu)
+		check_nvidia(doctor, finding);
+	else if (nodes.n == 0)
+		say_no_nodes(doctor, finding);
+	/* A broker that has a GPU has opened its node; of another user's rights nothing is known.
+	 */
+	else if (nodes.denied[0] && is_own && !doctor->has_gpu)
+		say_denied(doctor, finding, nodes.denied, "render");
+	else if (nodes.n_nvidia == nodes.n)
+		finding_set(finding, HEALTH_OK, "",
+			    "%u render node%s, of NVIDIA's driver: only Vulkan's figures are known",
+			    nodes.n, plural(nodes.n));
+	else if (nodes.n_amdgpu == 0)
+		finding_set(finding, HEALTH_WARN, "modprobe amdgpu, if the card is by AMD",
+			    "%u render node%s, none of amdgpu: only Vulkan's figures are known",
+			    nodes.n, plural(nodes.n));
+	else
+		finding_set(finding, HEALTH_OK, "", "%u render node%s, %u of amdgpu", nodes.n,
+			    plural(nodes.n), nodes.n_amdgpu);
+}
+
+static void check_dmem(const struct doctor *doctor, struct finding *finding)
+{
+	char controllers[TEXT_BYTES];
+
+	if (read_below(doctor, "/sys/fs/cgroup/cgroup.controllers", controllers) == 0 &&
+	    has_word(controllers, "dmem"))
+		finding_set(finding, HEALTH_OK, "", "the kernel can limit device memory by cgroup");
+	else if (!is_gpu_here(doctor))
+		finding_set(finding, HEALTH_SKIP, "", "not needed: there is no GPU here");
+	else
+		finding_set(finding, HEALTH_WARN,
+			    "boot Linux 6.14 or later with CONFIG_CGROUP_DMEM",
+			    "this kernel has no dmem cgroup controller");
+}
+
+/* Return why no device needs udmabuf: a phrase for people; NULL if one does, or may. */
+static const char *udmabuf_unneeded(const struct doctor *doctor)
+{
+	if (doctor->imports_host)
+		return "not needed: the GPU uses clients' memory by host-import";
+	if (doctor->has_devices && !doctor->has_gpu && !doctor->has_software_gpu)
+		return "not needed: the broker has no GPU";
+	if (!doctor->has_devices && !is_gpu_here(doctor))
+		return "not needed: there is no GPU here";
+	return NULL;
 }
 
 static void check_udmabuf(const struct doctor *doctor, struct finding *finding)
 {
+	const char *unneeded = udmabuf_unneeded(doctor);
 	char path[PATH_BYTES];
+	bool is_own;
 
+	device_user(doctor, &is_own);
 	path_of(doctor, path, "/dev/udmabuf");
-	if (doctor->imports_host)
-		finding_set(finding, HEALTH_OK, "",
-			    "not needed: the GPU works in clients' memory by host-import");
+	if (unneeded)
+		finding_set(finding, HEALTH_OK, "", "%s", unneeded);
+	else if (doctor->uses_udmabuf)
+		finding_set(finding, HEALTH_OK, "", "the broker's GPU uses it");
 	else if (access(path, F_OK))
 		finding_set(finding, HEALTH_WARN,
 			    "modprobe udmabuf; echo udmabuf > /etc/modules-load.d/udmabuf.conf",
 			    "/dev/udmabuf is missing");
-	else if (access(path, R_OK | W_OK))
-		finding_set(finding, HEALTH_WARN, "usermod -aG kvm USER, and log in again",
-			    "this user may not open /dev/udmabuf");
+	else if (is_own && access(path, R_OK | W_OK))
+		say_denied(doctor, finding, "/dev/udmabuf", "kvm");
 	else
-		finding_set(finding, HEALTH_OK, "", "/dev/udmabuf can be opened");
+		finding_set(finding, HEALTH_OK, "", "/dev/udmabuf %s",
+			    is_own ? "can be opened" : "is there");
 }
 
 /* typical size (MiB) and number of pages of arenas */
@@ -456,7 +661,7 @@ static void check_udmabuf_limits(const struct doctor *doctor, struct finding *fi
 	long long size_mb = read_number(doctor, "/sys/module/udmabuf/parameters/size_limit_mb");
 	long long list = read_number(doctor, "/sys/module/udmabuf/parameters/list_limit");
 
-	if (doctor->imports_host)
+	if (udmabuf_unneeded(doctor))
 		finding_set(finding, HEALTH_SKIP, "", "udmabuf is not used");
 	else if (size_mb < 0)
 		finding_set(finding, HEALTH_SKIP, "", "the module is not loaded");
@@ -499,12 +704,12 @@ static void check_capabilities(const struct doctor *doctor, struct finding *find
 		finding_set(finding, HEALTH_SKIP, "",
 			    "only administrators see whether the broker has loaded its probes");
 	else
-		finding_set(finding, HEALTH_WARN,
-			    "systemctl edit brokerd.service, and add [Service] "
-			    "AmbientCapabilities=CAP_BPF CAP_PERFMON",
-			    "the broker has no probes, and %s%s%s", has_bpf ? "CAP_BPF only" : "",
-			    has_perfmon ? "CAP_PERFMON only" : "",
-			    has_bpf || has_perfmon ? "" : "neither CAP_BPF nor CAP_PERFMON");
+		warn_service(doctor, finding, "AmbientCapabilities=CAP_BPF CAP_PERFMON",
+			     "setcap cap_bpf,cap_perfmon+ep $(command -v brokerd), and start "
+			     "brokerd again",
+			     "the broker has no probes, and %s%s%s", has_bpf ? "CAP_BPF only" : "",
+			     has_perfmon ? "CAP_PERFMON only" : "",
+			     has_bpf || has_perfmon ? "" : "neither CAP_BPF nor CAP_PERFMON");
 }
 
 /*
@@ -533,10 +738,9 @@ static void check_memlock(const struct doctor *doctor, struct finding *finding)
 	if (!read_limit(doctor, "Max locked memory", &bytes))
 		skip_unknown(finding);
 	else if (bytes >= 0 && bytes < wanted_memlock_bytes)
-		finding_set(finding, HEALTH_WARN,
-			    "systemctl edit brokerd.service, and add [Service] "
-			    "LimitMEMLOCK=infinity",
-			    "the broker may lock %lld KiB", bytes / 1024);
+		warn_service(doctor, finding, "LimitMEMLOCK=infinity",
+			     "ulimit -l unlimited, before brokerd starts",
+			     "the broker may lock %lld KiB", bytes / 1024);
 	else if (bytes < 0)
 		finding_set(finding, HEALTH_OK, "", "the broker may lock any amount of memory");
 	else
@@ -550,9 +754,9 @@ static void check_files(const struct doctor *doctor, struct finding *finding)
 	if (!read_limit(doctor, "Max open files", &n))
 		skip_unknown(finding);
 	else if (n >= 0 && n < wanted_files)
-		finding_set(finding, HEALTH_WARN,
-			    "systemctl edit brokerd.service, and add [Service] LimitNOFILE=65536",
-			    "the broker may open %lld files; a session takes about ten", n);
+		warn_service(doctor, finding, "LimitNOFILE=65536",
+			     "ulimit -n 65536, before brokerd starts",
+			     "the broker may open %lld files; a session takes about ten", n);
 	else
 		finding_set(finding, HEALTH_OK, "", "the broker may open %lld files", n);
 }

@@ -15,7 +15,7 @@ enum health {
 	HEALTH_OK,
 	HEALTH_WARN, /* works, but with restrictions */
 	HEALTH_FAIL, /* does not work */
-	HEALTH_SKIP, /* this user cannot tell, or no broker runs */
+	HEALTH_SKIP, /* not needed here, or unknown to this user, or without a broker */
 };
 const char *health_name(enum health health);
 
@@ -34,7 +34,9 @@ struct doctor {
 	pid_t pid;        /* the running broker's; 0: no broker, or not known */
 	/* what the broker reports about its devices */
 	bool has_devices, has_gpu, has_software_gpu;
-	bool imports_host; /* the broker has a GPU, and no device needs udmabuf */
+	char gpu[64];      /* name of its first GPU, or of its software device */
+	bool imports_host; /* the broker has such a device, and none of them needs udmabuf */
+	bool uses_udmabuf; /* one of them uses it */
 	/* the broker watches contention with its own probes; this user may know */
 	bool has_probes, knows_probes;
 };
@@ -42,6 +44,11 @@ struct doctor {
 /* Return the number of checks; doctor_check() fills one finding for each index below it. */
 unsigned int doctor_count(void);
 void doctor_check(const struct doctor *doctor, unsigned int index, struct finding *ret);
+
+/* Return true if systemd has a unit of that name: "brokerd.service". */
+bool doctor_has_unit(const struct doctor *doctor, const char *name);
+/* Return true if the running broker is systemd's brokerd.service. */
+bool doctor_is_service(const struct doctor *doctor);
 
 /* Fill the text and the mend of a finding; @mend is "" if nothing needs repair. */
 void finding_set(struct finding *finding, enum health health, const char *mend, const char *format,

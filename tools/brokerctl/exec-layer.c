@@ -165,7 +165,7 @@ static bool is_listed(const char *list)
 	return false;
 }
 
-bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend)
+enum exec_layer exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend)
 {
 	struct search search = {.is_found = false};
 	void *library;
@@ -175,31 +175,32 @@ bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend)
 		snprintf(ret_text, EXEC_TEXT_BYTES,
 			 "RINGBROKER_VULKAN_LEASE_DISABLE is set, which turns the layer off");
 		*ret_mend = "unset RINGBROKER_VULKAN_LEASE_DISABLE";
-		return false;
+		return EXEC_LAYER_OFF;
 	}
 	if (is_listed(getenv("VK_LOADER_LAYERS_DISABLE")) &&
 	    !is_listed(getenv("VK_LOADER_LAYERS_ALLOW"))) {
 		snprintf(ret_text, EXEC_TEXT_BYTES, "VK_LOADER_LAYERS_DISABLE turns the layer off");
 		*ret_mend = "unset VK_LOADER_LAYERS_DISABLE";
-		return false;
+		return EXEC_LAYER_OFF;
 	}
 	search_all(&search);
-	*ret_mend = "apt-get install --reinstall ringbroker-vulkan-layer";
 	if (!search.is_found) {
+		*ret_mend = "apt-get install ringbroker-vulkan-layer";
 		snprintf(ret_text, EXEC_TEXT_BYTES,
 			 "the Vulkan layer (package ringbroker-vulkan-layer) is not installed: no "
 			 "manifest of " LAYER " is where loaders look, such as /usr/share/" FOLDER);
-		return false;
+		return EXEC_LAYER_ABSENT;
 	}
 	library = dlopen(search.library, RTLD_LAZY | RTLD_LOCAL);
 	if (!library) {
+		*ret_mend = "apt-get install --reinstall ringbroker-vulkan-layer";
 		snprintf(ret_text, EXEC_TEXT_BYTES,
 			 "the Vulkan layer of %.200s cannot be loaded: %.200s",
 			 text_name(search.path), text_name(dlerror()));
-		return false;
+		return EXEC_LAYER_BROKEN;
 	}
 	dlclose(library);
 	*ret_mend = "";
 	snprintf(ret_text, EXEC_TEXT_BYTES, "%.400s", text_name(search.path));
-	return true;
+	return EXEC_LAYER_WORKS;
 }

@@ -146,7 +146,7 @@ static int check_layer(const struct arguments *arguments)
 
 	if (arguments->values[OPT_NO_LAYER])
 		return EXIT_OK;
-	if (!exec_layer_find(text, &mend))
+	if (exec_layer_find(text, &mend) != EXEC_LAYER_WORKS)
 		return control_fail(EXEC_FAILED,
 				    "%s: nothing would limit the program to its lease; --no-layer "
 				    "runs it without that limit",

@@ -21,12 +21,19 @@ enum { EXEC_PATH_BYTES = 4096, EXEC_TEXT_BYTES = 512 };
 
 /* exec-layer.c */
 
+enum exec_layer {
+	EXEC_LAYER_WORKS = 0,
+	EXEC_LAYER_ABSENT, /* not installed */
+	EXEC_LAYER_OFF,    /* the environment disables it */
+	EXEC_LAYER_BROKEN, /* installed, but cannot be loaded */
+};
+
 /*
  * Check whether a Vulkan loader would find and use the lease layer in a program that inherits this
  * process's environment. @ret_text receives the path of the layer's manifest, or a sentence that
  * says what is missing. @ret_mend receives the command that repairs it, or "".
  */
-bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend);
+enum exec_layer exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend);
 
 /* exec-hints.c */
 
