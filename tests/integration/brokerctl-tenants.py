@@ -236,6 +236,26 @@ def check_doctor(broker):
         expect('systemctl' not in entry['mend'] or entry['check'] == 'device-gate', entry)
 
 
+# ---- Names, for completions
+
+def check_names(broker):
+    def names(*arguments):
+        return ctl(broker, 'names', *arguments).splitlines()
+
+    expect(set(TENANTS) <= set(names('tenants')), names('tenants'))
+    expect(names('devices')[0] == 'CPU', names('devices'))
+    expect({f'small-{name}' for name in TENANTS} <= set(names('plans')), names('plans'))
+    expect('small-alpha' in names('plans', '--tenant=alpha'), names('plans', '--tenant=alpha'))
+    expect('small-beta' not in names('plans', '--tenant=alpha'), names('plans', '--tenant=alpha'))
+    sessions = of_type(objects(ctl(broker, 'sessions', '--json')), 'session')
+    for tenant in TENANTS:
+        expect(names('sessions', f'--tenant={tenant}') ==
+               [str(session['session']) for session in sessions if session['tenant'] == tenant], sessions)
+    expect(names('leases') == [], names('leases'))
+    complaint(broker, 'names', 'tenant', status=USAGE)
+    complaint(broker, 'names', 'plans', '--tenant=nobody', status=FAILED)
+
+
 # ---- Why
 
 def why(broker, *arguments, **options):
@@ -463,6 +483,7 @@ def main():
         check_listings(broker)
         check_mistakes(broker)
         check_doctor(broker)
+        check_names(broker)
         check_why(broker)
         check_trace(broker, folder, clients)
         check_watch(broker)

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 problems = []
@@ -88,16 +89,49 @@ def check_program(folder, program):
     return commands
 
 
+# Names that a broker may have. Clients choose those of plans.
+HOSTILE = '$(touch was-run)`touch was-run`;x y'
+STUB = r"""#!/bin/sh
+# Print the names that brokerctl would print, and check how it was called.
+for word; do case $word in
+--socket=*) [ "$word" = --socket=/x ] || exit 1 ;;
+--timeout=1) timeout=1 ;;
+--tenant=*) of=${word#--tenant=}- ;;
+names) names=1 ;;
+*) kind=$word ;;
+esac; done
+[ "$timeout$names" = 11 ] || exit 1
+case $kind in
+tenants) printf '%s\n' web batch ;;
+plans) printf '%s\n' "${of}net" '@HOSTILE@' ;;
+devices) printf '%s\n' CPU GPU1 ;;
+leases) printf '%s\n' 7 12 ;;
+sessions) printf '%s\n' 3 ;;
+esac
+"""
+
+
 def completed(folder, *words):
     """Return bash's completions of the last word."""
     script = ('source "$0/$1.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _$1 2>/dev/null; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
     result = subprocess.run(['bash', '-c', script, folder, *words], stdout=subprocess.PIPE,
                             timeout=LIMIT, text=True, check=False)
-    return result.stdout.split()
+    return result.stdout.splitlines() if result.stdout.strip() else []
 
 
 def check_bash(folder):
+    with tempfile.TemporaryDirectory() as bin_folder:
+        stub = os.path.join(bin_folder, 'brokerctl')
+        with open(stub, 'w', encoding='utf-8') as file:
+            file.write(STUB.replace('@HOSTILE@', HOSTILE))
+        os.chmod(stub, 0o755)
+        os.environ['PATH'] = bin_folder + ':' + os.environ['PATH']
+        check_completed(folder)
+        expect(not os.path.exists('was-run'), 'a name of a plan was run')
+
+
+def check_completed(folder):
     for words, expected in (
             (['brokerctl', 'sess'], ['sessions']),
             (['brokerctl', '--ti'], ['--timeout=']),
@@ -108,6 +142,34 @@ def check_bash(folder):
             (['brokerctl', 'watch', 'pla'], ['plans']),
             (['brokerctl', 'set', 'web', 'vram-m'], ['vram-max=']),
             (['brokerctl', 'drain', 'dev'], ['device']),
+            # Operands by position, from the running broker.
+            (['brokerctl', 'set', 'w'], ['web']),
+            (['brokerctl', '--socket', '=', '/x', 'set', 'w'], ['web']),
+            (['brokerctl', '--socket', '/x', 'set', 'w'], ['web']),
+            (['brokerctl', '--socket', '/y', 'set', 'w'], []),
+            (['brokerctl', 'set', 'web', 'vram-max', '='], []),
+            (['brokerctl', 'set', 'web', 'vram-max', '=', '1G', 'weig'], ['weight=']),
+            (['brokerctl', 'set', 'we', 'wei'], ['weight=']),
+            (['brokerctl', 'drain', 'device', ''], ['CPU', 'GPU1']),
+            (['brokerctl', 'drain', 'tenant', 'b'], ['batch']),
+            (['brokerctl', 'drain', '--wait', '=', '5', 'tenant', 'b'], ['batch']),
+            (['brokerctl', 'drain', 'tenant', 'web', ''], []),
+            (['brokerctl', 'evict', ''], ['web', 'batch']),
+            (['brokerctl', 'evict', '--device', '=', 'G'], ['GPU1']),
+            (['brokerctl', 'evict', '--device', '1', 'web', 'w'], ['web-net']),
+            (['brokerctl', 'lease', '--vram', '4G', '1'], ['12']),
+            (['brokerctl', 'why', 'pl'], ['plan']),
+            (['brokerctl', 'why', 'ne'], ['net']),
+            (['brokerctl', 'why', 'tenant', 'w'], ['web']),
+            (['brokerctl', 'why', 'task', ''], []),
+            (['brokerctl', 'names', 'se'], ['sessions']),
+            (['brokerctl', 'plans', '--tenant', '=', 'b'], ['batch']),
+            (['brokerctl', 'watch', 'plans', ''], []),
+            (['brokerctl', 'force-cpu', 'on', ''], []),
+            (['brokertop', '-t', 'b'], ['batch']),
+            # A client's name of a plan is data, and is quoted where it is offered.
+            (['brokerctl', 'why', 'plan', '$'],
+             [r'\$\(touch\ was-run\)\`touch\ was-run\`\;x\ y']),
             (['brokerctl', 'exec', '--vram', '4G', '--no'], ['--no-layer']),
             (['brokerctl', 'exec', '--vram', '4G', 'readon'], ['readonly']),
             (['brokerctl', 'exec', '--vram', '=', '4G', '--', 'readon'], ['readonly']),

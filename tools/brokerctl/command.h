@@ -134,6 +134,7 @@ int run_why(struct control *control, const struct arguments *arguments);
 int run_trace(struct control *control, const struct arguments *arguments);
 int run_check(struct control *control, const struct arguments *arguments);
 int run_leases(struct control *control, const struct arguments *arguments);
+int run_names(struct control *control, const struct arguments *arguments);
 int run_lease(struct control *control, const struct arguments *arguments);
 /* Errors before the program runs return EXEC_* (exec.h). */
 int run_exec(struct control *control, const struct arguments *arguments);

@@ -56,6 +56,8 @@ static const struct command commands[] = {
 	 run_leases, lease_sort_keys},
 	{"lease", "NUMBER", "change the size of a lease", TAKES(OPT_VRAM), 1, 1, false, run_lease,
 	 NULL},
+	{"names", "(tenants | plans | devices | sessions | leases)",
+	 "names for completions of shells, one per line", A_TENANT, 1, 1, false, run_names, NULL},
 	{"exec", "PROGRAM [ARGUMENT...]", "run a program with a lease on device memory",
 	 TAKES(OPT_IF_TENANT) | TAKES(OPT_VRAM) | TAKES(OPT_MIN) | TAKES(OPT_MAX) |
 		 TAKES(OPT_DEVICE) | TAKES(OPT_ROOM_WAIT) | TAKES(OPT_NO_LAYER) | TAKES(OPT_QUIET) |

@@ -27,11 +27,31 @@ class Scope:
 
     def __init__(self, name, summary):
         self.name, self.summary = name, summary
-        self.options, self.commands, self.operands = [], [], None
+        # operands: one kind for each position; the last may be for all further ones, too
+        self.options, self.commands, self.operands, self.repeats = [], [], [], False
+
+
+# Kinds of objects of the running broker, with the operand of "brokerctl names" that lists them.
+LIVE = {'TENANT': 'tenants', 'PLAN': 'plans', 'DEVICE': 'devices', 'SESSION': 'sessions', 'LEASE': 'leases'}
 
 
 def words(kind):
-    return None if kind in ('FILE', 'DIR', 'TEXT', 'COMMAND', 'PROGRAM') else kind.split('|')
+    """Return the fixed words of the kind; None if it has no words."""
+    if kind in ('FILE', 'DIR', 'TEXT', 'COMMAND', 'PROGRAM'):
+        return None
+    return [word for word in kind.split('|') if word not in LIVE]
+
+
+def live(kind):
+    """Return the operands of "brokerctl names" for the kind."""
+    return [LIVE[word] for word in kind.split('|') if word in LIVE]
+
+
+def by_word(kind):
+    """Return pairs of a word and the kind after it, if the kind depends on the operand before."""
+    if not re.fullmatch(r'\w+=[A-Z]+(,\w+=[A-Z]+)*', kind):
+        return []
+    return [tuple(part.split('=')) for part in kind.split(',')]
 
 
 def options_of(text):
@@ -72,10 +92,10 @@ def parse(text, table, keys):
                 programs.append(scope)
             else:
                 programs[-1].commands.append(scope)
-        elif line == 'operands keys of the table':
-            scope.operands = '|'.join(key + '=' for key in keys_of(keys))
         elif kind == 'operands':
-            scope.operands = rest
+            scope.repeats = rest.endswith('...')
+            scope.operands = ['|'.join(key + '=' for key in keys_of(keys)) if word == 'KEY' else word
+                              for word in rest.removesuffix('...').split()]
         elif line == 'options of the table':
             scope.options += options_of(table)
         elif match:
@@ -87,16 +107,93 @@ def parse(text, table, keys):
 
 # ---- bash
 
+BASH_LIVE = """# Offer what the running broker has: $1 is the operand of "brokerctl names". Clients choose names of plans, so that
+# names are neither expanded nor left unquoted.
+_@NAME@_live()
+{
+	local name i
+	local -a where=()
+
+	for ((i = 1; i + 2 < COMP_CWORD; i++)); do
+		[[ ${COMP_WORDS[i]} == --socket || ${COMP_WORDS[i]} == --admin-socket ]] || continue
+		[[ ${COMP_WORDS[i + 1]} == = ]] && name=${COMP_WORDS[i + 2]} || name=${COMP_WORDS[i + 1]}
+		where+=("${COMP_WORDS[i]}=$name")
+	done
+	while IFS= read -r name; do
+		[[ $name == "$cur"* ]] && COMPREPLY+=("$(printf %q "$name")")
+	done < <(brokerctl "${where[@]}" --timeout=1 names "$@" 2>/dev/null)
+}
+"""
+
+BASH_OPERANDS = """# Count the operands from word $1 on before the current word: n; the last of them: last. $2: options with a value.
+_@NAME@_operands()
+{
+	local i
+
+	n=0 last=
+	for ((i = $1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		-*)
+			if [[ ${COMP_WORDS[i + 1]} == = ]]; then
+				((i += 2))
+			elif [[ " $2 " == *" ${COMP_WORDS[i]} "* ]]; then
+				((i++))
+			fi
+			;;
+		=) ((i++)) ;;
+		*)
+			last=${COMP_WORDS[i]}
+			((n++))
+			;;
+		esac
+	done
+}
+"""
+
+
 def bash_candidates(kind, program):
-    if kind == 'FILE':
-        return 'compgen -f -- "$cur"'
-    if kind == 'DIR':
-        return 'compgen -d -- "$cur"'
-    if kind == 'PROGRAM':
-        return 'compgen -c -- "$cur"'
+    """Return lines of bash that add the candidates of a kind to COMPREPLY."""
+    if kind == 'TEXT':
+        return [':']
+    actions = {'FILE': '-f', 'DIR': '-d', 'PROGRAM': '-c'}
+    if kind in actions:
+        return [f'COMPREPLY=($(compgen {actions[kind]} -- "$cur"))']
     if kind == 'COMMAND':
         kind = '|'.join(command.name for command in program.commands)
-    return f'compgen -W "{kind.replace("|", " ")}" -- "$cur"' if kind != 'TEXT' else ':'
+    lines = []
+    if words(kind):
+        lines.append(f'COMPREPLY=($(compgen -W "{" ".join(words(kind))}" -- "$cur"))')
+    lines += [f'_{program.name}_live {names}' for names in live(kind)]
+    if any(word.endswith('=') for word in words(kind)):
+        lines.append('compopt -o nospace')
+    return lines
+
+
+def bash_operand(kind, program):
+    if kind == 'PLAN':
+        # The operand before is its tenant.
+        return [f'_{program.name}_live plans --tenant="$last"']
+    if not by_word(kind):
+        return bash_candidates(kind, program)
+    lines = ['case $last in']
+    for word, then in by_word(kind):
+        lines += [f'{word})'] + ['\t' + line for line in bash_candidates(then, program)] + ['\t;;']
+    return lines + ['esac']
+
+
+def bash_operands(scope, program):
+    """Return bash for the operands of a scope, by position."""
+    if len(scope.operands) == 1 and (scope.repeats or scope.operands == ['PROGRAM']):
+        return bash_candidates(scope.operands[0], program)
+    values = ' '.join(f'--{option.name}' + (f' -{option.letter}' if option.letter else '')
+                      for option in scope.options if option.kind and not option.is_optional)
+    first = '"$((i + 1))"' if program.commands else '1'
+    lines = [f'_{program.name}_operands {first} "{values}"', 'case $n in']
+    for number, kind in enumerate(scope.operands):
+        is_rest = scope.repeats and number == len(scope.operands) - 1
+        lines += [f'{"*" if is_rest else number})'] + ['\t' + line for line in bash_operand(kind, program)]
+        lines.append('\t;;')
+    return lines + ['esac']
 
 
 def bash_program(scope):
@@ -114,13 +211,13 @@ def bash_program(scope):
 
 def bash_scope(scope, program, indent):
     """Return bash for the options and operands of a command, or of a program without commands."""
-    lines = bash_program(scope) if scope.operands == 'PROGRAM' else []
+    lines = bash_program(scope) if scope.operands == ['PROGRAM'] else []
     lines.append('case $prev in')
     for option in scope.options:
         if option.kind:
             names = f'--{option.name}' + (f' | -{option.letter}' if option.letter else '')
             lines.append(f'{names})')
-            lines.append(f'\tCOMPREPLY=($({bash_candidates(option.kind, program)}))')
+            lines += ['\t' + line for line in bash_candidates(option.kind, program)]
             lines.append('\treturn')
             lines.append('\t;;')
     lines.append('esac')
@@ -130,21 +227,33 @@ def bash_scope(scope, program, indent):
               f'\tCOMPREPLY=($(compgen -W "{names}" -- "$cur"))',
               '\t[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace']
     if scope.operands:
-        lines += ['else', f'\tCOMPREPLY=($({bash_candidates(scope.operands, program)}))']
-        if '=' in scope.operands:
-            lines.append('\tcompopt -o nospace')
+        # A value after "=" belongs to a key.
+        lines += ['elif [[ -z $is_value ]]; then'] + ['\t' + line for line in bash_operands(scope, program)]
     lines.append('fi')
     return [indent + line for line in lines]
 
 
+def has_live(program):
+    """Return true if the program completes words that the running broker has."""
+    kinds = [kind for scope in [program, *program.commands]
+             for kind in [option.kind for option in scope.options if option.kind] + scope.operands]
+    return any(live(part) for kind in kinds for part in [kind, *dict(by_word(kind)).values()])
+
+
 def bash(program):
     function = '_' + program.name
-    lines = [f'# bash completion for {program.name}: {program.summary}', '', f'{function}()', '{',
-             '\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command= i',
-             '\tlocal IFS=$\' \\t\\n\'', '', '\tCOMPREPLY=()',
-             '\t# bash takes "--option=word" for three words.',
-             '\tif [[ $cur == = ]]; then', '\t\tcur=',
-             '\telif [[ $prev == = ]]; then', '\t\tprev=${COMP_WORDS[COMP_CWORD - 2]}', '\tfi']
+    lines = [f'# bash completion for {program.name}: {program.summary}', '']
+    if has_live(program):
+        lines += BASH_LIVE.replace('@NAME@', program.name).split('\n')
+    if any(scope.operands for scope in [program, *program.commands]):
+        lines += BASH_OPERANDS.replace('@NAME@', program.name).split('\n')
+    lines += [f'{function}()', '{',
+              '\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command= i',
+              '\tlocal IFS=$\' \\t\\n\' is_value= n last', '', '\tCOMPREPLY=()',
+              '\t# bash takes "--option=word" for three words.',
+              '\tif [[ $cur == = ]]; then', '\t\tcur= is_value=1',
+              '\telif [[ $prev == = ]]; then', '\t\tprev=${COMP_WORDS[COMP_CWORD - 2]} is_value=1',
+              '\tfi']
     if not program.commands:
         lines += bash_scope(program, program, '\t')
     else:
@@ -154,7 +263,7 @@ def bash(program):
                   '\t\t\t;;', '\t\t-* | =) ;;', '\t\t*)', '\t\t\tcommand=${COMP_WORDS[i]}',
                   '\t\t\tbreak', '\t\t\t;;', '\t\tesac', '\tdone', '\tcase $command in', "\t'')"]
         commands = Scope(program.name, '')
-        commands.options, commands.operands = program.options, 'COMMAND'
+        commands.options, commands.operands = program.options, ['COMMAND']
         lines += bash_scope(commands, program, '\t\t') + ['\t\t;;']
         for command in program.commands:
             lines += [f'\t{command.name})'] + bash_scope(command, program, '\t\t') + ['\t\t;;']
@@ -169,6 +278,23 @@ def zsh_quoted(text):
     return text.replace("'", "'\\''").replace('[', '(').replace(']', ')').replace(':', '\\:')
 
 
+ZSH_LIVE = """# Offer what the running broker has.
+_@NAME@_live() {
+	local -a names
+	names=(${(f)"$(brokerctl $where --timeout=1 names $@ 2>/dev/null)"})
+	compadd -a names
+}
+local -a where
+where=(${(M)words:#--(admin-|)socket=*})
+"""
+
+
+def zsh_calls(kind, program):
+    """Return commands that offer the words, and the live names, of a kind."""
+    fixed = [f'compadd -- {" ".join(words(kind))}'] if words(kind) else []
+    return '; '.join(fixed + [f'_{program.name}_live {names}' for names in live(kind)])
+
+
 def zsh_kind(kind, name, program):
     if kind == 'FILE':
         return f':{name}:_files'
@@ -178,7 +304,12 @@ def zsh_kind(kind, name, program):
         return f':{name}:'
     if kind == 'COMMAND':
         kind = '|'.join(command.name for command in program.commands)
-    return f':{name}:({kind.replace("|", " ")})'
+    if by_word(kind):
+        parts = [f'{word}) {zsh_calls(then, program)} ;;' for word, then in by_word(kind)]
+        return f':{name}:{{case $words[CURRENT-1] in {" ".join(parts)} esac}}'
+    if live(kind):
+        return f':{name}:{{{zsh_calls(kind, program)}}}'
+    return f':{name}:({" ".join(words(kind))})'
 
 
 def zsh_arguments(scope, program):
@@ -192,15 +323,18 @@ def zsh_arguments(scope, program):
         if option.letter:
             arguments.append(f"'-{option.letter}{'+' if option.kind else ''}{text}{kind}'")
         arguments.append(f"'--{option.name}{sign}{text}{kind}'")
-    if scope.operands == 'PROGRAM':
-        arguments += ["'(-)1:program:_command_names -e'", "'*::argument:_normal'"]
-    elif scope.operands:
-        arguments.append(f"'*{zsh_kind(scope.operands, 'argument', program)}'")
+    if scope.operands == ['PROGRAM']:
+        return arguments + ["'(-)1:program:_command_names -e'", "'*::argument:_normal'"]
+    for number, kind in enumerate(scope.operands, 1):
+        is_rest = scope.repeats and number == len(scope.operands)
+        arguments.append(f"'{'*' if is_rest else number}{zsh_kind(kind, 'argument', program)}'")
     return arguments
 
 
 def zsh(program):
     lines = [f'#compdef {program.name}', f'# {program.summary}', '']
+    if has_live(program):
+        lines += ZSH_LIVE.replace('@NAME@', program.name).split('\n')
     if not program.commands:
         lines.append('_arguments -S \\\n\t' + ' \\\n\t'.join(zsh_arguments(program, program)))
         return '\n'.join(lines) + '\n'
@@ -223,13 +357,54 @@ def fish_quoted(text):
     return "'" + text.replace('\\', '\\\\').replace("'", "\\'") + "'"
 
 
+FISH_AT = """# True if the current word is operand $argv[2] of command $argv[1]: a number from 0, with + for further ones. A word for
+# $argv[3] must be the operand before. $argv[4..] are the options with a value.
+function __@NAME@_at
+    set --local n -1
+    set --local last
+    set --local skips 0
+    for word in (commandline -opc)[2..]
+        if test $skips = 1
+            set skips 0
+        else if contains -- $word $argv[4..] --socket --admin-socket --timeout
+            set skips 1
+        else if not string match -q -- '-*' $word
+            if test $n = -1
+                test $word = $argv[1]
+                or return 1
+            end
+            set n (math $n + 1)
+            set last $word
+        end
+    end
+    test -z "$argv[3]" -o "$argv[3]" = "$last"
+    or return 1
+    if string match -q -- '*+' $argv[2]
+        test $n -ge (string trim -r -c + $argv[2])
+    else
+        test $n = $argv[2]
+    end
+end
+"""
+
+
+def fish_values(kind, program):
+    """Return the candidates of a kind as fish takes them with -a; None if they are no words."""
+    if kind == 'COMMAND':
+        return ' '.join(command.name for command in program.commands)
+    if words(kind) is None:
+        return None
+    calls = [f'(brokerctl --timeout=1 names {names} 2>/dev/null)' for names in live(kind)]
+    return ' '.join(words(kind) + calls)
+
+
 def fish_scope(scope, program, condition):
     lines = []
     begin = f'complete -c {program.name}' + (f' -n {fish_quoted(condition)}' if condition else '')
     for option in scope.options:
         line = begin + (f' -s {option.letter}' if option.letter else '') + f' -l {option.name}'
-        if option.words():
-            line += f' -x -a {fish_quoted(" ".join(option.words()))}'
+        if option.words() is not None:
+            line += f' -x -a {fish_quoted(fish_values(option.kind, program))}'
         elif option.kind == 'DIR':
             line += " -x -a '(__fish_complete_directories)'"
         elif option.kind == 'FILE':
@@ -237,20 +412,33 @@ def fish_scope(scope, program, condition):
         elif option.kind:
             line += ' -x'
         lines.append(f'{line} -d {fish_quoted(option.help)}')
-    if scope.operands == 'FILE':
-        lines.append(f'{begin} -F')
-    elif scope.operands == 'PROGRAM':
+    if scope.operands == ['PROGRAM']:
         lines.append(f"{begin} -F -a '(__fish_complete_command)'")
-    elif scope.operands == 'COMMAND':
-        lines.append(f'{begin} -a {fish_quoted(" ".join(c.name for c in program.commands))}')
-    elif scope.operands:
-        lines.append(f'{begin} -a {fish_quoted(" ".join(words(scope.operands)))}')
+        return lines
+    values = ' '.join(f'--{option.name}' for option in scope.options if option.kind and not option.is_optional)
+    for number, kind in enumerate(scope.operands):
+        is_rest = scope.repeats and number == len(scope.operands) - 1
+        at = f'__{program.name}_at {scope.name} {number}{"+" if is_rest else ""}'
+
+        def where(word):
+            if not program.commands or scope is program:
+                return begin
+            return f'complete -c {program.name} -n ' + fish_quoted(f'{at} "{word}" {values}'.rstrip())
+
+        if kind == 'FILE':
+            lines.append(f"{where('')} -F")
+        elif by_word(kind):
+            lines += [f'{where(word)} -a {fish_quoted(fish_values(then, program))}' for word, then in by_word(kind)]
+        elif fish_values(kind, program) is not None:
+            lines.append(f"{where('')} -a {fish_quoted(fish_values(kind, program))}")
     return lines
 
 
 def fish(program):
     lines = [f'# fish completion for {program.name}: {program.summary}',
              f'complete -c {program.name} -f']
+    if any(command.operands for command in program.commands):
+        lines += FISH_AT.replace('@NAME@', program.name).split('\n')
     none = '__fish_use_subcommand' if program.commands else ''
     lines += fish_scope(program, program, none)
     for command in program.commands:
