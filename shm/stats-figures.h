@@ -66,6 +66,9 @@ struct figure {
 	const char *top;
 	/* column head of a number in brokerctl, behind the fixed columns; NULL: no column */
 	const char *head;
+	/* rank at which brokerctl drops the column from a narrow terminal: 9 first; 0: never */
+	uint8_t rank;
+	uint8_t is_fault; /* brokerctl colours a number other than 0 as a fault */
 };
 
 /* Map a member to its figure type. A member of any other type does not compile. */

@@ -8,15 +8,18 @@ Every listing is parsed and compared with the members that the manual lists. Spa
 overlap. Slow tasks are explained, to tenants too. A stopped broker is distinguished from an absent one.
 Names that clients choose are escaped for the terminal.
 """
+import fcntl
 import json
 import os
 import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 from ctlrig import (CLIENT, CTL, FAILED, LIMIT, NO_BROKER, OK, REASONS, USAGE, Broker, Client, ctl,
@@ -379,6 +382,73 @@ def check_trace(broker, folder, clients):
     expect(b'beyond --max-events' in result.stderr, result.stderr)
 
 
+# ---- On a terminal
+
+TABLES = (['devices'], ['tenants'], ['sessions'], ['plans'], ['reasons'], ['stats'], ['contention'], ['leases'])
+COLOUR = re.compile(r'\x1b\[[0-9;]*m')
+
+
+def on_terminal(broker, columns, *arguments, **variables):
+    """Return what brokerctl prints on a terminal of that width."""
+    environment = {name: value for name, value in os.environ.items() if name != 'NO_COLOR'}
+    environment.update({'TERM': 'xterm', **variables})
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    process = subprocess.Popen([CTL, '--socket', broker.socket, *arguments], stdout=theirs, env=environment)
+    os.close(theirs)
+    text = b''
+    try:
+        while more := os.read(ours, 65536):
+            text += more
+    except OSError:
+        pass  # the terminal's last user has ended
+    os.close(ours)
+    expect(process.wait(LIMIT) == OK, arguments, 'ended with', process.returncode)
+    return text.decode().replace('\r\n', '\n')
+
+
+def heads_of(text):
+    """Return the heads, whose lines follow titles: columns are two spaces or more apart."""
+    lines = COLOUR.sub('', text).split('\n')
+    return [re.split(r' {2,}', line.strip()) for before, line in zip([''] + lines, lines)
+            if line.startswith('  ') and before and not before.startswith(' ')]
+
+
+def check_terminal(broker):
+    for listing in TABLES:
+        whole = ctl(broker, *listing)
+        heads = heads_of(whole)
+        expect(heads and '\x1b' not in whole and '--wide' not in whole, listing, whole)
+        expect(heads_of(on_terminal(broker, 80, *listing, '--wide')) == heads, listing, '--wide is not whole')
+        wider = None
+        for columns in (120, 80):
+            text = on_terminal(broker, columns, *listing)
+            expect(COLOUR.search(text), listing, 'has no colours')
+            for line in COLOUR.sub('', text).split('\n'):
+                # Sentences are no rows of a table.
+                expect(len(line) <= columns or not line.startswith('  '), listing, columns, line)
+            fitted = heads_of(text)
+            expect(len(fitted) == len(heads), listing, fitted, heads)
+            for some, every in zip(fitted, wider or heads):
+                expect(set(head[:6] for head in some) <= set(head[:6] for head in every), listing, some, every)
+            wider = fitted
+    text = on_terminal(broker, 80, 'tenants')
+    left_out = int(re.search(r'^Tenants \(--wide shows (\d+) more columns\)', COLOUR.sub('', text)).group(1))
+    expect(len(heads_of(text)[0]) + left_out == len(heads_of(ctl(broker, 'tenants'))[0]), text)
+    for listing in (['tenants'], ['check'], ['decisions']):
+        for options, variables in (([], {'NO_COLOR': '1'}), (['--color=never'], {}), ([], {'TERM': 'dumb'})):
+            if listing != ['check']:
+                text = on_terminal(broker, 80, *listing, *options, **variables)
+                expect('\x1b' not in text, listing, options, variables, text)
+    for option in ('--color', '--color=always'):
+        text = ctl(broker, 'tenants', option, env={**os.environ, 'NO_COLOR': '1'})
+        expect(COLOUR.search(text) and heads_of(text) == heads_of(ctl(broker, 'tenants')), option, text)
+    expect(COLOUR.search(ctl(broker, 'check', '--color=always', status=None)), 'check has no colours')
+    # JSON has none, and a terminal changes nothing in it.
+    expect('\x1b' not in ctl(broker, 'tenants', '--json', '--color=always'), 'colours in JSON')
+    complaint(broker, 'tenants', '--color=red')
+
+
 # ---- Watching
 
 def check_watch(broker):
@@ -486,6 +556,7 @@ def main():
         check_names(broker)
         check_why(broker)
         check_trace(broker, folder, clients)
+        check_terminal(broker)
         check_watch(broker)
         check_admin(broker)
         for client in clients.values():

@@ -35,6 +35,13 @@ struct checkup {
 
 static void report(struct checkup *checkup, const struct finding *finding)
 {
+	static const enum mark marks[] = {
+		[HEALTH_OK] = MARK_GOOD,
+		[HEALTH_WARN] = MARK_NOTE,
+		[HEALTH_FAIL] = MARK_FAULT,
+		[HEALTH_SKIP] = MARK_NONE,
+	};
+
 	checkup->n[finding->health]++;
 	if (checkup->is_json) {
 		json_begin();
@@ -47,7 +54,8 @@ static void report(struct checkup *checkup, const struct finding *finding)
 		json_end();
 		return;
 	}
-	printf("%-4s  %-15s %s\n", health_name(finding->health), finding->name,
+	printf("%s%-4s%s  %-15s %s\n", mark_begin(marks[finding->health]),
+	       health_name(finding->health), mark_end(marks[finding->health]), finding->name,
 	       text_name(finding->text));
 	if (finding->health == HEALTH_OK || finding->health == HEALTH_SKIP)
 		return;

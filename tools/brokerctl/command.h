@@ -30,6 +30,7 @@ enum option_id {
 	OPT_CAPABILITIES,
 	OPT_CGROUP,
 	OPT_CHECK,
+	OPT_COLOR,
 	OPT_COUNT,
 	OPT_DEVICE,
 	OPT_DISABLE,
@@ -66,6 +67,7 @@ enum option_id {
 	OPT_VERBOSE,
 	OPT_VRAM,
 	OPT_WAIT,
+	OPT_WIDE,
 	N_OPTIONS,
 };
 #define TAKES(option) (1ull << (option))

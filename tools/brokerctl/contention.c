@@ -172,9 +172,9 @@ static void print_status(const struct rbk_stats_view *root)
 }
 
 /* columns of both tables */
-#define DELAY_HEADS                                                                               \
-	"ON CPU", "WAITED", "WAITED IDLE", "WAITS", "P50", "P99", "MAX", "PREEMPTED", "MIGRATED", \
-		"THROTTLED"
+#define DELAY_HEADS                                                                          \
+	"2ON CPU", "WAITED", "7WAITED IDLE", "6WAITS", "4P50", "1P99", "3MAX", "4PREEMPTED", \
+		"8MIGRATED", "5THROTTLED"
 
 static void delay_cells(const struct rbk_stats_delay *delay)
 {
@@ -197,7 +197,7 @@ static void delay_cells(const struct rbk_stats_delay *delay)
 
 static void table_threads(const struct rbk_stats_view *root)
 {
-	static const char *const heads[] = {"<THREAD", "<ROLE", "TID", DELAY_HEADS, NULL};
+	static const char *const heads[] = {"<THREAD", "<4ROLE", "5TID", DELAY_HEADS, NULL};
 	struct rbk_stats_thread thread;
 
 	table_begin("Threads of the broker", heads);
@@ -214,7 +214,7 @@ static void table_threads(const struct rbk_stats_view *root)
 
 static void table_tenants(const struct rbk_stats_view *view)
 {
-	static const char *const heads[] = {"<TENANT", DELAY_HEADS, "BY QUOTA", "CAUSED", NULL};
+	static const char *const heads[] = {"<TENANT", DELAY_HEADS, "6BY QUOTA", "2CAUSED", NULL};
 	struct rbk_stats_tenant tenant;
 	struct rbk_stats_delay delay;
 
@@ -265,8 +265,8 @@ static void cause_rows(const struct rbk_stats_view *view, const char *who,
 
 static void table_causes(const struct rbk_stats_view *view)
 {
-	static const char *const heads[] = {"<WHO WAITED", "WAITED",  "PREEMPTED", "<FOR",
-					    "PROCESS",     "<TENANT", "<CGROUP",   NULL};
+	static const char *const heads[] = {"<WHO WAITED", "WAITED",   "3PREEMPTED", "<FOR",
+					    "2PROCESS",    "<1TENANT", "<1CGROUP",   NULL};
 	struct rbk_stats_thread thread;
 	struct rbk_stats_tenant tenant;
 	struct rbk_stats_delay delay;

@@ -114,7 +114,8 @@ static void print_text(const struct tenant_page *tenant, const struct rbk_stats_
 	if (decision->split_count)
 		printf("  %u row%s on a GPU", decision->split_count, plural(decision->split_count));
 	if (decision->res)
-		printf("  %s", strerror(-decision->res));
+		printf("  %s%s%s", mark_begin(MARK_FAULT), strerror(-decision->res),
+		       mark_end(MARK_FAULT));
 	for (unsigned int i = 0; i < N_FLAGS; i++)
 		if (flag_names[i] && (decision->flags & 1u << i))
 			printf("  %s", flag_names[i]);

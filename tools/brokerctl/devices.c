@@ -30,9 +30,9 @@ static void sensor_cell(uint64_t value, double unit, const char *format)
 static void print_devices(const struct arguments *arguments, const struct rbk_stats_view *root)
 {
 	static const char *const heads[] = {
-		"<DEVICE", "<NAME",     "<KIND", "<PATHS", "<BREAKER", "LOAD",
-		"CLOCK",   "TEMP",      "POWER", "VRAM",   "OF",       "GTT",
-		"TENANTS", "EVICTIONS", "QUEUE", "<IS",    NULL,
+		"<DEVICE",  "<NAME",      "<5KIND", "<6PATHS", "<1BREAKER", "2LOAD",
+		"8CLOCK",   "4TEMP",      "5POWER", "VRAM",    "1OF",       "7GTT",
+		"3TENANTS", "6EVICTIONS", "2QUEUE", "<IS",     NULL,
 	};
 	struct rbk_stats_device device;
 
@@ -45,6 +45,7 @@ static void print_devices(const struct arguments *arguments, const struct rbk_st
 		table_cell("%s", stats_device_kind_name(device.kind));
 		table_cell("%s", device.paths[0] ? text_name(device.paths) : "-");
 		table_cell("%s", stats_breaker_name(device.breaker));
+		table_mark(mark_of_breaker(device.breaker));
 		sensor_cell(device.load_percent, 1, "%.0f%%");
 		sensor_cell(device.clock_hz, 1e6, "%.0f MHz");
 		sensor_cell(device.temperature_millicelsius, 1e3, "%.0f C");
@@ -61,6 +62,7 @@ static void print_devices(const struct arguments *arguments, const struct rbk_st
 		table_figures(device_figures, &device);
 		table_cell("%s%s", device.flags & RBK_STATS_DEVICE_DRAINED ? "drained " : "",
 			   device.flags & RBK_STATS_DEVICE_LOST ? "lost" : "");
+		table_mark(device.flags & RBK_STATS_DEVICE_LOST ? MARK_FAULT : MARK_NOTE);
 	}
 	table_end();
 }
@@ -96,8 +98,8 @@ static void print_tiles(const struct rbk_stats_view *root)
 static void print_plain(const struct arguments *arguments, const struct rbk_device *devices,
 			unsigned int n)
 {
-	static const char *const heads[] = {"<DEVICE", "<NAME",  "<DRIVER", "<KIND",
-					    "<PATHS",  "MEMORY", NULL};
+	static const char *const heads[] = {"<DEVICE", "<NAME",  "<2DRIVER", "<3KIND",
+					    "<4PATHS", "MEMORY", NULL};
 
 	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Devices", heads);
 	for (unsigned int i = 0; i < n; i++) {

@@ -111,14 +111,15 @@ static void print_row(const struct rbk_stats_view *view, const struct row *row)
 		   lease->flags & RBK_STATS_LEASE_SHRINKING ? "shrinking " : "",
 		   lease->flags & RBK_STATS_LEASE_CAPPED ? "capped " : "",
 		   lease->flags & RBK_STATS_LEASE_RESTORED ? "restored" : "");
+	table_mark(lease->flags & RBK_STATS_LEASE_OVER ? MARK_FAULT : MARK_NOTE);
 }
 
 static void print_rows(const struct arguments *arguments, const struct rbk_stats_view *view,
 		       const struct row *rows, uint32_t n)
 {
 	static const char *const heads[] = {
-		"LEASE",   "<TENANT", "<NAME", "PID",  "<DEVICE", "AGE", "MEMBERS",
-		"GRANTED", "MAX",     "DRAWN", "USED", "<IS",     NULL,
+		"LEASE",   "<TENANT", "<1NAME", "4PID", "<3DEVICE", "5AGE", "7MEMBERS",
+		"GRANTED", "4MAX",    "6DRAWN", "USED", "<IS",      NULL,
 	};
 
 	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Leases", heads,

@@ -20,14 +20,15 @@
 #include "output.h"
 #include "util/streams.h"
 
-#define LISTS    TAKES(OPT_JSON) | TAKES(OPT_NO_HEADER)
+#define SHOWS    TAKES(OPT_JSON) | TAKES(OPT_COLOR)
+#define TABLES   SHOWS | TAKES(OPT_WIDE)
+#define LISTS    TABLES | TAKES(OPT_NO_HEADER)
 #define A_TENANT TAKES(OPT_TENANT)
 
 static int run_watch(struct control *control, const struct arguments *arguments);
 
 static const struct command commands[] = {
-	{"status", NULL, "the broker's state, on one screen", TAKES(OPT_JSON), 0, 0, true,
-	 run_status, NULL},
+	{"status", NULL, "the broker's state, on one screen", SHOWS, 0, 0, true, run_status, NULL},
 	{"devices", NULL, "devices, their memory paths, sensors and capabilities",
 	 LISTS | TAKES(OPT_CAPABILITIES) | TAKES(OPT_SHOWN_DEVICE), 0, 0, true, run_devices, NULL},
 	{"tenants", NULL, "tenants, their tasks, shares and memory",
@@ -38,20 +39,19 @@ static const struct command commands[] = {
 	 0, 0, true, run_plans, plan_sort_keys},
 	{"reasons", NULL, "why tasks ran where they ran", LISTS | A_TENANT, 0, 0, true, run_reasons,
 	 NULL},
-	{"stats", NULL, "figures of the broker, devices, tenants and plans",
-	 A_TENANT | TAKES(OPT_JSON), 0, 0, true, run_stats, NULL},
+	{"stats", NULL, "figures of the broker, devices, tenants and plans", A_TENANT | TABLES, 0,
+	 0, true, run_stats, NULL},
 	{"decisions", NULL, "where tasks ran, and why",
-	 A_TENANT | TAKES(OPT_JSON) | TAKES(OPT_LAST) | TAKES(OPT_FOLLOW), 0, 0, true,
-	 run_decisions, NULL},
-	{"contention", NULL, "waits for processors, and the programs that ran instead",
-	 TAKES(OPT_JSON), 0, 0, true, run_contention, NULL},
+	 A_TENANT | SHOWS | TAKES(OPT_LAST) | TAKES(OPT_FOLLOW), 0, 0, true, run_decisions, NULL},
+	{"contention", NULL, "waits for processors, and the programs that ran instead", TABLES, 0,
+	 0, true, run_contention, NULL},
 	{"why", "[task | plan | tenant] NAME", "why a task, a plan or a tenant was slow",
 	 A_TENANT | TAKES(OPT_JSON), 1, 2, true, run_why, NULL},
 	{"trace", NULL, "a time line for the Perfetto UI",
 	 A_TENANT | TAKES(OPT_SECONDS) | TAKES(OPT_OUTPUT) | TAKES(OPT_MAX_EVENTS), 0, 0, false,
 	 run_trace, NULL},
-	{"check", NULL, "check this machine, and print remedies", TAKES(OPT_JSON), 0, 0, true,
-	 run_check, NULL},
+	{"check", NULL, "check this machine, and print remedies", SHOWS, 0, 0, true, run_check,
+	 NULL},
 	{"leases", NULL, "leases of device memory", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0, true,
 	 run_leases, lease_sort_keys},
 	{"lease", "NUMBER", "change the size of a lease", TAKES(OPT_VRAM), 1, 1, false, run_lease,
@@ -109,6 +109,17 @@ static const struct command *command_find(const char *name)
 	return NULL;
 }
 
+/* Run a command that shows something, with the looks that its options ask for. */
+static int show(const struct command *command, struct control *control,
+		const struct arguments *arguments)
+{
+	output_set_style(command->options & TAKES(OPT_COLOR) ? arguments->values[OPT_COLOR]
+							     : "never",
+			 command->options & TAKES(OPT_WIDE) && !arguments->values[OPT_WIDE] &&
+				 !arguments->values[OPT_CAPABILITIES]);
+	return command->run(control, arguments);
+}
+
 static void wait_s(double seconds)
 {
 	struct timespec pause = {.tv_sec = (time_t)seconds};
@@ -152,7 +163,7 @@ static int run_watch(struct control *control, const struct arguments *arguments)
 	for (;;) {
 		if (is_terminal)
 			fputs(home_and_clear, stdout);
-		status = command->run(control, &watched);
+		status = show(command, control, &watched);
 		if (status == EXIT_NO_BROKER)
 			control_disconnect(control);
 		else if (status == EXIT_USAGE || status == EXIT_NOT_PERMITTED)
@@ -174,7 +185,8 @@ static void print_usage(FILE *file)
 		fprintf(file, "  %-12s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nOptions:\n"
 	      "  --socket=PATH        the broker's socket; see brokerctl(1) for the default\n"
-	      "  --admin-socket=PATH  administrators' socket (default: that of --socket, see brokerd(8))\n"
+	      "  --admin-socket=PATH  administrators' socket (default: that of --socket, see "
+	      "brokerd(8))\n"
 	      "  --timeout=SECONDS    time that the broker has to answer (5)\n"
 	      "  --help               this text; after a command: the command's options\n"
 	      "  --version            the version\n",
@@ -297,7 +309,7 @@ int main(int argc, char **argv)
 	if (arguments.values[OPT_HELP])
 		command_print_usage(command);
 	else
-		status = command->run(&control, &arguments);
+		status = show(command, &control, &arguments);
 	control_disconnect(&control);
 	return output_finish(status);
 }

@@ -33,6 +33,8 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_CGROUP] = {"cgroup", "PATH", false, "a cgroup of the unified hierarchy: /user.slice"},
 	[OPT_CHECK] = {"check", NULL, false,
 		       "run nothing: print what the model needs, and whether it can be run"},
+	[OPT_COLOR] = {"color", "auto|always|never", true,
+		       "use colours; auto, the default: on a terminal, unless NO_COLOR is set"},
 	[OPT_COUNT] = {"count", "ROWS", false, "most rows of one task"},
 	[OPT_DEVICE] = {"device", "N", false, "this device only"},
 	[OPT_DISABLE] = {"disable-optimisation", "NAME,...", false,
@@ -87,6 +89,7 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_VERBOSE] = {"verbose", NULL, false, "print each step"},
 	[OPT_VRAM] = {"vram", "SIZE", false, "size of the lease: 4GiB"},
 	[OPT_WAIT] = {"wait", "SECONDS", true, "wait until draining ends, at most this long"},
+	[OPT_WIDE] = {"wide", NULL, false, "all columns, even if the terminal is too narrow"},
 };
 
 const struct option control_options[N_CONTROL_OPTIONS + 1] = {
@@ -257,6 +260,20 @@ static int check_sort(const struct arguments *arguments)
 			      all);
 }
 
+static int check_color(const struct arguments *arguments)
+{
+	static const char *const words[] = {"auto", "always", "never", NULL};
+	const char *value = arguments->values[OPT_COLOR];
+
+	for (unsigned int i = 0; value && value[0]; i++) {
+		if (!words[i])
+			return control_wrong_word(arguments, value, words);
+		if (strcmp(words[i], value) == 0)
+			break;
+	}
+	return EXIT_OK;
+}
+
 int arguments_read(const struct command *command, int argc, char **argv, struct arguments *ret)
 {
 	struct option options[N_OPTIONS + 1];
@@ -310,5 +327,5 @@ int arguments_read(const struct command *command, int argc, char **argv, struct 
 				      text_name(ret->operands[command->n_most]));
 	if (ret->n_operands < command->n_least)
 		return control_misuse(ret, "%s is missing", command->operands);
-	return check_sort(ret);
+	return check_color(ret) ? EXIT_USAGE : check_sort(ret);
 }

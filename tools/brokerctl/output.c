@@ -4,6 +4,9 @@
  *
  * A write that fails because the reader has gone is no error: output_flush() reports it, a command
  * that follows something stops, and the exit status is unaffected.
+ *
+ * Scripts parse tables in pipes, which therefore always have all columns. On a terminal a table has
+ * the columns for which there is room.
  */
 #include "output.h"
 
@@ -14,51 +17,117 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "command.h"
+#include "util/plural.h"
+
+/* --- Looks --- */
+
+static struct {
+	bool has_colours;
+	unsigned int columns; /* of the terminal; 0: no limit */
+} style;
+
+/* Return the width of the terminal; 0 if standard output is none, or its width is unknown. */
+static unsigned int terminal_columns(void)
+{
+	const char *columns = getenv("COLUMNS");
+	struct winsize size;
+
+	if (!isatty(STDOUT_FILENO))
+		return 0;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+		return size.ws_col;
+	return columns ? (unsigned int)strtoul(columns, NULL, 10) : 0;
+}
+
+/* Return true if a terminal shows colours and its user wants them (https://no-color.org). */
+static bool wants_colours(void)
+{
+	const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && !(no && no[0]) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+void output_set_style(const char *colour, bool is_fitted)
+{
+	if (!colour || strcmp(colour, "auto") == 0)
+		style.has_colours = wants_colours();
+	else
+		style.has_colours = strcmp(colour, "never") != 0;
+	style.columns = is_fitted ? terminal_columns() : 0;
+}
+
+const char *mark_begin(enum mark mark)
+{
+	static const char *const begins[] = {
+		[MARK_NONE] = "",         [MARK_GOOD] = "\033[32m",
+		[MARK_NOTE] = "\033[33m", [MARK_FAULT] = "\033[1;31m",
+		[MARK_HEAD] = "\033[1m",
+	};
+
+	return style.has_colours ? begins[mark] : "";
+}
+
+const char *mark_end(enum mark mark)
+{
+	return style.has_colours && mark != MARK_NONE ? "\033[0m" : "";
+}
+
+enum mark mark_of_breaker(uint32_t breaker)
+{
+	return breaker == RBK_STATS_BREAKER_CLOSED ? MARK_NONE
+	       : breaker == RBK_STATS_BREAKER_OPEN ? MARK_FAULT
+						   : MARK_NOTE;
+}
 
 /* --- Tables --- */
 
+enum { CUT_CHARS = 8 /* to which a text may be cut to fit */ };
+
+struct cell {
+	char text[TABLE_CELL_BYTES];
+	enum mark mark;
+};
+
 struct table {
+	const char *title; /* NULL: rows only */
 	const char *heads[TABLE_COLUMNS];
 	unsigned int n_columns, n_cells, n_room;
 	unsigned int widths[TABLE_COLUMNS];
-	char (*cells)[TABLE_CELL_BYTES];
-	bool is_bare; /* rows only */
+	uint8_t ranks[TABLE_COLUMNS];
+	bool is_left[TABLE_COLUMNS], is_dropped[TABLE_COLUMNS];
+	struct cell *cells;
 };
 
 static struct table table;
 
-static bool is_left(unsigned int column)
+static void add_column(const char *head, unsigned int rank)
 {
-	return table.heads[column][0] == '<';
-}
+	const unsigned int column = table.n_columns;
 
-static const char *head_of(unsigned int column)
-{
-	return table.heads[column] + is_left(column);
-}
-
-static void add_column(const char *head, bool has_title)
-{
-	assert(table.n_columns < TABLE_COLUMNS);
-	table.heads[table.n_columns] = head;
-	table.widths[table.n_columns] =
-		has_title ? (unsigned int)strlen(head_of(table.n_columns)) : 0;
+	assert(column < TABLE_COLUMNS);
+	table.is_left[column] = head[0] == '<';
+	head += table.is_left[column];
+	if (head[0] >= '1' && head[0] <= '9')
+		rank = (unsigned int)(*head++ - '0');
+	table.heads[column] = head;
+	table.ranks[column] = (uint8_t)rank;
+	table.widths[column] = table.title ? (unsigned int)strlen(head) : 0;
 	table.n_columns++;
 }
 
 void table_begin_figures(const char *title, const char *const *heads, const struct figure *figures)
 {
-	table = (struct table){.is_bare = !title};
+	table = (struct table){.title = title};
 	for (; *heads; heads++) {
 		for (; !heads[1] && figures && !figure_is_end(figures); figures++)
 			if (figures->head)
-				add_column(figures->head, title);
-		add_column(*heads, title);
+				add_column(figures->head, figures->rank);
+		add_column(*heads, 0);
 	}
-	if (title)
-		printf("%s\n", title);
 }
 
 void table_begin(const char *title, const char *const *heads)
@@ -69,6 +138,7 @@ void table_begin(const char *title, const char *const *heads)
 void table_cell(const char *format, ...)
 {
 	unsigned int column = table.n_cells % table.n_columns;
+	struct cell *cell;
 	va_list args;
 	int n;
 
@@ -81,14 +151,26 @@ void table_cell(const char *format, ...)
 		table.cells = cells;
 		table.n_room = n_room;
 	}
+	cell = &table.cells[table.n_cells++];
+	cell->mark = MARK_NONE;
 	va_start(args, format);
-	n = vsnprintf(table.cells[table.n_cells], TABLE_CELL_BYTES, format, args);
+	n = vsnprintf(cell->text, TABLE_CELL_BYTES, format, args);
 	va_end(args);
 	if (n >= TABLE_CELL_BYTES)
 		n = TABLE_CELL_BYTES - 1;
 	if (n > 0 && (unsigned int)n > table.widths[column])
 		table.widths[column] = (unsigned int)n;
-	table.n_cells++;
+}
+
+void table_mark(enum mark mark)
+{
+	table.cells[table.n_cells - 1].mark = mark;
+}
+
+void table_faults(uint64_t n)
+{
+	table_cell("%llu", (unsigned long long)n);
+	table_mark(n > 0 ? MARK_FAULT : MARK_NONE);
 }
 
 void table_figures(const struct figure *figures, const void *record)
@@ -110,26 +192,106 @@ void table_figures(const struct figure *figures, const void *record)
 			table_cell("%s", text_bytes(number));
 		else
 			table_cell("%llu", (unsigned long long)number);
+		if (figure->is_fault && value > 0)
+			table_mark(MARK_FAULT);
 	}
 }
 
-static void print_cell(unsigned int column, const char *text)
+/* Return the column to drop next: of the highest rank the last; n_columns if all must stay. */
+static unsigned int find_droppable(void)
 {
-	int width = (int)table.widths[column];
-	bool is_last = column + 1 == table.n_columns;
+	unsigned int found = table.n_columns;
 
-	printf("  %*s", is_left(column) ? (is_last ? 0 : -width) : width, text);
-	if (is_last)
-		putchar('\n');
+	for (unsigned int i = 0; i < table.n_columns; i++)
+		if (table.ranks[i] > 0 && !table.is_dropped[i] &&
+		    (found == table.n_columns || table.ranks[i] >= table.ranks[found]))
+			found = i;
+	return found;
+}
+
+/* Return the widest column of texts that may be cut; n_columns if there is none. */
+static unsigned int find_cuttable(void)
+{
+	unsigned int found = table.n_columns;
+
+	for (unsigned int i = 0; i < table.n_columns; i++)
+		if (table.is_left[i] && !table.is_dropped[i] && table.widths[i] > CUT_CHARS &&
+		    (found == table.n_columns || table.widths[i] > table.widths[found]))
+			found = i;
+	return found;
+}
+
+/* Return the width of a row. */
+static unsigned int row_columns(void)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < table.n_columns; i++)
+		n += table.is_dropped[i] ? 0 : 2 + table.widths[i];
+	return n;
+}
+
+/*
+ * Drop columns until a row fits, the least important first, then cut long texts.
+ * Return: the number of columns that were dropped.
+ */
+static unsigned int fit(void)
+{
+	unsigned int n_dropped = 0, column, excess;
+
+	while (style.columns && row_columns() > style.columns &&
+	       (column = find_droppable()) < table.n_columns) {
+		table.is_dropped[column] = true;
+		n_dropped++;
+	}
+	while (style.columns && row_columns() > style.columns &&
+	       (column = find_cuttable()) < table.n_columns) {
+		excess = row_columns() - style.columns;
+		table.widths[column] = table.widths[column] > CUT_CHARS + excess
+					       ? table.widths[column] - excess
+					       : CUT_CHARS;
+	}
+	return n_dropped;
+}
+
+static void print_cell(unsigned int column, const char *text, enum mark mark)
+{
+	const bool is_last = column + 1 == table.n_columns;
+	int width = (int)table.widths[column];
+	char cut[TABLE_CELL_BYTES];
+
+	/* A cut text ends with two full stops. */
+	if (strlen(text) > (size_t)width) {
+		snprintf(cut, sizeof(cut), "%.*s..", width - 2, text);
+		text = cut;
+	}
+	printf("  %s%*s%s", mark_begin(mark),
+	       table.is_left[column] ? (is_last ? 0 : -width) : width, text, mark_end(mark));
 }
 
 void table_end(void)
 {
-	for (unsigned int i = 0; i < table.n_columns && !table.is_bare; i++)
-		print_cell(i, head_of(i));
-	for (unsigned int i = 0; i < table.n_cells; i++)
-		print_cell(i % table.n_columns, table.cells[i]);
-	if (!table.is_bare)
+	const unsigned int n_dropped = fit();
+
+	if (table.title && n_dropped)
+		printf("%s (--wide shows %u more column%s)\n", table.title, n_dropped,
+		       plural(n_dropped));
+	else if (table.title)
+		printf("%s\n", table.title);
+	for (unsigned int i = 0; i < table.n_columns && table.title; i++)
+		if (!table.is_dropped[i])
+			print_cell(i, table.heads[i], MARK_HEAD);
+	if (table.title)
+		putchar('\n');
+	for (unsigned int i = 0; i < table.n_cells; i++) {
+		const unsigned int column = i % table.n_columns;
+
+		if (!table.is_dropped[column])
+			print_cell(column, table.cells[i].text, table.cells[i].mark);
+		if (column + 1 == table.n_columns)
+			putchar('\n');
+	}
+	if (table.title)
 		putchar('\n');
 	free(table.cells);
 	table.cells = NULL;

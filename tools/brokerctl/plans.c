@@ -125,9 +125,9 @@ static void print_row(const struct row *row)
 static void print_rows(const struct arguments *arguments, const struct row *rows, size_t n)
 {
 	static const char *const heads[] = {
-		"<TENANT",   "SESSION", "PLAN ID",     "<PLAN",       "<IN",
-		"FOOTPRINT", "TASKS",   "ON GPU",      "ON CPU TAKE", "ON GPU TAKE",
-		"SPEED-UP",  "<LAST",   "<FOR REASON", "EVICTIONS",   NULL,
+		"<TENANT",    "6SESSION", "8PLAN ID",     "<PLAN",        "<1IN",
+		"4FOOTPRINT", "1TASKS",   "3ON GPU",      "2ON CPU TAKE", "2ON GPU TAKE",
+		"4SPEED-UP",  "<5LAST",   "<5FOR REASON", "6EVICTIONS",   NULL,
 	};
 
 	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Plans", heads, plan_figures);

@@ -103,14 +103,15 @@ static void print_row(const struct rbk_stats_view *view, const struct row *row)
 	table_figures(session_figures, session);
 	table_cell("%s%s", session->flags & RBK_STATS_SESSION_ADMIN ? "admin " : "",
 		   session->flags & RBK_STATS_SESSION_ENDING ? "ending" : "");
+	table_mark(MARK_NOTE);
 }
 
 static void print_rows(const struct arguments *arguments, const struct rbk_stats_view *view,
 		       const struct row *rows, uint32_t n)
 {
 	static const char *const heads[] = {
-		"SESSION", "<TENANT", "<NAME",  "<COMMAND", "PID", "UID",
-		"AGE",     "TASKS",   "ON GPU", "<IS",      NULL,
+		"SESSION", "<TENANT", "<3NAME",  "<5COMMAND", "4PID", "8UID",
+		"5AGE",    "1TASKS",  "6ON GPU", "<IS",       NULL,
 	};
 
 	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Sessions", heads,

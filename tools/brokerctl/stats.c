@@ -38,9 +38,10 @@ static void table_broker(const struct rbk_stats_view *root)
 
 static void table_devices(const struct rbk_stats_view *root)
 {
-	static const char *const heads[] = {"<DEVICE", "<NAME",   "TASKS",   "FAILED", "BUSY",
-					    "BACKLOG", "QUEUED",  "BREAKER", "OPENED", "CONTENTION",
-					    "CHARGED", "OUTSIDE", "BUDGET",  "LOAD",   NULL};
+	static const char *const heads[] = {"<DEVICE", "<NAME",       "1TASKS",   "2FAILED",
+					    "1BUSY",   "4BACKLOG",    "3QUEUED",  "2BREAKER",
+					    "8OPENED", "6CONTENTION", "3CHARGED", "6OUTSIDE",
+					    "5BUDGET", "4LOAD",       NULL};
 	struct rbk_stats_device device;
 
 	table_begin("Devices", heads);
@@ -49,11 +50,12 @@ static void table_devices(const struct rbk_stats_view *root)
 		table_cell("%s", device_label(device.index));
 		table_cell("%s", text_name(device.name));
 		table_cell("%llu", (unsigned long long)device.n_tasks);
-		table_cell("%llu", (unsigned long long)device.n_failed);
+		table_faults(device.n_failed);
 		table_cell("%s", text_percent(device.utilization, 1));
 		table_cell("%s", text_ns((double)device.backlog_ns));
 		table_cell("%llu", (unsigned long long)(device.n_queued + device.n_released));
 		table_cell("%s", stats_breaker_name(device.breaker));
+		table_mark(mark_of_breaker(device.breaker));
 		table_cell("%llu", (unsigned long long)device.n_opened);
 		table_cell("%.2f", device.contention);
 		table_cell("%s", text_bytes(device.memory_charged));
@@ -80,7 +82,7 @@ static void tenant_row(const struct rbk_stats_tenant *tenant, uint32_t n_devices
 	table_cell("%s", text_name(tenant->name));
 	table_cell("%llu", (unsigned long long)tenant->n_tasks);
 	table_cell("%s", text_percent((double)gpu_tasks, (double)tenant->n_tasks));
-	table_cell("%llu", (unsigned long long)tenant->n_errors);
+	table_faults(tenant->n_errors);
 	table_cell("%llu", (unsigned long long)tenant->reasons[RBK_REASON_CPU_FALLBACK]);
 	table_cell("%llu", (unsigned long long)tenant->n_deadlines_missed);
 	table_cell("%s", text_ns(histogram_quantile(tenant->queue_histogram, 0.99)));
@@ -96,19 +98,21 @@ static void tenant_row(const struct rbk_stats_tenant *tenant, uint32_t n_devices
 
 static void table_tenants_begin(void)
 {
-	static const char *const heads[] = {"<TENANT",     "TASKS",     "ON GPU",    "ERRORS",
-					    "FALLBACKS",   "LATE",      "P99 QUEUE", "P50 LATENCY",
-					    "P99 LATENCY", "CPU SHARE", "GPU SHARE", "GPU MEMORY",
-					    "HOST MEMORY", "EVICTIONS", "THROTTLED", NULL};
+	static const char *const heads[] = {
+		"<TENANT",      "TASKS",      "3ON GPU",    "1ERRORS",
+		"5FALLBACKS",   "4LATE",      "4P99 QUEUE", "3P50 LATENCY",
+		"1P99 LATENCY", "5CPU SHARE", "4GPU SHARE", "2GPU MEMORY",
+		"6HOST MEMORY", "6EVICTIONS", "7THROTTLED", NULL};
 
 	table_begin("Tenants", heads);
 }
 
 static void table_plans(const struct pages *pages)
 {
-	static const char *const heads[] = {
-		"<TENANT", "SESSION", "<PLAN",    "<DEVICE",    "TASKS",   "MEAN", "PREDICTED",
-		"ERROR",   "TRUSTED", "SPEED-UP", "BREAK-EVEN", "<MEMORY", NULL};
+	static const char *const heads[] = {"<TENANT",  "5SESSION",  "<PLAN",       "<DEVICE",
+					    "1TASKS",   "1MEAN",     "2PREDICTED",  "2ERROR",
+					    "3TRUSTED", "4SPEED-UP", "6BREAK-EVEN", "<3MEMORY",
+					    NULL};
 	union plan_copy copy;
 
 	table_begin("Plans", heads);

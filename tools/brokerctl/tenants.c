@@ -107,13 +107,15 @@ static void print_row(const struct row *row)
 	table_cell("%s%s%s", tenant->flags & RBK_STATS_TENANT_DRAINED ? "drained " : "",
 		   tenant->flags & RBK_STATS_TENANT_CHANGED ? "changed " : "",
 		   row->vram_used > row->vram_max ? "over" : "");
+	table_mark(row->vram_used > row->vram_max ? MARK_FAULT : MARK_NOTE);
 }
 
 static void print_rows(const struct arguments *arguments, const struct row *rows, uint32_t n)
 {
 	static const char *const heads[] = {
-		"<TENANT", "SESSIONS", "PLANS",     "WEIGHT",    "TASKS", "ON GPU", "VRAM", "MAX",
-		"RESERVE", "HOST",     "CPU SHARE", "GPU SHARE", "P99",   "<IS",    NULL,
+		"<TENANT",    "5SESSIONS",  "6PLANS", "7WEIGHT",  "1TASKS",
+		"4ON GPU",    "VRAM",       "2MAX",   "8RESERVE", "5HOST",
+		"3CPU SHARE", "3GPU SHARE", "2P99",   "<IS",      NULL,
 	};
 
 	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Tenants", heads,
