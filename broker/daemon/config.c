@@ -21,6 +21,7 @@
 #include "util/error.h"
 #include "util/log.h"
 #include "util/plural.h"
+#include "util/size.h"
 
 static uint64_t machine_bytes(void)
 {
@@ -109,14 +110,30 @@ __attribute__((format(printf, 2, 3))) static void print_line(FILE *stream, const
 	free(line);
 }
 
+/* Print sentences, one a line, to standard error. */
+static void print_sentences(const char *sentences)
+{
+	for (const char *line = sentences; line && *line; line += strcspn(line, "\n") + 1)
+		print_line(stderr, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
 static void print_headroom(const struct policy *policy)
 {
 	struct policy_size headroom = policy_headroom(policy);
+	char text[SIZE_TEXT_BYTES];
 
 	if (headroom.is_percent)
 		printf("broker: vram-headroom = %g%%\n", (double)headroom.value / 100);
 	else
-		printf("broker: vram-headroom = %llu\n", (unsigned long long)headroom.value);
+		printf("broker: vram-headroom = %s\n", size_text(headroom.value, text));
+}
+
+static void print_files(const struct policy *policy, const struct options *options)
+{
+	for (uint32_t i = 0; i < policy_n_files(policy); i++)
+		print_line(stdout, "file: %s", policy_file(policy, i));
+	if (policy_n_files(policy) == 0)
+		print_line(stdout, "file: none; there is no %s", options->config_path);
 }
 
 int config_check(const struct options *options)
@@ -133,11 +150,7 @@ int config_check(const struct options *options)
 	if (r == 0 && device_bytes > 0)
 		r = policy_check_devices(policy, &(uint64_t[]){0, device_bytes}[0], 2, &errors);
 	if (r == POLICY_E_INVALID) {
-		char *rest = errors, *line;
-
-		while ((line = strsep(&rest, "\n")))
-			if (*line)
-				print_line(stderr, "%s", line);
+		print_sentences(errors);
 		return OPTIONS_EXIT_FAILURE;
 	}
 	if (r) {
@@ -146,6 +159,8 @@ int config_check(const struct options *options)
 		return OPTIONS_EXIT_FAILURE;
 	}
 
+	print_sentences(policy_warnings(policy));
+	print_files(policy, options);
 	print_headroom(policy);
 	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
 		const char *key, *value;

@@ -3,14 +3,15 @@
  * Text of a policy
  *
  * --check-config and the log show a tenant's section in force, in the syntax of the file. Names of
- * users and groups have become numbers, defaults are filled in, and a size is in bytes unless it is
- * a percentage of a device.
+ * users and groups have become numbers, defaults are filled in, and a size that is a percentage of
+ * host memory has become MiB, rounded down.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tenant/policy-private.h"
 #include "util/cleanup.h"
+#include "util/size.h"
 
 static void print_ids(FILE *stream, const char *key, const uint32_t *ids, uint32_t n)
 {
@@ -34,16 +35,30 @@ static void print_strings(FILE *stream, const char *key, char *const *strings, u
 		fputs("; ", stream);
 }
 
+static void print_bytes(FILE *stream, uint64_t bytes)
+{
+	char text[SIZE_TEXT_BYTES];
+
+	fputs(size_text(bytes, text), stream);
+}
+
 static void print_size(FILE *stream, struct policy_size size)
 {
 	unsigned int decimals = (unsigned int)(size.value % 100);
 
 	if (!size.is_percent)
-		fprintf(stream, "%llu", (unsigned long long)size.value);
+		print_bytes(stream, size.value);
 	else if (decimals == 0)
 		fprintf(stream, "%u%%", (unsigned int)(size.value / 100));
 	else
 		fprintf(stream, "%u.%02u%%", (unsigned int)(size.value / 100), decimals);
+}
+
+static void print_host(FILE *stream, struct policy_size size, uint64_t host_bytes)
+{
+	uint64_t bytes = policy_size_bytes(size, host_bytes);
+
+	print_bytes(stream, size.is_percent && bytes >> 20 ? bytes >> 20 << 20 : bytes);
 }
 
 static void print_value(FILE *stream, const struct policy_key_row *key, const void *value,
@@ -56,11 +71,11 @@ static void print_value(FILE *stream, const struct policy_key_row *key, const vo
 		print_size(stream, *(const struct policy_size *)value);
 		break;
 	case POLICY_VALUE_HOST:
-		fprintf(stream, "%llu",
-			(unsigned long long)policy_size_bytes(*(const struct policy_size *)value,
-							      host_bytes));
+		print_host(stream, *(const struct policy_size *)value, host_bytes);
 		break;
 	case POLICY_VALUE_BYTES:
+		print_bytes(stream, *(const uint64_t *)value);
+		break;
 	case POLICY_VALUE_NUMBER:
 		fprintf(stream, "%llu", (unsigned long long)*(const uint64_t *)value);
 		break;

@@ -53,6 +53,18 @@ void policy_complain(struct policy_loader *loader, const char *file, unsigned in
 	va_end(args);
 }
 
+void policy_warn(struct policy_loader *loader, const char *file, unsigned int line, const char *key,
+		 const char *format, ...)
+{
+	va_list args;
+
+	if (loader->error || loader->n_warnings++ >= POLICY_MAX_ERRORS)
+		return;
+	va_start(args, format);
+	loader->error = sentences_add(&loader->warnings, file, line, key, format, args);
+	va_end(args);
+}
+
 #define complain_key(loader, key, ...) \
 	policy_complain(loader, (loader)->file, (loader)->line, key, __VA_ARGS__)
 
@@ -631,6 +643,66 @@ static void check_sum(struct policy_loader *loader)
 	}
 }
 
+/* Comparisons of ids and strings in the search for tenants with the same match. */
+enum { SAME_MATCH_LOOKS = 1 << 22 };
+
+static bool share_id(const uint32_t *a, uint32_t n_a, const uint32_t *b, uint32_t n_b)
+{
+	for (uint32_t i = 0; i < n_a; i++)
+		for (uint32_t k = 0; k < n_b; k++)
+			if (a[i] == b[k])
+				return true;
+	return false;
+}
+
+static bool share_string(char *const *a, uint32_t n_a, char *const *b, uint32_t n_b)
+{
+	for (uint32_t i = 0; i < n_a; i++)
+		for (uint32_t k = 0; k < n_b; k++)
+			if (strcmp(a[i], b[k]) == 0)
+				return true;
+	return false;
+}
+
+/* Return true if both sections have the same match keys, with a common value for each. */
+static bool is_same_match(const struct policy_section *a, const struct policy_section *b)
+{
+	const uint32_t kinds = a->match_kinds;
+
+	return kinds && kinds == b->match_kinds &&
+	       (!(kinds & POLICY_MATCH_UID) || share_id(a->uids, a->n_uids, b->uids, b->n_uids)) &&
+	       (!(kinds & POLICY_MATCH_GID) || share_id(a->gids, a->n_gids, b->gids, b->n_gids)) &&
+	       (!(kinds & POLICY_MATCH_CGROUP) ||
+		share_string(a->cgroups, a->n_cgroups, b->cgroups, b->n_cgroups)) &&
+	       (!(kinds & POLICY_MATCH_EXE) ||
+		share_string(a->exes, a->n_exes, b->exes, b->n_exes));
+}
+
+/* Warn of each tenant whose clients are, in part at least, an earlier tenant's. */
+static void check_same_matches(struct policy_loader *loader)
+{
+	const struct policy_section *sections = loader->policy->sections;
+	uint64_t n_looks = 0;
+
+	for (uint32_t i = 2; i < loader->policy->n_sections; i++)
+		for (uint32_t k = 1; k < i && n_looks < SAME_MATCH_LOOKS; k++) {
+			const struct policy_section *a = &sections[k], *b = &sections[i];
+
+			n_looks += 1 + (uint64_t)a->n_uids * b->n_uids +
+				   (uint64_t)a->n_gids * b->n_gids +
+				   (uint64_t)a->n_cgroups * b->n_cgroups +
+				   (uint64_t)a->n_exes * b->n_exes;
+			if (!is_same_match(a, b))
+				continue;
+			policy_warn(loader, loader->places[i].file, loader->places[i].line, NULL,
+				    "tenant %s has the same match as tenant %s at %s:%u; clients "
+				    "that match both are the earlier one's",
+				    b->tenant.name, a->tenant.name, loader->places[k].file,
+				    loader->places[k].line);
+			break;
+		}
+}
+
 void policy_check(struct policy_loader *loader)
 {
 	for (uint32_t i = 0; i < loader->policy->n_sections && !loader->error; i++) {
@@ -638,6 +710,8 @@ void policy_check(struct policy_loader *loader)
 		check_sizes(loader, &loader->policy->sections[i], &loader->places[i]);
 	}
 	check_sum(loader);
+	if (loader->n_errors == 0)
+		check_same_matches(loader);
 }
 
 /* ---- A key of a policy that is in force ---- */

@@ -233,13 +233,32 @@ static char *next_line(char *buffer, int buffer_bytes, void *stream)
 	return buffer;
 }
 
+/*
+ * Return the comment at the end of a value, from its "#"; NULL: none. inih takes ";" for the
+ * beginning of a comment, but not "#".
+ */
+static const char *comment_in(const char *value)
+{
+	if (value[0] == '#')
+		return value;
+	for (const char *at = value; (at = strchr(at, '#')); at++)
+		if (is_blank(at[-1]))
+			return at;
+	return NULL;
+}
+
 /* Read a key and its value, or a continuation line of the value. */
 static int on_key(void *data, const char *section, const char *key, const char *value)
 {
 	struct policy_loader *loader = data;
+	const char *comment;
 
 	if (loader->error || loader->has_complained)
 		return 1;
+	comment = comment_in(value);
+	if (comment && loader->section != LOADER_IGNORING)
+		policy_warn(loader, loader->file, loader->line, key,
+			    "'%s' is part of the value; a comment has a line of its own", comment);
 	switch (loader->section) {
 	case LOADER_NOWHERE:
 		policy_complain(loader, loader->file, loader->line, key,
@@ -301,6 +320,20 @@ static bool is_null_device(const struct stat *status)
 	return S_ISCHR(status->st_mode) && status->st_rdev == makedev(1, 3);
 }
 
+/* Note that a file was read. */
+static void note_read(struct policy_loader *loader, const char *path)
+{
+	struct policy *policy = loader->policy;
+	char **files = reallocarray(policy->files, policy->n_files + 1, sizeof(*files));
+
+	if (files)
+		policy->files = files;
+	if (files && (files[policy->n_files] = strdup(path)))
+		policy->n_files++;
+	else
+		loader->error = error_origin(-ENOMEM);
+}
+
 /* Load a file; @path is one of loader->files. */
 static void load_file(struct policy_loader *loader, const char *path, bool is_main,
 		      bool is_required)
@@ -340,6 +373,8 @@ static void load_file(struct policy_loader *loader, const char *path, bool is_ma
 		policy_complain(loader, path, 0, NULL, "is larger than 1 MiB, which is the limit");
 	else
 		load_text(loader, path, is_main, text, used);
+	if (!loader->error)
+		note_read(loader, path);
 }
 
 static int is_drop_in(const struct dirent *entry)
@@ -395,6 +430,7 @@ static void loader_deinit(struct policy_loader *loader)
 	free(loader->files);
 	free(loader->places);
 	free(loader->errors.text);
+	free(loader->warnings.text);
 }
 
 static int loader_init(struct policy_loader *loader)
@@ -405,6 +441,19 @@ static int loader_init(struct policy_loader *loader)
 		return error_fold(r);
 	loader->places = calloc(1, sizeof(*loader->places));
 	return loader->places ? 0 : error_origin(-ENOMEM);
+}
+
+/* Append @more to @sentences. Return: 0; -ENOMEM. */
+static int join(struct sentences *sentences, const struct sentences *more)
+{
+	char *text = realloc(sentences->text, sentences->n_bytes + more->n_bytes + 1);
+
+	if (!text)
+		return error_origin(-ENOMEM);
+	sentences->text = text;
+	memcpy(text + sentences->n_bytes, more->text, more->n_bytes + 1);
+	sentences->n_bytes += more->n_bytes;
+	return 0;
 }
 
 /* Check the policy, and return it or the sentences. */
@@ -422,12 +471,16 @@ static int loader_finish(struct policy_loader *loader, struct policy **ret, char
 		policy_complain(loader, loader->files[0], 0, NULL, "and %s more", more);
 		loader->n_errors = 1;
 	}
+	/* A comment in a value may be why the value is wrong. */
+	if (!loader->error && loader->n_errors > 0 && loader->warnings.text)
+		loader->error = join(&loader->errors, &loader->warnings);
 	if (loader->error)
 		return loader->error;
 	if (loader->n_errors > 0) {
 		*ret_errors = steal_ptr(loader->errors.text);
 		return POLICY_E_INVALID;
 	}
+	loader->policy->warnings = steal_ptr(loader->warnings.text);
 	*ret = steal_ptr(loader->policy);
 	return 0;
 }

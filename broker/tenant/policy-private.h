@@ -36,6 +36,9 @@ struct policy {
 	struct policy_size headroom;
 	struct policy_setting *settings;
 	uint32_t n_settings;
+	char **files; /* that were read */
+	uint32_t n_files;
+	char *warnings; /* sentences, as in errors; NULL: none */
 };
 
 /* Set a section to the defaults of every key. */
@@ -104,8 +107,8 @@ struct policy_loader {
 	unsigned int broker_line; /* line of [broker]; 0: none */
 	unsigned int headroom_line;
 
-	struct sentences errors;
-	unsigned int n_errors;
+	struct sentences errors, warnings;
+	unsigned int n_errors, n_warnings;
 	int error; /* negative errno, sticky; not an error of the file */
 };
 
@@ -116,6 +119,10 @@ struct policy_loader {
 void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
 		     const char *key, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+
+/* Record what is allowed but probably not meant, as policy_complain() does. */
+void policy_warn(struct policy_loader *loader, const char *file, unsigned int line, const char *key,
+		 const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Read @value of @key in the tenant's section that the loader is in. */
 void policy_key_read(struct policy_loader *loader, const char *key, const char *value);

@@ -94,8 +94,25 @@ struct policy *policy_free(struct policy *policy)
 		free(policy->settings[i].value);
 	}
 	free(policy->settings);
+	free_strings(policy->files, policy->n_files);
+	free(policy->warnings);
 	free(policy);
 	return NULL;
+}
+
+uint32_t policy_n_files(const struct policy *policy)
+{
+	return policy->n_files;
+}
+
+const char *policy_file(const struct policy *policy, uint32_t index)
+{
+	return policy->files[index];
+}
+
+const char *policy_warnings(const struct policy *policy)
+{
+	return policy->warnings;
 }
 
 struct policy_size policy_headroom(const struct policy *policy)

@@ -112,6 +112,15 @@ struct policy_broker_keys {
  */
 int policy_load(const char *path, bool is_required, const struct policy_broker_keys *keys,
 		struct policy **ret, char **ret_errors);
+/* Return the number of files that policy_load() read, and the path of one, borrowed. */
+uint32_t policy_n_files(const struct policy *policy);
+const char *policy_file(const struct policy *policy, uint32_t index);
+/*
+ * Return sentences about what is allowed in the files but probably not meant, one a line, as in
+ * policy_load(): comments that are part of values, tenants that match the same clients. Borrowed;
+ * NULL: none.
+ */
+const char *policy_warnings(const struct policy *policy);
 /* Create the policy that applies without a file. Return: 0, or a negative errno. */
 int policy_defaults(struct policy **ret);
 struct policy *policy_free(struct policy *policy);

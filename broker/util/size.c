@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Parsing sizes. Fractions are allowed with a unit, and rounded down to whole bytes. */
+/* Sizes as text. Fractions are allowed with a unit, and rounded down to whole bytes. */
 #include "util/size.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -36,4 +37,33 @@ bool size_parse(const char *text, uint64_t *ret_bytes)
 		return true;
 	}
 	return false;
+}
+
+const char *size_text(uint64_t bytes, char ret[SIZE_TEXT_BYTES])
+{
+	static const char *const suffixes[] = {"", "KiB", "MiB", "GiB", "TiB"};
+	unsigned int unit = sizeof(suffixes) / sizeof(suffixes[0]) - 1, thousandths = 0;
+	uint64_t whole = bytes, rest = 0;
+
+	for (; unit > 0; unit--) {
+		whole = bytes >> 10 * unit;
+		rest = bytes & ((1ull << 10 * unit) - 1);
+		/* At most 2^40 * 1000: no overflow. */
+		thousandths = (unsigned int)(rest * 1000 >> 10 * unit);
+		if (whole > 0 && (uint64_t)thousandths << 10 * unit == rest * 1000)
+			break;
+	}
+	if (unit == 0)
+		whole = bytes, thousandths = 0;
+	snprintf(ret, SIZE_TEXT_BYTES, "%llu.%03u", (unsigned long long)whole, thousandths);
+	/* Without needless zeros and full stop. */
+	for (size_t n = strlen(ret); ret[n - 1] == '0' || ret[n - 1] == '.'; n--) {
+		const bool is_stop = ret[n - 1] == '.';
+
+		ret[n - 1] = '\0';
+		if (is_stop)
+			break;
+	}
+	strcat(ret, suffixes[unit]);
+	return ret;
 }

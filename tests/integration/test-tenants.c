@@ -127,15 +127,17 @@ TEST(test_check__right)
 			       "host-max = 1 GiB\narena-bytes-max = 64K\n");
 	check_run(&check);
 	assert_int_equal(check.status, 0);
+	/* The file that was read comes first, and nothing is odd. */
+	assert_ptr_equal(strstr(check.text, "file: b.conf\nbroker: "), check.text);
 	assert_non_null(strstr(check.text, "broker: vram-headroom = 7.5%\n"));
 	assert_non_null(strstr(check.text, "broker: socket = /nowhere/at/all/sock\n"));
 	assert_non_null(strstr(check.text, "\nplacement: threshold = 1048576; min-count = 64; "));
 	assert_non_null(strstr(check.text, "\ntenant default: vram-max = 100%; "));
 	assert_non_null(strstr(check.text, "\ntenant web: match-uid = 0, 33; vram-max = "
-					   "2147483648; vram-reserve = 0%; vram-high = "
-					   "2147483648; gtt-max = 50%; host-max = 1073741824; "
+					   "2GiB; vram-reserve = 0%; vram-high = "
+					   "2GiB; gtt-max = 50%; host-max = 1GiB; "
 					   "weight = 100; priority-max = urgent; sessions-max = "
-					   "16384; arenas-max = 65536; arena-bytes-max = 65536; "
+					   "16384; arenas-max = 65536; arena-bytes-max = 64KiB; "
 					   "plans-max = 65536; tasks-max = 4194304\n"));
 	unlink(check.path);
 }
@@ -148,8 +150,39 @@ TEST(test_check__default_host_max)
 			       "host-max = 25%\n");
 	check_run(&check);
 	assert_int_equal(check.status, 0);
-	assert_non_null(strstr(check.text, "; host-max = 3221225472; "));
-	assert_non_null(strstr(check.text, "; host-max = 1073741824; "));
+	assert_non_null(strstr(check.text, "; host-max = 3GiB; "));
+	assert_non_null(strstr(check.text, "; host-max = 1GiB; "));
+	unlink(check.path);
+}
+
+/* Warnings name settings that are allowed but probably not meant; the policy is still valid. */
+TEST(test_check__odd)
+{
+	CHECK(check);
+	write_file(check.path, "[broker]\nvram-headroom = 1.5G ; a comment\ncache = /x#y\n"
+			       "[tenant a]\nmatch-uid = 1, 2\n"
+			       "[tenant b]\nmatch-uid = 3\nmatch-gid = 1\n"
+			       "[tenant c]\nmatch-exe = /usr/bin/x # half\n"
+			       "[tenant d]\nmatch-uid = 4, 2\nmatch-cgroup = /d/*\n"
+			       "[tenant e]\nmatch-uid = 4, 2\n");
+	check_run(&check);
+	assert_int_equal(check.status, 0);
+	assert_ptr_equal(
+		strstr(check.text,
+		       "b.conf:10: match-exe: '# half' is part of the value; a comment has "
+		       "a line of its own\n"
+		       "b.conf:14: tenant e has the same match as tenant a at b.conf:4; "
+		       "clients that match both are the earlier one's\n"
+		       "file: b.conf\n"),
+		check.text);
+	assert_non_null(strstr(check.text, "broker: vram-headroom = 1.5GiB\n"));
+	/* A comment that makes a value wrong is named, too. */
+	write_file(check.path, "[tenant a]\nmatch-uid = 1\nvram-max = 1G # half\n");
+	expect_errors(&check,
+		      "b.conf:3: vram-max: '1G # half' is not a size; expected bytes, KiB, MiB, "
+		      "GiB, TiB or 0% to 100%, such as 512MiB or 25%\n"
+		      "b.conf:3: vram-max: '# half' is part of the value; a comment has a line of "
+		      "its own\n");
 	unlink(check.path);
 }
 
@@ -225,6 +258,9 @@ TEST(test_check__drop_ins)
 	write_file(names[4], "nonsense");
 	check_run(&check);
 	assert_int_equal(check.status, 0);
+	assert_ptr_equal(strstr(check.text, "file: b.conf\nfile: tenants.d/10-a.conf\n"
+					    "file: tenants.d/20-b.conf\nbroker: "),
+			 check.text);
 	assert_non_null(strstr(check.text, "\ntenant a: match-uid = 1; "));
 	assert_true(strstr(check.text, "\ntenant b: ") > strstr(check.text, "\ntenant a: "));
 

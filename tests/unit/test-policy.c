@@ -259,11 +259,11 @@ TEST(test_load__everything)
 	assert_string_equal(
 		text, "tenant web: match-uid = 0, 1001, 1002, 4294967294; match-gid = 7, 8; "
 		      "match-cgroup = /a/*, /b/**; match-exe = /usr/bin/a b; vram-max = 25.50%; "
-		      "vram-reserve = 10%; vram-high = 20.05%; gtt-max = 1610612736; "
-		      "host-max = 4096; weight = 10000; cpu-max = 150%; priority-max = low; "
-		      "sessions-max = 0; arenas-max = 1; arena-bytes-max = 65536; plans-max = 3; "
+		      "vram-reserve = 10%; vram-high = 20.05%; gtt-max = 1.5GiB; "
+		      "host-max = 4KiB; weight = 10000; cpu-max = 150%; priority-max = low; "
+		      "sessions-max = 0; arenas-max = 1; arena-bytes-max = 64KiB; plans-max = 3; "
 		      "tasks-max = 1000000000; lease-audit = stop; lease-required = yes; "
-		      "lease-tolerance = 1048576");
+		      "lease-tolerance = 1MiB");
 	assert_int_equal(policy_tenant(policy, 0)->lease_audit, POLICY_AUDIT_WARN);
 	assert_int_equal(policy_tenant(policy, 0)->lease_required, 0);
 	free(text);

@@ -37,6 +37,42 @@ TEST(test_parse__accepted)
 	}
 }
 
+/* People write few digits, and the text is parsed to the same bytes. */
+TEST(test_text)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} cases[] = {
+		{0, "0"},
+		{1, "1"},
+		{1000, "1000"},
+		{1023, "1023"},
+		{1024, "1KiB"},
+		{1025, "1025"},
+		{1536, "1.5KiB"},
+		{10240, "10KiB"},
+		{65536, "64KiB"},
+		{100ull << 20, "100MiB"},
+		{2147483648, "2GiB"},
+		{1610612736, "1.5GiB"},
+		{1152ull << 20, "1.125GiB"},
+		{1088ull << 20, "1088MiB"},
+		{3298534883328, "3TiB"},
+		{(1ull << 40) + 1, "1099511627777"},
+		{UINT64_MAX, "18446744073709551615"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char text[SIZE_TEXT_BYTES];
+		uint64_t bytes = 42;
+
+		assert_string_equal(size_text(cases[i].bytes, text), cases[i].text);
+		assert_true(size_parse(text, &bytes));
+		assert_true(bytes == cases[i].bytes);
+	}
+}
+
 TEST(test_parse__refused)
 {
 	static const char *const cases[] = {
