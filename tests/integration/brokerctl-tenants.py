@@ -181,7 +181,7 @@ def check_mistakes(broker):
                              (['set', 'alpha', 'vram-mx=1GiB'], 'vram-max')):
         said = complaint(broker, *arguments)
         expect(f'did you mean {meant}' in said if meant else 'tenant alpha' in said, arguments, said)
-    for said, wanted in ((complaint(broker, '--json', 'status'), '--json belongs to commands'),
+    for said, wanted in ((complaint(broker, '--json', 'status'), '--json is an option of commands'),
                          (complaint(broker, 'status', '--timeout=1'), 'in front of the command'),
                          (complaint(broker, 'drain', 'tenant'), 'which tenant?'),
                          (complaint(broker, 'leases', '--sort=xyzzy'), 'there are lease tenant name '),
@@ -496,8 +496,8 @@ def check_admin(broker):
     alpha, = objects(ctl(broker, 'tenants', '--json', '--tenant=alpha'))
     expect(alpha['weight'] == 105, alpha)
 
-    expect('give' in ctl(broker, 'evict', 'alpha'), 'nothing said')
-    expect('give' in ctl(broker, 'evict', '--all', '--device=1'), 'nothing said')
+    expect('evict' in ctl(broker, 'evict', 'alpha'), 'nothing said')
+    expect('evict' in ctl(broker, 'evict', '--all', '--device=1'), 'nothing said')
     ctl(broker, 'evict', 'alpha', 'large')
     complaint(broker, 'evict', 'alpha', 'nothing', status=FAILED)
 
