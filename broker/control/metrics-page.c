@@ -248,9 +248,10 @@ void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *v
 }
 
 void metrics_page_write(const struct metrics_page *page, const char *version,
-			struct metrics_text *text)
+			const struct metrics_process *process, struct metrics_text *text)
 {
 	metrics_write_broker(page, version, text);
+	metrics_process_write(process, text);
 	metrics_write_upkeep(page, text);
 	metrics_write_devices(page, text);
 	metrics_write_tenants(page, text);

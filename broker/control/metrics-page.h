@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <ringbroker/stats.h>
 
+#include "control/metrics-process.h"
 #include "control/metrics-text.h"
 #include "util/cleanup.h"
 
@@ -29,8 +30,8 @@ struct metrics_page *metrics_page_free(struct metrics_page *page);
  */
 void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *view);
 
-/* Write the copy. @version is the broker's. */
+/* Write the copy, and figures of the broker's process. @version is the broker's. */
 void metrics_page_write(const struct metrics_page *page, const char *version,
-			struct metrics_text *text);
+			const struct metrics_process *process, struct metrics_text *text);
 
 DEFINE_CLEANUP(struct metrics_page *, metrics_page_free)

@@ -15,7 +15,10 @@
 #include <string.h>
 #include <strings.h>
 
-static const char prefix[] = "ringbroker_";
+static const char *prefix_of(const struct metrics_family *family)
+{
+	return family->of_process ? "process_" : "ringbroker_";
+}
 
 /* Units at the end of names, which OpenMetrics requires as metadata */
 static const char *const units[] = {"seconds", "bytes", "ratio", "celsius", "watts", "hertz"};
@@ -120,13 +123,13 @@ static bool ends_with(const char *name, const char *unit)
 	return n > n_unit && name[n - n_unit - 1] == '_' && strcmp(name + n - n_unit, unit) == 0;
 }
 
-/* "# WHAT ringbroker_NAME" */
+/* "# WHAT PREFIX_NAME" */
 static void append_about(struct metrics_text *text, const char *what)
 {
 	append(text, "# ");
 	append(text, what);
 	append(text, " ");
-	append(text, prefix);
+	append(text, prefix_of(&text->family));
 	append(text, text->family.name);
 	if (text->format == METRICS_PLAIN)
 		append(text, suffixes[text->family.type]);
@@ -135,7 +138,7 @@ static void append_about(struct metrics_text *text, const char *what)
 
 void metrics_begin(struct metrics_text *text, const struct metrics_family *family)
 {
-	int n = snprintf(text->head, sizeof(text->head), "%s%s", prefix, family->name);
+	int n = snprintf(text->head, sizeof(text->head), "%s%s", prefix_of(family), family->name);
 
 	assert(n > 0 && (size_t)n < sizeof(text->head));
 	text->n_head = (size_t)n;
@@ -294,27 +297,43 @@ static const char *parse_parameter(const char *at, unsigned int *quality, bool *
 	return value + strcspn(value, ";,");
 }
 
+/* An element of a list of what a client accepts */
+struct element {
+	const char *name;
+	size_t n;
+	unsigned int quality; /* in thousandths; 0: not wanted */
+	bool is_known;        /* its version is one that exists, or it has none */
+};
+
+/*
+ * Parse an element, "NAME;PARAMETER;...", with the comma behind it.
+ * Return: the text behind it.
+ */
+static const char *parse_element(const char *at, struct element *ret)
+{
+	ret->name = skip_blanks(at);
+	ret->n = strcspn(ret->name, ";, \t");
+	ret->quality = 1000;
+	ret->is_known = true;
+	for (at = skip_blanks(ret->name + ret->n); *at == ';';)
+		at = skip_blanks(parse_parameter(at, &ret->quality, &ret->is_known));
+	at += strcspn(at, ",");
+	return at + (*at == ',');
+}
+
 enum metrics_format metrics_accepted(const char *accept)
 {
-	unsigned int best_open = 0, best_plain = 0, quality;
-	const char *at = accept, *type;
-	bool is_known;
-	size_t n;
+	unsigned int best_open = 0, best_plain = 0;
+	struct element type;
 
-	while (at && *at) {
-		type = skip_blanks(at);
-		n = strcspn(type, ";, \t");
-		quality = 1000;
-		is_known = true;
-		for (at = skip_blanks(type + n); *at == ';';)
-			at = skip_blanks(parse_parameter(at, &quality, &is_known));
-		if (is_word(type, n, open_type) && is_known && quality > best_open)
-			best_open = quality;
+	while (accept && *accept) {
+		accept = parse_element(accept, &type);
+		if (is_word(type.name, type.n, open_type) && type.is_known &&
+		    type.quality > best_open)
+			best_open = type.quality;
 		/* The version of plain text does not matter: there is only one. */
-		if (is_word(type, n, plain_type) && quality > best_plain)
-			best_plain = quality;
-		at += strcspn(at, ",");
-		at += *at == ',';
+		if (is_word(type.name, type.n, plain_type) && type.quality > best_plain)
+			best_plain = type.quality;
 	}
 	return best_open > 0 && best_open >= best_plain ? METRICS_OPEN : METRICS_PLAIN;
 }
@@ -323,4 +342,27 @@ const char *metrics_content_type(enum metrics_format format)
 {
 	return format == METRICS_OPEN ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
 				      : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+bool metrics_accepts_gzip(const char *accept)
+{
+	unsigned int gzip = 0, others = 0, identity = 0;
+	struct element coding;
+	bool is_named = false;
+
+	while (accept && *accept) {
+		accept = parse_element(accept, &coding);
+		if (is_word(coding.name, coding.n, "gzip") ||
+		    is_word(coding.name, coding.n, "x-gzip")) {
+			gzip = coding.quality > gzip ? coding.quality : gzip;
+			is_named = true;
+		} else if (is_word(coding.name, coding.n, "*")) {
+			others = coding.quality;
+		} else if (is_word(coding.name, coding.n, "identity")) {
+			identity = coding.quality;
+		}
+	}
+	if (!is_named)
+		gzip = others;
+	return gzip > 0 && gzip >= identity;
 }

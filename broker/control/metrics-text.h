@@ -26,9 +26,10 @@ enum metrics_type {
 };
 
 struct metrics_family {
-	const char *name; /* with its unit, but without ringbroker_, _total and _info */
+	const char *name; /* with its unit, but without the prefix, _total and _info */
 	const char *help; /* one line, without a full stop */
 	enum metrics_type type;
+	bool of_process; /* the prefix is process_, not ringbroker_ */
 };
 
 enum { METRICS_HEAD_BYTES = 128 };
@@ -78,3 +79,6 @@ void metrics_escape(char *to, size_t bytes, const char *value);
 /* Return the format that a request's Accept header prefers; NULL: no header. */
 enum metrics_format metrics_accepted(const char *accept);
 const char *metrics_content_type(enum metrics_format format);
+
+/* Return true if a request's Accept-Encoding header prefers gzip; NULL: no header. */
+bool metrics_accepts_gzip(const char *accept);

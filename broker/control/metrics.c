@@ -9,9 +9,9 @@
  * MAX_CONNECTIONS are taken no connection is accepted, and the oldest ends after crowded_ns. So
  * however many clients connect and send nothing, every client with a request is served.
  *
- * A text is written once for each update of the page and shared by all requests until the next,
- * however many there are. It is freed with the last connection that still reads it, so at most
- * MAX_CONNECTIONS texts exist beside the newest.
+ * A text is written and compressed once for each update of the page and shared by all requests
+ * until the next, however many there are. It is freed with the last connection that still reads it,
+ * so at most MAX_CONNECTIONS texts exist beside the newest.
  */
 #include "control/metrics.h"
 
@@ -29,7 +29,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "control/metrics-gzip.h"
 #include "control/metrics-page.h"
+#include "control/metrics-process.h"
 #include "control/metrics-text.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -42,10 +44,13 @@ enum {
 static const uint64_t life_ns = 5000000000;
 static const uint64_t crowded_ns = 500000000;
 
-/* A response that requests may share */
+/* A text of the page, and its responses, which requests share */
 struct answer {
-	struct MHD_Response *response; /* NULL: none */
-	uint64_t n_updates, n_resets;  /* the page's, when it was written */
+	struct MHD_Response *response; /* NULL: no text was written */
+	struct MHD_Response *gzipped;  /* NULL: no request asked for it */
+	const char *data;              /* the text, which @response owns */
+	size_t bytes;
+	uint64_t n_updates, n_resets; /* the page's, when it was written */
 };
 
 struct connection {
@@ -65,6 +70,7 @@ struct metrics {
 
 	/* The thread's */
 	struct metrics_page *page;
+	struct metrics_process process;
 	struct answer answers[METRICS_FORMATS];
 	struct connection connections[MAX_CONNECTIONS];
 	unsigned int n_connections;
@@ -112,35 +118,84 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned in
 }
 
 /*
- * Write the page as a response.
+ * Make a response of a text, which it takes over; it frees the text on failure, too.
  * Return: NULL: there is no memory for it.
  */
-static struct MHD_Response *write_page(struct metrics *metrics, enum metrics_format format)
+static struct MHD_Response *own_text(char *data, size_t bytes, enum metrics_format format)
+{
+	struct MHD_Response *response =
+		MHD_create_response_from_buffer(bytes, data, MHD_RESPMEM_MUST_FREE);
+
+	if (!response) {
+		free(data);
+		return NULL;
+	}
+	response = add_headers(response, metrics_content_type(format));
+	if (response && MHD_add_response_header(response, MHD_HTTP_HEADER_VARY,
+						"Accept, Accept-Encoding") == MHD_NO) {
+		MHD_destroy_response(response);
+		return NULL;
+	}
+	return response;
+}
+
+static void clear_answer(struct answer *answer)
+{
+	if (answer->response)
+		MHD_destroy_response(answer->response);
+	if (answer->gzipped)
+		MHD_destroy_response(answer->gzipped);
+	*answer = (struct answer){0};
+}
+
+/* Write the page as an answer; without memory it has no response. */
+static void write_page(struct metrics *metrics, enum metrics_format format, struct answer *answer)
 {
 	struct metrics_text text = {.format = format};
-	struct MHD_Response *response;
 
 	metrics_page_take(metrics->page, &metrics->options.view);
-	metrics_page_write(metrics->page, metrics->options.version, &text);
+	metrics_process_take(&metrics->process);
+	metrics_page_write(metrics->page, metrics->options.version, &metrics->process, &text);
 	if (text.is_out_of_memory) {
 		metrics_text_deinit(&text);
-		return NULL;
+		return;
 	}
-	response = MHD_create_response_from_buffer(text.bytes, text.data, MHD_RESPMEM_MUST_FREE);
-	if (!response) {
-		metrics_text_deinit(&text);
-		return NULL;
+	answer->data = text.data;
+	answer->bytes = text.bytes;
+	answer->response = own_text(text.data, text.bytes, format);
+}
+
+/*
+ * Compress the text of an answer, once.
+ * Return: NULL: there is no memory, or brokerd was built without zlib.
+ */
+static struct MHD_Response *gzip_answer(struct answer *answer, enum metrics_format format)
+{
+	char *data;
+	size_t bytes;
+
+	if (answer->gzipped || !metrics_gzip(answer->data, answer->bytes, &data, &bytes))
+		return answer->gzipped;
+	answer->gzipped = own_text(data, bytes, format);
+	if (answer->gzipped &&
+	    MHD_add_response_header(answer->gzipped, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip") ==
+		    MHD_NO) {
+		MHD_destroy_response(answer->gzipped);
+		answer->gzipped = NULL;
 	}
-	return add_headers(response, metrics_content_type(format));
+	return answer->gzipped;
 }
 
 static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connection *connection)
 {
 	const char *accept =
 		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+	const char *codings = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+							  MHD_HTTP_HEADER_ACCEPT_ENCODING);
 	enum metrics_format format = metrics_accepted(accept);
 	const struct rbk_stats_header *header = metrics->options.view.page;
 	struct answer *answer = &metrics->answers[format];
+	struct MHD_Response *gzipped = NULL;
 	uint64_t n_updates, n_resets;
 
 	if (metrics->options.scraped)
@@ -148,14 +203,17 @@ static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connect
 	n_updates = rbk_stats_load(&header->n_updates);
 	n_resets = rbk_stats_load(&header->n_resets);
 	if (!answer->response || answer->n_updates != n_updates || answer->n_resets != n_resets) {
-		if (answer->response)
-			MHD_destroy_response(answer->response);
-		*answer = (struct answer){write_page(metrics, format), n_updates, n_resets};
+		clear_answer(answer);
+		answer->n_updates = n_updates;
+		answer->n_resets = n_resets;
+		write_page(metrics, format, answer);
 	}
 	if (!answer->response)
 		return reply_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n",
 				  NULL);
-	return reply(connection, MHD_HTTP_OK, answer->response);
+	if (metrics_accepts_gzip(codings))
+		gzipped = gzip_answer(answer, format);
+	return reply(connection, MHD_HTTP_OK, gzipped ? gzipped : answer->response);
 }
 
 /* Compare paths as they were sent: no path here needs an escape. */
@@ -374,8 +432,7 @@ struct metrics *metrics_free(struct metrics *metrics)
 	else
 		close_fd(metrics->fd);
 	for (unsigned int i = 0; i < METRICS_FORMATS; i++)
-		if (metrics->answers[i].response)
-			MHD_destroy_response(metrics->answers[i].response);
+		clear_answer(&metrics->answers[i]);
 	close_fd(metrics->stop_fd);
 	metrics_page_free(metrics->page);
 	free(metrics);

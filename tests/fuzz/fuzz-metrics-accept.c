@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzzing metrics_accepted() and metrics_escape()
+ * Fuzzing metrics_accepted(), metrics_accepts_gzip() and metrics_escape()
  *
- * The input is used as the value of an Accept header and as a tenant's name. Appending an element
- * that prefers OpenMetrics must select OpenMetrics. Escaped text must not terminate a label.
+ * The input is used as the value of an Accept header, of an Accept-Encoding header and as a
+ * tenant's name. Appending an element that prefers OpenMetrics must select OpenMetrics. Escaped
+ * text must not terminate a label.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -53,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	text[bytes] = '\0';
 	format = metrics_accepted(text);
 	assert(format == METRICS_PLAIN || format == METRICS_OPEN);
+	metrics_accepts_gzip(text);
 	check_escape(text);
 	text = realloc(text, bytes + sizeof(best));
 	assert(text);

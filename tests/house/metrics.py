@@ -7,7 +7,8 @@
 
 ringbroker-metrics(7) lists exactly the metrics of the golden file, with their types and labels. Alerts,
 their tests and the dashboard name only these. Grafana can load the dashboard: its panels have known
-types and distinct identifiers, and do not overlap. brokerctl(1) lists each figure of the JSON output.
+types and distinct identifiers, and do not overlap; it shows leases and the process. brokerctl(1) lists each figure
+of the JSON output. Each alert names its section of runbooks.md, and each section there belongs to an alert.
 """
 import json
 import os
@@ -24,13 +25,16 @@ PAGE = 'doc/ringbroker-metrics.7.in'
 LISTINGS = 'doc/brokerctl.1'
 TABLE = 'shm/stats-figures-a.c'  # of the self-test
 DASHBOARD = 'doc/metrics/grafana-dashboard.json'
+RUNBOOKS = 'doc/runbooks.md'
+PARTS = ('**Meaning.** ', '**Look at.** ', '**Do.** ')  # of each section, in this order
 RULES = ('doc/metrics/ringbroker.rules.yml', 'doc/metrics/ringbroker.rules-test.yml')
-DOCUMENTED = re.compile(r'^\.It Li (ringbroker_\w+)\n\.Pq (\w+)(?: by ([a-z, ]+?))?\.?\n(.+)$', re.MULTILINE)
+DOCUMENTED = re.compile(r'^\.It Li ((?:ringbroker|process)_\w+)\n\.Pq (\w+)(?: by ([a-z, ]+?))?\.?\n(.+)$', re.MULTILINE)
 SUFFIXES = {'counter': '_total', 'info': '_info'}  # suffixes of samples, by which the manual names the metrics
 SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? \S+$')
 LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 PANELS = {'row', 'timeseries', 'stat', 'heatmap'}
 COLUMNS = 24
+SHOWN = re.compile(r'(process_(?!start_time_)|ringbroker_lease)\w+')  # metrics that the dashboard must show
 # Labels whose values are a tenant, a device, or words of the broker.
 LABELS = {'tenant', 'device', 'reason', 'state', 'role', 'cause', 'le', 'quantile'}
 INFO_LABELS = {'version', 'statistics', 'device', 'name', 'driver', 'kind', 'paths'}
@@ -92,6 +96,35 @@ def check_listings(root, problems):
         problems += [f'{LISTINGS}: {name} of {table} is not documented' for name in sorted(set(names) - words)]
 
 
+def anchor(title):
+    """Return the anchor that a heading has on web pages."""
+    return re.sub(r'[^\w -]', '', title.lower()).replace(' ', '-')
+
+
+def check_runbooks(rules, text, problems):
+    """Each alert names a section that exists, and each section belongs to an alert."""
+    sections = dict(re.findall(r'^## (.+)\n((?:(?!## ).*\n?)*)', text, re.MULTILINE))
+    alerts = re.split(r'^ *- alert: ', rules, flags=re.MULTILINE)[1:]
+    for alert in alerts:
+        name = alert.split('\n', 1)[0]
+        named = re.search(r'^ *runbook_url: \S+/(\S+?)#(\S+)$', alert, re.MULTILINE)
+        if not named:
+            problems.append(f'{RULES[0]}: {name} has no runbook_url')
+        elif named[1] != os.path.basename(RUNBOOKS) or named[2] != anchor(name):
+            problems.append(f'{RULES[0]}: the runbook_url of {name} is not its section of {RUNBOOKS}')
+        if name not in sections:
+            problems.append(f'{RUNBOOKS}: no section {name}')
+            continue
+        places = [('\n' + sections[name]).find('\n' + part) for part in PARTS]
+        if min(places) < 0 or places != sorted(places):
+            problems.append(f'{RUNBOOKS}: {name} has not the parts {" ".join(PARTS)}')
+    for name in sorted(set(sections) - {alert.split('\n', 1)[0] for alert in alerts}):
+        problems.append(f'{RUNBOOKS}: {name} is no alert')
+    for link in re.findall(r'\]\(#([^)]+)\)', text):
+        if link not in map(anchor, sections):
+            problems.append(f'{RUNBOOKS}: no section #{link}')
+
+
 def check_labels(found, problems):
     for name, (kind, labels) in sorted(found.items()):
         for label in sorted(labels - (INFO_LABELS if kind == 'information' else LABELS)):
@@ -103,7 +136,7 @@ def check_names(path, text, found, problems):
     for name, (kind, _) in found.items():
         if kind in ('histogram', 'summary'):
             known |= {name + suffix for suffix in ('_bucket', '_sum', '_count')}
-    for name in sorted(set(re.findall(r'\bringbroker_\w+', text)) - known):
+    for name in sorted(set(re.findall(r'\b(?:ringbroker|process)_\w+', text)) - known):
         problems.append(f'{path}: {name} does not exist')
 
 
@@ -152,10 +185,13 @@ def check(root):
     check_labels(found, problems)
     check_page(root, found, problems)
     check_listings(root, problems)
+    check_runbooks(tree.read(root, RULES[0]), tree.read(root, RUNBOOKS), problems)
     for path in RULES:
         check_names(path, tree.read(root, path), found, problems)
     text = tree.read(root, DASHBOARD)
     check_names(DASHBOARD, text, found, problems)
+    problems += [f'{DASHBOARD}: {name} is not shown' for name in sorted(filter(SHOWN.fullmatch, found))
+                 if not re.search(rf'\b{name}\b', text)]
     try:
         check_dashboard(json.loads(text), problems)
     except ValueError as error:
@@ -180,7 +216,9 @@ GOOD = {
     PAGE: '.It Li ringbroker_a\n.Pq gauge by tenant\nA.\n.It Li ringbroker_h\n.Pq histogram\nH.\n',
     LISTINGS: '.Va b ,\n',
     TABLE: 'const struct figure a_figures[] = {\n\tA(b, 0, .json = "b"),\n\t{.json = NULL},\n};\n',
-    DASHBOARD: json.dumps(BOARD), RULES[0]: 'expr: rate(ringbroker_h_sum[1m])\n', RULES[1]: 'x\n',
+    DASHBOARD: json.dumps(BOARD), RULES[1]: 'x\n',
+    RULES[0]: '- alert: AbC\n  expr: rate(ringbroker_h_sum[1m])\n  runbook_url: x:/y/runbooks.md#abc\n',
+    RUNBOOKS: '## AbC\n\n**Meaning.** A.\n\n**Look at.** B.\n\n**Do.** C. [see](#abc)\n',
 }
 
 
@@ -201,8 +239,17 @@ CASES = [
     ('twice', {**GOOD, GOLDEN: GOOD[GOLDEN] + 'ringbroker_h_sum 2\n'}, 'ringbroker_h_sum is there twice'),
     ('unbounded', {**GOOD, GOLDEN: GOOD[GOLDEN] + 'ringbroker_h_sum{plan="p"} 2\n',
                     PAGE: GOOD[PAGE].replace('histogram', 'histogram by plan')}, 'the label plan'),
-    ('alert', {**GOOD, RULES[0]: 'expr: ringbroker_b > 1\n'}, 'ringbroker_b does not exist'),
+    ('alert', {**GOOD, RULES[0]: GOOD[RULES[0]] + 'expr: ringbroker_b > 1\n'}, 'ringbroker_b does not exist'),
+    ('process', {**GOOD, RULES[0]: GOOD[RULES[0]] + 'expr: process_b > 1\n'}, 'process_b does not exist'),
+    ('no runbook', {**GOOD, RULES[0]: '- alert: AbC\n'}, 'AbC has no runbook_url'),
+    ('runbook of another', {**GOOD, RULES[0]: GOOD[RULES[0]].replace('#abc', '#ab')}, 'the runbook_url of AbC is not'),
+    ('no section', {**GOOD, RUNBOOKS: 'x\n'}, 'no section AbC'),
+    ('no remedy', {**GOOD, RUNBOOKS: GOOD[RUNBOOKS].replace('**Do.**', 'Do')}, 'AbC has not the parts'),
+    ('no alert', {**GOOD, RUNBOOKS: GOOD[RUNBOOKS] + '## D\n'}, 'D is no alert'),
+    ('link', {**GOOD, RUNBOOKS: GOOD[RUNBOOKS].replace('(#abc', '(#abd')}, 'no section #abd'),
     ('JSON', {**GOOD, DASHBOARD: '{'}, 'grafana-dashboard.json: '),
+    ('not shown', {**GOOD, GOLDEN: GOOD[GOLDEN] + '# TYPE ringbroker_leases gauge\nringbroker_leases 1\n',
+                   PAGE: GOOD[PAGE] + '.It Li ringbroker_leases\n.Pq gauge\nL.\n'}, 'ringbroker_leases is not shown'),
     ('no title', board(title=None), 'title is missing'),
     ('panel', board(panels=[{**PANEL, 'type': 'pie'}]), 'no panel of type pie'),
     ('wide', board(panels=[{**PANEL, 'gridPos': {'x': 20, 'y': 0, 'w': 5, 'h': 1}}]), 'not within 24'),

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """brokerd's metrics, from outside.
 
-    metrics.py BROKERD STATS_CLIENT DOC endpoint    sockets, permissions, reloads, ends, figures
+    metrics.py BROKERD STATS_CLIENT DOC endpoint [gzip]  sockets, permissions, reloads, ends, figures
     metrics.py BROKERD STATS_CLIENT DOC prometheus  scraped by Debian's prometheus, which is asked then
     metrics.py BROKERD STATS_CLIENT DOC promtool    a scrape, alerts and dashboard as promtool sees them
 
 The last two are skipped without prometheus.
 """
+import gzip
 import http.client
 import json
 import os
@@ -27,6 +28,7 @@ import urllib.request
 from started import LIMIT, expect, start, wait_for
 
 BROKERD, CLIENT, DOC = sys.argv[1:4]
+HAS_GZIP = sys.argv[5:] == ['gzip']
 SKIPPED, USAGE = 77, 2
 OPEN = 'application/openmetrics-text'
 # The name of a plan, which clients choose.
@@ -102,11 +104,15 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def scrape(path, accept='text/plain'):
+def scrape(path, accept='text/plain', coding=None):
+    """Return the text of a scrape, which was sent as @coding."""
     connection = UnixConnection(path)
-    connection.request('GET', '/metrics', headers={'Accept': accept})
+    codings = {'Accept-Encoding': coding} if coding else {}
+    connection.request('GET', '/metrics', headers={'Accept': accept, **codings})
     response = connection.getresponse()
-    text = response.read().decode('ascii')
+    body = response.read()
+    expect(response.getheader('Content-Encoding') == coding, response.getheader('Content-Encoding'), coding)
+    text = (gzip.decompress(body) if coding else body).decode('ascii')
     expect(response.status == 200, response.status, text)
     expect(response.getheader('Content-Type').startswith(accept), response.getheader('Content-Type'))
     connection.close()
@@ -156,10 +162,31 @@ def check_figures(broker, path):
         other.run(5, 1)
     wait_for(lambda: values(scrape(path))['ringbroker_sessions'] == 4, 'no other sessions')
     expect(len(values(scrape(path, OPEN))) == n_series, 'clients made series')
+    check_process(broker, values(scrape(path)))
+    if HAS_GZIP:
+        check_gzip(path)
     for other in [client, *more]:
         other.stop()
     wait_for(lambda: values(scrape(path))['ringbroker_sessions'] == 0, 'sessions stay')
     expect(total(values(scrape(path)), tasks) == 128, 'counts are gone with the session')
+
+
+def check_gzip(path):
+    """A compressed scrape is byte for byte the uncompressed one, unless there was an update between them."""
+    for accept in ('text/plain', OPEN):
+        wait_for(lambda: scrape(path, accept) == scrape(path, accept, 'gzip'), 'gzip changes', accept)
+
+
+def check_process(broker, found):
+    """The process's own figures are those that /proc has."""
+    with open(f'/proc/{broker.process.pid}/limits', encoding='ascii') as file:
+        limit = re.search(r'^Max open files +(\d+)', file.read(), re.MULTILINE).group(1)
+    expect(found['process_max_fds'] == int(limit), found['process_max_fds'], limit)
+    n_fds = len(os.listdir(f'/proc/{broker.process.pid}/fd'))
+    expect(abs(found['process_open_fds'] - n_fds) <= 4, found['process_open_fds'], n_fds)
+    expect(0 < found['process_resident_memory_bytes'] < found['process_virtual_memory_bytes'], found)
+    expect(found['process_cpu_seconds_total'] > 0, found)
+    expect(abs(found['process_start_time_seconds'] - found['ringbroker_start_time_seconds']) < LIMIT, found)
 
 
 def switches(broker):
@@ -324,7 +351,7 @@ def check_prometheus(folder):
         # as the plain text has.
         with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics', timeout=LIMIT) as answer:
             n_series = len(values(answer.read().decode('ascii')))
-        asked('count({__name__=~"ringbroker_.*"})', n_series)
+        asked('count({__name__=~"(ringbroker|process)_.*"})', n_series)
         with urllib.request.urlopen(f'http://127.0.0.1:{own}/api/v1/rules', timeout=LIMIT) as answer:
             rules = json.load(answer)['data']['groups'][0]['rules']
         expect(len(rules) > 10, rules)

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "control/metrics-page.h"
 #include "fail-alloc.h"
@@ -23,6 +25,15 @@
 static const char golden_file[] = METRICS_DATA "/metrics.openmetrics";
 static bool writes_golden_file;
 
+static const struct metrics_process process = {
+	.started_ns = 1700000000120000000,
+	.cpu_ns = 12345678901,
+	.resident_bytes = 50331648,
+	.virtual_bytes = 1610612736,
+	.n_fds = 37,
+	.max_fds = 524288,
+};
+
 static struct metrics_text take(const struct metrics_rig *rig, enum metrics_format format)
 {
 	struct metrics_text text = {.format = format};
@@ -30,7 +41,7 @@ static struct metrics_text take(const struct metrics_rig *rig, enum metrics_form
 
 	assert_int_equal(metrics_page_new(&rig->view, &page), 0);
 	metrics_page_take(page, &rig->view);
-	metrics_page_write(page, "1.2.3", &text);
+	metrics_page_write(page, "1.2.3", &process, &text);
 	metrics_page_free(page);
 	assert_false(text.is_out_of_memory);
 	return text;
@@ -359,6 +370,44 @@ TEST(test_race)
 	assert_true(n_seen > 0);
 }
 
+/* Figures of this process are plausible; figures that the kernel does not report are left out. */
+TEST(test_process)
+{
+	static const struct metrics_process none = {
+		.started_ns = RBK_STATS_ABSENT,
+		.cpu_ns = RBK_STATS_ABSENT,
+		.resident_bytes = RBK_STATS_ABSENT,
+		.virtual_bytes = RBK_STATS_ABSENT,
+		.n_fds = RBK_STATS_ABSENT,
+		.max_fds = RBK_STATS_ABSENT,
+	};
+	struct metrics_process before = {0}, after;
+	struct metrics_text text = {.format = METRICS_OPEN};
+	struct timespec now;
+	int fd;
+
+	metrics_process_take(&before);
+	clock_gettime(CLOCK_REALTIME, &now);
+	assert_true(before.started_ns / 1000000000 <= (uint64_t)now.tv_sec);
+	assert_true(before.started_ns / 1000000000 + 3600 > (uint64_t)now.tv_sec);
+	assert_true(before.cpu_ns > 0 && before.cpu_ns != RBK_STATS_ABSENT);
+	assert_true(before.resident_bytes >= 1 << 16 &&
+		    before.resident_bytes < before.virtual_bytes);
+	assert_true(before.n_fds >= 3 && before.n_fds < before.max_fds);
+	fd = dup(STDERR_FILENO);
+	after = before;
+	metrics_process_take(&after);
+	close(fd);
+	assert_int_equal(after.n_fds, before.n_fds + 1);
+	assert_int_equal(after.started_ns, before.started_ns);
+	assert_true(after.cpu_ns > before.cpu_ns);
+
+	metrics_process_write(&none, &text);
+	assert_int_equal(count_of(&text, "# TYPE process_"), 6);
+	assert_int_equal(count_of(&text, "\nprocess_"), 0);
+	metrics_text_deinit(&text);
+}
+
 TEST(test_memory)
 {
 	struct metrics_text text = {.format = METRICS_PLAIN};
@@ -374,7 +423,7 @@ TEST(test_memory)
 	assert_int_equal(metrics_page_new(&rig.view, &page), 0);
 	metrics_page_take(page, &rig.view);
 	fail_alloc_at(2);
-	metrics_page_write(page, "1", &text);
+	metrics_page_write(page, "1", &process, &text);
 	assert_true(fail_alloc_stop());
 	assert_true(text.is_out_of_memory);
 	metrics_text_deinit(&text);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines in each format: names, numbers, and the formats that a client accepts. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "control/metrics-gzip.h"
 #include "control/metrics-text.h"
 #include "fail-alloc.h"
 #include "support/test.h"
@@ -20,6 +22,7 @@ TEST(test_formats)
 	static const struct metrics_family counter = {"wait_seconds", "Waiting", METRICS_COUNTER};
 	static const struct metrics_family info = {"thing", "What it is", METRICS_INFO};
 	static const struct metrics_family summary = {"delay_bytes", "Odd", METRICS_SUMMARY};
+	static const struct metrics_family process = {"cpu_seconds", "Time", METRICS_COUNTER, true};
 	struct metrics_text text = {.format = METRICS_PLAIN};
 
 	metrics_begin(&text, &counter);
@@ -30,6 +33,8 @@ TEST(test_formats)
 	metrics_begin(&text, &summary);
 	metrics_count(&text, NULL, NULL, "quantile=\"1\"", 7);
 	metrics_count(&text, "_count", NULL, NULL, 8);
+	metrics_begin(&text, &process);
+	metrics_count(&text, NULL, NULL, NULL, 9);
 	metrics_end(&text);
 	expect_text(&text, "# HELP ringbroker_wait_seconds_total Waiting.\n"
 			   "# TYPE ringbroker_wait_seconds_total counter\n"
@@ -40,7 +45,10 @@ TEST(test_formats)
 			   "# HELP ringbroker_delay_bytes Odd.\n"
 			   "# TYPE ringbroker_delay_bytes summary\n"
 			   "ringbroker_delay_bytes{quantile=\"1\"} 7\n"
-			   "ringbroker_delay_bytes_count 8\n");
+			   "ringbroker_delay_bytes_count 8\n"
+			   "# HELP process_cpu_seconds_total Time.\n"
+			   "# TYPE process_cpu_seconds_total counter\n"
+			   "process_cpu_seconds_total 9\n");
 
 	text.format = METRICS_OPEN;
 	metrics_begin(&text, &counter);
@@ -161,6 +169,57 @@ TEST(test_accepted)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(metrics_accepted(cases[i].accept), cases[i].format);
+}
+
+TEST(test_accepts_gzip)
+{
+	static const struct {
+		const char *accept;
+		bool is_gzip;
+	} cases[] = {
+		{NULL, false},
+		{"", false},
+		{"identity", false},
+		{"gzip", true}, /* Prometheus */
+		{"GZip", true},
+		{"x-gzip", true},
+		{"deflate, gzip, br, zstd", true}, /* curl --compressed */
+		{"deflate", false},
+		{"gzipped", false},
+		{"gzip;q=0", false},
+		{"gzip;q=0.001", true},
+		{"gzip;q=x", false},
+		{"*", true},
+		{"*;q=0", false},
+		{"gzip;q=0, *", false},
+		{"*;q=0, gzip", true},
+		{"identity;q=1, gzip;q=0.5", false},
+		{"identity;q=0.5, gzip", true},
+		{"identity;q=0, *;q=0.1", true},
+		{";;;,,,===;q,;", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(metrics_accepts_gzip(cases[i].accept), cases[i].is_gzip);
+}
+
+/* Without memory a text stays uncompressed. */
+TEST(test_gzip_memory)
+{
+	static const char text[] = "ringbroker_x 1\nringbroker_x 1\nringbroker_x 1\n";
+	size_t bytes = 0;
+	char *data = NULL;
+
+	if (!metrics_gzip(text, sizeof(text), &data, &bytes))
+		skip();
+	assert_true(bytes > 18 && bytes < sizeof(text));
+	assert_memory_equal(data, "\x1f\x8b\x08", 3);
+	free(data);
+	data = NULL;
+	fail_alloc_at(1);
+	assert_false(metrics_gzip(text, sizeof(text), &data, &bytes));
+	assert_true(fail_alloc_stop());
+	assert_null(data);
 }
 
 TEST(test_memory)

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "control/metrics-gzip.h"
 #include "control/metrics.h"
 #include "fail-alloc.h"
 #include "support/test.h"
@@ -255,6 +256,38 @@ TEST(test_refused, setup, teardown)
 		assert_null(strstr(answer, " 200 OK"));
 	}
 	scrape(kit);
+}
+
+/* One text of the page has the same figures for each coding. */
+TEST(test_gzip, setup, teardown)
+{
+	static const char gzip[] =
+		"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n";
+	static char answer[ANSWER_BYTES], again[ANSWER_BYTES];
+	struct kit *kit = *state;
+	size_t bytes, plain_bytes;
+	char *data;
+
+	if (!metrics_gzip("x", 1, &data, &bytes))
+		skip();
+	free(data);
+	plain_bytes = ask(kit, get_metrics, answer);
+	assert_null(strstr(answer, "\r\nContent-Encoding:"));
+	assert_non_null(strstr(answer, "\r\nVary: Accept, Accept-Encoding\r\n"));
+	bytes = ask(kit, gzip, answer);
+	assert_memory_equal(answer, "HTTP/1.1 200 OK\r\n", 17);
+	assert_non_null(strstr(answer, "\r\nContent-Encoding: gzip\r\n"));
+	assert_non_null(strstr(answer, "\r\nVary: Accept, Accept-Encoding\r\n"));
+	assert_non_null(strstr(answer, "text/plain; version=0.0.4; charset=utf-8\r\n"));
+	assert_true(bytes < plain_bytes / 5);
+	/* The text is compressed once: processor time would differ in a second text. */
+	assert_int_equal(ask(kit, gzip, again), bytes);
+	assert_memory_equal(strstr(answer, "\r\n\r\n"), strstr(again, "\r\n\r\n"),
+			    ANSWER_BYTES / 2);
+	__atomic_store_n(&kit->rig.header->n_updates, 2, __ATOMIC_RELEASE);
+	ask(kit, gzip, again);
+	assert_memory_not_equal(strstr(answer, "\r\n\r\n"), strstr(again, "\r\n\r\n"),
+				ANSWER_BYTES / 2);
 }
 
 /* A text is written once for each update of the page. */
