@@ -23,6 +23,7 @@
 #include "classify.h"
 #include "images.h"
 #include "neighbours.h"
+#include "overhead.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -30,10 +31,12 @@ enum { EXIT_USAGE = 2 };
 enum { REFERENCE_STEP = 50 };
 
 static const char usage_text[] =
-	"Usage: brokerdemo --devices | --classify cpu|gpu|prefer-gpu | --reference  [OPTION...]\n"
+	"Usage: brokerdemo --devices | --overhead | --classify cpu|gpu|prefer-gpu | --reference\n"
+	"                  [OPTION...]\n"
 	"Classifies Fashion-MNIST images by their 5 nearest neighbours; see tools/demo.\n"
 	"\n"
 	"  --devices           list the broker's devices: index, kind, name\n"
+	"  --overhead          measure the broker's overhead for a small task: p10, p50\n"
 	"  --classify cpu|gpu  classify through the broker, on that kind of device only\n"
 	"  --classify prefer-gpu  on the GPU where its memory suffices, else on the CPU\n"
 	"  --reference         classify without a broker, in exact integer arithmetic\n"
@@ -52,7 +55,7 @@ static const char usage_text[] =
 	"\n"
 	"Exit status: 0 done, 1 something failed, 2 wrong options.\n";
 
-enum mode { MODE_NONE, MODE_DEVICES, MODE_CLASSIFY, MODE_REFERENCE };
+enum mode { MODE_NONE, MODE_DEVICES, MODE_OVERHEAD, MODE_CLASSIFY, MODE_REFERENCE };
 
 struct options {
 	enum mode mode;
@@ -111,6 +114,19 @@ static int list_devices(const struct options *options)
 	}
 	for (unsigned int i = 0; i < n; i++)
 		printf("%u %s %s\n", devices[i].index, kind_name(&devices[i]), devices[i].name);
+	return EXIT_SUCCESS;
+}
+
+static int print_overhead(const struct options *options)
+{
+	struct rbk_error error = {"cannot measure the overhead"};
+	uint64_t overhead_ns[2];
+
+	if (overhead_measure(options->socket_path, overhead_ns, &error)) {
+		fprintf(stderr, "brokerdemo: %s\n", error.text);
+		return EXIT_FAILURE;
+	}
+	printf("%" PRIu64 " %" PRIu64 "\n", overhead_ns[0], overhead_ns[1]);
 	return EXIT_SUCCESS;
 }
 
@@ -413,12 +429,19 @@ static int parse_classify(const char *value, struct options *options)
 static int parse_options(int argc, char **argv, struct options *options)
 {
 	static const struct option long_options[] = {
-		{"devices", no_argument, NULL, 'd'},     {"classify", required_argument, NULL, 'c'},
-		{"reference", no_argument, NULL, 'r'},   {"socket", required_argument, NULL, 's'},
-		{"data", required_argument, NULL, 'f'},  {"images", required_argument, NULL, 'i'},
-		{"index", required_argument, NULL, 'x'}, {"batch", required_argument, NULL, 'b'},
-		{"name", required_argument, NULL, 'n'},  {"rounds", no_argument, NULL, 'R'},
-		{"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+		{"devices", no_argument, NULL, 'd'},
+		{"classify", required_argument, NULL, 'c'},
+		{"reference", no_argument, NULL, 'r'},
+		{"socket", required_argument, NULL, 's'},
+		{"data", required_argument, NULL, 'f'},
+		{"images", required_argument, NULL, 'i'},
+		{"index", required_argument, NULL, 'x'},
+		{"batch", required_argument, NULL, 'b'},
+		{"name", required_argument, NULL, 'n'},
+		{"rounds", no_argument, NULL, 'R'},
+		{"overhead", no_argument, NULL, 'o'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
 	};
 	const char *name = NULL;
 	int option, r = 0;
@@ -427,6 +450,9 @@ static int parse_options(int argc, char **argv, struct options *options)
 		switch (option) {
 		case 'd':
 			options->mode = MODE_DEVICES;
+			break;
+		case 'o':
+			options->mode = MODE_OVERHEAD;
 			break;
 		case 'c':
 			r = parse_classify(optarg, options);
@@ -489,6 +515,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 	if (options.mode == MODE_DEVICES)
 		return list_devices(&options);
+	if (options.mode == MODE_OVERHEAD)
+		return print_overhead(&options);
 	r = read_images(&options, &train, &test);
 	if (r == 0)
 		r = options.mode == MODE_REFERENCE ? compute_reference(&options, &train, &test)

@@ -110,6 +110,19 @@ list_devices() {
 		fail "the broker does not answer"
 }
 
+# Succeed if the GPU is software Vulkan, which shares the processor cores with the CPU device.
+is_stand_in() { [ "$(best_device)" = software-gpu ]; }
+
+# Say on a machine without a GPU what its figures are worth.
+explain_stand_in() {
+	! is_stand_in || cat <<-EOF
+		This machine has no GPU that brokerd can use. Software Vulkan, on the same processor cores, stands in for
+		a card: placement rules, budgets, copies and results are as with a card, but its times say nothing about
+		a card.
+
+	EOF
+}
+
 # Clear the line of progress, if one is being drawn.
 progress_end() {
 	[ -z "$is_drawing" ] || printf '\r\033[K'
