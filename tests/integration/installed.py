@@ -5,10 +5,12 @@ brokerd.
 
     installed.py BUILD FIRST_PROGRAM CC...
 
-The test also checks the list of installed files, and that the library exports its own names only. Exit
-status 77 if pkg-config is missing.
+The test also checks the list of installed files, with all documents and example programs of the source tree,
+that links between documents are right, that the library exports its own names only, and that tools/package
+shows its progress. Exit status 77 if pkg-config is missing.
 """
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -44,6 +46,61 @@ def find(files, end):
     return found[0]
 
 
+def check_documents(files, source):
+    """Each document and example program is installed, and so is each file that a document links to."""
+    place = 'share/doc/ringbroker/'
+    tops = {name.split(place)[0] for name in files if place in name}
+    expected = ['README.md', 'CHANGELOG.md', 'SECURITY.md', 'HACKING.md', 'CONTRIBUTING.md',
+                'examples/first-program.c']
+    expected += ['doc/' + name for name in os.listdir(os.path.join(source, 'doc')) if name.endswith('.md')]
+    expected += ['examples/' + name for name in os.listdir(os.path.join(source, 'doc/examples')) if '.' in name]
+    top, = tops
+    missing = [name for name in expected if top + place + name not in files]
+    for name, path in files.items():
+        if not name.startswith(top + place) or not name.endswith('.md'):
+            continue
+        with open(path, encoding='utf-8') as file:
+            text = file.read()
+        links = [link for link in re.findall(r'\]\(([^)#\s]+)', text) if '://' not in link]
+        # Debian's packages have the license in their file "copyright".
+        missing += [f'{link}, of {name}' for link in links if link != 'LICENSE' and
+                    os.path.normpath(os.path.join(os.path.dirname(name), link)) not in files]
+    if missing:
+        print('not installed:', *missing, sep='\n  ')
+        sys.exit(1)
+
+
+def check_progress(source):
+    """tools/package prints each step with its number and its time, and the end of the log if the build fails."""
+    with tempfile.TemporaryDirectory() as top:
+        os.mkdir(f'{top}/tools')
+        os.mkdir(f'{top}/bin')
+        shutil.copy(os.path.join(source, 'tools/package'), f'{top}/tools/package')
+        shutil.copy(os.path.join(source, 'meson.build'), top)
+        with open(f'{top}/meson.build', encoding='utf-8') as file:
+            version = re.search(r"^  version: '(.*)',$", file.read(), re.MULTILINE)[1]
+        scripts = {'dpkg-parsechangelog': f'echo {version}', 'lintian': 'test -e "$6"', 'git': 'exit 1',
+                   'dpkg-buildpackage': 'echo "[1/2] cc"; echo odd; touch ../a.deb ../a.changes; test ! -e fail'}
+        for name, script in scripts.items():
+            with open(f'{top}/bin/{name}', 'w', encoding='ascii') as file:
+                file.write(f'#!/bin/sh\n{script}\n')
+            os.chmod(f'{top}/bin/{name}', 0o755)
+        env = dict(os.environ, PATH=f'{top}/bin:{os.environ["PATH"]}')
+        output = run([f'{top}/tools/package', '--no-install'], env=env)
+        steps = re.findall(r'^step (\d) of (\d): .+\n  (?:done in \d+ s|left out: --no-install)$', output,
+                           re.MULTILINE)
+        if steps != [(str(i), '4') for i in range(1, 5)] or not output.endswith('/build-package/a.deb\n'):
+            print('tools/package says', output)
+            sys.exit(1)
+        with open(f'{top}/fail', 'wb'):
+            pass
+        result = subprocess.run([f'{top}/tools/package', '--no-install'], env=env, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, timeout=LIMIT, check=False, text=True)
+        if result.returncode != 1 or '\nodd\ntools/package: the build failed; ' not in result.stdout:
+            print('tools/package, whose build fails, says', result.returncode, result.stdout)
+            sys.exit(1)
+
+
 def has_onnx(files):
     return any(name.endswith('/ringbroker/onnx.h') for name in files)
 
@@ -53,6 +110,8 @@ def main():
     if not shutil.which('pkg-config'):
         print('pkg-config is not installed')
         sys.exit(77)
+    source = os.path.dirname(os.path.dirname(os.path.abspath(program)))
+    check_progress(source)
     with tempfile.TemporaryDirectory() as top:
         run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', top])
         files = installed_files(top)
@@ -63,6 +122,7 @@ def main():
                      '/man5/brokerd.conf.5', '/man5/ringbroker-profile.5',
                      '/ringbroker/examples/brokerd.conf'):
             find(files, name)
+        check_documents(files, source)
         examples = sorted(path for name, path in files.items() if '/ringbroker/examples/' in name
                           and name.endswith('.c') and (has_onnx(files) or not name.endswith('onnx-model.c')))
 
@@ -77,7 +137,7 @@ def main():
                    PKG_CONFIG_PATH=os.path.dirname(find(files, '/ringbroker.pc')),
                    LD_LIBRARY_PATH=os.path.dirname(library), RINGBROKER_SOCKET=f'{top}/socket')
         flags = run(['pkg-config', '--cflags', '--libs', 'ringbroker'], env=env).split()
-        shutil.copy(program, f'{top}/first-program.c')
+        shutil.copy(find(files, '/examples/first-program.c'), f'{top}/first-program.c')
         run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', 'first-program.c', '-o', 'first',
              *flags], cwd=top, env=env)
 
