@@ -503,6 +503,8 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 
 TEST(test_progress__random_schedules)
 {
+	/* Fewer schedules, such as one that is repeated, do not contain every event. */
+	enum { ENOUGH = 100 };
 	uint64_t n_schedules = number_of("RBK_SCHEDULES", test_scaled(10000)),
 		 seed = number_of("RBK_SEED", 1);
 	struct yard *yard = malloc(sizeof(*yard));
@@ -525,8 +527,10 @@ TEST(test_progress__random_schedules)
 			(unsigned long long)yard->n_losses, (unsigned long long)yard->n_reloads,
 			(unsigned long long)yard->n_on_device[CPU],
 			(unsigned long long)(yard->n_on_device[GPU] + yard->n_on_device[2]));
-		assert_true(yard->n_cancelled > 0 && yard->n_losses > 0 && yard->n_reloads > 0);
-		assert_true(yard->n_on_device[CPU] > 0 && yard->n_on_device[GPU] > 0);
+		assert_true(n_schedules < ENOUGH ||
+			    (yard->n_cancelled > 0 && yard->n_losses > 0 && yard->n_reloads > 0));
+		assert_true(n_schedules < ENOUGH ||
+			    (yard->n_on_device[CPU] > 0 && yard->n_on_device[GPU] > 0));
 		yard_end(yard);
 	}
 	free(yard);
