@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: MIT
 """The tutorial and the examples agree with each other and with the library.
 
-    documents.py ROOT BUILD BROKERD BROKERCTL DATA VULKAN CC...
+    documents.py ROOT BUILD BROKERD DATA PARTS STATS_CLIENT PROGRAM... -- CC...
 
 - Each C listing of doc/tutorial.md is a range of lines of the file that the text before it names.
 - Each program of doc/examples builds without warnings, by the command line in its comment, against the build
   tree as HACKING.md says. It fails with one line where no broker listens, and runs with a private broker.
 - Outputs in the tutorial and in EXAMPLES are those that the programs print, but for NOT_STABLE.
+- The tables of doc/operators.md are those that brokerctl reports.
+- Every command of every document runs, or is listed with the reason in commands.py.
 
-VULKAN is 1 if brokerd can use a software Vulkan device, which lease.c needs. DATA has real models; a missing
-model is not tried. Exit status 77 without pkg-config.
+PARTS: "vulkan" if brokerd can use a software Vulkan device, which lease.c needs; "metrics" if it serves metrics.
+DATA has real models; a missing model is not tried. PROGRAM: brokerctl and the other installed programs. Exit
+status 77 without pkg-config.
 """
+import difflib
 import os
 import re
 import shutil
@@ -20,12 +24,19 @@ import subprocess
 import sys
 import tempfile
 
+import commands
 import onnxfile as onnx
 
 from started import LIMIT, Broker, expect, start, wait_for
 
-ROOT, BUILD, BROKERD, BROKERCTL, DATA, VULKAN = [*map(os.path.abspath, sys.argv[1:6]), sys.argv[6] == '1']
-CC = sys.argv[7:]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../doc'))
+import operators
+
+ROOT, BUILD, BROKERD, DATA = map(os.path.abspath, sys.argv[1:5])
+PARTS, CLIENT = sys.argv[5], os.path.abspath(sys.argv[6])
+PROGRAMS = [os.path.abspath(program) for program in sys.argv[7:sys.argv.index('--')]]
+CC = sys.argv[sys.argv.index('--') + 1:]
+BROKERCTL = next(program for program in PROGRAMS if program.endswith('/brokerctl'))
 FOLDER = os.path.join(ROOT, 'doc/examples')
 MNIST = os.path.join(DATA, 'real/mnist-cnn/mnist.onnx')
 HAVE_ONNX = os.path.exists(os.path.join(BUILD, 'meson-uninstalled/ringbroker-onnx-uninstalled.pc'))
@@ -189,14 +200,37 @@ def check_reconnect(folder):
                'reconnect ended with', status, says())
 
 
-def check_lease(folder, policy):
-    with Broker(BROKERD, '--gpu=software', '--device-memory=64MiB', '--cache=none', '--calibration=none',
-                policy=policy) as broker:
-        if not broker.says('device 1'):
-            print('no software Vulkan device: lease.c was only refused')
-            return
-        status, output = run(folder, broker.socket, ['./lease'])
-        expect(status == 0 and re.fullmatch(LEASE, output), 'lease ended with', status, output)
+def check_lease(folder, broker):
+    status, output = run(folder, broker.socket, ['./lease'])
+    expect(status == 0 and re.fullmatch(LEASE, output), 'lease ended with', status, output)
+
+
+def check_operators(broker):
+    """Compare the tables of operators.md with the capabilities of the CPU and of software Vulkan."""
+    page = read('doc/operators.md')
+    status, output = run(ROOT, broker.socket, [BROKERCTL, 'devices', '--capabilities', '--json'])
+    expect(status == 0, 'brokerctl devices ended with', status, output)
+    differences = difflib.unified_diff(page.splitlines(True), operators.expand(page, output).splitlines(True))
+    difference = ''.join(differences)
+    expect(not difference, 'doc/operators.md is not what brokerctl reports; see "Add an operator" in HACKING.md:\n' +
+           difference)
+
+
+def check_commands(folder, broker, has_gpu):
+    def has(command):
+        program = re.sub(r'^([A-Z_]+=\S+ )*', '', command).split()[0]
+        if program.startswith('build/'):
+            return os.path.exists(os.path.join(ROOT, BUILD, program[6:]))
+        if 'brokerctl run' in command and not HAVE_ONNX or 'metrics' in command and 'metrics' not in PARTS:
+            return False
+        if 'brokerctl exec' in command and not os.path.exists(BUILD + commands.LAYER):
+            return False
+        if not has_gpu and re.search(r'\bexec\b|device 1|--device=gpu', command):
+            return False
+        return program.startswith('./') or os.path.exists(os.path.join(ROOT, program)) or any(
+            path.endswith('/' + program) for path in PROGRAMS) or shutil.which(program)
+
+    commands.check(ROOT, BUILD, folder, broker.socket, PROGRAMS, CLIENT, has)
 
 
 def main():
@@ -228,8 +262,19 @@ def main():
             expect(status == 0, 'brokerctl set ended with', status, output)
             check_examples(examples, folder, broker)
         check_reconnect(folder)
-        if VULKAN:
-            check_lease(folder, policy.replace('arena-bytes-max', 'host-max').replace('4MiB', '1GiB'))
+        policy = policy.replace('arena-bytes-max', 'host-max').replace('4MiB', '1GiB')
+        policy += '[tenant batch]\nmatch-uid = 4243\n'
+        place = os.path.join(folder, 'commands')
+        metrics = ['--metrics=unix:' + os.path.join(folder, 'metrics.sock')] if 'metrics' in PARTS else []
+        with Broker(BROKERD, '--gpu=software' if 'vulkan' in PARTS else '--gpu=none', '--device-memory=64MiB', '--cache=none',
+                    '--calibration=none', *metrics, policy=policy) as broker:
+            has_gpu = broker.says('device 1')
+            if has_gpu:
+                check_lease(folder, broker)
+                check_operators(broker)
+            else:
+                print('no software Vulkan device: lease.c was only refused, operators.md not compared')
+            check_commands(place, broker, has_gpu)
     print(f'{len(names)} programs of doc/examples')
 
 
