@@ -78,14 +78,15 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 
 /*
  * Cache the placer's answer for plan->inline_max_count. It also holds for smaller counts, which
- * touch fewer bytes. The flow does not matter, although flows differ in waits: a task that runs
- * inline does not wait for a device.
+ * touch fewer bytes. A task that runs inline waits for no device: what the devices do at the moment
+ * of the review does not matter, nor does the flow.
  */
 static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
 {
 	const struct place_request request = {
 		.count = plan->inline_max_count,
 		.strategy = RBK_STRATEGY_AUTO,
+		.flags = PLACE_AS_IF_IDLE,
 	};
 	struct place_decision decision;
 

@@ -60,6 +60,7 @@ static void look_at(struct survey *survey, uint8_t device, struct place_spot spo
 	const struct place_device *on = &survey->placer->devices[device];
 	const struct place_entry *entry = place_entry(survey->place_plan, spot.bucket, device);
 	struct offer *offer = &survey->offers[device];
+	const bool is_idle = survey->request.flags & PLACE_AS_IF_IDLE;
 	const uint32_t bit = 1u << device;
 
 	offer->state = survey->place_plan->plan->device_state[device];
@@ -72,7 +73,7 @@ static void look_at(struct survey *survey, uint8_t device, struct place_spot spo
 		return;
 	if (device != RBK_DEVICE_CPU &&
 	    !(survey->placer->closed & ~survey->place_plan->rest->broken & bit)) {
-		if (is_barred(survey, device, now_ns)) {
+		if (is_barred(survey, device, now_ns) || is_idle) {
 			survey->shut |= bit;
 			return;
 		}
@@ -91,6 +92,8 @@ static void look_at(struct survey *survey, uint8_t device, struct place_spot spo
 		place_entry_exec_ns(survey->placer, on, entry, spot.into,
 				    place_contention(survey->placer, flow, device), now_ns);
 	offer->done_ns = offer->exec_ns + place_wait_ns(survey->placer, flow, device, now_ns);
+	if (is_idle)
+		offer->exec_ns = offer->done_ns = place_entry_alone_ns(entry, spot.into);
 	offer->score_ns = offer->done_ns;
 	if (survey->strategy == RBK_STRATEGY_LATENCY)
 		offer->score_ns +=
@@ -347,7 +350,7 @@ static struct place_decision automatic(struct survey *survey, struct place_flow 
 		return cpu_instead(survey, explain(survey, GPUS), now_ns);
 
 	decision = on(survey, device, reason, 0, now_ns);
-	if (survey->strategy != RBK_STRATEGY_AUTO ||
+	if (survey->strategy != RBK_STRATEGY_AUTO || survey->request.flags & PLACE_AS_IF_IDLE ||
 	    place_plan->wish_bucket != place_spot(place_plan, survey->request.count).bucket)
 		return decision;
 	return place_explore(placer, place_plan, flow, survey->request, decision,

@@ -213,6 +213,11 @@ void place_plan_report(const struct placer *placer, const struct place_plan *pla
 enum {
 	PLACE_MAY_PARTITION = 1 << 0, /* RBK_SQE_PARTITION */
 	PLACE_MAY_WAIT = 1 << 1,      /* RBK_SQE_WAIT_MEMORY */
+	/*
+	 * Answer for undisturbed devices without work, whatever they do now. No task follows:
+	 * nothing is explored or probed.
+	 */
+	PLACE_AS_IF_IDLE = 1 << 2,
 };
 
 struct place_request {

@@ -482,6 +482,27 @@ TEST(test_review__leaving_plans)
 	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_GPU_UNAVAILABLE);
 }
 
+/*
+ * Tasks that run inline wait for no device. So a review ignores the devices' present work, and it
+ * neither explores nor probes.
+ */
+TEST(test_review__while_the_cpu_is_busy)
+{
+	static const struct bench_speed speeds[] = {{0.01f, 1}, {1000, 1}};
+	const struct place_config config = PLACE_CONFIG_DEFAULT;
+	struct bench bench;
+
+	bench_begin_placement(&bench, 2, N_ENTRIES, &config, speeds);
+	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_BELOW_THRESHOLD);
+	for (unsigned int i = 1; i <= 4; i++)
+		put_strategy(&bench, i, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.cpu->n_tasks, 4);
+	dispatch_configure(bench.rig.dispatch, &config);
+	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_BELOW_THRESHOLD);
+	bench_end(&bench);
+}
+
 /* --- Quotas --- */
 
 /* Run the parts of a reactor's turn that the rig does not run. */
