@@ -25,6 +25,7 @@ static void replace_run(struct dispatch *dispatch, struct run *run)
 	};
 	uint8_t from = run->place.decision.device;
 	struct place_decision decision;
+	float whole_ns;
 
 	if (run->is_over || run->place.state != PLACE_QUEUED || from == RBK_DEVICE_CPU ||
 	    run->exec.part > 0)
@@ -34,8 +35,12 @@ static void replace_run(struct dispatch *dispatch, struct run *run)
 	if (decision.device == RBK_DEVICE_NONE || decision.device == from)
 		return;
 	place_dequeue(dispatch->placer, &run->place, dispatch_now_ns(dispatch));
-	decision.predicted_ns = place_predict_ns(dispatch->placer, task->plan->place,
-						 decision.device, run->place.count);
+	/* The rows that are left take their part of the time predicted now. */
+	whole_ns =
+		place_predict_ns(dispatch->placer, task->plan->place, decision.device, task->count);
+	decision.predicted_ns *= place_predict_ns(dispatch->placer, task->plan->place,
+						  decision.device, run->place.count) /
+				 whole_ns;
 	decision.flags |= run->place.decision.flags & PLACE_BOUND;
 	run->place.decision = decision;
 	dispatch_moved(dispatch, &run->place, from);
