@@ -20,7 +20,7 @@
  *
  * The placer takes both separately: the factor by placer_set_contention(), the workers by
  * placer_limit_servers(). With one of two workers in use a backlog takes twice as long, and each
- * task takes longer by its worker's factor; learned times are divided by the factor alone.
+ * task takes longer by its worker's factor; learned times include neither.
  *
  * Why not always fewer workers: a fair scheduler gives every thread its share. With half as many
  * workers the broker gets half as much time, and the other half goes to the disturbing processes,

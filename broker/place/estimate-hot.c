@@ -17,11 +17,17 @@
  * Work (the time of all servers together) and the number of servers that share it are learned
  * separately, because the second depends on other tasks: it is believed if the task was alone.
  *
+ * felt-hot.c explains what is learned under contention.
+ *
+ * An estimate is trusted after PLACE_TRUST observations, unless the predictions for the plan on the
+ * device were wrong by more than MOST_ERROR on average.
+ *
  * All ratios are between 2^-40 and 2^40 and all times between PLACE_MIN_NS and PLACE_MAX_NS, so
  * that nothing can become infinite or not a number. Times longer than a clock can measure correctly
  * are not learned from.
  */
 #include "place/placer-private.h"
+#include "util/number.h"
 
 #define MIN_RATIO     (1.0f / 1099511627776.0f)
 #define MAX_RATIO     1099511627776.0f
@@ -34,6 +40,10 @@
 /* Spread of estimates without observations */
 #define PRIOR_SPREAD 0.3f
 #define GUESS_SPREAD 1.0f
+/* Contention is known so long after it has begun, at most. */
+#define UNDO_NS 100000000ull
+/* Mean error of the predictions above which no estimate of a plan and device is trusted */
+#define MOST_ERROR 0.5
 /* Below 1: a task may take longer than servers work on it. */
 #define MIN_SERVERS (1.0f / 16)
 /* 100 days: no execution takes longer, but clocks jump by more. */
@@ -63,12 +73,16 @@ static float ratio_of(float deviation)
 /* --- Writing entries --- */
 
 static void write_entry(struct place_plan *place_plan, uint32_t bucket, uint8_t device, float ratio,
-			float servers, float spread, uint8_t flags)
+			float servers, float spread, const struct place_estimate *felt_by,
+			uint8_t flags)
 {
 	uint32_t i = bucket * place_plan->n_devices + device;
-	const struct place_estimate *estimate = &place_plan->rest->history->estimates[i];
+	const struct place_history *history = place_plan->rest->history;
+	const struct place_estimate *estimate = &history->estimates[i];
 	float factor, low_ns, high_ns;
 
+	if (history->records[device].is_wrong)
+		flags &= (uint8_t)~PLACE_ENTRY_TRUSTED;
 	servers = clamp(servers, MIN_SERVERS, PLACE_MAX_SERVERS);
 	factor = ratio * estimate->prior_servers / servers;
 	low_ns = place_clamp_ns(estimate->prior_base_ns * factor);
@@ -79,6 +93,7 @@ static void write_entry(struct place_plan *place_plan, uint32_t bucket, uint8_t 
 		.servers = servers,
 		.spread = (uint16_t)clamp(spread * 1024, 0, UINT16_MAX),
 		.flags = flags,
+		.felt = place_felt_byte(felt_by),
 	};
 	/* The copy is outdated. */
 	if (bucket == place_plan->near_bucket)
@@ -106,7 +121,7 @@ static void show_between(struct place_plan *place_plan, int64_t low, int64_t hig
 
 		if (!left && !right) {
 			write_entry(place_plan, (uint32_t)i, device, 1, estimate->prior_servers,
-				    known ? PRIOR_SPREAD : GUESS_SPREAD, known);
+				    known ? PRIOR_SPREAD : GUESS_SPREAD, estimate, known);
 			continue;
 		}
 		near = !right || (left && i - low <= high - i) ? left : right;
@@ -124,7 +139,7 @@ static void show_between(struct place_plan *place_plan, int64_t low, int64_t hig
 		is_trusted = near->n >= PLACE_TRUST && distance <= 1 << PLACE_BUCKET_BITS;
 		if (left && right && left->n >= PLACE_TRUST && right->n >= PLACE_TRUST)
 			is_trusted |= high - low <= 4 << PLACE_BUCKET_BITS;
-		write_entry(place_plan, (uint32_t)i, device, ratio, servers, spread,
+		write_entry(place_plan, (uint32_t)i, device, ratio, servers, spread, near,
 			    PLACE_ENTRY_KNOWN | (is_trusted ? PLACE_ENTRY_TRUSTED : 0));
 	}
 }
@@ -135,7 +150,7 @@ static void show_own(struct place_plan *place_plan, uint32_t bucket, uint8_t dev
 		&place_plan->rest->history->estimates[bucket * place_plan->n_devices + device];
 
 	write_entry(place_plan, bucket, device, estimate->ratio, estimate->servers,
-		    estimate->deviation * STANDARD,
+		    estimate->deviation * STANDARD, estimate,
 		    PLACE_ENTRY_KNOWN | (estimate->n >= PLACE_TRUST ? PLACE_ENTRY_TRUSTED : 0));
 }
 
@@ -145,11 +160,13 @@ void place_estimate_show(struct place_plan *place_plan, uint32_t bucket, uint8_t
 	const uint32_t n = place_plan->n_devices;
 	struct place_estimate *estimates = place_plan->rest->history->estimates;
 	struct place_estimate *estimate = &estimates[bucket * n + device];
+	const struct place_entry *entry = place_entry(place_plan, bucket, device);
 	int64_t low = bucket, high = bucket;
+	const int felt = entry->felt;
 
 	show_own(place_plan, bucket, device);
 	if (estimate->n > PLACE_TRUST && estimate->ratio < estimate->shown * 1.02f &&
-	    estimate->ratio > estimate->shown * 0.98f)
+	    estimate->ratio > estimate->shown * 0.98f && entry->felt == felt)
 		return;
 	estimate->shown = estimate->ratio;
 	do
@@ -180,6 +197,35 @@ void place_estimate_show_all(struct place_plan *place_plan, uint8_t device, bool
 	}
 	show_between(place_plan, last, place_plan->n_buckets, device,
 		     is_known ? PLACE_ENTRY_KNOWN : 0);
+}
+
+/* --- Changes before contention was known --- */
+
+void place_estimate_undo(struct placer *placer, uint8_t device)
+{
+	const uint32_t n = placer->n_slowed < PLACE_SLOWED ? placer->n_slowed : PLACE_SLOWED;
+
+	/* From the latest back, since an estimate may have begun anew twice. */
+	for (uint32_t i = 1; i <= n; i++) {
+		struct place_slowed *slowed =
+			&placer->slowed[(placer->n_slowed - i) % PLACE_SLOWED];
+		struct place_history *history = slowed->history;
+		struct place_estimate *estimate;
+
+		if (!history || slowed->device != device)
+			continue;
+		slowed->history = NULL;
+		if (placer->learned_ns - slowed->at_ns > UNDO_NS)
+			continue;
+		estimate = &history->estimates[slowed->bucket * history->n_devices + device];
+		if (estimate->ratio <= slowed->ratio)
+			continue;
+		estimate->ratio = slowed->ratio;
+		estimate->run = 0;
+		if (history->plan)
+			place_estimate_show_all(history->plan, device,
+						placer->devices[device].is_known);
+	}
 }
 
 /* --- Observations --- */
@@ -302,8 +348,8 @@ static float observe(struct place_estimate *estimate, float ratio, uint32_t wind
 }
 
 /* Adapt the counts not observed since: a device that has changed has changed at all counts. */
-static void follow(struct place_plan *place_plan, struct place_record *record, uint8_t device,
-		   bool is_known)
+static void follow(struct placer *placer, struct place_plan *place_plan,
+		   struct place_record *record, uint8_t device, bool is_known)
 {
 	struct place_history *history = place_plan->rest->history;
 	float factor = ratio_of(record->closest);
@@ -312,16 +358,19 @@ static void follow(struct place_plan *place_plan, struct place_record *record, u
 		struct place_estimate *estimate =
 			&history->estimates[i * history->n_devices + device];
 
-		if (estimate->n && estimate->began < record->run_began)
-			begin_anew(estimate, factor, history->n_done);
+		if (!estimate->n || estimate->began >= record->run_began)
+			continue;
+		if (factor > 1)
+			place_estimate_slowed(placer, history, i, device, estimate->ratio);
+		begin_anew(estimate, factor, history->n_done);
 	}
 	record->run = 0;
 	place_estimate_show_all(place_plan, device, is_known);
 }
 
 /* Watch for deviations of the plan in a row at any count. */
-static void watch(struct place_plan *place_plan, struct place_record *record, uint32_t bucket,
-		  uint8_t device, float deviation, bool is_known)
+static void watch(struct placer *placer, struct place_plan *place_plan, struct place_record *record,
+		  uint32_t bucket, uint8_t device, float deviation, bool is_known)
 {
 	int32_t before = record->run;
 
@@ -339,21 +388,36 @@ static void watch(struct place_plan *place_plan, struct place_record *record, ui
 	}
 	if (record->has_run_buckets &&
 	    (record->run >= PLACE_CHANGE || record->run <= -PLACE_CHANGE))
-		follow(place_plan, record, device, is_known);
+		follow(placer, place_plan, record, device, is_known);
 }
 
-/* Update the means of predicted errors; @ratio: predicted / observed. */
-static void keep_means(struct place_record *record, double ratio, double exec_ns, uint32_t window)
+/* Update a mean over the window, in which there are *@n values so far. */
+static void keep_mean(double *mean, uint32_t *n, double value, uint32_t window)
 {
-	double gain, error = ratio - 1;
+	double gain;
 
-	if (record->n_mean < window)
-		record->n_mean++;
-	gain = 1.0 / record->n_mean;
-	if (record->n_mean >= window && window > 1)
+	if (*n < window)
+		++*n;
+	gain = 1.0 / *n;
+	if (*n >= window && window > 1)
 		gain = 2.0 / (window + 1.0);
-	record->mean_ns += gain * (exec_ns - record->mean_ns);
-	record->mean_error += gain * ((error < 0 ? -error : error) - record->mean_error);
+	*mean += gain * (value - *mean);
+}
+
+/* Update the mean error by a prediction's; @ratio: predicted / observed. */
+static void keep_error(struct place_plan *place_plan, uint8_t device, double ratio, uint32_t window,
+		       bool is_known)
+{
+	struct place_record *record = &place_plan->rest->history->records[device];
+	const double error = ratio < 1 ? 1 - ratio : ratio - 1;
+	bool is_wrong;
+
+	keep_mean(&record->mean_error, &record->n_errors, error < 1 ? error : 1, window);
+	is_wrong = record->mean_error > MOST_ERROR;
+	if (is_wrong == record->is_wrong)
+		return;
+	record->is_wrong = is_wrong;
+	place_estimate_show_all(place_plan, device, is_known);
 }
 
 /*
@@ -368,40 +432,71 @@ static void observe_servers(const struct place_device *device, struct place_esti
 		estimate->servers += (servers - estimate->servers) / 4;
 }
 
+/*
+ * Learn the work of a task, @ratio times the prior's, that met up to @contention.
+ * Return: as observe().
+ */
+static float learn_work(struct placer *placer, struct place_plan *place_plan, uint8_t device,
+			uint32_t bucket, float known, float contention, float ratio)
+{
+	struct place_history *history = place_plan->rest->history;
+	struct place_estimate *estimate = &history->estimates[bucket * history->n_devices + device];
+	const float before = estimate->ratio;
+	const uint32_t n = estimate->n;
+	float deviation;
+
+	if (!place_narrow(estimate, n ? before : known, contention, &ratio) && n >= PLACE_TRUST) {
+		estimate->run = 0;
+		return 0;
+	}
+	deviation = observe(estimate, clamp(ratio, MIN_RATIO, MAX_RATIO), placer->config.window,
+			    history->n_done);
+	if (deviation > 0 && n >= PLACE_TRUST && estimate->run == 0)
+		place_estimate_slowed(placer, history, bucket, device, before);
+	return deviation;
+}
+
 static void learn_time(struct placer *placer, struct place_plan *place_plan, uint8_t index,
-		       struct place_spot spot, float exec_ns, float busy_ns, bool was_alone,
-		       bool is_part)
+		       struct place_spot spot, float exec_ns, float busy_ns, uint64_t now_ns,
+		       bool was_alone, bool is_part)
 {
 	struct place_device *device = &placer->devices[index];
 	struct place_history *history = place_plan->rest->history;
+	struct place_record *record = &history->records[index];
 	struct place_estimate *estimate =
 		&history->estimates[spot.bucket * history->n_devices + index];
 	const struct place_entry *entry = place_entry(place_plan, spot.bucket, index);
 	bool is_counted = device->n_servers > 1 && busy_ns > 0;
-	float prior_ns, predicted_ns, work_ns, deviation;
+	float contention, prior_ns, alone_ns, known, work_ns, deviation;
 
 	/* If busy time was not measured, assume as many servers as estimated. */
 	work_ns = is_counted ? busy_ns : exec_ns * entry->servers;
-	predicted_ns = place_entry_alone_ns(entry, spot.into) * entry->servers * device->contention;
+	alone_ns = place_entry_alone_ns(entry, spot.into) * entry->servers;
 	if (!is_part)
-		keep_means(&history->records[index], (double)(predicted_ns / work_ns),
-			   (double)exec_ns, placer->config.window);
+		keep_mean(&record->mean_ns, &record->n_mean, (double)exec_ns,
+			  placer->config.window);
+	if (!is_part && estimate->n >= PLACE_TRUST)
+		keep_error(place_plan, index,
+			   (double)(alone_ns * place_felt(entry, device->contention) / work_ns),
+			   placer->config.window, device->is_known);
 	if (estimate->n == 0)
 		estimate->servers = entry->servers;
 	prior_ns = place_clamp_ns((estimate->prior_base_ns + estimate->prior_slope_ns * spot.into) *
 				  estimate->prior_servers);
-	deviation = observe(
-		estimate,
-		clamp(work_ns * device->inverse_contention / prior_ns, MIN_RATIO, MAX_RATIO),
-		placer->config.window, history->n_done);
+	/* A device without a profile is only guessed at. */
+	known = entry->flags & PLACE_ENTRY_KNOWN ? alone_ns / prior_ns : 0;
+	contention =
+		place_most_contention(device, saturating_sub(now_ns, (uint64_t)exec_ns), now_ns);
+	deviation = learn_work(placer, place_plan, index, spot.bucket, known, contention,
+			       work_ns / prior_ns);
+	place_feel(device, estimate, prior_ns * estimate->ratio, work_ns);
 	if (is_counted)
 		/* A task with a limited number of servers does not show how many it can use. */
 		observe_servers(device, estimate, busy_ns / exec_ns,
 				was_alone && device->n_in_use == 0);
 	estimate->seen = history->n_done;
 	place_estimate_show(place_plan, spot.bucket, index, device->is_known);
-	watch(place_plan, &history->records[index], spot.bucket, index, deviation,
-	      device->is_known);
+	watch(placer, place_plan, record, spot.bucket, index, deviation, device->is_known);
 }
 
 /* --- Results --- */
@@ -469,8 +564,9 @@ static uint64_t learn_done(struct placer *placer, struct place_plan *place_plan,
 	was_alone = on->queue.n_released == 0 && now_ns >= exec_ns &&
 		    on->last_end_ns <= now_ns - exec_ns;
 	on->last_end_ns = now_ns;
+	placer->learned_ns = now_ns;
 	learn_time(placer, place_plan, device, place_spot(place_plan, count), (float)exec_ns,
-		   (float)busy_ns, was_alone, is_part);
+		   (float)busy_ns, now_ns, was_alone, is_part);
 	return exec_ns;
 }
 
@@ -531,6 +627,18 @@ float place_predict_ns(const struct placer *placer, const struct place_plan *pla
 	if (device >= placer->n_devices)
 		return PLACE_MAX_NS;
 	return place_entry_alone_ns(place_entry(place_plan, spot.bucket, device), spot.into);
+}
+
+float place_predict_now_ns(const struct placer *placer, const struct place_plan *place_plan,
+			   uint8_t device, uint32_t count, float contention)
+{
+	struct place_spot spot = place_spot(place_plan, count);
+	const struct place_entry *entry;
+
+	if (device >= placer->n_devices)
+		return PLACE_MAX_NS;
+	entry = place_entry(place_plan, spot.bucket, device);
+	return place_entry_alone_ns(entry, spot.into) * place_felt(entry, contention);
 }
 
 float place_work_ns(const struct placer *placer, const struct place_plan *place_plan,

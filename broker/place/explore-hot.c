@@ -77,8 +77,9 @@ static bool is_stale(const struct placer *placer, const struct place_plan *place
 static float alone_ns(const struct placer *placer, const struct place_plan *place_plan,
 		      uint32_t bucket, uint8_t device)
 {
-	return place_entry(place_plan, bucket, device)->base_ns *
-	       placer->devices[device].contention;
+	const struct place_entry *entry = place_entry(place_plan, bucket, device);
+
+	return entry->base_ns * place_felt(entry, placer->devices[device].contention);
 }
 
 void place_wish(struct placer *placer, struct place_plan *place_plan, uint32_t bucket,

@@ -56,9 +56,9 @@ float place_split(const struct placer *placer, const struct place_plan *place_pl
 static float alone_ns(const struct placer *placer, const struct place_plan *place_plan,
 		      uint8_t device, uint32_t count)
 {
-	const float ns = place_predict_ns(placer, place_plan, device, count);
+	const float contention = device == RBK_DEVICE_CPU ? 1 : placer->devices[device].contention;
 
-	return device == RBK_DEVICE_CPU ? ns : ns * placer->devices[device].contention;
+	return place_predict_now_ns(placer, place_plan, device, count, contention);
 }
 
 uint32_t place_rows_per_submission(const struct placer *placer, const struct place_plan *place_plan,

@@ -171,12 +171,18 @@ static struct place_history *take_history(struct placer *placer, uint64_t finger
 	return NULL;
 }
 
+static void history_free(struct placer *placer, struct place_history *history)
+{
+	place_estimate_forget(placer, history);
+	free(history);
+}
+
 static void keep_history(struct placer *placer, struct place_history *history)
 {
 	list_remove(&history->link);
 	history->plan = NULL;
 	if (!history->fingerprint || !history->n_done) {
-		free(history);
+		history_free(placer, history);
 		return;
 	}
 	for (uint32_t i = 0; i < history->n_devices; i++) {
@@ -189,7 +195,7 @@ static void keep_history(struct placer *placer, struct place_history *history)
 	history = container_of(placer->histories.next, struct place_history, link);
 	list_remove(&history->link);
 	placer->n_histories--;
-	free(history);
+	history_free(placer, history);
 }
 
 static uint32_t count_buckets(const struct plan *plan)
@@ -334,6 +340,7 @@ void place_plan_reset(struct placer *placer, struct place_plan *place_plan)
 {
 	struct place_history *history = place_plan->rest->history;
 
+	place_estimate_forget(placer, history);
 	memset(history->records, 0, history->n_devices * sizeof(*history->records));
 	/* Priors stay: deriving them takes time for each node of the plan. */
 	for (uint32_t i = 0; i < history->n_buckets * history->n_devices; i++) {
@@ -411,12 +418,14 @@ void place_plan_report(const struct placer *placer, const struct place_plan *pla
 	struct place_spot spot = place_spot(place_plan, count);
 	const struct place_entry *entry = place_entry(place_plan, spot.bucket, device);
 	double exec_ns = (double)place_predict_ns(placer, place_plan, device, count);
+	double contention = (double)place_felt(entry, placer->devices[device].contention);
 
 	*ret = (struct place_report){
 		.n_done = record->n_done,
 		.n_failed = record->n_failed,
 		.n_explored = record->n_explored,
 		.exec_ns = exec_ns,
+		.contention = contention,
 		.spread = entry->spread / 1024.0,
 		.is_trusted = entry->flags & PLACE_ENTRY_TRUSTED,
 		.mean_ns = record->mean_ns,

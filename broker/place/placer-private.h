@@ -135,6 +135,10 @@ enum {
 	PLACE_TRUST = 3,
 	/* Deviations to one side in a row that show a change */
 	PLACE_CHANGE = 4,
+	/* place_entry.felt of tasks that feel all of the contention */
+	PLACE_FELT_ONE = 64,
+	/* Changes to longer times that are remembered, in case contention explains them */
+	PLACE_SLOWED = 64,
 	/* Histories kept of freed plans */
 	PLACE_MAX_HISTORIES = 64,
 };
@@ -153,6 +157,8 @@ struct place_entry {
 	float servers;   /* mean number of servers then: work / execution */
 	uint16_t spread; /* of execution, relative, in 1/1024 */
 	uint8_t flags;   /* PLACE_ENTRY_* */
+	/* Root of the share of the device's contention that tasks feel, in 1/PLACE_FELT_ONE */
+	uint8_t felt;
 };
 
 /* The data behind an entry: one device at the counts of one bucket */
@@ -171,13 +177,16 @@ struct place_estimate {
 	uint32_t n;     /* observations, at most the window */
 	uint64_t seen;  /* history->n_done at the last observation */
 	uint64_t began; /* history->n_done when it last began anew */
+	/* Share of the device's contention that tasks feel, and the last two observed; less 1 */
+	float felt, felt_before[2];
 };
 
 /* One plan on one device. */
 struct place_record {
 	uint64_t n_done, n_failed, n_explored;
-	uint32_t n_mean; /* executions in the means, at most the window */
+	uint32_t n_mean, n_errors; /* executions in the means, at most the window */
 	double mean_ns, mean_error;
+	bool is_wrong; /* mean_error is too large for trust */
 	/* Executions in a row, at any count, that deviated to one side */
 	int32_t run;
 	float closest;
@@ -280,8 +289,8 @@ void place_plan_derive(struct placer *placer, struct place_history *history, uin
 /* --- Devices --- */
 
 struct place_device {
-	float contention; /* 1..100 */
-	float inverse_contention;
+	float contention;   /* as it was set, 1..100 */
+	float slowdown;     /* how many times longer its tasks take, on average */
 	uint32_t n_servers; /* that it has; queue.n_servers are in use */
 	uint32_t n_in_use;  /* upper limit; 0: all */
 	bool is_known;      /* its profile is valid */
@@ -291,6 +300,23 @@ struct place_device {
 	struct place_results results;
 	double executed_ns, explored_ns; /* executed in all; lost to exploring */
 	uint64_t last_end_ns;            /* end of its last execution */
+	/* Time that contention cost its last tasks, and that it would have cost at its factor */
+	double felt_ns, told_ns;
+	/*
+	 * The most contention that a task may have met that ends now. It counts until a task ends
+	 * that began after fell_ns, when the fall to fallen_to was noticed; fell_ns is 0: no fall.
+	 */
+	float most_contention, fallen_to;
+	uint64_t fell_ns;
+};
+
+/* An estimate that began anew with a longer time, to be restored if contention was the cause */
+struct place_slowed {
+	struct place_history *history; /* NULL: it was freed or reset */
+	uint64_t at_ns;
+	uint32_t bucket;
+	float ratio; /* before */
+	uint8_t device;
 };
 
 struct placer {
@@ -305,10 +331,48 @@ struct placer {
 	struct list_node plans;     /* struct place_history of existing plans */
 	struct list_node histories; /* those of freed plans, oldest first */
 	uint32_t n_histories;
-	struct place_slab lines; /* struct place_plan */
-	struct place_slab rests; /* struct place_rest, by kind_of_rest() */
+	struct place_slab lines;                  /* struct place_plan */
+	struct place_slab rests;                  /* struct place_rest, by kind_of_rest() */
+	struct place_slowed slowed[PLACE_SLOWED]; /* the latest at n_slowed - 1, as a ring */
+	uint32_t n_slowed;
+	uint64_t learned_ns; /* end of the last execution that was learned from */
 	struct place_device devices[RBK_MAX_DEVICES];
 };
+
+/* --- Contention and learned times; see felt-hot.c --- */
+
+/* Up to this contention observed times are divided by it; more makes them uncertain. */
+#define PLACE_MILD_CONTENTION 1.25f
+
+/* Update a device's slowdown after its contention, or the share of it that tasks feel, changed. */
+void place_device_update(struct place_device *device);
+/* Return the most contention that a task may have met that began at @began_ns and ends now. */
+float place_most_contention(struct place_device *device, uint64_t began_ns, uint64_t now_ns);
+/*
+ * Replace *@ratio, observed under @contention, by what it shows of the undisturbed ratio. @known:
+ * the ratio known before.
+ * Return: false if that is the known ratio, because the observation shows nothing new.
+ */
+bool place_narrow(const struct place_estimate *estimate, float known, float contention,
+		  float *ratio);
+/*
+ * Learn which share of the device's contention a task felt that would have taken @alone_ns of work
+ * and took @took_ns.
+ */
+void place_feel(struct place_device *device, struct place_estimate *estimate, float alone_ns,
+		float took_ns);
+/* Return place_entry.felt of an estimate. */
+uint8_t place_felt_byte(const struct place_estimate *estimate);
+/* Remember the ratio of an estimate that begins anew with a longer time. */
+void place_estimate_slowed(struct placer *placer, struct place_history *history, uint32_t bucket,
+			   uint8_t device, float ratio);
+/*
+ * Contention of a device has begun: restore the estimates that began anew with longer times just
+ * before, because it was not known yet.
+ */
+void place_estimate_undo(struct placer *placer, uint8_t device);
+/* Forget the changes of a history's estimates; NULL: of all. */
+void place_estimate_forget(struct placer *placer, const struct place_history *history);
 
 /*
  * Update placer->closed and is_plain after a breaker, the drained devices or the configuration
@@ -333,6 +397,13 @@ float place_work_ns(const struct placer *placer, const struct place_plan *place_
 void place_learn_part(struct placer *placer, struct place_plan *place_plan, uint8_t device,
 		      uint32_t count, uint64_t exec_ns, uint64_t busy_ns, uint64_t now_ns);
 
+/*
+ * Return the execution of @count rows as it would be now alone on a device with @contention; see
+ * place_predict_ns().
+ */
+float place_predict_now_ns(const struct placer *placer, const struct place_plan *place_plan,
+			   uint8_t device, uint32_t count, float contention);
+
 /* Return the usual error of place_work_ns(), relative. */
 float place_spread(const struct placer *placer, const struct place_plan *place_plan, uint8_t device,
 		   uint32_t count);
@@ -346,6 +417,14 @@ bool place_can_move(const struct placer *placer, const struct place_plan *place_
 
 /* --- Decisions, in parts --- */
 
+/* Return @contention of a device less the share that the flow causes itself. */
+static inline float place_of_others(const struct place_flow *flow, uint8_t device, float contention)
+{
+	if (device != RBK_DEVICE_CPU)
+		return contention;
+	return contention - (contention - 1) * flow->own_contention;
+}
+
 /*
  * Return the contention of a device for a flow's decisions: the flow's own share of it is no reason
  * to avoid the device. For a flow without a share, this is exactly device.contention.
@@ -353,11 +432,19 @@ bool place_can_move(const struct placer *placer, const struct place_plan *place_
 static inline float place_contention(const struct placer *placer, const struct place_flow *flow,
 				     uint8_t device)
 {
-	float contention = placer->devices[device].contention;
+	return place_of_others(flow, device, placer->devices[device].contention);
+}
 
-	if (device != RBK_DEVICE_CPU)
-		return contention;
-	return contention - (contention - 1) * flow->own_contention;
+/*
+ * Return how many times longer a task takes if its device has @contention. Contention is measured
+ * over all workers, and a task may feel less of it, or more: a short task waits for one turn or for
+ * none, and a task that runs on the reactor waits for no worker.
+ */
+static inline float place_felt(const struct place_entry *entry, float contention)
+{
+	const float root = (float)entry->felt * (1.0f / PLACE_FELT_ONE);
+
+	return 1 + (contention - 1) * root * root;
 }
 
 /* Clamp to PLACE_MIN_NS..PLACE_MAX_NS; NaN becomes PLACE_MIN_NS. */
@@ -413,9 +500,12 @@ static inline float place_entry_exec_ns(const struct placer *placer,
 					const struct place_entry *entry, float into,
 					float contention, uint64_t now_ns)
 {
-	float alone_ns = place_entry_alone_ns(entry, into);
+	float alone_ns = place_entry_alone_ns(entry, into), exec_ns;
 
-	return (alone_ns + place_crowd_ns(placer, device, entry, alone_ns, now_ns)) * contention;
+	exec_ns = alone_ns + place_crowd_ns(placer, device, entry, alone_ns, now_ns);
+	if (__builtin_expect(contention > 1, 0))
+		exec_ns *= place_felt(entry, contention);
+	return exec_ns;
 }
 
 /*
@@ -432,7 +522,7 @@ static inline bool place_is_disturbed(const struct place_device *device,
 
 	if (contention <= 1)
 		return false;
-	exec_ns /= contention;
+	exec_ns /= place_felt(entry, contention);
 	if (entry->servers > n_in_use)
 		exec_ns *= n_in_use / entry->servers;
 	wait_ns *= n_in_use / (float)device->n_servers;

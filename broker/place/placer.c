@@ -86,7 +86,7 @@ int placer_new(const struct placer_options *options, struct placer **ret)
 		struct place_device *device = &placer->devices[i];
 
 		set_profile(device, options->profiles[i]);
-		device->contention = device->inverse_contention = 1;
+		device->contention = device->slowdown = device->most_contention = 1;
 		place_queue_init(&device->queue, &device->profile);
 	}
 	placer_configure(placer, &options->config);
@@ -113,6 +113,8 @@ void placer_set_profile(struct placer *placer, uint8_t device, const struct plac
 	set_profile(&placer->devices[device], profile);
 	place_queue_set_profile(&placer->devices[device].queue, profile,
 				placer->devices[device].n_in_use);
+	/* Ratios are of the old profile. */
+	place_estimate_forget(placer, NULL);
 	list_for_each (node, &placer->plans)
 		place_plan_derive(placer, container_of(node, struct place_history, link), device);
 }
@@ -124,11 +126,19 @@ const struct place_profile *placer_profile(const struct placer *placer, uint8_t 
 
 void placer_set_contention(struct placer *placer, uint8_t device, float factor)
 {
+	struct place_device *of = &placer->devices[device];
+
 	if (device >= placer->n_devices)
 		return;
 	factor = limited(factor, 1, MAX_CONTENTION, factor > 0 ? MAX_CONTENTION : 1);
-	placer->devices[device].contention = factor;
-	placer->devices[device].inverse_contention = 1 / factor;
+	if (factor > PLACE_MILD_CONTENTION && of->contention <= PLACE_MILD_CONTENTION)
+		place_estimate_undo(placer, device);
+	of->contention = factor;
+	if (factor >= of->most_contention) {
+		of->most_contention = factor;
+		of->fell_ns = 0;
+	}
+	place_device_update(of);
 }
 
 void placer_limit_servers(struct placer *placer, uint8_t device, uint32_t n_servers)

@@ -14,10 +14,15 @@
  *	completion = wait for the device, as the task's tenant would wait (place_flow_wait_ns())
  *	           + transfer of tensors to the device + execution, by estimate, x contention
  *
+ * Contention of a device is a factor that is measured over all its workers. Estimates are times
+ * without it. A prediction multiplies an estimate by the share of the factor that tasks of this
+ * plan were observed to feel there.
+ *
  * An estimate is a plan's time on a device as a function of count. It starts as the sum of the
  * profile's predictions for the plan's nodes. Observations correct it, bucket of count by bucket of
  * count: a mean over about the last executions (place_config.window), robust against outliers, with
- * its spread. It is trusted after enough observations.
+ * its spread. It is trusted after enough observations, unless predictions for the plan on the
+ * device were wrong by more than half on average (place_report.mean_error).
  *
  * The first rule that applies decides (enum rbk_reason says which did):
  *  1. the plan is pinned, or the entry names a device or ONLY_*: that device (USER_PREFERENCE). A
@@ -136,8 +141,9 @@ void placer_set_profile(struct placer *placer, uint8_t device, const struct plac
 const struct place_profile *placer_profile(const struct placer *placer, uint8_t device);
 
 /*
- * Set how many times longer execution on a device takes than it would undisturbed; clamped to
- * 1..100.
+ * Set how many times longer execution on a device takes than it would undisturbed, as measured over
+ * its workers; clamped to 1..100. Tasks that just began to take longer, when this was not known,
+ * change no estimate.
  */
 void placer_set_contention(struct placer *placer, uint8_t device, float factor);
 
@@ -197,11 +203,16 @@ struct place_report {
 	uint64_t n_done; /* executions since the plan was made, or reset */
 	uint64_t n_failed;
 	uint64_t n_explored;
-	double exec_ns; /* estimate for the report's count, undisturbed */
-	double spread;  /* of exec_ns, relative: 0.1 is 10% */
+	double exec_ns;    /* learned time for the report's count, undisturbed */
+	double contention; /* how many times longer tasks take now; predicted: exec_ns x this */
+	double spread;     /* of exec_ns, relative: 0.1 is 10% */
 	bool is_trusted;
-	double mean_ns;      /* over the window */
-	double mean_error;   /* |predicted - observed| / observed over the window */
+	double mean_ns; /* over the window */
+	/*
+	 * |predicted - observed| / observed, each at most 1, over the window; without the first
+	 * PLACE_TRUST executions at any count
+	 */
+	double mean_error;
 	double speedup;      /* of this device over the CPU at @count */
 	uint32_t break_even; /* least count at which it beats the CPU; 0: none */
 };

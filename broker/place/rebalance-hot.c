@@ -48,13 +48,13 @@ static float device_load_ns(const struct placer *placer, uint32_t device, uint64
 	float work_ns =
 		(float)(queue->queued_ns + queue->waiting_ns) + queue_running_ns(queue, now);
 
-	return work_ns * queue->inverse_servers * placer->devices[device].contention;
+	return work_ns * queue->inverse_servers * placer->devices[device].slowdown;
 }
 
 static float exec_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
 {
-	return place_predict_ns(balance->placer, task->plan, (uint8_t)device, task->count) *
-	       place_contention(balance->placer, task->flow, (uint8_t)device);
+	return place_predict_now_ns(balance->placer, task->plan, (uint8_t)device, task->count,
+				    place_contention(balance->placer, task->flow, (uint8_t)device));
 }
 
 /* Return the load that a task adds to a device. */
@@ -63,7 +63,7 @@ static float adds_ns(const struct balance *balance, const struct place_task *tas
 	const struct place_device *of = &balance->placer->devices[device];
 
 	return place_work_ns(balance->placer, task->plan, (uint8_t)device, task->count) *
-	       of->queue.inverse_servers * of->contention;
+	       of->queue.inverse_servers * of->slowdown;
 }
 
 static void move(struct balance *balance, struct place_task *task, uint8_t to)
@@ -112,6 +112,7 @@ static bool is_held_up(const struct place_flow *flow, uint32_t device)
 static float done_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
 {
 	const struct placer *placer = balance->placer;
+	const float slowdown = placer->devices[device].slowdown;
 	float ns = exec_ns(balance, task, device);
 
 	if (is_held_up(task->flow, device))
@@ -120,8 +121,8 @@ static float done_ns(const struct balance *balance, const struct place_task *tas
 	if (is_idle(&placer->devices[device].queue))
 		return ns;
 	/* Contention that the flow causes itself does not count on either device. */
-	return ns + balance->load_ns[device] * placer->devices[device].inverse_contention *
-			    place_contention(placer, task->flow, (uint8_t)device);
+	return ns + balance->load_ns[device] / slowdown *
+			    place_of_others(task->flow, (uint8_t)device, slowdown);
 }
 
 /* Move @task if another device is predicted to be done with it earlier. */

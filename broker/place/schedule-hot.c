@@ -112,7 +112,7 @@ static inline float load_ns(const struct placer *placer, uint8_t device, float w
 {
 	const struct place_device *of = &placer->devices[device];
 
-	return work_ns * of->queue.inverse_servers * of->contention;
+	return work_ns * of->queue.inverse_servers * of->slowdown;
 }
 
 /* Return the least load that a task would add to a device other than @device; 0: there is none. */

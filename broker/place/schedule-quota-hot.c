@@ -164,7 +164,7 @@ uint64_t place_queue_backlog_ns(const struct placer *placer, uint8_t device, uin
 	float work_ns =
 		(float)(queue->queued_ns + queue->waiting_ns) + queue_running_ns(queue, now);
 
-	return (uint64_t)(work_ns * queue->inverse_servers * placer->devices[device].contention);
+	return (uint64_t)(work_ns * queue->inverse_servers * placer->devices[device].slowdown);
 }
 
 /*
@@ -207,7 +207,8 @@ uint64_t place_flow_wait_ns(const struct placer *placer, const struct place_flow
 	queued_ns = (float)queue->queued_ns;
 	turns_ns = turn_ns(queue, flow, fq);
 	wait_ns = (released_ns + (turns_ns < queued_ns ? turns_ns : queued_ns)) *
-		  queue->inverse_servers * place_contention(placer, flow, device);
+		  queue->inverse_servers *
+		  place_of_others(flow, device, placer->devices[device].slowdown);
 	if (__builtin_expect(flow->cpu_max > 0 && device == RBK_DEVICE_CPU, 0)) {
 		double missing_ns = (double)fq->queued_ns - flow_tokens(flow, now);
 		float quota_ns = (float)(missing_ns / flow->cpu_max);

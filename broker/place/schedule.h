@@ -93,7 +93,8 @@ void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t 
  * Predict how long a task of @flow would wait on @device before it starts. First come the released
  * tasks; of running ones, the mean of what is left of tasks that have not ended by now. Then come
  * all queued tasks, or the flow's turns until its own queue is through, if that is earlier. If the
- * quota is used up before, the wait is longer. Multiplied by the device's contention. O(1).
+ * quota is used up before, the wait is longer. Multiplied by what the device's tasks feel of its
+ * contention. O(1).
  */
 uint64_t place_flow_wait_ns(const struct placer *placer, const struct place_flow *flow,
 			    uint8_t device, uint64_t now_ns);

@@ -99,6 +99,18 @@ void placer_bench_learn(struct placer_bench *bench, uint8_t device, uint32_t cou
 		    0, bench->now_ns);
 }
 
+void placer_bench_learn_some(struct placer_bench *bench, uint8_t device, uint32_t count)
+{
+	const float contention = bench->placer->devices[device].contention;
+	double ns = (double)place_predict_now_ns(bench->placer, bench->place_plan, device, count,
+						 contention);
+
+	ns *= (64 + placer_bench_random(bench, 65)) / 96.0;
+	if (placer_bench_random(bench, 50) == 0)
+		ns = placer_bench_random(bench, 1000000);
+	placer_bench_learn(bench, device, count, ns);
+}
+
 void placer_bench_fail(struct placer_bench *bench, uint8_t device)
 {
 	bench->now_ns += 1000;

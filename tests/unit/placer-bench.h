@@ -50,6 +50,9 @@ struct place_decision placer_bench_decide(struct placer_bench *bench, uint32_t c
 void placer_bench_learn(struct placer_bench *bench, uint8_t device, uint32_t count, double exec_ns);
 void placer_bench_fail(struct placer_bench *bench, uint8_t device);
 
+/* Learn a time within a third of the prediction, or, once in 50 times, any time up to 1 ms. */
+void placer_bench_learn_some(struct placer_bench *bench, uint8_t device, uint32_t count);
+
 /* Let the estimates at @count become trusted on all devices, with the values that they predict. */
 void placer_bench_trust(struct placer_bench *bench, uint32_t count);
 

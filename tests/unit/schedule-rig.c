@@ -13,6 +13,8 @@ float __wrap_place_work_ns(const struct placer *placer, const struct place_plan 
 			   uint8_t device, uint32_t count);
 float __wrap_place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
 			      uint8_t device, uint32_t count);
+float __wrap_place_predict_now_ns(const struct placer *placer, const struct place_plan *place_plan,
+				  uint8_t device, uint32_t count, float contention);
 float __wrap_place_spread(const struct placer *placer, const struct place_plan *place_plan,
 			  uint8_t device, uint32_t count);
 bool __wrap_place_can_move(const struct placer *placer, const struct place_plan *place_plan,
@@ -44,6 +46,12 @@ float __wrap_place_predict_ns(const struct placer *placer, const struct place_pl
 	if (device == 0 && plan->servers > 0)
 		return work_ns / plan->servers;
 	return work_ns / (float)placer->devices[device].queue.n_servers_per_task;
+}
+
+float __wrap_place_predict_now_ns(const struct placer *placer, const struct place_plan *place_plan,
+				  uint8_t device, uint32_t count, float contention)
+{
+	return __wrap_place_predict_ns(placer, place_plan, device, count) * contention;
 }
 
 float __wrap_place_spread(const struct placer *placer, const struct place_plan *place_plan,
@@ -122,7 +130,7 @@ void rig_init(struct rig *rig, uint32_t n_devices, const uint32_t *n_servers)
 		};
 
 		rig->placer->devices[i].contention = 1;
-		rig->placer->devices[i].inverse_contention = 1;
+		rig->placer->devices[i].slowdown = 1;
 		place_queue_init(&rig->placer->devices[i].queue, &profile);
 		rig->devices[i].n_servers = n_servers[i];
 		rig->devices[i].end = &rig->devices[i].first;

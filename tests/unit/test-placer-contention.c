@@ -7,6 +7,7 @@
 
 #include "placer-bench.h"
 #include "support/test.h"
+#include "util/checked.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU, LARGE = 1 << 20 };
 
@@ -248,8 +249,8 @@ TEST(test_culprit__short_and_full_decision_agree, setup, teardown)
 			place_flow_set_own_contention(bench->placer, pair->culprit,
 						      (float)placer_bench_random(bench, 9) / 8);
 		if (i % 3 == 0)
-			placer_bench_learn(bench, (uint8_t)placer_bench_random(bench, 2),
-					   request.count, 1 + placer_bench_random(bench, 1000000));
+			placer_bench_learn_some(bench, (uint8_t)placer_bench_random(bench, 2),
+						request.count);
 		bench->place_plan->wish_bucket = UINT16_MAX;
 		quick = place_decide(bench->placer, bench->place_plan, pair->culprit, request, 5);
 		full = place_decide_in_full(bench->placer, bench->place_plan, pair->culprit,
@@ -275,6 +276,309 @@ TEST(test_share__invalid_values, setup, teardown)
 		assert_int_equal(decision.device, i < 3 ? GPU : CPU);
 		assert_true(decision.predicted_ns > 0);
 	}
+}
+
+/* --- learning while contention rises, stays and falls --- */
+
+static double alone_ns(const struct placer_bench *bench, uint8_t device, uint32_t count)
+{
+	return (double)place_predict_ns(bench->placer, bench->place_plan, device, count);
+}
+
+static double now_ns(struct placer_bench *bench, uint8_t device, uint32_t count)
+{
+	return (double)decide(bench, bench->flow, count, RBK_STRATEGY_DEVICE(device)).predicted_ns;
+}
+
+static struct place_report report(const struct placer_bench *bench, uint8_t device, uint32_t count)
+{
+	struct place_report report;
+
+	place_plan_report(bench->placer, bench->place_plan, device, count, &report);
+	return report;
+}
+
+#define assert_near(a, b, share) assert_near_(a, b, share, __LINE__)
+static void assert_near_(double a, double b, double share, int line)
+{
+	if (!(fabs(a - b) <= share * b))
+		fail_msg("line %d: %g is not within %g%% of %g", line, a, share * 100, b);
+}
+
+/* Tasks on one device: their time alone, how many times longer they take, and what is told. */
+struct phase {
+	struct placer_bench *bench;
+	uint8_t device;
+	uint32_t count;
+	double task_ns, slowdown;
+};
+
+/*
+ * Run tasks for @ns, at least @least of them, with contention told as @factor. From the @least-th
+ * task on, both the learned time and the prediction must be right.
+ */
+static void run_phase(const struct phase *phase, float factor, double ns, unsigned int least,
+		      bool is_checked)
+{
+	struct placer_bench *bench = phase->bench;
+	const uint64_t end_ns = bench->now_ns + (uint64_t)ns;
+	const double took_ns = phase->task_ns * phase->slowdown;
+
+	placer_set_contention(bench->placer, phase->device, factor);
+	for (unsigned int i = 0; i < least || bench->now_ns < end_ns; i++) {
+		placer_bench_learn(bench, phase->device, phase->count,
+				   took_ns * placer_bench_noise(bench, 0.05));
+		if (!is_checked || i < least)
+			continue;
+		assert_near(alone_ns(bench, phase->device, phase->count), phase->task_ns, 0.2);
+		assert_near(now_ns(bench, phase->device, phase->count), took_ns, 0.3);
+	}
+}
+
+/*
+ * Tasks take ten times as long for a second. That is told 20 ms late, and for 500 ms after its end.
+ */
+TEST(test_learned__contention_comes_and_goes)
+{
+	static const double tasks_ns[] = {50e3, 1e6, 8e6, 60e6};
+	enum { ADAPT = 8 };
+
+	for (uint8_t device = CPU; device <= GPU; device++)
+		for (size_t i = 0; i < ARRAY_SIZE(tasks_ns); i++) {
+			struct placer_bench bench;
+			struct phase phase = {&bench, device, 2048, tasks_ns[i], 1};
+
+			placer_bench_init(&bench, 2, NULL);
+			run_phase(&phase, 1, 1e9, ADAPT, true);
+			for (unsigned int n = 0; n < 3; n++) {
+				phase.slowdown = 10;
+				run_phase(&phase, 1, 20e6, 0, false);
+				run_phase(&phase, 10, 1e9, ADAPT, true);
+				phase.slowdown = 1;
+				run_phase(&phase, 10, 500e6, ADAPT, true);
+				run_phase(&phase, 1, 1e9, ADAPT, true);
+				assert_true(report(&bench, device, 2048).is_trusted);
+			}
+			placer_bench_deinit(&bench);
+		}
+}
+
+/* Contention grows and shrinks by steps, each known at once. */
+TEST(test_learned__contention_by_steps)
+{
+	static const float factors[] = {1, 1.2f, 2, 3, 5, 10, 10, 6, 3, 1.5f, 1};
+
+	PLACER_BENCH(bench, 2, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(factors); i++) {
+		const struct phase phase = {&bench, CPU, 2048, 1e6, (double)factors[i]};
+
+		run_phase(&phase, factors[i], 200e6, 8, true);
+	}
+}
+
+/* The factor jumps about, and tasks feel none of it, as on the reactor, or a part of it. */
+TEST(test_felt__less_than_told)
+{
+	static const double shares[] = {0, 0.1, 0.5};
+
+	for (size_t i = 0; i < ARRAY_SIZE(shares); i++) {
+		struct placer_bench bench;
+		float factor;
+
+		placer_bench_init(&bench, 2, NULL);
+		for (unsigned int n = 0; n < 20; n++)
+			placer_bench_learn(&bench, CPU, 64, 3000);
+		for (unsigned int n = 0; n < 500; n++) {
+			factor = 5 + (float)placer_bench_random(&bench, 56);
+			placer_set_contention(bench.placer, CPU, factor);
+			if (n >= 8)
+				assert_near(now_ns(&bench, CPU, 64),
+					    3000 * (1 + ((double)factor - 1) * shares[i]), 0.3);
+			placer_bench_learn(&bench, CPU, 64,
+					   3000 * (1 + ((double)factor - 1) * shares[i]));
+			assert_near(alone_ns(&bench, CPU, 64), 3000, 0.1);
+		}
+		/* Contention comes again: tasks are expected to feel all of it. */
+		placer_set_contention(bench.placer, CPU, 1);
+		for (unsigned int n = 0; n < 40; n++)
+			placer_bench_learn(&bench, CPU, 64, 3000);
+		placer_set_contention(bench.placer, CPU, 10);
+		assert_near(now_ns(&bench, CPU, 64), 30000, 0.1);
+		placer_bench_deinit(&bench);
+	}
+}
+
+/* The report's figures are those of decisions. */
+TEST(test_felt__reported)
+{
+	struct place_report seen;
+
+	PLACER_BENCH(bench, 2, NULL);
+	for (unsigned int n = 0; n < 20; n++)
+		placer_bench_learn(&bench, CPU, 2048, 1e6);
+	placer_set_contention(bench.placer, CPU, 8);
+	for (unsigned int n = 0; n < 20; n++) {
+		seen = report(&bench, CPU, 2048);
+		assert_near(seen.exec_ns * seen.contention, now_ns(&bench, CPU, 2048), 1e-5);
+		placer_bench_learn(&bench, CPU, 2048, 3e6);
+	}
+	assert_near(seen.contention, 3, 0.1);
+	assert_near(seen.exec_ns, 1e6, 0.05);
+}
+
+/* One task that takes very long under contention, or hardly any time, changes nothing. */
+TEST(test_felt__outliers)
+{
+	static const double outliers_ns[] = {1e9, 20e6, 1e6, 1000};
+
+	PLACER_BENCH(bench, 2, NULL);
+	for (unsigned int n = 0; n < 50; n++)
+		placer_bench_learn(&bench, CPU, 2048, 1e6 * placer_bench_noise(&bench, 0.05));
+	placer_set_contention(bench.placer, CPU, 5);
+	for (unsigned int n = 0; n < 200; n++) {
+		placer_bench_learn(&bench, CPU, 2048,
+				   n % 12 == 11 ? outliers_ns[n / 12 % 4]
+						: 5e6 * placer_bench_noise(&bench, 0.05));
+		assert_near(alone_ns(&bench, CPU, 2048), 1e6, 0.2);
+		assert_near(now_ns(&bench, CPU, 2048), 5e6, 0.3);
+	}
+	assert_true(report(&bench, CPU, 2048).is_trusted);
+}
+
+/* Work that waits is prolonged by what tasks were seen to feel, not by the factor that is told. */
+TEST(test_felt__waits)
+{
+	struct place_task task;
+	uint64_t wait_ns;
+
+	PLACER_BENCH(bench, 2, NULL);
+	placer_bench_trust(&bench, 2048);
+	task = (struct place_task){
+		.plan = bench.place_plan,
+		.flow = bench.flow,
+		.count = 2048,
+		.deadline_ns = UINT64_MAX,
+	};
+	place_enqueue(bench.placer, &task, bench.now_ns);
+	wait_ns = place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns);
+	placer_set_contention(bench.placer, CPU, 50);
+	assert_in_range(place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns),
+			wait_ns * 49, wait_ns * 51);
+	for (unsigned int n = 0; n < 200; n++)
+		placer_bench_learn(&bench, CPU, 2048, alone_ns(&bench, CPU, 2048) * 2);
+	wait_ns = place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns) / wait_ns;
+	assert_in_range(wait_ns, 1, 3);
+	place_dequeue(bench.placer, &task, bench.now_ns);
+}
+
+/* A change that contention explains is undone, whether or not more tasks run there. */
+TEST(test_undo__change_before_contention_was_known)
+{
+	PLACER_BENCH(bench, 2, NULL);
+	for (unsigned int n = 0; n < 50; n++) {
+		placer_bench_learn(&bench, CPU, 64, 50e3);
+		placer_bench_learn(&bench, CPU, 4096, 3e6);
+	}
+	for (unsigned int n = 0; n < 20; n++) {
+		placer_bench_learn(&bench, CPU, 64, 500e3);
+		if (n % 10 == 0)
+			placer_bench_learn(&bench, CPU, 4096, 30e6);
+	}
+	assert_near(alone_ns(&bench, CPU, 64), 500e3, 0.1);
+	placer_set_contention(bench.placer, CPU, 10);
+	assert_near(alone_ns(&bench, CPU, 64), 50e3, 0.1);
+	assert_near(alone_ns(&bench, CPU, 4096), 3e6, 0.1);
+	/* A change long before contention stays. */
+	placer_set_contention(bench.placer, CPU, 1);
+	for (unsigned int n = 0; n < 500; n++)
+		placer_bench_learn(&bench, CPU, 64, 500e3);
+	placer_set_contention(bench.placer, CPU, 10);
+	assert_near(alone_ns(&bench, CPU, 64), 500e3, 0.1);
+	placer_set_contention(bench.placer, CPU, 1);
+	/* A change to shorter times stays, too; and no freed plan is touched. */
+	for (unsigned int n = 0; n < 10; n++)
+		placer_bench_learn(&bench, CPU, 64, 50e3);
+	placer_set_contention(bench.placer, CPU, 10);
+	assert_near(alone_ns(&bench, CPU, 64), 50e3, 0.1);
+	placer_set_contention(bench.placer, CPU, 1);
+	for (unsigned int n = 0; n < 10; n++)
+		placer_bench_learn(&bench, CPU, 64, 500e3);
+	placer_bench_renew(&bench);
+	placer_set_contention(bench.placer, CPU, 10);
+	placer_bench_learn(&bench, CPU, 64, 500e3);
+}
+
+/*
+ * A software GPU that is known to take 40 ms runs some requested tasks while others keep the
+ * processors busy. It must not look better than the CPU's 3 ms afterwards, nor meanwhile.
+ */
+TEST(test_far_worse__is_not_chosen)
+{
+	const struct place_request request = {.count = 4096};
+	struct place_decision decision;
+
+	PLACER_BENCH(bench, 2, NULL);
+	for (unsigned int n = 0; n < 50; n++) {
+		placer_bench_learn(&bench, CPU, 4096, 3e6);
+		placer_bench_learn(&bench, GPU, 4096, 40e6);
+	}
+	for (unsigned int n = 0; n < 300; n++) {
+		float factor = n < 200 ? 10 + (float)placer_bench_random(&bench, 51) : 1;
+
+		if (n < 200 && n % 4 == 0)
+			factor = 60;
+		placer_set_contention(bench.placer, CPU, factor);
+		placer_set_contention(bench.placer, GPU, factor);
+		bench.place_plan->wish_bucket = UINT16_MAX;
+		decision = place_decide(bench.placer, bench.place_plan, bench.flow, request,
+					bench.now_ns);
+		assert_int_equal(decision.device, CPU);
+		placer_bench_learn(&bench, CPU, 4096, n < 200 ? 3.6e6 : 3e6);
+		if (n < 200 && n % 4 == 0)
+			placer_bench_learn(&bench, GPU, 4096, 125e6);
+	}
+}
+
+/* --- trust --- */
+
+TEST(test_trust__as_the_error_says)
+{
+	struct place_report seen;
+	unsigned int n_lost = 0, n = 0;
+
+	PLACER_BENCH(bench, 2, NULL);
+	for (unsigned int i = 0; i < 20; i++)
+		placer_bench_learn(&bench, CPU, 2048, 1e6);
+	seen = report(&bench, CPU, 2048);
+	assert_true(seen.is_trusted && seen.mean_error < 0.01);
+	/* Any of three times, a hundred times apart: there is no good prediction. */
+	for (unsigned int i = 0; i < 500; i++) {
+		placer_bench_learn(&bench, CPU, 2048, pow(10, 5 + placer_bench_random(&bench, 3)));
+		seen = report(&bench, CPU, 2048);
+		assert_int_equal(seen.is_trusted, seen.mean_error <= 0.5);
+		/* A neighbour's estimate is of the same plan. */
+		assert_false(report(&bench, CPU, 2048 + 1024).is_trusted && !seen.is_trusted);
+		n_lost += !seen.is_trusted;
+	}
+	assert_true(n_lost > 200);
+	do {
+		placer_bench_learn(&bench, CPU, 2048, 1e6);
+		seen = report(&bench, CPU, 2048);
+		assert_int_equal(seen.is_trusted, seen.mean_error <= 0.5);
+	} while (!seen.is_trusted && ++n < 1000);
+	assert_in_range(n, 5, 100);
+	/* One outlier is no reason. */
+	for (unsigned int i = 0; i < 100; i++)
+		placer_bench_learn(&bench, CPU, 2048, 1e6);
+	placer_bench_learn(&bench, CPU, 2048, 1e9);
+	assert_true(report(&bench, CPU, 2048).is_trusted);
+	placer_bench_learn(&bench, CPU, 2048, 1);
+	assert_true(report(&bench, CPU, 2048).is_trusted);
+	/* The error begins with the learned times: how wrong the profile was does not matter. */
+	for (unsigned int i = 0; i < PLACE_TRUST + 1; i++)
+		placer_bench_learn(&bench, GPU, 2048, 1e9);
+	seen = report(&bench, GPU, 2048);
+	assert_true(seen.is_trusted && seen.mean_error < 0.01);
 }
 
 /* --- fewer workers --- */

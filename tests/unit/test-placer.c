@@ -568,8 +568,8 @@ TEST(test_decide__short_and_full_path_agree, setup_two, teardown)
 			placer_set_contention(bench->placer, (uint8_t)(i / 7 % 2),
 					      1 + (float)placer_bench_random(bench, 30));
 		if (i % 3 == 0)
-			placer_bench_learn(bench, (uint8_t)placer_bench_random(bench, 2), count,
-					   1 + placer_bench_random(bench, 1000000));
+			placer_bench_learn_some(bench, (uint8_t)placer_bench_random(bench, 2),
+						count);
 		/* Exploring would change the state that the second decision sees. */
 		bench->place_plan->wish_bucket = UINT16_MAX;
 		quick = place_decide(bench->placer, bench->place_plan, bench->flow, request, 5);
