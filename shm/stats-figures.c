@@ -31,3 +31,15 @@ double figure_real(const struct figure *figure, const void *record)
 				: figure->unit == FIGURE_MICRO ? 1e6
 							       : 1);
 }
+
+double stats_contention_factor(uint8_t contention)
+{
+	return exp2((double)contention / 32);
+}
+
+uint8_t stats_contention(double factor)
+{
+	const double n = factor > 1 ? log2(factor) * 32 : 0;
+
+	return n < UINT8_MAX ? (uint8_t)(n + 0.5) : UINT8_MAX;
+}

@@ -147,6 +147,16 @@ static inline uint64_t figure_number(const struct figure *figure, const void *re
  */
 double figure_real(const struct figure *figure, const void *record);
 
+/* Return the factor of rbk_stats_plan_device.contention, and the member for a factor. */
+double stats_contention_factor(uint8_t contention);
+uint8_t stats_contention(double factor);
+
+/* Return the time that is predicted for a task on a device now: learned x contention; 0: none. */
+static inline double stats_now_ns(const struct rbk_stats_plan_device *device)
+{
+	return device->estimate_ns * stats_contention_factor(device->contention);
+}
+
 /* Return true if @value, by figure_number(), means "none" or "unknown". */
 static inline int figure_is_null(const struct figure *figure, uint64_t value)
 {

@@ -6,6 +6,7 @@
 #include "memory/residency.h"
 #include "place/placer.h"
 #include "session/session.h"
+#include "shm/stats-figures.h"
 #include "stats/stats.h"
 #include "tenant/tenant.h"
 #include "util/number.h"
@@ -67,6 +68,7 @@ static void describe_learned(const struct publish *publish, const struct session
 	ret->speedup = report.speedup;
 	ret->break_even = report.break_even;
 	ret->is_trusted = report.is_trusted;
+	ret->contention = stats_contention(report.contention);
 }
 
 void publish_plan(struct publish *publish, struct session_plan *plan)
@@ -100,11 +102,22 @@ static uint64_t state_of(const struct publish *publish, const struct session_pla
 	return state;
 }
 
+/* Return a value that changes whenever the times that are predicted for plans now change. */
+static uint64_t contention_of(const struct publish *publish)
+{
+	struct place_device_report report;
+
+	placer_device_report(dispatch_placer(publish->options.dispatch), RBK_DEVICE_CPU, 0,
+			     &report);
+	return stats_contention(report.contention);
+}
+
 /* Publish a tenant's plans in turn. Adds to the plans looked at and computed in this update. */
 static void publish_plans(struct publish *publish, struct stats_tenant *tenant,
 			  unsigned int *n_looked, unsigned int *n_changed)
 {
 	struct list_node *first = NULL, *node;
+	const uint64_t contention = contention_of(publish);
 
 	while (*n_looked < MAX_PLANS && *n_changed < MAX_CHANGED_PLANS) {
 		struct stats_plan *plan;
@@ -120,10 +133,12 @@ static void publish_plans(struct publish *publish, struct stats_tenant *tenant,
 		plan = container_of(node, struct stats_plan, link);
 		n_tasks = tasks_of(publish, plan);
 		state = state_of(publish, plan->owner);
-		if (plan->seen_tasks == n_tasks + 1 && plan->seen_state == state)
+		if (plan->seen_tasks == n_tasks + 1 && plan->seen_state == state &&
+		    plan->seen_contention == contention)
 			continue;
 		plan->seen_tasks = n_tasks + 1;
 		plan->seen_state = state;
+		plan->seen_contention = contention;
 		++*n_changed;
 		publish_plan(publish, plan->owner);
 	}

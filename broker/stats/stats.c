@@ -624,6 +624,7 @@ void stats_set_plan(struct stats_plan *plan, const struct rbk_stats_plan_device 
 
 		store_computed(plan_device_figures, device, &figures[i]);
 		STATS_SET(device->is_trusted, figures[i].is_trusted);
+		STATS_SET(device->contention, figures[i].contention);
 		STATS_SET(device->state, figures[i].state);
 		STATS_SET(device->tier, figures[i].tier);
 	}

@@ -108,8 +108,9 @@ struct stats_plan {
 	void *owner;
 	uint64_t fingerprint;
 	uint64_t made_ns;
-	uint64_t seen_tasks; /* the publisher's: tasks at its last figures, plus 1; 0: none */
-	uint64_t seen_state; /* the publisher's: state at that time */
+	uint64_t seen_tasks;      /* the publisher's: tasks at its last figures, plus 1; 0: none */
+	uint64_t seen_state;      /* the publisher's: state at that time */
+	uint64_t seen_contention; /* the publisher's: contention of the CPU at that time */
 	char name[RBK_NAME_BYTES];
 };
 

@@ -49,7 +49,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   9           /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   10          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -220,16 +220,25 @@ struct rbk_stats_plan_device {
 	uint64_t error_ns;          /* count: sum of the absolute differences */
 
 	/* Figures that the broker has learned, as of the last update; all 0: none. */
-	double estimate_ns;  /* undisturbed time of a task of struct rbk_stats_plan.count rows */
-	double spread;       /* relative spread of the estimate */
-	double mean_ns;      /* mean over the window of the last executions */
-	double mean_error;   /* mean of |predicted - observed| / observed over that window */
-	double speedup;      /* factor over the CPU */
+	double estimate_ns; /* undisturbed time of a task of struct rbk_stats_plan.count rows */
+	double spread;      /* relative spread of the estimate */
+	double mean_ns;     /* mean over the window of the last executions */
+	/*
+	 * Mean of |predicted - observed| / observed, each at most 1, over that window, without the
+	 * first executions, which the estimate begins with
+	 */
+	double mean_error;
+	double speedup;      /* factor over the CPU, both undisturbed */
 	uint32_t break_even; /* least count for which it beats the CPU; 0: none */
-	uint8_t is_trusted;  /* true if enough executions were seen */
-	uint8_t state;       /* enum rbk_memory_state */
-	uint8_t tier;        /* enum rbk_memory_tier */
-	uint8_t reserved8;
+	/* true if enough executions were seen, and mean_error is at most 0.5 */
+	uint8_t is_trusted;
+	uint8_t state; /* enum rbk_memory_state */
+	uint8_t tier;  /* enum rbk_memory_tier */
+	/*
+	 * A task takes 2^(n/32) times as long now because of contention, where n is this number:
+	 * estimate_ns times that factor is what decisions predict; since 1.10
+	 */
+	uint8_t contention;
 	uint64_t resident_bytes; /* its share of bytes in the device's memory now */
 	/* bytes of device memory that it takes when resident; since 1.2 */
 	uint64_t footprint_bytes;

@@ -140,6 +140,10 @@ def check_json(paths):
     plan = about['plans'][1]
     expect((plan['tenant'], plan['plan'], plan['memory']) == (1, 'llm-1', 'evicted'), plan)
     expect((plan['gpu'], plan['gpu_ns'], plan['speedup']) == (1, 4.1e6, 7.6), plan)
+    # Learned times, and the same with the contention of now: half an octave on the CPU, none on the GPU.
+    expect((plan['cpu_ns'], plan['gpu_now_ns']) == (31e6, 4.1e6), plan)
+    expect(abs(plan['cpu_now_ns'] / 31e6 - 2 ** 0.5) < 1e-4, plan)
+    expect((plan['window_error'], plan['trusted']) == (0.04, True), plan)
     expect(9.9 < plan['tasks_per_s'] < 10.1 and plan['state'] == 'live', plan)
     decisions = about['decisions']
     expect(len(decisions) == 3 * 64, len(decisions))

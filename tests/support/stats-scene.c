@@ -418,12 +418,15 @@ static void fill_plan(const struct rbk_stats_view *view, uint32_t slot, const ch
 		.estimate_ns = 31e6,
 		.predicted_exec_ns = 1000000,
 		.error_ns = 40000,
+		.mean_error = 0.71,
+		.contention = 16,
 		.speedup = 1,
 		.state = RBK_MEMORY_RESIDENT,
 	};
 	plan->devices[RBK_DEVICE_GPU] = (struct rbk_stats_plan_device){
 		.n_tasks = 1000 + 10 * moment,
 		.estimate_ns = 4.1e6,
+		.mean_error = 0.04,
 		.speedup = 7.6,
 		.is_trusted = 1,
 		.state = slot == 1 ? RBK_MEMORY_EVICTED : RBK_MEMORY_RESIDENT,

@@ -104,6 +104,19 @@ TEST(test_rows__are_whole)
 	}
 }
 
+/* The byte for a factor of contention is right within a hundredth. */
+TEST(test_contention__in_a_byte)
+{
+	for (double factor = 1; factor <= 250; factor *= 1.01)
+		assert_true(fabs(stats_contention_factor(stats_contention(factor)) / factor - 1) <
+			    0.011);
+	assert_true(stats_contention_factor(0) == 1);
+	assert_int_equal(stats_contention(0.5), 0);
+	assert_int_equal(stats_contention(1), 0);
+	assert_int_equal(stats_contention(NAN), 0);
+	assert_int_equal(stats_contention(1e30), UINT8_MAX);
+}
+
 /* --- A record with each kind of number --- */
 
 struct odd {

@@ -656,7 +656,8 @@ static void reset_all(struct stats_tenant *tenant, uint64_t now_ns)
 TEST(test_reset, setup, teardown)
 {
 	const struct rbk_stats_tenant figures = {.weight = 9, .host_used = 77};
-	const struct rbk_stats_plan_device learned[N_DEVICES] = {{.speedup = 3}};
+	const struct rbk_stats_plan_device learned[N_DEVICES] = {
+		{.speedup = 3, .is_trusted = 1, .contention = 16}};
 	const struct stats_plan_memory memory = {.n_evictions = 1};
 	struct kit *kit = *state;
 	struct stats_task task = task_make(1);
@@ -672,6 +673,8 @@ TEST(test_reset, setup, teardown)
 	run_inline(&plan, 2, RBK_REASON_BELOW_THRESHOLD);
 	stats_set_tenant(kit->tenant, &figures);
 	stats_set_plan(&plan, learned, N_DEVICES, &memory);
+	plan_copy(&kit->view, 0, &copy);
+	assert_fields(copy.plan.devices[0], (is_trusted, 1), (contention, 16));
 	stats_bytes(other, 1, 1);
 
 	run_inline(&other_plan, 2, RBK_REASON_BELOW_THRESHOLD);
@@ -690,6 +693,7 @@ TEST(test_reset, setup, teardown)
 	assert_string_equal(copy.plan.name, "plan-1");
 	assert_fields(copy.plan, (devices[GPU].n_tasks, 0), (reasons[RBK_REASON_COST_MODEL], 0));
 	assert_true(copy.plan.devices[0].speedup == 0);
+	assert_fields(copy.plan.devices[0], (is_trusted, 0), (contention, 0));
 	assert_fields(*kit->view.page, (n_resets, 1), (reset_at_ns, 5000));
 	assert_int_equal(other->totals->copied_bytes, 1);
 	assert_int_equal(stats_device_counts(kit->stats, GPU)->n_tasks, 1);

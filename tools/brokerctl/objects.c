@@ -107,6 +107,8 @@ void json_plan(const char *tenant, const union plan_copy *copy, uint32_t n_devic
 			    mean_of(device->predicted_ns, device->n_predicted));
 		json_number("error", mean_of(device->error_ns, device->predicted_exec_ns));
 		json_figures_part(plan_device_figures, device, 0, "estimate_ns", "break_even");
+		json_number("contention", stats_contention_factor(device->contention));
+		json_number("now_ns", stats_now_ns(device));
 		json_string("memory", stats_memory_state_name(device->state));
 		json_string("tier", stats_memory_tier_name(device->tier));
 		json_figures_part(plan_device_figures, device, 0, "resident_bytes", NULL);

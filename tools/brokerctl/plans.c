@@ -15,7 +15,8 @@ struct row {
 	/* sums over all devices, and over all GPUs */
 	uint64_t n_tasks, n_gpu_tasks, cpu_ns, gpu_ns;
 	uint64_t resident_bytes, footprint_bytes;
-	double speedup; /* the best of all devices */
+	double gpu_now_ns; /* the least of all GPUs; 0: none */
+	double speedup;    /* the best of all devices */
 	union plan_copy copy;
 };
 
@@ -59,6 +60,7 @@ static void row_sums(struct row *row)
 {
 	for (uint32_t i = 0; i < row->tenant->view.n_devices; i++) {
 		const struct rbk_stats_plan_device *device = &row->copy.plan.devices[i];
+		double now_ns;
 
 		row->n_tasks += device->n_tasks;
 		if (i == RBK_DEVICE_CPU) {
@@ -72,6 +74,9 @@ static void row_sums(struct row *row)
 			row->footprint_bytes = device->footprint_bytes;
 		if (device->speedup > row->speedup)
 			row->speedup = device->speedup;
+		now_ns = stats_now_ns(device);
+		if (now_ns > 0 && (!(row->gpu_now_ns > 0) || now_ns < row->gpu_now_ns))
+			row->gpu_now_ns = now_ns;
 	}
 }
 
@@ -112,6 +117,8 @@ static void print_row(const struct row *row)
 	table_cell("%s", text_percent((double)row->n_gpu_tasks, (double)row->n_tasks));
 	table_cell("%s", text_ns(mean_of(row->cpu_ns, n_cpu_tasks)));
 	table_cell("%s", text_ns(mean_of(row->gpu_ns, row->n_gpu_tasks)));
+	table_cell("%s", text_ns(stats_now_ns(&plan->devices[RBK_DEVICE_CPU])));
+	table_cell("%s", text_ns(row->gpu_now_ns));
 	if (row->speedup > 0)
 		table_cell("%.2f", row->speedup);
 	else
@@ -125,9 +132,9 @@ static void print_row(const struct row *row)
 static void print_rows(const struct arguments *arguments, const struct row *rows, size_t n)
 {
 	static const char *const heads[] = {
-		"<TENANT",    "6SESSION", "8PLAN ID",     "<PLAN",        "<1IN",
-		"4FOOTPRINT", "1TASKS",   "3ON GPU",      "2ON CPU TAKE", "2ON GPU TAKE",
-		"4SPEED-UP",  "<5LAST",   "<5FOR REASON", "6EVICTIONS",   NULL,
+		"<TENANT",   "6SESSION", "8PLAN ID",     "<PLAN",      "<1IN",     "4FOOTPRINT",
+		"1TASKS",    "3ON GPU",  "2CPU TOOK",    "2GPU TOOK",  "5CPU NOW", "5GPU NOW",
+		"4SPEED-UP", "<5LAST",   "<5FOR REASON", "6EVICTIONS", NULL,
 	};
 
 	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Plans", heads, plan_figures);

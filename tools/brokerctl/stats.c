@@ -109,10 +109,9 @@ static void table_tenants_begin(void)
 
 static void table_plans(const struct pages *pages)
 {
-	static const char *const heads[] = {"<TENANT",  "5SESSION",  "<PLAN",       "<DEVICE",
-					    "1TASKS",   "1MEAN",     "2PREDICTED",  "2ERROR",
-					    "3TRUSTED", "4SPEED-UP", "6BREAK-EVEN", "<3MEMORY",
-					    NULL};
+	static const char *const heads[] = {
+		"<TENANT", "5SESSION", "<PLAN",    "<DEVICE",   "1TASKS",      "1TOOK",    "4ALONE",
+		"2NOW",    "2ERROR",   "3TRUSTED", "4SPEED-UP", "6BREAK-EVEN", "<3MEMORY", NULL};
 	union plan_copy copy;
 
 	table_begin("Plans", heads);
@@ -137,8 +136,9 @@ static void table_plans(const struct pages *pages)
 				table_cell("%s",
 					   text_ns(mean_of(device->exec_ns, device->n_tasks)));
 				table_cell("%s", text_ns(device->estimate_ns));
-				table_cell("%s", text_percent((double)device->error_ns,
-							      (double)device->predicted_exec_ns));
+				table_cell("%s", text_ns(stats_now_ns(device)));
+				table_cell("%s",
+					   text_percent(device->mean_error, device->n_tasks > 0));
 				table_cell("%s", device->is_trusted ? "yes" : "no");
 				if (device->speedup > 0)
 					table_cell("%.2f", device->speedup);

@@ -269,10 +269,31 @@ static void task_facts(struct why *why)
 		fact(why, "it failed: %s", strerror(-task->res));
 }
 
+/* Say what is predicted for the plan on a device where it has run. */
+static void time_fact(struct why *why, uint32_t i, const struct rbk_stats_plan_device *device)
+{
+	const double factor = stats_contention_factor(device->contention);
+
+	if (device->n_tasks == 0 || !(device->estimate_ns > 0))
+		return;
+	if (factor > 1)
+		fact(why, "a task takes %s alone on %s, and %s now: contention makes it %.2f times",
+		     text_ns(device->estimate_ns), device_label(i), text_ns(stats_now_ns(device)),
+		     factor);
+	else
+		fact(why, "a task takes %s alone on %s, and as long now",
+		     text_ns(device->estimate_ns), device_label(i));
+	if (!device->is_trusted && device->mean_error > 0)
+		fact(why, "predictions for %s are not trusted: the last ones were off by %s",
+		     device_label(i), text_percent(device->mean_error, 1));
+}
+
 static void plan_facts(struct why *why)
 {
 	const struct rbk_stats_plan *plan = &why->plan.plan;
 
+	for (uint32_t i = 0; i < page_of(why)->view.n_devices; i++)
+		time_fact(why, i, &plan->devices[i]);
 	for (uint32_t i = RBK_DEVICE_GPU; i < page_of(why)->view.n_devices; i++) {
 		const struct rbk_stats_plan_device *device = &plan->devices[i];
 

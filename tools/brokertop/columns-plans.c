@@ -74,10 +74,20 @@ static double key_tasks(ROW)
 
 static double key_cpu(ROW)
 {
-	return row->plan->cpu_ns;
+	return row->plan->cpu_now_ns;
 }
 
 static double key_gpu(ROW)
+{
+	return row->plan->gpu_now_ns;
+}
+
+static double key_cpu_alone(ROW)
+{
+	return row->plan->cpu_ns;
+}
+
+static double key_gpu_alone(ROW)
 {
 	return row->plan->gpu_ns;
 }
@@ -99,7 +109,14 @@ static void draw_speedup(CELL)
 
 static double key_error(ROW)
 {
-	return row->plan->error;
+	return row->plan->window_error;
+}
+
+static void draw_error(CELL)
+{
+	cell_set(ret, figure_part(row->plan->window_error).text);
+	if (row->plan->window_error > 0 && !row->plan->is_trusted)
+		ret->style = STYLE_WARN;
 }
 
 static double key_last(ROW)
@@ -138,12 +155,14 @@ const struct column plan_columns[] = {
 	{"STATE", 12, 1, COLUMN_LEFT | COLUMN_GPU, draw_state, key_state, NULL},
 	COLUMN("SIZE", 8, 2, DOWN | COLUMN_GPU, size),
 	NUMBER_COLUMN("TASKS/s", 8, 0, DOWN, tasks, rate),
-	NUMBER_COLUMN("ON CPU", 7, 1, DOWN, cpu, ns),
-	NUMBER_COLUMN("ON GPU", 7, 1, DOWN | COLUMN_GPU, gpu, ns),
+	NUMBER_COLUMN("CPU NOW", 7, 1, DOWN, cpu, ns),
+	NUMBER_COLUMN("GPU NOW", 7, 1, DOWN | COLUMN_GPU, gpu, ns),
 	COLUMN("SPEED-UP", 8, 3, DOWN | COLUMN_GPU, speedup),
 	{"LAST", 5, 3, COLUMN_LEFT, draw_last, key_last, NULL},
 	TEXT_COLUMN("BECAUSE", 17, 2, 0, reason),
-	NUMBER_COLUMN("ERROR", 5, 4, DOWN, error, part),
+	COLUMN("ERROR", 5, 4, DOWN, error),
+	NUMBER_COLUMN("CPU ALONE", 9, 5, DOWN, cpu_alone, ns),
+	NUMBER_COLUMN("GPU ALONE", 9, 5, DOWN | COLUMN_GPU, gpu_alone, ns),
 	FIGURE_COLUMN("EVICT", 5, 4, DOWN | COLUMN_GPU, "evictions"),
 	FIGURE_COLUMN("RETURNS", 7, 5, DOWN | COLUMN_GPU, "returns"),
 	FIGURE_COLUMN("NO-MEM", 6, 5, DOWN | COLUMN_GPU, "memory_constraints"),

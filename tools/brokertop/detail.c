@@ -253,11 +253,14 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *lines)
 {
 	const double speedup = isfinite(plan->speedup) ? fmax(0, fmin(plan->speedup, 1e9)) : 0;
+	const char *gpu = plan->gpu ? device_label(plan->gpu) : "GPU";
 
-	line(lines, STYLE_PLAIN, "on the CPU %s   on %s %s   speed-up %.*f   predictions off by %s",
-	     figure_ns(plan->cpu_ns).text, plan->gpu ? device_label(plan->gpu) : "a GPU",
-	     figure_ns(plan->gpu_ns).text, speedup < 10 ? 2 : 0, speedup,
-	     figure_part(plan->error).text);
+	line(lines, STYLE_PLAIN, "now: CPU %s   %s %s      alone: CPU %s   %s %s",
+	     figure_ns(plan->cpu_now_ns).text, gpu, figure_ns(plan->gpu_now_ns).text,
+	     figure_ns(plan->cpu_ns).text, gpu, figure_ns(plan->gpu_ns).text);
+	line(lines, STYLE_PLAIN, "speed-up %.*f   predictions off by %s: %s", speedup < 10 ? 2 : 0,
+	     speedup, figure_part(plan->window_error).text,
+	     plan->is_trusted ? "trusted" : "not trusted");
 	line(lines, STYLE_PLAIN, "memory: %s%s, needs %s, of which %s are resident",
 	     plan->gpu ? memory_state_name(plan->state) : "needs no GPU memory",
 	     plan->state == RBK_MEMORY_RESIDENT && plan->tier == RBK_TIER_GTT

@@ -46,6 +46,8 @@ static const struct {
 	{"RQ-WAIT",
 	 "p99 of waits for a processor, in ten seconds; BEHIND: the program that ran instead"},
 	{"TENANT-RQ", "RQ-WAIT of all processes of a session's tenant; TENANT-BEHIND likewise"},
+	{"CPU NOW", "time predicted for a task now; ALONE: without contention; GPU likewise"},
+	{"ERROR", "of the latest predictions on the last device; above 50%: not trusted"},
 	{"EVICT", "evictions of plans from device memory; RETURNS: loads of evicted plans"},
 	{"FALLBK", "tasks that failed on a GPU, and ran on the CPU"},
 	{"GRANTED", "size of a lease, charged to its tenant; DRAWN: credit drawn by its programs"},

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "monitor/interval.h"
+#include "shm/stats-figures.h"
 
 static const uint64_t interval_ns = 1000000000;
 enum { UNKNOWN = -1, DECISIONS_PER_PAGE = 256, EVICTION_SECONDS = 60 };
@@ -421,11 +422,12 @@ static void copy_plan(struct model_plan *plan, const struct tenant_page *page, u
 	plan->slot = slot;
 	plan->n_tasks = 0;
 	plan->gpu = 0;
-	plan->gpu_ns = plan->speedup = 0;
+	plan->gpu_ns = plan->gpu_now_ns = plan->speedup = 0;
 	plan->state = RBK_MEMORY_UNSUPPORTED;
 	plan->tier = RBK_TIER_NONE;
 	plan->resident_bytes = plan->footprint_bytes = 0;
 	plan->cpu_ns = copy.plan.devices[RBK_DEVICE_CPU].estimate_ns;
+	plan->cpu_now_ns = stats_now_ns(&copy.plan.devices[RBK_DEVICE_CPU]);
 	for (uint32_t i = 0; i < n_devices; i++) {
 		const struct rbk_stats_plan_device *device = &copy.plan.devices[i];
 
@@ -440,12 +442,19 @@ static void copy_plan(struct model_plan *plan, const struct tenant_page *page, u
 			continue;
 		plan->gpu = i;
 		plan->gpu_ns = device->estimate_ns;
+		plan->gpu_now_ns = stats_now_ns(device);
 		plan->speedup = device->speedup;
 		plan->state = device->state;
 		plan->tier = device->tier;
 		plan->footprint_bytes = device->footprint_bytes;
 	}
 	plan->error = predicted_ns > 0 ? error_ns / predicted_ns : UNKNOWN;
+	plan->window_error = UNKNOWN;
+	plan->is_trusted = false;
+	if (plan->now.last_device < n_devices && plan->n_tasks > 0) {
+		plan->window_error = copy.plan.devices[plan->now.last_device].mean_error;
+		plan->is_trusted = copy.plan.devices[plan->now.last_device].is_trusted;
+	}
 	if (plan->then_made_at_ns != plan->now.made_at_ns) {
 		plan->then_made_at_ns = plan->now.made_at_ns;
 		plan->then_tasks = plan->n_tasks;

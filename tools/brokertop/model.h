@@ -76,9 +76,12 @@ struct model_plan {
 	uint64_t n_tasks, then_tasks;
 	uint64_t then_made_at_ns;
 	double tasks_per_s;
-	/* of the CPU, and of the GPU with the best times */
-	double cpu_ns, gpu_ns, speedup, error;
-	uint32_t gpu; /* that GPU, RBK_DEVICE_*; 0: none */
+	/* of the CPU, and of the GPU with the best times: learned, and predicted now */
+	double cpu_ns, gpu_ns, cpu_now_ns, gpu_now_ns, speedup;
+	double error;        /* of all predictions; -1: not known */
+	double window_error; /* of the latest predictions for the device of the last task, or -1 */
+	bool is_trusted;     /* times of that device are */
+	uint32_t gpu;        /* that GPU, RBK_DEVICE_*; 0: none */
 	uint8_t state, tier;
 	uint64_t resident_bytes, footprint_bytes;
 	struct rbk_stats_plan now; /* without devices, so the last member */

@@ -165,9 +165,13 @@ static void report_plan(const struct model_plan *plan)
 	json_string("last_reason", rbk_reason_name(now->last_reason));
 	time_ns("cpu_ns", plan->cpu_ns);
 	time_ns("gpu_ns", plan->gpu_ns);
+	time_ns("cpu_now_ns", plan->cpu_now_ns);
+	time_ns("gpu_now_ns", plan->gpu_now_ns);
 	json_optional("gpu", plan->gpu ? plan->gpu : RBK_STATS_ABSENT);
 	time_ns("speedup", plan->speedup);
 	rate("error", plan->error);
+	rate("window_error", plan->window_error);
+	json_boolean("trusted", plan->is_trusted);
 	json_string("memory", stats_memory_state_name(plan->state));
 	json_string("tier", stats_memory_tier_name(plan->tier));
 	json_unsigned("resident_bytes", plan->resident_bytes);
