@@ -62,6 +62,13 @@ enum {
 	ENTRIES_PART = 2,
 };
 
+/*
+ * Refused entries of a tenant whose fault is looked for, in a time. All are counted; the limit
+ * keeps a client that writes nothing but invalid entries from slowing its neighbours.
+ */
+static const uint64_t noted_period_ns = 1000000000;
+enum { NOTED_MAX = 16 };
+
 /* Read the clock at an entry that takes long, unless it is the first such entry of its batch. */
 static inline void note_costly(struct dispatch *dispatch)
 {
@@ -77,6 +84,27 @@ static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
 	const struct outcome outcome = {.res = res, .device = RBK_DEVICE_NONE};
 
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
+}
+
+/* Count an invalid entry, note its fault unless many were noted lately, and complete it. */
+static __attribute__((__cold__, __noinline__)) void refuse(struct dispatch *dispatch,
+							   struct dispatch_ring *ring,
+							   const struct rbk_sqe *sqe, int res)
+{
+	struct flow *flow = ring->flow;
+
+	stats_entry_refused(ring->ring->session->tenant_stats);
+	if (dispatch->now_ticks - flow->noted_from_ticks > clock_ns_to_ticks(noted_period_ns)) {
+		flow->noted_from_ticks = dispatch->now_ticks;
+		flow->n_noted = 0;
+	}
+	if (flow->n_noted < NOTED_MAX) {
+		flow->n_noted++;
+		/* The flow is charged for the time that it takes. */
+		dispatch->is_costly = true;
+		dispatch_note_refused(dispatch, ring, sqe, res);
+	}
+	post_bare(dispatch, ring, sqe, res);
 }
 
 /* Return AUTO for a strategy that needs a feature which the session has not negotiated. */
@@ -372,7 +400,10 @@ static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
 		/*
 		 * A rejected entry reports its own error, and the entries after it are cancelled.
 		 */
-		post_bare(dispatch, ring, sqe, res ? res : -ECANCELED);
+		if (res)
+			refuse(dispatch, ring, sqe, res);
+		else
+			post_bare(dispatch, ring, sqe, -ECANCELED);
 		ring->chain_last = NULL;
 		ring->chain_broken = true;
 	} else {
@@ -406,7 +437,7 @@ static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch
 	}
 
 	if (__builtin_expect(res != 0, 0))
-		post_bare(dispatch, ring, sqe, res);
+		refuse(dispatch, ring, sqe, res);
 	else
 		res = start_entry(dispatch, ring, sqe, plan, now_ticks, &task);
 	ring->chain_last = task;

@@ -30,6 +30,7 @@
 #include "util/heap.h"
 #include "util/index.h"
 #include "util/list.h"
+#include "util/log.h"
 
 struct task;
 
@@ -119,15 +120,18 @@ struct flow {
 	uint32_t n_held[RBK_MAX_DEVICES]; /* tasks that executors hold, by device */
 	uint32_t inline_overruns;         /* fill of the leaky bucket of all its plans */
 	uint64_t inline_again_ticks;      /* when a full bucket permits inlining again */
+	uint32_t n_noted;                 /* refused entries noted since noted_from_ticks */
+	uint64_t noted_from_ticks;
 
 	/* Cold. */
 	uint32_t n_rings;
 	struct tenant *tenant;
-	struct list_node link;        /* in dispatch.flows */
-	struct list_node active_link; /* in dispatch.active_flows while n_active > 0 */
-	struct turn_owner bells;      /* owner of its rings' jobs in dispatch.rung */
-	struct turn_owner wakes;      /* owner of its rings' jobs in dispatch.bells */
-	uint64_t refused_round;       /* last refill_round that found no quota left */
+	struct list_node link;          /* in dispatch.flows */
+	struct list_node active_link;   /* in dispatch.active_flows while n_active > 0 */
+	struct turn_owner bells;        /* owner of its rings' jobs in dispatch.rung */
+	struct turn_owner wakes;        /* owner of its rings' jobs in dispatch.bells */
+	uint64_t refused_round;         /* last refill_round that found no quota left */
+	struct log_limit refused_limit; /* log lines about refused entries */
 	uint64_t idle_ticks; /* last deactivation of its last active ring, or flow_forgive() */
 };
 
@@ -528,6 +532,24 @@ void dispatch_replace_begin(struct dispatch *dispatch, bool has_tasks);
  * Return: the plans and slots visited.
  */
 unsigned int dispatch_replace(struct dispatch *dispatch);
+
+/* refused.c */
+
+struct sqe_fault;
+/*
+ * Find what is wrong with an entry of @session. @is_in_chain: the entry before it has RBK_SQE_LINK.
+ * Return: as sqe_check(): 0 or the errno of validate_entry(), unless a table has changed meanwhile
+ * or has not been copied.
+ */
+int dispatch_find_fault(const struct session *session, const struct rbk_sqe *sqe, bool is_in_chain,
+			struct sqe_fault *ret);
+
+/*
+ * Find out what is wrong with an entry that was refused with @res, show it in the tenant's page and
+ * log it at level debug. Takes some microseconds: the caller limits the number of calls.
+ */
+void dispatch_note_refused(struct dispatch *dispatch, struct dispatch_ring *ring,
+			   const struct rbk_sqe *sqe, int res);
 
 /* walk.c */
 

@@ -2,9 +2,10 @@
 /*
  * Validation of entries
  *
- * This is the only code that reads a client's entry, and it reads a private copy. Every check names
- * the errno that the client gets; a bad entry harms only its sender. A valid entry is in range:
- * plan, arenas, offsets, lengths, count.
+ * This is the code that decides about a client's entry, and it reads a private copy. Every check
+ * names the errno that the client gets; a bad entry harms only its sender. sqe_check() of
+ * shm/sqe-check.h makes the same checks once more for a refused entry, and says which one failed. A
+ * valid entry is in range: plan, arenas, offsets, lengths, count.
  */
 #include <errno.h>
 
@@ -50,8 +51,9 @@ static ALWAYS_INLINE int resolve_ref(const struct session *session, uint64_t ref
 	if (id >= session->n_arenas)
 		return -EBADF;
 	arena = session->arenas[id];
+	/* No arena has id 0: a reference that was never set lacks, so their number is wrong. */
 	if (!arena)
-		return -EBADF;
+		return ref ? -EBADF : -EINVAL;
 	if (offset % RBK_REF_ALIGN != 0)
 		return -EINVAL;
 	if (!checked_range(offset, bytes, arena->exec.bytes))

@@ -65,6 +65,8 @@ void stats_layout_tenant(const struct stats *stats, struct stats_layout *ret)
 	layout_add(ret, RBK_STATS_SECTION_SESSIONS, sizeof(struct rbk_stats_session),
 		   STATS_OWN_SESSIONS);
 	layout_add(ret, RBK_STATS_SECTION_LEASES, sizeof(struct rbk_stats_lease), STATS_OWN_LEASES);
+	layout_add(ret, RBK_STATS_SECTION_REFUSED, sizeof(struct rbk_stats_refused),
+		   STATS_REFUSED_RECORDS);
 	layout_end(ret);
 	ret->backed_bytes = ret->bytes;
 }

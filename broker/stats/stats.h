@@ -30,6 +30,7 @@ enum {
 	STATS_MAX_PLANS = 1024,    /* slots of a tenant's page */
 	STATS_MAX_GATHERING = 256, /* plans with uncounted tasks, for one stats_flush() */
 	STATS_LOG_RECORDS = 4096,
+	STATS_REFUSED_RECORDS = 64, /* records of a tenant's page */
 	STATS_MAX_TENANTS = 1024,   /* records of the root page */
 	STATS_MAX_SESSIONS = 16384, /* records of the root page */
 	STATS_OWN_SESSIONS = 64,    /* records of a tenant's page */
@@ -78,6 +79,7 @@ struct stats_tenant {
 	uint64_t own_leases;          /* as own_sessions */
 	struct rbk_stats_plan *spill; /* counts of plans without a slot; never read */
 	struct rbk_stats_decision own_log;
+	uint64_t n_refused;  /* records of refused entries ever written */
 	uint32_t next_slot;  /* slots of the page that were ever used */
 	uint32_t n_gone;     /* slots of the page whose plan is gone */
 	uint64_t n_unlisted; /* plans without a slot */
@@ -335,6 +337,18 @@ static inline void stats_throttled(struct stats_tenant *tenant, uint64_t ns, uin
 	stats_add(&tenant->totals->throttled_ns, ns);
 	stats_add(&tenant->totals->n_throttled, n_begun);
 }
+
+/* Count an entry that was invalid. */
+static inline void stats_entry_refused(struct stats_tenant *tenant)
+{
+	stats_add(&tenant->totals->n_entries_refused, 1);
+}
+
+/*
+ * stats-refused.c: show a refused entry in the tenant's page, if it has one, in place of the oldest
+ * record. All of @record but the sequence is used. Not hot: the caller limits the number of calls.
+ */
+void stats_note_refused(struct stats_tenant *tenant, const struct rbk_stats_refused *record);
 
 /* --- Making and freeing --- */
 

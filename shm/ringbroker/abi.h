@@ -167,8 +167,8 @@ enum rbk_reason {
 
 /*
  * A buffer reference: the place of a tensor in an arena of this session.
- * - Bits 63..48: arena id, from 1. No arena has id 0, so a reference that was never set is
- * rejected.
+ * - Bits 63..48: arena id, from 1. No arena has id 0, so a reference that was never set (0) is
+ * rejected with -EINVAL.
  * - Bits 47..0: offset in bytes, a multiple of RBK_REF_ALIGN.
  */
 #define RBK_REF_OFFSET_BITS 48
@@ -183,9 +183,10 @@ enum rbk_reason {
  * Errors, as struct rbk_cqe.res; the session continues after each of them:
  *   -EINVAL      unknown opcode, flag, strategy or priority; reserved bits set; a misaligned
  *                reference; an unused reference that is not 0; an output that overlaps another
- *                reference; a number of references that is not the plan's
+ *                reference; a number of references that is not the plan's: a reference beyond it
+ *                that is not 0, or one of the plan's that is 0
  *   -ENOENT      no such plan; CANCEL: no such task
- *   -EBADF       no such arena
+ *   -EBADF       no such arena, or not any more; RBK_REF_INVALID
  *   -EFAULT      a reference reaches beyond its arena
  *   -EACCES      an output or a state in an immutable arena
  *   -ERANGE      count is 0 or above the plan's maximum
@@ -203,12 +204,14 @@ enum rbk_reason {
  *                the devices that may run it
  */
 struct rbk_sqe {
-	uint8_t opcode;       /* enum rbk_op */
-	uint8_t flags;        /* RBK_SQE_* */
-	uint8_t strategy;     /* enum rbk_strategy or RBK_STRATEGY_DEVICE(index) */
-	uint8_t priority;     /* enum rbk_priority */
-	uint32_t plan_id;     /* RUN, PREFETCH, EVICT; otherwise 0 */
-	uint64_t user_data;   /* returned in the completion, uninterpreted (but see target) */
+	uint8_t opcode;   /* enum rbk_op */
+	uint8_t flags;    /* RBK_SQE_* */
+	uint8_t strategy; /* enum rbk_strategy or RBK_STRATEGY_DEVICE(index) */
+	uint8_t priority; /* enum rbk_priority */
+	uint32_t plan_id; /* RUN, PREFETCH, EVICT; otherwise 0 */
+	/* returned in the completion, uninterpreted (but see target); "brokerctl why task N" takes
+	 * it */
+	uint64_t user_data;
 	uint32_t count;       /* RUN: rows of the dynamic leading dimension, 1 if there is none */
 	uint32_t deadline_us; /* relative to admission, in microseconds; 0: none */
 	union {

@@ -86,8 +86,10 @@ enum rbk_stats_section_id {
 	RBK_STATS_SECTION_LEASES = 9, /* rbk_stats_lease; in a tenant page its own */
 	/* Since 1.8. */
 	RBK_STATS_SECTION_UPKEEP = 10, /* rbk_stats_upkeep, one; root pages */
+	/* Since 1.10. */
+	RBK_STATS_SECTION_REFUSED = 11, /* rbk_stats_refused, in any order; tenant pages */
 };
-#define RBK_STATS_SECTION_COUNT  11
+#define RBK_STATS_SECTION_COUNT  12
 #define RBK_STATS_LEAST_SECTIONS 5 /* sections of 1.0, which every page has */
 #define RBK_STATS_MAX_SECTIONS   16
 
@@ -199,7 +201,9 @@ struct rbk_stats_tenant {
 	uint64_t inline_ns;
 	/* Since 1.9. */
 	uint64_t arena_bytes; /* bytes of the arenas that its clients have registered now */
-	uint64_t reserved[13];
+	/* Since 1.10. */
+	uint64_t n_entries_refused; /* count of entries that were invalid, and ran nowhere */
+	uint64_t reserved[12];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS]; /* count by queue time; no inline tasks */
@@ -310,6 +314,25 @@ struct rbk_stats_decision {
 	uint16_t flags;     /* RBK_DECISION_* */
 	int16_t res;        /* 0 or -errno */
 	uint16_t plan;      /* slot in PLANS; 0xffff: none */
+};
+
+/*
+ * An entry that was invalid and ran nowhere. A tenant's page has the last ones, as far as they are
+ * noted: 16 a second. n_entries_refused of the tenant counts all.
+ */
+struct rbk_stats_refused {
+	uint64_t sequence; /* 0: unused or being written; otherwise 1 more than the last record's */
+	uint64_t refused_at_ns;
+	uint64_t user_data;
+	uint32_t session; /* its session's number, as in the broker's log */
+	uint32_t plan_id; /* as the entry names it */
+	uint8_t opcode;   /* as the entry names it: an enum rbk_op if valid */
+	uint8_t reserved8;
+	int16_t res; /* -errno of the completion */
+	uint32_t reserved32;
+	char field[24]; /* member of struct rbk_sqe at fault; NUL-terminated */
+	/* the fault; NUL-terminated; may hold names that the client wrote: untrusted */
+	char reason[192];
 };
 
 enum rbk_stats_breaker {
@@ -777,6 +800,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_session),
 		(uint32_t)sizeof(struct rbk_stats_lease),
 		(uint32_t)sizeof(struct rbk_stats_upkeep),
+		(uint32_t)sizeof(struct rbk_stats_refused),
 	};
 	const struct rbk_stats_header *header = (const struct rbk_stats_header *)page;
 	const struct rbk_stats_section *section;
@@ -920,6 +944,37 @@ static inline int rbk_stats_decision(const struct rbk_stats_view *view, uint64_t
 	if (__atomic_load_n(from, __ATOMIC_RELAXED) != words[0])
 		return 0;
 	memcpy(ret, words, sizeof(*ret));
+	return 1;
+}
+
+/*
+ * Copy a record of REFUSED of a tenant page; @index is below rbk_stats_count(). The records are in
+ * no order: compare their sequences.
+ * Return: 1; 0 if the record is unused, or is being written.
+ */
+static inline int rbk_stats_refused(const struct rbk_stats_view *view, uint32_t index,
+				    struct rbk_stats_refused *ret)
+{
+	const uint64_t *from =
+		(const uint64_t *)rbk_stats_record(view, RBK_STATS_SECTION_REFUSED, index);
+	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
+	size_t i;
+
+	if (!from)
+		return 0;
+	/* Pairs with the release store that ended the record. */
+	words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+	if (words[0] == 0)
+		return 0;
+	for (i = 1; i < sizeof(words) / sizeof(words[0]); i++)
+		words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+	/* Pairs with the release fence after the sequence became 0. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (__atomic_load_n(from, __ATOMIC_RELAXED) != words[0])
+		return 0;
+	memcpy(ret, words, sizeof(*ret));
+	ret->field[sizeof(ret->field) - 1] = '\0';
+	ret->reason[sizeof(ret->reason) - 1] = '\0';
 	return 1;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "dispatch/dispatch-private.h"
+#include "shm/sqe-check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -101,6 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct exec_ref refs[RBK_MAX_REFS];
 	struct session_plan *plan;
+	struct sqe_fault fault;
 	struct rbk_sqe sqe;
 	int res;
 
@@ -112,6 +114,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		memset(refs, 0xa5, sizeof(refs));
 		res = validate_entry(&session, &sqe, refs, &plan);
 		assert(is_documented(res));
+		/* The diagnosis gives the same verdict, with a field and a reason. */
+		fault.field[0] = fault.reason[0] = '\0';
+		assert(dispatch_find_fault(&session, &sqe, false, &fault) == res);
+		assert(res == 0 || (fault.field[0] && fault.reason[0]));
 		if (res == 0 && sqe.opcode == RBK_OP_RUN)
 			check_run(&sqe, plan, refs);
 		if (res == 0)

@@ -52,6 +52,11 @@ class Client:
         self.begin(small, large)
         self.finish()
 
+    def refuse(self, n):
+        """Submit entries that the broker refuses, with user_data from 1000000 on."""
+        self.begin('refuse', n)
+        self.finish()
+
     def stop(self):
         self.process.stdin.close()
         self.process.stdout.close()

@@ -8,6 +8,7 @@
  */
 #include "integration/stats-load.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,26 @@ static void run_one(struct stats_load *load, const struct rbk_plan *plan, unsign
 	check(rbk_wait_cqe(load->ring, &cqe), "wait", &none);
 	check(cqe->res, "task", &none);
 	rbk_cqe_seen(load->ring, cqe);
+}
+
+void stats_load_refuse(struct stats_load *load, unsigned int n)
+{
+	const struct rbk_error none = {""};
+	const struct rbk_cqe *cqe = NULL;
+	uint64_t refs[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(load->ring);
+
+		refs[0] = rbk_arena_ref(load->arena, 0);
+		refs[1] = rbk_arena_ref(load->arena, STEP + 4);
+		rbk_prep_run(sqe, rbk_plan_id(load->small), 1, refs, 2);
+		rbk_sqe_set_data64(sqe, 1000000 + i);
+		check(rbk_submit(load->ring) == 1 ? 0 : -1, "submit", &none);
+		check(rbk_wait_cqe(load->ring, &cqe), "wait", &none);
+		check(cqe->res == -EINVAL ? 0 : -1, "refusal", &none);
+		rbk_cqe_seen(load->ring, cqe);
+	}
 }
 
 void stats_load_run(struct stats_load *load, unsigned int n_small, unsigned int n_large)

@@ -315,6 +315,8 @@ static int predict_ref(const struct hostile *h, uint64_t ref, uint64_t bytes, bo
 	uint32_t id = (uint32_t)(ref >> 48);
 	uint64_t offset = ref & 0xffffffffffffull;
 
+	if (ref == 0)
+		return -EINVAL;
 	if (id >= N_IDS || !h->arenas[id].exists)
 		return -EBADF;
 	if (offset & 63)

@@ -241,13 +241,14 @@ TEST(test_layout__nonsense, setup, teardown)
 	REFUSED(plans->offset += 4);
 	/* Beyond the sections that follow, and beyond the end. */
 	REFUSED(plans->offset += 8192 + STATS_OWN_SESSIONS * sizeof(struct rbk_stats_session) +
-				 STATS_OWN_LEASES * sizeof(struct rbk_stats_lease));
+				 STATS_OWN_LEASES * sizeof(struct rbk_stats_lease) +
+				 STATS_REFUSED_RECORDS * sizeof(struct rbk_stats_refused));
 	REFUSED(plans->offset = UINT32_MAX - 7);
 	REFUSED(plans->stride -= 8);
 	REFUSED(plans->stride += 1);
 	REFUSED(plans->stride = UINT32_MAX - 7);
 	REFUSED(plans->count = UINT32_MAX);
-	REFUSED(plans->count += 100);
+	REFUSED(plans->count += 200);
 	REFUSED(log->count = 1000);
 	REFUSED(log->stride = 32);
 #undef REFUSED

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Validation of entries: each errno that struct rbk_sqe documents, on both sides of its boundary.
- * An entry valid in all but one respect must fail for that one.
+ * An entry valid in all but one respect must fail for that one. The diagnosis of refused entries
+ * must agree about all of them.
  */
 #include <string.h>
 
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "shm/sqe-check.h"
 #include "support/test.h"
 #include "util/checked.h"
 
@@ -111,9 +113,16 @@ static struct rbk_sqe run_wide(struct bench *bench, unsigned int slot)
 static void expect_judged_(struct bench *bench, int res, struct rbk_sqe sqe, int line)
 {
 	int got = validate_entry(&bench->session, &sqe, bench->refs, &bench->plan);
+	struct sqe_fault fault = {.field = ""};
 
 	if (got != res)
 		fail_msg("line %d: %d, not %d", line, got, res);
+	got = dispatch_find_fault(&bench->session, &sqe, false, &fault);
+	if (got != res)
+		fail_msg("line %d: the diagnosis is %d (%s: %s), not %d", line, got, fault.field,
+			 fault.reason, res);
+	if (res && (!fault.field[0] || !fault.reason[0]))
+		fail_msg("line %d: the diagnosis has no field or no reason", line);
 }
 
 /* ---- All entries ---- */
@@ -627,4 +636,142 @@ TEST(test_table__position)
 	bench.arenas[TABLES].exec.immutable = true;
 	sqe.table = RBK_REF(TABLES, 0);
 	expect_judged(&bench, 0, sqe);
+}
+
+/* A reference of a plan that was never set: the number of references is wrong. */
+TEST(test_ref__never_set)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	/* As in a broker, no arena has id 0. */
+	bench.arena_slots[0] = NULL;
+	expect_judged(&bench, 0, run(1, RBK_REF(TWIN, 0), RBK_REF(OTHER, 0)));
+	expect_judged(&bench, -EINVAL, run(1, RBK_REF(TWIN, 0), 0));
+	expect_judged(&bench, -EINVAL, run(1, 0, RBK_REF(OTHER, 0)));
+	expect_judged(&bench, -EBADF, run(1, 64, RBK_REF(OTHER, 0)));
+	sqe = run_wide(&bench, SIX);
+	for (unsigned int i = 0; i < 6; i++)
+		bench.tables[i] = RBK_REF(TWIN, i * 64);
+	expect_judged(&bench, 0, sqe);
+	bench.tables[5] = 0;
+	expect_judged(&bench, -EINVAL, sqe);
+	sqe.table = 0;
+	expect_judged(&bench, -EINVAL, sqe);
+}
+
+/* ---- Diagnosis ---- */
+
+static struct sqe_fault diagnose(struct bench *bench, struct rbk_sqe sqe, bool is_in_chain)
+{
+	struct sqe_fault fault = {.field = ""};
+
+	assert_int_not_equal(dispatch_find_fault(&bench->session, &sqe, is_in_chain, &fault), 0);
+	return fault;
+}
+
+/* The field, and what would be right. */
+TEST(test_fault__field_and_reason)
+{
+	struct sqe_fault fault;
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	bench.arena_slots[0] = NULL;
+	fault = diagnose(&bench, run(1, RBK_REF(TWIN, 0), RBK_REF(OTHER, 100)), false);
+	assert_string_equal(fault.field, "refs[1]");
+	assert_non_null(strstr(fault.reason, "offset 100 of arena 3"));
+	assert_non_null(strstr(fault.reason, "multiple of 64"));
+	fault = diagnose(&bench, run(1, RBK_REF(TWIN, 0), 0), false);
+	assert_string_equal(fault.field, "refs[1]");
+	assert_non_null(strstr(fault.reason, "no reference"));
+	fault = diagnose(&bench, run(1, RBK_REF(0xffffu, 0), RBK_REF(OTHER, 0)), false);
+	assert_string_equal(fault.field, "refs[0]");
+	assert_non_null(strstr(fault.reason, "RBK_REF_INVALID"));
+	fault = diagnose(&bench, run(9, RBK_REF(TWIN, 0), RBK_REF(OTHER, 0)), false);
+	assert_string_equal(fault.field, "count");
+	assert_non_null(strstr(fault.reason, "1 to 8"));
+	sqe = run(1, RBK_REF(TWIN, 0), RBK_REF(OTHER, 0));
+	sqe.refs[2] = RBK_REF(TWIN, 64);
+	fault = diagnose(&bench, sqe, false);
+	assert_string_equal(fault.field, "refs[2]");
+	assert_non_null(strstr(fault.reason, "takes 2 references"));
+	sqe = run_wide(&bench, SIX);
+	sqe.n_refs = 5;
+	fault = diagnose(&bench, sqe, false);
+	assert_string_equal(fault.field, "n_refs");
+	assert_non_null(strstr(fault.reason, "5 references, and the plan takes 6"));
+	fault = diagnose(&bench, (struct rbk_sqe){.opcode = RBK_OP_BARRIER}, true);
+	assert_string_equal(fault.field, "opcode");
+	assert_non_null(strstr(fault.reason, "in a chain"));
+	fault = diagnose(&bench, (struct rbk_sqe){.opcode = RBK_OP_CANCEL, .refs = {1, 0, 7}},
+			 false);
+	assert_string_equal(fault.field, "cancel_reserved[1]");
+}
+
+static uint64_t random64(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
+}
+
+/* Valid entries of each kind, with one word, byte or bit changed: both verdicts are the same. */
+TEST(test_fault__any_mutation)
+{
+	static const uint64_t odd[] = {0,
+				       1,
+				       2,
+				       5,
+				       6,
+				       7,
+				       63,
+				       64,
+				       65,
+				       4096,
+				       RBK_REF(OTHER, 64),
+				       RBK_REF(GAP, 0),
+				       RBK_REF(SEALED, 0),
+				       RBK_REF(TABLES, 0),
+				       PLAN_ID(FIVE),
+				       PLAN_ID(HOLE),
+				       UINT32_MAX,
+				       UINT64_MAX};
+	unsigned int n_refused = 0, n_accepted = 0;
+	uint64_t seed = 88172645463325252u;
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < 200000; i++) {
+		struct rbk_sqe sqe = {.opcode = (uint8_t)(i % RBK_OP_COUNT)};
+		struct sqe_fault fault;
+		size_t at;
+		int got, res;
+
+		bench.session.features = i & 64 ? RBK_FEAT_RESIDENCY : 0;
+		if (sqe.opcode == RBK_OP_RUN)
+			sqe = run_wide(&bench, random64(&seed) % HOLE);
+		else if (sqe.opcode == RBK_OP_PREFETCH || sqe.opcode == RBK_OP_EVICT)
+			sqe.plan_id = PLAN_ID(FIVE);
+		if (random64(&seed) % 2) {
+			((uint8_t *)&sqe)[random64(&seed) % sizeof(sqe)] ^=
+				(uint8_t)(1 << random64(&seed) % 8);
+		} else {
+			at = random64(&seed) % 8;
+			((uint64_t *)&sqe)[at] = odd[random64(&seed) % ARRAY_SIZE(odd)];
+		}
+		/* Only TABLES has memory to read a table from. */
+		if (sqe.flags & RBK_SQE_ARG_TABLE && RBK_REF_ARENA(sqe.table) != TABLES)
+			sqe.table = RBK_REF(GAP, RBK_REF_OFFSET(sqe.table));
+		res = validate_entry(&bench.session, &sqe, bench.refs, &bench.plan);
+		got = dispatch_find_fault(&bench.session, &sqe, false, &fault);
+		if (got != res)
+			fail_msg("mutation %u: the diagnosis is %d, not %d", i, got, res);
+		n_refused += res != 0;
+		n_accepted += res == 0;
+	}
+	assert_true(n_refused > 20000 && n_accepted > 20000);
 }

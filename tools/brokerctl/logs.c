@@ -75,6 +75,55 @@ int log_read(const struct pages *pages, uint64_t n_last, struct log_entry **ret,
 	return 0;
 }
 
+static int compare_refused(const void *a, const void *b)
+{
+	const struct rbk_stats_refused *first = &((const struct refused_entry *)a)->refused;
+	const struct rbk_stats_refused *second = &((const struct refused_entry *)b)->refused;
+
+	if (first->refused_at_ns != second->refused_at_ns)
+		return first->refused_at_ns < second->refused_at_ns ? -1 : 1;
+	return (first->sequence > second->sequence) - (first->sequence < second->sequence);
+}
+
+/* Replace bytes that could steer a terminal: a reason names tensors as their client did. */
+static void make_printable(char *text)
+{
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+}
+
+int refused_read(const struct pages *pages, struct refused_entry **ret, size_t *ret_n)
+{
+	struct refused_entry *entries;
+	size_t n = 0, n_room = 0;
+
+	for (unsigned int i = 0; i < pages->n_tenants; i++)
+		n_room += rbk_stats_count(&pages->tenants[i].view, RBK_STATS_SECTION_REFUSED);
+	entries = calloc(n_room + 1, sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < pages->n_tenants; i++) {
+		const struct rbk_stats_view *view = &pages->tenants[i].view;
+		uint64_t reset_at_ns = rbk_stats_load(&view->page->reset_at_ns);
+
+		for (uint32_t k = 0; k < rbk_stats_count(view, RBK_STATS_SECTION_REFUSED); k++) {
+			struct rbk_stats_refused *refused = &entries[n].refused;
+
+			if (!rbk_stats_refused(view, k, refused) ||
+			    refused->refused_at_ns < reset_at_ns)
+				continue;
+			make_printable(refused->field);
+			make_printable(refused->reason);
+			entries[n++].tenant = i;
+		}
+	}
+	qsort(entries, n, sizeof(*entries), compare_refused);
+	*ret = entries;
+	*ret_n = n;
+	return 0;
+}
+
 void log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
 		   char name[RBK_NAME_BYTES])
 {

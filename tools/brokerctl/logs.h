@@ -31,6 +31,19 @@ int log_read(const struct pages *pages, uint64_t n_last, struct log_entry **ret,
 /* Sort entries by the end of their tasks. */
 void log_sort(struct log_entry *entries, size_t n_entries);
 
+/* A refused entry and its tenant. */
+struct refused_entry {
+	struct rbk_stats_refused refused;
+	unsigned int tenant; /* index in struct pages */
+};
+
+/*
+ * Copy the refused entries that the pages show, since the last reset, oldest first. Texts are
+ * printable.
+ * Return: 0 and an array that the caller frees, or -ENOMEM.
+ */
+int refused_read(const struct pages *pages, struct refused_entry **ret, size_t *ret_n);
+
 /* Copy the name of the record's plan; "" if the plan's slot has been reused. */
 void log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
 		   char name[RBK_NAME_BYTES]);

@@ -45,7 +45,7 @@ static const struct command commands[] = {
 	 A_TENANT | SHOWS | TAKES(OPT_LAST) | TAKES(OPT_FOLLOW), 0, 0, true, run_decisions, NULL},
 	{"contention", NULL, "waits for processors, and the programs that ran instead", TABLES, 0,
 	 0, true, run_contention, NULL},
-	{"why", "[task | plan | tenant] NAME", "why a task, a plan or a tenant was slow",
+	{"why", "[task | plan | tenant | session] NAME", "why a task, a plan or a tenant was slow",
 	 A_TENANT | TAKES(OPT_JSON), 1, 2, true, run_why, NULL},
 	{"trace", NULL, "a time line for the Perfetto UI",
 	 A_TENANT | TAKES(OPT_SECONDS) | TAKES(OPT_OUTPUT) | TAKES(OPT_MAX_EVENTS), 0, 0, false,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl why: why a task, a plan or a tenant was slow
+ * brokerctl why: why a task, a plan, a tenant or a session was slow, or an entry was refused
  *
  * The answer begins with the cause that took longest. judge.c divides the times in the decision
  * log; sentences add what counters and states show. Users other than administrators see their own
@@ -19,22 +19,27 @@
 #include "output.h"
 #include "reasons.h"
 #include "records.h"
+#include "shm/sqe-check.h"
 #include "util/plural.h"
 
-enum { MAX_FACTS = 32, FACT_BYTES = 320, MAX_JUDGED = 1000 };
+enum { MAX_FACTS = 32, FACT_BYTES = 384, MAX_JUDGED = 1000, MAX_REFUSED = 5 };
 
-enum subject { SUBJECT_ANY, SUBJECT_TASK, SUBJECT_PLAN, SUBJECT_TENANT };
+enum subject { SUBJECT_ANY, SUBJECT_TASK, SUBJECT_PLAN, SUBJECT_TENANT, SUBJECT_SESSION };
 /* NULL ends the list for control_wrong_word(). */
-static const char *const subject_names[] = {NULL, "task", "plan", "tenant", NULL};
+static const char *const subject_names[] = {NULL, "task", "plan", "tenant", "session", NULL};
 
 struct why {
 	struct pages pages; /* all pages that this user may read */
 	struct log_entry *entries;
 	size_t n_entries;
+	struct refused_entry *refused;
+	size_t n_refused;
 
 	enum subject subject;
-	unsigned int tenant;                   /* index in pages */
-	const struct rbk_stats_decision *task; /* for SUBJECT_TASK */
+	unsigned int tenant;                     /* index in pages */
+	const struct rbk_stats_decision *task;   /* for SUBJECT_TASK, unless it was refused */
+	const struct rbk_stats_refused *refusal; /* for SUBJECT_TASK that was refused */
+	uint32_t session;                        /* for SUBJECT_SESSION */
 	uint32_t slot;                 /* of the plan (SUBJECT_PLAN) or of the task's plan */
 	struct rbk_stats_tenant about; /* the tenant's record */
 
@@ -74,6 +79,40 @@ static bool is_wanted(const struct why *why, unsigned int tenant, const char *wa
 	       (pages_number(wanted, UINT32_MAX, &number) && page->number == number);
 }
 
+/* Find the slot of a plan that lives in @session, or UINT32_MAX. */
+static uint32_t find_slot(const struct why *why, unsigned int tenant, uint32_t session,
+			  uint32_t plan_id)
+{
+	const struct rbk_stats_view *view = &why->pages.tenants[tenant].view;
+	union plan_copy plan;
+
+	for (uint32_t k = 0; k < rbk_stats_count(view, RBK_STATS_SECTION_PLANS); k++)
+		if (page_copy_plan(view, k, &plan) && plan.plan.plan_id == plan_id &&
+		    plan.plan.session == session && plan.plan.state == RBK_STATS_PLAN_LIVE)
+			return k;
+	return UINT32_MAX;
+}
+
+/* Prefer the latest refused entry with @user_data to a task that ended before. */
+static void find_refusal(struct why *why, uint64_t user_data, const char *wanted)
+{
+	for (size_t i = why->n_refused; i-- > 0;) {
+		const struct rbk_stats_refused *refused = &why->refused[i].refused;
+
+		if (refused->user_data != user_data ||
+		    !is_wanted(why, why->refused[i].tenant, wanted))
+			continue;
+		if (why->task && why->task->ended_at_ns > refused->refused_at_ns)
+			return;
+		why->subject = SUBJECT_TASK;
+		why->tenant = why->refused[i].tenant;
+		why->task = NULL;
+		why->refusal = refused;
+		why->slot = find_slot(why, why->tenant, refused->session, refused->plan_id);
+		return;
+	}
+}
+
 /* Find the latest task with the given user_data, or the task with the log index after a '#'. */
 static bool find_task(struct why *why, const char *name, const char *wanted)
 {
@@ -92,9 +131,11 @@ static bool find_task(struct why *why, const char *name, const char *wanted)
 		why->tenant = why->entries[i].tenant;
 		why->task = decision;
 		why->slot = decision->plan;
-		return true;
+		break;
 	}
-	return false;
+	if (!is_index)
+		find_refusal(why, number, wanted);
+	return why->subject == SUBJECT_TASK;
 }
 
 /* Find a plan by name or id; a live plan before one that is gone, and the latest of several. */
@@ -143,6 +184,42 @@ static bool find_tenant(struct why *why, const char *name)
 	return false;
 }
 
+/* Return true if the page has session @number: as connected, in the log, or with refused entries.
+ */
+static bool has_session(const struct why *why, unsigned int tenant, uint32_t number)
+{
+	const struct rbk_stats_view *view = &why->pages.tenants[tenant].view;
+	struct rbk_stats_session session;
+
+	for (uint32_t k = 0; k < rbk_stats_count(view, RBK_STATS_SECTION_SESSIONS); k++)
+		if (session_copy(view, k, &session) && session.number == number)
+			return true;
+	for (size_t i = 0; i < why->n_entries; i++)
+		if (why->entries[i].tenant == tenant && why->entries[i].decision.session == number)
+			return true;
+	for (size_t i = 0; i < why->n_refused; i++)
+		if (why->refused[i].tenant == tenant && why->refused[i].refused.session == number)
+			return true;
+	return false;
+}
+
+static bool find_session(struct why *why, const char *name, const char *wanted)
+{
+	uint64_t number;
+
+	if (!pages_number(name, UINT32_MAX, &number))
+		return false;
+	for (unsigned int i = 0; i < why->pages.n_tenants; i++) {
+		if (!is_wanted(why, i, wanted) || !has_session(why, i, (uint32_t)number))
+			continue;
+		why->subject = SUBJECT_SESSION;
+		why->tenant = i;
+		why->session = (uint32_t)number;
+		return true;
+	}
+	return false;
+}
+
 /* Return: EXIT_*, after an error message if nothing was found. */
 static int find_subject(struct why *why, const struct arguments *arguments)
 {
@@ -150,7 +227,7 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 	enum subject subject = SUBJECT_ANY;
 
 	if (arguments->n_operands == 2) {
-		for (unsigned int i = SUBJECT_TASK; i <= SUBJECT_TENANT; i++)
+		for (unsigned int i = SUBJECT_TASK; i <= SUBJECT_SESSION; i++)
 			if (strcmp(subject_names[i], name) == 0)
 				subject = (enum subject)i;
 		if (subject == SUBJECT_ANY)
@@ -159,7 +236,8 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 	}
 	if (((subject == SUBJECT_ANY || subject == SUBJECT_TASK) && find_task(why, name, wanted)) ||
 	    ((subject == SUBJECT_ANY || subject == SUBJECT_PLAN) && find_plan(why, name, wanted)) ||
-	    ((subject == SUBJECT_ANY || subject == SUBJECT_TENANT) && find_tenant(why, name)))
+	    ((subject == SUBJECT_ANY || subject == SUBJECT_TENANT) && find_tenant(why, name)) ||
+	    (subject == SUBJECT_SESSION && find_session(why, name, wanted)))
 		return EXIT_OK;
 	if (subject == SUBJECT_TASK)
 		return control_fail(EXIT_FAILED,
@@ -182,6 +260,8 @@ static bool is_of_subject(const struct why *why, const struct log_entry *entry)
 		return false;
 	if (why->subject == SUBJECT_TENANT)
 		return true;
+	if (why->subject == SUBJECT_SESSION)
+		return decision->session == why->session;
 	if (why->subject == SUBJECT_TASK)
 		return decision == why->task;
 	return decision->plan_id == why->plan.plan.plan_id &&
@@ -286,6 +366,65 @@ static void time_fact(struct why *why, uint32_t i, const struct rbk_stats_plan_d
 	if (!device->is_trusted && device->mean_error > 0)
 		fact(why, "predictions for %s are not trusted: the last ones were off by %s",
 		     device_label(i), text_percent(device->mean_error, 1));
+}
+
+/* Return true if the refused entry is one of what the question is about. */
+static bool is_refused_of_subject(const struct why *why, const struct refused_entry *entry)
+{
+	const struct rbk_stats_refused *refused = &entry->refused;
+
+	if (entry->tenant != why->tenant)
+		return false;
+	switch (why->subject) {
+	case SUBJECT_TENANT:
+		return true;
+	case SUBJECT_SESSION:
+		return refused->session == why->session;
+	case SUBJECT_PLAN:
+		return refused->plan_id == why->plan.plan.plan_id &&
+		       refused->session == why->plan.plan.session;
+	default:
+		return refused == why->refusal;
+	}
+}
+
+/*
+ * Find the first of the last MAX_REFUSED refused entries of the subject.
+ * Return: its index; why->n_refused: there is none.
+ */
+static size_t first_refused(const struct why *why)
+{
+	size_t first = why->n_refused;
+	unsigned int n = 0;
+
+	for (size_t i = why->n_refused; i-- > 0 && n < MAX_REFUSED;)
+		if (is_refused_of_subject(why, &why->refused[i])) {
+			first = i;
+			n++;
+		}
+	return first;
+}
+
+static void refused_facts(struct why *why)
+{
+	if (why->refusal) {
+		fact(why, "%s: %s", why->refusal->field, why->refusal->reason);
+		return;
+	}
+	if (why->subject == SUBJECT_TENANT && why->about.n_entries_refused > 0)
+		fact(why, "%" PRIu64 " of its entries %s invalid, and refused",
+		     why->about.n_entries_refused,
+		     why->about.n_entries_refused == 1 ? "was" : "were");
+	for (size_t i = first_refused(why); i < why->n_refused; i++) {
+		const struct rbk_stats_refused *refused = &why->refused[i].refused;
+
+		if (is_refused_of_subject(why, &why->refused[i]))
+			fact(why,
+			     "a %s of session %u with user_data %" PRIu64
+			     " was refused with %s: %s: %s",
+			     sqe_op_name(refused->opcode), refused->session, refused->user_data,
+			     sqe_errno_name(refused->res), refused->field, refused->reason);
+	}
 }
 
 static void plan_facts(struct why *why)
@@ -426,6 +565,9 @@ static void verdict_facts(struct why *why)
 static void gather_facts(struct why *why)
 {
 	verdict_facts(why);
+	refused_facts(why);
+	if (why->refusal)
+		return;
 	if (why->task)
 		task_facts(why);
 	if (why->plan.plan.state != RBK_STATS_PLAN_FREE) {
@@ -450,9 +592,14 @@ static void name_subject(const struct why *why, char *text, size_t bytes)
 				   ? text_name(why->plan.plan.name)
 				   : "that is gone";
 
-	if (why->subject == SUBJECT_TASK)
+	if (why->refusal && why->plan.plan.state == RBK_STATS_PLAN_FREE)
+		snprintf(text, bytes, "task %" PRIu64 " of tenant %s", why->refusal->user_data,
+			 tenant);
+	else if (why->subject == SUBJECT_SESSION)
+		snprintf(text, bytes, "session %u of tenant %s", why->session, tenant);
+	else if (why->subject == SUBJECT_TASK)
 		snprintf(text, bytes, "task %" PRIu64 " of plan %s of tenant %s",
-			 why->task->user_data, plan, tenant);
+			 why->task ? why->task->user_data : why->refusal->user_data, plan, tenant);
 	else if (why->subject == SUBJECT_PLAN)
 		snprintf(text, bytes, "plan %s of tenant %s", plan, tenant);
 	else
@@ -468,7 +615,11 @@ static void print_text(const struct why *why)
 	char name[256];
 
 	name_subject(why, name, sizeof(name));
-	if (n_causes == 0)
+	if (why->refusal)
+		printf("%s: a %s of session %u, refused with %s\n", name,
+		       sqe_op_name(why->refusal->opcode), why->refusal->session,
+		       sqe_errno_name(why->refusal->res));
+	else if (n_causes == 0)
 		printf("%s: no task of it is logged\n", name);
 	else if (why->subject == SUBJECT_TASK)
 		printf("%s: %s, of which %s %s\n", name, text_ns(verdict->total_ns),
@@ -485,6 +636,27 @@ static void print_text(const struct why *why)
 		printf("  - %s\n", why->facts[i]);
 }
 
+static void print_refused(const struct why *why)
+{
+	json_array("refused");
+	for (size_t i = first_refused(why); i < why->n_refused; i++) {
+		const struct rbk_stats_refused *refused = &why->refused[i].refused;
+
+		if (!is_refused_of_subject(why, &why->refused[i]))
+			continue;
+		json_item();
+		json_unsigned("session", refused->session);
+		json_unsigned("user_data", refused->user_data);
+		json_unsigned("plan_id", refused->plan_id);
+		json_string("operation", sqe_op_name(refused->opcode));
+		json_number("res", refused->res);
+		json_string("field", refused->field);
+		json_string("reason", refused->reason);
+		json_object_end();
+	}
+	json_array_end();
+}
+
 static void print_json(const struct why *why)
 {
 	const struct verdict *verdict = &why->verdict;
@@ -499,6 +671,8 @@ static void print_json(const struct why *why)
 	json_string("plan", has_plan ? why->plan.plan.name : NULL);
 	if (why->task)
 		json_unsigned("user_data", why->task->user_data);
+	else if (why->refusal)
+		json_unsigned("user_data", why->refusal->user_data);
 	else
 		json_optional("user_data", UINT64_MAX);
 	json_unsigned("tasks", verdict->n_tasks);
@@ -519,6 +693,9 @@ static void print_json(const struct why *why)
 	for (unsigned int i = 0; i < why->n_facts; i++)
 		json_string(NULL, why->facts[i]);
 	json_array_end();
+	json_optional("session", why->subject == SUBJECT_SESSION ? why->session : UINT64_MAX);
+	json_unsigned("entries_refused", why->about.n_entries_refused);
+	print_refused(why);
 	json_end();
 }
 
@@ -530,7 +707,7 @@ static int answer(struct why *why, const struct arguments *arguments)
 	if (status)
 		return status;
 	tenant_copy(&page_of(why)->view, 0, &why->about);
-	if (why->subject != SUBJECT_TENANT &&
+	if (why->subject != SUBJECT_TENANT && why->subject != SUBJECT_SESSION &&
 	    page_copy_plan(&page_of(why)->view, why->slot, &why->plan) && why->task &&
 	    (why->plan.plan.plan_id != why->task->plan_id ||
 	     why->plan.plan.session != why->task->session))
@@ -554,10 +731,12 @@ int run_why(struct control *control, const struct arguments *arguments)
 
 	if (status)
 		return status;
-	if (log_read(&why.pages, UINT64_MAX, &why.entries, &why.n_entries))
+	if (log_read(&why.pages, UINT64_MAX, &why.entries, &why.n_entries) ||
+	    refused_read(&why.pages, &why.refused, &why.n_refused))
 		status = control_fail(EXIT_FAILED, "out of memory");
 	else
 		status = answer(&why, arguments);
+	free(why.refused);
 	free(why.entries);
 	pages_unmap(&why.pages);
 	return status;
