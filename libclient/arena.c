@@ -32,6 +32,13 @@
 
 #define ARENA_NO_ID RBK_REF_ARENA(RBK_REF_INVALID)
 
+/* Tell rbk_sqe_check() what tasks can use now. */
+static void arena_know(struct rbk_arena *arena)
+{
+	client_know(arena->rbk, &arena->rbk->arenas, &arena->known, arena->id, arena->sealed,
+		    arena->data);
+}
+
 static void arena_freep(struct rbk_arena **arena)
 {
 	rbk_arena_free(*arena);
@@ -165,6 +172,7 @@ RBK_EXPORT int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int f
 		r = arena_make(arena, error);
 	if (r)
 		return r;
+	arena_know(arena);
 	*ret = arena;
 	arena = NULL;
 	return 0;
@@ -186,6 +194,7 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
 {
 	if (!arena || __atomic_sub_fetch(&arena->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
+	client_unknow(arena->rbk, &arena->known);
 	if (arena->id != ARENA_NO_ID)
 		client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
 	client_unref(arena->rbk);
@@ -197,6 +206,10 @@ RBK_EXPORT struct rbk_arena *rbk_arena_free(struct rbk_arena *arena)
 {
 	if (!arena)
 		return NULL;
+	/* No thread reads a table there from now on. */
+	if (arena->known.link)
+		client_know(arena->rbk, &arena->rbk->arenas, &arena->known, arena->id,
+			    arena->sealed, NULL);
 	if (arena->data)
 		munmap(arena->data, arena->bytes);
 	arena->data = NULL;
@@ -311,13 +324,10 @@ static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 	return 0;
 }
 
-RBK_EXPORT int rbk_arena_seal(struct rbk_arena *arena, struct rbk_error *error)
+static int arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 {
 	int r;
 
-	r = client_check(arena->rbk, error);
-	if (r)
-		return r;
 	if (arena->sealed)
 		return arena->id == ARENA_NO_ID ? arena_share(arena, error) : 0;
 
@@ -343,6 +353,18 @@ RBK_EXPORT int rbk_arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 	}
 	arena->sealed = true;
 	return arena_share(arena, error);
+}
+
+RBK_EXPORT int rbk_arena_seal(struct rbk_arena *arena, struct rbk_error *error)
+{
+	int r;
+
+	r = client_check(arena->rbk, error);
+	if (r)
+		return r;
+	r = arena_seal(arena, error);
+	arena_know(arena);
+	return r;
 }
 
 RBK_EXPORT uint64_t rbk_arena_ref(const struct rbk_arena *arena, uint64_t offset)

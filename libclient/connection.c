@@ -318,13 +318,20 @@ _Static_assert((int)RBK_DEVICE_KIND_SOFTWARE_GPU == (int)RBK_WIRE_DEVICE_SOFTWAR
 RBK_EXPORT int rbk_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_devices,
 			   unsigned int *ret_n_devices)
 {
+	return rbk_get_devices(rbk, devices, max_devices, ret_n_devices, NULL);
+}
+
+RBK_EXPORT int rbk_get_devices(struct rbk *rbk, struct rbk_device *devices,
+			       unsigned int max_devices, unsigned int *ret_n_devices,
+			       struct rbk_error *error)
+{
 	struct rbk_wire_request request = {.type = RBK_WIRE_DEVICES};
 	struct client_message message = {&request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
 	unsigned int n;
 	int r;
 
-	r = client_request(rbk, &message, &answer, NULL);
+	r = client_request(rbk, &message, &answer, error);
 	if (r)
 		return r;
 	n = answer.reply.devices.n_devices;
@@ -349,12 +356,17 @@ _Static_assert(offsetof(struct rbk_stats, sessions_ended_hostile) ==
 
 RBK_EXPORT int rbk_stats(struct rbk *rbk, struct rbk_stats *ret)
 {
+	return rbk_get_stats(rbk, ret, NULL);
+}
+
+RBK_EXPORT int rbk_get_stats(struct rbk *rbk, struct rbk_stats *ret, struct rbk_error *error)
+{
 	struct rbk_wire_request request = {.type = RBK_WIRE_STATS};
 	struct client_message message = {&request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
 	int r;
 
-	r = client_request(rbk, &message, &answer, NULL);
+	r = client_request(rbk, &message, &answer, error);
 	if (r)
 		return r;
 	memcpy(ret, (const char *)&answer.reply.stats + STATS_OFFSET, sizeof(*ret));
@@ -379,17 +391,25 @@ _Static_assert(offsetof(struct rbk_tenant, devices) ==
 
 RBK_EXPORT int rbk_tenant(struct rbk *rbk, struct rbk_tenant *ret)
 {
+	return rbk_get_tenant(rbk, ret, NULL);
+}
+
+RBK_EXPORT int rbk_get_tenant(struct rbk *rbk, struct rbk_tenant *ret, struct rbk_error *error)
+{
 	struct rbk_wire_request request = {.type = RBK_WIRE_TENANT};
 	struct client_message message = {&request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
 	int r;
 
-	r = client_check(rbk, NULL);
+	r = client_check(rbk, error);
 	if (r)
 		return r;
 	if (!(rbk->features & RBK_FEAT_TENANTS))
-		return -EOPNOTSUPP;
-	r = client_request(rbk, &message, &answer, NULL);
+		return client_error(error, -EOPNOTSUPP,
+				    "%s does not report limits: it does not offer "
+				    "RBK_FEAT_TENANTS",
+				    rbk->broker);
+	r = client_request(rbk, &message, &answer, error);
 	if (r)
 		return r;
 	memcpy(ret, (const char *)&answer.reply.tenant + TENANT_OFFSET, sizeof(*ret));

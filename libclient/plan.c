@@ -13,13 +13,6 @@
 
 #include "libclient/private.h"
 
-struct rbk_plan {
-	struct rbk *rbk;
-	struct rbk_plan_info info;
-	unsigned int n_arenas;
-	struct rbk_arena *arenas[];
-};
-
 static void free_pointer(void *pointer)
 {
 	free(*(void **)pointer);
@@ -59,10 +52,31 @@ static void plan_hold_arenas(struct rbk_plan *plan, const struct rbk_builder *bu
 			plan->arenas[plan->n_arenas++] = client_arena_ref(tensors[i].arena);
 }
 
+/* Keep what rbk_sqe_check() needs of the tensors that a task binds. */
+static void plan_keep_refs(struct rbk_plan *plan, const struct rbk_builder *builder)
+{
+	const struct builder_tensor *tensors = builder->tensors.items;
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < builder->tensors.n; i++) {
+		const struct builder_tensor *tensor = &tensors[i];
+
+		if (tensor->kind == RBK_TENSOR_CONSTANT || tensor->kind == RBK_TENSOR_SCRATCH)
+			continue;
+		plan->refs[n] = (struct plan_ref){
+			.bytes = tensor->inferred ? 0 : tensor->bytes,
+			.is_dynamic = tensor->dynamic,
+			.is_written = tensor->kind != RBK_TENSOR_INPUT,
+		};
+		memcpy(plan->refs[n++].name, tensor->name, sizeof(tensor->name));
+	}
+}
+
 RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
 			    struct rbk_plan **ret, struct rbk_error *error)
 {
 	client_cleanup(free_pointer) struct rbk_plan *plan = NULL;
+	client_cleanup(free_pointer) struct plan_ref *refs = NULL;
 	client_cleanup(free_pointer) void *desc = NULL;
 	client_cleanup(client_close) int fd = -1;
 	struct rbk_wire_plan_add request = {.request.type = RBK_WIRE_PLAN_ADD};
@@ -81,7 +95,8 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 		return r;
 	/* Each tensor is at most one constant. */
 	plan = calloc(1, sizeof(*plan) + builder->tensors.n * sizeof(plan->arenas[0]));
-	if (!plan)
+	refs = calloc(builder->n_refs + 1, sizeof(*refs));
+	if (!plan || !refs)
 		return client_error(error, -ENOMEM, "out of memory");
 
 	request.desc_bytes = (uint32_t)desc_bytes;
@@ -114,8 +129,12 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 		.bytes_fixed = answer.reply.plan.bytes_fixed,
 		.bytes_row = answer.reply.plan.bytes_row,
 	};
+	plan->refs = refs;
+	plan_keep_refs(plan, builder);
+	client_know(rbk, &rbk->plans, &plan->known, plan->info.id, false, NULL);
 	*ret = plan;
 	plan = NULL;
+	refs = NULL;
 	return 0;
 }
 
@@ -123,10 +142,12 @@ RBK_EXPORT struct rbk_plan *rbk_plan_free(struct rbk_plan *plan)
 {
 	if (!plan)
 		return NULL;
+	client_unknow(plan->rbk, &plan->known);
 	client_request_id(plan->rbk, RBK_WIRE_PLAN_REMOVE, plan->info.id, NULL);
 	for (unsigned int i = 0; i < plan->n_arenas; i++)
 		client_arena_unref(plan->arenas[i]);
 	client_unref(plan->rbk);
+	free(plan->refs);
 	free(plan);
 	return NULL;
 }
@@ -151,18 +172,29 @@ RBK_EXPORT int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memo
 			       unsigned int max_devices, unsigned int *ret_n_devices,
 			       uint64_t *ret_n_constrained)
 {
+	return rbk_get_plan_memory(plan, devices, max_devices, ret_n_devices, ret_n_constrained,
+				   NULL);
+}
+
+RBK_EXPORT int rbk_get_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices,
+				   unsigned int max_devices, unsigned int *ret_n_devices,
+				   uint64_t *ret_n_constrained, struct rbk_error *error)
+{
 	struct rbk_wire_id request = {.request.type = RBK_WIRE_PLAN_MEMORY, .id = plan->info.id};
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
 	unsigned int n;
 	int r;
 
-	r = client_check(plan->rbk, NULL);
+	r = client_check(plan->rbk, error);
 	if (r)
 		return r;
 	if (!(plan->rbk->features & RBK_FEAT_RESIDENCY))
-		return -EOPNOTSUPP;
-	r = client_request(plan->rbk, &message, &answer, NULL);
+		return client_error(error, -EOPNOTSUPP,
+				    "%s does not report the memory of plans: it does not offer "
+				    "RBK_FEAT_RESIDENCY",
+				    plan->rbk->broker);
+	r = client_request(plan->rbk, &message, &answer, error);
 	if (r)
 		return r;
 	n = answer.reply.plan_memory.n_devices;

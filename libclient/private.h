@@ -113,6 +113,8 @@ struct rbk {
 	bool reading; /* a thread is in recvmsg() on behalf of all waiters */
 	bool stalls;  /* a request timed out, and no answer has arrived since */
 	struct client_ring_cold *rings;
+	struct client_known *arenas; /* in struct rbk_arena */
+	struct client_known *plans;  /* in struct rbk_plan */
 
 	struct rbk *next; /* next in connection.c's list */
 };
@@ -201,11 +203,32 @@ struct rbk_lease_use;
 int client_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use);
 int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
 
+/* ---- check.c: what rbk_sqe_check() knows of a connection's objects ---- */
+
+/* An element of rbk->arenas or rbk->plans, under rbk->lock. */
+struct client_known {
+	struct client_known *next;
+	struct client_known **link; /* NULL: in no list */
+	uint32_t id;
+	bool is_sealed;            /* arenas */
+	const unsigned char *data; /* arenas; NULL: unmapped, or about to be */
+};
+
+/*
+ * Set what is known of an object, and put it into @list, of @rbk, if it is in none. The owner calls
+ * this when the object has changed, and client_unknow() before it frees the object. Any thread;
+ * both do nothing in a fork()ed child.
+ */
+void client_know(struct rbk *rbk, struct client_known **list, struct client_known *known,
+		 uint32_t id, bool is_sealed, const unsigned char *data);
+void client_unknow(struct rbk *rbk, struct client_known *known);
+
 /* ---- arena.c ---- */
 
 struct rbk_arena {
 	uint32_t refs; /* atomic: the caller's, and one per constant of a plan */
 	struct rbk *rbk;
+	struct client_known known;
 	int fd;
 	unsigned char *data; /* NULL: the caller has freed the arena */
 	size_t bytes;
@@ -289,6 +312,25 @@ struct rbk_builder {
  */
 int client_describe(const struct rbk_builder *builder, const struct rbk *rbk, uint32_t max_count,
 		    void **ret_desc, size_t *ret_bytes, struct rbk_error *error);
+
+/* ---- plan.c ---- */
+
+/* A tensor that a task binds by a reference. */
+struct plan_ref {
+	char name[RBK_NAME_BYTES];
+	uint64_t bytes; /* at a count of 1; 0 if only the broker knows */
+	bool is_dynamic;
+	bool is_written;
+};
+
+struct rbk_plan {
+	struct rbk *rbk;
+	struct client_known known;
+	struct rbk_plan_info info;
+	struct plan_ref *refs; /* info.n_refs */
+	unsigned int n_arenas;
+	struct rbk_arena *arenas[];
+};
 
 /* ---- ring.c, ring-hot.c ---- */
 

@@ -27,7 +27,10 @@
  *   -ETIME       the broker did not answer a request within the connection's timeout
  *   -ENOMEM      no memory
  *   -EMFILE      this process has no free descriptor; the object that the broker made was given
- *                back
+ *                back. A connection takes one descriptor, a ring one, an arena one; a statistics
+ *                page, a sealed arena and a large plan take one for a moment. Remedy: raise the
+ *soft limit of open files (ulimit -n, setrlimit(RLIMIT_NOFILE), LimitNOFILE= of the service), use
+ *fewer and larger arenas, free what is unused
  *
  * Threads. The library keeps no global state. Functions on a connection (struct rbk) may be called
  * from any thread at any time. A ring, an arena and a builder are each used by one thread at a
@@ -86,7 +89,9 @@ struct rbk_options {
 };
 
 /*
- * Connect to the broker and agree on a version. @options may be NULL.
+ * Connect to the broker and agree on a version. @options may be NULL. The library does not connect
+ * again by itself: when calls return -ECONNRESET, free the session's objects, connect anew after a
+ * pause, and make arenas, plans and rings again. The example reconnect.c of the documentation does.
  * Return: 0 and the connection, owned by the caller;
  *   -ENOENT, -ECONNREFUSED  no broker listens on the socket
  *   -EACCES                 no permission for the socket
@@ -94,8 +99,9 @@ struct rbk_options {
  *   -ENAMETOOLONG           the path does not fit a socket address
  *   -EDQUOT                 above a limit of the tenant or of the broker; the sentence names it
  *   -EAGAIN                 too many connections of this user are pending; retry later
- *   -EMFILE                 the broker has no free descriptor
- * or another errno of the socket functions, or the broker's errno. Any thread.
+ *   -EMFILE                 this process has no free descriptor, or the broker has none: the
+ *                           sentence says which. The broker's limit is LimitNOFILE= of
+ * brokerd.service or another errno of the socket functions, or the broker's errno. Any thread.
  */
 int rbk_connect(const struct rbk_options *options, struct rbk **ret, struct rbk_error *error);
 
@@ -148,6 +154,10 @@ struct rbk_device {
 int rbk_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_devices,
 		unsigned int *ret_n_devices);
 
+/* List the devices as rbk_devices() does, with a sentence in @error if that fails. Any thread. */
+int rbk_get_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_devices,
+		    unsigned int *ret_n_devices, struct rbk_error *error);
+
 /*
  * Counters since the broker's start. Members that begin with "session" count the caller's session.
  * The other members sum over all sessions of its tenant, including ended sessions; on the
@@ -176,6 +186,9 @@ struct rbk_stats {
 
 /* Read the counters. Sends a request to the broker. Return: 0; errors as above. Any thread. */
 int rbk_stats(struct rbk *rbk, struct rbk_stats *ret);
+
+/* Read the counters as rbk_stats() does, with a sentence in @error if that fails. Any thread. */
+int rbk_get_stats(struct rbk *rbk, struct rbk_stats *ret, struct rbk_error *error);
 
 /* Current use of a resource, and its limit; UINT64_MAX: no limit. */
 struct rbk_use {
@@ -219,6 +232,9 @@ struct rbk_tenant {
  * Return: 0; -EOPNOTSUPP: the broker does not offer RBK_FEAT_TENANTS; errors as above. Any thread.
  */
 int rbk_tenant(struct rbk *rbk, struct rbk_tenant *ret);
+
+/* Read the limits as rbk_tenant() does, with a sentence in @error if that fails. Any thread. */
+int rbk_get_tenant(struct rbk *rbk, struct rbk_tenant *ret, struct rbk_error *error);
 
 /*
  * Return the name of a selection reason, such as "cost-model"; "unknown" for other numbers. The
@@ -521,6 +537,11 @@ int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices
 		    unsigned int max_devices, unsigned int *ret_n_devices,
 		    uint64_t *ret_n_constrained);
 
+/* Report as rbk_plan_memory() does, with a sentence in @error if that fails. Any thread. */
+int rbk_get_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices,
+			unsigned int max_devices, unsigned int *ret_n_devices,
+			uint64_t *ret_n_constrained, struct rbk_error *error);
+
 /* ---- Rings ------------------------------------------------------------------------------- */
 
 /*
@@ -635,6 +656,23 @@ int rbk_ring_fd(const struct rbk_ring *ring);
  */
 int rbk_ring_arm(struct rbk_ring *ring);
 
+/*
+ * Check an entry before rbk_submit(), as the broker will: a completion has room for an errno only,
+ * while @error names the field at fault, what is wrong and what would be right. Sends nothing and
+ * changes nothing; takes about a microsecond, and a lock of the connection. Made for tests and for
+ * looking into a refused entry: submit without it otherwise.
+ *
+ * The library knows the plans and arenas of @rbk, with the number of references, names, sizes and
+ * kinds of tensors. It cannot know everything: the broker may still refuse an entry for the size of
+ * a tensor with an inferred shape, for a table in an arena that was freed or that is written
+ * meanwhile, for a BARRIER behind an entry with RBK_SQE_LINK, or for what a plan or an arena has
+ * become by the time. What it refuses, the broker refuses with the same errno.
+ * Return: 0 if no fault was found, the errno that the completion would have (struct rbk_sqe lists
+ * them), or, without a connection, -ECONNRESET, -EPROTO or -ECHILD. Any thread; @sqe must not be
+ * changed meanwhile. -EINVAL if @sqe is NULL.
+ */
+int rbk_sqe_check(struct rbk *rbk, const struct rbk_sqe *sqe, struct rbk_error *error);
+
 /* ---- Entries: inline, on memory of the ring ---------------------------------------------- */
 
 /*
@@ -650,7 +688,8 @@ static inline void rbk_prep_nop(struct rbk_sqe *sqe)
 
 /*
  * Run a plan over @count rows (1 if no tensor has RBK_DIM_COUNT). @n_refs references, at most
- * RBK_SQE_REFS, follow the order in which inputs, outputs and states were declared.
+ * RBK_SQE_REFS, follow the order in which inputs, outputs and states were declared. If @n_refs is
+ * not the plan's number (struct rbk_plan_info), the entry completes with -EINVAL.
  */
 static inline void rbk_prep_run(struct rbk_sqe *sqe, uint32_t plan_id, uint32_t count,
 				const uint64_t *refs, unsigned int n_refs)
@@ -661,7 +700,12 @@ static inline void rbk_prep_run(struct rbk_sqe *sqe, uint32_t plan_id, uint32_t 
 	sqe->opcode = RBK_OP_RUN;
 	sqe->plan_id = plan_id;
 	sqe->count = count;
-	for (i = 0; i < RBK_SQE_REFS && i < n_refs; i++)
+	/* More do not fit: a table without references is refused, whatever the plan takes. */
+	if (n_refs > RBK_SQE_REFS) {
+		sqe->flags = RBK_SQE_ARG_TABLE;
+		return;
+	}
+	for (i = 0; i < n_refs; i++)
 		sqe->refs[i] = refs[i];
 }
 
@@ -736,7 +780,11 @@ static inline void rbk_prep_evict(struct rbk_sqe *sqe, uint32_t plan_id)
 	sqe->plan_id = plan_id;
 }
 
-/* Set the user_data of the completion: a number or a pointer. */
+/*
+ * Set the user_data of the completion: a number or a pointer. Statistics and the log name a task by
+ * it, as a decimal number: "brokerctl why task 42". A number that is unique among recent tasks
+ * finds that task.
+ */
 static inline void rbk_sqe_set_data64(struct rbk_sqe *sqe, uint64_t data)
 {
 	sqe->user_data = data;

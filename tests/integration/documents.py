@@ -7,6 +7,7 @@
 - Each C listing of doc/tutorial.md is a range of lines of the file that the text before it names.
 - Each program of doc/examples builds without warnings, by the command line in its comment, against the build
   tree as HACKING.md says. It fails with one line where no broker listens, and runs with a private broker.
+- Each program of doc/man3, the section EXAMPLES of a manual page, compiles without warnings.
 - Outputs in the tutorial and in EXAMPLES are those that the programs print, but for NOT_STABLE.
 - The tables of doc/operators.md are those that brokerctl reports.
 - Every command of every document runs, or is listed with the reason in commands.py.
@@ -116,6 +117,21 @@ def compile_all(names, folder):
                                  '-o', os.path.join(folder, name), f'-Wl,-rpath,{BUILD}/libclient',
                                  f'-Wl,-rpath,{BUILD}/libclient/onnx', *flags[packages]], check=False)
         expect(result.returncode == 0, f'{name}.c does not build')
+
+
+def compile_pages():
+    """Compile the examples of manual pages, which are functions or small programs."""
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'))
+    packages = ['ringbroker', 'ringbroker-onnx'] if HAVE_ONNX else ['ringbroker']
+    flags = subprocess.run(['pkg-config', '--cflags', *packages], env=env, stdout=subprocess.PIPE,
+                           check=True).stdout.decode().split()
+    names = sorted(name for name in os.listdir(os.path.join(ROOT, 'doc/man3'))
+                   if HAVE_ONNX or not name.startswith('rbk-onnx'))
+    expect(names, 'doc/man3 is empty')
+    paths = [os.path.join(ROOT, 'doc/man3', name) for name in names]
+    result = subprocess.run([*CC, '-std=c17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', *flags, *paths],
+                            check=False)
+    expect(result.returncode == 0, 'an example of doc/man3 does not compile')
 
 
 def run(folder, socket, command, **options):
@@ -252,6 +268,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         compile_all(names, folder)
+        compile_pages()
         onnx.write(os.path.join(folder, 'sum.onnx'), onnx.model(
             [onnx.node('Add', ['in', 'w'], ['sum'])], [('in', onnx.FLOAT, [1, 5])],
             [('sum', onnx.FLOAT, [1, 5])], [onnx.tensor('w', onnx.FLOAT, [5], [1.0, 2.0, 3.0, 4.0, 5.0])]))

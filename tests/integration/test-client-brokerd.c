@@ -131,6 +131,223 @@ static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
 	return plan;
 }
 
+/* ---- rbk_sqe_check() ---- */
+
+enum { CHECK_ENTRIES = 64, CHECK_BYTES = 65536 };
+
+/* The objects that valid entries name. */
+struct checked {
+	struct rbk_arena *arena, *sealed, *gone;
+	struct rbk_plan *two, *six;
+	struct rbk_ring *ring;
+	uint64_t gone_ref;
+};
+
+/* Plan six reads four rows, and writes two, one of which has an inferred shape. */
+static struct rbk_plan *plan_six(struct broker *broker)
+{
+	static const char *const inputs[] = {"a", "b", "c", "d"};
+	const uint32_t rows[] = {RBK_DIM_COUNT, 16};
+	struct rbk_builder *b = rbk_builder_new("six");
+	struct rbk_plan *plan = NULL;
+	unsigned int in[4], y, z;
+
+	for (unsigned int i = 0; i < 4; i++)
+		in[i] = rbk_builder_input(b, inputs[i], RBK_DTYPE_F32, 2, rows);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, rows);
+	z = rbk_builder_output(b, "z", RBK_DTYPE_F32, RBK_RANK_INFERRED, NULL);
+	rbk_builder_binary(b, "Add", in[0], in[1], y);
+	rbk_builder_binary(b, "Add", in[2], in[3], z);
+	if (rbk_plan_new(broker->rbk, b, 8, &plan, &broker->error))
+		fail_msg("%s", broker->error.text);
+	rbk_builder_free(b);
+	return plan;
+}
+
+static void checked_begin(struct checked *checked, struct broker *broker)
+{
+	struct rbk_error *error = &broker->error;
+	uint64_t *table;
+
+	assert_int_equal(rbk_arena_new(broker->rbk, CHECK_BYTES, &checked->arena, error), 0);
+	assert_int_equal(rbk_arena_new(broker->rbk, CHECK_BYTES, &checked->sealed, error), 0);
+	assert_int_equal(rbk_arena_seal(checked->sealed, error), 0);
+	checked->two = plan_make(broker, 8);
+	checked->six = plan_six(broker);
+	/* After the plans: a plan's constants keep an arena, and would take the id. */
+	assert_int_equal(rbk_arena_new(broker->rbk, 4096, &checked->gone, error), 0);
+	checked->gone_ref = rbk_arena_ref(checked->gone, 0);
+	checked->gone = rbk_arena_free(checked->gone);
+	checked->ring = ring_make(broker, CHECK_ENTRIES, UINT64_MAX);
+	table = rbk_arena_data(checked->arena);
+	for (unsigned int i = 0; i < 6; i++)
+		table[i] = rbk_arena_ref(checked->arena, 4096 + i * 4096);
+}
+
+static void checked_end(struct checked *checked)
+{
+	rbk_ring_free(checked->ring);
+	rbk_plan_free(checked->two);
+	rbk_plan_free(checked->six);
+	rbk_arena_free(checked->arena);
+	rbk_arena_free(checked->sealed);
+}
+
+/* Prepare a valid entry of kind @kind. */
+static void prep_valid(const struct checked *checked, struct rbk_sqe *sqe, unsigned int kind)
+{
+	const uint64_t refs[2] = {rbk_arena_ref(checked->arena, 4096),
+				  rbk_arena_ref(checked->arena, 8192)};
+
+	switch (kind % 6) {
+	case 0:
+		rbk_prep_nop(sqe);
+		break;
+	case 1:
+		rbk_prep_barrier(sqe);
+		break;
+	case 2:
+		rbk_prep_cancel(sqe, UINT64_MAX);
+		break;
+	case 3:
+		rbk_prep_run_table(sqe, rbk_plan_id(checked->six), 2,
+				   rbk_arena_ref(checked->arena, 0), 6);
+		break;
+	default:
+		rbk_prep_run(sqe, rbk_plan_id(checked->two), 2, refs, 2);
+	}
+}
+
+static int complete(const struct checked *checked)
+{
+	const struct rbk_cqe *cqe;
+	int res;
+
+	assert_int_equal(rbk_submit(checked->ring), 1);
+	assert_int_equal(rbk_wait_cqe(checked->ring, &cqe), 0);
+	res = cqe->res;
+	rbk_cqe_seen(checked->ring, cqe);
+	return res;
+}
+
+/* An errno that admission gives, and not the run of a valid entry. */
+static bool is_refusal(const struct rbk_sqe *sqe, int res)
+{
+	return res && res != -ENODEV && !(sqe->opcode == RBK_OP_CANCEL && res == -ENOENT);
+}
+
+/*
+ * Valid entries with one field changed: what the check refuses, the broker refuses with the same
+ * errno, and the other way round. Only the size of an inferred tensor is unknown to the check.
+ */
+TEST(test_check__agrees_with_the_broker)
+{
+	const uint64_t n_entries = test_scaled(20000);
+	uint64_t odd[10], seed = 88172645463325252u;
+	unsigned int n_refused = 0, n_bad = 0, n_unread = 0;
+	struct checked checked;
+	struct rbk_error error;
+	struct broker broker;
+
+	broker_begin(&broker, "0");
+	checked_begin(&checked, &broker);
+	odd[0] = checked.gone_ref;
+	odd[1] = RBK_REF_INVALID;
+	odd[2] = rbk_arena_ref(checked.sealed, 0);
+	odd[3] = rbk_arena_ref(checked.arena, 4096 + 64);
+	odd[4] = rbk_arena_ref(checked.arena, CHECK_BYTES - 64);
+	odd[5] = rbk_arena_ref(checked.arena, 0) + 8;
+	odd[6] = rbk_plan_id(checked.six);
+	odd[7] = 0;
+	odd[8] = 6;
+	odd[9] = UINT64_MAX;
+	for (uint64_t i = 0; i < n_entries; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(checked.ring), copy;
+		int res, r;
+
+		assert_non_null(sqe);
+		prep_valid(&checked, sqe, (unsigned int)i);
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		if (seed >> 63)
+			((uint8_t *)sqe)[(seed >> 32) % sizeof(*sqe)] ^=
+				(uint8_t)(1 << (seed >> 40) % 8);
+		else
+			((uint64_t *)sqe)[(seed >> 32) % 8] = odd[(seed >> 40) % 10];
+		/* Nothing waits for ever, and no chain is left open. */
+		sqe->flags &= (uint8_t)~RBK_SQE_LINK;
+		sqe->user_data = i;
+		copy = *sqe;
+		error.text[0] = '\0';
+		r = rbk_sqe_check(broker.rbk, sqe, &error);
+		assert_true(!r == !error.text[0]);
+		res = complete(&checked);
+		/* A table in the arena of the constants, which was freed, cannot be read here. */
+		if (!r && copy.flags & RBK_SQE_ARG_TABLE &&
+		    RBK_REF_ARENA(copy.table) != RBK_REF_ARENA(odd[3]) &&
+		    RBK_REF_ARENA(copy.table) != RBK_REF_ARENA(odd[2]))
+			n_unread++;
+		else if (r != (is_refusal(&copy, res) ? res : 0))
+			fail_msg("entry %llu, opcode %u: the check says %d (%s), the broker %d",
+				 (unsigned long long)i, copy.opcode, r, error.text, res);
+		n_refused += r != 0;
+		n_bad += r == -EINVAL || r == -EBADF;
+	}
+	assert_true(n_bad > n_entries / 8 && n_refused < n_entries * 7 / 8);
+	assert_true(n_unread < n_entries / 100);
+	checked_end(&checked);
+	broker_end(&broker, SIGTERM, 0);
+}
+
+static void expect_checked(const struct checked *checked, const struct broker *broker, int res,
+			   const char *text)
+{
+	struct rbk_sqe sqe =
+		checked->ring->sq->sqes[(checked->ring->sq_tail - 1) & checked->ring->mask];
+	struct rbk_error error = {""};
+
+	assert_int_equal(rbk_sqe_check(broker->rbk, &sqe, &error), res);
+	if (!strstr(error.text, text))
+		fail_msg("\"%s\" does not say \"%s\"", error.text, text);
+	assert_int_equal(complete(checked), res);
+}
+
+/* A wrong number of references is -EINVAL, whatever it is, and names what would be right. */
+TEST(test_check__number_of_references)
+{
+	static const char *const said[] = {"refs[0]: x has no",
+					   "refs[1]: y has no",
+					   "",
+					   "refs[2]: the plan takes 2",
+					   "refs[2]: the plan takes 2",
+					   "refs[2]: the plan takes 2",
+					   "rbk_prep_run() passes 5 at most"};
+	struct checked checked;
+	struct broker broker;
+	uint64_t refs[7];
+
+	broker_begin(&broker, "0");
+	checked_begin(&checked, &broker);
+	for (unsigned int n = 0; n < 7; n++) {
+		refs[n] = rbk_arena_ref(checked.arena, 4096 + n * 4096);
+		rbk_prep_run(rbk_get_sqe(checked.ring), rbk_plan_id(checked.two), 1, refs, n);
+		expect_checked(&checked, &broker, n == 2 ? 0 : -EINVAL, said[n]);
+	}
+	/* The plan takes as many as do not fit. */
+	rbk_prep_run(rbk_get_sqe(checked.ring), rbk_plan_id(checked.six), 1, refs, 6);
+	expect_checked(&checked, &broker, -EINVAL, "n_refs: ");
+	rbk_prep_run(rbk_get_sqe(checked.ring), rbk_plan_id(checked.six), 1, refs, 5);
+	expect_checked(&checked, &broker, -EINVAL, "flags: the plan takes 6");
+	rbk_prep_run_table(rbk_get_sqe(checked.ring), rbk_plan_id(checked.six), 1,
+			   rbk_arena_ref(checked.arena, 0), 5);
+	expect_checked(&checked, &broker, -EINVAL, "5 references, and the plan takes 6");
+	rbk_prep_run_table(rbk_get_sqe(checked.ring), rbk_plan_id(checked.six), 1,
+			   rbk_arena_ref(checked.arena, 0), 6);
+	expect_checked(&checked, &broker, 0, "");
+	assert_int_equal(rbk_sqe_check(broker.rbk, NULL, NULL), -EINVAL);
+	checked_end(&checked);
+	broker_end(&broker, SIGTERM, 0);
+}
+
 /* ---- One entry in flight ---- */
 
 /* After the completion of a full ring's only entry, its slot is free at once. */
