@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Adds two vectors through brokerd: cc first-program.c $(pkg-config --cflags --libs ringbroker) */
+#include <errno.h>
 #include <ringbroker.h>
 #include <stdio.h>
 
@@ -12,6 +13,7 @@ int main(void)
 	struct rbk_plan *plan;
 	struct rbk_ring *ring;
 	struct rbk *rbk;
+	int r;
 
 	struct rbk_builder *b = rbk_builder_new("first");
 	unsigned int left = rbk_builder_input(b, "left", RBK_DTYPE_F32, 1, dims);
@@ -30,7 +32,11 @@ int main(void)
 	const uint64_t refs[] = {rbk_ref(arena, x), rbk_ref(arena, y), rbk_ref(arena, z)};
 
 	rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 1, refs, 3);
-	if (rbk_submit_and_wait(ring, 1) < 0 || rbk_wait_cqe(ring, &cqe))
+	rbk_submit(ring);
+	do
+		r = rbk_wait_cqe(ring, &cqe);
+	while (r == -EINTR); /* a signal was handled */
+	if (r)
 		return fprintf(stderr, "the broker is gone\n"), 1;
 	if (cqe->res) /* a negative errno; <ringbroker/abi.h> says what each means */
 		return fprintf(stderr, "the task failed: %d\n", cqe->res), 1;

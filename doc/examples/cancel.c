@@ -106,7 +106,9 @@ int main(void)
 	prepare(ring, id, N, refs, BEHIND, 0);
 	if (rbk_submit(ring) < 0)
 		return fprintf(stderr, "the broker is gone\n"), 1;
-	r = rbk_wait_cqe_timeout(ring, &cqe, PATIENCE_NS);
+	do
+		r = rbk_wait_cqe_timeout(ring, &cqe, PATIENCE_NS);
+	while (r == -EINTR);
 	printf("after 5 ms: %s\n", r == -ETIME ? "not completed" : strerror(-r));
 	prepare_cancel(ring, BEHIND, CANCEL_BEHIND);
 	prepare_cancel(ring, LONG, CANCEL_LONG);

@@ -5,6 +5,7 @@
  *	cc onnx-model.c -o onnx-model $(pkg-config --cflags --libs ringbroker-onnx ringbroker)
  *	./onnx-model model.onnx [DIMENSION=SIZE...]
  */
+#include <errno.h>
 #include <math.h>
 #include <ringbroker.h>
 #include <ringbroker/onnx.h>
@@ -74,6 +75,7 @@ int main(int argc, char **argv)
 	bool is_right = true;
 	size_t bytes = 0;
 	unsigned int n;
+	int r;
 
 	if (argc < 2)
 		return fprintf(stderr, "usage: onnx-model FILE [DIMENSION=SIZE...]\n"), 2;
@@ -97,7 +99,11 @@ int main(int argc, char **argv)
 	}
 
 	rbk_prep_run_table(rbk_get_sqe(ring), rbk_plan_id(plan), 1, rbk_ref(arena, table), n);
-	if (rbk_submit_and_wait(ring, 1) < 0 || rbk_wait_cqe(ring, &cqe))
+	rbk_submit(ring);
+	do
+		r = rbk_wait_cqe(ring, &cqe);
+	while (r == -EINTR); /* a signal was handled */
+	if (r)
 		return fprintf(stderr, "the broker is gone\n"), 1;
 	if (cqe->res)
 		return fprintf(stderr, "the task failed: %s\n", strerror(-cqe->res)), 1;

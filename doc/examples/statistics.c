@@ -6,6 +6,7 @@
  *	cc statistics.c -o statistics $(pkg-config --cflags --libs ringbroker)
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
 #include <ringbroker.h>
 #include <ringbroker/stats.h>
@@ -74,6 +75,7 @@ int main(void)
 	struct rbk_plan *plan;
 	struct rbk_ring *ring;
 	struct rbk *rbk;
+	int r;
 	struct rbk_builder *b = rbk_builder_new("statistics");
 	unsigned int in = rbk_builder_input(b, "in", RBK_DTYPE_F32, 1, dims);
 	unsigned int out = rbk_builder_output(b, "out", RBK_DTYPE_F32, 1, dims);
@@ -91,7 +93,11 @@ int main(void)
 		return fprintf(stderr, "the page is not consistent\n"), 1;
 	for (unsigned int i = 0; i < N_TASKS; i++) {
 		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 1, refs, 2);
-		if (rbk_submit_and_wait(ring, 1) < 0 || rbk_wait_cqe(ring, &cqe) || cqe->res)
+		rbk_submit(ring);
+		do
+			r = rbk_wait_cqe(ring, &cqe);
+		while (r == -EINTR); /* a signal was handled */
+		if (r || cqe->res)
 			return fprintf(stderr, "a task failed, or the broker is gone\n"), 1;
 		rbk_cqe_seen(ring, cqe);
 	}

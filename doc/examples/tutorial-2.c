@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Step 2: a plan and one task. cc tutorial-2.c $(pkg-config --cflags --libs ringbroker) */
+#include <errno.h>
 #include <ringbroker.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +54,7 @@ int main(void)
 	struct rbk_plan *plan;
 	struct rbk_ring *ring;
 	struct rbk *rbk;
+	int r;
 
 	if (rbk_connect(NULL, &rbk, &error) || load_weights(rbk, &weights, &error) ||
 	    rbk_plan_new(rbk, describe(weights), 8, &plan, &error) ||
@@ -66,7 +68,11 @@ int main(void)
 		in[i] = i < N_IN ? 1.0f : -1.0f; /* two rows */
 
 	rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 2, refs, 2);
-	if (rbk_submit_and_wait(ring, 1) < 0 || rbk_wait_cqe(ring, &cqe))
+	rbk_submit(ring);
+	do
+		r = rbk_wait_cqe(ring, &cqe);
+	while (r == -EINTR); /* a signal was handled */
+	if (r)
 		return fprintf(stderr, "the broker is gone\n"), 1;
 	if (cqe->res)
 		return fprintf(stderr, "the task failed: %s\n", strerror(-cqe->res)), 1;
