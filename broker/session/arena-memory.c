@@ -54,9 +54,9 @@ static int check(int fd, uint64_t bytes, int *ret_seals, struct stat *ret_status
 		return refuse(message,
 			      "has a size that is not a positive multiple of the page size");
 	if ((uint64_t)ret_status->st_size != bytes)
-		return refuse(message, "has another size than announced");
+		return refuse(message, "has another size than its request says");
 	if (bytes > (1ull << RBK_REF_OFFSET_BITS))
-		return refuse(message, "is larger than a reference can reach");
+		return refuse(message, "is larger than a tensor reference can address");
 	if ((uint64_t)ret_status->st_blocks * 512 < bytes)
 		return refuse(message, "is sparse: allocate its pages first, with fallocate()");
 	*ret_seals = seals;
@@ -91,8 +91,8 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 	if (base == MAP_FAILED) {
 		if (errno == EACCES || errno == EPERM)
 			return refuse(message,
-				      "cannot be mapped: it is not open for reading and writing, "
-				      "or sealed with F_SEAL_FUTURE_WRITE only");
+				      "cannot be mapped: it is sealed with F_SEAL_FUTURE_WRITE "
+				      "only, or it is not open for reading and writing");
 		return error_origin(-errno);
 	}
 

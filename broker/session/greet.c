@@ -31,7 +31,7 @@ static void on_period(void *data)
 		if (!server->has_late_silent || i == END_BATCH)
 			break;
 		/* Removes the session from the list. */
-		session_end(session, true, "it did not say hello in time");
+		session_end(session, true, "the client did not send its hello in time");
 		server->has_late_silent = false;
 	}
 	if (!list_is_empty(&server->silent))

@@ -222,7 +222,8 @@ static struct ucred credentials_of(int fd)
 	socklen_t bytes = sizeof(credentials);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
-		log_debug(LOG_DETAIL, "a connection without credentials: %s", strerror(errno));
+		log_debug(LOG_DETAIL, "cannot read the credentials of a connection: %s",
+			  strerror(errno));
 	return credentials;
 }
 
@@ -328,7 +329,7 @@ static bool refuse_at_limit(struct listener *listener)
 		credentials = credentials_of(fd);
 		refuse_connection(server, tenants_broker_account(server->options.tenants), fd,
 				  credentials.pid, credentials.uid, -EMFILE,
-				  "the broker has as many files open as it may (LimitNOFILE= in "
+				  "the broker has reached its limit of open files (LimitNOFILE= in "
 				  "its unit, or ulimit -n)");
 	}
 	listeners_take_spare(server);
@@ -344,7 +345,7 @@ static void log_pause(struct server *server, int error)
 	if (!log_limit_pass(&server->accept_limit, clock_now_ns(), &n_unlogged))
 		return;
 	if (n_unlogged > 0)
-		snprintf(before, sizeof(before), ", and %llu times before",
+		snprintf(before, sizeof(before), ", as %llu times before",
 			 (unsigned long long)n_unlogged);
 	log_warning(LOG_ACCEPT_PAUSED, "cannot accept a connection%s: %s%s; trying again in 100 ms",
 		    before, strerror(error),
@@ -455,7 +456,7 @@ static void name_holder(int lock_fd)
 	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
 
 	if (ftruncate(lock_fd, 0) == 0 && pwrite(lock_fd, text, (size_t)n, 0) != n)
-		log_debug(LOG_DETAIL, "the lock file does not say whose it is");
+		log_debug(LOG_DETAIL, "cannot write the process ID to the lock file");
 }
 
 static int take_path(struct listener *listener)
@@ -499,7 +500,8 @@ static int set_permissions(const struct listener *listener)
 	if (listener->is_admin && options->admin.has_group &&
 	    lchown(listener->path, (uid_t)-1, options->admin.gid) < 0) {
 		log_warning(LOG_ADMIN_SOCKET,
-			    "cannot give %s to group %u, whose members cannot connect there: %s",
+			    "cannot give %s to group %u, so the group's members cannot connect "
+			    "there: %s",
 			    listener->path, (unsigned int)options->admin.gid, strerror(errno));
 		mode &= ~070u;
 	}

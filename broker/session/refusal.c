@@ -67,7 +67,7 @@ static void refusal_answer(struct refusal *refusal, const struct rbk_wire_reques
 	snprintf(reply.text, sizeof(reply.text), "%s", refusal->text);
 	/* A client that cannot receive the answer is not told again. */
 	if (send(refusal->fd, &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		log_debug(LOG_DETAIL, "a refused client cannot be told: %s", strerror(errno));
+		log_debug(LOG_DETAIL, "cannot send a refusal to a client: %s", strerror(errno));
 }
 
 /* Return: true if the connection is to be read again. */

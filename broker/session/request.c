@@ -89,11 +89,11 @@ static int handle_hello(struct request *request)
 	};
 
 	if (session->is_greeted)
-		return hostile(request, "it said hello twice");
+		return hostile(request, "the client sent a second hello");
 	if (hello->magic != RBK_WIRE_MAGIC)
-		return hostile(request, "its hello has a wrong magic number");
+		return hostile(request, "the client's hello has a wrong magic number");
 	if (!is_terminated(hello->name, sizeof(hello->name)))
-		return hostile(request, "its name does not end");
+		return hostile(request, "the client's name is not NUL-terminated");
 	copy_printable(hello->name, sizeof(hello->name), session->name, sizeof(session->name));
 	if (hello->abi_major != RBK_ABI_MAJOR || hello->abi_minor > RBK_ABI_MINOR) {
 		session_reply_result(
@@ -101,7 +101,7 @@ static int handle_hello(struct request *request)
 			"the client speaks version %u.%u of the protocol, this broker "
 			"%u.%u",
 			hello->abi_major, hello->abi_minor, RBK_ABI_MAJOR, RBK_ABI_MINOR);
-		return hostile(request, "it speaks another version of the protocol");
+		return hostile(request, "the client speaks another version of the protocol");
 	}
 
 	session->is_greeted = true;
@@ -122,7 +122,7 @@ static int handle_ring_add(struct request *request)
 	const struct rbk_wire_ring_add *add = request->bytes;
 
 	if (add->reserved)
-		return hostile(request, "reserved bytes of its ring request are set");
+		return hostile(request, "reserved bytes of the client's ring request are not 0");
 	turn_set_cause(request->session->server->work.turn, RBK_TURN_RINGS);
 	return session_ring_add(request->session, add->request.cookie, add->n_entries);
 }
@@ -139,7 +139,7 @@ static int handle_arena_add(struct request *request)
 	if (fcntl(request->fds[0], F_GET_SEALS) < 0) {
 		session_reply_result(request->session, RBK_WIRE_ARENA_ADD, add->request.cookie,
 				     -EINVAL, "the arena is not a memfd");
-		return hostile(request, "its arena is not a memfd");
+		return hostile(request, "the client's arena is not a memfd");
 	}
 	fixes = (request->session->features & RBK_FEAT_FIXED_ARENAS) &&
 		(add->bytes & RBK_WIRE_ARENA_FIX);
@@ -161,7 +161,9 @@ static int handle_remove(struct request *request)
 	uint32_t cookie = remove->request.cookie;
 
 	if (remove->reserved)
-		return hostile(request, "reserved bytes of its removal are set");
+		return hostile(request,
+			       "reserved bytes of the client's request to remove something are not "
+			       "0");
 	switch (remove->request.type) {
 	case RBK_WIRE_RING_REMOVE:
 		return session_ring_remove(request->session, cookie, remove->id);
@@ -179,10 +181,12 @@ static int check_description(struct request *request, uint32_t desc_bytes)
 	struct stat status;
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return hostile(request, "its plan description is not in a memfd sealed against "
-					"shrinking");
+		return hostile(request,
+			       "the client's plan description is not in a memfd that is sealed "
+			       "against shrinking");
 	if (fstat(request->fds[0], &status) < 0 || status.st_size < (off_t)desc_bytes)
-		return hostile(request, "its plan description is shorter than announced");
+		return hostile(request,
+			       "the client's plan description is shorter than its request says");
 	return 0;
 }
 
@@ -194,18 +198,21 @@ static int handle_plan_add(struct request *request)
 
 	turn_set_cause(request->session->server->work.turn, RBK_TURN_PLANS);
 	if (add->flags & ~RBK_WIRE_PLAN_FD)
-		return hostile(request, "its plan request has unknown flags");
+		return hostile(request, "the client's plan request has unknown flags");
 	if (!(add->flags & RBK_WIRE_PLAN_FD)) {
 		if (request->n_fds != 0 || inline_bytes != add->desc_bytes)
-			return hostile(request, "its plan description has another length than "
-						"announced");
+			return hostile(request,
+				       "the client's plan description has another length than its "
+				       "request says");
 		return session_plan_add(request->session, add->request.cookie, add + 1,
 					inline_bytes);
 	}
 
 	if (request->n_fds != 1 || inline_bytes != 0 || add->desc_bytes == 0 ||
 	    add->desc_bytes > RBK_WIRE_PLAN_MAX_BYTES)
-		return hostile(request, "its plan request names a descriptor wrongly");
+		return hostile(request,
+			       "the client's plan request has a wrong descriptor, length or inline "
+			       "part");
 	r = check_description(request, add->desc_bytes);
 	if (r)
 		return r;
@@ -316,7 +323,9 @@ static int handle_plan_memory(struct request *request)
 	};
 
 	if (id->reserved)
-		return hostile(request, "reserved bytes of its question about a plan are set");
+		return hostile(request,
+			       "reserved bytes of the client's request for a plan's memory are not "
+			       "0");
 	if (!plan) {
 		session_reply_result(session, RBK_WIRE_PLAN_MEMORY, id->request.cookie, -ENOENT,
 				     "there is no plan %u", id->id);
@@ -378,7 +387,8 @@ static int handle_stats_of(struct request *request)
 
 	if (of->whose > RBK_WIRE_STATS_TENANT ||
 	    (of->whose != RBK_WIRE_STATS_TENANT && of->tenant != 0))
-		return hostile(request, "it asks for statistics of nobody");
+		return hostile(request,
+			       "the client's request for statistics names no valid tenant");
 	if (of->request.type == RBK_WIRE_STATS_PAGE)
 		return session_stats_page(request->session, of);
 	return session_stats_reset(request->session, of);
@@ -389,7 +399,7 @@ static int handle_control(struct request *request)
 	const struct rbk_wire_control *control = request->bytes;
 
 	if ((control->flags & ~RBK_WIRE_CONTROL_SET) || (control->flags == 0 && control->value))
-		return hostile(request, "reserved bytes of its control request are set");
+		return hostile(request, "reserved bytes of the client's control request are not 0");
 	return session_control(request->session, control);
 }
 
@@ -398,10 +408,14 @@ static int handle_admin_set(struct request *request)
 	const struct rbk_wire_admin_set *set = request->bytes;
 
 	if (set->reserved)
-		return hostile(request, "reserved bytes of its change are set");
+		return hostile(request,
+			       "reserved bytes of the client's request to change a limit are not "
+			       "0");
 	if (!is_terminated(set->key, sizeof(set->key)) ||
 	    !is_terminated(set->value, sizeof(set->value)))
-		return hostile(request, "the key or the value of its change does not end");
+		return hostile(request,
+			       "the key or the value in the client's request to change a limit is "
+			       "not NUL-terminated");
 	session_admin_set(request->session, set);
 	return 0;
 }
@@ -412,7 +426,9 @@ static int handle_admin_evict(struct request *request)
 
 	if ((evict->session == 0 && evict->plan_id != 0) ||
 	    (evict->tenant == 0 && evict->session != 0))
-		return hostile(request, "it evicts a plan of nobody");
+		return hostile(request,
+			       "the client's request to evict a plan lacks the plan's session or "
+			       "tenant");
 	session_admin_evict(request->session, evict);
 	return 0;
 }
@@ -423,7 +439,9 @@ static int handle_admin_drain(struct request *request)
 
 	if (drain->reserved || drain->action > RBK_WIRE_DRAIN_END ||
 	    (drain->what != RBK_WIRE_DRAIN_TENANT && drain->what != RBK_WIRE_DRAIN_DEVICE))
-		return hostile(request, "it drains in a way that there is not");
+		return hostile(request,
+			       "the client's drain request has an unknown action or target, or "
+			       "reserved bytes that are not 0");
 	session_admin_drain(request->session, drain);
 	return 0;
 }
@@ -452,14 +470,17 @@ static int handle_lease_open(struct request *request)
 	bool by_uuid = open->flags & RBK_WIRE_LEASE_BY_UUID;
 
 	if (open->flags & ~(RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_RESTORE | RBK_WIRE_LEASE_BY_UUID))
-		return hostile(request, "its request of a lease has unknown flags");
+		return hostile(request, "the client's lease request has unknown flags");
 	if ((joins && restores) || (joins || restores) != (open->number != 0))
-		return hostile(request, "it joins a lease in a way that there is not");
+		return hostile(request,
+			       "the client's lease request combines joining, restoring and a lease "
+			       "number wrongly");
 	if ((by_uuid && open->device != 0) || (!by_uuid && !is_zero(open->uuid, 16)) ||
 	    (joins && (open->wish_bytes || open->max_bytes)) || (!restores && open->held_bytes))
-		return hostile(request, "reserved bytes of its request of a lease are set");
+		return hostile(request, "unused fields of the client's lease request are not 0");
 	if (!is_terminated(open->program, sizeof(open->program)))
-		return hostile(request, "the name of its lease's program does not end");
+		return hostile(request, "the program's name in the client's lease request is not "
+					"NUL-terminated");
 	session_lease_open(request->session, open);
 	return 0;
 }
@@ -470,7 +491,9 @@ static int handle_lease_credit(struct request *request)
 
 	if (credit->least_bytes > credit->want_bytes ||
 	    (credit->return_bytes && credit->want_bytes))
-		return hostile(request, "it asks for credit in a way that there is not");
+		return hostile(request,
+			       "the client's credit request returns and wants credit at once, or "
+			       "its minimum exceeds what it wants");
 	session_lease_credit(request->session, credit);
 	return 0;
 }
@@ -480,9 +503,9 @@ static int handle_lease_object(struct request *request)
 	const struct rbk_wire_lease_object *object = request->bytes;
 
 	if (object->action != RBK_WIRE_OBJECT_ADD && object->action != RBK_WIRE_OBJECT_DROP)
-		return hostile(request, "it does with an object what cannot be done");
+		return hostile(request, "the client's object request has an unknown action");
 	if (object->action == RBK_WIRE_OBJECT_DROP && (object->bytes || object->from_credit_bytes))
-		return hostile(request, "reserved bytes of its request about an object are set");
+		return hostile(request, "unused fields of the client's object request are not 0");
 	session_lease_object(request->session, object);
 	return 0;
 }
@@ -492,7 +515,9 @@ static int handle_lease_resize(struct request *request)
 	const struct rbk_wire_lease_resize *resize = request->bytes;
 
 	if (resize->reserved)
-		return hostile(request, "reserved bytes of its wish for a lease are set");
+		return hostile(request,
+			       "reserved bytes of the client's request to resize a lease are not "
+			       "0");
 	session_lease_resize(request->session, resize);
 	return 0;
 }
@@ -502,7 +527,7 @@ static int handle_lease_cgroup(struct request *request)
 	const struct rbk_wire_lease_cgroup *cgroup = request->bytes;
 
 	if (cgroup->reserved)
-		return hostile(request, "reserved bytes of its request about a cgroup are set");
+		return hostile(request, "reserved bytes of the client's cgroup request are not 0");
 	session_lease_cgroup(request->session, cgroup, &request->fds[0]);
 	return 0;
 }
@@ -592,35 +617,37 @@ int request_handle(struct session *session, const void *message, size_t n_bytes,
 
 	if (n_bytes < sizeof(*header) || header->type >= ARRAY_SIZE(request_types) ||
 	    !request_types[header->type].handle) {
-		*ret_why = "it sent a request of unknown type";
+		*ret_why = "the client sent a request of unknown type";
 		return SESSION_E_HOSTILE;
 	}
 	type = &request_types[header->type];
 	if (type->is_variable ? n_bytes < type->bytes
 			      : n_bytes != type->bytes || n_fds != type->n_fds) {
-		*ret_why = "it sent a request of the wrong length or number of descriptors";
+		*ret_why = "the client sent a request of the wrong length or with the wrong number "
+			   "of descriptors";
 		return SESSION_E_HOSTILE;
 	}
 	if (!session->is_greeted && header->type != RBK_WIRE_HELLO) {
-		*ret_why = "it did not say hello first";
+		*ret_why = "the client did not send its hello first";
 		return SESSION_E_HOSTILE;
 	}
 
 	if (type->place == FOR_ADMINS && session->tenant) {
 		session_reply_result(session, header->type, header->cookie, -EPERM,
-				     "this is for the administrators' socket");
+				     "only the administrators' socket accepts this request");
 		return 0;
 	}
 	if ((type->place == FOR_TENANTS || type->place == FOR_WORK) && !session->tenant) {
 		session_reply_result(session, header->type, header->cookie, -EPERM,
-				     "the administrators' socket is for administration; plans and "
-				     "tasks are for the broker's other socket");
+				     "the administrators' socket does not accept plans and tasks: "
+				     "use the broker's other socket");
 		return 0;
 	}
 	if (type->place == FOR_WORK && session->is_late && session->tenant->is_drained) {
 		session_reply_result(session, header->type, header->cookie, -EBUSY,
 				     "an administrator drains this tenant: until that ends, its "
-				     "new sessions may look, and get no rings, arenas or plans");
+				     "new sessions can only read, and get no rings, arenas or "
+				     "plans");
 		return 0;
 	}
 	r = type->handle(&request);

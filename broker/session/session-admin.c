@@ -33,7 +33,8 @@ static bool can_control(struct session *session, uint32_t type, uint32_t cookie)
 {
 	if (session->server->options.control.set)
 		return true;
-	session_reply_result(session, type, cookie, -EOPNOTSUPP, "this broker cannot do that");
+	session_reply_result(session, type, cookie, -EOPNOTSUPP,
+			     "this broker does not support this request");
 	return false;
 }
 
@@ -85,7 +86,8 @@ void session_admin_evict(struct session *session, const struct rbk_wire_admin_ev
 	if (evict->device != RBK_DEVICE_NONE &&
 	    (evict->device == RBK_DEVICE_CPU || evict->device >= options->n_executors)) {
 		session_reply_result(session, RBK_WIRE_ADMIN_EVICT, cookie, -EINVAL,
-				     "there is no device %u with memory of its own", evict->device);
+				     "device %u does not exist, or it has no memory of its own",
+				     evict->device);
 		return;
 	}
 	if (evict->tenant) {
@@ -144,7 +146,8 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 		control->drain_tenant(control->context, tenant, action, &drained);
 	} else if (drain->number == RBK_DEVICE_CPU) {
 		session_reply_result(session, RBK_WIRE_ADMIN_DRAIN, cookie, -EINVAL,
-				     "the CPU cannot be drained: nothing could run any more");
+				     "the CPU cannot be drained: it runs the tasks that no other "
+				     "device can");
 		return;
 	} else if (drain->number >= options->n_executors) {
 		session_reply_result(session, RBK_WIRE_ADMIN_DRAIN, cookie, -ENOENT,
@@ -181,8 +184,8 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 			return;
 		if (control->value >= ARRAY_SIZE(names) || !names[control->value]) {
 			session_reply_result(session, RBK_WIRE_CONTROL, cookie, -EINVAL,
-					     "there is no log level %llu; 3 (error), 4 (warning), "
-					     "6 (info) and 7 (debug) are",
+					     "log level %llu is unknown, expected 3 (error), 4 "
+					     "(warning), 6 (info) or 7 (debug)",
 					     (unsigned long long)control->value);
 			return;
 		}

@@ -313,7 +313,8 @@ static void arena_prepared(struct session_arena *arena)
 	/* Add the mapping before any task can access the arena. */
 	r = sigbus_add(arena->exec.base, arena->exec.bytes, &arena->is_faulted, &arena->fault_slot);
 	if (r) {
-		session_reply_result(session, type, cookie, r, "the broker has too many arenas");
+		session_reply_result(session, type, cookie, r,
+				     "the broker has reached its limit of arenas");
 		arena_release(arena);
 		return;
 	}
@@ -430,7 +431,8 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 		;
 	if (id == session->n_arenas) {
 		session_reply_result(session, type, cookie, -EDQUOT,
-				     "the session already has %u arenas, the most allowed", id - 1);
+				     "the session already has %u arenas, which is the limit",
+				     id - 1);
 		return NULL;
 	}
 	if (bytes > limits->max_arena_bytes ||

@@ -142,8 +142,8 @@ static void charge_unread(struct session *session, size_t bytes)
 	/* A tenant without room learns so from answers, some of which may be unread. */
 	if (r && n_bytes > SESSION_UNREAD_MOST)
 		session_end(session, true,
-			    "its tenant may not have as much memory as answers take that it does "
-			    "not read");
+			    "the client's unread answers would exceed its tenant's limit of host "
+			    "memory");
 }
 
 int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
@@ -179,10 +179,10 @@ static int session_sent(struct session *session, size_t bytes, int error)
 	case ETOOMANYREFS:
 		return SESSION_E_REFUSED;
 	case EAGAIN:
-		session_end(session, true, "it does not read its answers");
+		session_end(session, true, "the client does not read its answers");
 		return 0;
 	default:
-		session_end(session, false, "it cannot be answered");
+		session_end(session, false, "the broker cannot send the client an answer");
 		return 0;
 	}
 }
@@ -190,7 +190,8 @@ static int session_sent(struct session *session, size_t bytes, int error)
 static void session_refuse_fds(struct session *session, const struct rbk_wire_reply *reply)
 {
 	session_reply_result(session, reply->type, reply->cookie, -EBUSY,
-			     "too many descriptors are under way in answers that nobody has read");
+			     "too many descriptors are in flight, in answers that clients have not "
+			     "read");
 }
 
 int session_post_begin(struct session *session)
@@ -234,7 +235,7 @@ static void parcel_done(struct closers_job *job)
 
 	if (session_post_end(session, (const struct rbk_wire_reply *)parcel->bytes, parcel->n_bytes,
 			     parcel->error))
-		session_end(session, true, "too many descriptors are under way to it");
+		session_end(session, true, "too many descriptors are in flight to the client");
 	parcel_free(parcel);
 	session_lane_done(session);
 }
@@ -311,8 +312,8 @@ int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, siz
 		return 0;
 	if (is_shared && hold_sent_add(&session->sent, session->server, session->account, n_fds)) {
 		session_reply_result(session, reply->type, reply->cookie, -EBUSY,
-				     "the session has not read answers with as many descriptors as "
-				     "there may be");
+				     "the session has reached its limit of descriptors in answers "
+				     "that it has not read");
 		return SESSION_E_REFUSED;
 	}
 	r = session_send(session, reply, bytes, fds, n_fds);
@@ -341,12 +342,12 @@ bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)
 		return true;
 	if (session->rights)
 		session_reply_result(session, type, cookie, -EPERM,
-				     "uid %u may look, not change anything: that is for root, the "
-				     "user that brokerd runs as, and admin-users",
+				     "uid %u may only read: root, the user that brokerd runs as, "
+				     "and admin-users may make changes",
 				     (unsigned int)session->uid);
 	else
 		session_reply_result(session, type, cookie, -EPERM,
-				     "changing that is for the administrators' socket");
+				     "changes can only be made at the administrators' socket");
 	return false;
 }
 
@@ -406,7 +407,7 @@ static void log_end(struct session *session, const char *why)
 		       session_owner(session), why);
 	if (n_unlogged > 0)
 		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
-			       "%llu session%s closed likewise, and not logged",
+			       "%llu more session%s closed for the same reason",
 			       (unsigned long long)n_unlogged, n_unlogged == 1 ? " was" : "s were");
 }
 

@@ -113,7 +113,7 @@ static struct session_lease *find_held(struct session *session,
 			return held;
 	}
 	session_reply_result(session, request->type, request->cookie, -ENOENT,
-			     "this session is no member of a lease %u", number);
+			     "this session is not a member of lease %u", number);
 	return NULL;
 }
 
@@ -145,15 +145,16 @@ static struct lease_request *request_new(struct session_lease *held,
 		n++;
 	if (n >= MAX_REQUESTS) {
 		session_reply_result(session, head->type, head->cookie, -EBUSY,
-				     "at most %d requests of a session wait for room",
+				     "%d requests of this session already wait for memory, which "
+				     "is the limit",
 				     MAX_REQUESTS);
 		return NULL;
 	}
 	/* Each check visits all waiting requests, so their number is bounded. */
 	if (leases_of(session->tenant)->n_waits[held->device] >= LEASE_MAX_WAITS) {
 		session_reply_result(session, head->type, head->cookie, -EBUSY,
-				     "tenant %s: at most %d requests of a tenant wait for room on "
-				     "a device, and as many wait for device %u",
+				     "tenant %s: %d of its requests already wait for memory of "
+				     "device %u, which is the limit",
 				     tenant_name(session->tenant), LEASE_MAX_WAITS, held->device);
 		return NULL;
 	}
@@ -196,14 +197,15 @@ static void refuse(struct lease_request *request, const struct lease *lease,
 {
 	struct session *session = request->held->session;
 	struct server *server = session->server;
-	const char *how = res == -ETIMEDOUT ? ", after waiting for it"
-			  : res == -EDEADLK ? ", and who has the rest waits for more, too"
+	const char *how = res == -ETIMEDOUT ? ", and the rest did not become available in time"
+			  : res == -EDEADLK ? ", and the leases that have the rest wait for more "
+					      "memory, too"
 					    : "";
 	char ahead[80] = "", text[320];
 	uint64_t n_unlogged;
 
 	if (request->wait.ahead_bytes > 0)
-		snprintf(ahead, sizeof(ahead), "; those who come first have asked for %llu",
+		snprintf(ahead, sizeof(ahead), "; requests before it have asked for %llu",
 			 ull(request->wait.ahead_bytes));
 	snprintf(text, sizeof(text),
 		 "tenant %s: a lease of device %u requires %llu bytes, of which %llu are "
@@ -214,7 +216,7 @@ static void refuse(struct lease_request *request, const struct lease *lease,
 	    log_limit_pass(&server->lease_limit, clock_now_ns(), &n_unlogged))
 		log_info_of(SESSION_ABOUT(session), LOG_LEASE_REFUSED,
 			    "lease of \"%s\" refused: %s%s", lease->name, text,
-			    n_unlogged > 0 ? "; others before it were not logged" : "");
+			    n_unlogged > 0 ? "; refusals before it were not logged" : "");
 	session_reply_result(session, request->type, request->cookie, res, "%s", text);
 }
 
@@ -307,8 +309,8 @@ static int find_device(struct session *session, const struct rbk_wire_lease_open
 		return 0;
 	}
 	return reply_error(session, &open->request, -ENODEV,
-			   "the broker has no such device, or it has no memory of its own; see "
-			   "brokerctl devices");
+			   "the broker has no such device, or the device has no memory of its own; "
+			   "see brokerctl devices");
 }
 
 /* Check the sizes of a new lease. Return: 0; SESSION_E_REFUSED: the client was answered. */
@@ -353,15 +355,15 @@ static int check_state(struct session *session, const struct rbk_wire_request *r
 
 	if (held_of_device(session, device))
 		return reply_error(session, request, -EALREADY,
-				   "this session has a lease of that device");
+				   "this session already has a lease of this device");
 	if (session->tenant->is_drained)
 		return reply_error(session, request, -EBUSY,
 				   "an administrator drains this tenant: until that ends, it gets "
 				   "no new leases");
 	if (!residency_is_up(residency, device))
 		return reply_error(session, request, -EBUSY,
-				   "an administrator drains that device, or it is lost: until that "
-				   "ends, there are no new leases of it");
+				   "an administrator drains this device, or it is lost: until that "
+				   "ends, it gives no new leases");
 	return 0;
 }
 
@@ -485,7 +487,7 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 	}
 	if (lease->tenant != session->tenant || lease->uid != session->uid) {
 		reply_error(session, &open->request, -EPERM,
-			    "that is a lease of another tenant or user");
+			    "this lease belongs to another tenant or user");
 		return;
 	}
 	if (open->flags & RBK_WIRE_LEASE_BY_UUID) {
@@ -493,7 +495,7 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 			return;
 		if (device != lease->device) {
 			session_reply_result(session, open->request.type, open->request.cookie,
-					     -ENODEV, "lease %u is of device %u, and that is %u",
+					     -ENODEV, "lease %u is of device %u, not of device %u",
 					     lease->number, lease->device, device);
 			return;
 		}
@@ -554,8 +556,8 @@ static int check_held(struct session *session, const struct rbk_wire_lease_open 
 		return 0;
 	session_reply_result(
 		session, open->request.type, open->request.cookie, -ENOMEM,
-		"tenant %s: a lease of device %u had %llu bytes, of which at most %llu "
-		"can be its, as others have the rest or are owed it",
+		"tenant %s: a lease of device %u had %llu bytes, of which it can have at most %llu "
+		"again, because the rest is used or promised to others",
 		tenant_name(session->tenant), device, ull(open->held_bytes), ull(believed));
 	return SESSION_E_REFUSED;
 }
@@ -701,7 +703,7 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 	lease = held->member.lease;
 	if (credit->return_bytes > lease_own_credit(&held->member)) {
 		session_reply_result(session, RBK_WIRE_LEASE_CREDIT, cookie, -EINVAL,
-				     "it gives back %llu bytes of credit and has %llu",
+				     "this member returns %llu bytes of credit, but has only %llu",
 				     ull(credit->return_bytes),
 				     ull(lease_own_credit(&held->member)));
 		return;
@@ -751,7 +753,7 @@ static void add_object(struct session_lease *held, const struct rbk_wire_lease_o
 		reply_given(session, RBK_WIRE_LEASE_OBJECT, cookie, lease, charged);
 	else if (r == LEASE_E_EXISTS)
 		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, cookie, -EALREADY,
-				     "it has named that object before");
+				     "this member has already reported this object");
 	else if (r == LEASE_E_HOST_QUOTA)
 		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, cookie, -EDQUOT, "%s",
 				     account_explain(session->account, text));
@@ -780,7 +782,8 @@ static void drop_object(struct session_lease *held, const struct rbk_wire_lease_
 	struct lease *lease = held->member.lease;
 
 	if (lease_object_drop(&held->member, object->dev, object->ino)) {
-		reply_error(session, &object->request, -ENOENT, "it has named no such object");
+		reply_error(session, &object->request, -ENOENT,
+			    "this member has not reported this object");
 		return;
 	}
 	reply_given(session, RBK_WIRE_LEASE_OBJECT, object->request.cookie, lease, 0);
@@ -812,7 +815,8 @@ void session_lease_object(struct session *session, const struct rbk_wire_lease_o
 	}
 	if (held->member.n_holdings >= LEASE_MAX_HOLDINGS) {
 		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, object->request.cookie,
-				     -ENOSPC, "a member has at most %u objects",
+				     -ENOSPC,
+				     "this member already has %u objects, which is the limit",
 				     (unsigned int)LEASE_MAX_HOLDINGS);
 		return;
 	}
@@ -854,13 +858,14 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 	page = lease->owner;
 	if (session->tenant && page->opener != session->number) {
 		reply_error(session, &resize->request, -EPERM,
-			    "a lease's size is for who opened it, and for administrators");
+			    "only the session that opened a lease, or an administrator, can resize "
+			    "it");
 		return;
 	}
 	if (resize->wish_bytes == 0 || resize->wish_bytes > lease->max_bytes) {
 		session_reply_result(session, resize->request.type, resize->request.cookie, -EINVAL,
-				     "lease %u can be given 1 to %llu bytes, which is its maximum, "
-				     "not %llu",
+				     "lease %u can have 1 to %llu bytes, which is its maximum, not "
+				     "%llu",
 				     lease->number, ull(lease->max_bytes), ull(resize->wish_bytes));
 		return;
 	}
@@ -868,8 +873,8 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 	residency_lease_grow(residency, lease);
 	if (!session->tenant)
 		log_info_of(SESSION_ABOUT(session), LOG_LEASE_RESIZED,
-			    "lease %u of \"%s\", tenant %s: %llu bytes are wished for it, and it "
-			    "has %llu, as uid %u (pid %d) asked",
+			    "lease %u of \"%s\", tenant %s: its wish is now %llu bytes, and it has "
+			    "%llu, as uid %u (pid %d) asked",
 			    lease->number, lease->name, tenant_name(lease->tenant),
 			    ull(lease->wish_bytes), ull(lease_granted(lease)),
 			    (unsigned int)session->uid, (int)session->pid);
@@ -904,22 +909,23 @@ void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_c
 		return;
 	if (!cgroup_of_fd(*fd, &about)) {
 		reply_error(session, request, -ENOTDIR,
-			    "that is no folder of the cgroups of version 2 that the broker sees");
+			    "this descriptor is not a directory of a cgroup v2 hierarchy that the "
+			    "broker sees");
 		return;
 	}
 	/* Other users' processes would count as the lease's. */
 	if (about.owner != session->uid) {
 		session_reply_result(session, request->type, request->cookie, -EPERM,
-				     "that cgroup is uid %u's, and the lease uid %u's",
+				     "this cgroup belongs to uid %u, and the lease to uid %u",
 				     (unsigned int)about.owner, (unsigned int)session->uid);
 		return;
 	}
 	r = lease_set_cgroup(held->member.lease, fd, about.id);
 	if (r == LEASE_E_EXISTS)
-		reply_error(session, request, -EALREADY, "the lease has another cgroup");
+		reply_error(session, request, -EALREADY, "this lease already has another cgroup");
 	else if (r == LEASE_E_TAKEN)
 		reply_error(session, request, -EBUSY,
-			    "that is the cgroup of another lease of this device");
+			    "another lease of this device already has this cgroup");
 	else if (r)
 		reply_error(session, request, -EDQUOT, account_explain(session->account, text));
 	else

@@ -297,7 +297,7 @@ static int plan_refuse(struct session_plan *plan)
 		residency_about(options->residency, &plan->memory, i, &about);
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
 				     "the plan requires %llu bytes of memory on device %u, and "
-				     "tenant %s can have %llu there; nothing else can run it",
+				     "tenant %s can have %llu there; no other device can run it",
 				     (unsigned long long)about.required_bytes, i,
 				     tenant_name(session->tenant),
 				     (unsigned long long)about.available_bytes);
@@ -596,7 +596,7 @@ static void plan_verify_done(struct offload_job *job)
 	if (r) {
 		if (r != -EDQUOT)
 			snprintf(description->message, sizeof(description->message),
-				 "the broker cannot hold the plan: %s", strerror(-r));
+				 "the broker cannot store the plan: %s", strerror(-r));
 		plan_drop(plan, r);
 		return;
 	}
@@ -626,10 +626,10 @@ static void plan_read_done(struct offload_job *job)
 	const int r = description->result;
 
 	if (discard_fd(session->server, session->account, description_take_fd(description)))
-		session_end(session, false, "its descriptors cannot be closed");
+		session_end(session, false, "the broker cannot close the client's descriptors");
 	/* A plan whose session is over gets no answer. */
 	if (r == DESCRIPTION_E_UNREADABLE)
-		session_end(session, true, "its plan description cannot be read");
+		session_end(session, true, "the broker cannot read the client's plan description");
 	if (r == -EDQUOT) {
 		plan_drop(plan, r);
 	} else if (r || session->is_ending) {
@@ -656,7 +656,7 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 		;
 	if (index == session->n_plans) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
-				     "the session already has %u plans, the most allowed", index);
+				     "the session already has %u plans, which is the limit", index);
 		return NULL;
 	}
 	plan = calloc(1, sizeof(*plan));

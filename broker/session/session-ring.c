@@ -65,7 +65,7 @@ static void bell_drain(struct session_ring *ring)
 	if (!ring->bell_refuses_fds) {
 		/* Read the one message that was checked. A client that sent more has rung again. */
 		if (bell_has_descriptors(ring))
-			session_end(ring->session, true, "it sent descriptors to its bell");
+			session_end(ring->session, true, "the client sent descriptors to its bell");
 		else
 			recv(ring->bell_fd, &byte, sizeof(byte), MSG_DONTWAIT);
 		return;
@@ -275,7 +275,8 @@ static void ring_seal_done(struct closers_job *job)
 	if (ring->is_closing) {
 		session_ring_drained(ring);
 	} else if (r == RING_E_UNSEALED) {
-		session_end(session, true, "the submission area of its ring cannot be sealed");
+		session_end(session, true,
+			    "the broker cannot seal the submission area of the client's ring");
 	} else {
 		if (r == 0)
 			r = hooks->ring_added(hooks->context, ring);
@@ -306,10 +307,10 @@ static const char *ring_strerror(int r)
 {
 	switch (r) {
 	case -ENOSPC:
-		return "the kernel watches no more files for the broker's user (see "
+		return "the broker's user has reached its limit of inotify watches (see "
 		       "/proc/sys/fs/inotify/max_user_watches)";
 	case -EMFILE:
-		return "the broker's user has too many files open, or all of its inotify "
+		return "the broker's user has reached its limit of open files or of inotify "
 		       "instances (see /proc/sys/fs/inotify/max_user_instances)";
 	default:
 		return strerror(-r);
@@ -399,7 +400,7 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 		;
 	if (id == limits->max_rings) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EDQUOT,
-				     "the session already has %u rings, the most allowed", id);
+				     "the session already has %u rings, which is the limit", id);
 		return 0;
 	}
 
@@ -408,7 +409,8 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 		r = ring_new(session, id, n_entries, &ring);
 	if (r == RING_E_GEOMETRY) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EINVAL,
-				     "a ring has a power of two of entries, at most %u, not %u",
+				     "the number of a ring's entries is a power of two up to %u, "
+				     "not %u",
 				     limits->max_ring_entries, n_entries);
 		return 0;
 	}

@@ -399,8 +399,8 @@ static int find_tenant(struct session *session, const struct rbk_wire_stats_of *
 		return 0;
 	if (session->tenant) {
 		session_reply_result(session, of->request.type, of->request.cookie, -EPERM,
-				     "statistics other than those of tenant %s are for the "
-				     "administrators' socket",
+				     "the clients' socket shows statistics of tenant %s only: use "
+				     "the administrators' socket for others",
 				     tenant_name(session->tenant));
 		return SESSION_E_REFUSED;
 	}
@@ -570,15 +570,15 @@ static int answer_page(struct session *session, const struct rbk_wire_stats_of *
 	else if (r == ACCOUNT_E_QUOTA)
 		session_reply_result(
 			session, RBK_WIRE_STATS_PAGE, of->request.cookie, -EDQUOT,
-			"tenant %s has no room for a statistics page of %llu bytes, "
-			"which may take 1/%d of its host memory at most",
+			"tenant %s has no room for a statistics page of %llu bytes, which may use "
+			"at most 1/%d of its host memory",
 			tenant->own.name,
 			(unsigned long long)stats_tenant_page_bytes(session->server->pages),
 			PAGE_PART_OF_LIMIT);
 	else
 		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, -ENOENT,
-				     "tenant %s has no statistics page: it has no session, or no "
-				     "room for one, or one is still being made",
+				     "tenant %s has no statistics page: it has no session, it has "
+				     "no room for the page, or the broker is still making it",
 				     tenant->own.name);
 	return 0;
 }
@@ -749,7 +749,7 @@ int session_control(struct session *session, const struct rbk_wire_control *cont
 	}
 	if (!publisher->force_cpu) {
 		session_reply_result(session, RBK_WIRE_CONTROL, cookie, -EOPNOTSUPP,
-				     "this broker cannot be told to use the CPU only");
+				     "this broker does not support force-cpu");
 		return 0;
 	}
 	if (control->flags & RBK_WIRE_CONTROL_SET) {

@@ -51,16 +51,16 @@ static int session_handle(struct session *session, const void *bytes, size_t n, 
 	int r;
 
 	if (n_fds > RBK_WIRE_MAX_FDS) {
-		*ret_why = "it sent more descriptors than a message may have";
+		*ret_why = "the client sent a message with too many descriptors";
 		r = SESSION_E_HOSTILE;
 	} else if (flags & MSG_CTRUNC) {
 		/* Our limit, not the client's fault. */
 		r = request_refuse(session, bytes, n, -EMFILE);
 	} else if (n == 0) {
-		*ret_why = n_fds > 0 ? "it sent an empty message" : NULL;
+		*ret_why = n_fds > 0 ? "the client sent an empty message with descriptors" : NULL;
 		r = SESSION_E_HOSTILE;
 	} else if (flags & MSG_TRUNC) {
-		*ret_why = "it sent a message longer than the protocol's";
+		*ret_why = "the client sent a message that is longer than any request";
 		r = SESSION_E_HOSTILE;
 	} else {
 		r = request_handle(session, bytes, n, fds, n_fds, ret_why);
@@ -259,7 +259,7 @@ static int session_take_rights(struct session *session, uint64_t rights, struct 
 	session->account = tenants_broker_account(server->options.tenants);
 	if (!admin_session_begin(server, rights)) {
 		*ret = (struct refusal_reason){
-			-EDQUOT, "there are as many sessions of administrators as there may be"};
+			-EDQUOT, "the broker has reached its limit of administrators' sessions"};
 		return SESSION_E_REFUSED;
 	}
 	session->rights = rights;
@@ -294,8 +294,9 @@ static int session_identify(struct session *session, bool is_admin, struct peer_
 		return 0;
 	/* The rejected client's tenant is charged for descriptors left in the connection. */
 	*ret = (struct refusal_reason){
-		-EACCES, "this socket is for administrators: root, the user that brokerd runs as, "
-			 "the members of admin-group and admin-users"};
+		-EACCES,
+		"this socket accepts only administrators: root, the user that brokerd runs as, and "
+		"the members of admin-group and admin-users"};
 	return SESSION_E_REFUSED;
 }
 
@@ -534,7 +535,8 @@ void session_check_faults(struct session *session)
 
 		if (ring && ring->state == RING_READY &&
 		    atomic_load_explicit(&ring->is_faulted, memory_order_acquire)) {
-			session_end(session, true, "a page of its ring could not be read");
+			session_end(session, true,
+				    "the broker could not read a page of the client's ring");
 			return;
 		}
 	}
@@ -542,7 +544,8 @@ void session_check_faults(struct session *session)
 		struct session_arena *arena = session->arena_slots[i];
 
 		if (arena && atomic_load_explicit(&arena->is_faulted, memory_order_acquire)) {
-			session_end(session, true, "a page of its arena could not be read");
+			session_end(session, true,
+				    "the broker could not read a page of the client's arena");
 			return;
 		}
 	}

@@ -42,7 +42,7 @@ void owner_judge(struct server *server, struct owner *user, uint64_t begin_ticks
 		return;
 	user->is_slow = true;
 	log_warning_of(LOG_OF(.uid = (uid_t)user->key), LOG_SESSION_CLOSED,
-		       "clients of uid %u have so many wait at their sockets that waking them "
-		       "holds up others: they are served later from now on",
+		       "clients of uid %u delay other clients, because too many of them wait at "
+		       "their sockets to be woken: the broker serves them later from now on",
 		       (unsigned int)(uint32_t)user->key);
 }

@@ -124,7 +124,7 @@ static int expect_looking(const struct broker *broker)
 	if (rbk_stats_map(rbk, RBK_STATS_ALL, 0, &root, &error))
 		return 3;
 	if (rbk_stats_reset(rbk, RBK_STATS_ALL, 0, &error) != -EPERM ||
-	    !strstr(error.text, "not change anything"))
+	    !strstr(error.text, "may only read"))
 		return 4;
 	if (rbk_force_cpu(rbk, 1, NULL, &error) != -EPERM ||
 	    rbk_force_cpu(rbk, RBK_ASK, &value, &error) || value != 0)
@@ -174,7 +174,7 @@ TEST(test_rights)
 	assert_int_equal(chmod(broker.admin_path, 0666), 0);
 	as_user(STRANGER_UID, 0, expect_refused, &broker);
 	as_user(MEMBER_UID, GROUP, expect_looking, &broker);
-	assert_true(broker_log_has(&broker, "this socket is for administrators"));
+	assert_true(broker_log_has(&broker, "this socket accepts only administrators"));
 	broker_stop(&broker);
 
 	start(&broker, with_users);

@@ -331,52 +331,54 @@ TEST(test_rules__reason_in_the_log, hostile_begin, hostile_end)
 
 	kit_init(&kit);
 	make_good(&kit, RBK_WIRE_STATS, &m);
-	expect_closed_because(&m, false, "it did not say hello first");
+	expect_closed_because(&m, false, "the client did not send its hello first");
 	make_good(&kit, RBK_WIRE_HELLO, &m);
-	expect_closed_because(&m, true, "it said hello twice");
+	expect_closed_because(&m, true, "the client sent a second hello");
 	m.bytes[offsetof(struct rbk_wire_hello, magic)] ^= 1;
-	expect_closed_because(&m, false, "its hello has a wrong magic number");
+	expect_closed_because(&m, false, "the client's hello has a wrong magic number");
 	make_good(&kit, RBK_WIRE_HELLO, &m);
 	m.bytes[offsetof(struct rbk_wire_hello, abi_major)]++;
-	expect_closed_because(&m, false, "it speaks another version of the protocol");
+	expect_closed_because(&m, false, "the client speaks another version of the protocol");
 	make_good(&kit, RBK_WIRE_HELLO, &m);
 	memset(m.bytes + offsetof(struct rbk_wire_hello, name), 'x', RBK_WIRE_NAME_BYTES);
-	expect_closed_because(&m, false, "its name does not end");
+	expect_closed_because(&m, false, "the client's name is not NUL-terminated");
 	make_good(&kit, 4711, &m);
 	expect_closed_because(&m, true, "a request of unknown type");
 	make_good(&kit, RBK_WIRE_STATS, &m);
 	m.n_bytes++;
-	expect_closed_because(&m, true, "a request of the wrong length or number of descriptors");
+	expect_closed_because(&m, true, "a request of the wrong length or with");
 	make_good(&kit, RBK_WIRE_STATS, &m);
 	m.n_fds = RBK_WIRE_MAX_FDS + 1;
 	for (unsigned int i = 0; i < m.n_fds; i++)
 		m.fds[i] = kit.arena;
-	expect_closed_because(&m, true, "it sent more descriptors than a message may have");
+	expect_closed_because(&m, true, "the client sent a message with too many descriptors");
 	make_good(&kit, RBK_WIRE_RING_ADD, &m);
 	m.bytes[offsetof(struct rbk_wire_ring_add, reserved)] = 1;
-	expect_closed_because(&m, true, "reserved bytes of its ring request are set");
+	expect_closed_because(&m, true, "reserved bytes of the client's ring request are not 0");
 	make_good(&kit, RBK_WIRE_PLAN_REMOVE, &m);
 	m.bytes[offsetof(struct rbk_wire_id, reserved)] = 1;
-	expect_closed_because(&m, true, "reserved bytes of its removal are set");
+	expect_closed_because(&m, true,
+			      "reserved bytes of the client's request to remove something are not "
+			      "0");
 	PUT(&m, (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD, .flags = 2});
-	expect_closed_because(&m, true, "its plan request has unknown flags");
+	expect_closed_because(&m, true, "the client's plan request has unknown flags");
 	PUT(&m, (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD, .desc_bytes = 1});
-	expect_closed_because(&m, true, "another length than announced");
+	expect_closed_because(&m, true, "another length than its request says");
 	PUT(&m, (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD,
 					   .desc_bytes = 64,
 					   .flags = RBK_WIRE_PLAN_FD});
-	expect_closed_because(&m, true, "names a descriptor wrongly");
+	expect_closed_because(&m, true, "has a wrong descriptor");
 	m.n_fds = 1;
 	m.fds[0] = kit.fds[7];
-	expect_closed_because(&m, true, "not in a memfd sealed against shrinking");
+	expect_closed_because(&m, true, "not in a memfd that is sealed against shrinking");
 	m.fds[0] = kit.fds[10];
-	expect_closed_because(&m, true, "is shorter than announced");
+	expect_closed_because(&m, true, "is shorter than its request says");
 	m.fds[0] = kit.fds[13];
-	expect_closed_because(&m, true, "cannot be read");
+	expect_closed_because(&m, true, "the broker cannot read");
 	m.n_fds = 0;
 	m.n_bytes = 0;
 	m.fds[m.n_fds++] = kit.arena;
-	expect_closed_because(&m, true, "it sent an empty message");
+	expect_closed_because(&m, true, "the client sent an empty message with descriptors");
 	kit_deinit(&kit);
 	assert_int_equal(rbk_stats(observer, &stats), 0);
 	assert_int_equal(stats.sessions_ended_hostile, 17);
@@ -414,7 +416,7 @@ TEST(test_rules__message_too_long, hostile_begin, hostile_end)
 	bytes[0] = RBK_WIRE_PLAN_ADD;
 	assert_int_equal(raw_send(fd, bytes, n_bytes, NULL, 0), n_bytes);
 	raw_expect_closed(fd);
-	broker_wait_log(&broker, "a message longer than the protocol's");
+	broker_wait_log(&broker, "a message that is longer than any request");
 	close(fd);
 	free(bytes);
 }
@@ -429,7 +431,7 @@ TEST(test_answers__never_read, hostile_begin, hostile_end)
 	while (raw_send(fd, &stats, sizeof(stats), NULL, 0) > 0)
 		assert_true(n++ < 1000000);
 	close(fd);
-	broker_wait_log(&broker, "it does not read its answers");
+	broker_wait_log(&broker, "the client does not read its answers");
 }
 
 /* ---- Many ---- */

@@ -462,7 +462,7 @@ TEST(test_wait__other_tenant)
 	assert_int_equal(try_open(rbk[1], 5, 5, 5, &none, &error), -ENOMEM);
 	snprintf(text, sizeof(text), "requires %llu bytes, of which 0 are available", 5 * MIB);
 	assert_non_null(strstr(error.text, text));
-	snprintf(text, sizeof(text), "those who come first have asked for %llu", 50 * MIB);
+	snprintf(text, sizeof(text), "requests before it have asked for %llu", 50 * MIB);
 	assert_non_null(strstr(error.text, text));
 	rbk_lease_close(new);
 	rbk_lease_close(theirs);
@@ -580,7 +580,7 @@ TEST(test_resize_and_listing)
 
 	assert_int_equal(rbk_lease_resize(admin, number, 8 * MIB, &bytes, &error), 0);
 	assert_int_equal(bytes, 16 * MIB);
-	assert_true(broker_log_has(&broker, "bytes are wished for it"));
+	assert_true(broker_log_has(&broker, "its wish is now"));
 	assert_int_equal(load(&rbk_lease_page(lease)->wish_bytes), 8 * MIB);
 	record = see(admin, number, RBK_STATS_LEASE_SHRINKING);
 	assert_true(record.flags & RBK_STATS_LEASE_SHRINKING);
