@@ -123,7 +123,7 @@ const char *audit_spares(const struct audit_suspect *suspect, pid_t broker_pid,
 			 uint64_t broker_started_ns)
 {
 	if (suspect->pid <= 1)
-		return "it is the first process";
+		return "it is the first process of the system";
 	if (suspect->pid == broker_pid)
 		return "it is the broker";
 	/* Display servers and other programs that a machine needs run as root. */
@@ -131,6 +131,6 @@ const char *audit_spares(const struct audit_suspect *suspect, pid_t broker_pid,
 		return "it runs as root";
 	/* The process may have a lease of a broker that ended, and come back when it needs more. */
 	if (!suspect->has_lease && suspect->started_ns < broker_started_ns)
-		return "it was there before the broker";
+		return "it started before the broker";
 	return NULL;
 }

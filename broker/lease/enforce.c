@@ -143,7 +143,7 @@ static void tell(struct enforce *enforce, struct suspect *suspect, uid_t uid, co
 	suspect->is_logged = true;
 	log_warning_of(about, suspect->lease ? LOG_LEASE_EXCEEDED : LOG_LEASE_LACKING,
 		       "process %d (%s) of tenant %s %s%s", (int)suspect->pid, suspect->comm, name,
-		       what, n_unlogged > 0 ? "; others before it were not logged" : "");
+		       what, n_unlogged > 0 ? "; warnings before it were not logged" : "");
 }
 
 static void spare(struct suspect *suspect, const char *why)
@@ -170,7 +170,7 @@ static void stop(struct enforce *enforce, struct suspect *suspect, uid_t uid, bo
 		enforce->has_said_powerless = true;
 		log_warning_of(LOG_OF(.tenant = name, .pid = suspect->pid), LOG_PROCESS_SPARED,
 			       "process %d (%s) cannot be stopped: %s; lease-audit = stop needs "
-			       "CAP_KILL for other users' processes (said once)",
+			       "CAP_KILL for other users' processes (logged once)",
 			       (int)suspect->pid, suspect->comm, strerror(errno));
 		return;
 	}
@@ -278,17 +278,17 @@ static void confirm_lease(struct enforce *enforce, struct lease *lease, uint32_t
 		member = audit_confirm(lease, process, reading->processes_ns.value,
 				       lease->tenant->lease_audit == POLICY_AUDIT_OFF);
 		if (member && log_limit_pass(&enforce->limit, now_ns, &n_unlogged))
-			log_warning_of(LOG_OF(.tenant = name, .pid = process->pid,
-					      .has_device = true, .device = lease->device),
-				       LOG_LEASE_CORRECTED,
-				       "process %d (%s) of tenant %s came back with %llu bytes of "
-				       "lease %u, and uses %llu bytes of device %u: it is charged "
-				       "for %llu%s",
-				       (int)process->pid, reading->processes[i].comm, name,
-				       ull(lease_own_credit(member)), lease->number,
-				       ull(process->bytes), lease->device,
-				       ull(member->credit_bytes),
-				       n_unlogged > 0 ? "; others before it were not logged" : "");
+			log_warning_of(
+				LOG_OF(.tenant = name, .pid = process->pid, .has_device = true,
+				       .device = lease->device),
+				LOG_LEASE_CORRECTED,
+				"process %d (%s) of tenant %s reconnected with %llu bytes "
+				"of lease %u, and uses %llu bytes of device %u: it is "
+				"charged for %llu%s",
+				(int)process->pid, reading->processes[i].comm, name,
+				ull(lease_own_credit(member)), lease->number, ull(process->bytes),
+				lease->device, ull(member->credit_bytes),
+				n_unlogged > 0 ? "; corrections before it were not logged" : "");
 	}
 	list_for_each (node, &lease->members) {
 		struct lease_member *member = container_of(node, struct lease_member, link);
@@ -313,7 +313,7 @@ static void look_at_lease(struct enforce *enforce, struct lease *lease, uint32_t
 	if (lease->is_over) {
 		snprintf(what, sizeof(what),
 			 "uses %llu bytes of device %u, and lease %u allows all of its processes "
-			 "%llu, with what drivers may need, of which %llu are in use",
+			 "together %llu, including driver overhead, but they use %llu",
 			 ull(enforce->processes[sum.worst].bytes), lease->device, lease->number,
 			 ull(sum.allowed_bytes), ull(sum.seen_bytes));
 		suspect_process(enforce, lease->device, &reading->processes[sum.worst],
@@ -385,9 +385,9 @@ static void lower_tenants(struct enforce *enforce)
 		is_any = true;
 		tenant_set_lowered(tenant, is_lowered);
 		log_warning_of(LOG_OF(.tenant = tenant_name(tenant)), LOG_TENANT_LOWERED,
-			       is_lowered ? "tenant %s comes after others until its processes keep "
-					    "to their leases"
-					  : "tenant %s comes after others no more: its processes "
+			       is_lowered ? "tenant %s is served after other tenants until its "
+					    "processes keep to their leases"
+					  : "tenant %s is served normally again: its processes "
 					    "keep to their leases",
 			       tenant_name(tenant));
 	}

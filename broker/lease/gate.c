@@ -101,8 +101,7 @@ static void put(struct gate *gate, const struct device_gate_key *key, uint32_t l
 
 	if (r && log_limit_pass(&gate->limit, clock_now_ns(), &n_unlogged))
 		log_warning(LOG_GATE_UNUSABLE, "the gate in %s cannot be opened for lease %u: %s",
-			    gate->folder, lease,
-			    r == -E2BIG ? "it has no room for more" : strerror(-r));
+			    gate->folder, lease, r == -E2BIG ? "its map is full" : strerror(-r));
 }
 
 static void take_out(struct gate *gate, const struct device_gate_key *key)
@@ -110,7 +109,8 @@ static void take_out(struct gate *gate, const struct device_gate_key *key)
 	int r = pinned_map_delete(gate->fd, key);
 
 	if (r && r != -ENOENT)
-		log_debug(LOG_DETAIL, "the gate in %s: %s", gate->folder, strerror(-r));
+		log_debug(LOG_DETAIL, "the gate in %s cannot be closed for a lease: %s",
+			  gate->folder, strerror(-r));
 }
 
 static void on_cgroup_changed(void *context, const struct lease *lease)
@@ -178,7 +178,7 @@ static void on_settled(void *data)
 static void leave(struct gate *gate)
 {
 	if (gate->fd >= 0)
-		log_info(LOG_GATE_GONE, "there is no gate in %s any more", gate->folder);
+		log_info(LOG_GATE_GONE, "the gate in %s was removed", gate->folder);
 	gate->fd = close_fd(gate->fd);
 	loop_timer_disarm(gate->timer);
 }
@@ -189,9 +189,9 @@ static const char *explain(int r)
 	case -EACCES:
 		return "may not be written by this user (brokerctl gate on --user)";
 	case -EPERM:
-		return "may not be written: before Linux 5.19 that takes CAP_BPF";
+		return "may not be written: before Linux 5.19 that requires CAP_BPF";
 	case -EPROTO:
-		return "is that of another version";
+		return "belongs to another version of the gate";
 	}
 	return strerror(-r);
 }
@@ -204,7 +204,7 @@ static void enter(struct gate *gate)
 
 	if (r) {
 		log_warning(LOG_GATE_UNUSABLE,
-			    "there is a gate in %s, through which no lease passes: its map %s",
+			    "the gate in %s admits no lease of this broker: its map %s",
 			    gate->folder, explain(r));
 		return;
 	}

@@ -460,7 +460,7 @@ def test_gate_during_leases():
         opener.end()
         log = broker.log()
         expect('keeps GPUs closed' in log and 'it is open to 1 lease\n' in log
-               and 'there is no gate in' in log, log)
+               and 'was removed' in log, log)
 
 
 def test_two_gates():

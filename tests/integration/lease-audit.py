@@ -134,7 +134,7 @@ def warned(cards):
                    lambda: n_lines(broker, offender, 'and has no lease of it'))
         await_true('who uses too much is named', lambda: n_lines(broker, bad, 'and lease '))
         assert n_lines(broker, bad, f'uses {100 * MIB} bytes of device 1'), broker.log()
-        assert n_lines(broker, bad, f'{80 * MIB}, with what drivers may need'), broker.log()
+        assert n_lines(broker, bad, f'{80 * MIB}, including driver overhead'), broker.log()
         assert n_lines(broker, offender, f'uses {40 * MIB} bytes of device 1'), broker.log()
         # The broker does not repeat the line.
         bad.tell('alloc 10')
@@ -152,9 +152,9 @@ def lowered(cards):
     policy = '[tenant default]\nlease-audit = priority\nlease-tolerance = 16MiB\n'
     with Broker(BROKERD, cards, policy=policy) as broker, User(cards, broker, 64) as bad:
         bad.tell('alloc 100')
-        await_true('it comes after others', lambda: broker.says('tenant default comes after others until'))
+        await_true('it is served later', lambda: broker.says('tenant default is served after other tenants'))
         bad.tell('free')
-        await_true('no more', lambda: broker.says('comes after others no more'))
+        await_true('it is served normally', lambda: broker.says('is served normally again'))
 
 
 def stopped(cards):
@@ -196,7 +196,7 @@ def there_before(cards):
     with User(cards, None, 0, is_root) as before, Broker(BROKERD, cards, policy=policy) as broker:
         before.tell('alloc 40')
         await_true('it is spared', lambda: n_lines(broker, before, 'is not stopped'))
-        assert not is_root or n_lines(broker, before, 'it was there before the broker')
+        assert not is_root or n_lines(broker, before, 'it started before the broker')
         with User(cards, broker, 0, is_root) as after:
             after.tell('alloc 40')
             assert after.process.wait(PATIENCE_S) == -signal.SIGTERM
@@ -253,7 +253,7 @@ def restored(cards):
             honest.tell(f'restore 40 {broker.socket} 0')
             liar.tell(f'restore 10 {broker.socket} 0')
             await_true('it is named', lambda: n_lines(
-                broker, liar, f'came back with {10 * MIB} bytes of lease'))
+                broker, liar, f'reconnected with {10 * MIB} bytes of lease'))
             assert n_lines(broker, liar, f'and uses {100 * MIB} bytes of device 1: '
                                          f'it is charged for {100 * MIB}'), broker.log()
             liar.tell('credited 100')
