@@ -12,7 +12,7 @@ const struct stats_word *stats_turn_cause(uint32_t cause)
 {
 	static const struct stats_word words[RBK_TURN_CAUSES] = {
 		[RBK_TURN_ENTRIES] = {"entries", "ring entries"},
-		[RBK_TURN_COMPLETIONS] = {"completions", "tasks to and from devices"},
+		[RBK_TURN_COMPLETIONS] = {"completions", "submitting and completing tasks"},
 		[RBK_TURN_MESSAGES] = {"messages", "requests"},
 		[RBK_TURN_PLANS] = {"plans", "plan verification"},
 		[RBK_TURN_RINGS] = {"rings", "making rings"},
@@ -23,7 +23,7 @@ const struct stats_word *stats_turn_cause(uint32_t cause)
 		[RBK_TURN_JOBS] = {"jobs", "results of the setup thread"},
 		[RBK_TURN_TIMERS] = {"timers", "timers"},
 		[RBK_TURN_STATISTICS] = {"statistics", "publishing statistics"},
-		[RBK_TURN_KERNEL] = {"kernel", "telling the kernel what to watch"},
+		[RBK_TURN_KERNEL] = {"kernel", "registering files with the kernel"},
 		[RBK_TURN_OTHER] = {"other", "other work"},
 	};
 
@@ -40,12 +40,12 @@ const struct stats_word *stats_setup_cause(uint32_t cause)
 		[RBK_SETUP_PLAN_RELEASE] = {"release", "releasing a plan"},
 		[RBK_SETUP_ARENA_MAP] = {"map", "mapping an arena"},
 		[RBK_SETUP_ARENA_UNMAP] = {"unmap", "unmapping an arena"},
-		[RBK_SETUP_RING] = {"ring", "making or unmaking a ring"},
+		[RBK_SETUP_RING] = {"ring", "making or removing a ring"},
 		[RBK_SETUP_LOAD] = {"load", "loading into device memory"},
 		[RBK_SETUP_UNLOAD] = {"unload", "unloading from device memory"},
 		[RBK_SETUP_REOPEN] = {"reopen", "reopening a device"},
 		[RBK_SETUP_CALIBRATION] = {"calibration", "calibration"},
-		[RBK_SETUP_FILE] = {"file", "files of the broker's own"},
+		[RBK_SETUP_FILE] = {"file", "the broker's own files"},
 	};
 
 	return cause < N_OF(words) && words[cause].name ? &words[cause] : &unknown;

@@ -10,7 +10,7 @@ static void write_build(const struct metrics_page *page, struct metrics_text *te
 			const char *version)
 {
 	static const struct metrics_family family = {
-		"build", "The broker's version, and that of its statistics pages", METRICS_INFO};
+		"build", "Versions of the broker and of its statistics pages", METRICS_INFO};
 	char labels[METRICS_LABEL_BYTES], name[64];
 
 	metrics_escape(name, sizeof(name), version);
@@ -24,8 +24,8 @@ static void write_turns(const struct metrics_page *page, struct metrics_text *te
 {
 	static const struct metrics_family family = {
 		"reactor_turn_overruns",
-		"Turns of the thread that serves all clients that took more than ten budgets, by "
-		"what took most of them",
+		"Turns of the reactor, the thread that serves all clients, that took more than ten "
+		"budgets, by the work that took most of the turn",
 		METRICS_COUNTER};
 	char label[METRICS_WORD_BYTES];
 
@@ -42,12 +42,13 @@ static void write_roles(const struct metrics_page *page, struct metrics_text *te
 	static const char *const labels[] = {"role=\"reactor\"", "role=\"worker\""};
 	static const struct metrics_family delay = {
 		"run_queue_delay_seconds",
-		"How long the broker's threads waited for a processor; quantiles of the last ten "
-		"seconds, the worst thread's",
+		"Time that the broker's threads waited for a processor: quantiles of the last ten "
+		"seconds, of the thread that waited longest",
 		METRICS_SUMMARY,
 	};
 	static const struct metrics_family preemptions = {
-		"preemptions", "How often somebody else was put in place of one of these threads",
+		"preemptions",
+		"Times that another thread took the processor from one of the broker's threads",
 		METRICS_COUNTER};
 
 	metrics_begin(text, &delay);

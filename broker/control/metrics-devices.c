@@ -7,7 +7,10 @@
 static void write_device_info(const struct metrics_page *page, struct metrics_text *text)
 {
 	static const struct metrics_family family = {
-		"device", "What a device is, and how it reaches clients' memory", METRICS_INFO};
+		"device",
+		"Name, driver and kind of a device, and the paths by which it reaches clients' "
+		"memory",
+		METRICS_INFO};
 	char labels[4 * METRICS_LABEL_BYTES], name[METRICS_LABEL_BYTES],
 		driver[METRICS_LABEL_BYTES], paths[METRICS_LABEL_BYTES];
 
@@ -29,7 +32,8 @@ static void write_breakers(const struct metrics_page *page, struct metrics_text 
 {
 	static const struct metrics_family family = {
 		"device_breaker_state",
-		"Is its breaker closed (it is used), open (it failed too often) or probing",
+		"1 for the state of the device's breaker: closed (the device is used), open (it "
+		"failed too often) or probing",
 		METRICS_GAUGE};
 	char label[METRICS_WORD_BYTES];
 

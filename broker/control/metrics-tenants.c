@@ -48,11 +48,11 @@ static void write_latencies(const struct metrics_page *page, struct metrics_text
 {
 	static const struct metrics_family queue = {
 		"tenant_queue_seconds",
-		"Times of tasks from admission to start, but of those that ran inline",
+		"Time of tasks from admission to start, except of tasks that ran inline",
 		METRICS_HISTOGRAM};
 	static const struct metrics_family latency = {
 		"tenant_latency_seconds",
-		"Times of tasks from admission to end, but of those that ran inline",
+		"Time of tasks from admission to end, except of tasks that ran inline",
 		METRICS_HISTOGRAM};
 
 	metrics_begin(text, &queue);
@@ -78,13 +78,15 @@ static void write_tenant_delays(const struct metrics_page *page, struct metrics_
 {
 	static const struct metrics_family delay = {
 		"tenant_run_queue_delay_seconds",
-		"How long its clients' threads waited for a processor; quantiles of the last ten "
-		"seconds",
+		"Time that threads of the tenant's clients waited for a processor: quantiles of "
+		"the last ten seconds",
 		METRICS_SUMMARY,
 	};
 	static const struct metrics_family caused = {
 		"tenant_caused_delay_seconds",
-		"How long the broker's threads waited because its clients ran", METRICS_COUNTER};
+		"Time that the broker's threads waited for a processor while the tenant's clients "
+		"ran",
+		METRICS_COUNTER};
 	const struct tenant_copy *tenant;
 
 	metrics_begin(text, &delay);
@@ -109,24 +111,29 @@ static const struct lease_member {
 } lease_members[] = {
 	{offsetof(struct lease_sum, n),
 	 false,
-	 {"leases", "Leases that programs have of the device's memory", METRICS_GAUGE}},
+	 {"leases", "Leases that the tenant's programs have on the device's memory",
+	  METRICS_GAUGE}},
 	{offsetof(struct lease_sum, granted_bytes),
 	 false,
-	 {"lease_granted_bytes", "Device memory that its leases were granted", METRICS_GAUGE}},
+	 {"lease_granted_bytes", "Device memory that is granted to the tenant's leases",
+	  METRICS_GAUGE}},
 	{offsetof(struct lease_sum, capped_bytes),
 	 false,
-	 {"lease_capped_bytes", "What of that the kernel holds programs to, too", METRICS_GAUGE}},
+	 {"lease_capped_bytes",
+	  "Granted device memory on which the kernel enforces the leases' limits, too",
+	  METRICS_GAUGE}},
 	{offsetof(struct lease_sum, credited_bytes),
 	 false,
-	 {"lease_credited_bytes", "What was handed out to programs of what was granted",
+	 {"lease_credited_bytes", "Granted device memory that was credited to programs",
 	  METRICS_GAUGE}},
 	{offsetof(struct lease_sum, used_bytes),
 	 false,
-	 {"lease_used_bytes", "What programs say that they and their drivers use of it",
-	  METRICS_GAUGE}},
+	 {"lease_used_bytes",
+	  "Device memory that the programs report that they and their drivers use", METRICS_GAUGE}},
 	{offsetof(struct lease_sum, seen_bytes),
 	 true,
-	 {"lease_seen_bytes", "What the kernel says that these programs use", METRICS_GAUGE}},
+	 {"lease_seen_bytes", "Device memory that these programs use, as the kernel reports it",
+	  METRICS_GAUGE}},
 };
 
 static void write_leases(const struct metrics_page *page, struct metrics_text *text)

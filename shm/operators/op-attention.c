@@ -102,8 +102,8 @@ static int rotary_infer(struct op_call *call)
 	dim = dim ? dim : x.size;
 	if (dim % 2 != 0)
 		return op_call_refuse(call,
-				      "%lld elements of each head are turned, expected an "
-				      "even number",
+				      "%lld elements of each head are rotated, expected an even "
+				      "number",
 				      (long long)dim);
 
 	const struct dim half = {.n = (uint32_t)(dim / 2)}, seq = {.n = x.seq};
@@ -190,15 +190,16 @@ static int attention_shapes(struct op_call *call, struct heads *q, struct heads 
 	    k->seq != v->seq || k->n == 0 || q->n % k->n != 0)
 		return op_call_refuse(
 			call,
-			"inputs \"%s\" %s, \"%s\" %s and \"%s\" %s do not go "
-			"together: %u heads of %u queries by %u, %u of %u keys by %u, "
-			"%u of %u values",
+			"inputs \"%s\" %s, \"%s\" %s and \"%s\" %s do not fit together: %u heads "
+			"of %u queries by %u, %u of %u keys by %u, %u of %u values",
 			call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape), call->in[1]->name,
 			SHAPE_TEXT(&call->in[1]->shape), call->in[2]->name,
 			SHAPE_TEXT(&call->in[2]->shape), q->n, q->seq, q->size, k->n, k->seq,
 			k->size, v->n, v->seq);
 	if (!past_k != !past_v)
-		return op_call_refuse(call, "past keys and past values are only useful together");
+		return op_call_refuse(call,
+				      "input past_key or past_value is absent, expected both or "
+				      "neither");
 	if (!past_k)
 		return 0;
 	*ret_past = past_k->shape.rank == 4 ? past_k->shape.dims[2] : 0;
@@ -235,7 +236,8 @@ static int attention_infer(struct op_call *call)
 	if (r)
 		return r;
 	if ((uint64_t)past + k.seq > OP_MAX_DIM)
-		return op_call_refuse(call, "%u past keys and %u more are too many", past, k.seq);
+		return op_call_refuse(call, "%u past keys and %u new keys are too many", past,
+				      k.seq);
 	total = past + k.seq;
 	r = check_mask(call, &q, total);
 	if (!r && input(call, ATTENTION_VALID))

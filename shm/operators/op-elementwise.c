@@ -161,7 +161,9 @@ static int cast_infer(struct op_call *call)
 	if (r)
 		return r;
 	if (!(OP_ANY_TYPE & OP_TYPE(to)))
-		return op_call_refuse(call, "\"to\" is %d, which is no type that tensors have here",
+		return op_call_refuse(call,
+				      "attribute \"to\" is %d, expected an element type that "
+				      "tensors can have",
 				      (int)to);
 	call->out_dtype[0] = (uint8_t)to;
 	return unary_infer(call);

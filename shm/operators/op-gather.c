@@ -117,7 +117,8 @@ static int gather_nd_infer(struct op_call *call)
 		return r;
 	batch = (unsigned int)batch_dims;
 	if (data->rank == 0)
-		return op_call_refuse(call, "input \"%s\" is a scalar, expected dimensions",
+		return op_call_refuse(call,
+				      "input \"%s\" is a scalar, expected at least one dimension",
 				      call->in[0]->name);
 	r = tuple_size(call, data->rank - batch, &n);
 	if (r)
@@ -154,7 +155,8 @@ static int elements_infer(struct op_call *call)
 	call->params.gather.axis = axis;
 	if (indices->rank != data->rank)
 		return op_call_refuse(call,
-				      "input \"%s\" %s has not as many dimensions as \"%s\" %s",
+				      "input \"%s\" %s has another number of dimensions than "
+				      "\"%s\" %s",
 				      call->in[1]->name, SHAPE_TEXT(indices), call->in[0]->name,
 				      SHAPE_TEXT(data));
 	if (data->dynamic && axis == 0)
@@ -231,7 +233,8 @@ static int scatter_nd_infer(struct op_call *call)
 	if (r)
 		return r;
 	if (data->rank == 0)
-		return op_call_refuse(call, "input \"%s\" is a scalar, expected dimensions",
+		return op_call_refuse(call,
+				      "input \"%s\" is a scalar, expected at least one dimension",
 				      call->in[0]->name);
 	if (data->dynamic)
 		return refuse_count(call);
@@ -284,8 +287,8 @@ static int grid_sample_infer(struct op_call *call)
 	if (x->rank != 4 && x->rank != 5)
 		return op_call_refuse(
 			call,
-			"input \"%s\" %s has %u dimensions, expected 4 or 5: a batch, "
-			"channels, and two or three of pictures",
+			"input \"%s\" %s has %u dimensions, expected 4 or 5: a batch, channels, "
+			"and two or three spatial dimensions",
 			call->in[0]->name, SHAPE_TEXT(x), (unsigned int)x->rank);
 	if (x->rank != 4 && mode_of[mode] == OP_SAMPLE_CUBIC)
 		return op_call_refuse(call,
@@ -302,7 +305,7 @@ static int grid_sample_infer(struct op_call *call)
 	if (!dim_equal(shape_get(x, 0), shape_get(grid, 0)))
 		return op_call_refuse(call,
 				      "inputs \"%s\" %s and \"%s\" %s differ in dimension 0, "
-				      "expected a grid for each picture",
+				      "expected a grid for each image of the batch",
 				      call->in[0]->name, SHAPE_TEXT(x), call->in[1]->name,
 				      SHAPE_TEXT(grid));
 	call->params.grid_sample.mode = mode_of[mode];

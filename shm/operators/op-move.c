@@ -307,7 +307,7 @@ static int pad_value(struct op_call *call, uint8_t dtype)
 				      call->in[0]->name, dtype_name(dtype));
 	if (!r && !is_float && !is_double && op_call_has(call, "value") &&
 	    !op_call_has(call, "int_value") && !(value >= -0x1p62f && value <= 0x1p62f))
-		return op_call_refuse(call, "attribute \"value\" is no number of type %s",
+		return op_call_refuse(call, "attribute \"value\" cannot be represented as %s",
 				      dtype_name(dtype));
 	if (r)
 		return r;
@@ -353,8 +353,8 @@ static int pad_axis(struct op_call *call, unsigned int axis, int64_t begin, int6
 	if (cut >= (int64_t)dim.n || padded > (int64_t)OP_MAX_DIM)
 		return op_call_refuse(call,
 				      "attribute \"pads\" has %lld and %lld for dimension %u of "
-				      "input \"%s\" %s, expected something to be left of it, and "
-				      "at most %u in all",
+				      "input \"%s\" %s, expected at least one element to be left, "
+				      "and at most %u in all",
 				      (long long)begin, (long long)end, axis, in->name,
 				      SHAPE_TEXT(&in->shape), OP_MAX_DIM);
 	call->params.pad.begin[axis] = (int32_t)begin;

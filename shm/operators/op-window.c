@@ -306,8 +306,8 @@ static int check_transposed_weights(struct op_call *call, int64_t group)
 	if (weight->shape.rank != in->shape.rank || weight->shape.dims[0] != channels)
 		return op_call_refuse(
 			call,
-			"input \"%s\" is %s, expected %u dimensions as \"%s\", of which "
-			"the first is %u, the channels of that",
+			"input \"%s\" is %s, expected %u dimensions as \"%s\", and dimension 0 to "
+			"be %u, the number of channels",
 			weight->name, SHAPE_TEXT(&weight->shape), (unsigned int)in->shape.rank,
 			in->name, channels);
 	if (channels % group)
@@ -347,8 +347,8 @@ static int resolve_transposed_dim(struct op_call *call, unsigned int i, enum aut
 
 	if (extent > OP_MAX_DIM || (in - 1) * stride + extent + out_padding > OP_MAX_DIM)
 		return op_call_refuse(call,
-				      "what dimension %u of input \"%s\" %s is spread over is too "
-				      "large, expected at most %u",
+				      "the range that dimension %u of input \"%s\" %s is spread "
+				      "over is too large, expected at most %u",
 				      input_dim, call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape),
 				      OP_MAX_DIM);
 	full = (in - 1) * stride + extent + out_padding;
@@ -360,8 +360,9 @@ static int resolve_transposed_dim(struct op_call *call, unsigned int i, enum aut
 		out = given;
 	} else if (begin + end >= full) {
 		return op_call_refuse(call,
-				      "padding %llu and %llu leaves nothing of the %llu that "
-				      "dimension %u of input \"%s\" %s is spread over",
+				      "padding %llu and %llu leaves nothing of the range of %llu "
+				      "elements that dimension %u of input \"%s\" %s is spread "
+				      "over",
 				      (unsigned long long)begin, (unsigned long long)end,
 				      (unsigned long long)full, input_dim, call->in[0]->name,
 				      SHAPE_TEXT(&call->in[0]->shape));

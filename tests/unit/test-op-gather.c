@@ -67,7 +67,7 @@ TEST(test_gather_elements__refused)
 {
 	expect_refuses("GatherElements", "[5,4] i64[9,5]", "",
 		       "dimension 1 of input \"b\" [9,5] is 5, expected no more", NULL);
-	expect_refuses("GatherElements", "[5,4] i64[9]", "", "not as many dimensions", NULL);
+	expect_refuses("GatherElements", "[5,4] i64[9]", "", "another number of dimensions", NULL);
 	expect_refuses("GatherElements", "[] i64[]", "", "is a scalar", NULL);
 	expect_refuses("GatherElements", "[count,4] i64[count,4]", "", "dimension count", NULL);
 	expect_refuses("GatherElements", "[count,4] i64[5,4]", "axis=1",

@@ -174,8 +174,10 @@ TEST(test_pad__refused)
 	expect_refuses("Pad", "[2,3]", "pads=[1,1]", "\"pads\" has 2 values, expected 4", NULL);
 	expect_refuses("Pad", "[2]", "pads=[1,1] mode=mirror",
 		       "\"mirror\", expected one of constant, reflect, edge, wrap", NULL);
-	expect_refuses("Pad", "[2]", "pads=[-1,-1]", "expected something to be left of it", NULL);
-	expect_refuses("Pad", "[2]", "pads=[-2147483647,2147483647]", "something to be left", NULL);
+	expect_refuses("Pad", "[2]", "pads=[-1,-1]", "expected at least one element to be left",
+		       NULL);
+	expect_refuses("Pad", "[2]", "pads=[-2147483647,2147483647]", "one element to be left",
+		       NULL);
 	expect_refuses("Pad", "[2]", "pads=[2147483647,2147483647]", "at most 2147483647 in all",
 		       NULL);
 	expect_refuses("Pad", "[2]", "pads=[2147483648,0]", "\"pads\" has the value 2147483648",

@@ -64,14 +64,14 @@ TEST(test_attention__shapes)
 		       "\"kv_num_heads\" is missing", NULL);
 	expect_refuses("Attention", "[1,5,32] [1,7,16] [1,7,12]", "q_num_heads=3 kv_num_heads=2",
 		       "expected a divisor", NULL);
-	expect_refuses("Attention", "[1,3,5,8] [1,2,7,8] [1,2,7,6]", "", "do not go together",
+	expect_refuses("Attention", "[1,3,5,8] [1,2,7,8] [1,2,7,6]", "", "do not fit together",
 		       NULL);
-	expect_refuses("Attention", "[1,4,5,8] [1,2,7,9] [1,2,7,6]", "", "do not go together",
+	expect_refuses("Attention", "[1,4,5,8] [1,2,7,9] [1,2,7,6]", "", "do not fit together",
 		       NULL);
 	expect_refuses("Attention", "[1,4,5,8] [1,2,7,8] [1,2,7,6] [5,8]", "", "broadcasts to 4",
 		       NULL);
 	expect_refuses("Attention", "[1,4,5,8] [1,2,7,8] [1,2,7,6] - [1,2,3,8]", "",
-		       "only useful together", NULL);
+		       "expected both or neither", NULL);
 	expect_refuses("Attention", "[1,4,5,8] [1,2,7,8] [1,2,7,6] - [1,2,3,8] [1,2,4,6]", "",
 		       "expected [1,2,3,6]", NULL);
 }

@@ -260,7 +260,7 @@ TEST(test_conv_transpose__shapes)
 
 TEST(test_conv_transpose__refused)
 {
-	expect_refuses("ConvTranspose", "[1,3,8] [4,2,3]", "", "of which the first is 3", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [4,2,3]", "", "and dimension 0 to be 3", NULL);
 	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3,3]", "", "expected 3 dimensions", NULL);
 	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "group=2", "a divisor of the 3", NULL);
 	expect_refuses("ConvTranspose", "[1,4,8] [4,2,3] [2]", "group=2", "expected [4]", NULL);
