@@ -244,7 +244,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
 		return reply_text(connection, MHD_HTTP_OK,
 				  "This is ringbroker. Its metrics are at /metrics.\n", NULL);
 	return reply_text(connection, MHD_HTTP_NOT_FOUND,
-			  "There is nothing here. Metrics are at /metrics.\n", NULL);
+			  "This page does not exist. Metrics are at /metrics.\n", NULL);
 }
 
 /* ---- Connections ---- */

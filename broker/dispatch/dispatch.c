@@ -151,7 +151,7 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 		n = dispatch_answer_bells(dispatch);
 	n += dispatch_work(dispatch, &hostile);
 	if (hostile)
-		session_end(hostile->ring->session, true, "its ring indices make no sense");
+		session_end(hostile->ring->session, true, "the client's ring indices are invalid");
 	if (!turn_queue_is_empty(&dispatch->bells)) {
 		dispatch_ring_bells(dispatch);
 		/* The next turn rings the remaining bells. */

@@ -178,13 +178,13 @@ static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle
 	const struct holding *holding = &census->holding;
 
 	log_error_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
-		     "%s has handed nothing back for %.1f s: %" PRIu32 " tasks run, %" PRIu32
-		     " were given to it and not begun, %" PRIu32
-		     " are queued, the oldest came %.1f s ago%s; mending it",
+		     "%s has completed no task for %.1f s: %" PRIu32 " tasks run, %" PRIu32 " were "
+		     "passed to it but have not begun, %" PRIu32 " are queued, the oldest was "
+		     "admitted %.1f s ago%s; the broker tries to recover it",
 		     executor->info.name, (double)idle_ns / 1e9, holding->n_running,
 		     holding->n_given, holding->n_queued,
 		     (double)clock_elapsed_ns(holding->oldest_ticks, dispatch->now_ticks) / 1e9,
-		     was_wrong ? ", and the scheduler had counted otherwise" : "");
+		     was_wrong ? ", and the scheduler's counts were wrong" : "");
 	for (uint32_t i = 0; i < census->n_holders && i < MAX_HOLDERS; i++) {
 		const struct holder *holder = &census->holders[i];
 		const struct session *session = holder->plan->session;
@@ -202,7 +202,7 @@ static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle
 	}
 	if (census->n_holders > MAX_HOLDERS)
 		log_error_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
-			     "%s: other plans have tasks there, too", executor->info.name);
+			     "%s: more plans have tasks on this device", executor->info.name);
 }
 
 /* --- mending --- */
@@ -286,8 +286,8 @@ static void log_evaded(const struct dispatch *dispatch)
 
 	if (look->n_evaded > 0)
 		log_warning_of(LOG_OF_DEVICE(look->device), LOG_DEVICE_STALLED,
-			       "%s still makes no progress: %" PRIu32
-			       " tasks that were queued for it go to the CPU",
+			       "%s still makes no progress: %" PRIu32 " tasks that were queued for "
+			       "it move to the CPU",
 			       dispatch->executors[look->device]->info.name, look->n_evaded);
 }
 
@@ -337,7 +337,8 @@ static void mend(struct dispatch *dispatch, uint8_t device, struct device_watch 
 		if (executor->ops->lose && holding->n_running == 0 && holding->n_given > 0 &&
 		    runs_nothing_now(dispatch, device)) {
 			dispatch->mended[device].n_lost++;
-			executor->ops->lose(executor, "it does not begin what it was given");
+			executor->ops->lose(executor,
+					    "it does not begin the tasks that were passed to it");
 		}
 	}
 	/* The executor returns cancelled and lost tasks when it is flushed. */
@@ -381,7 +382,7 @@ static void watch_anew(struct dispatch *dispatch, uint8_t device, bool is_alive)
 		log_info_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED, "%s %s, after %.1f s",
 			    dispatch->executors[device]->info.name,
 			    dispatch->loads[device].n_returned == watch->n_returned
-				    ? "has no tasks any more"
+				    ? "has no more tasks"
 				    : "makes progress again",
 			    (double)watch->idle_ns / 1e9);
 	dispatch->loads[device].is_avoided = false;

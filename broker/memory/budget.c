@@ -147,7 +147,7 @@ static bool look_at_losses(struct budget *budget, unsigned int index,
 		 * lost again.
 		 */
 		if (!device->was_gone || reading->sampled_ns > device->reopened_ns + find_again_ns)
-			residency_device_gone(residency, index, "the kernel has it no more");
+			residency_device_gone(residency, index, "the kernel no longer lists it");
 		device->was_gone = true;
 		device->n_reopened = n_reopened;
 		loop_timer_arm(budget->timer, find_again_ns / 2);
@@ -181,13 +181,13 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 	case SPILL_NOTICED:
 		log_warning_of(
 			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
-			"device %u: its driver moved %llu MiB that are in use there to host "
-			"memory, where they are slow; they are brought back when there is room",
+			"device %u: its driver moved %llu MiB that are in use to host memory, "
+			"where access is slow; the broker moves them back when there is room",
 			index, (unsigned long long)(spill->missing_bytes >> 20));
 		break;
 	case SPILL_MENDED:
 		log_info_of(LOG_OF_DEVICE(index), LOG_DEVICE_UNSPILLED,
-			    "device %u: what is in use there is in its memory again", index);
+			    "device %u: all memory in use is in device memory again", index);
 		break;
 	default:
 		break;
@@ -198,8 +198,8 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 	if (!has_more)
 		log_warning_of(
 			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
-			"device %u: its driver keeps %llu MiB in host memory although there is "
-			"room",
+			"device %u: its driver keeps %llu MiB in host memory although device "
+			"memory has room",
 			index, (unsigned long long)(spill->missing_bytes >> 20));
 	spill_tried(spill, !has_more);
 }
@@ -373,8 +373,8 @@ static void look(struct budget *budget, unsigned int index)
 	charge_overhead(budget, index, overhead_bytes);
 	log_debug(
 		LOG_DETAIL,
-		"device %u: %llu KiB used by others, %llu by us of which %llu are allocated: %llu "
-		"can be had",
+		"device %u: %llu KiB used by other programs, %llu by the broker, of which %llu are "
+		"allocated: %llu are usable",
 		index, (unsigned long long)(figures.outside_bytes >> 10),
 		(unsigned long long)(pool.own.value >> 10),
 		(unsigned long long)(allocated_bytes >> 10),

@@ -68,7 +68,7 @@ static void reopen_done(struct offload_job *job)
 	device->backoff_ns = device->backoff_ns ? 2 * device->backoff_ns : first_backoff_ns;
 	if (device->backoff_ns > max_backoff_ns)
 		device->backoff_ns = max_backoff_ns;
-	log_debug(LOG_DETAIL, "device %u cannot be reopened (%s), trying again in %llu ms",
+	log_debug(LOG_DETAIL, "cannot reopen device %u (%s), trying again in %llu ms",
 		  device->index, strerror(-device->job_result),
 		  (unsigned long long)(device->backoff_ns / 1000000));
 	device->reopen_ns = clock_now_ns() + device->backoff_ns;

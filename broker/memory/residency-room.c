@@ -294,8 +294,8 @@ void residency_load_failed(struct residence *residence, int r)
 			       .plan = residence->plan->memory->plan->name, .has_device = true,
 			       .device = device->index),
 			LOG_PLAN_NO_MEMORY,
-			"device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
-			"elsewhere",
+			"device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: its tasks "
+			"run on another device",
 			device->index, device->executor->info.name,
 			residence->plan->memory->plan->name, tenant_name(residence->plan->tenant),
 			r < 0 ? ": " : "", r < 0 ? strerror(-r) : "");

@@ -29,7 +29,7 @@ const char *place_profile_refusal(const struct place_profile *profile)
 	bool has_up = profile->up_bytes_per_ns != 0, has_down = profile->down_bytes_per_ns != 0;
 
 	if (!profile->is_valid)
-		return "nothing is known of the device";
+		return "the device has no measurements";
 	if (profile->n_servers < 1 || profile->n_servers > PLACE_MAX_SERVERS)
 		return "the number of servers is out of range";
 	if (profile->n_servers_per_task < 1 || profile->n_servers_per_task > profile->n_servers)
@@ -43,18 +43,18 @@ const char *place_profile_refusal(const struct place_profile *profile)
 	for (unsigned int i = 0; i < OP_FAMILY_COUNT; i++) {
 		for (unsigned int k = 0; k < PLACE_SIZE_CLASSES; k++) {
 			if (!is_rate(profile->rates[i][k].flops_per_ns))
-				return "a rate of computing is out of range";
+				return "a compute rate is out of range";
 			if (!is_rate(profile->rates[i][k].bytes_per_ns))
-				return "a rate of memory is out of range";
+				return "a memory rate is out of range";
 		}
 	}
 	if (has_up != has_down || (has_up && (!is_rate(profile->up_bytes_per_ns) ||
 					      !is_rate(profile->down_bytes_per_ns))))
-		return "a rate of the link is out of range";
+		return "a transfer rate is out of range";
 	if (!is_latency(profile->link_ns))
-		return "the latency of the link is out of range";
+		return "the transfer latency is out of range";
 	if (profile->memory_bytes > PLACE_MAX_MEMORY_BYTES)
-		return "the size of the memory is out of range";
+		return "the memory size is out of range";
 	if (!is_between(profile->active_watts, 0, PLACE_MAX_WATTS))
 		return "the power is out of range";
 	return NULL;

@@ -59,7 +59,9 @@ static bool is_zero(const void *bytes, size_t n)
 static int parse_header(const struct rbk_plan_header *header, char message[PLAN_MESSAGE_BYTES])
 {
 	if (header->magic != RBK_PLAN_MAGIC)
-		return plan_refuse(message, "this is no plan description: magic is 0x%08x",
+		return plan_refuse(message,
+				   "the bytes are not a plan description: their magic number is "
+				   "0x%08x",
 				   header->magic);
 	if (header->version != RBK_PLAN_VERSION)
 		return plan_refuse(message, "the description has version %u, expected %u",
@@ -73,9 +75,11 @@ static int parse_header(const struct rbk_plan_header *header, char message[PLAN_
 					    "ASCII");
 	if (header->pinned_device >= RBK_MAX_DEVICES ||
 	    (header->pinned_device && !(header->flags & RBK_PLAN_PINNED)))
-		return plan_refuse(
-			message, "the plan names device %u, expected %s", header->pinned_device,
-			header->flags & RBK_PLAN_PINNED ? "one below 16" : "0 as it is not pinned");
+		return plan_refuse(message, "the plan names device %u, expected %s",
+				   header->pinned_device,
+				   header->flags & RBK_PLAN_PINNED ? "one below 16"
+								   : "0 because the plan is "
+								     "not pinned");
 	if (header->max_count < 1 || header->max_count > OP_MAX_DIM)
 		return plan_refuse(message, "max_count is %u, expected a number from 1 to %u",
 				   header->max_count, OP_MAX_DIM);
@@ -119,7 +123,8 @@ static int parse_dims(unsigned int index, const struct rbk_plan_tensor *tensor,
 						   "expected 0 %s",
 						   index, tensor->name, dim, i,
 						   i >= tensor->rank ? "beyond its rank"
-								     : "as it is the count");
+								     : "because that dimension is "
+								       "the count");
 		} else if (dim < 1 || dim > OP_MAX_DIM) {
 			return plan_refuse(message,
 					   "tensor %u \"%s\" has %u as dimension %u, expected a "
@@ -157,8 +162,8 @@ int plan_parse_tensor(const struct plan_parsed *parsed, unsigned int index,
 				   tensor->name);
 	if (tensor->constant_ref && tensor->kind != RBK_TENSOR_CONSTANT)
 		return plan_refuse(message,
-				   "tensor %u \"%s\" has a constant reference, expected 0 as it is "
-				   "no constant",
+				   "tensor %u \"%s\" has a constant reference, expected 0 because "
+				   "it is not a constant",
 				   index, tensor->name);
 	return parse_dims(index, tensor, message);
 }

@@ -195,7 +195,7 @@ static int begin_constants(struct plan_maker *maker, uint32_t unused)
 
 	if (!maker->has_count && plan->max_count != 1)
 		return plan_refuse(maker->message,
-				   "max_count is %u, expected 1 as no tensor has count as its "
+				   "max_count is %u, expected 1 because no tensor has count as its "
 				   "leading dimension",
 				   plan->max_count);
 	if (maker->n_constants == 0)
@@ -392,7 +392,7 @@ static int set_work(struct plan_maker *maker, struct op_call *call, struct node 
 			node->work_bytes = UINT64_MAX;
 	}
 	if (node->work_bytes > PLAN_MAX_BYTES)
-		return op_call_refuse(call, "it would need more than %llu bytes to work in",
+		return op_call_refuse(call, "its workspace would exceed %llu bytes",
 				      (unsigned long long)PLAN_MAX_BYTES);
 	if (node->work_bytes > maker->plan->work_bytes)
 		maker->plan->work_bytes = node->work_bytes;

@@ -487,15 +487,18 @@ static int watch(struct telemetry *telemetry, const struct telemetry_device *dev
 		return error_fold(r);
 	if (r == AMDGPU_E_UNUSABLE)
 		say(telemetry,
-		    "device %u is an amdgpu device that cannot be asked (%s): its load, "
-		    "temperature and losses are not known%s.",
+		    "device %u is an amdgpu device that cannot be read (%s): its load, temperature "
+		    "and losses are unknown%s.",
 		    device->index, why,
-		    device->driver.sample ? "" : ", nor what others take of its memory");
+		    device->driver.sample ? "" : ", as is the memory that other programs use");
 	else if (r && !device->driver.sample)
 		say(telemetry,
-		    "device %u is not watched: it is not amdgpu%s and its driver tells no budget: "
-		    "memory that other programs take is not noticed.",
-		    device->index, amdgpu_is_built() ? "" : " (left out of this build)");
+		    "device %u is not watched: it is not amdgpu%s, and its driver reports no "
+		    "memory budget: the broker does not see memory that other programs use.",
+		    device->index,
+		    amdgpu_is_built() ? ""
+				      : " (this build does not include "
+					"amdgpu)");
 	if (r && !device->driver.sample) {
 		*ret_is_watched = false;
 		return 0;
@@ -528,7 +531,7 @@ static void say_what_is_unused(struct telemetry *telemetry)
 			is_ours |= strcmp(telemetry->watched[j].reading.pci, pci) == 0;
 		if (!is_ours)
 			say(telemetry,
-			    "the amdgpu device at %s is not used: no device of ours is it.", pci);
+			    "the amdgpu device at %s is not used: brokerd has not opened it.", pci);
 	}
 }
 
@@ -537,8 +540,9 @@ static void say_what_is_hidden(struct telemetry *telemetry)
 	for (uint32_t i = 0; i < telemetry->n_watched; i++)
 		if (telemetry->watched[i].reading.pci[0] &&
 		    !processes_see_all(telemetry->processes)) {
-			say(telemetry, "other users' processes are hidden without CAP_SYS_PTRACE: "
-				       "how much they hold together is known, not which they are.");
+			say(telemetry,
+			    "other users' processes are hidden without CAP_SYS_PTRACE: their total "
+			    "memory is known, but not each process.");
 			return;
 		}
 }

@@ -263,8 +263,9 @@ static void say_unwritten(enum log_event event, unsigned int n_limited)
 	if (lost > 0 &&
 	    !write_own(LOG_LINES_LOST, "%u log line%s lost", lost, lost == 1 ? " was" : "s were"))
 		atomic_fetch_add_explicit(&n_lost, lost, memory_order_relaxed);
-	if (n_limited > 0 && !write_own(LOG_LINES_LIMITED, "%u line%s of %s were too many to log",
-					n_limited, plural(n_limited), kinds[event].name))
+	if (n_limited > 0 &&
+	    !write_own(LOG_LINES_LIMITED, "%u line%s of %s exceeded the limit and were not logged",
+		       n_limited, plural(n_limited), kinds[event].name))
 		atomic_fetch_add_explicit(&n_lost, n_limited, memory_order_relaxed);
 }
 

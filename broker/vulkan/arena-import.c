@@ -330,8 +330,8 @@ void vk_imports_restore(struct vk_device *device)
 	if (n_missing > 0)
 		log_warning_of(
 			LOG_OF_DEVICE(device->executor.index), LOG_ARENAS_LOST,
-			"%s: %u arena%s cannot be reached any more: tasks run elsewhere until %s "
-			"registered anew",
+			"%s: %u arena%s cannot be accessed: tasks run on other devices until %s "
+			"registered again",
 			device->name, n_missing, plural(n_missing),
 			n_missing == 1 ? "it is" : "they are");
 }

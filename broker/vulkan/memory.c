@@ -207,7 +207,7 @@ static int allocate(struct vk_device *device, uint64_t bytes, uint32_t type, VkD
 	case VK_ERROR_OUT_OF_DEVICE_MEMORY:
 	case VK_ERROR_OUT_OF_HOST_MEMORY:
 	case VK_ERROR_TOO_MANY_OBJECTS:
-		log_debug(LOG_DETAIL, "%s has no %llu bytes left", device->name,
+		log_debug(LOG_DETAIL, "%s has no %llu bytes of memory left", device->name,
 			  (unsigned long long)bytes);
 		return EXECUTOR_E_NO_MEMORY;
 	default:
@@ -229,7 +229,7 @@ static int fill_in(struct vk_device *device, struct vk_allocation *allocation)
 	device->vk.vkGetBufferMemoryRequirements(device->handle, allocation->buffer, &needs);
 	if (needs.size > allocation->bytes || !(needs.memoryTypeBits & (1u << type))) {
 		log_warning_of(LOG_OF_DEVICE(device->executor.index), LOG_BUFFER_TOO_LARGE,
-			       "%s: a buffer of %llu bytes takes %llu, more than was foreseen",
+			       "%s: a buffer of %llu bytes requires %llu, more than expected",
 			       device->name, (unsigned long long)allocation->bytes,
 			       (unsigned long long)needs.size);
 		return error_origin(-ENOTSUP);

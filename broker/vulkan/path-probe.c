@@ -128,7 +128,7 @@ static int probe_host_import(struct vk_device *device, const char **ret_why)
 		return VK_SEGMENT_E_REFUSED;
 	}
 	if (device->import_align_bytes > (uint64_t)sysconf(_SC_PAGESIZE)) {
-		*ret_why = "the driver imports no single pages";
+		*ret_why = "the driver cannot import single pages";
 		return VK_SEGMENT_E_REFUSED;
 	}
 	r = memfd_new(&fd, &base);
@@ -155,8 +155,8 @@ static bool lacks_dma_buf(struct vk_device *device, VkExternalMemoryFeatureFlagB
 		*ret_why = "the driver lacks VK_EXT_external_memory_dma_buf";
 		return true;
 	}
-	*ret_why = imports ? "the driver does not import dma-bufs as buffers"
-			   : "the driver does not export buffers as dma-bufs";
+	*ret_why = imports ? "the driver cannot import dma-bufs as buffers"
+			   : "the driver cannot export buffers as dma-bufs";
 	return !(vk_segment_dma_buf_features(device) & feature);
 }
 
@@ -173,12 +173,12 @@ static int probe_udmabuf(struct vk_device *device, const char **ret_why)
 	if (r > 0)
 		*ret_why = r == UDMABUF_E_ABSENT   ? "the kernel has no /dev/udmabuf"
 			   : r == UDMABUF_E_DENIED ? "there is no permission to open /dev/udmabuf"
-						   : "/dev/udmabuf takes no memory";
+						   : "/dev/udmabuf accepts no memory";
 	if (r)
 		return r > 0 ? VK_SEGMENT_E_REFUSED : error_fold(r);
 	if (device->paths.segment_bytes > device->max_buffer_bytes)
 		device->paths.segment_bytes = device->max_buffer_bytes & ~(2097152ull - 1);
-	*ret_why = "/dev/udmabuf takes too little memory";
+	*ret_why = "/dev/udmabuf accepts too little memory";
 	if (device->paths.segment_bytes < VK_PATHS_PROBE_BYTES)
 		return VK_SEGMENT_E_REFUSED;
 
@@ -212,23 +212,24 @@ static int probe_exported(struct vk_device *device, const char **ret_why)
 
 	if (lacks_dma_buf(device, VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT, ret_why))
 		return VK_SEGMENT_E_REFUSED;
-	*ret_why = "the driver has no memory that it exports and the processor reads at full speed";
+	*ret_why = "the driver has no memory that can be exported and that the CPU reads at full "
+		   "speed";
 	r = vk_segment_export(device, VK_PATHS_PROBE_BYTES, &segment, &dma_buf);
 	if (r)
 		return r;
 	base = mmap(NULL, VK_PATHS_PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, dma_buf, 0);
 	if (base == MAP_FAILED) {
-		*ret_why = "what the driver exports cannot be mapped";
+		*ret_why = "the driver's exported memory cannot be mapped";
 		r = VK_SEGMENT_E_REFUSED;
 	} else {
-		*ret_why = "the device does not see its exported memory as the processor does";
+		*ret_why = "the device and the CPU see different contents in exported memory";
 		r = vk_paths_prove(device, &segment, base);
 		munmap(base, VK_PATHS_PROBE_BYTES);
 	}
 	/* Memory that clients keep could not be charged to them: see session/hold.c. */
 	if (!r && !(device->options.force & VULKAN_FORCE_UNPROVEN) &&
 	    dma_buf_holders(dma_buf, &n_holders)) {
-		*ret_why = "the kernel does not tell who still holds exported memory";
+		*ret_why = "the kernel does not report which processes still hold exported memory";
 		r = VK_SEGMENT_E_REFUSED;
 	}
 	vk_segment_free(device, &segment);
@@ -253,8 +254,8 @@ int vk_paths_probe(struct vk_device *device)
 	paths->works = 1u << VULKAN_PATH_STAGED;
 	paths->best = VULKAN_PATH_STAGED;
 	for (int path = VULKAN_PATH_STAGED - 1; path > VULKAN_PATH_AUTO; path--) {
-		const char *why = wanted == VULKAN_PATH_STAGED ? "staging was asked for"
-							       : "another path was asked for";
+		const char *why = wanted == VULKAN_PATH_STAGED ? "staging was requested"
+							       : "another path was requested";
 
 		r = wanted == VULKAN_PATH_AUTO || (int)wanted == path ? probes[path](device, &why)
 								      : VK_SEGMENT_E_REFUSED;

@@ -33,7 +33,7 @@ static int open_again(struct vk_device *device)
 	r = vk_device_open(device, false);
 	if (!r && device->memory.page_bytes != device->executor.info.memory_page_bytes) {
 		log_warning_of(LOG_OF_DEVICE(device->executor.index), LOG_DEVICE_CHANGED,
-			       "%s is not what it was: not reopened", device->name);
+			       "%s has changed: not reopened", device->name);
 		vk_device_close(device);
 		r = error_origin(-EIO);
 	}

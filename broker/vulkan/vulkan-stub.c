@@ -18,7 +18,7 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	if (!vulkan)
 		return error_origin(-ENOMEM);
 	if (options->path != VULKAN_PATH_AUTO && options->path != VULKAN_PATH_STAGED)
-		vulkan->path_refusal = "Vulkan was left out of the build";
+		vulkan->path_refusal = "this build does not include Vulkan";
 	*ret = vulkan;
 	return 0;
 }
@@ -45,7 +45,7 @@ const char *vulkan_path_refusal(const struct vulkan *vulkan)
 
 const char *vulkan_path_why_not(struct executor *executor, enum vulkan_path path)
 {
-	return "Vulkan was left out of the build";
+	return "this build does not include Vulkan";
 }
 
 const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i)

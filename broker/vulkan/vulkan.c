@@ -248,10 +248,11 @@ static void say_paths(struct vulkan *vulkan, const struct vk_device *device)
 				      vk_path_name(path), paths->why[path]);
 	if (n > 0)
 		say(vulkan, "%s: %s, so %s.", device->name, text,
-		    paths->best == VULKAN_PATH_STAGED ? "every tensor is copied once each way"
+		    paths->best == VULKAN_PATH_STAGED ? "every tensor is copied once in each "
+							"direction"
 		    : paths->best == VULKAN_PATH_EXPORTED
-			    ? "clients get their memory from the device's driver"
-			    : "large arenas are reached in parts");
+			    ? "clients get arenas from the device's driver"
+			    : "large arenas are mapped in parts");
 }
 
 /* Return: 0, also if the device turned out to be unusable; negative errno. */
@@ -387,7 +388,7 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	vulkan->path = options->path;
 	if (options->path != VULKAN_PATH_AUTO && options->path != VULKAN_PATH_STAGED)
 		snprintf(vulkan->path_refusal, sizeof(vulkan->path_refusal),
-			 "there is no device that could use %s", vk_path_name(options->path));
+			 "no device can use the path %s", vk_path_name(options->path));
 	if (options->mode == VULKAN_NONE) {
 		say(vulkan, "Vulkan is switched off: everything runs on the CPU.");
 		*ret = steal_ptr(vulkan);
@@ -409,7 +410,7 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	if (r)
 		return error_fold(r);
 	if (vulkan->instance.n_devices == 0 && n_ignored > 0 && !want_software)
-		say(vulkan, "only a software Vulkan device, which is used if asked for with "
+		say(vulkan, "the only Vulkan device is a software device, which is used only with "
 			    "--gpu=software: everything runs on the CPU.");
 	else if (vulkan->instance.n_devices == 0 && vulkan->n_sentences == 0)
 		say(vulkan, "no Vulkan device%s: everything runs on the CPU.",

@@ -13,7 +13,7 @@ from simulated import GPU, MIB, Broker, Cards, Client, await_true
 
 SIM, BROKERD, CLIENT = sys.argv[1:4]
 MODELS = {'small': 16, 'middle': 32, 'large': 64}
-MOVED, MENDED = 'that are in use there to host memory', 'is in its memory again'
+MOVED, MENDED = 'that are in use to host memory', 'all memory in use is in device memory again'
 
 
 def spill(cards, broker, client):

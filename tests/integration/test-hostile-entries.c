@@ -664,7 +664,7 @@ TEST(test_indices__impossible_tail, hostile_begin, hostile_end)
 		raw_ring_close(&ring);
 		close(fd);
 	}
-	broker_wait_log(&broker, "its ring indices make no sense");
+	broker_wait_log(&broker, "the client's ring indices are invalid");
 }
 
 TEST(test_indices__impossible_head, hostile_begin, hostile_end)

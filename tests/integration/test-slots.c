@@ -175,7 +175,7 @@ static void begin(void **state)
 static void end(void)
 {
 	broker_stop(&broker);
-	assert_false(broker_log_has(&broker, "has handed nothing back"));
+	assert_false(broker_log_has(&broker, "has completed no task for"));
 	broker_remove(&broker);
 }
 

@@ -292,7 +292,8 @@ TEST(test_line__too_many, test_setup, test_teardown)
 	assert_string_equal(captured(), "brokerd: other\n");
 	fake_now_ns += 10000000000u;
 	log_info(LOG_DEVICE_BACK, "later");
-	assert_string_equal(captured(), "brokerd: 50 lines of device-back were too many to log\n"
+	assert_string_equal(captured(), "brokerd: 50 lines of device-back exceeded the limit "
+					"and were not logged\n"
 					"brokerd: later\n");
 }
 

@@ -84,7 +84,7 @@ TEST(test_parse__every_length)
 
 TEST(test_parse__header)
 {
-	EXPECT_DAMAGE(header->magic, 0, "no plan description");
+	EXPECT_DAMAGE(header->magic, 0, "not a plan description");
 	EXPECT_DAMAGE(header->version, 2, "version 2, expected 1");
 	EXPECT_DAMAGE(header->flags, 4, "unknown flags 0x4");
 	EXPECT_DAMAGE(header->reserved[0], 1, "reserved bytes of the plan");
@@ -138,7 +138,8 @@ TEST(test_parse__tensors)
 	EXPECT_DAMAGE(tensors[0].rank, 0, "tensor 0 \"x\" is dynamic and has rank 0");
 	EXPECT_DAMAGE(tensors[0].rank, 1, "has 3 as dimension 1, expected 0 beyond its rank");
 	EXPECT_DAMAGE(tensors[0].rank, 3, "has 0 as dimension 2, expected a number from 1");
-	EXPECT_DAMAGE(tensors[0].dims[0], 100, "100 as dimension 0, expected 0 as it is the count");
+	EXPECT_DAMAGE(tensors[0].dims[0], 100,
+		      "100 as dimension 0, expected 0 because that dimension is the count");
 	EXPECT_DAMAGE(tensors[0].dims[1], 0, "has 0 as dimension 1", "without elements");
 	EXPECT_DAMAGE(tensors[0].dims[1], 0x80000000u, "has 2147483648 as dimension 1");
 	EXPECT_DAMAGE(tensors[0].dims[7], 1, "has 1 as dimension 7");

@@ -387,7 +387,7 @@ TEST(test_plan__max_count)
 	describe_input(d, "x", DESCRIBE_DIMS(3));
 	describe_output(d, "y", DESCRIBE_DIMS(3));
 	describe_node(d, "Relu", "", "x", "y");
-	expect_refused(d, "max_count is 2, expected 1 as no tensor has count", NULL);
+	expect_refused(d, "max_count is 2, expected 1 because no tensor has count", NULL);
 
 	/* With a maximum of one row, the count is still no fixed dimension of 1. */
 	d = describe_new("", 1);

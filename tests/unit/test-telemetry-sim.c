@@ -459,7 +459,7 @@ TEST_IN("card", test_card__driver_without_version)
 	sim("fail card0 INFO EIO forever");
 	rig_start(&rig);
 	assert_false(telemetry_read(rig.telemetry, 1, &reading));
-	assert_non_null(strstr(telemetry_sentence(rig.telemetry, 0), "cannot be asked"));
+	assert_non_null(strstr(telemetry_sentence(rig.telemetry, 0), "cannot be read"));
 	rig_deinit(&rig);
 	sim("fail card0 INFO EIO 0");
 }

@@ -161,7 +161,7 @@ TEST(test_radv__nothing_proven)
 	assert_string_equal(vulkan_path_why_not(card.executor, VULKAN_PATH_UDMABUF),
 			    "the device does not see memory imported as a dma-buf");
 	assert_string_equal(vulkan_path_why_not(card.executor, VULKAN_PATH_EXPORTED),
-			    "the device does not see its exported memory as the processor does");
+			    "the device and the CPU see different contents in exported memory");
 	card_end(&card);
 }
 
