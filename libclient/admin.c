@@ -32,7 +32,8 @@ static int check_may_look(const struct rbk *rbk, struct rbk_error *error)
 
 	if (r || (rbk->features & RBK_FEAT_ADMIN))
 		return r;
-	return client_error(error, -EPERM, "this is for connections to the administrators' socket");
+	return client_error(error, -EPERM,
+			    "this function requires a connection to the administrators' socket");
 }
 
 static int check_may_change(const struct rbk *rbk, struct rbk_error *error)
@@ -92,7 +93,7 @@ RBK_EXPORT int rbk_admin_evict(struct rbk *rbk, const struct rbk_admin_evict *wh
 	if (!what || (what->session == 0 && what->plan_id != 0) ||
 	    (what->tenant == 0 && what->session != 0))
 		return client_error(error, -EINVAL,
-				    "a plan is named by its tenant, its session and its id");
+				    "a plan requires its tenant, its session and its id");
 	request.tenant = what->tenant;
 	request.session = what->session;
 	request.plan_id = what->plan_id;
@@ -124,7 +125,7 @@ static int drain(struct rbk *rbk, uint32_t what, uint32_t number, enum rbk_drain
 	if (r)
 		return r;
 	if ((uint32_t)action > RBK_DRAIN_END)
-		return client_error(error, -EINVAL, "there is no way to drain of number %u",
+		return client_error(error, -EINVAL, "unknown drain action %u",
 				    (unsigned int)action);
 	r = client_request(rbk, &message, &answer, error);
 	if (r)

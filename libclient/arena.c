@@ -345,7 +345,8 @@ static int arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 		/* Writable memory must stay writable when sealing fails. */
 		if (arena_map_again(arena, PROT_READ | PROT_WRITE, MAP_SHARED) &&
 		    arena_convert(arena, NULL))
-			return client_error(error, -ENOMEM, "the arena cannot be mapped any more");
+			return client_error(error, -ENOMEM,
+					    "the library cannot map the arena again");
 	}
 	if (r) {
 		arena_share(arena, NULL);

@@ -165,7 +165,7 @@ static bool tensor_set_shape(struct rbk_builder *builder, struct builder_tensor 
 		if (dims[i] == RBK_DIM_COUNT) {
 			builder_fail(builder, -EINVAL,
 				     "tensor \"%s\": dimension %d cannot be RBK_DIM_COUNT; only "
-				     "the first one can, and not of a constant",
+				     "dimension 0 of a tensor that is not a constant can",
 				     tensor->name, i);
 			return false;
 		}
@@ -177,7 +177,8 @@ static bool tensor_set_shape(struct rbk_builder *builder, struct builder_tensor 
 		tensor->dims[i] = dims[i];
 		if (tensor->bytes > (1ull << RBK_REF_OFFSET_BITS) / dims[i]) {
 			builder_fail(builder, -EINVAL,
-				     "tensor \"%s\" is larger than any arena can be", tensor->name);
+				     "tensor \"%s\" is larger than the largest arena",
+				     tensor->name);
 			return false;
 		}
 		tensor->bytes *= dims[i];
@@ -208,7 +209,7 @@ static unsigned int add_tensor(struct rbk_builder *builder, enum rbk_tensor_kind
 	for (size_t i = 0; i < builder->tensors.n; i++)
 		if (tensors_of(builder)[i].name_hash == tensor.name_hash &&
 		    !strcmp(tensors_of(builder)[i].name, name)) {
-			builder_fail(builder, -EINVAL, "there are two tensors \"%s\"", name);
+			builder_fail(builder, -EINVAL, "two tensors have the name \"%s\"", name);
 			return RBK_TENSOR_NONE;
 		}
 	if (builder->tensors.n >= RBK_MAX_PLAN_TENSORS) {
@@ -316,8 +317,9 @@ static bool check_input(struct rbk_builder *builder, const char *title, unsigned
 	tensor = &tensors_of(builder)[id];
 	if ((tensor->kind == RBK_TENSOR_OUTPUT || tensor->kind == RBK_TENSOR_SCRATCH) &&
 	    !tensor->written) {
-		builder_fail(builder, -EINVAL, "%s: input %u, \"%s\", is written by no node so far",
-			     title, position, tensor->name);
+		builder_fail(builder, -EINVAL,
+			     "%s: input %u, \"%s\", is not written by an earlier node", title,
+			     position, tensor->name);
 		return false;
 	}
 	return true;
@@ -383,7 +385,9 @@ RBK_EXPORT unsigned int rbk_builder_node(struct rbk_builder *builder, const char
 	}
 	if ((n_inputs && !inputs) || (n_outputs && !outputs) || n_inputs > UINT16_MAX ||
 	    n_outputs > UINT16_MAX) {
-		builder_fail(builder, -EINVAL, "%s: %u inputs and %u outputs are not given",
+		builder_fail(builder, -EINVAL,
+			     "%s: expected arrays of %u inputs and %u outputs, with at most 65535 "
+			     "elements each",
 			     title.text, n_inputs, n_outputs);
 		return 0;
 	}
@@ -396,7 +400,7 @@ RBK_EXPORT unsigned int rbk_builder_node(struct rbk_builder *builder, const char
 		writes |= outputs[i] != RBK_TENSOR_NONE;
 	}
 	if (!writes) {
-		builder_fail(builder, -EINVAL, "%s: it writes nothing", title.text);
+		builder_fail(builder, -EINVAL, "%s: it has no outputs", title.text);
 		return 0;
 	}
 
@@ -466,7 +470,7 @@ static void add_attr(struct rbk_builder *builder, unsigned int node, const char 
 	}
 	for (size_t i = builder->attrs.n; i-- > 0;)
 		if (attrs[i].node == node && !strcmp(attrs[i].name, name)) {
-			builder_fail(builder, -EINVAL, "%s: attribute \"%s\" is set twice",
+			builder_fail(builder, -EINVAL, "%s: attribute \"%s\" is given twice",
 				     title.text, name);
 			return;
 		}

@@ -126,7 +126,8 @@ static int connection_new(struct rbk **ret, struct rbk_error *error)
 	pthread_cond_init(&rbk->changed, &attr);
 	pthread_condattr_destroy(&attr);
 	if (madvise(alive, client_page_bytes(), MADV_WIPEONFORK))
-		return client_error(error, -errno, "cannot tell fork()ed children apart: %m");
+		return client_error(error, -errno,
+				    "cannot set up the detection of fork()ed children: %m");
 	*ret = rbk;
 	rbk = NULL;
 	return 0;
@@ -209,13 +210,14 @@ static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct 
 	while (r && errno == EINTR);
 	if (r && errno == EAGAIN)
 		return client_error(error, -ETIME,
-				    "the broker at %s accepts no connection within %.3g s",
+				    "the broker at %s did not accept the connection within %.3g s",
 				    address.sun_path, (double)rbk->timeout_ns / 1e9);
 	if (r)
 		return client_error(error, -errno, "cannot connect to a broker at %s: %m%s",
 				    address.sun_path,
 				    errno == ENOENT || errno == ECONNREFUSED
-					    ? "; is brokerd running, and does it listen there?"
+					    ? "; is brokerd running, and does it listen at this "
+					      "path?"
 					    : "");
 	return 0;
 }

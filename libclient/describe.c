@@ -21,7 +21,7 @@ static int check_tensor(const struct builder_tensor *tensor, const struct rbk *r
 	case RBK_TENSOR_OUTPUT:
 	case RBK_TENSOR_SCRATCH:
 		if (!tensor->written)
-			return client_error(error, -EINVAL, "tensor \"%s\" is written by no node",
+			return client_error(error, -EINVAL, "no node writes tensor \"%s\"",
 					    tensor->name);
 		break;
 	case RBK_TENSOR_CONSTANT:
@@ -33,7 +33,7 @@ static int check_tensor(const struct builder_tensor *tensor, const struct rbk *r
 		if (!tensor->arena->sealed)
 			return client_error(error, -EINVAL,
 					    "constant \"%s\" lies in an arena that is not sealed; "
-					    "rbk_arena_seal() does that",
+					    "call rbk_arena_seal() first",
 					    tensor->name);
 		break;
 	default:
@@ -42,7 +42,7 @@ static int check_tensor(const struct builder_tensor *tensor, const struct rbk *r
 	if (tensor->dynamic && tensor->bytes > (1ull << RBK_REF_OFFSET_BITS) / max_count)
 		return client_error(
 			error, -EINVAL,
-			"tensor \"%s\" is larger than any arena can be at a count of %u",
+			"tensor \"%s\" is larger than the largest arena at a count of %u",
 			tensor->name, max_count);
 	return 0;
 }
@@ -56,7 +56,7 @@ static int check_all(const struct rbk_builder *builder, const struct rbk *rbk, u
 	if (builder->error)
 		return client_error(error, builder->error, "%s", builder->text);
 	if (builder->nodes.n == 0)
-		return client_error(error, -EINVAL, "the plan has no node");
+		return client_error(error, -EINVAL, "the plan has no nodes");
 	if (max_count == 0)
 		return client_error(error, -EINVAL, "the largest count cannot be 0");
 	if (!builder->dynamic && max_count != 1)
@@ -178,7 +178,7 @@ int client_describe(const struct rbk_builder *builder, const struct rbk *rbk, ui
 		return r;
 	if (bytes > RBK_WIRE_PLAN_MAX_BYTES)
 		return client_error(error, -E2BIG,
-				    "the plan's description has %zu bytes, at most %u are possible",
+				    "the plan's description has %zu bytes, expected at most %u",
 				    bytes, RBK_WIRE_PLAN_MAX_BYTES);
 	desc = calloc(1, bytes);
 	if (!desc)

@@ -58,7 +58,7 @@ static int check_offered(const struct rbk *rbk, struct rbk_error *error)
 	if (r)
 		return r;
 	if (!(rbk->features & RBK_FEAT_LEASES))
-		return client_error(error, -EOPNOTSUPP, "this broker has no leases");
+		return client_error(error, -EOPNOTSUPP, "this broker does not support leases");
 	return 0;
 }
 
@@ -80,16 +80,15 @@ static int map_page(int fd, uint64_t bytes, void *at, void **ret, struct rbk_err
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) || stat.st_size < 0 ||
 	    (uint64_t)stat.st_size != bytes || bytes % client_page_bytes() != 0)
-		return client_error(error, -EPROTO,
-				    "the page of the lease is not what it should be");
+		return client_error(error, -EPROTO, "the lease's page has a wrong seal or size");
 	map = mmap(at, (size_t)bytes, PROT_READ, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
 	if (map == MAP_FAILED)
-		return client_error(error, -errno, "cannot map the page of the lease: %m");
+		return client_error(error, -errno, "cannot map the lease's page: %m");
 	page = map;
 	if (page->magic != RBK_LEASE_PAGE_MAGIC) {
 		if (!at)
 			munmap(map, (size_t)bytes);
-		return client_error(error, -EPROTO, "the page of the lease is of an unknown kind");
+		return client_error(error, -EPROTO, "the lease's page has an unknown format");
 	}
 	*ret = map;
 	return 0;
@@ -121,8 +120,8 @@ static int fill_request(const struct rbk_lease_options *options, struct rbk_wire
 	ret->max_bytes = options->max_bytes ? options->max_bytes : options->wish_bytes;
 	if (ret->wish_bytes < ret->min_bytes || ret->max_bytes < ret->wish_bytes)
 		return client_error(error, -EINVAL,
-				    "a lease's minimum is at most its wish, which is at most its "
-				    "maximum");
+				    "a lease requires its minimum to be at most its wish, and its "
+				    "wish to be at most its maximum");
 	return 0;
 }
 
@@ -205,8 +204,8 @@ static int check_answers(struct rbk *rbk, struct rbk_error *error)
 	if (!client_stalls(rbk))
 		return 0;
 	return client_error(error, -ETIME,
-			    "the broker has not answered a request before, and is not asked "
-			    "anew until it does");
+			    "the broker has not answered an earlier request: requests are sent "
+			    "again once it has");
 }
 
 /* Send a request about an object. @owed_bytes as in struct client_message. */
@@ -285,8 +284,7 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 	int r;
 
 	if (least_bytes > want_bytes)
-		return client_error(error, -EINVAL,
-				    "the least that will do is above what is wanted");
+		return client_error(error, -EINVAL, "the least credit exceeds the wanted credit");
 	fill_credit(&request, use);
 	rbk = lease_rbk(lease, &request.lease);
 	r = check_answers(rbk, error);
@@ -297,7 +295,8 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 		return r;
 	if (answer.reply.lease_given.given_bytes > want_bytes ||
 	    answer.reply.lease_given.given_bytes < least_bytes)
-		return client_error(error, -EPROTO, "the broker gave other credit than was wanted");
+		return client_error(error, -EPROTO,
+				    "the broker gave more or less credit than was requested");
 	add_credit(lease, answer.reply.lease_given.given_bytes, 0);
 	*ret_bytes = answer.reply.lease_given.given_bytes;
 	return 0;
@@ -477,7 +476,8 @@ RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_b
 	/* On the administrators' socket the broker itself checks the right to make changes. */
 	r = client_check(rbk, error);
 	if (!r && !(rbk->features & (RBK_FEAT_LEASES | RBK_FEAT_ADMIN)))
-		r = client_error(error, -EOPNOTSUPP, "this broker has no leases");
+		r = client_error(error, -EOPNOTSUPP,
+				 "this broker does not support cgroups of leases");
 	if (!r)
 		r = client_request(rbk, &message, &answer, error);
 	if (r)
@@ -498,7 +498,8 @@ RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 	int r;
 
 	if (fd < 0)
-		return client_error(error, -EINVAL, "a cgroup is told by its folder's descriptor");
+		return client_error(error, -EINVAL,
+				    "a cgroup requires the descriptor of its directory");
 	rbk = lease_rbk(lease, &request.lease);
 	r = client_request(rbk, &message, &answer, error);
 	client_unref(rbk);
@@ -578,7 +579,7 @@ RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint6
 		r = answer.reply.lease.page_bytes == lease->page_bytes
 			    ? map_page(answer.fds[0], lease->page_bytes, lease->page, &page, error)
 			    : client_error(error, -EPROTO,
-					   "the page of the lease has another size");
+					   "the lease's page has another size than before");
 		client_close(&answer.fds[0]);
 	}
 	if (!r) {

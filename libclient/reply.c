@@ -63,10 +63,12 @@ static int check_welcome(const struct rbk_wire_welcome *welcome, struct rbk_erro
 				    RBK_ABI_MAJOR, CLIENT_ABI_MINOR, welcome->abi_major,
 				    welcome->abi_minor);
 	if (welcome->arena_segment_bytes % REPLY_PAGE_BYTES_MIN)
-		return client_error(error, -EPROTO, "the broker's segments have %" PRIu64 " bytes",
+		return client_error(error, -EPROTO,
+				    "the broker's segments have %" PRIu64 " bytes, expected a "
+				    "multiple of the page size",
 				    welcome->arena_segment_bytes);
 	if (!text_ends(welcome->broker, sizeof(welcome->broker)))
-		return client_error(error, -EPROTO, "the broker's name does not end");
+		return client_error(error, -EPROTO, "the broker's name is not NUL-terminated");
 	return 0;
 }
 
@@ -75,7 +77,9 @@ static int check_ring(const struct rbk_wire_ring *ring, struct rbk_error *error)
 	uint32_t n = ring->n_entries;
 
 	if (n == 0 || (n & (n - 1)) != 0 || n > RBK_MAX_RING_ENTRIES)
-		return client_error(error, -EPROTO, "the broker made a ring of %u entries", n);
+		return client_error(error, -EPROTO,
+				    "the broker made a ring of %u entries, expected a power of two",
+				    n);
 	if (ring->sq_bytes < RBK_SQ_AREA_BYTES(n) ||
 	    ring->sq_bytes - RBK_SQ_AREA_BYTES(n) >= REPLY_PAGE_BYTES_MAX ||
 	    ring->cq_bytes < RBK_CQ_AREA_BYTES(n) ||
@@ -104,7 +108,8 @@ static int check_devices(const struct rbk_wire_devices *devices, struct rbk_erro
 		if (!text_ends(device->name, sizeof(device->name)) ||
 		    !text_ends(device->driver, sizeof(device->driver)) ||
 		    !text_ends(device->paths, sizeof(device->paths)))
-			return client_error(error, -EPROTO, "a name of device %u does not end", i);
+			return client_error(error, -EPROTO,
+					    "a name of device %u is not NUL-terminated", i);
 	}
 	return 0;
 }
@@ -112,7 +117,7 @@ static int check_devices(const struct rbk_wire_devices *devices, struct rbk_erro
 static int check_tenant(const struct rbk_wire_tenant *tenant, struct rbk_error *error)
 {
 	if (!text_ends(tenant->name, sizeof(tenant->name)))
-		return client_error(error, -EPROTO, "the tenant's name does not end");
+		return client_error(error, -EPROTO, "the tenant's name is not NUL-terminated");
 	return check_n_devices(tenant->n_devices, error);
 }
 
@@ -134,8 +139,8 @@ static int check_catalogue(const struct client_catalogue *catalogue, struct rbk_
 
 	for (uint32_t i = 0; i < catalogue->n_operators; i++)
 		if (!text_ends(operators[i].name, sizeof(operators[i].name)))
-			return client_error(error, -EPROTO, "the name of operator %u does not end",
-					    i);
+			return client_error(error, -EPROTO,
+					    "the name of operator %u is not NUL-terminated", i);
 	return check_n_devices(catalogue->n_devices, error);
 }
 
@@ -167,7 +172,7 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 	size_t wanted;
 
 	if (bytes < sizeof(reply->head))
-		return client_error(error, -EPROTO, "the broker's answer has %zu bytes only",
+		return client_error(error, -EPROTO, "the broker's answer has only %zu bytes",
 				    bytes);
 	if (type == 0 || type >= sizeof(reply_shapes) / sizeof(reply_shapes[0]) ||
 	    reply->head.type != type)
@@ -176,9 +181,11 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 				    reply->head.type);
 	shape = &reply_shapes[type];
 	if (!text_ends(reply->head.text, sizeof(reply->head.text)))
-		return client_error(error, -EPROTO, "the broker's sentence does not end");
+		return client_error(error, -EPROTO,
+				    "the text in the broker's answer is not NUL-terminated");
 	if (reply->head.res > 0 || reply->head.res < -4095)
-		return client_error(error, -EPROTO, "the broker answered with result %d",
+		return client_error(error, -EPROTO,
+				    "the broker answered with the invalid result %d",
 				    reply->head.res);
 
 	wanted = shape->bytes;
@@ -204,7 +211,8 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 	case RBK_WIRE_ARENA_ADD:
 	case RBK_WIRE_ARENA_NEW:
 		if (reply->id.id >= RBK_REF_ARENA(RBK_REF_INVALID))
-			return client_error(error, -EPROTO, "the broker named an arena %u",
+			return client_error(error, -EPROTO,
+					    "the broker answered with the invalid arena number %u",
 					    reply->id.id);
 		return 0;
 	case RBK_WIRE_DEVICES:
@@ -219,7 +227,8 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		return check_lease(&reply->lease, error);
 	case RBK_WIRE_LEASE_CGROUP:
 		if (!text_ends(reply->lease_region.region, sizeof(reply->lease_region.region)))
-			return client_error(error, -EPROTO, "the name of a region does not end");
+			return client_error(error, -EPROTO,
+					    "the name of a memory region is not NUL-terminated");
 		return 0;
 	default:
 		return 0;

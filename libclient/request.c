@@ -100,10 +100,11 @@ int client_check(const struct rbk *rbk, struct rbk_error *error)
 
 	if (client_is_child(rbk))
 		return client_error(error, -ECHILD,
-				    "the connection belongs to the parent process: connect anew");
+				    "the connection belongs to the parent process: connect again "
+				    "in the child");
 	r = __atomic_load_n(&rbk->lost, __ATOMIC_ACQUIRE);
 	if (r == -EPROTO)
-		return client_error(error, r, "the broker broke the protocol");
+		return client_error(error, r, "the broker sent an answer that breaks the protocol");
 	if (r)
 		return client_error(error, r, "the broker is gone, or it ended this session");
 	return 0;
@@ -373,8 +374,7 @@ static void refuse(struct rbk *rbk, struct packet *packet, struct client_request
 		give_back(rbk, request->type, id);
 	request->done = true;
 	request->r = client_error(&request->error, -EMFILE,
-				  "this process may not have as many files open as it needs "
-				  "(ulimit -n)");
+				  "this process has reached its limit of open files (ulimit -n)");
 }
 
 /* Deliver a packet to the request that it answers, with its descriptors. Under the lock. */
@@ -477,7 +477,7 @@ static int no_answer(const struct rbk *rbk, uint64_t timeout_ns, struct rbk_erro
 		return client_error(error, -ETIME, "the broker did not answer within %.3g s",
 				    seconds);
 	return client_error(error, -ETIME,
-			    "the broker (process %d) is there, but did not answer within %.3g s",
+			    "the broker (process %d) is running, but did not answer within %.3g s",
 			    (int)listener.pid, seconds);
 }
 

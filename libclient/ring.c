@@ -53,7 +53,8 @@ static int ring_alloc(struct rbk *rbk, struct rbk_ring **ret, struct rbk_error *
 	if (madvise(pages, page_bytes, MADV_WIPEONFORK)) {
 		r = -errno;
 		munmap(pages, 2 * page_bytes);
-		return client_error(error, r, "cannot tell fork()ed children apart: %m");
+		return client_error(error, r,
+				    "cannot set up the detection of fork()ed children: %m");
 	}
 	ring = pages;
 	cold = ring_cold(ring);
@@ -141,7 +142,7 @@ RBK_EXPORT int rbk_ring_new(struct rbk *rbk, unsigned int entries, struct rbk_ri
 		request.n_entries *= 2;
 	if (request.n_entries > rbk->max_ring_entries)
 		return client_error(error, -EDQUOT,
-				    "the broker allows rings of %u entries, not of %u",
+				    "the broker allows at most %u entries in a ring, not %u",
 				    rbk->max_ring_entries, request.n_entries);
 
 	r = ring_alloc(rbk, &ring, error);

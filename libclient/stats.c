@@ -26,7 +26,8 @@ static int check_offered(const struct rbk *rbk, struct rbk_error *error)
 	if (r)
 		return r;
 	if (!(rbk->features & RBK_FEAT_STATS))
-		return client_error(error, -EOPNOTSUPP, "this broker has no statistics pages");
+		return client_error(error, -EOPNOTSUPP,
+				    "this broker does not support statistics pages");
 	return 0;
 }
 
@@ -45,7 +46,8 @@ static int request_stats_of(struct rbk *rbk, uint32_t type, unsigned int whose, 
 	if (r)
 		return r;
 	if (whose > RBK_STATS_OF_TENANT || (whose != RBK_STATS_OF_TENANT && tenant != 0))
-		return client_error(error, -EINVAL, "there are no statistics of kind %u, tenant %u",
+		return client_error(error, -EINVAL,
+				    "kind %u of statistics is unknown, or does not take tenant %u",
 				    whose, tenant);
 	return client_request(rbk, &message, ret, error);
 }
@@ -58,14 +60,13 @@ static int map_page(int fd, uint64_t bytes, struct rbk_stats_view *ret, struct r
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) || bytes == 0 ||
 	    bytes > SIZE_MAX || stat.st_size < 0 || (uint64_t)stat.st_size != bytes)
-		return client_error(error, -EPROTO, "the statistics page is not what it should be");
+		return client_error(error, -EPROTO, "the statistics page has a wrong seal or size");
 	map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return client_error(error, -errno, "cannot map the statistics page: %m");
 	if (!rbk_stats_view(ret, map, bytes)) {
 		munmap(map, (size_t)bytes);
-		return client_error(error, -EPROTO,
-				    "the statistics page is of a kind that is not known");
+		return client_error(error, -EPROTO, "the statistics page has an unknown format");
 	}
 	return 0;
 }

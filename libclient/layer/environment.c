@@ -102,7 +102,7 @@ static void read_size(struct environment *environment, const char *name, uint64_
 		return;
 	if (!environment_parse_size(text, ret_bytes) || *ret_bytes == 0)
 		snprintf(environment->error, sizeof(environment->error),
-			 "%s=%.64s is no size: 4GiB would be one", name, text);
+			 "%s=%.64s is not a size, expected one such as 4GiB", name, text);
 }
 
 static void read_number(struct environment *environment)
@@ -117,7 +117,7 @@ static void read_number(struct environment *environment)
 							: 1ull << 32;
 	if (number == 0 || number > UINT32_MAX)
 		snprintf(environment->error, sizeof(environment->error),
-			 "RINGBROKER_LEASE=%.64s is no number of a lease", text);
+			 "RINGBROKER_LEASE=%.64s is not a lease's number", text);
 	else
 		environment->lease = (uint32_t)number;
 }
@@ -131,18 +131,18 @@ static void read_own(struct environment *environment)
 		return;
 	if (environment->wish_bytes == 0 && environment->max_bytes == 0)
 		snprintf(environment->error, sizeof(environment->error),
-			 "neither RINGBROKER_LEASE_VRAM says how much memory the program should "
-			 "have, nor RINGBROKER_LEASE which lease it belongs to");
+			 "set RINGBROKER_LEASE_VRAM to the memory that the program should have, or "
+			 "RINGBROKER_LEASE to the number of a lease to join");
 	if (environment->max_bytes == 0)
 		environment->max_bytes = environment->wish_bytes;
 	if (environment->wish_bytes == 0)
 		environment->wish_bytes = environment->max_bytes;
 	if (environment->wish_bytes > environment->max_bytes)
 		snprintf(environment->error, sizeof(environment->error),
-			 "RINGBROKER_LEASE_VRAM is more than RINGBROKER_LEASE_MAX");
+			 "RINGBROKER_LEASE_VRAM is larger than RINGBROKER_LEASE_MAX");
 	else if (environment->min_bytes > environment->wish_bytes)
 		snprintf(environment->error, sizeof(environment->error),
-			 "RINGBROKER_LEASE_MIN is more than %s",
+			 "RINGBROKER_LEASE_MIN is larger than %s",
 			 variable("RINGBROKER_LEASE_VRAM") ? "RINGBROKER_LEASE_VRAM"
 							   : "RINGBROKER_LEASE_MAX");
 }
@@ -161,5 +161,6 @@ void environment_read(struct environment *ret)
 	text = variable("RINGBROKER_LEASE_WAIT");
 	if (text && !ret->error[0] && !environment_parse_duration(text, &ret->wait_ns))
 		snprintf(ret->error, sizeof(ret->error),
-			 "RINGBROKER_LEASE_WAIT=%.64s is no duration: 30s would be one", text);
+			 "RINGBROKER_LEASE_WAIT=%.64s is not a duration, expected one such as 30s",
+			 text);
 }

@@ -61,7 +61,7 @@ static int connect_now(struct rbk **ret, struct rbk_error *error)
 		return r;
 	if (rbk_features(*ret) & RBK_FEAT_LEASES)
 		return 0;
-	snprintf(error->text, sizeof(error->text), "the broker (%s) does not know leases",
+	snprintf(error->text, sizeof(error->text), "the broker (%s) does not support leases",
 		 rbk_broker_name(*ret));
 	*ret = rbk_disconnect(*ret);
 	return -EOPNOTSUPP;
@@ -92,10 +92,11 @@ static void restore(struct gpu *gpu)
 	}
 	pthread_mutex_unlock(&gpu->objects_lock);
 	if (r)
-		say("the new broker does not take over a lease with %llu bytes beside objects: %s",
+		say("the new broker does not take over a lease with %llu bytes in addition to "
+		    "exported objects: %s",
 		    (unsigned long long)credit_bytes, error.text);
 	else
-		say("lease %u: restored, with %llu bytes beside objects",
+		say("lease %u: restored, with %llu bytes in addition to exported objects",
 		    rbk_lease_number(gpu->lease), (unsigned long long)credit_bytes);
 }
 
@@ -112,7 +113,7 @@ static void move(bool is_lost_too)
 		return;
 	layer_process->retry_at_ns = layer_now_ns() + RETRY_NS;
 	if (is_lost_too && connect_now(&rbk, &error)) {
-		say("still no broker: %s", error.text);
+		say("cannot connect to a new broker yet: %s", error.text);
 		return;
 	}
 	pthread_rwlock_wrlock(&layer_process->using);
@@ -289,7 +290,7 @@ static void begin_to_watch(void)
 	pthread_attr_destroy(&attributes);
 	layer_process->is_watched = !r;
 	if (r)
-		say("no thread waits for the broker's end: %s", strerror(r));
+		say("cannot start the thread that waits for the broker to end: %s", strerror(r));
 }
 
 /* ---- Opening ---- */
@@ -304,7 +305,7 @@ static int find_index(const char *name, uint32_t *ret_device, struct rbk_error *
 	int r = rbk_devices(layer_process->rbk, devices, RBK_MAX_DEVICES, &n);
 
 	if (r) {
-		snprintf(error->text, sizeof(error->text), "the broker does not list its devices");
+		snprintf(error->text, sizeof(error->text), "the broker did not list its devices");
 		return r;
 	}
 	for (unsigned int i = 0; i < n && i < RBK_MAX_DEVICES; i++)
@@ -314,7 +315,8 @@ static int find_index(const char *name, uint32_t *ret_device, struct rbk_error *
 			*ret_device = devices[i].index;
 			return 0;
 		}
-	snprintf(error->text, sizeof(error->text), "it has none that is called %s", name);
+	snprintf(error->text, sizeof(error->text), "the broker has no device with the name %s",
+		 name);
 	return -ENODEV;
 }
 
@@ -334,7 +336,7 @@ static int ask_for_lease(struct gpu *gpu, struct rbk_lease_options *options,
 	r = rbk_lease_open(layer_process->rbk, options, &gpu->lease, error);
 	if (r || rbk_lease_device(gpu->lease) == device)
 		return r;
-	snprintf(error->text, sizeof(error->text), "the lease is of device %u, this is %u",
+	snprintf(error->text, sizeof(error->text), "the lease is of device %u, not of device %u",
 		 rbk_lease_device(gpu->lease), device);
 	rbk_lease_close(gpu->lease);
 	gpu->lease = NULL;
@@ -422,7 +424,8 @@ static void try_open(struct gpu *gpu)
 	if (r == -ETIME)
 		forget_connection();
 	if (r == -ENODEV && layer_process->rbk && is_foreign(gpu)) {
-		say("a renderer on the processor, %s, has no lease: the broker's are of a card",
+		say("%s is a software device, which needs no lease: the broker's leases are of "
+		    "GPUs",
 		    gpu->identity.name);
 		__atomic_store_n(&gpu->state, GPU_FOREIGN, __ATOMIC_RELEASE);
 		return;

@@ -150,8 +150,7 @@ static VkResult lease_physical(struct device *device, VkPhysicalDevice handle)
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	switch (gpu_state(gpu)) {
 	case GPU_WITHOUT:
-		say_error("this program is to have device memory by a lease only, and gets none: "
-			  "%s",
+		say_error("this program gets device memory only by a lease, and got no lease: %s",
 			  gpu->error);
 		return VK_ERROR_INITIALIZATION_FAILED;
 	case GPU_LEASED:
@@ -311,7 +310,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
 		memory_look(device->physical, gpu);
 		if (__atomic_sub_fetch(&gpu->n_devices, 1, __ATOMIC_ACQ_REL) == 0) {
 			account_trim_all(&gpu->account);
-			say("no device is left of %u allocations; %u were refused",
+			say("the last device was destroyed after %u allocations; %u were refused",
 			    (unsigned int)__atomic_load_n(&gpu->n_allocated, __ATOMIC_RELAXED),
 			    __atomic_load_n(&gpu->account.n_refused, __ATOMIC_RELAXED));
 		}

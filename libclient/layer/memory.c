@@ -205,7 +205,8 @@ static VkResult refuse(const struct device *device, const struct wanted *wanted,
 	say_rarely("an %s of %llu bytes is refused: %s",
 		   wanted->import_fd < 0 ? "allocation" : "import",
 		   (unsigned long long)wanted->bytes,
-		   r == -ECHILD ? "the device was made before fork()" : strerror(-r));
+		   r == -ECHILD ? "the process called fork() after it had made the device"
+				: strerror(-r));
 	return VK_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 

@@ -79,7 +79,7 @@ void say_rarely(const char *format, ...)
 		__atomic_store_n(&n_left, LINES_PER_SECOND, __ATOMIC_RELAXED);
 		dropped = __atomic_exchange_n(&n_dropped, 0, __ATOMIC_RELAXED);
 		if (dropped > 0)
-			say("and %llu lines like these", (unsigned long long)dropped);
+			say("%llu more lines were not written", (unsigned long long)dropped);
 	}
 	if ((int64_t)__atomic_sub_fetch(&n_left, 1, __ATOMIC_RELAXED) < 0) {
 		__atomic_fetch_add(&n_dropped, 1, __ATOMIC_RELAXED);

@@ -423,7 +423,7 @@ def check_broker(folder):
         terminal.wait_for('1 Overview')
         # A terminal that starts now shows that the broker exists, and its figures once the broker continues.
         with Terminal(folder, 120, 40, '--socket', folder + '/sock') as late:
-            late.wait_for(f'the broker (process {broker.process.pid}) is there, but did not answer')
+            late.wait_for(f'the broker (process {broker.process.pid}) is running, but did not answer')
             broker.process.send_signal(signal.SIGCONT)
             late.wait(all_work, 'three tenants, after it had hung')
             late.quit()

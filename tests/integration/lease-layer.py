@@ -197,9 +197,9 @@ def test_no_lease():
     policy = '[tenant default]\nvram-max = 100MiB\n'
     with Broker(policy=policy) as broker, Layers() as layers:
         with Client(layers, broker) as client:
-            refused(client, 'neither RINGBROKER_LEASE_VRAM says')
+            refused(client, 'set RINGBROKER_LEASE_VRAM to the memory')
         with Client(layers, broker, RINGBROKER_LEASE_VRAM='4 MB') as client:
-            refused(client, 'RINGBROKER_LEASE_VRAM=4 MB is no size')
+            refused(client, 'RINGBROKER_LEASE_VRAM=4 MB is not a size')
         with Client(layers, broker, RINGBROKER_LEASE='77') as client:
             refused(client, 'there is no lease 77')
         with Client(layers, broker, RINGBROKER_LEASE_VRAM='200MiB',
@@ -238,7 +238,7 @@ def test_no_such_device():
     with Layers() as layers, FakeBroker(layers.folder, {HELLO: welcome(), DEVICES: devices(CPU)}) \
             as broker, Client(layers, broker.path, **LEASE) as client:
         expect(client.result('device 1') == INITIALIZATION_FAILED, 'a device')
-        expect('it has none that is called llvmpipe' in client.stderr(), client.stderr())
+        expect('the broker has no device with the name llvmpipe' in client.stderr(), client.stderr())
 
 
 def test_killed():
@@ -797,7 +797,7 @@ def test_other_brokers():
     """Brokers of another version, without leases, or of another protocol."""
     cases = [
         ({HELLO: -93}, 'fake'),
-        ({HELLO: welcome(0)}, 'does not know leases'),
+        ({HELLO: welcome(0)}, 'does not support leases'),
         ({HELLO: b'too short'}, ''),
         ({HELLO: welcome(), LEASE_OPEN: -12}, 'fake'),
         ({HELLO: welcome(), LEASE_OPEN: lambda _: opened(None)}, ''),
@@ -866,7 +866,7 @@ def test_broker_is_exchanged():
         with Client(layers, broker.path, RINGBROKER_LEASE_LOG=log, **LEASE) as client:
             expect(client.result('device') == OK, 'no device')
             expect(client.alloc(30 * MIB) == (1, OK), 'no memory')
-            for answer, sentence in ((welcome(0), 'does not know leases'),
+            for answer, sentence in ((welcome(0), 'does not support leases'),
                                      (welcome(major=2), 'answered with 2.4'), (-93, 'fake')):
                 before = said(sentence)
                 answers[HELLO] = answer

@@ -131,7 +131,7 @@ def check_exec(place):
                 if expected == OK:
                     expect(client.alloc(MIB, 100) == (32, OUT_OF_DEVICE_MEMORY), 'not held')
                 else:
-                    expect('by a lease only, and gets none' in client.stderr(), client.stderr())
+                    expect('only by a lease, and got no lease' in client.stderr(), client.stderr())
 
 
 def main():

@@ -78,7 +78,7 @@ TEST(test_open__hung)
 	assert_int_equal(source.state, SOURCE_NONE);
 	/* The warning tells a silent broker from a missing one. */
 	snprintf(wanted, sizeof(wanted),
-		 "the broker (process %d) is there, but did not answer within 0.5 s; waiting for "
+		 "the broker (process %d) is running, but did not answer within 0.5 s; waiting for "
 		 "it",
 		 (int)broker.pid);
 	assert_string_equal(warning(&source, 0), wanted);

@@ -177,7 +177,7 @@ TEST(test_start__unknown_option)
 
 		expect_refusal(&options, 2, 1, wrong[i][2]);
 	}
-	expect_refusal(&unknown, 2, 1, "--fast is no option");
+	expect_refusal(&unknown, 2, 1, "--fast is not an option");
 	expect_refusal(&missing, 2, 1, "--gpu is missing its value");
 }
 

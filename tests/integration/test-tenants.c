@@ -303,7 +303,7 @@ TEST(test_start__bad_policy)
 	assert_false(broker_try_start(&broker, &options, &status));
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 2);
-	assert_true(broker_log_has(&broker, "/brokerd.conf:1: tenant web matches nobody; "));
+	assert_true(broker_log_has(&broker, "/brokerd.conf:1: tenant web matches no client; "));
 	assert_true(broker_log_has(&broker, "cannot start with this policy"));
 	broker_remove(&broker);
 }
@@ -732,7 +732,7 @@ TEST(test_reload__bad_file_changes_nothing)
 	static const char *const bad[][2] = {
 		{"[tenant default]\narenas-max = 7\nx\n", "/brokerd.conf:3: the line is neither"},
 		{"[tenant default]\narenas-max = 7\n[tenant web]\n",
-		 "/brokerd.conf:3: tenant web matches nobody"},
+		 "/brokerd.conf:3: tenant web matches no client"},
 		{"[broker]\nworkers = 0\n[tenant default]\narenas-max = 7\n",
 		 "/brokerd.conf:2: workers: '0' is not allowed"},
 		{"[tenant default]\narenas-max = 7\nvram-reserve = 99%\n",

@@ -189,9 +189,9 @@ TEST(test_connect__impossible)
 	int n_fds = count_fds();
 
 	assert_int_equal(rbk_connect(&options, &rbk, &error), -ENOENT);
-	assert_string_equal(error.text, "cannot connect to a broker at /nonexistent/socket: "
-					"No such file or directory; is brokerd running, and "
-					"does it listen there?");
+	assert_string_equal(error.text,
+			    "cannot connect to a broker at /nonexistent/socket: No such file or "
+			    "directory; is brokerd running, and does it listen at this path?");
 	assert_int_equal(rbk_connect(&options, &rbk, NULL), -ENOENT);
 	memset(text, 'x', 255);
 	text[255] = '\0';
@@ -233,7 +233,7 @@ TEST(test_connect__not_accepted)
 	assert_true(stopwatch_stop_ms(&stopwatch) < 5000);
 	assert_int_equal(r, -ETIME);
 	assert_true(since_ms(start_ns) >= 45);
-	assert_non_null(strstr(error.text, "accepts no connection"));
+	assert_non_null(strstr(error.text, "did not accept the connection"));
 	close(first);
 	close(listener);
 	unlink(address.sun_path);
@@ -288,7 +288,7 @@ TEST(test_request__wrong_answers)
 		{FAKE_COOKIE, RBK_WIRE_HELLO, -EPROTO, "protocol"},
 		{FAKE_TYPE, RBK_WIRE_HELLO, -EPROTO, "with type 9"},
 		{FAKE_POSITIVE, RBK_WIRE_HELLO, -EPROTO, "result 1"},
-		{FAKE_ENDLESS, RBK_WIRE_HELLO, -EPROTO, "does not end"},
+		{FAKE_ENDLESS, RBK_WIRE_HELLO, -EPROTO, "not NUL-terminated"},
 		{FAKE_VERSION, RBK_WIRE_HELLO, -EPROTO, "answered with 2.0"},
 		{FAKE_FDS_TOO_MANY, RBK_WIRE_HELLO, -EPROTO, "1 descriptors"},
 		{FAKE_FDS_FLOOD, RBK_WIRE_HELLO, -EPROTO, "protocol"},
@@ -401,7 +401,7 @@ TEST(test_request__late_answer)
 	assert_true(stopwatch_stop_ms(&stopwatch) < 10000);
 	assert_true(since_ms(start_ns) >= 49);
 	snprintf(wanted, sizeof(wanted),
-		 "the broker (process %d) is there, but did not answer within 0.05 s", getpid());
+		 "the broker (process %d) is running, but did not answer within 0.05 s", getpid());
 	assert_string_equal(fixture.error.text, wanted);
 	/* The fake broker may answer even later than it was told to. */
 	for (int i = 0; i < 60000 && fake_broker_objects(fixture.fake) == 0; i++)

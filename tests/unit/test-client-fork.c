@@ -95,7 +95,7 @@ static int child(struct objects *objects, int n_parent_fds)
 	rbk_cq_advance(ring, 1);
 	rbk_ring_set_spin_ns(ring, 1);
 	EXPECT(rbk_ring_new(rbk, 4, &new_ring, &error) == -ECHILD);
-	EXPECT(strstr(error.text, "connect anew"));
+	EXPECT(strstr(error.text, "connect again"));
 	EXPECT(rbk_arena_new(rbk, 4, &new_arena, NULL) == -ECHILD);
 	EXPECT(rbk_arena_seal(objects->arena, NULL) == -ECHILD);
 	EXPECT(rbk_plan_new(rbk, objects->builder, 1, &new_plan, NULL) == -ECHILD);

@@ -122,7 +122,7 @@ TEST(test_ring__sizes)
 	assert_int_equal(rbk_ring_new(fixture.rbk, 32769, &ring, &fixture.error), -EINVAL);
 	assert_int_equal(rbk_ring_new(fixture.rbk, 65, &ring, &fixture.error), -EDQUOT);
 	assert_string_equal(fixture.error.text,
-			    "the broker allows rings of 64 entries, not of 128");
+			    "the broker allows at most 64 entries in a ring, not 128");
 	ring = ring_make(&fixture, 5);
 	/*
 	 * The broker's end does not block, but the client's does, so that a sleep is one system

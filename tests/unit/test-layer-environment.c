@@ -149,25 +149,26 @@ TEST(test_errors)
 	char long_text[2000];
 
 	clear();
-	check_error("RINGBROKER_LEASE_LOG", "", "neither RINGBROKER_LEASE_VRAM");
+	check_error("RINGBROKER_LEASE_LOG", "", "set RINGBROKER_LEASE_VRAM");
 	memset(long_text, '9', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = '\0';
-	check_error("RINGBROKER_LEASE", long_text, "no number of a lease");
-	check_error("RINGBROKER_LEASE", "0", "no number of a lease");
-	check_error("RINGBROKER_LEASE", "4294967296", "no number of a lease");
-	check_error("RINGBROKER_LEASE", "-1", "no number of a lease");
-	check_error("RINGBROKER_LEASE", "7x", "RINGBROKER_LEASE=7x is no number");
+	check_error("RINGBROKER_LEASE", long_text, "not a lease's number");
+	check_error("RINGBROKER_LEASE", "0", "not a lease's number");
+	check_error("RINGBROKER_LEASE", "4294967296", "not a lease's number");
+	check_error("RINGBROKER_LEASE", "-1", "not a lease's number");
+	check_error("RINGBROKER_LEASE", "7x", "RINGBROKER_LEASE=7x is not a lease");
 	unsetenv("RINGBROKER_LEASE");
-	check_error("RINGBROKER_LEASE_VRAM", long_text, "is no size");
-	check_error("RINGBROKER_LEASE_VRAM", "4GB", "RINGBROKER_LEASE_VRAM=4GB is no size");
-	check_error("RINGBROKER_LEASE_VRAM", "0", "is no size");
+	check_error("RINGBROKER_LEASE_VRAM", long_text, "is not a size");
+	check_error("RINGBROKER_LEASE_VRAM", "4GB", "RINGBROKER_LEASE_VRAM=4GB is not a size");
+	check_error("RINGBROKER_LEASE_VRAM", "0", "is not a size");
 	setenv("RINGBROKER_LEASE_VRAM", "4GiB", 1);
-	check_error("RINGBROKER_LEASE_MAX", "3GiB", "VRAM is more than RINGBROKER_LEASE_MAX");
+	check_error("RINGBROKER_LEASE_MAX", "3GiB", "VRAM is larger than RINGBROKER_LEASE_MAX");
 	check_error("RINGBROKER_LEASE_MAX", "3Gi", "RINGBROKER_LEASE_MAX=3Gi");
 	unsetenv("RINGBROKER_LEASE_MAX");
-	check_error("RINGBROKER_LEASE_MIN", "5GiB", "MIN is more than RINGBROKER_LEASE_VRAM");
+	check_error("RINGBROKER_LEASE_MIN", "5GiB", "MIN is larger than RINGBROKER_LEASE_VRAM");
 	unsetenv("RINGBROKER_LEASE_MIN");
-	check_error("RINGBROKER_LEASE_WAIT", "soon", "RINGBROKER_LEASE_WAIT=soon is no duration");
+	check_error("RINGBROKER_LEASE_WAIT", "soon",
+		    "RINGBROKER_LEASE_WAIT=soon is not a duration");
 }
 
 /* A locale in which the decimal separator is a comma. */
