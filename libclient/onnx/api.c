@@ -84,8 +84,10 @@ ONNX_EXPORT int rbk_onnx_set_dim(struct rbk_onnx *model, const char *name, int64
 	bool found = false;
 
 	if (size < 0 || size > INT32_MAX)
-		return onnx_error(error, -EINVAL, "dimension \"%s\" cannot be %lld", name,
-				  (long long)size);
+		return onnx_error(error, -EINVAL,
+				  "dimension \"%s\" cannot be %lld, expected a number from 0 to "
+				  "2^31-1",
+				  name, (long long)size);
 	for (uint32_t i = 0; i < model->n_inputs; i++) {
 		struct model_input *input = &model->inputs[i];
 
@@ -120,7 +122,7 @@ ONNX_EXPORT int rbk_onnx_set_shape(struct rbk_onnx *model, const char *name, int
 	struct model_input *input = find_input(model, name);
 
 	if (!input)
-		return onnx_error(error, -ENOENT, "there is no input \"%s\"", name);
+		return onnx_error(error, -ENOENT, "the model has no input \"%s\"", name);
 	if (!fits(input, rank, dims))
 		return onnx_error(error, -EINVAL, "input \"%s\" has another shape in the file",
 				  name);
@@ -139,7 +141,7 @@ ONNX_EXPORT int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 	struct constant constant, *set = NULL;
 
 	if (!input)
-		return onnx_error(error, -ENOENT, "there is no input \"%s\"", name);
+		return onnx_error(error, -ENOENT, "the model has no input \"%s\"", name);
 	if (tensor) {
 		if ((input->dtype && tensor->dtype != input->dtype) ||
 		    !fits(input, tensor->rank, tensor->dims))
@@ -157,7 +159,8 @@ ONNX_EXPORT int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 		if (!constant_measure(&constant) || constant.n_bytes != tensor->n_bytes ||
 		    (constant.n_elems > 0 && constant.n_bytes == 0))
 			return onnx_error(error, -EINVAL,
-					  "input \"%s\" is given %llu bytes, its shape needs %llu",
+					  "input \"%s\" got %llu bytes, but its shape requires "
+					  "%llu",
 					  name, (unsigned long long)tensor->n_bytes,
 					  (unsigned long long)constant.n_bytes);
 		/* One block: the constant, then its elements, aligned as malloc() aligns. */
@@ -185,7 +188,7 @@ static int read_options(const struct rbk_onnx_options *options, struct rbk_onnx_
 		size_t n = options->size < sizeof(*ret) ? options->size : sizeof(*ret);
 
 		if (options->size < sizeof(options->size))
-			return onnx_error(error, -EINVAL, "the options have no size");
+			return onnx_error(error, -EINVAL, "the options lack their size");
 		memcpy(ret, options, n);
 		if (ret->max_count == 0)
 			ret->max_count = 1;

@@ -96,8 +96,8 @@ static void check_types(struct graph *graph)
 
 		if (!in || !in->known || in->dtype == RBK_ONNX_BF16 || !eval_is_float(in->dtype))
 			continue;
-		graph_refuse(graph, "its input \"%s\" is %s, and another one bfloat16", in->name,
-			     rbk_onnx_dtype_name(in->dtype));
+		graph_refuse(graph, "its input \"%s\" is %s, but another input is bfloat16",
+			     in->name, rbk_onnx_dtype_name(in->dtype));
 		return;
 	}
 }

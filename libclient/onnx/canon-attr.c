@@ -78,7 +78,8 @@ const int64_t *canon_ints(struct graph *graph, const char *name, unsigned int *r
 			       attr->n_ints > 0, "a list of integers"))
 		return NULL;
 	if (attr->n_ints > UINT16_MAX) {
-		graph_refuse(graph, "attribute \"%s\" has %zu elements", name, attr->n_ints);
+		graph_refuse(graph, "attribute \"%s\" has too many elements: %zu", name,
+			     attr->n_ints);
 		return NULL;
 	}
 	*ret_n = (unsigned int)attr->n_ints;
@@ -95,7 +96,8 @@ const float *canon_floats(struct graph *graph, const char *name, unsigned int *r
 			       attr->n_floats > 0, "a list of numbers"))
 		return NULL;
 	if (attr->n_floats > UINT16_MAX) {
-		graph_refuse(graph, "attribute \"%s\" has %zu elements", name, attr->n_floats);
+		graph_refuse(graph, "attribute \"%s\" has too many elements: %zu", name,
+			     attr->n_floats);
 		return NULL;
 	}
 	*ret_n = (unsigned int)attr->n_floats;
@@ -111,7 +113,7 @@ const char *canon_string(struct graph *graph, const char *name, const char *fall
 			       attr->has_s, "a string"))
 		return fallback;
 	if (attr->s.len > 256) {
-		graph_refuse(graph, "attribute \"%s\" has %zu bytes", name, attr->s.len);
+		graph_refuse(graph, "attribute \"%s\" has too many bytes: %zu", name, attr->s.len);
 		return fallback;
 	}
 	text = graph_zero(graph, attr->s.len + 1, 1);

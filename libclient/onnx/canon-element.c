@@ -85,7 +85,7 @@ void canon_same_without(struct graph *graph, const char *op, uint32_t absent)
 	if (n_out < (row ? row->min_out : 1u))
 		n_out = row ? row->min_out : 1;
 	if (n_in > OP_MAX_INPUTS || n_out > OP_MAX_OUTPUTS) {
-		graph_refuse(graph, "it has more inputs or outputs than any operator can");
+		graph_refuse(graph, "it has more inputs or outputs than any operator");
 		return;
 	}
 	for (size_t i = 0; i < proto->n_attribute; i++) {
@@ -96,7 +96,7 @@ void canon_same_without(struct graph *graph, const char *op, uint32_t absent)
 		if (n_attrs == STEP_MAX_ATTRS ||
 		    strlen(proto->attribute[i]->name) >= RBK_NAME_BYTES ||
 		    !same_attr(graph, proto->attribute[i], &attrs[n_attrs++])) {
-			graph_refuse(graph, "attribute \"%s\" is not known",
+			graph_refuse(graph, "attribute \"%s\" is unknown",
 				     proto->attribute[i]->name);
 			return;
 		}
@@ -138,7 +138,9 @@ static struct tensor *full_mask(struct graph *graph, const struct tensor *x)
 	void *data;
 
 	if (x->shape.dynamic) {
-		graph_refuse(graph, "its mask would have as many elements as there are rows");
+		graph_refuse(graph,
+			     "its mask would have as many elements as there are rows, which plans "
+			     "do not support");
 		return NULL;
 	}
 	if (!mask)
@@ -174,7 +176,7 @@ void canon_dropout(struct graph *graph)
 	if (value != 0 && ratio && !canon_known_number(graph, ratio, "ratio", &dropped))
 		return;
 	if (value != 0 && dropped != 0) {
-		graph_refuse(graph, "it is in training mode, and drops by chance");
+		graph_refuse(graph, "it is in training mode, and drops elements at random");
 		return;
 	}
 	if (canon_wants(graph, 1)) {
@@ -207,7 +209,7 @@ static struct tensor *second_operand(struct graph *graph)
 		if (b->shape.rank > a->shape.rank || first < 0 ||
 		    first + b->shape.rank > a->shape.rank ||
 		    (!broadcasts && !shape_equal(&a->shape, &b->shape))) {
-			graph_refuse(graph, "its inputs %s and %s do not fit each other",
+			graph_refuse(graph, "its inputs %s and %s do not fit together",
 				     SHAPE_TEXT(&a->shape), SHAPE_TEXT(&b->shape));
 			return NULL;
 		}
@@ -273,8 +275,8 @@ void canon_pow(struct graph *graph)
 	}
 	if (!((OP_ALL_FLOATS | OP_INDICES) & OP_TYPE(a->dtype)) ||
 	    !(OP_ALL_NUMBERS & OP_TYPE(b->dtype))) {
-		graph_refuse(graph, "its inputs are %s and %s", rbk_onnx_dtype_name(a->dtype),
-			     rbk_onnx_dtype_name(b->dtype));
+		graph_refuse(graph, "its inputs cannot have the types %s and %s together",
+			     rbk_onnx_dtype_name(a->dtype), rbk_onnx_dtype_name(b->dtype));
 		return;
 	}
 	dtype = power_type(a->dtype, b->dtype);
@@ -333,7 +335,7 @@ void canon_clip(struct graph *graph)
 		if (graph->node->opset < 11 && canon_has_attr(graph, names[i])) {
 			attrs[n_attrs++] = ATTR_FLOAT(names[i], canon_float(graph, names[i], 0));
 		} else if (bounds[i] && bounds[i]->dtype != x->dtype) {
-			graph_refuse(graph, "its %s is %s, its input %s", names[i],
+			graph_refuse(graph, "its %s is %s, but its input is %s", names[i],
 				     rbk_onnx_dtype_name(bounds[i]->dtype),
 				     rbk_onnx_dtype_name(x->dtype));
 			return;
@@ -391,7 +393,8 @@ void canon_cast_node(struct graph *graph)
 	canon_ignore(graph, "round_mode");
 	to = canon_int(graph, "to", 0);
 	if (to < 0 || to > INT32_MAX) {
-		graph_refuse(graph, "attribute \"to\" has the value %lld, which is no type",
+		graph_refuse(graph,
+			     "attribute \"to\" has the value %lld, which is not an element type",
 			     (long long)to);
 		return;
 	}
@@ -440,7 +443,7 @@ void canon_constant(struct graph *graph)
 		tensor = graph_constant(graph, list);
 	}
 	if (!tensor && !graph->is_refused)
-		graph_refuse(graph, "it has no value that is a tensor of numbers");
+		graph_refuse(graph, "its value is not a tensor of numbers");
 	canon_out(graph, 0, tensor);
 }
 
@@ -564,7 +567,7 @@ void canon_range(struct graph *graph)
 		if (!canon_known_number(graph, in, names[i], &numbers[i]))
 			return;
 		if (in->dtype != dtype) {
-			graph_refuse(graph, "its %s is %s, its start %s", names[i],
+			graph_refuse(graph, "its %s is %s, but its start is %s", names[i],
 				     rbk_onnx_dtype_name(in->dtype), rbk_onnx_dtype_name(dtype));
 			return;
 		}
@@ -576,7 +579,7 @@ void canon_range(struct graph *graph)
 	else
 		n = is_int ? count_range(whole) : ceil((numbers[1] - numbers[0]) / numbers[2]);
 	if (!(n <= (double)graph->n_evaluable) || !constant) {
-		graph_refuse(graph, "it would have %g elements", n);
+		graph_refuse(graph, "its output would have too many elements: %g", n);
 		return;
 	}
 	*constant = (struct constant){.dtype = dtype, .rank = 1};

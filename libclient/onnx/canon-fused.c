@@ -46,12 +46,12 @@ void canon_fused_mat_mul(struct graph *graph)
 
 	for (unsigned int i = 0; i < 2; i++)
 		if (canon_int(graph, i ? "transBatchB" : "transBatchA", 0) != 0) {
-			graph_refuse(graph, "attribute \"%s\" is not 0",
+			graph_refuse(graph, "attribute \"%s\" must be 0",
 				     i ? "transBatchB" : "transBatchA");
 			return;
 		}
 	if (trans_a && a->shape.dynamic && a->shape.rank == 2) {
-		graph_refuse(graph, "with transA it sums up rows of the count");
+		graph_refuse(graph, "with transA it would add up different rows of the batch");
 		return;
 	}
 	if (trans_a)
@@ -131,7 +131,7 @@ static void skip_norm(struct graph *graph, bool is_rms)
 		if (!canon_wants(graph, i))
 			continue;
 		if (is_rms) {
-			graph_refuse(graph, "output %u is for training", i);
+			graph_refuse(graph, "output %u is for training only", i);
 			return;
 		}
 		n_out = i + 1;
@@ -232,7 +232,7 @@ static bool refuse_form(struct graph *graph)
 		return true;
 	}
 	if (canon_wants(graph, 3)) {
-		graph_refuse(graph, "output 3, qk, is asked for");
+		graph_refuse(graph, "output 3, qk, is not supported");
 		return true;
 	}
 	return false;

@@ -22,7 +22,7 @@ static struct constant *constant_new(struct graph *graph, uint32_t dtype, unsign
 	constant->rank = rank;
 	memcpy(constant->dims, dims, rank * sizeof(*dims));
 	if (!constant_measure(constant) || constant->n_elems > graph->n_evaluable) {
-		graph_refuse(graph, "it would make too large a constant");
+		graph_refuse(graph, "its output would be too large a constant");
 		return NULL;
 	}
 	graph->n_evaluable -= constant->n_elems;
@@ -40,12 +40,12 @@ void canon_eye_like(struct graph *graph)
 	void *data;
 
 	if (x->shape.rank != 2 || x->shape.dynamic) {
-		graph_refuse(graph, "its input is %s, expected two dimensions that are numbers",
+		graph_refuse(graph, "its input is %s, expected two dimensions of known sizes",
 			     SHAPE_TEXT(&x->shape));
 		return;
 	}
 	if (dtype < 0 || dtype > 31 || !(OP_ANY_TYPE & OP_TYPE(dtype))) {
-		graph_refuse(graph, "its elements would be of type %lld, which plans do not have",
+		graph_refuse(graph, "its elements would have type %lld, which plans do not support",
 			     (long long)dtype);
 		return;
 	}
@@ -72,7 +72,7 @@ void canon_non_zero(struct graph *graph)
 		return;
 	from = x->constant;
 	if (from->rows || onnx_dtype_size(from->dtype) == 0) {
-		graph_refuse(graph, "its input is not numbers that are known");
+		graph_refuse(graph, "the values of its input are not known");
 		return;
 	}
 	dims[0] = from->rank;
@@ -116,7 +116,8 @@ void canon_compress(struct graph *graph)
 		struct shape list = {.rank = 1, .dims = {1}};
 
 		if (in[0]->shape.dynamic || shape_elems(&in[0]->shape, 1) > OP_MAX_DIM) {
-			graph_refuse(graph, "%s does not become a list", SHAPE_TEXT(&in[0]->shape));
+			graph_refuse(graph, "%s cannot be flattened into a list",
+				     SHAPE_TEXT(&in[0]->shape));
 			return;
 		}
 		list.dims[0] = (uint32_t)shape_elems(&in[0]->shape, 1);
@@ -186,15 +187,17 @@ void canon_reverse_sequence(struct graph *graph)
 	if (shape->rank < 2 || shape->dynamic || time_axis < 0 || time_axis > 1 ||
 	    batch_axis != 1 - time_axis || n != shape->dims[batch_axis]) {
 		graph_refuse(graph,
-			     "%u lengths are not those of a batch in dimension %lld of %s, with "
-			     "time in %lld",
+			     "%u lengths do not fit a batch in dimension %lld of %s, with time in "
+			     "dimension %lld",
 			     n, (long long)batch_axis, SHAPE_TEXT(shape), (long long)time_axis);
 		return;
 	}
 	for (unsigned int i = 0; i < n; i++) {
 		if (lengths[i] < 0 || lengths[i] > shape->dims[time_axis]) {
-			graph_refuse(graph, "sequence %u has %lld element%s of %u", i,
-				     (long long)lengths[i], onnx_plural((uint64_t)lengths[i]),
+			graph_refuse(graph,
+				     "the length of sequence %u is %lld element%s, expected at "
+				     "most %u",
+				     i, (long long)lengths[i], onnx_plural((uint64_t)lengths[i]),
 				     shape->dims[time_axis]);
 			return;
 		}

@@ -162,7 +162,7 @@ void canon_batch_norm(struct graph *graph)
 	}
 	for (unsigned int i = 1; i < 5; i++) {
 		if (canon_wants(graph, i)) {
-			graph_refuse(graph, "output %u is for training", i);
+			graph_refuse(graph, "output %u is for training only", i);
 			return;
 		}
 	}
@@ -205,9 +205,10 @@ void canon_group_norm(struct graph *graph)
 	};
 
 	if (canon_int(graph, "stash_type", RBK_ONNX_F32) != RBK_ONNX_F32)
-		graph_refuse(graph, "attribute \"stash_type\" is not 1 (float32)");
+		graph_refuse(graph, "attribute \"stash_type\" must be 1 (float32)");
 	if (groups < 1 || channels == 0 || channels % groups) {
-		graph_refuse(graph, "%u channels are not %lld groups", channels, (long long)groups);
+		graph_refuse(graph, "%u channels cannot be divided into %lld groups", channels,
+			     (long long)groups);
 		return;
 	}
 	for (unsigned int i = 1; i < 3 && graph->node->opset < 21; i++) {
@@ -247,13 +248,13 @@ struct tensor *canon_softmax_of(struct graph *graph, const char *op, struct tens
 		shape = x->shape;
 		shape.dims[shape.rank++] = 1;
 		if (shape.rank > RBK_MAX_RANK) {
-			graph_refuse(graph, "axis %u is not one of its dimensions", axis);
+			graph_refuse(graph, "axis %u is not one of its input's dimensions", axis);
 			return graph_unknown(graph);
 		}
 		axis = shape.rank - 1u;
 	} else if (flattens && axis + 1 < shape.rank) {
 		if (axis == 0 && shape.dynamic) {
-			graph_refuse(graph, "with axis 0 it mixes all rows of %s",
+			graph_refuse(graph, "with axis 0 it would mix all rows of %s",
 				     SHAPE_TEXT(&shape));
 			return graph_unknown(graph);
 		}

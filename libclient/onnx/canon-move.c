@@ -20,7 +20,8 @@ void canon_transpose(struct graph *graph)
 	for (unsigned int i = 0; i < rank; i++) {
 		perm[i] = given && i < n ? given[i] : (int64_t)rank - 1 - i;
 		if (given && (n != rank || perm[i] < 0 || perm[i] >= rank || seen >> perm[i] & 1)) {
-			graph_refuse(graph, "attribute \"perm\" does not order %u dimensions",
+			graph_refuse(graph,
+				     "attribute \"perm\" is not a permutation of %u dimensions",
 				     rank);
 			return;
 		}
@@ -72,7 +73,7 @@ static bool read_slice(struct graph *graph, struct slice *slice)
 	unsigned int n_ends, n_axes;
 
 	if (graph->node->opset >= 10 && (!canon_in(graph, 1) || !canon_in(graph, 2))) {
-		graph_refuse(graph, "it has no starts, or no ends");
+		graph_refuse(graph, "its starts or its ends are missing");
 		return false;
 	}
 	if (graph->node->opset >= 10) {
@@ -88,7 +89,7 @@ static bool read_slice(struct graph *graph, struct slice *slice)
 	if (slice->starts && slice->ends && n_ends == slice->n &&
 	    (!slice->axes || n_axes == slice->n))
 		return true;
-	graph_refuse(graph, "its starts, ends and axes are not lists of one length");
+	graph_refuse(graph, "its starts, ends and axes have different lengths");
 	return false;
 }
 
@@ -139,14 +140,14 @@ void canon_slice(struct graph *graph)
 		if (!canon_axis(graph, slice.axes ? slice.axes[i] : (int64_t)i, rank, &axis))
 			return;
 		if (seen >> axis & 1) {
-			graph_refuse(graph, "axis %u comes twice", axis);
+			graph_refuse(graph, "axis %u is given twice", axis);
 			return;
 		}
 		seen |= 1u << axis;
 		if (is_whole(&x->shape, axis, &slice, i))
 			continue;
 		if (slice.end_rows && slice.end_rows[i]) {
-			graph_refuse(graph, "where it ends depends on the count");
+			graph_refuse(graph, "its end depends on the count");
 			return;
 		}
 		lists[n] = slice.starts[i];
@@ -154,7 +155,7 @@ void canon_slice(struct graph *graph)
 		lists[2 * RBK_MAX_RANK + n] = axis;
 		lists[3 * RBK_MAX_RANK + n] = slice.steps ? slice.steps[i] : 1;
 		if (lists[3 * RBK_MAX_RANK + n] == 0) {
-			graph_refuse(graph, "a step of it is 0");
+			graph_refuse(graph, "one of its steps is 0");
 			return;
 		}
 		n++;
@@ -185,7 +186,8 @@ static bool split_evenly(struct graph *graph, uint32_t dim, unsigned int n, int6
 	uint32_t size = (dim + n - 1) / n;
 
 	if (dim % n && graph->node->opset < 18) {
-		graph_refuse(graph, "a dimension of %u does not split into %u equal parts", dim, n);
+		graph_refuse(graph, "a dimension of %u cannot be split into %u equal parts", dim,
+			     n);
 		return false;
 	}
 	for (unsigned int i = 0; i < n; i++) {
@@ -237,8 +239,10 @@ void canon_split(struct graph *graph)
 		return;
 	if (canon_int(graph, "num_outputs", n) != n || (given && n_given != n) || n == 0 ||
 	    n > OP_MAX_OUTPUTS) {
-		graph_refuse(graph, "it has %u output%s, but splits into another number", n,
-			     onnx_plural(n));
+		graph_refuse(graph,
+			     "it has %u output%s, but splits its input into another number of "
+			     "parts",
+			     n, onnx_plural(n));
 		return;
 	}
 	if (n == 1 &&
@@ -247,7 +251,7 @@ void canon_split(struct graph *graph)
 		return;
 	}
 	if (axis == 0 && x->shape.dynamic) {
-		graph_refuse(graph, "it splits the count of rows");
+		graph_refuse(graph, "it would split the rows of the batch");
 		return;
 	}
 	if (!given && !split_evenly(graph, x->shape.dims[axis], n, sizes))
@@ -263,7 +267,8 @@ void canon_split(struct graph *graph)
 		sum += sizes[i];
 	}
 	if (sum != x->shape.dims[axis]) {
-		graph_refuse(graph, "the parts have %lld element%s, dimension %u has %u",
+		graph_refuse(graph,
+			     "the parts have %lld element%s together, but dimension %u has %u",
 			     (long long)sum, onnx_plural((uint64_t)sum), axis, x->shape.dims[axis]);
 		return;
 	}
@@ -287,7 +292,7 @@ static bool fits_beside(struct graph *graph, const struct tensor *a, const struc
 	for (unsigned int i = 0; i < a->shape.rank; i++)
 		fits &= i == axis || dim_equal(shape_get(&a->shape, i), shape_get(&b->shape, i));
 	if (!fits)
-		graph_refuse(graph, "input \"%s\" is %s %s, but \"%s\" %s %s", a->name,
+		graph_refuse(graph, "input \"%s\" is %s %s, but input \"%s\" is %s %s", a->name,
 			     rbk_onnx_dtype_name(a->dtype), SHAPE_TEXT(&a->shape), b->name,
 			     rbk_onnx_dtype_name(b->dtype), SHAPE_TEXT(&b->shape));
 	return fits;
@@ -307,8 +312,9 @@ void canon_concat(struct graph *graph)
 		struct tensor *tensor = canon_in(graph, i);
 
 		if (!tensor || tensor->shape.rank != first->shape.rank) {
-			graph_refuse(graph, "input %u has not the %u dimensions of the first", i,
-				     first->shape.rank);
+			graph_refuse(graph,
+				     "input %u does not have %u dimensions as the first input has",
+				     i, first->shape.rank);
 			return;
 		}
 		/* An example is a cache that is still empty. */
@@ -381,7 +387,7 @@ void canon_pad(struct graph *graph)
 		if (!canon_axis(graph, axes ? axes[i] : (int64_t)i, rank, &axis))
 			return;
 		if (seen >> axis & 1) {
-			graph_refuse(graph, "axis %u comes twice", axis);
+			graph_refuse(graph, "axis %u is given twice", axis);
 			return;
 		}
 		seen |= 1u << axis;
@@ -410,7 +416,7 @@ static bool expanded_shape(struct graph *graph, const struct tensor *x, const in
 	struct shape shape = {.rank = (uint8_t)rank};
 
 	if (rank > RBK_MAX_RANK) {
-		graph_refuse(graph, "it would have %u dimensions", rank);
+		graph_refuse(graph, "its output would have %u dimensions, which is too many", rank);
 		return false;
 	}
 	for (unsigned int i = 0; i < rank; i++) {
@@ -496,14 +502,15 @@ void canon_tile(struct graph *graph)
 	unsigned int n;
 
 	if (graph->node->opset < 6 || canon_in(graph, 2)) {
-		graph_refuse(graph, "it has the form of opset 1");
+		graph_refuse(graph, "its inputs are those of opset 1, which is not supported");
 		return;
 	}
 	given = canon_known_ints(graph, canon_in(graph, 1), "repeats", &n);
 	if (!given || !repeats)
 		return;
 	if (n != x->shape.rank) {
-		graph_refuse(graph, "it repeats %u dimensions of %u", n, x->shape.rank);
+		graph_refuse(graph, "it gives repeats for %u dimensions, but its input has %u", n,
+			     x->shape.rank);
 		return;
 	}
 	for (unsigned int i = 0; i < n; i++) {
@@ -599,8 +606,8 @@ static bool fits_cache(struct graph *graph, const struct tensor *cache, const st
 					     shape_get(&cache->shape, i));
 	if (!fits) {
 		graph_refuse(graph,
-			     "its update %s does not go into its cache %s along axis %u: other "
-			     "dimensions must be the same",
+			     "its update %s does not fit into its cache %s along axis %u: all "
+			     "other dimensions must be the same",
 			     SHAPE_TEXT(&update->shape), SHAPE_TEXT(&cache->shape), axis);
 		return false;
 	}
@@ -631,8 +638,8 @@ static struct tensor *places_from(struct graph *graph, struct tensor *first, int
 		if (at >= 0 && at <= room - n)
 			continue;
 		graph_refuse(graph,
-			     "its write_indices have %lld at %llu, but %lld behind each other go "
-			     "into %lld places from 0 to %lld",
+			     "its write_indices contain %lld at position %llu, but %lld "
+			     "consecutive elements fit into the %lld places only from 0 to %lld",
 			     (long long)at, (unsigned long long)i, (long long)n, (long long)room,
 			     (long long)(room - n));
 		return graph_unknown(graph);

@@ -298,7 +298,7 @@ struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int
 	if (!check_floats(graph, x))
 		return graph_unknown(graph);
 	if (axis == 0 && x->shape.dynamic) {
-		graph_refuse(graph, "it looks for the largest of all rows");
+		graph_refuse(graph, "it would compare all rows of the batch");
 		return graph_unknown(graph);
 	}
 	if (shape_is_empty(&x->shape))

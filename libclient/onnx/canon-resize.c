@@ -139,7 +139,7 @@ static int64_t fill_row(const struct resize *resize, unsigned int axis, int64_t 
 static bool may_have_table(struct graph *graph, uint64_t n_elems)
 {
 	if (n_elems > graph->n_evaluable)
-		graph_refuse(graph, "it would need too large a table of places");
+		graph_refuse(graph, "its table of positions would be too large");
 	return n_elems <= graph->n_evaluable;
 }
 
@@ -428,7 +428,10 @@ static unsigned int read_floats(struct graph *graph, struct tensor *tensor, cons
 		return 0;
 	graph_need(graph, tensor);
 	if (!tensor->constant || tensor->constant->n_elems > most) {
-		graph_refuse(graph, "its %s must be known to make a plan, at most %u", what, most);
+		graph_refuse(graph,
+			     "its %s must be known when the plan is made, and have at most %u "
+			     "elements",
+			     what, most);
 		return 0;
 	}
 	n = (unsigned int)tensor->constant->n_elems;
@@ -481,8 +484,8 @@ static bool read_sizes(struct graph *graph, struct tensor *x, bool is_old, struc
 		return false;
 	if (n == 0 || n != (listed ? n_axes : ret->rank) || n > ret->rank ||
 	    (ret->crops && n_regions != 2 * n)) {
-		graph_refuse(graph, "it has neither a scale nor a size for each of its dimensions, "
-				    "or no region");
+		graph_refuse(graph,
+			     "it lacks a scale or a size for some of its dimensions, or a region");
 		return false;
 	}
 	for (unsigned int i = 0; i < ret->rank; i++) {
@@ -537,7 +540,7 @@ void canon_resize(struct graph *graph)
 	if (!read_modes(graph, is_old, &resize) || !read_sizes(graph, x, is_old, &resize))
 		return;
 	if (resize.method != NEAREST && !(OP_ALL_FLOATS & OP_TYPE(dtype))) {
-		graph_refuse(graph, "only floats are interpolated");
+		graph_refuse(graph, "it can interpolate only floating-point numbers");
 		return;
 	}
 	if (resize.method != NEAREST)
@@ -550,7 +553,7 @@ void canon_resize(struct graph *graph)
 		if (resize.scales[axis] == 1 && resize.sizes[axis] == in && is_whole)
 			continue;
 		if (axis == 0 && x->shape.dynamic) {
-			graph_refuse(graph, "it resizes the count of rows");
+			graph_refuse(graph, "it would resize the number of rows of the batch");
 			return;
 		}
 		y = resize.method == NEAREST ? gather_axis(graph, &resize, y, axis)

@@ -76,7 +76,7 @@ static bool resolve_dynamic(struct graph *graph, const struct shape *from, unsig
 	bool is_literal = open != 0 && rows[0] == 0;
 
 	if (n == 0 || !count_elems(from, &elems)) {
-		graph_refuse(graph, "%s cannot have another shape", SHAPE_TEXT(from));
+		graph_refuse(graph, "%s cannot be reshaped", SHAPE_TEXT(from));
 		return false;
 	}
 	for (unsigned int i = 1; i < n; i++) {
@@ -95,7 +95,7 @@ static bool resolve_dynamic(struct graph *graph, const struct shape *from, unsig
 	/* A target [1, -1] is ambiguous: it may mean the count, or one row of all elements. */
 	if (is_literal && open > 0 && !graph->makes_batch) {
 		graph_refuse(graph,
-			     "its shape fixes the leading dimension to %lld, and what is left "
+			     "its shape fixes the leading dimension to %lld, so another dimension "
 			     "would depend on the count",
 			     (long long)dims[0]);
 		return false;
@@ -104,7 +104,7 @@ static bool resolve_dynamic(struct graph *graph, const struct shape *from, unsig
 		uint64_t lead = rows[0] ? (uint64_t)rows[0] : (uint64_t)dims[0];
 
 		if (lead == 0 || rest == 0 || elems % (lead * rest)) {
-			graph_refuse(graph, "%s does not divide into its shape", SHAPE_TEXT(from));
+			graph_refuse(graph, "%s cannot be reshaped to its shape", SHAPE_TEXT(from));
 			return false;
 		}
 		dims[open] = (int64_t)(elems / (lead * rest));
@@ -112,14 +112,14 @@ static bool resolve_dynamic(struct graph *graph, const struct shape *from, unsig
 	}
 	if (rest == 0 || elems % rest || (is_literal && (uint64_t)dims[0] * rest != elems) ||
 	    (rows[0] && (uint64_t)rows[0] * rest != elems)) {
-		graph_refuse(graph, "%s does not divide into its shape", SHAPE_TEXT(from));
+		graph_refuse(graph, "%s cannot be reshaped to its shape", SHAPE_TEXT(from));
 		return false;
 	}
 	*ret = (struct shape){.rank = (uint8_t)n, .dynamic = true, .dims = {graph->max_count}};
 	for (unsigned int i = 1; i < n; i++)
 		ret->dims[i] = (uint32_t)dims[i];
 	if (elems / rest != 1) {
-		graph_refuse(graph, "it would make %llu rows of each",
+		graph_refuse(graph, "it would make %llu rows from each row",
 			     (unsigned long long)(elems / rest));
 		return false;
 	}
@@ -138,7 +138,8 @@ static bool resolve_fixed(struct graph *graph, const struct shape *from, unsigne
 	}
 	for (unsigned int i = 0; i < n; i++) {
 		if (rows[i]) {
-			graph_refuse(graph, "its shape depends on the count, its input does not");
+			graph_refuse(graph,
+				     "its shape depends on the count, but its input does not");
 			return false;
 		}
 		if ((int)i != open)
@@ -153,7 +154,7 @@ static bool resolve_fixed(struct graph *graph, const struct shape *from, unsigne
 		product = elems + 1;
 	}
 	if (product != elems) {
-		graph_refuse(graph, "%s does not divide into its shape", SHAPE_TEXT(from));
+		graph_refuse(graph, "%s cannot be reshaped to its shape", SHAPE_TEXT(from));
 		return false;
 	}
 	for (unsigned int i = 0; i < n; i++)
@@ -188,7 +189,7 @@ void canon_reshape_node(struct graph *graph)
 	target.dims = shape ? canon_known_sizes(graph, shape, "shape", &target.n, &target.rows)
 			    : canon_ints(graph, "shape", &target.n);
 	if (!shape && !target.dims)
-		graph_refuse(graph, "it has no shape");
+		graph_refuse(graph, "its shape is missing");
 	if (target.dims && !graph->is_refused && resolve_shape(graph, &x->shape, &target, &to))
 		canon_out(graph, 0, canon_reshape(graph, x, &to));
 }
@@ -267,7 +268,7 @@ void canon_squeeze(struct graph *graph)
 	 * determined.
 	 */
 	if (!given && from->dynamic && !graph->makes_batch && graph->count_name == NULL)
-		graph_refuse(graph, "it drops every dimension of 1, and the count may be 1");
+		graph_refuse(graph, "it would remove every dimension of 1, and the count can be 1");
 	canon_out(graph, 0, canon_reshape(graph, x, &to));
 }
 
@@ -284,7 +285,9 @@ void canon_unsqueeze(struct graph *graph)
 		return;
 	rank = from->rank + n;
 	if (!given || rank > RBK_MAX_RANK) {
-		graph_refuse(graph, "it has no axes, or would have more than %u dimensions",
+		graph_refuse(graph,
+			     "its axes are missing, or its output would have more than %u "
+			     "dimensions",
 			     RBK_MAX_RANK);
 		return;
 	}
@@ -338,7 +341,7 @@ void canon_depth_space(struct graph *graph)
 	if (x->shape.rank != 4 || block < 1 || block > 32768 ||
 	    (gathers ? d[2] % b || d[3] % b : d[1] % (b * b) != 0) ||
 	    (!gathers && !is_crd && strcmp(mode, "DCR"))) {
-		graph_refuse(graph, "%s does not divide into blocks of %lld by %lld",
+		graph_refuse(graph, "%s cannot be divided into blocks of %lld by %lld",
 			     SHAPE_TEXT(&x->shape), (long long)block, (long long)block);
 		return;
 	}

@@ -64,7 +64,7 @@ bool canon_axes(struct graph *graph, const int64_t *axes, unsigned int n, unsign
 		if (!canon_axis(graph, axes[i], rank, &axis))
 			return false;
 		if (seen >> axis & 1) {
-			graph_refuse(graph, "axis %u comes twice", axis);
+			graph_refuse(graph, "axis %u is given twice", axis);
 			return false;
 		}
 		seen |= 1u << axis;
@@ -87,10 +87,13 @@ bool canon_known(struct graph *graph, struct tensor *tensor, const char *what)
 		return true;
 	graph_need(graph, tensor);
 	if (tensor->input != UINT32_MAX)
-		graph_refuse(graph, "the value of input \"%s\" (%s) must be known to make a plan",
+		graph_refuse(graph,
+			     "the value of input \"%s\" (%s) must be known when the plan is made",
 			     tensor->name, what);
 	else
-		graph_refuse(graph, "its %s, \"%s\", must be known to make a plan, but is computed",
+		graph_refuse(graph,
+			     "its %s, \"%s\", must be known when the plan is made, but a node "
+			     "computes it",
 			     what, tensor->name);
 	return false;
 }
@@ -138,7 +141,7 @@ bool canon_known_number(struct graph *graph, struct tensor *tensor, const char *
 		return false;
 	if (tensor->constant->n_elems != 1 || tensor->constant->rows ||
 	    onnx_dtype_size(tensor->constant->dtype) == 0) {
-		graph_refuse(graph, "its %s is not one number", what);
+		graph_refuse(graph, "its %s is not a single number", what);
 		return false;
 	}
 	*ret = eval_load(tensor->constant->dtype, tensor->constant->data, 0);

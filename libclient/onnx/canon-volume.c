@@ -71,7 +71,8 @@ static bool read_windows(struct graph *graph, const struct shape *x, const struc
 
 		*window = (struct window){kernel[i], strides[i], dilations[i], 0, 0, 0};
 		if (kernel[i] != w->dims[DEPTH + i]) {
-			graph_refuse(graph, "attribute \"kernel_shape\" has %lld, but weights %u",
+			graph_refuse(graph,
+				     "attribute \"kernel_shape\" has %lld, but the weights have %u",
 				     (long long)kernel[i], w->dims[DEPTH + i]);
 			return false;
 		}

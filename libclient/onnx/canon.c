@@ -119,7 +119,7 @@ static void check_attributes(struct graph *graph)
 
 	for (size_t i = 0; i < proto->n_attribute; i++)
 		if (!graph->attr_is_read[i])
-			graph_refuse(graph, "attribute \"%s\" is not known",
+			graph_refuse(graph, "attribute \"%s\" is unknown",
 				     proto->attribute[i]->name);
 }
 
@@ -158,15 +158,16 @@ static const struct canon *check_node(struct graph *graph, const struct canon *c
 		return NULL;
 	}
 	if (node->opset < canon->since) {
-		graph_refuse(graph, "the operator exists since opset %u", canon->since);
+		graph_refuse(graph, "the operator exists only from opset %u on", canon->since);
 		return NULL;
 	}
 	if (!node->domain[0] && node->opset < ONNX_MIN_OPSET && !is_of_old(canon->op)) {
-		graph_refuse(graph, "it is read since opset %u", ONNX_MIN_OPSET);
+		graph_refuse(graph, "the operator is supported only from opset %u on",
+			     ONNX_MIN_OPSET);
 		return NULL;
 	}
 	if (canon->until && node->opset > canon->until) {
-		graph_refuse(graph, "the operator exists up to opset %u only", canon->until);
+		graph_refuse(graph, "the operator exists only up to opset %u", canon->until);
 		return NULL;
 	}
 	return check_arity(graph, canon) ? canon : NULL;

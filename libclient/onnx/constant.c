@@ -241,8 +241,8 @@ static int decode_elements(struct mem *mem, struct external *external,
 		if (!external || external->folder < 0)
 			return onnx_error(
 				error, -EBADMSG,
-				"%s \"%s\" is in another file, but no folder is known that "
-				"it could be in",
+				"%s \"%s\" is in another file, but the folder of that file is "
+				"unknown",
 				what, name);
 		return external_find(external, mem, proto, constant->n_bytes, &constant->data,
 				     error);
@@ -251,7 +251,7 @@ static int decode_elements(struct mem *mem, struct external *external,
 		if (proto->raw_data.len != constant->n_bytes)
 			return onnx_error(
 				error, -EBADMSG,
-				"%s \"%s\" has %zu bytes, but its type %s and shape need %llu",
+				"%s \"%s\" has %zu bytes, but its type %s and shape require %llu",
 				what, name, proto->raw_data.len, type->name,
 				(unsigned long long)constant->n_bytes);
 		constant->data = proto->raw_data.data;
@@ -261,7 +261,7 @@ static int decode_elements(struct mem *mem, struct external *external,
 	if (n_given != n)
 		return onnx_error(
 			error, -EBADMSG,
-			"%s \"%s\" has %llu elements, but its type %s and shape need %llu", what,
+			"%s \"%s\" has %llu elements, but its type %s and shape require %llu", what,
 			name, (unsigned long long)n_given, type->name, (unsigned long long)n);
 	return decode_list(mem, proto, type, n, &constant->data);
 }
@@ -277,10 +277,12 @@ int constant_decode(struct mem *mem, struct external *external, const Onnx__Tens
 
 	if (!type)
 		return onnx_error(error, -EOPNOTSUPP,
-				  "%s \"%s\" is of element type %s (%d), which is not read", what,
-				  name, rbk_onnx_dtype_name(constant.dtype), proto->data_type);
+				  "%s \"%s\" is of element type %s (%d), which is not supported",
+				  what, name, rbk_onnx_dtype_name(constant.dtype),
+				  proto->data_type);
 	if (proto->segment)
-		return onnx_error(error, -EOPNOTSUPP, "%s \"%s\" is in segments", what, name);
+		return onnx_error(error, -EOPNOTSUPP,
+				  "%s \"%s\" is in segments, which are not supported", what, name);
 	r = constant_set_shape(&constant, proto->dims, proto->n_dims, what, name, error);
 	if (!r)
 		r = decode_elements(mem, external, proto, what, type, &constant, error);

@@ -138,8 +138,8 @@ static bool check_size(struct graph *graph, const char *what, uint32_t dtype,
 		}
 		if (__builtin_mul_overflow(bytes, (uint64_t)shape->dims[i], &bytes) ||
 		    bytes > TENSOR_MAX_BYTES) {
-			graph_refuse(graph, "%s would be %s %s, which no memory has room for", what,
-				     rbk_onnx_dtype_name(dtype), SHAPE_TEXT(shape));
+			graph_refuse(graph, "%s would be %s %s, which is too large for any memory",
+				     what, rbk_onnx_dtype_name(dtype), SHAPE_TEXT(shape));
 			return false;
 		}
 	}
@@ -188,7 +188,8 @@ bool emit_infer(struct graph *graph, struct step *step)
 	}
 	step->mixes_rows = !keeps_rows(step, &call);
 	if (graph->makes_batch && step->mixes_rows) {
-		graph_refuse(graph, "it does not compute each row from that row alone");
+		graph_refuse(graph,
+			     "a row of its output depends on more than one row of its input");
 		return false;
 	}
 	for (unsigned int i = 0; i < step->n_out; i++) {

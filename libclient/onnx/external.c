@@ -147,20 +147,21 @@ int external_find(struct external *external, struct mem *mem, const Onnx__Tensor
 			location = value;
 		else if (!strcmp(key, "offset") && !parse_number(value, &offset))
 			return onnx_error(error, -EBADMSG,
-					  "tensor \"%s\": its offset \"%s\" is no number", name,
+					  "tensor \"%s\": its offset \"%s\" is not a number", name,
 					  value);
 		else if (!strcmp(key, "length") && !parse_number(value, &length))
 			return onnx_error(error, -EBADMSG,
-					  "tensor \"%s\": its length \"%s\" is no number", name,
+					  "tensor \"%s\": its length \"%s\" is not a number", name,
 					  value);
 	}
 	if (!location)
 		return onnx_error(error, -EBADMSG,
-				  "tensor \"%s\" is in another file, but not said in which", name);
+				  "tensor \"%s\" is in another file, but the file is not named",
+				  name);
 	if (length != n_bytes)
 		return onnx_error(
 			error, -EBADMSG,
-			"tensor \"%s\" has %llu bytes in \"%s\", but its type and shape need "
+			"tensor \"%s\" has %llu bytes in \"%s\", but its type and shape require "
 			"%llu",
 			name, (unsigned long long)length, location, (unsigned long long)n_bytes);
 

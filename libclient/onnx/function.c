@@ -197,7 +197,7 @@ static int refer(struct resolver *resolver, const struct model_frame *frame,
 	/* Names in the graph would be those of another body. */
 	if (value->g || value->n_graphs > 0)
 		return onnx_error(resolver->error, -EOPNOTSUPP,
-				  "%s: attribute \"%s\" refers to a graph, which is not read",
+				  "%s: attribute \"%s\" refers to a graph, which is not supported",
 				  NODE_TEXT(node), attr->name);
 	*ret = mem_take(&resolver->model->mem, sizeof(**ret));
 	if (!*ret)
@@ -223,8 +223,8 @@ int functions_fill_attributes(struct resolver *resolver, const struct scope *sco
 		frame = frame->outer;
 	if (!frame)
 		return onnx_error(resolver->error, -EBADMSG,
-				  "%s has an attribute that refers to a function's, but it is in "
-				  "none",
+				  "%s has an attribute that refers to a function's attribute, but "
+				  "the node is not in a function",
 				  NODE_TEXT(node));
 	proto = mem_take(&resolver->model->mem, sizeof(*proto));
 	attrs = mem_take(&resolver->model->mem, node->proto->n_attribute * sizeof(*attrs));

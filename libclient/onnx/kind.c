@@ -51,7 +51,7 @@ static const struct kind {
 	 4, "a program or a library"},
 	{"%PDF", 4, "a document (PDF)"},
 	{"version https://git-lfs", 23,
-	 "a pointer of Git LFS, in whose place 'git lfs pull' puts the file"},
+	 "a pointer of Git LFS, which 'git lfs pull' replaces by the file"},
 };
 
 static bool begins_as(const struct kind *kind, const uint8_t *bytes, size_t n_bytes)
@@ -114,7 +114,7 @@ static const char *kind_of_text(const uint8_t *bytes, size_t n_bytes)
 		return NULL;
 	if (n - first >= 5 && (!strncasecmp((const char *)bytes + first, "<html", 5) ||
 			       !strncasecmp((const char *)bytes + first, "<!doc", 5)))
-		return "a web page, as downloads give in the place of a file";
+		return "a web page, which some downloads give instead of a file";
 	return "text";
 }
 
@@ -139,7 +139,7 @@ static const char *kind_of_message(const uint8_t *bytes, size_t n_bytes)
 {
 	if (is_sound(&onnx__graph_proto__descriptor, bytes, n_bytes) &&
 	    scan_has(bytes, n_bytes, GRAPH_NODE_TAG))
-		return "the inside of a model, a GraphProto";
+		return "the graph of a model, a GraphProto";
 	if (is_sound(&onnx__tensor_proto__descriptor, bytes, n_bytes) &&
 	    scan_has(bytes, n_bytes, TENSOR_TYPE_TAG))
 		return "one array, a TensorProto, as inputs of models are";

@@ -26,8 +26,8 @@ static int read_info(struct resolver *resolver, const Onnx__ValueInfoProto *info
 	if (type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
 		return onnx_error(
 			resolver->error, -EOPNOTSUPP,
-			"%s \"%s\" is no tensor: sequences, maps, optional and sparse ones "
-			"are not read",
+			"%s \"%s\" is not a tensor: sequences, maps, optional and sparse values "
+			"are not supported",
 			what, onnx_text(info->name));
 	ret->dtype = (uint32_t)type->tensor_type->elem_type;
 	shape = type->tensor_type->shape;
@@ -106,11 +106,11 @@ static int resolve_ends(struct resolver *resolver, const struct scope *scope)
 
 		if (!binding)
 			return onnx_error(resolver->error, -EBADMSG,
-					  "output %zu, \"%s\", is written by nothing", i, name);
+					  "no node writes output %zu, \"%s\"", i, name);
 		for (size_t j = 0; j < i && graph->n_output <= RBK_MAX_REFS; j++)
 			if (model->outputs[j].value == binding->value)
 				return onnx_error(resolver->error, -EBADMSG,
-						  "there are two outputs \"%s\"", name);
+						  "two outputs have the name \"%s\"", name);
 		model->outputs[i].value = binding->value;
 		model->values[binding->value].n_uses++;
 		r = read_info(resolver, graph->output[i], "output", &model->outputs[i]);
@@ -128,10 +128,10 @@ static int check_model(struct resolver *resolver)
 	int r;
 
 	if (!proto->graph)
-		return onnx_error(resolver->error, -EBADMSG, "it has no graph");
+		return onnx_error(resolver->error, -EBADMSG, "the model has no graph");
 	if (proto->ir_version < 3)
 		return onnx_error(resolver->error, -EOPNOTSUPP,
-				  "its IR version is %lld, expected 3 or later",
+				  "the model's IR version is %lld, expected 3 or later",
 				  (long long)proto->ir_version);
 	r = nodes_check_opsets(resolver, proto->opset_import, proto->n_opset_import, "its opset");
 	if (r)
@@ -139,10 +139,11 @@ static int check_model(struct resolver *resolver)
 	model->opset = nodes_find_opset(proto->opset_import, proto->n_opset_import, "");
 	if (model->opset == 0)
 		return onnx_error(resolver->error, -EBADMSG,
-				  "it does not say which opset of the default domain it uses");
+				  "the model does not say which opset of the default domain it "
+				  "uses");
 	if (proto->n_opset_import > ONNX_MAX_IMPORTS)
 		return onnx_error(resolver->error, -EFBIG,
-				  "it imports %zu opsets, expected at most %u",
+				  "the model imports %zu opsets, expected at most %u",
 				  proto->n_opset_import, ONNX_MAX_IMPORTS);
 	if (proto->graph->n_node > ONNX_MAX_NODES)
 		return onnx_error(resolver->error, -EFBIG,

@@ -109,13 +109,13 @@ void nearest_refuse(struct graph *graph, const struct canon *rows, size_t n_rows
 	if (dot && !strncmp(node->domain, other, (size_t)(dot - other)) &&
 	    !node->domain[dot - other])
 		graph_refuse(graph,
-			     "op_type is to be \"%s\", without the domain, which the node names "
-			     "by itself",
+			     "op_type must be \"%s\", without the domain, because the node gives "
+			     "its domain separately",
 			     dot + 1);
 	else if (dot)
 		graph_refuse(graph,
 			     "there is no such operator in the catalogue, but one of domain "
-			     "\"%.*s\": the node is to say so",
+			     "\"%.*s\": the node must name that domain",
 			     (int)(dot - other), other);
 	else if (other)
 		graph_refuse(graph,

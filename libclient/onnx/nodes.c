@@ -157,7 +157,7 @@ static int order_from(struct resolver *resolver, const struct node_list *list, u
 		if (visits[producer] == VISIT_OPEN)
 			return onnx_error(resolver->error, -EBADMSG,
 					  "the graph is cyclic: %s reads \"%s\", which depends on "
-					  "it",
+					  "that node's output",
 					  NODE_TEXT(node), value->name);
 		visits[producer] = VISIT_OPEN;
 		stack[depth++] = (struct walk){.node = producer};

@@ -36,7 +36,7 @@ static int check_call(struct resolver *resolver, const struct model_node *call,
 				  RESOLVE_MAX_DEPTH, NODE_TEXT(call));
 	if (call->n_in > proto->n_input || call->n_out > proto->n_output)
 		return onnx_error(resolver->error, -EBADMSG,
-				  "%s has %u input%s and %u output%s, %s has %zu and %zu",
+				  "%s has %u input%s and %u output%s, but %s has %zu and %zu",
 				  NODE_TEXT(call), call->n_in, onnx_plural(call->n_in), call->n_out,
 				  onnx_plural(call->n_out), function->body, proto->n_input,
 				  proto->n_output);
@@ -115,7 +115,7 @@ static int bind_outputs(struct resolver *resolver, struct scope *scope,
 
 		if (!binding || !name[0])
 			return onnx_error(resolver->error, -EBADMSG,
-					  "output \"%s\" of %s is written by nothing", name,
+					  "no node writes output \"%s\" of %s", name,
 					  scope->frame->body);
 		if (i >= call->n_out || call->out[i] == ONNX_ABSENT)
 			continue;
@@ -147,7 +147,8 @@ static int copy_output(struct resolver *resolver, const struct scope *scope,
 	edges[1] = call->out[i];
 	if (edges[0] == ONNX_ABSENT)
 		return onnx_error(resolver->error, -EBADMSG,
-				  "%s: output %u is an input that it does not give",
+				  "%s: output %u is an input of the function that the node does "
+				  "not give",
 				  NODE_TEXT(call), i);
 	resolver->model->values[edges[0]].n_uses++;
 	names[0] = name;
@@ -226,9 +227,9 @@ static int check_branch(struct resolver *resolver, const struct model_node *node
 				  "%s: its %s has %zu input%s, expected none", NODE_TEXT(node),
 				  which, graph->n_input, onnx_plural(graph->n_input));
 	if (graph->n_output != node->n_out)
-		return onnx_error(resolver->error, -EBADMSG, "%s has %u output%s, its %s has %zu",
-				  NODE_TEXT(node), node->n_out, onnx_plural(node->n_out), which,
-				  graph->n_output);
+		return onnx_error(resolver->error, -EBADMSG,
+				  "%s has %u output%s, but its %s has %zu", NODE_TEXT(node),
+				  node->n_out, onnx_plural(node->n_out), which, graph->n_output);
 	return 0;
 }
 
@@ -246,7 +247,7 @@ static int resolve_outputs(struct resolver *resolver, const struct scope *scope,
 			return r;
 		if (outputs[i] == ONNX_NO_VALUE || outputs[i] == ONNX_ABSENT)
 			return onnx_error(resolver->error, -EBADMSG,
-					  "%s: output %zu, \"%s\", of its %s is written by nothing",
+					  "%s: no node writes output %zu, \"%s\", of its %s",
 					  NODE_TEXT(node), i, name, scope->frame->body);
 		resolver->model->values[outputs[i]].n_uses++;
 	}
@@ -337,8 +338,9 @@ static int resolve_edges(struct resolver *resolver, const struct scope *scope,
 			return r;
 		if (edges[i] == ONNX_NO_VALUE)
 			return onnx_error(resolver->error, -EBADMSG,
-					  "%s reads \"%s\", which nothing defines", NODE_TEXT(node),
-					  names[i]);
+					  "%s reads \"%s\", which no node, input or initializer "
+					  "defines",
+					  NODE_TEXT(node), names[i]);
 		if (uses && edges[i] != ONNX_ABSENT)
 			resolver->model->values[edges[i]].n_uses++;
 	}

@@ -84,7 +84,7 @@ static const char *enter(struct scan *scan, const ProtobufCFieldDescriptor *fiel
 
 	if (field->label != PROTOBUF_C_LABEL_REPEATED) {
 		if (level->seen >> index & 1)
-			return "a message comes twice that may come once";
+			return "a message that may occur once occurs twice";
 		level->seen |= 1ull << index;
 	}
 	if (scan->depth == SCAN_MAX_DEPTH)
@@ -111,7 +111,7 @@ static const char *scan_field(struct scan *scan)
 		field = &level->descriptor->fields[index];
 	is_packed = field && wire == WIRE_BYTES && field->label == PROTOBUF_C_LABEL_REPEATED;
 	if (field && wire != (unsigned int)wire_type_of(field->type) && !is_packed)
-		return "a field is not of its type";
+		return "a field has the wrong type";
 
 	switch (wire) {
 	case WIRE_VARINT:

@@ -117,8 +117,8 @@ int scope_find(struct resolver *resolver, const struct scope *scope, const char 
 static int defined_twice(struct resolver *resolver, const struct scope *scope, const char *name)
 {
 	return onnx_error(resolver->error, -EBADMSG,
-			  "two things are called \"%s\"%s%s: each name is defined once", name,
-			  scope->frame ? " in " : "", scope->frame ? scope->frame->body : "");
+			  "two values have the name \"%s\"%s%s: each name must be defined once",
+			  name, scope->frame ? " in " : "", scope->frame ? scope->frame->body : "");
 }
 
 /*

@@ -46,7 +46,8 @@ static int spread(const struct constant *values, const struct constant *indices,
 					  name, (unsigned long long)i);
 		if (place < next)
 			return onnx_error(error, -EBADMSG,
-					  "%s \"%s\": index %llu is not behind the one before",
+					  "%s \"%s\": index %llu is not larger than the index "
+					  "before it",
 					  what, name, (unsigned long long)i);
 		next = place + 1;
 		memcpy(data + place * size, (const uint8_t *)values->data + i * size, size);

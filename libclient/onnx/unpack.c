@@ -28,7 +28,7 @@ int onnx_unpack(struct mem *mem, const ProtobufCMessageDescriptor *descriptor, c
 
 	trouble = scan_message(descriptor, bytes, n_bytes, &at);
 	if (trouble)
-		return onnx_error(error, -EBADMSG, "it is not a sound %s: %s, at byte %llu",
+		return onnx_error(error, -EBADMSG, "it is not a valid %s: %s, at byte %llu",
 				  descriptor->short_name, trouble, (unsigned long long)at);
 	message = protobuf_c_message_unpack(descriptor, &allocator, n_bytes, bytes);
 	if (!message && mem->limited)
@@ -37,7 +37,7 @@ int onnx_unpack(struct mem *mem, const ProtobufCMessageDescriptor *descriptor, c
 	if (!message && mem->failed)
 		return onnx_error(error, -ENOMEM, "out of memory");
 	if (!message)
-		return onnx_error(error, -EBADMSG, "it is not a sound %s", descriptor->short_name);
+		return onnx_error(error, -EBADMSG, "it is not a valid %s", descriptor->short_name);
 	*ret = message;
 	return 0;
 }

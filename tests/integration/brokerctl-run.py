@@ -318,7 +318,7 @@ def check_kinds(files):
             ('a.safetensors', b'\x80\0\0\0\0\0\0\0{"w":', ['weights alone']),
             ('tensor.onnx', tensor, ['it is one array, a TensorProto']),
             ('tensor.pb', tensor, ['it is one array, a TensorProto', 'brokerctl run MODEL.onnx --input=', 'tensor.pb']),
-            ('graph.onnx', graph, ['the inside of a model, a GraphProto']),
+            ('graph.onnx', graph, ['the graph of a model, a GraphProto']),
             ('cut.onnx', model[:-9], ['ONNX model that is cut off', 'downloaded whole']),
             ('cut2.onnx', model[:20], ['ONNX model that is cut off'])):
         path = onnx.write(files.at(name), contents)

@@ -392,7 +392,7 @@ def check_refusals(folder):
             ('GroupQueryAttention', [(f, [1, 2, 8])], {'num_heads': 2}, 'there is no such operator'),
             ('Attention', [(f, [1, 2, 8])], {'num_heads': 2},
              "ONNX's own Attention, whose nodes name no domain, is another operator"),
-            ('com.microsoft.Gelu', [(f, [2])], {}, 'op_type is to be "Gelu", without the domain'),
+            ('com.microsoft.Gelu', [(f, [2])], {}, 'op_type must be "Gelu", without the domain'),
             ('EmbedLayerNormalization', [(onnx.INT32, [1, 2])], {}, 'there is no such operator'),
             ('QLinearSum', [(u8, [2])], {}, 'did you mean com.microsoft.QLinearMul?'),
             ('Relu', [(f, [2])], {}, "ONNX's own Relu, whose nodes name no domain")):

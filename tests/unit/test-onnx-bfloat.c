@@ -335,13 +335,13 @@ TEST(test_refusals)
 	onnx_model_output(&made, "y");
 	bytes = onnx_model_pack(&made, &n_bytes);
 	assert_int_equal(rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error), -EBADMSG);
-	assert_non_null(strstr(error.text, "its type bfloat16 and shape need 8"));
+	assert_non_null(strstr(error.text, "its type bfloat16 and shape require 8"));
 	onnx_model_deinit(&made);
 	/* Types that ONNX does not allow together, or not at all. */
 	start();
 	onnx_model_node(&made, "Add", "f x", "y");
 	assert_int_equal(compile("y", 0), -EOPNOTSUPP);
-	assert_non_null(strstr(error.text, "\"f\" is float32, and another one bfloat16"));
+	assert_non_null(strstr(error.text, "\"f\" is float32, but another input is bfloat16"));
 	model = rbk_onnx_free(model);
 	start();
 	onnx_model_node(&made, "BitwiseAnd", "x w", "y");

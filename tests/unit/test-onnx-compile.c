@@ -519,7 +519,7 @@ TEST(test_opset_6__broadcast)
 	onnx_model_constant(&made, "b", RBK_ONNX_F32, 1, (int64_t[]){4}, b, 16);
 	onnx_model_node(&made, "Add", "x b", "y");
 	load("y");
-	expect_refused(compile_as(1, 0), "do not fit each other");
+	expect_refused(compile_as(1, 0), "do not fit together");
 	finish();
 }
 
@@ -816,7 +816,7 @@ TEST(test_refusals__all_of_them)
 	assert_int_equal(rbk_onnx_refusal(model, 2, &refusal), 0);
 	assert_string_equal(refusal.reason, "axis 7 is not one of 2 dimensions");
 	assert_int_equal(rbk_onnx_refusal(model, 5, &refusal), 0);
-	assert_string_equal(refusal.reason, "the operator exists since opset 20");
+	assert_string_equal(refusal.reason, "the operator exists only from opset 20 on");
 	assert_int_equal(rbk_onnx_refusal(model, 8, &refusal), -EINVAL);
 	/* A refused model has no bindings and no steps. */
 	assert_int_equal(rbk_onnx_n_bound(model), 0);

@@ -181,7 +181,7 @@ TEST(test_call__opsets)
 	f = onnx_model_function(&made, "my", "New", "a", "b", 12);
 	body(f, "Mish", "a", "b");
 	call("New", "x", "y");
-	expect_refused("the operator exists since opset 18 (node 0 of function \"my.New\")");
+	expect_refused("the operator exists only from opset 18 on (node 0 of function \"my.New\")");
 
 	start();
 	f = onnx_model_function(&made, "my", "Newest", "a", "b", 99);
@@ -221,7 +221,8 @@ TEST(test_call__absent)
 	f = function("Limit", "a low", "b low");
 	body(f, "Relu", "a", "b");
 	call("Limit", "x", "y z");
-	expect_not_loaded(-EBADMSG, "output 1 is an input that it does not give");
+	expect_not_loaded(-EBADMSG,
+			  "output 1 is an input of the function that the node does not give");
 }
 
 /* Outputs that are also inputs, or that are the same value. */
@@ -350,7 +351,8 @@ TEST(test_attributes__wrong)
 
 	start();
 	onnx_model_attr_ref(&made, onnx_model_node(&made, "Softmax", "x", "y"), "axis", "along");
-	expect_not_loaded(-EBADMSG, "refers to a function's, but it is in none");
+	expect_not_loaded(-EBADMSG,
+			  "refers to a function's attribute, but the node is not in a function");
 
 	/* An attribute of a type that the node does not accept. */
 	start();
@@ -489,7 +491,8 @@ TEST(test_if__refused)
 	onnx_model_node(&made, "Cast", "m", "c");
 	onnx_model_attr_int(&made, made.graph.node[1], "to", RBK_ONNX_BOOL);
 	add_if("c", "x", "y");
-	expect_refused("its condition, \"c\", must be known to make a plan, but is computed");
+	expect_refused("its condition, \"c\", must be known when the plan is made, but a node "
+		       "computes it");
 
 	start();
 	onnx_model_input(&made, "c", RBK_ONNX_BOOL, 0, NULL);
@@ -512,7 +515,7 @@ TEST(test_if__refused)
 	start();
 	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 1, (int64_t[]){2}, "\1\1", 2);
 	add_if("c", "x", "y");
-	expect_refused("its condition is not one number");
+	expect_refused("its condition is not a single number");
 
 	start();
 	add_if("seven", "x", "y");
@@ -540,7 +543,7 @@ TEST(test_if__broken)
 	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
 	add_if("c", "nowhere", "y");
 	expect_not_loaded(-EBADMSG, "node 0 \"\" (Relu) of then_branch, in node 0 \"\" (If) reads "
-				    "\"nowhere\", which nothing defines");
+				    "\"nowhere\", which no node, input or initializer defines");
 
 	start();
 	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
@@ -554,7 +557,7 @@ TEST(test_if__broken)
 	onnx_model_output(&made, "z");
 	node->n_output = 2;
 	node->output = (char *[]){(char *)"y", (char *)"z"};
-	expect_not_loaded(-EBADMSG, "output 1, \"Gone\", of its then_branch is written by nothing");
+	expect_not_loaded(-EBADMSG, "no node writes output 1, \"Gone\", of its then_branch");
 
 	start();
 	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
@@ -714,21 +717,22 @@ TEST(test_hostile__definitions)
 	f = function("F", "a", "c");
 	body(f, "Relu", "a", "b");
 	call("F", "x", "y");
-	expect_not_loaded(-EBADMSG, "output \"c\" of function \"my.F\" is written by nothing");
+	expect_not_loaded(-EBADMSG, "no node writes output \"c\" of function \"my.F\"");
 
 	start();
 	f = function("F", "a a", "b");
 	body(f, "Relu", "a", "b");
 	call("F", "x seven", "y");
-	expect_not_loaded(-EBADMSG, "two things are called \"a\" in function \"my.F\"");
+	expect_not_loaded(-EBADMSG, "two values have the name \"a\" in function \"my.F\"");
 
 	/* A body does not see the names of its caller. */
 	start();
 	f = function("F", "a", "b");
 	body(f, "Add", "a seven", "b");
 	call("F", "x", "y");
-	expect_not_loaded(-EBADMSG, "node 0 \"\" (Add) of function \"my.F\", in node 0 \"\" (F) "
-				    "reads \"seven\", which nothing defines");
+	expect_not_loaded(-EBADMSG,
+			  "node 0 \"\" (Add) of function \"my.F\", in node 0 \"\" (F) reads "
+			  "\"seven\", which no node, input or initializer defines");
 
 	start();
 	f = function("F", "a", "b");

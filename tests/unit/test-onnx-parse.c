@@ -489,11 +489,11 @@ TEST(test_scan__broken)
 		{{0x3a, 0x05, 0x00}, 3, "is cut off"},
 		{{0x3a}, 1, "length is cut off"},
 		{{0x3a, 0x00, 0x3a, 0x00}, 4, "twice"},
-		{{0x38, 0x01}, 2, "not of its type"},
-		{{0x0b, 0x0c}, 2, "not of its type"},
+		{{0x38, 0x01}, 2, "has the wrong type"},
+		{{0x0b, 0x0c}, 2, "has the wrong type"},
 		{{0xfb, 0x01}, 2, "no valid type"},
 		{{0x00, 0x00}, 2, "no valid number"},
-		{{0x09, 1, 2}, 3, "not of its type"},
+		{{0x09, 1, 2}, 3, "has the wrong type"},
 	};
 	uint64_t at;
 
@@ -634,13 +634,13 @@ TEST(test_sparse__hostile)
 		{1, {1, 6}, "\"w\": index 1 is outside of its shape"},
 		{1, {-1, 5}, "index 0 is outside"},
 		{1, {INT64_MIN, INT64_MAX}, "index 0 is outside"},
-		{1, {1, 1}, "index 1 is not behind the one before"},
-		{1, {5, 1}, "index 1 is not behind the one before"},
+		{1, {1, 1}, "index 1 is not larger than the index before it"},
+		{1, {5, 1}, "index 1 is not larger than the index before it"},
 		{2, {0, 3, 1, 2}, "index 0 is outside"},
 		{2, {0, 1, 2, 0}, "index 1 is outside"},
 		{2, {0, -1, 1, 2}, "index 0 is outside"},
-		{2, {1, 2, 1, 2}, "index 1 is not behind"},
-		{2, {1, 0, 0, 2}, "index 1 is not behind"},
+		{2, {1, 2, 1, 2}, "index 1 is not larger"},
+		{2, {1, 0, 0, 2}, "index 1 is not larger"},
 	};
 	Onnx__SparseTensorProto sparse;
 	struct onnx_model made;
@@ -667,7 +667,7 @@ TEST(test_sparse__hostile)
 	expect_refused(&made, -EBADMSG, "has no name");
 	make_sparse(&made, &sparse, 1, cases[0].indices);
 	onnx_model_ints(&made, "w", 1, four);
-	expect_refused(&made, -EBADMSG, "two things are called \"w\"");
+	expect_refused(&made, -EBADMSG, "two values have the name \"w\"");
 }
 
 /* ---- Encodings ---- */
@@ -874,7 +874,7 @@ TEST(test_external__outside, make_folder, remove_folder)
 		{"", NULL, NULL, "plain name", -EBADMSG},
 		{"weights/", NULL, NULL, "", -ENOTDIR},
 		{"missing", NULL, NULL, "\"missing\"", -ENOENT},
-		{NULL, NULL, NULL, "not said in which", -EBADMSG},
+		{NULL, NULL, NULL, "the file is not named", -EBADMSG},
 		{"weights", "52", NULL, "end beyond", -EBADMSG},
 		{"weights", "18446744073709551615", NULL, "end beyond", -EBADMSG},
 		{"weights", "18446744073709551616", NULL, "no number", -EBADMSG},

@@ -296,7 +296,7 @@ TEST(test_volumes__are_folded)
 		} cases[] = {
 			{"strides", {1, 0, 1}, 3, "attribute \"strides\" has 0"},
 			{"pads", {1, 1, 1}, 3, "attribute \"pads\" has 3 elements, expected 6"},
-			{"kernel_shape", {3, 3, 2}, 3, "has 3, but weights 2"},
+			{"kernel_shape", {3, 3, 2}, 3, "has 3, but the weights have 2"},
 			{"dilations", {3, 1, 1}, 3, "windows of 7 do not fit into 5"},
 		};
 
