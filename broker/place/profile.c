@@ -43,16 +43,16 @@ const char *place_profile_refusal(const struct place_profile *profile)
 	for (unsigned int i = 0; i < OP_FAMILY_COUNT; i++) {
 		for (unsigned int k = 0; k < PLACE_SIZE_CLASSES; k++) {
 			if (!is_rate(profile->rates[i][k].flops_per_ns))
-				return "a compute rate is out of range";
+				return "a rate of computing is out of range";
 			if (!is_rate(profile->rates[i][k].bytes_per_ns))
 				return "a memory rate is out of range";
 		}
 	}
 	if (has_up != has_down || (has_up && (!is_rate(profile->up_bytes_per_ns) ||
 					      !is_rate(profile->down_bytes_per_ns))))
-		return "a transfer rate is out of range";
+		return "a link rate is out of range";
 	if (!is_latency(profile->link_ns))
-		return "the transfer latency is out of range";
+		return "the link latency is out of range";
 	if (profile->memory_bytes > PLACE_MAX_MEMORY_BYTES)
 		return "the memory size is out of range";
 	if (!is_between(profile->active_watts, 0, PLACE_MAX_WATTS))

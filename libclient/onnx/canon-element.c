@@ -96,7 +96,7 @@ void canon_same_without(struct graph *graph, const char *op, uint32_t absent)
 		if (n_attrs == STEP_MAX_ATTRS ||
 		    strlen(proto->attribute[i]->name) >= RBK_NAME_BYTES ||
 		    !same_attr(graph, proto->attribute[i], &attrs[n_attrs++])) {
-			graph_refuse(graph, "attribute \"%s\" is unknown",
+			graph_refuse(graph, "attribute \"%s\" is not known",
 				     proto->attribute[i]->name);
 			return;
 		}

@@ -119,7 +119,7 @@ static void check_attributes(struct graph *graph)
 
 	for (size_t i = 0; i < proto->n_attribute; i++)
 		if (!graph->attr_is_read[i])
-			graph_refuse(graph, "attribute \"%s\" is unknown",
+			graph_refuse(graph, "attribute \"%s\" is not known",
 				     proto->attribute[i]->name);
 }
 

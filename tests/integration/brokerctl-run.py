@@ -175,7 +175,7 @@ def check_values(files):
     for nodes, constant, says in (
             ([onnx.node('Expand', ['x', 'c'], ['y'])], [(1 << 32) + 3], 'does not expand'),
             ([onnx.node('Split', ['x', 'c'], ['y'])], [3], 'the parts have 3 elements'),
-            ([onnx.node('Cast', ['x'], ['y'], to=(1 << 32) + 1)], [0], 'which is no type')):
+            ([onnx.node('Cast', ['x'], ['y'], to=(1 << 32) + 1)], [0], 'which is not an element type')):
         model = one('values.onnx', nodes, [('x', onnx.FLOAT, [1])], [('y', onnx.FLOAT, ['n'])],
                     [onnx.tensor('c', onnx.INT64, [1], constant)])
         x = onnx.npy(files.at('one.npy'), onnx.FLOAT, [1], [1])

@@ -510,7 +510,7 @@ def test_unprivileged_broker():
         expect(opener.opens() == PASSED, 'with the next broker')
         opener.end()
         broker.off()
-        wait_for(lambda: 'there is no gate' in broker.log(), 'the broker sees that it is gone')
+        wait_for(lambda: 'was removed' in broker.log(), 'the broker sees that it is gone')
         # The gate is made for a user other than the broker's.
         result = subprocess.run([CTL, '--socket', broker.socket, 'gate', 'on', '--user=root', f'--cgroup={at}'],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)

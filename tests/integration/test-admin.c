@@ -104,7 +104,7 @@ static int expect_refused(const struct broker *broker)
 
 	if (connect_admin(broker, &rbk, &error) != -EACCES)
 		return 1;
-	return strstr(error.text, "is for administrators") ? 0 : 2;
+	return strstr(error.text, "accepts only administrators") ? 0 : 2;
 }
 
 static int expect_looking(const struct broker *broker)

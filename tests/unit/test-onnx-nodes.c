@@ -499,7 +499,7 @@ TEST(test_hostile)
 		{"Compress", 11, "f32[2] bool[0]", "", "f32[0]"},
 		{"ReverseSequence", 10, "f32[4,2] {1,5}", "",
 		 "the length of sequence 1 is 5 elements, expected at most 4"},
-		{"ReverseSequence", 10, "f32[4,2] {1,-1}", "", "sequence 1 has -1"},
+		{"ReverseSequence", 10, "f32[4,2] {1,-1}", "", "length of sequence 1 is -1"},
 		{"ReverseSequence", 10, "f32[4,2] {1,2}", "batch_axis=0 time_axis=0", "2 lengths"},
 		{"ReverseSequence", 10, "f32[4,2] {1}", "", "1 lengths"},
 		{"ReverseSequence", 10, "f32[4] {1}", "", "1 lengths"},

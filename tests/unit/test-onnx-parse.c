@@ -274,7 +274,7 @@ TEST(test_load__names)
 	expect_refused(&made, -EBADMSG, "\"nowhere\"");
 	make_sound(&made);
 	onnx_model_output(&made, "y");
-	expect_refused(&made, -EBADMSG, "two outputs \"y\"");
+	expect_refused(&made, -EBADMSG, "two outputs have the name \"y\"");
 	make_sound(&made);
 	onnx_model_input(&made, "", RBK_ONNX_F32, 1, four);
 	expect_refused(&made, -EBADMSG, "no name");
@@ -877,9 +877,9 @@ TEST(test_external__outside, make_folder, remove_folder)
 		{NULL, NULL, NULL, "the file is not named", -EBADMSG},
 		{"weights", "52", NULL, "end beyond", -EBADMSG},
 		{"weights", "18446744073709551615", NULL, "end beyond", -EBADMSG},
-		{"weights", "18446744073709551616", NULL, "no number", -EBADMSG},
-		{"weights", "-4", NULL, "no number", -EBADMSG},
-		{"weights", "0x4", NULL, "no number", -EBADMSG},
+		{"weights", "18446744073709551616", NULL, "not a number", -EBADMSG},
+		{"weights", "-4", NULL, "not a number", -EBADMSG},
+		{"weights", "0x4", NULL, "not a number", -EBADMSG},
 		{"weights", "0", "15", "need 16", -EBADMSG},
 	};
 	struct folder *folder = *state;

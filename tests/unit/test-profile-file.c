@@ -418,7 +418,7 @@ TEST(test_refusal__each_figure)
 	REFUSED(n_servers_per_task, 0, "per task");
 	REFUSED(n_servers_per_task, 1025, "per task");
 	REFUSED(memory_bytes, UINT64_MAX, "memory");
-	REFUSED(is_valid, false, "nothing is known");
+	REFUSED(is_valid, false, "no measurements");
 #undef REFUSED
 }
 
