@@ -31,7 +31,7 @@ struct place_decision place_decide(struct placer *placer, struct place_plan *pla
 	const struct place_device *cpu = &placer->devices[RBK_DEVICE_CPU], *gpu = cpu + 1;
 	struct place_spot spot = place_spot(place_plan, request.count);
 	const struct place_entry *entry = place_plan->near;
-	float cpu_contention, cpu_ns, gpu_ns, cpu_done_ns, gpu_done_ns;
+	float cpu_contention = 1, cpu_ns, gpu_ns, cpu_done_ns, gpu_done_ns;
 	struct place_decision decision;
 	bool is_trusted, is_on_gpu;
 	uint8_t reason;
@@ -44,9 +44,13 @@ struct place_decision place_decide(struct placer *placer, struct place_plan *pla
 
 	if (!likely(spot.bucket == place_plan->near_bucket))
 		come_near(place_plan, spot.bucket);
-	cpu_contention = place_contention(placer, flow, RBK_DEVICE_CPU);
-	cpu_ns = place_entry_exec_ns(placer, cpu, &entry[0], spot.into, cpu_contention, now_ns);
-	gpu_ns = place_entry_exec_ns(placer, gpu, &entry[1], spot.into, gpu->contention, now_ns);
+	cpu_ns = place_entry_crowded_ns(placer, cpu, &entry[0], spot.into, now_ns);
+	gpu_ns = place_entry_crowded_ns(placer, gpu, &entry[1], spot.into, now_ns);
+	if (!likely(!placer->is_contended)) {
+		cpu_contention = place_contention(placer, flow, RBK_DEVICE_CPU);
+		cpu_ns *= place_felt(&entry[0], cpu_contention);
+		gpu_ns *= place_felt(&entry[1], gpu->contention);
+	}
 	cpu_done_ns = cpu_ns + place_wait_ns(placer, flow, RBK_DEVICE_CPU, now_ns);
 	gpu_done_ns = gpu_ns + place_wait_ns(placer, flow, RBK_DEVICE_GPU, now_ns);
 	is_trusted = entry[0].flags & entry[1].flags & PLACE_ENTRY_TRUSTED;

@@ -322,21 +322,23 @@ struct place_slowed {
 struct placer {
 	struct place_config config;
 	uint32_t n_devices;
-	uint32_t drained; /* drained devices, as a mask */
-	uint32_t closed;  /* other devices whose breaker is closed */
-	bool is_plain;    /* two devices, both closed, no setting that changes the rules */
+	uint32_t drained;  /* drained devices, as a mask */
+	uint32_t closed;   /* other devices whose breaker is closed */
+	bool is_plain;     /* two devices, both closed, no setting that changes the rules */
+	bool is_contended; /* some device has contention */
 	void (*moved)(void *context, struct place_task *task, uint8_t from);
 	void *context;
 	struct place_schedule schedule;
 	struct list_node plans;     /* struct place_history of existing plans */
 	struct list_node histories; /* those of freed plans, oldest first */
 	uint32_t n_histories;
-	struct place_slab lines;                  /* struct place_plan */
-	struct place_slab rests;                  /* struct place_rest, by kind_of_rest() */
+	struct place_slab lines; /* struct place_plan */
+	struct place_slab rests; /* struct place_rest, by kind_of_rest() */
+	struct place_device devices[RBK_MAX_DEVICES];
+	/* Decisions do not read these. */
 	struct place_slowed slowed[PLACE_SLOWED]; /* the latest at n_slowed - 1, as a ring */
 	uint32_t n_slowed;
 	uint64_t learned_ns; /* end of the last execution that was learned from */
-	struct place_device devices[RBK_MAX_DEVICES];
 };
 
 /* --- Contention and learned times; see felt-hot.c --- */
@@ -494,18 +496,25 @@ static inline const struct place_entry *place_entry(const struct place_plan *pla
 	return &place_plan->rest->entries[bucket * place_plan->n_devices + device];
 }
 
+/* Return the execution among the device's other tasks, without contention. */
+static inline float place_entry_crowded_ns(const struct placer *placer,
+					   const struct place_device *device,
+					   const struct place_entry *entry, float into,
+					   uint64_t now_ns)
+{
+	float alone_ns = place_entry_alone_ns(entry, into);
+
+	return alone_ns + place_crowd_ns(placer, device, entry, alone_ns, now_ns);
+}
+
 /* Return the execution as it would be now, with the device's contention and its other tasks. */
 static inline float place_entry_exec_ns(const struct placer *placer,
 					const struct place_device *device,
 					const struct place_entry *entry, float into,
 					float contention, uint64_t now_ns)
 {
-	float alone_ns = place_entry_alone_ns(entry, into), exec_ns;
-
-	exec_ns = alone_ns + place_crowd_ns(placer, device, entry, alone_ns, now_ns);
-	if (__builtin_expect(contention > 1, 0))
-		exec_ns *= place_felt(entry, contention);
-	return exec_ns;
+	return place_entry_crowded_ns(placer, device, entry, into, now_ns) *
+	       place_felt(entry, contention);
 }
 
 /*

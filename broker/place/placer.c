@@ -139,6 +139,9 @@ void placer_set_contention(struct placer *placer, uint8_t device, float factor)
 		of->fell_ns = 0;
 	}
 	place_device_update(of);
+	placer->is_contended = false;
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		placer->is_contended |= placer->devices[i].contention > 1;
 }
 
 void placer_limit_servers(struct placer *placer, uint8_t device, uint32_t n_servers)
