@@ -287,7 +287,8 @@ void table_end(void)
 		const unsigned int column = i % table.n_columns;
 
 		if (!table.is_dropped[column])
-			print_cell(column, table.cells[i].text, table.cells[i].mark);
+			print_cell(column, table.cells[i].text,
+				   table.cells[i].text[0] ? table.cells[i].mark : MARK_NONE);
 		if (column + 1 == table.n_columns)
 			putchar('\n');
 	}

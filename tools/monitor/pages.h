@@ -39,8 +39,8 @@ int pages_connect(const char *socket_path, const char *name, uint64_t timeout_ns
 		  struct rbk_error *error);
 
 /*
- * Connect like pages_connect(), to the administrators' socket beside @socket_path if this user may
- * use it, else to the ordinary socket.
+ * Connect like pages_connect(), to the administrators' socket of @socket_path's broker if this user
+ * may use it, else to the ordinary socket.
  */
 int pages_connect_best(const char *socket_path, const char *name, uint64_t timeout_ns,
 		       struct rbk **ret, struct rbk_error *error);
