@@ -44,6 +44,12 @@ def check_stats(broker, client):
     expect(plans['large']['state'] == 'live' and plans['large']['last_reason'] in REASONS, plans)
     expect(re.fullmatch('[0-9a-f]{16}', plans['large']['fingerprint']), plans)
     expect(plans['large']['devices'][0]['memory'] == 'resident', plans)
+    for device in plans['large']['devices']:
+        # Predicted now is learned times contention; and trust goes with the error.
+        now_ns = device['estimate_ns'] * device['contention']
+        expect(device['contention'] >= 1 and abs(device['now_ns'] - now_ns) <= now_ns * 1e-3, device)
+        expect(0 <= device['window_error'] <= 1, device)
+        expect(not device['trusted'] or device['window_error'] <= 0.5, device)
 
     text = ctl(broker, 'stats')
     expect(NAME in text and 'default' in text and 'force-cpu is off' in text, text)

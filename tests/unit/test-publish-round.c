@@ -15,6 +15,7 @@
 #include "support/session-rig.h"
 #include "support/test.h"
 #include "telemetry/telemetry.h"
+#include "util/checked.h"
 
 enum { BUDGET = 8, N_SESSIONS = 300, PIECES = 64 };
 
@@ -212,5 +213,27 @@ TEST(test_round__sessions_leave)
 		update(&kit);
 	}
 	assert_int_equal(count_named(&kit), 0);
+	kit_end(&kit);
+}
+
+/* Contention that comes and goes changes the figures of a plan that runs no more tasks. */
+TEST(test_round__contention_of_idle_plans)
+{
+	static const uint8_t bytes[] = {0, 96, 0}; /* in steps of 1/32 of an octave */
+	struct session_plan *plan;
+	struct placer *placer;
+	static struct kit kit;
+
+	kit_begin(&kit);
+	placer = dispatch_placer(kit.rig.dispatch);
+	plan = rig_relu(&kit.rig, true);
+	/* The watched root page brings pages of all tenants. */
+	while (!kit.rig.session->tenant_stats->page.header)
+		rig_settle(&kit.rig);
+	for (size_t i = 0; i < ARRAY_SIZE(bytes); i++) {
+		placer_set_contention(placer, RBK_DEVICE_CPU, bytes[i] ? 8 : 1);
+		update(&kit);
+		assert_int_equal(plan->stats.record->devices[RBK_DEVICE_CPU].contention, bytes[i]);
+	}
 	kit_end(&kit);
 }
