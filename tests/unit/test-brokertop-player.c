@@ -8,6 +8,7 @@
 
 #include "input.h"
 #include "player.h"
+#include "recorder.h"
 #include "support/stats-scene.h"
 #include "support/test.h"
 
@@ -17,25 +18,52 @@ static const uint64_t second_ns = 1000000000;
 static FILE *record(enum stats_scene scene, unsigned int n)
 {
 	FILE *file = tmpfile();
+	struct recorder recorder;
+	struct pages pages;
+
+	assert_non_null(file);
+	recorder_init(&recorder, file);
+	for (unsigned int i = 0; i < n; i++) {
+		stats_scene_make(scene, i, &pages);
+		assert_int_equal(recorder_write(&recorder, &pages), 0);
+		pages_unmap(&pages);
+	}
+	recorder_deinit(&recorder);
+	return file;
+}
+
+static void write_plain(FILE *file, const struct rbk_stats_view *view)
+{
+	assert_int_equal(fwrite(view->page, view->bytes, 1, file), 1);
+}
+
+/* Return a file as record() does, with pages in plain form. */
+static FILE *record_plain(enum stats_scene scene, unsigned int n)
+{
+	FILE *file = tmpfile();
 	struct pages pages;
 
 	assert_non_null(file);
 	for (unsigned int i = 0; i < n; i++) {
 		stats_scene_make(scene, i, &pages);
-		assert_int_equal(recording_write(file, &pages), 0);
+		if (pages.root.page)
+			write_plain(file, &pages.root);
+		for (unsigned int k = 0; k < pages.n_tenants; k++)
+			write_plain(file, &pages.tenants[k].view);
 		pages_unmap(&pages);
 	}
+	assert_int_equal(fflush(file), 0);
 	return file;
 }
 
-TEST(test_recording__reads_what_was_written)
+/* Assert that @file has the first @n moments of the scene with three tenants. */
+static void expect_three(FILE *file, unsigned int n)
 {
 	struct recording_moment moment = {.end = 0};
-	FILE *file = record(STATS_SCENE_THREE, 3);
 	uint64_t last_ns = 0;
 	struct pages pages;
 
-	for (unsigned int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < n; i++) {
 		struct pages wanted;
 
 		assert_int_equal(recording_find(fileno(file), moment.end, &moment), 0);
@@ -51,6 +79,118 @@ TEST(test_recording__reads_what_was_written)
 		pages_unmap(&pages);
 	}
 	assert_int_equal(recording_find(fileno(file), moment.end, &moment), RECORDING_E_END);
+}
+
+/* There are more moments than refer to one base. */
+TEST(test_recording__reads_what_was_written)
+{
+	enum { N = 130 };
+	FILE *file = record(STATS_SCENE_THREE, N);
+
+	expect_three(file, N);
+	fclose(file);
+}
+
+TEST(test_recording__reads_the_plain_form)
+{
+	FILE *file = record_plain(STATS_SCENE_THREE, 3);
+
+	expect_three(file, 3);
+	fclose(file);
+}
+
+/* A recording is much smaller than its pages, even when every decision in their logs changes. */
+TEST(test_recording__is_compact)
+{
+	enum { N = 10 };
+	FILE *file = record(STATS_SCENE_THREE, N), *plain = record_plain(STATS_SCENE_THREE, N);
+	const long bytes = ftell(file), plain_bytes = ftell(plain);
+
+	print_message("%ld bytes a moment, instead of %ld\n", bytes / N, plain_bytes / N);
+	assert_in_range(bytes, 1, plain_bytes / 20);
+	fclose(plain);
+	fclose(file);
+}
+
+/* Every difference that is not one is refused, without an access outside the page. */
+TEST(test_recording__wrong_differences)
+{
+	static const struct {
+		unsigned char data[12];
+		uint32_t bytes;
+	} wrong[] = {
+		{{0x80}, 1},
+		/* A number of more than 64 bits, and one that ends with the data. */
+		{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 12},
+		{{0, 0x80}, 2},
+		/* Bytes beyond the page, and beyond the data. */
+		{{0xff, 0xff, 0xff, 0x7f, 1}, 5},
+		{{0, 0xff, 0x7f}, 3},
+	};
+	FILE *file = record(STATS_SCENE_OWN, 2);
+	struct recording_moment moment, second;
+	struct recording_page head;
+	struct pages pages;
+
+	assert_int_equal(recording_find(fileno(file), 0, &moment), 0);
+	assert_int_equal(recording_find(fileno(file), moment.end, &second), 0);
+	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		uint64_t at = second.end - sizeof(wrong[0].data);
+
+		assert_int_equal(
+			pwrite(fileno(file), wrong[i].data, sizeof(wrong[i].data), (off_t)at),
+			sizeof(wrong[i].data));
+		head = (struct recording_page){
+			.magic = RECORDING_MAGIC,
+			.kind = RBK_STATS_TENANT,
+			.tenant = 1,
+			.data_bytes = wrong[i].bytes,
+			.page_bytes = 65536,
+			.base = RECORDING_NO_BASE,
+		};
+		at -= sizeof(head);
+		assert_int_equal(pwrite(fileno(file), &head, sizeof(head), (off_t)at),
+				 sizeof(head));
+		moment = (struct recording_moment){
+			.offset = at,
+			.end = at + sizeof(head) + head.data_bytes,
+		};
+		assert_int_equal(recording_read(fileno(file), &moment, &pages),
+				 RECORDING_E_INVALID);
+	}
+	fclose(file);
+}
+
+/* A base is a page in compact form, of the same size and without a base itself. */
+TEST(test_recording__wrong_bases)
+{
+	FILE *file = record(STATS_SCENE_OWN, 3);
+	struct recording_moment moments[3] = {{.end = 0}};
+	struct recording_page head;
+	struct pages pages;
+	uint64_t base;
+
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(
+			recording_find(fileno(file), i ? moments[i - 1].end : 0, &moments[i]), 0);
+	assert_int_equal(pread(fileno(file), &head, sizeof(head), (off_t)moments[2].offset),
+			 sizeof(head));
+	base = head.base;
+	assert_int_equal(base, moments[0].offset);
+	for (unsigned int i = 0; i < 4; i++) {
+		head.base = (uint64_t[]){moments[1].offset, base + 8, UINT64_MAX - 1,
+					 moments[2].offset}[i];
+		assert_int_equal(
+			pwrite(fileno(file), &head, sizeof(head), (off_t)moments[2].offset),
+			sizeof(head));
+		assert_int_equal(recording_read(fileno(file), &moments[2], &pages),
+				 RECORDING_E_INVALID);
+	}
+	head.base = base;
+	assert_int_equal(pwrite(fileno(file), &head, sizeof(head), (off_t)moments[2].offset),
+			 sizeof(head));
+	assert_int_equal(recording_read(fileno(file), &moments[2], &pages), 0);
+	pages_unmap(&pages);
 	fclose(file);
 }
 
@@ -82,7 +222,7 @@ TEST(test_recording__cut_short)
 	/* The file is cut after the moment was found, and before. */
 	assert_int_equal(ftruncate(fileno(file), (off_t)moment.end - 1), 0);
 	assert_int_equal(recording_read(fileno(file), &moment, &pages), RECORDING_E_INVALID);
-	assert_int_equal(ftruncate(fileno(file), 4096), 0);
+	assert_int_equal(ftruncate(fileno(file), (off_t)moment.end / 2), 0);
 	assert_int_equal(recording_find(fileno(file), 0, &moment), RECORDING_E_INVALID);
 	assert_int_equal(ftruncate(fileno(file), 100), 0);
 	assert_int_equal(recording_read(fileno(file), &moment, &pages), RECORDING_E_INVALID);

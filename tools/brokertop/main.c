@@ -23,6 +23,7 @@
 #include "monitor/text.h"
 #include "picture.h"
 #include "player.h"
+#include "recorder.h"
 #include "report.h"
 #include "source.h"
 #include "terminal.h"
@@ -344,10 +345,12 @@ static int run_record(struct top *top)
 	FILE *file = fopen(path, "w");
 	/* Rates need two moments. */
 	uint64_t n_moments = top->options.n_updates ? top->options.n_updates : 2, n_written = 0;
+	struct recorder recorder;
 	int r = 0;
 
 	if (!file)
 		return fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
+	recorder_init(&recorder, file);
 	for (uint64_t n = 0; r == 0 && n < n_moments && !stop_signal; n++) {
 		if (n > 0)
 			sleep_ns(top->options.delay_ns);
@@ -357,9 +360,10 @@ static int run_record(struct top *top)
 		/* The pages of a silent broker have not changed. */
 		if (top->source.state != SOURCE_LIVE)
 			continue;
-		r = recording_write(file, &top->source.pages);
+		r = recorder_write(&recorder, &top->source.pages);
 		n_written++;
 	}
+	recorder_deinit(&recorder);
 	if (fclose(file) && r == 0)
 		r = -errno;
 	if (r)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recordings: writing and reading pages
+ * Recordings: reading pages
  *
- * Most of a page is empty and becomes a hole in the file. Pages are copied when read, so that
- * truncating the file does no harm, and they are validated like a broker's page.
+ * Pages are copied when read, so that truncating the file does no harm, and they are validated like
+ * a broker's page. Most of a page in plain form is a hole in the file.
  */
 #include "recording.h"
 
@@ -14,44 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 4096 };
 static const uint64_t max_page_bytes = 1ull << 28;
-
-/* --- Writing --- */
-
-static int write_page(FILE *file, const struct rbk_stats_view *view)
-{
-	static const char zeros[BLOCK_BYTES];
-	const char *page = (const char *)view->page;
-
-	for (uint64_t at = 0; at < view->bytes; at += BLOCK_BYTES) {
-		size_t n =
-			view->bytes - at < BLOCK_BYTES ? (size_t)(view->bytes - at) : BLOCK_BYTES;
-		/* Write the last block even if empty, so that the file has its full length. */
-		const bool is_last = at + n == view->bytes;
-
-		if (!is_last && memcmp(page + at, zeros, n) == 0) {
-			if (fseeko(file, (off_t)n, SEEK_CUR))
-				return -errno;
-		} else if (fwrite(page + at, 1, n, file) != n) {
-			return -errno;
-		}
-	}
-	return 0;
-}
-
-int recording_write(FILE *file, const struct pages *pages)
-{
-	int r = pages->root.page ? write_page(file, &pages->root) : 0;
-
-	for (unsigned int i = 0; i < pages->n_tenants && r == 0; i++)
-		r = write_page(file, &pages->tenants[i].view);
-	if (r == 0 && fflush(file))
-		r = -errno;
-	return r;
-}
-
-/* --- Reading --- */
 
 /*
  * Read exactly @bytes.
@@ -73,32 +36,90 @@ static int read_at(int fd, uint64_t at, void *to, size_t bytes)
 	return 0;
 }
 
-/*
- * Read the header of the page at @at and the number of its tenant.
- * Return: 0, RECORDING_E_* or -errno.
- */
-static int read_head(int fd, uint64_t at, uint64_t file_bytes, struct rbk_stats_header *ret,
-		     uint32_t *ret_tenant)
+/* A page in the file. */
+struct page_head {
+	uint32_t kind, tenant;
+	uint64_t at_ns, page_bytes;
+	uint64_t data, data_bytes; /* place in the file of the page, or of its difference */
+	uint64_t base;
+	bool is_compact;
+};
+
+/* Read the head of a page in plain form. Return: as read_head(). */
+static int read_plain_head(int fd, uint64_t at, struct page_head *ret)
 {
-	const struct rbk_stats_section *section = &ret->sections[RBK_STATS_SECTION_TENANTS];
+	struct rbk_stats_header header;
+	const struct rbk_stats_section *section = &header.sections[RBK_STATS_SECTION_TENANTS];
 	struct {
 		uint32_t sequence, number; /* as in struct rbk_stats_tenant */
 	} head = {.number = 0};
+	int r = read_at(fd, at, &header, sizeof(header));
+
+	if (r)
+		return r;
+	if (header.page_bytes < sizeof(header))
+		return RECORDING_E_INVALID;
+	if (header.kind != RBK_STATS_ROOT && section->offset &&
+	    section->offset <= header.page_bytes - sizeof(head))
+		r = read_at(fd, at + section->offset, &head, sizeof(head));
+	*ret = (struct page_head){
+		.kind = header.kind,
+		.tenant = head.number,
+		.at_ns = header.updated_at_ns,
+		.page_bytes = header.page_bytes,
+		.data = at,
+		.data_bytes = header.page_bytes,
+	};
+	return r;
+}
+
+/* Read the head of a page in compact form. Return: as read_head(). */
+static int read_compact_head(int fd, uint64_t at, struct page_head *ret)
+{
+	struct recording_page page;
+	int r = read_at(fd, at, &page, sizeof(page));
+
+	if (r)
+		return r;
+	*ret = (struct page_head){
+		.kind = page.kind,
+		.tenant = page.tenant,
+		.at_ns = page.at_ns,
+		.page_bytes = page.page_bytes,
+		.data = at + sizeof(page),
+		.data_bytes = page.data_bytes,
+		.base = page.base,
+		.is_compact = true,
+	};
+	return page.page_bytes < sizeof(struct rbk_stats_header) ? RECORDING_E_INVALID : 0;
+}
+
+/*
+ * Read the head of the page at @at.
+ * Return: 0, RECORDING_E_* or -errno.
+ */
+static int read_head(int fd, uint64_t at, uint64_t file_bytes, struct page_head *ret)
+{
+	uint32_t magic;
 	int r;
 
 	if (at >= file_bytes)
 		return RECORDING_E_END;
-	r = read_at(fd, at, ret, sizeof(*ret));
+	r = read_at(fd, at, &magic, sizeof(magic));
 	if (r)
 		return r;
-	if (ret->magic != RBK_STATS_MAGIC || ret->page_bytes < sizeof(*ret) ||
-	    ret->page_bytes > max_page_bytes || ret->page_bytes > file_bytes - at)
+	if (magic == RBK_STATS_MAGIC)
+		r = read_plain_head(fd, at, ret);
+	else if (magic == RECORDING_MAGIC)
+		r = read_compact_head(fd, at, ret);
+	else
+		r = RECORDING_E_INVALID;
+	if (r)
+		return r;
+	if (ret->page_bytes > max_page_bytes || ret->data > file_bytes ||
+	    ret->data_bytes > file_bytes - ret->data)
 		return RECORDING_E_INVALID;
-	if (ret->kind != RBK_STATS_ROOT && section->offset &&
-	    section->offset <= ret->page_bytes - sizeof(head))
-		r = read_at(fd, at + section->offset, &head, sizeof(head));
-	*ret_tenant = head.number;
-	return r;
+	return 0;
 }
 
 static bool is_among(const uint32_t *numbers, unsigned int n, uint32_t number)
@@ -112,8 +133,8 @@ static bool is_among(const uint32_t *numbers, unsigned int n, uint32_t number)
 int recording_find(int fd, uint64_t at, struct recording_moment *ret)
 {
 	struct recording_moment moment = {.offset = at, .end = at};
-	struct rbk_stats_header header;
-	uint32_t *tenants = NULL, *grown, tenant;
+	uint32_t *tenants = NULL, *grown;
+	struct page_head head;
 	unsigned int n_tenants = 0, room = 0;
 	struct stat about;
 	int r;
@@ -123,17 +144,17 @@ int recording_find(int fd, uint64_t at, struct recording_moment *ret)
 	for (;;) {
 		const bool has_some = moment.end > at;
 
-		r = read_head(fd, moment.end, (uint64_t)about.st_size, &header, &tenant);
+		r = read_head(fd, moment.end, (uint64_t)about.st_size, &head);
 		/* The page belongs to the next moment. */
 		if (r == 0 && has_some &&
-		    (header.kind == RBK_STATS_ROOT || is_among(tenants, n_tenants, tenant)))
+		    (head.kind == RBK_STATS_ROOT || is_among(tenants, n_tenants, head.tenant)))
 			break;
 		if (r)
 			break;
 		if (!has_some)
-			moment.at_ns = header.updated_at_ns;
-		moment.end += header.page_bytes;
-		if (header.kind == RBK_STATS_ROOT)
+			moment.at_ns = head.at_ns;
+		moment.end = head.data + head.data_bytes;
+		if (head.kind == RBK_STATS_ROOT)
 			continue;
 		if (n_tenants == room) {
 			room = room ? 2 * room : 16;
@@ -144,7 +165,7 @@ int recording_find(int fd, uint64_t at, struct recording_moment *ret)
 			}
 			tenants = grown;
 		}
-		tenants[n_tenants++] = tenant;
+		tenants[n_tenants++] = head.tenant;
 	}
 	free(tenants);
 	if (r == RECORDING_E_END && moment.end > at)
@@ -186,16 +207,92 @@ static int read_data(int fd, uint64_t at, char *page, uint64_t bytes)
 	return 0;
 }
 
-/* Return: 0 with the page mapped, RECORDING_E_INVALID or -errno. */
-static int read_page(int fd, uint64_t at, uint64_t bytes, struct rbk_stats_view *ret)
+/* The bytes of a difference that are still to be read. */
+struct runs {
+	const unsigned char *at, *end;
+};
+
+/* Read a number of a run. Return: false if there is none. */
+static bool next_number(struct runs *runs, uint64_t *ret)
 {
+	uint64_t number = 0;
+
+	for (unsigned int shift = 0; shift < 64 && runs->at < runs->end; shift += 7) {
+		const unsigned char byte = *runs->at++;
+
+		number |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80)) {
+			*ret = number;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Change a page by a difference. Return: 0, or RECORDING_E_INVALID. */
+static int apply(struct runs runs, unsigned char *page, uint64_t bytes)
+{
+	uint64_t at = 0, n_zeros, n;
+
+	while (runs.at < runs.end) {
+		if (!next_number(&runs, &n_zeros) || !next_number(&runs, &n) ||
+		    n_zeros > bytes - at || n > bytes - at - n_zeros ||
+		    n > (uint64_t)(runs.end - runs.at))
+			return RECORDING_E_INVALID;
+		at += n_zeros;
+		for (; n > 0; n--)
+			page[at++] ^= *runs.at++;
+	}
+	return 0;
+}
+
+/* Change a page by the difference of @head. Return: 0, RECORDING_E_INVALID, -ENOMEM or -errno. */
+static int read_difference(int fd, const struct page_head *head, char *page)
+{
+	unsigned char *data = malloc((size_t)head->data_bytes + 1);
+	int r;
+
+	if (!data)
+		return -ENOMEM;
+	r = read_at(fd, head->data, data, (size_t)head->data_bytes);
+	if (r == 0)
+		r = apply((struct runs){data, data + head->data_bytes}, (unsigned char *)page,
+			  head->page_bytes);
+	free(data);
+	return r;
+}
+
+/* Read a page in compact form. Return: as read_difference(). */
+static int read_compact(int fd, const struct page_head *head, uint64_t file_bytes, char *page)
+{
+	struct page_head base;
+	int r = 0;
+
+	if (head->base != RECORDING_NO_BASE) {
+		r = read_head(fd, head->base, file_bytes, &base);
+		if (r == RECORDING_E_END ||
+		    (r == 0 && (!base.is_compact || base.base != RECORDING_NO_BASE ||
+				base.page_bytes != head->page_bytes)))
+			r = RECORDING_E_INVALID;
+		if (r == 0)
+			r = read_difference(fd, &base, page);
+	}
+	return r ? r : read_difference(fd, head, page);
+}
+
+/* Return: 0 with the page mapped, RECORDING_E_INVALID, -ENOMEM or -errno. */
+static int read_page(int fd, const struct page_head *head, uint64_t file_bytes,
+		     struct rbk_stats_view *ret)
+{
+	const uint64_t bytes = head->page_bytes;
 	char *page = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			  -1, 0);
 	int r;
 
 	if (page == MAP_FAILED)
 		return -errno;
-	r = read_data(fd, at, page, bytes);
+	r = head->is_compact ? read_compact(fd, head, file_bytes, page)
+			     : read_data(fd, head->data, page, bytes);
 	if (r == 0 && !rbk_stats_view(ret, page, bytes))
 		r = RECORDING_E_INVALID;
 	if (r)
@@ -223,9 +320,8 @@ static int add_tenant(struct pages *pages, struct rbk_stats_view *view)
 int recording_read(int fd, const struct recording_moment *moment, struct pages *ret)
 {
 	struct pages pages = {.tenants = NULL};
-	struct rbk_stats_header header;
 	struct rbk_stats_view view;
-	uint32_t tenant;
+	struct page_head head;
 	struct stat about;
 	int r = 0;
 
@@ -233,10 +329,11 @@ int recording_read(int fd, const struct recording_moment *moment, struct pages *
 		return -errno;
 	if ((uint64_t)about.st_size < moment->end)
 		return RECORDING_E_INVALID;
-	for (uint64_t at = moment->offset; at < moment->end && r == 0; at += header.page_bytes) {
-		r = read_head(fd, at, moment->end, &header, &tenant);
+	for (uint64_t at = moment->offset; at < moment->end && r == 0;
+	     at = head.data + head.data_bytes) {
+		r = read_head(fd, at, moment->end, &head);
 		if (r == 0)
-			r = read_page(fd, at, header.page_bytes, &view);
+			r = read_page(fd, &head, moment->end, &view);
 		if (r)
 			break;
 		if (view.page->kind == RBK_STATS_ROOT && !pages.root.page) {
