@@ -342,6 +342,7 @@ static struct rbk_stats_session session_of(uint32_t number, uint32_t tenant, con
 					   unsigned int moment)
 {
 	struct rbk_stats_session session = {
+		.sequence = 2 * (moment + 1),
 		.number = number,
 		.tenant = tenant,
 		.pid = 1000 + number,

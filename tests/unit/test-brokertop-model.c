@@ -20,13 +20,18 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void show(enum stats_scene scene, unsigned int moment)
+static void show_with(enum stats_scene scene, unsigned int moment, unsigned int what)
 {
 	struct pages pages;
 
 	stats_scene_make(scene, moment, &pages);
-	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS | MODEL_DECISIONS), 0);
+	assert_int_equal(model_update(&model, &pages, 0, what), 0);
 	pages_unmap(&pages);
+}
+
+static void show(enum stats_scene scene, unsigned int moment)
+{
+	show_with(scene, moment, MODEL_PLANS | MODEL_DECISIONS);
 }
 
 static struct rbk_stats_tenant *tenant_record(const struct pages *pages, uint32_t index)
@@ -44,8 +49,14 @@ TEST(test_rates__of_two_updates, setup, teardown)
 	show(STATS_SCENE_THREE, 0);
 	assert_false(model.has_rates);
 	assert_true(model.tenants[0].tasks_per_s < 0);
+	assert_true(model.sessions[0].tasks_per_s < 0);
+	assert_true(model.plans[0].tasks_per_s < 0);
+	assert_true(model.devices[RBK_DEVICE_GPU].tasks_per_s < 0);
+	assert_true(model_evictions(&model) < 0);
 	show(STATS_SCENE_THREE, 1);
 	assert_true(model.has_rates);
+	assert_true(is_near(model.devices[RBK_DEVICE_GPU].tasks_per_s, 1000));
+	assert_true(model_evictions(&model) == 0);
 	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
 	assert_true(is_near(model.gpu_per_s, 206 + 1900 + 98));
 	assert_true(is_near(model_tenant(&model, 2)->tasks_per_s, 47900));
@@ -67,6 +78,7 @@ TEST(test_rates__same_update_again, setup, teardown)
 	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
 }
 
+/* A count that went back is no rate, whatever it has reached since. */
 TEST(test_rates__after_a_reset, setup, teardown)
 {
 	struct pages pages;
@@ -80,10 +92,141 @@ TEST(test_rates__after_a_reset, setup, teardown)
 		tenant->n_tasks = 10;
 		memset(tenant->latency_histogram, 0, sizeof(tenant->latency_histogram));
 	}
+	((struct rbk_stats_session *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_SESSIONS, 0))
+		->n_tasks = 5;
+	((struct rbk_stats_device *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_DEVICES,
+						     RBK_DEVICE_GPU))
+		->n_tasks = 5;
 	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
 	pages_unmap(&pages);
-	assert_true(model.tasks_per_s == 30);
-	assert_true(model.tenants[0].p99_ns == 0);
+	assert_false(model.has_rates);
+	assert_true(model.tenants[0].tasks_per_s < 0 && model.tenants[0].p99_ns == 0);
+	assert_true(model.sessions[0].tasks_per_s < 0 && model.sessions[1].tasks_per_s > 0);
+	assert_true(model.devices[RBK_DEVICE_GPU].tasks_per_s < 0);
+	stats_scene_make(STATS_SCENE_THREE, 8, &pages);
+	for (uint32_t i = 0; i < 3; i++)
+		tenant_record(&pages, i)->n_tasks = 30;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_true(model.tasks_per_s == 60);
+}
+
+/* The tasks of the time in which a view was not shown are no rate of the view's first second. */
+TEST(test_rates__plans_shown_again, setup, teardown)
+{
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	assert_true(is_near(model.plans[0].tasks_per_s, 10));
+	for (unsigned int i = 2; i < 30; i++)
+		show_with(STATS_SCENE_THREE, i, 0);
+	assert_int_equal(model.n_plans, 0);
+	show(STATS_SCENE_THREE, 30);
+	assert_true(model.plans[0].tasks_per_s < 0);
+	show(STATS_SCENE_THREE, 31);
+	assert_true(is_near(model.plans[0].tasks_per_s, 10));
+}
+
+/* Until the broker has updated its pages, they have the counts and shares of an earlier reader. */
+TEST(test_rates__unsettled_pages, setup, teardown)
+{
+	struct rbk_stats_tenant *tenant;
+	struct pages pages;
+
+	stats_scene_make(STATS_SCENE_THREE, 40, &pages);
+	for (uint32_t i = 0; i < 3; i++) {
+		tenant = tenant_record(&pages, i);
+		tenant->n_tasks = tenant->n_evictions = 1;
+	}
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_UNSETTLED), 0);
+	pages_unmap(&pages);
+	assert_true(model_gpu_share(&model, &model.tenants[0].now) < 0);
+	assert_true(isnan(model_load(&model.devices[RBK_DEVICE_CPU].now)));
+	assert_true(isfinite(model_load(&model.devices[RBK_DEVICE_GPU].now)));
+	show(STATS_SCENE_THREE, 41);
+	assert_false(model.has_rates);
+	assert_true(model.tenants[0].tasks_per_s < 0 && model.sessions[0].tasks_per_s < 0);
+	assert_true(model_gpu_share(&model, &model.tenants[0].now) > 0);
+	show(STATS_SCENE_THREE, 42);
+	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
+	assert_true(model_evictions(&model) == 0);
+}
+
+/* A session that the broker did not write at an update has the rate of the time between two. */
+TEST(test_rates__sessions_written_in_turn, setup, teardown)
+{
+	struct rbk_stats_session *session;
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	assert_true(is_near(model.sessions[0].tasks_per_s, 210));
+	for (unsigned int i = 2; i < 8; i++) {
+		const unsigned int written = i - (i - 1) % 3;
+
+		stats_scene_make(STATS_SCENE_THREE, i, &pages);
+		session = (void *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_SESSIONS, 0);
+		session->sequence = 2 * (written + 1);
+		session->n_tasks -= 210 * (i - written);
+		assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+		pages_unmap(&pages);
+		assert_true(is_near(model.sessions[0].tasks_per_s, 210));
+	}
+}
+
+TEST(test_rates__after_a_pause, setup, teardown)
+{
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	model_resume(&model);
+	/* Nothing new has been read yet. */
+	show(STATS_SCENE_THREE, 1);
+	assert_true(model.has_rates);
+	model_resume(&model);
+	stats_scene_make(STATS_SCENE_THREE, 60, &pages);
+	tenant_record(&pages, 0)->n_tasks += 1000000;
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS), 0);
+	pages_unmap(&pages);
+	assert_false(model.has_rates);
+	assert_true(model.tenants[0].tasks_per_s < 0 && model.plans[0].tasks_per_s < 0);
+	assert_true(model.sessions[0].tasks_per_s < 0);
+	stats_scene_make(STATS_SCENE_THREE, 61, &pages);
+	tenant_record(&pages, 0)->n_tasks += 1000000;
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS), 0);
+	pages_unmap(&pages);
+	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
+}
+
+/* A record that appears shortly before the end of an interval has no rates at that end. */
+TEST(test_rates__within_an_interval, setup, teardown)
+{
+	struct rbk_stats_header *header;
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 30);
+	show(STATS_SCENE_THREE, 31);
+	for (unsigned int quarter = 1; quarter <= 4; quarter++) {
+		stats_scene_make(STATS_SCENE_THREE, 32, &pages);
+		header = (struct rbk_stats_header *)pages.root.page;
+		header->updated_at_ns -= (4 - quarter) * 250000000ull;
+		header->n_updates += quarter;
+		tenant_record(&pages, 2)->flags = quarter < 3 ? 0 : RBK_STATS_TENANT_USED;
+		tenant_record(&pages, 2)->n_tasks = 1000 + 100 * quarter;
+		assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+		pages_unmap(&pages);
+	}
+	assert_true(model_tenant(&model, 1)->tasks_per_s >= 0);
+	assert_true(model_tenant(&model, 3)->tasks_per_s < 0);
+	/* The evictions that it had before are not evictions of this minute. */
+	assert_true(model_evictions(&model) == 0);
+	stats_scene_make(STATS_SCENE_THREE, 33, &pages);
+	header = (struct rbk_stats_header *)pages.root.page;
+	header->n_updates += 5;
+	tenant_record(&pages, 2)->n_tasks = 1300 + 100 * 5;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_true(is_near(model_tenant(&model, 3)->tasks_per_s, 400));
 }
 
 /* An interval may span several updates of the broker: it includes late tasks of all of them. */
@@ -170,6 +313,9 @@ TEST(test_rates__another_broker, setup, teardown)
 	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
 	pages_unmap(&pages);
 	assert_false(model.has_rates);
+	assert_true(model.tenants[0].tasks_per_s < 0 && model.sessions[0].tasks_per_s < 0);
+	assert_true(model.devices[RBK_DEVICE_GPU].tasks_per_s < 0);
+	assert_true(model_evictions(&model) < 0);
 }
 
 /* A record that belongs to another tenant now does not inherit counts. */
@@ -183,7 +329,7 @@ TEST(test_rates__record_with_another_owner, setup, teardown)
 		->number = 77;
 	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
 	pages_unmap(&pages);
-	assert_true(model_tenant(&model, 77)->tasks_per_s == 0);
+	assert_true(model_tenant(&model, 77)->tasks_per_s < 0);
 	assert_null(model_tenant(&model, 1));
 	/* The sessions' tenant is not shown any more. */
 	assert_null(model.sessions[0].tenant);
@@ -307,6 +453,29 @@ TEST(test_history__five_minutes, setup, teardown)
 	show(STATS_SCENE_THREE, 1000);
 	model_series(&model, &model.devices[1].load, values);
 	assert_true(isnan(values[MODEL_SECONDS - 2]) && isfinite(values[MODEL_SECONDS - 1]));
+}
+
+/* The parts of tenants are kept beside the whole, in bytes and in tasks per second. */
+TEST(test_history__of_tenants, setup, teardown)
+{
+	double all[MODEL_SECONDS], part[MODEL_SECONDS];
+
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	model_series(&model, &model.memory, all);
+	assert_true(is_near(all[MODEL_SECONDS - 1], 6.4 * 0x1p30));
+	model_tenant_series(&model, model_tenant(&model, 1)->history->memory, part);
+	assert_true(is_near(part[MODEL_SECONDS - 1], 3.9 * 0x1p30));
+	assert_true(is_near(part[MODEL_SECONDS - 2], 3.9 * 0x1p30));
+	assert_true(isnan(part[0]));
+	model_tenant_series(&model, model_tenant(&model, 2)->history->tasks, part);
+	assert_true(is_near(part[MODEL_SECONDS - 1], 47900) && isnan(part[MODEL_SECONDS - 2]));
+	/* A thousand tenants have histories of which the memory is bounded. */
+	show(STATS_SCENE_MANY, 2);
+	show(STATS_SCENE_MANY, 3);
+	assert_int_equal(model.n_histories, MODEL_MAX_HISTORIES);
+	show(STATS_SCENE_CPU, 4);
+	assert_in_range(model.n_histories, 0, 1);
 }
 
 TEST(test_history__evictions_of_a_minute, setup, teardown)

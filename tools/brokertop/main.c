@@ -132,13 +132,29 @@ static unsigned int wants(const struct top *top)
 }
 
 /*
+ * Update the model from a broker's pages, unless the display is paused.
+ * Return: 0, or -ENOMEM.
+ */
+static int look_at_pages(struct top *top)
+{
+	const unsigned int settled = top->source.is_settled ? 0 : MODEL_UNSETTLED;
+
+	if (top->picture.is_paused) {
+		model_resume(&top->model);
+		return 0;
+	}
+	return model_update(&top->model, &top->source.pages, top->source.only,
+			    wants(top) | settled);
+}
+
+/*
  * Update the model and the picture.
  * Return: 0, or -ENOMEM.
  */
 static int look(struct top *top)
 {
 	const uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-	int r = 0;
+	int r;
 
 	if (top->origin.is_recorded)
 		return picture_update(&top->picture, &top->model);
@@ -147,8 +163,7 @@ static int look(struct top *top)
 	source_warning(&top->source, now_ns, top->origin.warning, sizeof(top->origin.warning));
 	top->origin.now_ns = clock_ns(CLOCK_REALTIME);
 	top->origin.may_change = may_change(top);
-	if (!top->picture.is_paused)
-		r = model_update(&top->model, &top->source.pages, top->source.only, wants(top));
+	r = look_at_pages(top);
 	return r ? r : picture_update(&top->picture, &top->model);
 }
 
@@ -339,6 +354,18 @@ static int run_lines(struct top *top)
 
 /* --- Recording --- */
 
+/* Wait up to 2 s until the pages have the figures of an update after they were mapped. */
+static void await_update(struct source *source)
+{
+	const uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + 2 * second_ns;
+
+	while (source->state == SOURCE_LIVE && !source->is_settled && !stop_signal &&
+	       clock_ns(CLOCK_MONOTONIC) < end_ns) {
+		sleep_ns(second_ns / 20);
+		source_update(source, true, clock_ns(CLOCK_MONOTONIC));
+	}
+}
+
 static int run_record(struct top *top)
 {
 	const char *path = top->options.record_path;
@@ -355,6 +382,8 @@ static int run_record(struct top *top)
 		if (n > 0)
 			sleep_ns(top->options.delay_ns);
 		source_update(&top->source, true, clock_ns(CLOCK_MONOTONIC));
+		if (n == 0)
+			await_update(&top->source);
 		if (top->source.state == SOURCE_GONE)
 			break;
 		/* The pages of a silent broker have not changed. */

@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Model: computing figures from pages
+ * Model: copying pages
  *
  * Records are copied when the broker has updated them, a few times a second, regardless of how
- * often the picture is drawn. Counts are compared with those of an update at least a second earlier
- * on the broker's clock, because tasks that the broker runs itself are counted at its updates. If a
- * record has a new owner, its counts start with the new owner's.
+ * often the picture is drawn. If a record has a new owner, its counts start with the new owner's.
  *
  * Figures in a page may have any value, and their sums may overflow. They only affect bars and
  * columns, which are bounded.
  */
-#include "model.h"
+#include "model-private.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "monitor/interval.h"
 #include "shm/stats-figures.h"
 
-static const uint64_t interval_ns = 1000000000;
-enum { UNKNOWN = -1, DECISIONS_PER_PAGE = 256, EVICTION_SECONDS = 60 };
+enum { DECISIONS_PER_PAGE = 256 };
 
 #define END(text) ((text)[sizeof(text) - 1] = '\0')
 
@@ -41,6 +37,7 @@ static void forget_tenants(struct model *model, uint32_t first)
 {
 	for (uint32_t i = first; i < model->n_tenants; i++) {
 		free(model->tenants[i].delay);
+		history_forget(model, &model->tenants[i]);
 		model->tenants[i] = (struct model_tenant){.is_used = false};
 	}
 }
@@ -159,30 +156,18 @@ static void copy_devices(struct model *model, const struct rbk_stats_view *view)
 		n = view->n_devices;
 	for (uint32_t i = 0; i < n; i++) {
 		struct rbk_stats_device *device = &model->devices[i].now;
+		const uint64_t n_tasks = device->n_tasks;
 
 		page_copy(view, RBK_STATS_SECTION_DEVICES, i, device, sizeof(*device));
 		END(device->name);
 		END(device->driver);
 		END(device->paths);
+		if (!model->is_settled)
+			device->utilization = NAN;
+		if (device->n_tasks < n_tasks)
+			rates_forget_device(&model->devices[i]);
 	}
 	model->n_devices = n;
-}
-
-static struct model_counts counts_of(const struct rbk_stats_tenant *tenant)
-{
-	struct model_counts counts = {
-		.n_tasks = tenant->n_tasks,
-		.n_partitioned = tenant->n_partitioned,
-		.n_errors = tenant->n_errors,
-		.n_evictions = tenant->n_evictions,
-		.copied_bytes = tenant->copied_bytes,
-		.transferred_bytes = tenant->transferred_bytes,
-	};
-
-	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++)
-		counts.n_gpu_tasks += tenant->devices[i].n_tasks;
-	memcpy(counts.reasons, tenant->reasons, sizeof(counts.reasons));
-	return counts;
 }
 
 /*
@@ -210,13 +195,34 @@ static int copy_delay(struct model_tenant *tenant, const struct rbk_stats_view *
 	return 0;
 }
 
+/*
+ * Copy a tenant that was copied at the update before, without its histograms, which are read at the
+ * end of an interval.
+ * Return: false if the record has another owner by now, or if its counts were reset.
+ */
+static bool copy_known_tenant(struct model *model, struct model_tenant *tenant,
+			      const struct rbk_stats_view *view, uint32_t index, uint32_t number)
+{
+	const uint64_t n_tasks = tenant->now.n_tasks, n_evictions = tenant->now.n_evictions;
+
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &tenant->now,
+		  offsetof(struct rbk_stats_tenant, queue_histogram));
+	if (tenant->now.number != number)
+		return false;
+	/* An update before the interval's beginning may have had older counts. */
+	if (tenant->then_ns && tenant->now.n_evictions > n_evictions)
+		model->new_evictions += (double)(tenant->now.n_evictions - n_evictions);
+	return tenant->now.n_tasks >= n_tasks;
+}
+
 /* Return: 0, or -ENOMEM. */
-static int copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view *view,
-		       uint32_t index, uint32_t only)
+static int copy_tenant(struct model *model, struct model_tenant *tenant,
+		       const struct rbk_stats_view *view, uint32_t index, uint32_t only)
 {
 	/* Read only the head of records that are not in use. */
 	uint64_t head[2];
-	uint32_t number, flags, before = tenant->is_used ? tenant->now.number : 0;
+	uint32_t number, flags, before = tenant->now.number;
+	const bool was_used = tenant->is_used;
 
 	page_copy(view, RBK_STATS_SECTION_TENANTS, index, head, sizeof(head));
 	number = (uint32_t)(head[0] >> 32);
@@ -224,21 +230,19 @@ static int copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view 
 	tenant->is_used = (flags & RBK_STATS_TENANT_USED) && (only == 0 || only == number);
 	if (!tenant->is_used)
 		return 0;
-	/* Histograms are read at the end of an interval. */
-	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &tenant->now,
-		  before == number ? offsetof(struct rbk_stats_tenant, queue_histogram)
-				   : sizeof(tenant->now));
+	if (!was_used || before != number ||
+	    !copy_known_tenant(model, tenant, view, index, number)) {
+		page_copy(view, RBK_STATS_SECTION_TENANTS, index, &tenant->now,
+			  sizeof(tenant->now));
+		rates_forget_tenant(tenant);
+	}
 	/* The record had another owner a moment ago. */
 	tenant->is_used = tenant->now.number == number;
+	if (before != tenant->now.number)
+		history_forget(model, tenant);
 	END(tenant->now.name);
-	if (before != number) {
-		tenant->then = counts_of(&tenant->now);
-		tenant->tasks_per_s = tenant->copied_bytes_per_s = tenant->transferred_bytes_per_s =
-			UNKNOWN;
-		tenant->gpu_part = tenant->fallbacks_per_s = tenant->errors_per_s = UNKNOWN;
-		tenant->p50_ns = tenant->p99_ns = tenant->queue_p99_ns = 0;
-		tenant->has_new_evictions = false;
-	}
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES && !model->is_settled; i++)
+		tenant->now.devices[i].share = NAN;
 	return copy_delay(tenant, view, index);
 }
 
@@ -289,18 +293,13 @@ static int copy_tenants(struct model *model, const struct rbk_stats_view *view, 
 	forget_tenants(model, n);
 	r = resize((void **)&model->tenants, &model->n_tenants, n, sizeof(*model->tenants));
 	for (uint32_t i = 0; i < n && r == 0; i++)
-		r = copy_tenant(&model->tenants[i], view, i, only);
+		r = copy_tenant(model, &model->tenants[i], view, i, only);
 	if (r)
 		return r;
 	model->is_one = only != 0;
 	model->weight_of_others = weight_of_others(view, only);
 	sum_tenants(model);
 	return index_tenants(model);
-}
-
-static uint64_t session_bytes(const struct rbk_stats_session *session)
-{
-	return session->copied_bytes + session->transferred_bytes;
 }
 
 static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
@@ -314,6 +313,7 @@ static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 	model->n_resident = 0;
 	for (uint32_t i = 0; i < model->n_sessions; i++) {
 		struct model_session *session = &model->sessions[i];
+		const uint64_t n_tasks = session->now.n_tasks;
 		uint64_t head;
 
 		page_copy(view, RBK_STATS_SECTION_SESSIONS, i, &head, sizeof(head));
@@ -327,16 +327,11 @@ static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 		session->tenant = model_tenant(model, session->now.tenant);
 		model->n_connected++;
 		model->n_resident += session->now.n_plans_resident;
-		if (session->then_number != session->now.number) {
-			session->then_number = session->now.number;
-			session->then_tasks = session->now.n_tasks;
-			session->then_gpu_tasks = session->now.n_gpu_tasks;
-			session->then_bytes = session_bytes(&session->now);
-			session->then_gpu_ns = session->now.gpu_ns;
-			session->tasks_per_s = session->gpu_part = session->copied_bytes_per_s =
-				UNKNOWN;
-			session->gpu_ns_per_s = 0;
-		}
+		if (!model->is_settled)
+			session->now.p50_ns = session->now.p99_ns = 0;
+		if (session->then_number != session->now.number || session->now.n_tasks < n_tasks)
+			rates_forget_session(session);
+		session->then_number = session->now.number;
 	}
 	return 0;
 }
@@ -412,6 +407,7 @@ static void copy_workers(struct model *model, const struct rbk_stats_view *root)
 static void copy_plan(struct model_plan *plan, const struct tenant_page *page, uint32_t slot)
 {
 	const uint32_t n_devices = page->view.n_devices;
+	const uint64_t n_tasks_before = plan->n_tasks;
 	double error_ns = 0, predicted_ns = 0;
 	union plan_copy copy;
 
@@ -448,18 +444,16 @@ static void copy_plan(struct model_plan *plan, const struct tenant_page *page, u
 		plan->tier = device->tier;
 		plan->footprint_bytes = device->footprint_bytes;
 	}
-	plan->error = predicted_ns > 0 ? error_ns / predicted_ns : UNKNOWN;
-	plan->window_error = UNKNOWN;
+	plan->error = predicted_ns > 0 ? error_ns / predicted_ns : MODEL_UNKNOWN;
+	plan->window_error = MODEL_UNKNOWN;
 	plan->is_trusted = false;
 	if (plan->now.last_device < n_devices && plan->n_tasks > 0) {
 		plan->window_error = copy.plan.devices[plan->now.last_device].mean_error;
 		plan->is_trusted = copy.plan.devices[plan->now.last_device].is_trusted;
 	}
-	if (plan->then_made_at_ns != plan->now.made_at_ns) {
-		plan->then_made_at_ns = plan->now.made_at_ns;
-		plan->then_tasks = plan->n_tasks;
-		plan->tasks_per_s = UNKNOWN;
-	}
+	if (plan->then_made_at_ns != plan->now.made_at_ns || plan->n_tasks < n_tasks_before)
+		rates_forget_plan(plan);
+	plan->then_made_at_ns = plan->now.made_at_ns;
 }
 
 /*
@@ -492,7 +486,7 @@ static struct model_plan known_plan(const struct model_plan *plans, uint32_t n, 
 			*next = i + 1;
 			return plans[i];
 		}
-	return (struct model_plan){.tenant = tenant};
+	return (struct model_plan){.tenant = tenant, .tasks_per_s = MODEL_UNKNOWN};
 }
 
 static int copy_plans(struct model *model, const struct pages *pages, uint32_t only)
@@ -576,233 +570,28 @@ static void copy_decisions(struct model *model, const struct pages *pages, uint3
 	model->n_decisions = n;
 }
 
-/* --- The interval --- */
-
-static void tenant_rates(struct model_tenant *tenant, uint64_t ns)
-{
-	const struct model_counts counts = counts_of(&tenant->now);
-	const struct model_counts *now = &counts, *then = &tenant->then;
-	const unsigned int fallback = RBK_REASON_CPU_FALLBACK;
-
-	tenant->tasks_per_s = interval_rate(now->n_tasks, then->n_tasks, ns);
-	tenant->gpu_part =
-		interval_part(now->n_gpu_tasks, then->n_gpu_tasks, now->n_tasks, then->n_tasks);
-	tenant->copied_bytes_per_s = interval_rate(now->copied_bytes, then->copied_bytes, ns);
-	tenant->transferred_bytes_per_s =
-		interval_rate(now->transferred_bytes, then->transferred_bytes, ns);
-	tenant->errors_per_s = interval_rate(now->n_errors, then->n_errors, ns);
-	tenant->fallbacks_per_s =
-		interval_rate(now->reasons[fallback], then->reasons[fallback], ns);
-	tenant->has_new_evictions = now->n_evictions > then->n_evictions;
-	tenant->then = counts;
-}
-
-/* Compute the latencies of a tenant, and add its histogram to that of all tenants. */
-static void tenant_latencies(struct model *model, struct model_tenant *tenant,
-			     const struct rbk_stats_view *view)
-{
-	const uint32_t index = (uint32_t)(tenant - model->tenants);
-	uint64_t between[RBK_STATS_BUCKETS];
-	struct rbk_stats_tenant now;
-
-	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &now, sizeof(now));
-	/* The record has a new owner, without known latencies. */
-	if (now.number != tenant->now.number)
-		return;
-	interval_histogram(now.queue_histogram, tenant->now.queue_histogram, between);
-	tenant->queue_p99_ns = histogram_quantile(between, 0.99);
-	interval_histogram(now.latency_histogram, tenant->now.latency_histogram, between);
-	tenant->p50_ns = histogram_quantile(between, 0.5);
-	tenant->p99_ns = histogram_quantile(between, 0.99);
-	for (unsigned int i = 0; i < RBK_STATS_BUCKETS; i++)
-		model->latency_now[i] += between[i];
-	memcpy(tenant->now.queue_histogram, now.queue_histogram, sizeof(now.queue_histogram));
-	memcpy(tenant->now.latency_histogram, now.latency_histogram, sizeof(now.latency_histogram));
-}
-
-static void total_rates(struct model *model, const struct rbk_stats_view *view, uint64_t ns)
-{
-	uint64_t reasons[RBK_STATS_MAX_REASONS] = {0}, split = 0;
-
-	model->tasks_per_s = model->gpu_per_s = model->latency_p99_ns = 0;
-	memset(model->latency_now, 0, sizeof(model->latency_now));
-	for (uint32_t i = 0; i < model->n_tenants; i++) {
-		struct model_tenant *tenant = &model->tenants[i];
-
-		if (!tenant->is_used)
-			continue;
-		for (unsigned int k = 0; k < RBK_STATS_MAX_REASONS; k++)
-			reasons[k] +=
-				interval_count(tenant->now.reasons[k], tenant->then.reasons[k]);
-		split += interval_count(tenant->now.n_partitioned, tenant->then.n_partitioned);
-		tenant_rates(tenant, ns);
-		tenant_latencies(model, tenant, view);
-		model->tasks_per_s += tenant->tasks_per_s;
-		if (tenant->gpu_part > 0)
-			model->gpu_per_s += tenant->tasks_per_s * tenant->gpu_part;
-	}
-	model->cpu_per_s = fmax(0, model->tasks_per_s - model->gpu_per_s);
-	model->split_per_s = interval_rate(split, 0, ns);
-	for (unsigned int k = 0; k < RBK_STATS_MAX_REASONS; k++)
-		model->reasons_per_s[k] = interval_rate(reasons[k], 0, ns);
-	model->latency_p99_ns = histogram_quantile(model->latency_now, 0.99);
-}
-
-/* The model owns the tenant; it is not const. */
-static struct model_tenant *tenant_of(const struct model_session *session)
-{
-	return (struct model_tenant *)session->tenant;
-}
-
-static void set_rates(struct model *model, const struct rbk_stats_view *view, uint64_t ns)
-{
-	total_rates(model, view, ns);
-	for (uint32_t i = 0; i < model->n_tenants; i++)
-		model->tenants[i].gpu_ns_per_s = 0;
-	for (uint32_t i = 0; i < model->n_devices; i++) {
-		struct model_device *device = &model->devices[i];
-
-		device->tasks_per_s = interval_rate(device->now.n_tasks, device->then_tasks, ns);
-		device->then_tasks = device->now.n_tasks;
-	}
-	for (uint32_t i = 0; i < model->n_sessions; i++) {
-		struct model_session *session = &model->sessions[i];
-		const struct rbk_stats_session *now = &session->now;
-		uint64_t bytes = session_bytes(now);
-
-		if (now->number == 0)
-			continue;
-		session->tasks_per_s = interval_rate(now->n_tasks, session->then_tasks, ns);
-		session->gpu_part = interval_part(now->n_gpu_tasks, session->then_gpu_tasks,
-						  now->n_tasks, session->then_tasks);
-		session->copied_bytes_per_s = interval_rate(bytes, session->then_bytes, ns);
-		session->gpu_ns_per_s = interval_rate(now->gpu_ns, session->then_gpu_ns, ns);
-		session->then_gpu_ns = now->gpu_ns;
-		if (session->tenant)
-			tenant_of(session)->gpu_ns_per_s += session->gpu_ns_per_s;
-		session->then_tasks = now->n_tasks;
-		session->then_gpu_tasks = now->n_gpu_tasks;
-		session->then_bytes = bytes;
-	}
-	for (uint32_t i = 0; i < model->n_plans; i++) {
-		struct model_plan *plan = &model->plans[i];
-
-		plan->tasks_per_s = interval_rate(plan->n_tasks, plan->then_tasks, ns);
-		plan->then_tasks = plan->n_tasks;
-	}
-	model->has_rates = true;
-}
-
-/* Restart all counts that later ones are compared with. */
+/* Forget all records and counts that later ones are compared with. */
 static void rebase(struct model *model)
 {
 	for (uint32_t i = 0; i < model->n_tenants; i++)
 		model->tenants[i].is_used = false;
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
+		rates_forget_device(&model->devices[i]);
 	for (uint32_t i = 0; i < model->n_sessions; i++)
-		model->sessions[i].then_number = 0;
+		rates_forget_session(&model->sessions[i]);
 	for (uint32_t i = 0; i < model->n_plans; i++)
-		model->plans[i].then_made_at_ns = 0;
-	model->has_rates = model->has_seen = false;
-	model->n_evictions = UINT64_MAX;
+		rates_forget_plan(&model->plans[i]);
+	model->has_rates = model->has_seen = model->knows_evictions = false;
+	model->latency_p99_ns = 0;
 	model->then_ns = 0;
 }
 
-/* --- Histories --- */
-
-static void series_clear(struct series *series)
+/* Forget the plans, since their counts go on while they are not read. */
+static void drop_plans(struct model *model)
 {
-	for (unsigned int i = 0; i < MODEL_SECONDS; i++)
-		series->values[i] = NAN;
-}
-
-static void clear_second(struct model *model, uint64_t second)
-{
-	unsigned int at = (unsigned int)(second % MODEL_SECONDS);
-
-	model->tasks.values[at] = model->latency.values[at] = model->evictions.values[at] = NAN;
-	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
-		model->devices[i].load.values[at] = model->devices[i].memory.values[at] = NAN;
-}
-
-static void clear_history(struct model *model)
-{
-	series_clear(&model->tasks);
-	series_clear(&model->latency);
-	series_clear(&model->evictions);
-	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++) {
-		series_clear(&model->devices[i].load);
-		series_clear(&model->devices[i].memory);
-	}
-	model->newest_second = 0;
-}
-
-/* Keep the maximum of several values within a second, so that no peak is lost. */
-static void keep_high(struct series *series, uint64_t second, double value)
-{
-	double *kept = &series->values[second % MODEL_SECONDS];
-
-	if (isfinite(value) && !(value <= *kept))
-		*kept = value;
-}
-
-static double used_part(const struct rbk_stats_device *device)
-{
-	if (device->memory_total == RBK_STATS_ABSENT || device->memory_total == 0)
-		return NAN;
-	if (device->memory_used != RBK_STATS_ABSENT)
-		return (double)device->memory_used / (double)device->memory_total;
-	return (double)device->memory_charged / (double)device->memory_total;
-}
-
-static void sample(struct model *model)
-{
-	uint64_t second = model->updated_at_ns / 1000000000u + 1, n_evictions = 0;
-
-	/* The clock went back, or jumped beyond a history's length: start new histories. */
-	if (second < model->newest_second || second - model->newest_second > MODEL_SECONDS)
-		clear_history(model);
-	if (model->newest_second == 0)
-		model->newest_second = second - 1;
-	while (model->newest_second < second)
-		clear_second(model, ++model->newest_second);
-	for (uint32_t i = 0; i < model->n_devices; i++) {
-		struct model_device *device = &model->devices[i];
-
-		keep_high(&device->load, second, model_load(&device->now));
-		keep_high(&device->memory, second, used_part(&device->now));
-	}
-	for (uint32_t i = 0; i < model->n_tenants; i++)
-		if (model->tenants[i].is_used)
-			n_evictions += model->tenants[i].now.n_evictions;
-	if (n_evictions > model->n_evictions) {
-		double *sum = &model->evictions.values[second % MODEL_SECONDS];
-
-		*sum = (isfinite(*sum) ? *sum : 0) + (double)(n_evictions - model->n_evictions);
-	}
-	model->n_evictions = n_evictions;
-	if (model->has_rates) {
-		keep_high(&model->tasks, second, model->tasks_per_s);
-		if (model->latency_p99_ns > 0)
-			keep_high(&model->latency, second, model->latency_p99_ns);
-	}
-}
-
-void model_series(const struct model *model, const struct series *series, double ret[MODEL_SECONDS])
-{
-	for (unsigned int i = 0; i < MODEL_SECONDS; i++)
-		ret[i] = model->newest_second
-				 ? series->values[(model->newest_second + 1 + i) % MODEL_SECONDS]
-				 : NAN;
-}
-
-double model_evictions(const struct model *model)
-{
-	double ordered[MODEL_SECONDS], sum = 0;
-
-	model_series(model, &model->evictions, ordered);
-	for (unsigned int i = MODEL_SECONDS - EVICTION_SECONDS; i < MODEL_SECONDS; i++)
-		sum += isfinite(ordered[i]) ? ordered[i] : 0;
-	return sum;
+	free(model->plans);
+	model->plans = NULL;
+	model->n_plans = 0;
 }
 
 /* --- All of it --- */
@@ -815,18 +604,22 @@ static bool read_header(struct model *model, const struct pages *pages)
 				 : (pages->n_tenants ? &pages->tenants[0].view : NULL);
 	const struct rbk_stats_header *page = view ? view->page : NULL;
 	uint64_t updated_at_ns, n_updates;
+	bool is_other;
 
 	if (!page)
 		return false;
 	updated_at_ns = rbk_stats_load(&page->updated_at_ns);
 	n_updates = rbk_stats_load(&page->n_updates);
-	if (!model->has_page || model->pid != page->pid ||
-	    model->started_at_ns != page->started_at_ns ||
-	    model->is_root != (page->kind == RBK_STATS_ROOT) ||
+	is_other = model->has_page &&
+		   (model->pid != page->pid || model->started_at_ns != page->started_at_ns);
+	/* Another broker's tenants have the same numbers. */
+	for (uint32_t i = 0; i < model->n_tenants && is_other; i++)
+		history_forget(model, &model->tenants[i]);
+	if (!model->has_page || is_other || model->is_root != (page->kind == RBK_STATS_ROOT) ||
 	    updated_at_ns < model->updated_at_ns) {
 		rebase(model);
 		if (!model->has_page)
-			clear_history(model);
+			history_clear(model);
 		model->has_page = true;
 	}
 	model->is_root = page->kind == RBK_STATS_ROOT;
@@ -846,7 +639,6 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 	const struct rbk_stats_view *view =
 		pages->root.page ? &pages->root
 				 : (pages->n_tenants ? &pages->tenants[0].view : NULL);
-	uint64_t ns;
 	int r;
 
 	if (!read_header(model, pages))
@@ -856,7 +648,13 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 	if (model->n_updates == model->seen_updates && model->has_seen &&
 	    model->seen_what == what && model->seen_pages == pages->n_tenants)
 		return 0;
-	model->has_seen = false;
+	model->is_settled = !(what & MODEL_UNSETTLED);
+	if (!model->is_settled || (model->is_resumed && model->n_updates != model->seen_updates))
+		rebase(model);
+	model->has_seen = model->is_resumed = false;
+	model->new_evictions = 0;
+	if (!(what & MODEL_PLANS))
+		drop_plans(model);
 	copy_devices(model, view);
 	page_copy(view, RBK_STATS_SECTION_BROKER, 0, &model->broker, sizeof(model->broker));
 	page_copy(view, RBK_STATS_SECTION_CONTENTION, 0, &model->contention,
@@ -876,86 +674,14 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 	model->seen_what = what;
 	model->seen_pages = pages->n_tenants;
 
-	if (model->then_ns == 0)
-		model->then_ns = model->updated_at_ns;
-	ns = model->updated_at_ns - model->then_ns;
-	if (ns >= interval_ns || (ns > 0 && !model->has_rates)) {
-		set_rates(model, view, ns);
-		model->then_ns = model->updated_at_ns;
-	}
-	sample(model);
+	model->knows_evictions = model->then_ns != 0;
+	if (model->is_settled)
+		rates_update(model, view);
+	history_sample(model);
 	return 0;
 }
 
-/* --- What follows --- */
-
-uint64_t model_gpu_memory(const struct model *model, const struct rbk_stats_tenant *tenant)
+void model_resume(struct model *model)
 {
-	uint64_t sum = 0;
-
-	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++)
-		sum += tenant->devices[i].memory_used;
-	return sum;
-}
-
-uint64_t model_gpu_limit(const struct model *model, const struct rbk_stats_tenant *tenant)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++) {
-		if (tenant->devices[i].memory_max == UINT64_MAX)
-			return UINT64_MAX;
-		sum += tenant->devices[i].memory_max;
-	}
-	return sum;
-}
-
-double model_gpu_share(const struct model *model, const struct rbk_stats_tenant *tenant)
-{
-	double sum = 0;
-
-	if (model->n_devices <= RBK_DEVICE_GPU)
-		return UNKNOWN;
-	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++)
-		if (isfinite(tenant->devices[i].share))
-			sum += tenant->devices[i].share;
-	return sum / (model->n_devices - RBK_DEVICE_GPU);
-}
-
-double model_session_gpu_share(const struct model *model, const struct model_session *session)
-{
-	const struct model_tenant *tenant = session->tenant;
-	double share = tenant ? model_gpu_share(model, &tenant->now) : UNKNOWN;
-
-	if (!(tenant && tenant->gpu_ns_per_s > 0 && share >= 0))
-		return share > 0 ? UNKNOWN : share;
-	return share * session->gpu_ns_per_s / tenant->gpu_ns_per_s;
-}
-
-double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant)
-{
-	double sum = model->weight_of_all;
-
-	if (tenant->n_sessions == 0)
-		sum += tenant->weight;
-	return sum > 0 ? tenant->weight / sum : UNKNOWN;
-}
-
-double model_load(const struct rbk_stats_device *device)
-{
-	if (device->load_percent != RBK_STATS_ABSENT && model_is_gpu(device->index))
-		return fmin(1, (double)device->load_percent / 100);
-	return isfinite(device->utilization) ? fmax(0, fmin(1, device->utilization)) : NAN;
-}
-
-bool model_keeps_reserves(const struct model *model, uint32_t device)
-{
-	const struct rbk_stats_device *about = &model->devices[device].now;
-	double outside =
-		about->memory_outside == RBK_STATS_ABSENT ? 0 : (double)about->memory_outside;
-
-	if (about->memory_total == RBK_STATS_ABSENT)
-		return true;
-	return (double)about->memory_charged + model->devices[device].reserved_bytes + outside <=
-	       (double)about->memory_total;
+	model->is_resumed = true;
 }

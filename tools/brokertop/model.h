@@ -5,8 +5,9 @@
  *
  * The model contains copies of records, in the order of the page. It adds rates over the last
  * interval, and histories of the last five minutes. An interval lies between two broker updates a
- * second apart, or shorter at first. Strings are terminated; numbers may have any value. The model
- * does not depend on a terminal.
+ * second apart, or shorter at first. A record has rates once it was read at both ends of an
+ * interval; until then, and after its counts went back, its rates are negative. Strings are
+ * terminated; numbers may have any value. The model does not depend on a terminal.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 enum {
 	MODEL_SECONDS = 300, /* length of a history */
 	MODEL_MAX_DECISIONS = 1024,
+	MODEL_MAX_HISTORIES = 32, /* tenants with histories of their own */
 };
 
 /* One value per second; NaN: not observed. A ring; model_series() returns it oldest first. */
@@ -23,8 +25,15 @@ struct series {
 	double values[MODEL_SECONDS];
 };
 
+/* A tenant's part of the histories, in the order of struct series. */
+struct model_history {
+	float tasks[MODEL_SECONDS];  /* tasks per second */
+	float memory[MODEL_SECONDS]; /* bytes of all GPUs */
+};
+
 struct model_device {
 	struct rbk_stats_device now;
+	uint64_t then_ns; /* time of then_tasks; 0: none */
 	uint64_t then_tasks;
 	double tasks_per_s;
 	double reserved_bytes;      /* bytes reserved for tenants but not used */
@@ -41,8 +50,10 @@ struct model_counts {
 struct model_tenant {
 	/* current record; its histograms are those of the interval's beginning */
 	struct rbk_stats_tenant now;
+	uint64_t then_ns; /* time of @then, on the broker's clock; 0: none */
 	struct model_counts then;
 	struct rbk_stats_delay *delay; /* NULL: the tenant was never watched */
+	struct model_history *history; /* NULL: not kept */
 	double gpu_ns_per_s;           /* GPU nanoseconds per second of all its sessions */
 	bool is_used;
 	bool has_delay;
@@ -58,8 +69,9 @@ struct model_tenant {
 
 struct model_session {
 	struct rbk_stats_session now;
+	uint64_t then_ns; /* time of the counts below; 0: none */
 	uint64_t then_tasks, then_gpu_tasks, then_bytes, then_gpu_ns;
-	uint32_t then_number;
+	uint32_t then_number, then_sequence;
 	double tasks_per_s, gpu_part, copied_bytes_per_s;
 	double gpu_ns_per_s;               /* GPU nanoseconds per second for its tasks */
 	const struct model_tenant *tenant; /* NULL: the tenant is not shown */
@@ -73,8 +85,9 @@ struct model_lease {
 struct model_plan {
 	uint32_t tenant, slot; /* tenant's number; slot in its page */
 	char tenant_name[RBK_STATS_NAME_BYTES];
-	uint64_t n_tasks, then_tasks;
-	uint64_t then_made_at_ns;
+	uint64_t n_tasks;
+	uint64_t then_ns; /* time of then_tasks; 0: none */
+	uint64_t then_tasks, then_made_at_ns;
 	double tasks_per_s;
 	/* of the CPU, and of the GPU with the best times: learned, and predicted now */
 	double cpu_ns, gpu_ns, cpu_now_ns, gpu_now_ns, speedup;
@@ -139,11 +152,16 @@ struct model {
 	/* histories */
 	uint64_t newest_second; /* second of the broker's clock; 0: none */
 	struct series tasks, latency, evictions;
-	uint64_t n_evictions;  /* of all tenants at the last update */
+	struct series memory; /* used bytes of all GPUs */
+	double new_evictions; /* of all tenants since the update before */
+	bool knows_evictions; /* evictions were counted over some time */
+	unsigned int n_histories;
 	double latency_p99_ns; /* of all tenants over the last interval; 0: no task completed */
 
 	/* private */
 	bool has_seen;
+	bool is_settled; /* not MODEL_UNSETTLED */
+	bool is_resumed; /* model_resume() was called since the last update */
 	uint64_t seen_updates;
 	unsigned int seen_what, seen_pages;
 	uint32_t *index; /* hash table of tenants by number */
@@ -151,10 +169,15 @@ struct model {
 	uint64_t latency_now[RBK_STATS_BUCKETS];
 };
 
-/* Additional data that model_update() reads from tenants' pages. */
+/* Additional data that model_update() reads from tenants' pages, and a property of the pages. */
 enum {
 	MODEL_PLANS = 1,
 	MODEL_DECISIONS = 2,
+	/*
+	 * The broker has not updated the pages since they were mapped. Counts may be those of an
+	 * earlier reader, and shares and loads are averages since then: neither is shown.
+	 */
+	MODEL_UNSETTLED = 4,
 };
 
 /* Return: 0, or -ENOMEM. */
@@ -164,10 +187,17 @@ void model_deinit(struct model *model);
 /*
  * Read the pages. Decisions are read every time, since the broker logs them at any time; everything
  * else only if the broker has updated the pages since, or if @what or the number of pages has
- * changed. @only: number of the only tenant to read; 0: all. @what: MODEL_*.
+ * changed. @only: number of the only tenant to read; 0: all. @what: MODEL_*; without MODEL_PLANS,
+ * the model has no plans.
  * Return: 0, or -ENOMEM with the previous contents kept.
  */
 int model_update(struct model *model, const struct pages *pages, uint32_t only, unsigned int what);
+
+/*
+ * Begin a new interval with the next update, after a pause in which the pages were not read: rates
+ * are unknown until the update after that one.
+ */
+void model_resume(struct model *model);
 
 /* Return: the tenant, or NULL if there is none with that number. */
 const struct model_tenant *model_tenant(const struct model *model, uint32_t number);
@@ -202,7 +232,10 @@ const struct model_plan *model_plan(const struct model *model, uint32_t tenant, 
 /* Copy a history, oldest value first. */
 void model_series(const struct model *model, const struct series *series,
 		  double ret[MODEL_SECONDS]);
-/* Return the number of evictions in the last minute. */
+/* Copy an array of struct model_history, oldest value first. */
+void model_tenant_series(const struct model *model, const float values[MODEL_SECONDS],
+			 double ret[MODEL_SECONDS]);
+/* Return the number of evictions in the last minute; negative: not known. */
 double model_evictions(const struct model *model);
 
 /* Return true if @device has memory of its own. */

@@ -65,7 +65,7 @@ static void report_device(const struct model *model, uint32_t index)
 		json_unsigned("queued", now->n_queued);
 		json_unsigned("released", now->n_released);
 		json_unsigned("backlog_ns", now->backlog_ns);
-		rate("tasks_per_s", model->has_rates ? device->tasks_per_s : -1);
+		rate("tasks_per_s", device->tasks_per_s);
 		json_boolean("drained", now->flags & RBK_STATS_DEVICE_DRAINED);
 		json_boolean("lost", now->flags & RBK_STATS_DEVICE_LOST);
 		json_boolean("breaker_open", now->breaker != RBK_STATS_BREAKER_CLOSED);
@@ -248,7 +248,7 @@ void report_json(const struct model *model, const struct origin *origin)
 	rate("gpu_per_s", model->has_rates ? model->gpu_per_s : unknown);
 	rate("split_per_s", model->has_rates ? model->split_per_s : unknown);
 	time_ns("p99_ns", model->latency_p99_ns);
-	json_number("evictions_per_min", model_evictions(model));
+	rate("evictions_per_min", model_evictions(model));
 	report_reasons(model);
 	json_boolean("contended", model->contention.flags & RBK_STATS_CONTENDED);
 	json_number("contention_factor", model->contention.factor);

@@ -119,6 +119,7 @@ static void take_connection(struct source *source)
 	source->has_all_pages = false;
 	source->state = SOURCE_LIVE;
 	source->n_updates = rbk_stats_load(&first_page(source)->n_updates);
+	source->is_settled = false;
 	source->heard_at_ns = clock_ns();
 	source->next_ns = 0;
 }
@@ -288,6 +289,7 @@ void source_update(struct source *source, bool wants_pages, uint64_t now_ns)
 	n_updates = rbk_stats_load(&page->n_updates);
 	if (n_updates != source->n_updates) {
 		source->n_updates = n_updates;
+		source->is_settled = true;
 		source->heard_at_ns = now_ns;
 		if (source->state == SOURCE_SILENT)
 			source->next_ns = 0;

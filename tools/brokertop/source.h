@@ -54,8 +54,9 @@ struct source {
 	struct rbk_error error;
 
 	uint64_t n_updates, heard_at_ns; /* heartbeat, and the time of its last change */
-	uint64_t next_ns;                /* time to look for tenants or for the broker */
-	uint64_t pause_ns;               /* interval until the next probe or attempt */
+	bool is_settled;   /* the broker has updated the pages since they were mapped */
+	uint64_t next_ns;  /* time to look for tenants or for the broker */
+	uint64_t pause_ns; /* interval until the next probe or attempt */
 	bool has_all_pages;
 
 	struct asker asker;
