@@ -4,13 +4,16 @@
  *
  * tests/integration/brokertop.py compares how good pages look.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "input.h"
 #include "picture.h"
+#include "settings.h"
 #include "support/stats-scene.h"
 #include "support/test.h"
 
@@ -160,6 +163,44 @@ TEST(test_canvas__graphs, setup, teardown)
 	free(text);
 }
 
+/* Layers lie upon each other; each cell has the style of the layer with most of its dots. */
+TEST(test_canvas__stacks, setup, teardown)
+{
+	const double low[] = {4, 4, NAN, NAN}, high[] = {4, 4, 4, 8};
+	const struct layer layers[] = {{low, STYLE_TENANT}, {high, STYLE_TENANT + 1}};
+	char *text;
+
+	canvas_stack(&canvas, 0, 0, 2, 2, 8, layers, 2, 4);
+	assert_fields(canvas, (cells[0].style, STYLE_TENANT + 1), (cells[120].style, STYLE_TENANT),
+		      (cells[1].style, STYLE_TENANT + 1), (cells[121].style, STYLE_TENANT + 1));
+	text = lines(CANVAS_NO_COLOURS);
+	assert_string_equal(text, "⢕⢐\n⣿⢕\n");
+	free(text);
+}
+
+TEST(test_canvas__lines, setup, teardown)
+{
+	const double up[] = {0, 8, 8, NAN, 4, 4}, flat[] = {1, 1, 1, 1, 1, 1};
+	const struct layer layers[] = {{up, STYLE_TENANT}, {flat, STYLE_TENANT + 1}};
+	char *text;
+
+	canvas_lines(&canvas, 0, 0, 3, 2, 8, layers, 1, 6);
+	text = lines(CANVAS_NO_COLOURS);
+	assert_string_equal(text, "⢸⠁\n⡸ ⠉\n");
+	free(text);
+	/* The second line is dotted, and gives its style to the cells that it shares. */
+	canvas_lines(&canvas, 0, 0, 3, 2, 8, layers, 2, 6);
+	assert_fields(canvas, (cells[0].style, STYLE_TENANT), (cells[120].style, STYLE_TENANT + 1));
+	text = lines(CANVAS_NO_COLOURS);
+	assert_string_equal(text, "⢸⠁\n⣸⢀⢉\n");
+	free(text);
+	canvas.is_ascii = true;
+	canvas_lines(&canvas, 0, 0, 3, 2, 8, layers, 2, 6);
+	for (int i = 0; i < canvas.width * canvas.height; i++)
+		assert_true(canvas.cells[i].code < 0x7f);
+	canvas.is_ascii = false;
+}
+
 TEST(test_canvas__colours, setup, teardown)
 {
 	char *text;
@@ -214,6 +255,21 @@ TEST(test_keys__sort, setup, teardown)
 	press(INPUT_DOWN);
 	press(INPUT_ENTER);
 	assert_string_equal(first_row()->tenant->now.name, "llm");
+	/* A click into the menu chooses its line. */
+	press('<');
+	assert_true(is_shown("Sort by"));
+	press_at(INPUT_CLICK, 100, 3);
+	press_at(INPUT_CLICK, 3, 0);
+	assert_int_equal(picture.prompt, PROMPT_SORT);
+	press_at(INPUT_CLICK, 3, 2);
+	assert_int_equal(picture.prompt, PROMPT_NONE);
+	assert_string_equal(first_row()->tenant->now.name, "batch");
+	press(INPUT_F + 2);
+	assert_true(is_shown("[x] SESS"));
+	press_at(INPUT_CLICK, 3, 3);
+	assert_true(is_shown("[ ] SESS"));
+	press_at(INPUT_CLICK, 3, 3);
+	press(INPUT_ESCAPE);
 }
 
 TEST(test_keys__filter_and_search, setup, teardown)
@@ -235,6 +291,12 @@ TEST(test_keys__filter_and_search, setup, teardown)
 	press(INPUT_BACKSPACE);
 	press(INPUT_ENTER);
 	assert_string_equal(table_selected(picture_table(&picture))->tenant->now.name, "web");
+	press('/');
+	type("b");
+	assert_string_equal(table_selected(picture_table(&picture))->tenant->now.name, "web");
+	press(INPUT_F + 3);
+	assert_string_equal(table_selected(picture_table(&picture))->tenant->now.name, "batch");
+	press(INPUT_ESCAPE);
 	press('3');
 	press('/');
 	type("llm");
@@ -275,8 +337,10 @@ TEST(test_keys__details, setup, teardown)
 	show(STATS_SCENE_THREE, 0);
 	show(STATS_SCENE_THREE, 1);
 	press(INPUT_ENTER);
+	assert_int_equal(canvas_resize(&canvas, 120, 50), 0);
 	assert_true(is_shown("Tenant llm"));
 	assert_true(is_shown("behind rsync"));
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
 	press(INPUT_ESCAPE);
 	assert_true(is_shown("TENANT"));
 	press('4');
@@ -512,6 +576,130 @@ TEST(test_keys__columns, setup, teardown)
 	assert_int_equal(picture_table(&picture)->hidden, 2);
 }
 
+/* The choice of columns is the same in the next terminal, by name, in every table. */
+TEST(test_settings__columns, setup, teardown)
+{
+	char folder[] = "/tmp/brokertop-XXXXXX", path[96], new_folder[64];
+	FILE *file;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(new_folder, sizeof(new_folder), "%s/config", folder);
+	snprintf(path, sizeof(path), "%s/brokertop.conf", new_folder);
+	/* There is no file yet. */
+	settings_load(&picture, path);
+	show(STATS_SCENE_THREE, 1);
+	press(INPUT_F + 2);
+	press(INPUT_DOWN);
+	press(' ');
+	assert_int_equal(press(INPUT_ESCAPE), INPUT_COLUMNS);
+	press('5');
+	press(INPUT_F + 2);
+	press(INPUT_UP);
+	press(' ');
+	assert_int_equal(press(INPUT_ENTER), INPUT_COLUMNS);
+	assert_int_equal(settings_save(&picture, path), 0);
+	picture_deinit(&picture);
+	picture_init(&picture);
+	settings_load(&picture, path);
+	assert_int_equal(picture.tables[TABLE_TENANTS].hidden, 2);
+	assert_int_equal(picture.tables[TABLE_DECISIONS].hidden, 1u << (n_decision_columns - 1));
+	assert_int_equal(picture.tables[TABLE_PLANS].hidden, 0);
+
+	/* Unknown tables and columns, the first column, and whatever else is in the file. */
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("# tenants = SESS\n\nnothing\nothers = P50\nplans=  CPU NOW ,NOTHING,TENANT,\n",
+	      file);
+	fputs("plans = PLAN\nsessions =\n= PID\n", file);
+	assert_int_equal(fclose(file), 0);
+	picture_deinit(&picture);
+	picture_init(&picture);
+	settings_load(&picture, path);
+	assert_string_equal(plan_columns[6].name, "CPU NOW");
+	assert_int_equal(picture.tables[TABLE_PLANS].hidden, 1u << 6 | 1u << 2);
+	assert_int_equal(picture.tables[TABLE_TENANTS].hidden, 0);
+	assert_int_equal(picture.tables[TABLE_SESSIONS].hidden, 0);
+	assert_int_equal(remove(path), 0);
+	assert_int_equal(settings_save(&picture, new_folder), -EISDIR);
+	assert_int_equal(rmdir(new_folder), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
+TEST(test_settings__path)
+{
+	char path[64];
+
+	setenv("XDG_CONFIG_HOME", "/x", 1);
+	assert_int_equal(settings_path(path, sizeof(path)), 0);
+	assert_string_equal(path, "/x/ringbroker/brokertop.conf");
+	setenv("XDG_CONFIG_HOME", "relative", 1);
+	setenv("HOME", "/home/a", 1);
+	assert_int_equal(settings_path(path, sizeof(path)), 0);
+	assert_string_equal(path, "/home/a/.config/ringbroker/brokertop.conf");
+	assert_int_equal(settings_path(path, 10), -ENAMETOOLONG);
+	unsetenv("HOME");
+	assert_int_equal(settings_path(path, sizeof(path)), -ENOENT);
+}
+
+TEST(test_keys__delay, setup, teardown)
+{
+	show(STATS_SCENE_THREE, 1);
+	/* Lines have no key for it. */
+	press('+');
+	assert_int_equal(picture.delay_ns, 0);
+	picture.delay_ns = 1000000000;
+	assert_true(is_shown("every 1 s  + -"));
+	press('+');
+	assert_int_equal(picture.delay_ns, 2000000000);
+	assert_true(is_shown("updated every 2 s"));
+	press('-');
+	press('-');
+	assert_int_equal(picture.delay_ns, 500000000);
+	press(INPUT_ESCAPE);
+	assert_true(is_shown("every 0.5 s  + -"));
+	for (unsigned int i = 0; i < 20; i++)
+		press('-');
+	assert_int_equal(picture.delay_ns, 100000000);
+	for (unsigned int i = 0; i < 20; i++)
+		press('+');
+	assert_int_equal(picture.delay_ns, 60000000000);
+}
+
+/* A drained tenant's name is readable in full; its mark takes the room that is left. */
+TEST(test_columns__drained, setup, teardown)
+{
+	struct rbk_stats_tenant *tenant;
+	struct pages pages;
+
+	stats_scene_make(STATS_SCENE_THREE, 1, &pages);
+	for (uint32_t i = 0; i < 2; i++) {
+		tenant = (void *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_TENANTS, i);
+		tenant->flags |= RBK_STATS_TENANT_DRAINED;
+		strcpy(tenant->name, i ? "longer-name-of-a-tenant" : "web-shop-1");
+	}
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_int_equal(picture_update(&picture, &model), 0);
+	assert_int_equal(canvas_resize(&canvas, 320, 40), 0);
+	assert_true(is_shown(" web-shop-1 (drained)"));
+	assert_true(is_shown(" longer-name-of-a-tenant (drained)"));
+	assert_int_equal(canvas_resize(&canvas, 80, 24), 0);
+	assert_true(is_shown(" web-shop-1 ▲"));
+	assert_true(is_shown("… ▲"));
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
+}
+
+/* The shares of both kinds of devices fit into an ordinary terminal, on any machine. */
+TEST(test_columns__shares_at_80_columns, setup, teardown)
+{
+	assert_int_equal(canvas_resize(&canvas, 80, 24), 0);
+	show(STATS_SCENE_THREE, 1);
+	assert_true(is_shown("GPU-SHARE") && is_shown("CPU-SHARE"));
+	show(STATS_SCENE_CPU, 2);
+	assert_true(is_shown("CPU-SHARE"));
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
+}
+
 TEST(test_changes__are_confirmed, setup, teardown)
 {
 	const struct input evict = {.code = 'k'};
@@ -559,6 +747,157 @@ TEST(test_mouse__keys_and_rows, setup, teardown)
 	press_at(INPUT_WHEEL_DOWN, 3, 3);
 	press(INPUT_ESCAPE);
 	assert_int_equal(press_at(INPUT_CLICK, 78, -1), INPUT_QUIT);
+}
+
+/* A click on a view's name shows the view, from a view and from a sheet. */
+TEST(test_mouse__views, setup, teardown)
+{
+	static const int widths[] = {250, 120, 80, 60, 40};
+
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	for (unsigned int k = 0; k < sizeof(widths) / sizeof(widths[0]); k++) {
+		assert_int_equal(canvas_resize(&canvas, widths[k], 24), 0);
+		for (unsigned int i = VIEW_COUNT; i-- > 0;) {
+			press(k % 2 ? '?' : INPUT_TAB);
+			picture_draw(&picture, &model, &origin, &canvas, true);
+			assert_int_equal(
+				canvas.cells[picture.bar_y * canvas.width + picture.bar_x[i]].code,
+				'1' + i);
+			press_at(INPUT_CLICK, picture.bar_end[i] - 1, picture.bar_y);
+			assert_int_equal(picture.view, i);
+			assert_int_equal(picture.sheet, SHEET_NONE);
+			/* Beside the label, and the line below it. */
+			press('?');
+			press_at(INPUT_CLICK, picture.bar_end[i], picture.bar_y);
+			press_at(INPUT_CLICK, picture.bar_x[i], picture.bar_y + 1);
+			assert_int_equal(picture.sheet, SHEET_HELP);
+		}
+	}
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
+}
+
+/* A double click opens the row, if both clicks were into the same row, shortly after each other. */
+TEST(test_mouse__double_click, setup, teardown)
+{
+	static const struct {
+		uint64_t ms;
+		int row;
+		bool opens;
+	} clicks[] = {{1000, 1, false}, {1200, 2, false}, {1300, 2, true},
+		      {1400, 2, false}, {3000, 2, false}, {3600, 2, false},
+		      {4000, 2, true},  {5000, 1, false}, {4900, 1, false}};
+
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	assert_true(is_shown("TENANT"));
+	for (unsigned int i = 0; i < sizeof(clicks) / sizeof(clicks[0]); i++) {
+		const struct input input = {
+			.code = INPUT_CLICK,
+			.x = 3,
+			.y = picture_table(&picture)->head_y + clicks[i].row,
+			.at_ns = clicks[i].ms * 1000000,
+		};
+
+		input_handle(&picture, &model, true, &change, canvas.width, &input);
+		assert_int_equal(picture.sheet, clicks[i].opens ? SHEET_TENANT : SHEET_NONE);
+		assert_true(!clicks[i].opens || is_shown("Tenant web"));
+		press(INPUT_ESCAPE);
+	}
+}
+
+/* --- Graphs --- */
+
+/* Return true if line @y has a Braille sign. */
+static bool has_graph(int y)
+{
+	for (int x = 0; x < canvas.width; x++)
+		if (canvas.cells[y * canvas.width + x].code >= 0x2800)
+			return true;
+	return false;
+}
+
+/* Return the column at which @text begins in line @y; -1: nowhere. */
+static int column_of(const char *text, int y)
+{
+	const int n = (int)strlen(text);
+
+	for (int x = 0; x + n <= canvas.width; x++) {
+		int i = 0;
+
+		while (i < n && canvas.cells[y * canvas.width + x + i].code == (uint8_t)text[i])
+			i++;
+		if (i == n)
+			return x;
+	}
+	return -1;
+}
+
+/* Assert that the names of the graphs of line @y are at least 26 columns apart. */
+static void expect_wide_graphs(int y)
+{
+	static const char *const names[] = {"load  ", "VRAM  ", "tasks/s  ", "p99  "};
+	int before = -26;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		const int x = column_of(names[i], y);
+
+		if (x < 0)
+			continue;
+		assert_true(x - before >= 26);
+		before = x;
+	}
+	assert_true(canvas.width - before >= 25);
+}
+
+/* At any size, the graphs reach down to the table, and none of them is narrower than 24 columns. */
+TEST(test_graphs__fill_the_terminal, setup, teardown)
+{
+	for (unsigned int i = 0; i < 310; i++)
+		show(STATS_SCENE_THREE, i);
+	for (int width = 60; width <= 400; width += 4)
+		for (int height = 24; height <= 100; height += 19) {
+			int n_lines = 0, head_y;
+
+			assert_int_equal(canvas_resize(&canvas, width, height), 0);
+			picture_draw(&picture, &model, &origin, &canvas, true);
+			head_y = picture_table(&picture)->head_y;
+			for (int y = 0; y < head_y; y++) {
+				n_lines += has_graph(y);
+				if (y >= 8 && column_of("p99  ", y) >= 0)
+					expect_wide_graphs(y);
+			}
+			/*
+			 * Above are 8 lines, and two rows of graphs have two titles, two axes and
+			 * two empty lines. No load is above 95%.
+			 */
+			assert_in_range(n_lines, head_y - 15 - height / 20, height);
+			assert_true(head_y >= height - 7);
+		}
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
+}
+
+/* Tenants and devices have colours of their own, which their names have in the legend. */
+TEST(test_graphs__of_tenants_and_devices, setup, teardown)
+{
+	unsigned int n[STYLE_COUNT] = {0};
+
+	for (unsigned int i = 0; i < 310; i++)
+		show(STATS_SCENE_THREE, i);
+	assert_int_equal(canvas_resize(&canvas, 120, 70), 0);
+	assert_true(is_shown("VRAM  llm 3.9 GiB  web 1.1 GiB  batch 614 MiB"));
+	assert_true(is_shown("load  GPU1 "));
+	assert_true(is_shown("-5 min"));
+	assert_true(is_shown("100%│"));
+	assert_true(is_shown("8.0 GiB│"));
+	for (int y = 0; y < picture_table(&picture)->head_y; y++)
+		for (int x = 0; x < canvas.width; x++)
+			if (canvas.cells[y * canvas.width + x].code >= 0x2800)
+				n[canvas.cells[y * canvas.width + x].style]++;
+	for (uint32_t number = 1; number <= 3; number++)
+		assert_true(n[tenant_style(number)] > 20);
+	assert_true(n[STYLE_OUTSIDE] > 20);
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
 }
 
 /* --- Whatever happens --- */

@@ -255,57 +255,200 @@ void canvas_bar(struct canvas *canvas, int x, int y, int width, double total,
 static const uint8_t left_dots[] = {0x40, 0x04, 0x02, 0x01};
 static const uint8_t right_dots[] = {0x80, 0x20, 0x10, 0x08};
 
+enum { DOTS = 4, MAX_LAYERS = 16 };
+
 /* Return the height in dots; at least 1 for positive values. */
 static int dots_of(double value, double top, int height)
 {
-	double dots = top > 0 ? value / top * height * 4 : 0;
+	double dots = top > 0 ? value / top * height * DOTS : 0;
 
 	if (!isfinite(value) || !(value > 0))
 		return 0;
-	if (!(dots < height * 4))
-		return height * 4;
+	if (!(dots < height * DOTS))
+		return height * DOTS;
 	return dots < 1 ? 1 : (int)(dots + 0.5);
 }
 
-/* Return the maximum of the values that share place @place of @n_places; NaN if there are none. */
-static double highest(const double *values, unsigned int n, unsigned int place,
-		      unsigned int n_places)
+/* The values that share a place of a graph, which has two places per column. */
+struct place {
+	unsigned int first, end;
+};
+
+static struct place place_at(unsigned int place, int width, unsigned int n)
 {
-	unsigned int first = (unsigned int)((uint64_t)n * place / n_places);
-	unsigned int end = (unsigned int)((uint64_t)n * (place + 1) / n_places);
-	double high = NAN;
+	const unsigned int n_places = 2 * (unsigned int)width;
+	struct place at = {
+		.first = (unsigned int)((uint64_t)n * place / n_places),
+		.end = (unsigned int)((uint64_t)n * (place + 1) / n_places),
+	};
 
 	/* With more places than values, several places show the same value. */
-	if (end == first)
-		end = first + 1;
-	for (unsigned int i = first; i < end && i < n; i++)
+	if (at.end == at.first)
+		at.end = at.first + 1;
+	return at;
+}
+
+/* Return the maximum of the values of a place; NaN if there are none. */
+static double highest(const double *values, struct place at)
+{
+	double high = NAN;
+
+	for (unsigned int i = at.first; i < at.end; i++)
 		if (isfinite(values[i]) && !(values[i] <= high))
 			high = values[i];
 	return high;
 }
 
+/* Return the sum of the layers' values at @i; 0 if there are none. */
+static double sum_at(const struct layer *layers, unsigned int n_layers, unsigned int i)
+{
+	double sum = 0;
+
+	for (unsigned int k = 0; k < n_layers; k++)
+		if (isfinite(layers[k].values[i]) && layers[k].values[i] > 0)
+			sum += layers[k].values[i];
+	return sum;
+}
+
+/*
+ * Find the heights of the layers, each with those below it, where their sum is the highest of a
+ * place: maxima of different times would not add up.
+ */
+static void stack_heights(const struct layer *layers, unsigned int n_layers, struct place at,
+			  double top, int height, int heights[MAX_LAYERS])
+{
+	double high = -1;
+	unsigned int best = at.first;
+
+	for (unsigned int i = at.first; i < at.end; i++) {
+		double sum = sum_at(layers, n_layers, i);
+
+		if (sum > high) {
+			high = sum;
+			best = i;
+		}
+	}
+	for (unsigned int k = 0; k < n_layers; k++)
+		heights[k] = dots_of(sum_at(layers, k + 1, best), top, height);
+}
+
+/* Return the layer that has the dot at @level, or @n_layers above all of them. */
+static unsigned int layer_at(const int *heights, unsigned int n_layers, int level)
+{
+	unsigned int k = 0;
+
+	while (k < n_layers && heights[k] <= level)
+		k++;
+	return k;
+}
+
+/* A cell that is made of dots of several layers. */
+struct dots {
+	uint32_t code;
+	unsigned int n[MAX_LAYERS]; /* dots by layer */
+};
+
+static void add_dot(struct dots *dots, unsigned int layer, bool is_right, int dot)
+{
+	dots->code |= is_right ? right_dots[dot] : left_dots[dot];
+	dots->n[layer]++;
+}
+
+/* Draw the dots in the style of the layer that has most of them. */
+static void draw_dots(struct canvas *canvas, int x, int y, const struct layer *layers,
+		      unsigned int n_layers, const struct dots *dots)
+{
+	unsigned int best = 0;
+
+	for (unsigned int k = 1; k < n_layers; k++)
+		if (dots->n[k] > dots->n[best])
+			best = k;
+	draw_code(canvas, x, y, layers[best].style, dots->code ? BRAILLE | dots->code : ' ');
+}
+
+void canvas_stack(struct canvas *canvas, int x, int y, int width, int height, double top,
+		  const struct layer *layers, unsigned int n_layers, unsigned int n)
+{
+	int heights[2][MAX_LAYERS];
+
+	n_layers = n_layers < MAX_LAYERS ? n_layers : MAX_LAYERS;
+	for (int column = 0; column < width && n > 0 && n_layers > 0; column++) {
+		for (unsigned int side = 0; side < 2; side++)
+			stack_heights(layers, n_layers,
+				      place_at(2 * (unsigned int)column + side, width, n), top,
+				      height, heights[side]);
+		for (int row = 0; row < height; row++) {
+			struct dots dots = {.code = 0};
+
+			for (unsigned int i = 0; i < 2 * DOTS; i++) {
+				const int dot = (int)i / 2, side = (int)i % 2;
+				const int level = (height - 1 - row) * DOTS + dot;
+				unsigned int k = layer_at(heights[side], n_layers, level);
+
+				if (k < n_layers && (k % 2 == 0 || (dot + side) % 2))
+					add_dot(&dots, k, side, dot);
+			}
+			draw_dots(canvas, x + column, y + row, layers, n_layers, &dots);
+		}
+	}
+}
+
 void canvas_graph(struct canvas *canvas, int x, int y, int width, int height, enum style style,
 		  double top, const double *values, unsigned int n)
 {
-	unsigned int n_places = width > 0 ? 2 * (unsigned int)width : 0;
+	const struct layer layer = {values, style};
 
-	for (int column = 0; column < width && n > 0; column++) {
-		unsigned int place = 2 * (unsigned int)column;
-		int left = dots_of(highest(values, n, place, n_places), top, height);
-		int right = dots_of(highest(values, n, place + 1, n_places), top, height);
+	canvas_stack(canvas, x, y, width, height, top, &layer, 1, n);
+}
 
-		for (int row = 0; row < height; row++) {
-			uint32_t code = BRAILLE;
+/* Draw a dot of a line upon a cell that may have dots already. */
+static void draw_line_dot(struct canvas *canvas, int x, int y, enum style style, bool is_right,
+			  int dot)
+{
+	struct cell *cell = cell_at(canvas, x, y);
+	uint32_t code = is_right ? right_dots[dot] : left_dots[dot];
 
-			for (int dot = 0; dot < 4; dot++) {
-				int level = (height - 1 - row) * 4 + dot;
+	if (!cell)
+		return;
+	if (cell->code >= BRAILLE && cell->code < BRAILLE_END)
+		code |= cell->code & 0xffu;
+	*cell = (struct cell){.code = (uint16_t)(BRAILLE | code), .style = (uint8_t)style};
+}
 
-				code |= level < left ? left_dots[dot] : 0u;
-				code |= level < right ? right_dots[dot] : 0u;
+void canvas_lines(struct canvas *canvas, int x, int y, int width, int height, double top,
+		  const struct layer *layers, unsigned int n_layers, unsigned int n)
+{
+	for (unsigned int k = 0; k < n_layers; k++) {
+		int before = -1;
+
+		for (int place = 0; place < 2 * width && n > 0; place++) {
+			const double value =
+				highest(layers[k].values, place_at((unsigned int)place, width, n));
+			int level = dots_of(value, top, height) - 1, low, high;
+
+			/* A value of 0 is on the base. */
+			level = level < 0 ? 0 : level;
+			if (!isfinite(value)) {
+				before = -1;
+				continue;
 			}
-			draw_code(canvas, x + column, y + row, style, code == BRAILLE ? ' ' : code);
+			/* Connect the value with the one before. */
+			low = before >= 0 && before < level ? before + 1 : level;
+			high = before > level ? before - 1 : level;
+			before = level;
+			for (int at = low; at <= high && (k % 2 == 0 || place % 2); at++)
+				draw_line_dot(canvas, x + place / 2, y + height - 1 - at / DOTS,
+					      layers[k].style, place % 2, at % DOTS);
 		}
 	}
+	/* Other characters stand for the dots without Unicode. */
+	for (int row = 0; row < height && canvas->is_ascii; row++)
+		for (int column = 0; column < width; column++) {
+			struct cell *cell = cell_at(canvas, x + column, y + row);
+
+			if (cell)
+				cell->code = sign(cell->code, true);
+		}
 }
 
 /* --- Lines --- */

@@ -24,7 +24,7 @@ enum style {
 	STYLE_BAD,
 	STYLE_OUTSIDE, /* memory used by programs other than the broker */
 	STYLE_GRAPH,
-	STYLE_TENANT, /* first of STYLE_TENANTS styles that distinguish tenants */
+	STYLE_TENANT, /* first of STYLE_TENANTS styles that distinguish tenants, or devices */
 	STYLE_TENANTS = 6,
 	STYLE_COUNT = STYLE_TENANT + STYLE_TENANTS,
 };
@@ -82,6 +82,24 @@ void canvas_bar(struct canvas *canvas, int x, int y, int width, double total,
  */
 void canvas_graph(struct canvas *canvas, int x, int y, int width, int height, enum style style,
 		  double top, const double *values, unsigned int n);
+
+/* Values of one object in a graph of several. */
+struct layer {
+	const double *values; /* oldest first */
+	enum style style;
+};
+/*
+ * Draw @n values of each layer as canvas_graph() does, one layer upon the other, the first at the
+ * bottom. Every second layer has half of its dots, so that layers differ without colours.
+ */
+void canvas_stack(struct canvas *canvas, int x, int y, int width, int height, double top,
+		  const struct layer *layers, unsigned int n_layers, unsigned int n);
+/*
+ * Draw @n values of each layer as a line. Every second line is dotted. Where lines meet in a cell,
+ * the last one determines its style.
+ */
+void canvas_lines(struct canvas *canvas, int x, int y, int width, int height, double top,
+		  const struct layer *layers, unsigned int n_layers, unsigned int n);
 
 enum canvas_colours {
 	CANVAS_NO_COLOURS,

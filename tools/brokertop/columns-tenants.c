@@ -35,10 +35,10 @@ static void set_parts(struct cell_text *ret, double gpu_part)
 static void draw_name(CELL)
 {
 	if (!row->is_child) {
-		snprintf(ret->text, sizeof(ret->text), "%s%s",
-			 row->tenant->now.flags & RBK_STATS_TENANT_DRAINED ? "(drained) " : "",
-			 text_name(row->tenant->now.name));
+		cell_set(ret, text_name(row->tenant->now.name));
 		ret->style = tenant_style(row->tenant->now.number);
+		if (row->tenant->now.flags & RBK_STATS_TENANT_DRAINED)
+			ret->mark = " (drained)";
 		return;
 	}
 	snprintf(ret->text, sizeof(ret->text), "%s %u %s", row->is_last_child ? "└─" : "├─",
@@ -271,15 +271,15 @@ const struct column tenant_columns[] = {
 	COLUMN("/ MAX", 8, 2, DOWN | COLUMN_GPU, vram_max),
 	COLUMN("RESERVE", 9, 3, DOWN | COLUMN_GPU, reserve),
 	COLUMN("GPU-SHARE", 10, 2, DOWN | COLUMN_GPU, gpu_share),
+	COLUMN("CPU-SHARE", 10, 2, DOWN, cpu_share),
 	NUMBER_COLUMN("TASKS/s", 8, 0, DOWN, tasks, rate),
 	COLUMN("CPU/GPU", 8, 3, DOWN | COLUMN_GPU, parts),
-	NUMBER_COLUMN("P50", 7, 2, DOWN, p50, ns),
+	NUMBER_COLUMN("P50", 7, 3, DOWN, p50, ns),
 	NUMBER_COLUMN("P99", 7, 0, DOWN, p99, ns),
 	COLUMN("EVICT", 6, 4, DOWN | COLUMN_GPU, evictions),
 	COLUMN("FALLBK", 6, 5, DOWN | COLUMN_GPU, fallbacks),
 	NUMBER_COLUMN("RQ-WAIT", 7, 5, DOWN | COLUMN_OWN, wait, ns),
 	TEXT_COLUMN("BEHIND", 15, 6, 0, causer),
-	COLUMN("CPU-SHARE", 10, 6, DOWN, cpu_share),
 	NUMBER_COLUMN("COPIED/s", 8, 6, DOWN, copied, bytes),
 	COLUMN("ERRORS", 6, 6, DOWN, errors),
 	NUMBER_COLUMN("QUEUE99", 7, 7, DOWN | COLUMN_OWN, queue, ns),

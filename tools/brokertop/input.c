@@ -2,7 +2,8 @@
 /*
  * Keys
  *
- * The keys are those of htop where htop has them. Names in questions are made printable.
+ * The keys are those of htop where htop has them, and + and - those of btop. Names in questions are
+ * made printable.
  */
 #include "input.h"
 
@@ -219,6 +220,11 @@ static enum input_wish in_text(struct picture *picture, struct change *change, i
 		}
 		return INPUT_NOTHING;
 	}
+	/* As in htop, the key that began the search finds the next match. */
+	if (prompt == PROMPT_SEARCH && code == INPUT_F + 3) {
+		search(picture, true);
+		return INPUT_NOTHING;
+	}
 	type_text(picture, code);
 	if (prompt == PROMPT_FILTER)
 		snprintf(table->filter, sizeof(table->filter), "%s", picture->input);
@@ -236,12 +242,24 @@ static enum input_wish in_question(struct picture *picture, int code)
 	return INPUT_NOTHING;
 }
 
-static void in_menu(struct picture *picture, int code)
+/* Return the key that stands for a click into the menu: that of its line, which is selected. */
+static int click_menu(struct picture *picture, const struct input *input)
+{
+	const int at = input->y - picture->menu_y;
+
+	if (input->x >= picture->menu_width || at < 0 || at >= picture->menu_height)
+		return 0;
+	picture->menu_at = picture->menu_first + at;
+	return picture->prompt == PROMPT_COLUMNS ? ' ' : INPUT_ENTER;
+}
+
+static enum input_wish in_menu(struct picture *picture, const struct input *input)
 {
 	struct table *table = picture_table(picture);
+	const bool is_columns = picture->prompt == PROMPT_COLUMNS;
 	const int n = (int)table->n_columns;
 
-	switch (code) {
+	switch (input->code == INPUT_CLICK ? click_menu(picture, input) : input->code) {
 	case INPUT_UP:
 		picture->menu_at = (picture->menu_at + n - 1) % n;
 		break;
@@ -250,11 +268,11 @@ static void in_menu(struct picture *picture, int code)
 		break;
 	case ' ':
 		/* The first column names the row and cannot be hidden. */
-		if (picture->prompt == PROMPT_COLUMNS && picture->menu_at > 0)
-			table->hidden ^= 1u << picture->menu_at;
+		if (is_columns && picture->menu_at > 0)
+			table->hidden ^= 1ull << picture->menu_at;
 		break;
 	case INPUT_ENTER:
-		if (picture->prompt == PROMPT_SORT)
+		if (!is_columns)
 			table_sort_by(table, picture->menu_at);
 		picture->prompt = PROMPT_NONE;
 		break;
@@ -263,6 +281,7 @@ static void in_menu(struct picture *picture, int code)
 		picture->prompt = PROMPT_NONE;
 		break;
 	}
+	return is_columns && picture->prompt == PROMPT_NONE ? INPUT_COLUMNS : INPUT_NOTHING;
 }
 
 static void open_menu(struct picture *picture, const struct model *model, enum prompt prompt)
@@ -270,6 +289,8 @@ static void open_menu(struct picture *picture, const struct model *model, enum p
 	int column = table_sort_column(picture_table(picture), model);
 
 	picture->prompt = prompt;
+	/* It cannot be clicked before it has been drawn. */
+	picture->menu_height = 0;
 	picture->menu_at = prompt == PROMPT_SORT && column > 0 ? column : 0;
 }
 
@@ -331,12 +352,32 @@ static bool in_motion(struct picture *picture, int code)
 	return false;
 }
 
-static void click(struct picture *picture, int x, int y)
+/* Select a row; open it if it was clicked a moment ago. */
+static void click_row(struct picture *picture, int row, uint64_t at_ns)
+{
+	static const uint64_t double_click_ns = 500000000;
+	struct table *table = picture_table(picture);
+	const bool is_second = picture->clicked_id == table->rows[row].id &&
+			       at_ns >= picture->clicked_at_ns &&
+			       at_ns - picture->clicked_at_ns < double_click_ns;
+
+	table_move(table, row - table->selected);
+	if (is_second)
+		open_selected(picture);
+	/* The third click of three is the first again. */
+	picture->clicked_id = is_second ? UINT64_MAX : table->rows[row].id;
+	picture->clicked_at_ns = at_ns;
+}
+
+static void click(struct picture *picture, int x, int y, uint64_t at_ns)
 {
 	struct table *table = picture_table(picture);
+	const enum view view = picture_view_at(picture, x, y);
 	int row = table->first + y - table->head_y - 1;
 
-	if (picture->sheet != SHEET_NONE)
+	if (view != VIEW_COUNT)
+		show_view(picture, view);
+	if (view != VIEW_COUNT || picture->sheet != SHEET_NONE)
 		return;
 	if (y == table->head_y) {
 		for (unsigned int i = 0; i < table->n_columns; i++)
@@ -344,8 +385,34 @@ static void click(struct picture *picture, int x, int y)
 				table_sort_by(table, (int)i);
 	} else if (y > table->head_y && y <= table->head_y + table->body_height && row >= 0 &&
 		   row < (int)table->n_rows) {
-		table_move(table, row - table->selected);
+		click_row(picture, row, at_ns);
 	}
+}
+
+/* --- Updates --- */
+
+/* Change the time between two updates to the next longer or shorter one. */
+static void change_delay(struct picture *picture, bool is_longer)
+{
+	static const uint64_t delays_ms[] = {100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000};
+	enum { N = sizeof(delays_ms) / sizeof(delays_ms[0]) };
+	const uint64_t now_ms = picture->delay_ns / 1000000;
+	uint64_t wanted_ms = now_ms;
+
+	if (picture->delay_ns == 0)
+		return;
+	for (unsigned int i = 0; i < N; i++) {
+		const uint64_t ms = delays_ms[is_longer ? i : N - 1 - i];
+
+		if (is_longer ? ms > now_ms : ms < now_ms) {
+			wanted_ms = ms;
+			break;
+		}
+	}
+	picture->delay_ns = wanted_ms * 1000000;
+	snprintf(picture->message, sizeof(picture->message), "updated every %g s",
+		 (double)wanted_ms / 1000);
+	picture->message_style = STYLE_PLAIN;
 }
 
 /* --- All of it --- */
@@ -417,7 +484,9 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 	case INPUT_F + 5:
 		picture->tables[TABLE_TENANTS].is_tree ^= true;
 		break;
+	case '<':
 	case '>':
+	case ',':
 	case '.':
 	case INPUT_F + 6:
 		open_menu(picture, model, PROMPT_SORT);
@@ -436,6 +505,13 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 		break;
 	case ' ':
 		picture->is_paused ^= true;
+		break;
+	case '+':
+	case '=':
+		change_delay(picture, true);
+		break;
+	case '-':
+		change_delay(picture, false);
 		break;
 	case 'b':
 	case INPUT_F + 7:
@@ -467,15 +543,14 @@ enum input_wish input_handle(struct picture *picture, const struct model *model,
 		return in_question(picture, code);
 	case PROMPT_SORT:
 	case PROMPT_COLUMNS:
-		in_menu(picture, code);
-		return INPUT_NOTHING;
+		return in_menu(picture, input);
 	case PROMPT_NONE:
 		break;
 	}
 	if (code == INPUT_CLICK) {
 		key = input->y < 0 ? picture_key_at(picture, input->x, width) : 0;
 		if (key == 0) {
-			click(picture, input->x, input->y);
+			click(picture, input->x, input->y, input->at_ns);
 			return INPUT_NOTHING;
 		}
 		code = INPUT_F + key;

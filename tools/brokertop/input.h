@@ -30,6 +30,7 @@ enum {
 struct input {
 	int code; /* INPUT_*, or ASCII */
 	int x, y;
+	uint64_t at_ns; /* CLOCK_MONOTONIC; of a click only */
 };
 
 enum change_kind {
@@ -52,7 +53,8 @@ struct change {
 enum input_wish {
 	INPUT_NOTHING,
 	INPUT_QUIT,
-	INPUT_CHANGE, /* *change has been confirmed */
+	INPUT_CHANGE,  /* *change has been confirmed */
+	INPUT_COLUMNS, /* the user has chosen which columns are shown */
 };
 
 /* Handle one key or mouse event. @change keeps an unconfirmed change between calls. */

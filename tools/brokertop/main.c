@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,6 +26,7 @@
 #include "player.h"
 #include "recorder.h"
 #include "report.h"
+#include "settings.h"
 #include "source.h"
 #include "terminal.h"
 #include "util/streams.h"
@@ -64,6 +66,7 @@ struct top {
 	struct origin origin;
 	struct canvas canvas;
 	char host[65];
+	char settings_path[PATH_MAX]; /* "": not known */
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -420,6 +423,19 @@ static void carry_out(struct top *top, const struct change *change)
 	picture->message_style = is_asked ? STYLE_PLAIN : STYLE_BAD;
 }
 
+static void save_columns(struct top *top)
+{
+	struct picture *picture = &top->picture;
+	int r = top->settings_path[0] ? settings_save(picture, top->settings_path) : -ENOENT;
+
+	if (r == 0)
+		return;
+	snprintf(picture->message, sizeof(picture->message),
+		 "cannot save the choice of columns%s%s: %s", top->settings_path[0] ? " in " : "",
+		 text_name(top->settings_path), strerror(-r));
+	picture->message_style = STYLE_WARN;
+}
+
 /* Return: true if a key of the player was handled. */
 static bool handle_played(struct top *top, const struct input *input)
 {
@@ -449,6 +465,9 @@ static int handle_inputs(struct top *top, struct change *change)
 			return -1;
 		case INPUT_CHANGE:
 			carry_out(top, change);
+			break;
+		case INPUT_COLUMNS:
+			save_columns(top);
 			break;
 		case INPUT_NOTHING:
 			break;
@@ -487,8 +506,13 @@ static int run_terminal(struct top *top)
 		return fail(EXIT_USAGE, "%s", text);
 	top->canvas.is_ascii |= !terminal_has_unicode();
 	top->player.wanted = 0;
+	top->picture.delay_ns = top->options.delay_ns;
+	if (settings_path(top->settings_path, sizeof(top->settings_path)))
+		top->settings_path[0] = '\0';
+	else
+		settings_load(&top->picture, top->settings_path);
 	while (!stop_signal && status == EXIT_OK) {
-		uint64_t next_ns = clock_ns(CLOCK_MONOTONIC) + top->options.delay_ns, now_ns;
+		uint64_t next_ns = clock_ns(CLOCK_MONOTONIC) + top->picture.delay_ns, now_ns;
 
 		if (top->origin.is_recorded) {
 			status = play(top);

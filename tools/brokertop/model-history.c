@@ -55,7 +55,7 @@ static void clear_second(struct model *model, uint64_t second)
 	model->tasks.values[at] = model->latency.values[at] = model->evictions.values[at] = NAN;
 	model->memory.values[at] = NAN;
 	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
-		model->devices[i].load.values[at] = model->devices[i].memory.values[at] = NAN;
+		model->devices[i].load.values[at] = NAN;
 	for (uint32_t i = 0; i < model->n_tenants; i++)
 		if (model->tenants[i].history)
 			model->tenants[i].history->tasks[at] =
@@ -68,10 +68,8 @@ void history_clear(struct model *model)
 	series_clear(&model->latency);
 	series_clear(&model->evictions);
 	series_clear(&model->memory);
-	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++) {
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
 		series_clear(&model->devices[i].load);
-		series_clear(&model->devices[i].memory);
-	}
 	for (uint32_t i = 0; i < model->n_tenants; i++)
 		history_forget(model, &model->tenants[i]);
 	model->newest_second = 0;
@@ -135,17 +133,8 @@ void history_sample(struct model *model)
 		model->newest_second = second - 1;
 	while (model->newest_second < second)
 		clear_second(model, ++model->newest_second);
-	for (uint32_t i = 0; i < model->n_devices; i++) {
-		struct model_device *device = &model->devices[i];
-
-		keep_high(&device->load, second, model_load(&device->now));
-		if (device->now.memory_total != RBK_STATS_ABSENT && device->now.memory_total > 0)
-			keep_high(&device->memory, second,
-				  (double)(device->now.memory_used != RBK_STATS_ABSENT
-						   ? device->now.memory_used
-						   : device->now.memory_charged) /
-					  (double)device->now.memory_total);
-	}
+	for (uint32_t i = 0; i < model->n_devices; i++)
+		keep_high(&model->devices[i].load, second, model_load(&model->devices[i].now));
 	/* Tenants may not see the memory of other programs. */
 	if (model->is_root)
 		keep_high(&model->memory, second, used_bytes(model));

@@ -36,8 +36,8 @@ struct model_device {
 	uint64_t then_ns; /* time of then_tasks; 0: none */
 	uint64_t then_tasks;
 	double tasks_per_s;
-	double reserved_bytes;      /* bytes reserved for tenants but not used */
-	struct series load, memory; /* fractions from 0 to 1 */
+	double reserved_bytes; /* bytes reserved for tenants but not used */
+	struct series load;    /* fractions from 0 to 1 */
 };
 
 /* A tenant's counts at the beginning of the interval. */

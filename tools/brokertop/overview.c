@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Overview: devices, processors, reasons for placement, and the last minutes
+ * Overview: devices, processors, reasons for placement, and graphs
  *
  * If space is short the least important parts are omitted first: graphs, then sensors at the ends
  * of lines, then devices, with a line that tells the number of omitted devices.
@@ -24,8 +24,9 @@ enum {
 	MAX_USERS = 16,
 	MAX_SEGMENTS = 2 * MAX_USERS + 4,
 	NAME_BYTES = RBK_STATS_NAME_BYTES + 16,
-	BAR_TEXT = 20, /* columns after a bar */
-	GRAPH_ROWS = 4,
+	BAR_TEXT = 20,    /* columns after a bar */
+	GRAPH_WIDTH = 60, /* columns of the narrowest canvas with graphs */
+	GRAPH_LINES = 5,  /* lines of the lowest graph */
 	TOTAL_BYTES = 64,
 };
 
@@ -154,8 +155,8 @@ static void draw_ends(struct canvas *canvas, int x, int y, int width)
 
 /*
  * Draw a device's memory: tenants, largest first, with their leased parts; unused reserves; memory
- * used outside the broker; available memory, labelled "headroom"; and, after that gap, memory that
- * is kept free.
+ * used outside the broker; available memory, labelled "free"; and, after that gap, the headroom,
+ * which is kept free.
  */
 static void draw_vram(const struct model *model, struct canvas *canvas, int y, uint32_t device)
 {
@@ -187,14 +188,15 @@ static void draw_vram(const struct model *model, struct canvas *canvas, int y, u
 	if (outside > 0)
 		segments[n++] = (struct segment){outside, LIGHT, STYLE_OUTSIDE, "outside"};
 	charged += fmax(others, 0);
-	/* Memory above the budget is kept free; its segment follows the one labelled "headroom". */
+	/* Memory above the budget is the headroom. */
 	budget = about->memory_budget == RBK_STATS_ABSENT ? total : (double)about->memory_budget;
 	used = fmax(charged + outside, known(about->memory_used));
 	if (budget > charged + reserved)
 		segments[n++] =
-			(struct segment){budget - charged - reserved, ' ', STYLE_DIM, "headroom"};
+			(struct segment){budget - charged - reserved, ' ', STYLE_DIM, "free"};
 	if (total > budget + outside)
-		segments[n++] = (struct segment){total - budget - outside, '/', STYLE_DIM, NULL};
+		segments[n++] =
+			(struct segment){total - budget - outside, '/', STYLE_DIM, "headroom"};
 	if (!(total > 0)) {
 		canvas_format(canvas, 6, y, STYLE_PLAIN,
 			      "%s used by tenants; the total is not known",
@@ -439,110 +441,24 @@ static void draw_tasks(const struct model *model, struct canvas *canvas, int y)
 			   figure_part(reasons[i].per_s / sum).text);
 }
 
-/* --- The last minutes --- */
-
-static double highest(const double values[MODEL_SECONDS])
-{
-	double high = 0;
-
-	for (unsigned int i = 0; i < MODEL_SECONDS; i++)
-		if (isfinite(values[i]) && values[i] > high)
-			high = values[i];
-	return high;
-}
-
-struct graph {
-	const struct series *series;
-	double top; /* 0: the maximum of the values */
-	char text[96];
-};
-
-static void draw_graph(const struct model *model, struct canvas *canvas, int x, int y, int width,
-		       const struct graph *graph)
-{
-	double values[MODEL_SECONDS];
-
-	model_series(model, graph->series, values);
-	canvas_graph(canvas, x, y, width, GRAPH_ROWS, STYLE_GRAPH,
-		     graph->top > 0 ? graph->top : highest(values), values, MODEL_SECONDS);
-	canvas_format(canvas, x, y + GRAPH_ROWS, STYLE_DIM, "%.*s",
-		      canvas_columns(graph->text) > width ? 0 : (int)sizeof(graph->text),
-		      graph->text);
-}
-
-static double highest_of(const struct model *model, const struct series *series)
-{
-	double values[MODEL_SECONDS];
-
-	model_series(model, series, values);
-	return highest(values);
-}
-
-/*
- * Choose the graphs; @max of them, at least 2, have room.
- * Return: their number: 2 on a tenant's own page; else 3, or 4 if there is a GPU and @max is at
- * least 4.
- */
-static unsigned int choose_graphs(const struct model *model, struct graph graphs[4],
-				  unsigned int max)
-{
-	const uint32_t device = model->n_devices > RBK_DEVICE_GPU ? RBK_DEVICE_GPU : RBK_DEVICE_CPU;
-	const struct model_device *about = &model->devices[device];
-	unsigned int n = 0;
-
-	/* Tenants may not see the load of devices. */
-	if (model->is_root) {
-		graphs[n] = (struct graph){.series = &about->load, .top = 1};
-		snprintf(graphs[n++].text, sizeof(graphs[0].text), "%s load %s",
-			 device_label(device), figure_part(model_load(&about->now)).text);
-	}
-	if (model->is_root && device != RBK_DEVICE_CPU) {
-		graphs[n] = (struct graph){.series = &about->memory, .top = 1};
-		snprintf(graphs[n++].text, sizeof(graphs[0].text), "%s VRAM", device_label(device));
-	}
-	if (n + 2 <= max || n == 1) {
-		graphs[n] = (struct graph){.series = &model->tasks};
-		snprintf(graphs[n++].text, sizeof(graphs[0].text), "tasks, high %s/s",
-			 figure_rate(highest_of(model, &model->tasks)).text);
-	}
-	graphs[n] = (struct graph){.series = &model->latency};
-	snprintf(graphs[n++].text, sizeof(graphs[0].text), "p99 %s, high %s",
-		 figure_ns(model->latency_p99_ns).text,
-		 figure_ns(highest_of(model, &model->latency)).text);
-	return n;
-}
-
-static void draw_graphs(const struct model *model, struct canvas *canvas, int y)
-{
-	enum { WIDEST = MODEL_SECONDS / 2, LEAST = 24, GAP = 2 };
-	const char *scale = "-5 min … now";
-	struct graph graphs[4];
-	const int n = (int)choose_graphs(model, graphs,
-					 (unsigned int)((canvas->width - 2 + GAP) / (LEAST + GAP)));
-	int width = (canvas->width - 2 - GAP * (n - 1)) / n, x = 1;
-
-	if (width > WIDEST)
-		width = WIDEST;
-	for (int i = 0; i < n; i++, x += width + GAP)
-		draw_graph(model, canvas, x, y, width, &graphs[i]);
-	if (canvas_columns(graphs[n - 1].text) + canvas_columns(scale) + GAP <= width)
-		canvas_right(canvas, x - GAP, y + GRAPH_ROWS, STYLE_DIM, scale);
-}
-
 /* --- All of it --- */
 
-int overview_draw(const struct model *model, struct canvas *canvas, int y, int height)
+int overview_draw(const struct model *model, struct canvas *canvas, int y, int height,
+		  int table_lines)
 {
-	/* The table keeps a third of the height, at least 5 lines. */
-	const int end = y + height - (height / 3 > 5 ? height / 3 : 5);
+	/* The table gets what it needs, from 5 lines to half of the height. */
+	const int most = height / 2 > 5 ? height / 2 : 5;
+	const int wanted = table_lines > 5 ? table_lines : 5;
+	const int end = y + height - (wanted < most ? wanted : most);
 
 	y = draw_devices(model, canvas, y, end - 2);
 	if (model->is_root)
 		draw_cpu(model, canvas, y++);
 	draw_tasks(model, canvas, y++);
-	if (canvas->width >= 60 && y + GRAPH_ROWS + 2 <= end) {
-		draw_graphs(model, canvas, y);
-		y += GRAPH_ROWS + 1;
+	/* The graphs get the rest, without an empty line above the table. */
+	if (canvas->width >= GRAPH_WIDTH && end - 1 - y >= GRAPH_LINES) {
+		graphs_draw(model, canvas, y, end - 1 - y);
+		return end;
 	}
 	/* Leave an empty line if there is room. */
 	return y < end ? y + 1 : y;

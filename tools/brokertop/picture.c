@@ -2,8 +2,8 @@
 /*
  * Picture: title, view and keys
  *
- * The first line identifies the broker. The second line shows warnings that affect all figures. The
- * last line lists the keys.
+ * The first line identifies the broker. The second line shows warnings that affect all figures, if
+ * there are any. The line after them has the names of the views. The last line lists the keys.
  */
 #include "picture.h"
 
@@ -16,7 +16,7 @@
 #include "monitor/text.h"
 #include "util/plural.h"
 
-enum { LEAST_WIDTH = 40, LEAST_HEIGHT = 10 };
+enum { LEAST_WIDTH = 40, LEAST_HEIGHT = 10, MANY_ROWS = 1000 };
 
 static const char *const view_names[VIEW_COUNT] = {
 	[VIEW_OVERVIEW] = "Overview", [VIEW_TENANTS] = "Tenants",     [VIEW_SESSIONS] = "Sessions",
@@ -100,7 +100,6 @@ static void draw_clock(const struct model *model, const struct origin *origin,
 static void draw_title(const struct model *model, const struct origin *origin,
 		       struct picture *picture, struct canvas *canvas)
 {
-	const struct table *table = picture_table(picture);
 	int x, end = canvas->width - (origin->is_recorded ? 22 : 11);
 
 	x = canvas_text(canvas, 1, 0, STYLE_BOLD, "brokertop");
@@ -113,10 +112,6 @@ static void draw_title(const struct model *model, const struct origin *origin,
 		add_part(canvas, &x, end, "standing still");
 	if (!model->has_page)
 		return;
-	/* The other views show their filter themselves. */
-	if (table->filter[0] && picture->view == VIEW_OVERVIEW && picture->sheet == SHEET_NONE)
-		add_part(canvas, &x, end, "filter \"%s\": %u of %u", text_name(table->filter),
-			 table->n_rows, table->n_all);
 	add_part(canvas, &x, end, "brokerd up %s",
 		 figure_duration(model->updated_at_ns > model->started_at_ns
 					 ? model->updated_at_ns - model->started_at_ns
@@ -196,6 +191,14 @@ int picture_key_at(const struct picture *picture, int x, int width)
 	return 0;
 }
 
+enum view picture_view_at(const struct picture *picture, int x, int y)
+{
+	for (unsigned int i = 0; i < VIEW_COUNT; i++)
+		if (y == picture->bar_y && x >= picture->bar_x[i] && x < picture->bar_end[i])
+			return i;
+	return VIEW_COUNT;
+}
+
 static void draw_menu(struct picture *picture, struct canvas *canvas)
 {
 	const struct table *table = picture_table(picture);
@@ -205,6 +208,10 @@ static void draw_menu(struct picture *picture, struct canvas *canvas)
 
 	if (picture->menu_at >= height)
 		first = picture->menu_at - height + 1;
+	picture->menu_y = 2;
+	picture->menu_width = width;
+	picture->menu_height = height;
+	picture->menu_first = first;
 	canvas_fill(canvas, 0, 1, width, STYLE_HEAD, ' ');
 	canvas_text(canvas, 1, 1, STYLE_HEAD, is_columns ? "Columns" : "Sort by");
 	canvas_text(canvas, width, 1, STYLE_DIM, "│");
@@ -215,7 +222,7 @@ static void draw_menu(struct picture *picture, struct canvas *canvas)
 
 		canvas_fill(canvas, 0, 2 + i, width, style, ' ');
 		canvas_format(canvas, 1, 2 + i, style, "%s%s", mark,
-			      table->columns[at].name[0] ? table->columns[at].name : "FLAGS");
+			      table_column_label(table, (unsigned int)at));
 		canvas_text(canvas, width, 2 + i, STYLE_DIM, "│");
 	}
 }
@@ -223,6 +230,8 @@ static void draw_menu(struct picture *picture, struct canvas *canvas)
 static void draw_foot(struct picture *picture, const struct origin *origin, struct canvas *canvas)
 {
 	const int y = canvas->height - 1;
+	const char *text;
+	char delay[32] = "";
 	int x = 0;
 
 	switch (picture->prompt) {
@@ -264,17 +273,21 @@ static void draw_foot(struct picture *picture, const struct origin *origin, stru
 				keys[i].is_change && !origin->may_change ? STYLE_DIM : STYLE_KEY,
 				keys[i].name);
 	}
-	if (x + canvas_columns(origin->player) < canvas->width)
-		canvas_right(canvas, canvas->width - 1, y, STYLE_BOLD, origin->player);
+	if (picture->delay_ns && !picture->is_played)
+		snprintf(delay, sizeof(delay), "every %g s  + -", (double)picture->delay_ns / 1e9);
+	text = picture->is_played ? origin->player : delay;
+	if (x + canvas_columns(text) < canvas->width)
+		canvas_right(canvas, canvas->width - 1, y,
+			     picture->is_played ? STYLE_BOLD : STYLE_DIM, text);
 }
 
 /* --- Views --- */
 
 /*
- * Draw the view's name, what the filter hides, and the number of rows. These take precedence over
- * the names of other views if space is short.
+ * Draw the names of the views, and behind them what the filter hides, or the number of rows. These
+ * take precedence over the names of other views if space is short.
  */
-static void draw_about(struct picture *picture, struct canvas *canvas, int y)
+static void draw_bar(struct picture *picture, struct canvas *canvas, int y)
 {
 	const struct table *table = picture_table(picture);
 	int x = 1, columns = 1;
@@ -289,14 +302,20 @@ static void draw_about(struct picture *picture, struct canvas *canvas, int y)
 	for (unsigned int i = 0; i < VIEW_COUNT; i++)
 		columns += 4 + canvas_columns(view_names[i]);
 	has_names = columns + 1 + canvas_columns(left_out) <= canvas->width;
+	picture->bar_y = y;
 	for (unsigned int i = 0; i < VIEW_COUNT; i++) {
 		const bool is_this = i == picture->view;
 
-		x = 2 + canvas_format(canvas, x, y, is_this ? STYLE_KEY : STYLE_DIM, "%u%s%s",
-				      i + 1, has_names || is_this ? " " : "",
-				      has_names || is_this ? view_names[i] : "");
+		picture->bar_x[i] = x;
+		x = canvas_format(canvas, x, y, is_this ? STYLE_KEY : STYLE_DIM, "%u%s%s", i + 1,
+				  has_names || is_this ? " " : "",
+				  has_names || is_this ? view_names[i] : "");
+		picture->bar_end[i] = x;
+		x += 2;
 	}
-	canvas_text(canvas, x + 1, y, table->filter[0] ? STYLE_WARN : STYLE_DIM, left_out);
+	/* A sheet has no rows. */
+	if (picture->sheet == SHEET_NONE)
+		canvas_text(canvas, x + 1, y, table->filter[0] ? STYLE_WARN : STYLE_DIM, left_out);
 }
 
 static void draw_sheet(struct picture *picture, const struct model *model, struct canvas *canvas,
@@ -338,12 +357,20 @@ static void draw_view(struct picture *picture, const struct model *model, struct
 	bool has_outside = false;
 
 	if (picture->view == VIEW_OVERVIEW) {
-		y = overview_draw(model, canvas, y, end - y);
+		/* Tenants that the filter hides keep their lines, so that the graphs stay. */
+		const unsigned int n_rows =
+			table->n_rows > table->n_all ? table->n_rows : table->n_all;
+
 		has_outside = model->is_root && model->n_devices > RBK_DEVICE_GPU;
-	} else {
-		draw_about(picture, canvas, y++);
+		y = overview_draw(model, canvas, y, end - y,
+				  1 + (n_rows < MANY_ROWS ? (int)n_rows : MANY_ROWS) + has_outside);
 	}
 	table_draw(table, model, canvas, y, end - y - has_outside);
+	/* The pages of this view were not read before the pause. */
+	if (picture->is_paused && table->n_rows == 0 && table->body_height > 0 &&
+	    picture_wants(picture) & ~model->seen_what)
+		canvas_text(canvas, 1, table->head_y + 1, STYLE_DIM,
+			    "not read while the display is paused; space continues");
 	if (has_outside && table->body_height > 0) {
 		int n = (int)table->n_rows - table->first;
 
@@ -370,6 +397,7 @@ void picture_draw(struct picture *picture, const struct model *model, const stru
 		canvas_fill(canvas, 0, y, canvas->width, STYLE_BAD, ' ');
 		canvas_format(canvas, 1, y++, STYLE_BAD, "▲ %s", origin->warning);
 	}
+	draw_bar(picture, canvas, y++);
 	if (picture->sheet != SHEET_NONE)
 		draw_sheet(picture, model, canvas, y, end);
 	else if (model->has_page)

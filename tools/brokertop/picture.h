@@ -60,13 +60,21 @@ struct picture {
 	int sheet_lines, sheet_height;     /* size when last drawn, in lines */
 	struct table tables[TABLE_COUNT];
 	bool is_paused;
-	bool is_played; /* a recording is shown: no changes */
+	bool is_played;    /* a recording is shown: no changes */
+	uint64_t delay_ns; /* time between two updates of a terminal; 0: not in a terminal */
+
+	/* positions of the views' labels when last drawn, for the mouse */
+	int bar_y, bar_x[VIEW_COUNT], bar_end[VIEW_COUNT];
+	/* the last click into a row: its time, and the row's id */
+	uint64_t clicked_at_ns, clicked_id;
 
 	enum prompt prompt;
 	char input[64];
 	char question[600]; /* for PROMPT_CONFIRM and PROMPT_BUDGET */
 	int menu_at;        /* for PROMPT_SORT and PROMPT_COLUMNS: the selected column */
-	char message[600];  /* shown until the next key */
+	/* the menu when last drawn: its first line, its size, and the column in the first line */
+	int menu_y, menu_width, menu_height, menu_first;
+	char message[600]; /* shown until the next key */
 	enum style message_style;
 };
 
@@ -90,12 +98,18 @@ void picture_draw(struct picture *picture, const struct model *model, const stru
 
 /* Return the number of the F key at column @x of the last line; 0: none. */
 int picture_key_at(const struct picture *picture, int x, int width);
+/* Return the view whose label is at column @x of line @y; VIEW_COUNT: none. */
+enum view picture_view_at(const struct picture *picture, int x, int y);
 
 /*
- * Draw the part above the table (overview.c).
+ * Draw the part above the table (overview.c), in a view of @height lines of which the table needs
+ * @table_lines.
  * Return: the line after it.
  */
-int overview_draw(const struct model *model, struct canvas *canvas, int y, int height);
+int overview_draw(const struct model *model, struct canvas *canvas, int y, int height,
+		  int table_lines);
+/* Draw graphs of the last five minutes in @height lines, at least 5 (graphs.c). */
+void graphs_draw(const struct model *model, struct canvas *canvas, int y, int height);
 /* Draw the use of programs outside the broker, in the columns of the tenants' table. */
 void overview_draw_outside(const struct model *model, const struct table *table,
 			   struct canvas *canvas, int y);

@@ -431,6 +431,13 @@ void table_sort_by(struct table *table, int column)
 	table->sort = column;
 }
 
+const char *table_column_label(const struct table *table, unsigned int column)
+{
+	const char *name = table->columns[column].name;
+
+	return name[0] ? name : "FLAGS";
+}
+
 /* --- Drawing --- */
 
 static bool may_show(const struct table *table, const struct model *model, unsigned int column)
@@ -481,8 +488,8 @@ static void choose_columns(const struct table *table, const struct model *model,
 	}
 }
 
-/* Draw a cell; mark truncated text with an ellipsis. */
-static void draw_cell(struct canvas *canvas, int x, int y, int width, bool is_left,
+/* Draw a cell without a mark; mark truncated text with an ellipsis. */
+static void draw_text(struct canvas *canvas, int x, int y, int width, bool is_left,
 		      enum style style, const char *text)
 {
 	char cut[sizeof(((struct cell_text *)NULL)->text) + 4];
@@ -496,6 +503,22 @@ static void draw_cell(struct canvas *canvas, int x, int y, int width, bool is_le
 		columns = width;
 	}
 	canvas_text(canvas, is_left ? x : x + width - columns, y, style, text);
+}
+
+static void draw_cell(struct canvas *canvas, int x, int y, int width, bool is_left,
+		      const struct cell_text *cell)
+{
+	const int columns = canvas_columns(cell->text);
+	const char *mark = cell->mark;
+
+	if (!mark) {
+		draw_text(canvas, x, y, width, is_left, cell->style, cell->text);
+		return;
+	}
+	mark = columns + canvas_columns(mark) <= width ? mark : " ▲";
+	width -= canvas_columns(mark);
+	draw_text(canvas, x, y, width, true, cell->style, cell->text);
+	canvas_text(canvas, x + (columns < width ? columns : width), y, STYLE_WARN, mark);
 }
 
 static void draw_head(struct table *table, struct canvas *canvas, int y,
@@ -519,7 +542,7 @@ static void draw_head(struct table *table, struct canvas *canvas, int y,
 			 (int)i != sort  ? ""
 			 : is_descending ? "▾"
 					 : "▴");
-		draw_cell(canvas, x, y, widths[i], column->flags & COLUMN_LEFT, STYLE_HEAD, text);
+		draw_text(canvas, x, y, widths[i], column->flags & COLUMN_LEFT, STYLE_HEAD, text);
 		x += widths[i] + 2;
 	}
 	table->head_y = y;
@@ -538,7 +561,7 @@ static void draw_row(const struct table *table, const struct model *model, struc
 		cell = (struct cell_text){.style = STYLE_PLAIN};
 		fill_cell(table, i, model, row, &cell);
 		draw_cell(canvas, table->column_x[i], y, width,
-			  table->columns[i].flags & COLUMN_LEFT, cell.style, cell.text);
+			  table->columns[i].flags & COLUMN_LEFT, &cell);
 	}
 }
 

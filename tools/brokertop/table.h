@@ -41,6 +41,11 @@ struct row {
 struct cell_text {
 	char text[256]; /* UTF-8; names have passed text_name() */
 	enum style style;
+	/*
+	 * Text behind a name in warning style, such as " (drained)", NULL: none. Where there is no
+	 * room for it a triangle stands for it, and the name is truncated only for that.
+	 */
+	const char *mark;
 };
 
 /* struct column.flags */
@@ -80,7 +85,7 @@ struct table {
 	/* the user's settings */
 	int sort; /* a column; TABLE_AUTO: by the most urgent problem */
 	bool is_reversed;
-	uint32_t hidden; /* bit mask of columns */
+	uint64_t hidden; /* bit mask of columns */
 	bool is_tree;    /* TABLE_TENANTS: sessions below their tenants */
 	char filter[TABLE_FILTER_BYTES];
 	bool is_selecting;
@@ -124,6 +129,8 @@ bool table_search(struct table *table, const char *text, bool from_next);
 /* Return the column that the table is sorted by; -1: none. */
 int table_sort_column(const struct table *table, const struct model *model);
 void table_sort_by(struct table *table, int column);
+/* Return the name of a column in menus and settings, which is never empty. */
+const char *table_column_label(const struct table *table, unsigned int column);
 
 /* columns-tenants.c, columns-plans.c, columns-leases.c */
 extern const struct column tenant_columns[], session_columns[], plan_columns[], decision_columns[],

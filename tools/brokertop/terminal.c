@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <term.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "monitor/text.h"
@@ -25,6 +26,7 @@ static struct {
 	enum canvas_colours colours;
 	struct canvas shown;
 	bool is_forgotten;
+	struct input click; /* the second click of two that arrived together; code 0: none */
 } terminal;
 
 bool terminal_has_unicode(void)
@@ -111,7 +113,9 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 	nodelay(stdscr, TRUE);
 	keypad(stdscr, TRUE);
 	set_escdelay(25);
-	mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
+	mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON1_DOUBLE_CLICKED | BUTTON4_PRESSED |
+			  BUTTON5_PRESSED,
+		  NULL);
 	mouseinterval(0);
 	return 0;
 }
@@ -186,20 +190,26 @@ int terminal_draw(const struct canvas *canvas)
 
 static bool mouse_input(struct input *ret)
 {
+	struct timespec now;
 	MEVENT event;
 
 	if (getmouse(&event) != OK)
 		return false;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	ret->at_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	ret->x = event.x;
 	ret->y = event.y == LINES - 1 ? -1 : event.y;
 	if (event.bstate & BUTTON4_PRESSED)
 		ret->code = INPUT_WHEEL_UP;
 	else if (event.bstate & BUTTON5_PRESSED)
 		ret->code = INPUT_WHEEL_DOWN;
-	else if (event.bstate & (BUTTON1_PRESSED | BUTTON1_CLICKED))
+	else if (event.bstate & (BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON1_DOUBLE_CLICKED))
 		ret->code = INPUT_CLICK;
 	else
 		return false;
+	/* curses makes one event of clicks that arrive together. */
+	if (event.bstate & BUTTON1_DOUBLE_CLICKED)
+		terminal.click = *ret;
 	return true;
 }
 
@@ -237,8 +247,14 @@ static int key_code(int key)
 
 bool terminal_input(struct input *ret)
 {
-	int key = getch();
+	int key;
 
+	if (terminal.click.code) {
+		*ret = terminal.click;
+		terminal.click.code = 0;
+		return true;
+	}
+	key = getch();
 	*ret = (struct input){.code = 0};
 	if (key == ERR)
 		return false;
