@@ -259,7 +259,8 @@ TEST(test_arena__freed_late)
 /* A job of the tenant, which waits for the gate or records how much was released before it. */
 struct own {
 	struct offload_job job;
-	const atomic_bool *gate;
+	const atomic_bool *gate; /* run() waits until it is set; NULL: for nothing */
+	atomic_bool is_running;  /* set by run() */
 	bool is_done;
 };
 
@@ -275,6 +276,7 @@ static void own_run(struct offload_job *job)
 {
 	const struct own *own = container_of(job, struct own, job);
 
+	atomic_store(&own->is_running, true);
 	while (own->gate && !atomic_load(own->gate))
 		usleep(100);
 	n_before_release += !own->gate && n_released == 0;
@@ -318,6 +320,9 @@ TEST(test_arena__before_own_jobs)
 		assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
 		assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
 		own_begin(&gate_job, &rig, &gate);
+		/* A job that waits for the thread gives way to the release. */
+		while (!atomic_load(&gate_job.is_running))
+			usleep(100);
 		for (unsigned int i = 0; i < N; i++)
 			own_begin(&jobs[i], &rig, NULL);
 		if (ends)
