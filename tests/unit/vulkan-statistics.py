@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """What AMD's compiler makes of every shader, without an AMD card, against what is on record.
 
-    vulkan-statistics.py [--write] [--assembly FOLDER] PROGRAM RECORD
+    vulkan-statistics.py [--write] [--assembly FOLDER] [--families NAME,...] PROGRAM RECORD
 
 PROGRAM: tests/support/vulkan-statistics, run once for each family of cards under RADV's null device.
 RECORD: the figures that it gave when they were last looked at, as JSON; --write makes it anew, and
---assembly leaves the disassemblies in FOLDER.
+--assembly leaves the disassemblies in FOLDER. --families measures only these; --write takes all.
 
 Always wrong: a register that is spilled; fewer than MIN_WAVES waves on a SIMD in a matrix product or
 a convolution. Wrong under the driver of the record: fewer waves than there, a markedly lower share
@@ -268,14 +268,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--write', action='store_true')
     parser.add_argument('--assembly', metavar='FOLDER')
+    parser.add_argument('--families', default=','.join(FAMILIES))
     parser.add_argument('program')
     parser.add_argument('record')
     options = parser.parse_args()
+    families = options.families.split(',')
+    if options.write and families != list(FAMILIES) or not set(families) <= set(FAMILIES):
+        parser.error(f'--families: {options.families}')
     if options.assembly:
         os.makedirs(options.assembly, exist_ok=True)
 
     measured, driver = {}, ''
-    for family in FAMILIES:
+    for family in families:
         driver, measured[family] = measure(options.program, family, options.assembly)
         print_table(family, driver, measured[family])
     if options.write:
