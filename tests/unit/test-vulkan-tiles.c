@@ -10,13 +10,14 @@
 #include <string.h>
 
 #include "reference/reference.h"
+#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 #include "vulkan/device.h"
 #include "vulkan/tiles.h"
 
-enum { MAX_COUNT = 4, ROUNDS = 24 };
+enum { MAX_COUNT = 4, ROUNDS = 12 };
 
 static uint32_t force = VULKAN_FORCE_PLAIN; /* the shader variant */
 static uint64_t seed = 11;
@@ -138,7 +139,7 @@ TEST(test_tiles__right)
 			assert_true(tile.rows > 0 && tile.cols > 0);
 			memset(&tiles, (int)n[op], sizeof(tiles));
 			executor_set_tiles(rig.executor, &tiles);
-			for (unsigned int round = 0; round < ROUNDS; round++)
+			for (unsigned int round = 0; round < test_scaled(ROUNDS); round++)
 				check(&rig, op, n[op], tile.of_matrices, round);
 		}
 	assert_true(n[EXEC_TILE_MATMUL] >= 3 && n[EXEC_TILE_CONV] >= 3);
