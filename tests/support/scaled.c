@@ -11,3 +11,8 @@ uint64_t test_scaled(uint64_t n)
 
 	return scaled ? scaled : 1;
 }
+
+bool test_is_scaled_down(void)
+{
+	return test_scaled(100) < 100;
+}

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The part of a test that is run. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -10,3 +11,9 @@
  * enumerations would never reach their end. Any thread.
  */
 uint64_t test_scaled(uint64_t n);
+
+/*
+ * Return true if $RBK_TEST_SCALE is below 100, as in a sanitizer build. Such a run may leave out
+ * enumerated cases that differ from others only in numbers. Any thread.
+ */
+bool test_is_scaled_down(void);

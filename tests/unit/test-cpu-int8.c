@@ -289,7 +289,8 @@ TEST(test_gemm__blocks)
 /* The ends of all ranges against each other, with and without zero points, and deep. */
 static void check_extremes(const struct cpu_int8_kernels *kernels, void *workspace)
 {
-	for (unsigned int variant = 0; variant < 8; variant++) {
+	/* Variant 0 has no signs and zero points, variant 7 has all. */
+	for (unsigned int variant = 0; variant < 8; variant += test_is_scaled_down() ? 7 : 1) {
 		for (enum fill fill = FILL_LEAST; fill <= FILL_ENDS; fill++) {
 			struct product p;
 
@@ -627,7 +628,9 @@ static void check_large_conv(const struct cpu_int8_kernels *kernels, void *works
 		w.out_width = conv_out(w.width, w.pad_begin[2] * 2, w.kernel[2], w.dilation[2],
 				       w.stride[2]);
 		assert_true(w.out_height > 0 && w.out_width > 0);
-		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 2047), FILL_RANDOM);
+		if (!test_is_scaled_down())
+			check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 2047),
+				       FILL_RANDOM);
 		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 2047), FILL_ENDS);
 	}
 }
