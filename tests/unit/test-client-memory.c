@@ -137,9 +137,69 @@ TEST(test_answers__wrong)
 	}
 }
 
+static void expect_said(int r, int expected, struct rbk_error *error, const char *said)
+{
+	assert_int_equal(r, expected);
+	if (!strstr(error->text, said))
+		fail_msg("\"%s\" does not say \"%s\"", error->text, said);
+	error->text[0] = '\0';
+}
+
+/* The variants with a sentence pass on the broker's, or say what the broker lacks. */
+TEST(test_get__says_why)
+{
+	static const uint32_t types[] = {RBK_WIRE_DEVICES, RBK_WIRE_STATS, RBK_WIRE_TENANT,
+					 RBK_WIRE_PLAN_MEMORY};
+	struct rbk_error error = {""};
+	struct rbk_plan_memory memory;
+	struct rbk_device device;
+	struct rbk_tenant tenant;
+	struct rbk_stats stats;
+	struct rbk_plan *plan;
+	unsigned int n;
+
+	for (unsigned int i = 0; i < 5; i++) {
+		struct fake_options options = {.is_old = i == 4};
+		struct fixture fixture;
+		int r;
+
+		if (i < 4) {
+			options.fault = FAKE_REFUSE;
+			options.fault_type = types[i];
+		}
+		fixture_begin_connected(&fixture, &options);
+		plan = make_plan(&fixture);
+		r = rbk_get_devices(fixture.rbk, &device, 1, &n, &error);
+		expect_said(r, i == 0 ? -EDQUOT : 0, &error, i == 0 ? "that is too much" : "");
+		r = rbk_get_stats(fixture.rbk, &stats, &error);
+		expect_said(r, i == 1 ? -EDQUOT : 0, &error, i == 1 ? "that is too much" : "");
+		r = rbk_get_tenant(fixture.rbk, &tenant, &error);
+		expect_said(r,
+			    i == 2   ? -EDQUOT
+			    : i == 4 ? -EOPNOTSUPP
+				     : 0,
+			    &error,
+			    i == 2   ? "that is too much"
+			    : i == 4 ? "RBK_FEAT_TENANTS"
+				     : "");
+		r = rbk_get_plan_memory(plan, &memory, 1, &n, NULL, &error);
+		expect_said(r,
+			    i == 3   ? -EDQUOT
+			    : i == 4 ? -EOPNOTSUPP
+				     : 0,
+			    &error,
+			    i == 3   ? "that is too much"
+			    : i == 4 ? "RBK_FEAT_RESIDENCY"
+				     : "");
+		rbk_plan_free(plan);
+		fixture_end(&fixture);
+	}
+}
+
 /* After a loss of the connection, or in a child, these calls fail like all others. */
 TEST(test_lost__reports_the_error)
 {
+	const struct rbk_sqe nop = {.opcode = RBK_OP_NOP};
 	struct rbk_plan_memory device;
 	struct rbk_tenant tenant;
 	struct rbk_plan *plan;
@@ -153,7 +213,8 @@ TEST(test_lost__reports_the_error)
 	assert_true(pid >= 0);
 	if (pid == 0)
 		_exit(rbk_plan_memory(plan, &device, 1, &n, NULL) == -ECHILD &&
-				      rbk_tenant(fixture.rbk, &tenant) == -ECHILD
+				      rbk_tenant(fixture.rbk, &tenant) == -ECHILD &&
+				      rbk_sqe_check(fixture.rbk, &nop, NULL) == -ECHILD
 			      ? 0
 			      : 1);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -161,5 +222,6 @@ TEST(test_lost__reports_the_error)
 	fake_broker_kill(fixture.fake);
 	assert_int_equal(rbk_tenant(fixture.rbk, &tenant), -ECONNRESET);
 	assert_int_equal(rbk_plan_memory(plan, &device, 1, &n, NULL), -ECONNRESET);
+	assert_int_equal(rbk_sqe_check(fixture.rbk, &nop, NULL), -ECONNRESET);
 	rbk_plan_free(plan);
 }
