@@ -35,6 +35,7 @@
 #include "util/error.h"
 #include "util/log.h"
 #include "util/plural.h"
+#include "util/size.h"
 
 static struct session_arena *arena_of_job(struct offload_job *job)
 {
@@ -65,6 +66,7 @@ static void arena_forget(struct session_arena *arena)
 	session->arena_slots[arena->id] = NULL;
 	session->arenas[arena->id] = NULL;
 	session->arena_bytes -= arena->bytes;
+	session->exported_bytes -= arena->is_exported ? arena->bytes : 0;
 	session->server->n_arenas--;
 	session->n_added_arenas--;
 	arena_free(arena);
@@ -83,13 +85,13 @@ static void arena_refuse(struct session_arena *arena)
 
 	if (type == RBK_WIRE_ARENA_NEW && r == EXECUTOR_E_NO_MEMORY) {
 		session_reply_result(session, type, arena->cookie, -ENOMEM,
-				     "the device has no memory for an arena of %llu bytes",
-				     (unsigned long long)arena->bytes);
+				     "the device has no memory for an arena of %s",
+				     SIZE_ROUNDED(arena->bytes));
 	} else if (type == RBK_WIRE_ARENA_NEW) {
 		/* Refused, lost, or too much for the process: the client can use a memfd. */
 		session_reply_result(session, type, arena->cookie, r == -ENOMEM ? r : -EOPNOTSUPP,
-				     "the device cannot make an arena of %llu bytes now",
-				     (unsigned long long)arena->bytes);
+				     "the device cannot make an arena of %s now",
+				     SIZE_ROUNDED(arena->bytes));
 	} else if (r == ARENA_E_UNSUITABLE) {
 		session_reply_result(session, type, arena->cookie, -EINVAL, "%s",
 				     arena->map_message);
@@ -438,8 +440,8 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	if (bytes > limits->max_arena_bytes ||
 	    session->arena_bytes > limits->max_arena_bytes - bytes) {
 		session_reply_result(session, type, cookie, -EDQUOT,
-				     "the session's arenas would exceed %llu bytes",
-				     (unsigned long long)limits->max_arena_bytes);
+				     "the session's arenas would exceed %s, the most of a session",
+				     SIZE_ROUNDED(limits->max_arena_bytes));
 		return NULL;
 	}
 
@@ -463,14 +465,15 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	arena->state = SLOT_PREPARING;
 	arena->is_exported = exporter != NULL;
 	if (arena_charge(arena, exporter)) {
-		session_reply_result(
-			session, type, cookie, -EDQUOT, "no room for an arena of %llu bytes: %s",
-			(unsigned long long)bytes, account_explain(session->tenant->account, why));
+		session_reply_result(session, type, cookie, -EDQUOT,
+				     "no room for an arena of %s: %s", SIZE_ROUNDED(bytes),
+				     account_explain(session->tenant->account, why));
 		arena_free(arena);
 		return NULL;
 	}
 	session->arena_slots[id] = arena;
 	session->arena_bytes += bytes;
+	session->exported_bytes += exporter ? bytes : 0;
 	session->server->n_arenas++;
 	session->n_added_arenas++;
 	return arena;

@@ -20,6 +20,7 @@
 #include "util/error.h"
 #include "util/log.h"
 #include "util/number.h"
+#include "util/size.h"
 #include "util/utf8.h"
 
 /* Bound of a session's waiting requests. */
@@ -205,13 +206,13 @@ static void refuse(struct lease_request *request, const struct lease *lease,
 	uint64_t n_unlogged;
 
 	if (request->wait.ahead_bytes > 0)
-		snprintf(ahead, sizeof(ahead), "; requests before it have asked for %llu",
-			 ull(request->wait.ahead_bytes));
+		snprintf(ahead, sizeof(ahead), "; requests before it have asked for %s",
+			 SIZE_ROUNDED(request->wait.ahead_bytes));
 	snprintf(text, sizeof(text),
-		 "tenant %s: a lease of device %u requires %llu bytes, of which %llu are "
-		 "available%s%s",
-		 tenant_name(lease->tenant), lease->device, ull(required_bytes),
-		 ull(request->wait.available_bytes), how, ahead);
+		 "tenant %s: a lease of device %u requires %s, of which %s are available%s%s",
+		 tenant_name(lease->tenant), lease->device,
+		 SIZE_BESIDE(required_bytes, request->wait.available_bytes),
+		 SIZE_BESIDE(request->wait.available_bytes, required_bytes), how, ahead);
 	if (request->type == RBK_WIRE_LEASE_OPEN &&
 	    log_limit_pass(&server->lease_limit, clock_now_ns(), &n_unlogged))
 		log_info_of(SESSION_ABOUT(session), LOG_LEASE_REFUSED,
@@ -336,11 +337,12 @@ static int check_sizes(struct session *session, const struct rbk_wire_lease_open
 	}
 	if (open->min_bytes <= most)
 		return 0;
-	session_reply_result(session, open->request.type, open->request.cookie, -EDQUOT,
-			     "tenant %s: a lease of device %u requires %llu bytes, of which it may "
-			     "never have more than %llu (%s)",
-			     tenant_name(session->tenant), device, ull(open->min_bytes), ull(most),
-			     limit);
+	session_reply_result(
+		session, open->request.type, open->request.cookie, -EDQUOT,
+		"tenant %s: a lease of device %u requires %s, of which it may never have "
+		"more than %s (%s)",
+		tenant_name(session->tenant), device, SIZE_BESIDE(open->min_bytes, most),
+		SIZE_BESIDE(most, open->min_bytes), limit);
 	return SESSION_E_REFUSED;
 }
 
@@ -542,13 +544,15 @@ static int check_held(struct session *session, const struct rbk_wire_lease_open 
 		leases_restored_ungiven(residency_leases(residency), session->tenant, device);
 	uint64_t used = account_used(session->account, account_vram(device)) - ungiven;
 	uint64_t max = session->tenant->shares[device].max, believed;
+	uint64_t available = used < max ? max - used : 0;
 
-	if (used > max || open->held_bytes > max - used) {
+	if (open->held_bytes > available) {
 		session_reply_result(session, open->request.type, open->request.cookie, -EDQUOT,
-				     "tenant %s: a lease of device %u had %llu bytes, of which "
-				     "%llu are available (vram-max)",
-				     tenant_name(session->tenant), device, ull(open->held_bytes),
-				     ull(used < max ? max - used : 0));
+				     "tenant %s: a lease of device %u had %s, of which %s are "
+				     "available (vram-max)",
+				     tenant_name(session->tenant), device,
+				     SIZE_BESIDE(open->held_bytes, available),
+				     SIZE_BESIDE(available, open->held_bytes));
 		return SESSION_E_REFUSED;
 	}
 	believed = ungiven + residency_lease_believed(residency, device, session->tenant);
@@ -556,9 +560,10 @@ static int check_held(struct session *session, const struct rbk_wire_lease_open 
 		return 0;
 	session_reply_result(
 		session, open->request.type, open->request.cookie, -ENOMEM,
-		"tenant %s: a lease of device %u had %llu bytes, of which it can have at most %llu "
-		"again, because the rest is used or promised to others",
-		tenant_name(session->tenant), device, ull(open->held_bytes), ull(believed));
+		"tenant %s: a lease of device %u had %s, of which it can have at most %s again, "
+		"because the rest is used or promised to others",
+		tenant_name(session->tenant), device, SIZE_BESIDE(open->held_bytes, believed),
+		SIZE_BESIDE(believed, open->held_bytes));
 	return SESSION_E_REFUSED;
 }
 
@@ -759,8 +764,9 @@ static void add_object(struct session_lease *held, const struct rbk_wire_lease_o
 				     account_explain(session->account, text));
 	else
 		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, cookie, -ENOMEM,
-				     "tenant %s: lease %u has no room for an object of %llu bytes",
-				     tenant_name(lease->tenant), lease->number, ull(object->bytes));
+				     "tenant %s: lease %u has no room for an object of %s",
+				     tenant_name(lease->tenant), lease->number,
+				     SIZE_ROUNDED(object->bytes));
 	if (r == 0)
 		residency_leases_changed(residency_of(session), lease->device);
 }
@@ -864,9 +870,10 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 	}
 	if (resize->wish_bytes == 0 || resize->wish_bytes > lease->max_bytes) {
 		session_reply_result(session, resize->request.type, resize->request.cookie, -EINVAL,
-				     "lease %u can have 1 to %llu bytes, which is its maximum, not "
-				     "%llu",
-				     lease->number, ull(lease->max_bytes), ull(resize->wish_bytes));
+				     "lease %u can have at most %s, its maximum, not %s",
+				     lease->number,
+				     SIZE_BESIDE(lease->max_bytes, resize->wish_bytes),
+				     SIZE_BESIDE(resize->wish_bytes, lease->max_bytes));
 		return;
 	}
 	lease_resize(lease, resize->wish_bytes);

@@ -26,6 +26,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/size.h"
 
 enum { PLAN_ID_SLOT_BITS = 16 };
 
@@ -295,12 +296,13 @@ static int plan_refuse(struct session_plan *plan)
 		    (parsed->pinned && parsed->pinned_device != i))
 			continue;
 		residency_about(options->residency, &plan->memory, i, &about);
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
-				     "the plan requires %llu bytes of memory on device %u, and "
-				     "tenant %s can have %llu there; no other device can run it",
-				     (unsigned long long)about.required_bytes, i,
-				     tenant_name(session->tenant),
-				     (unsigned long long)about.available_bytes);
+		session_reply_result(
+			session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
+			"the plan requires %s of memory on device %u, and tenant %s can "
+			"have %s there; no other device can run it",
+			SIZE_BESIDE(about.required_bytes, about.available_bytes), i,
+			tenant_name(session->tenant),
+			SIZE_BESIDE(about.available_bytes, about.required_bytes));
 		return -EDQUOT;
 	}
 	if (parsed->pinned) {

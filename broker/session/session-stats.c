@@ -25,6 +25,7 @@
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/size.h"
 
 enum {
 	/* A tenant's page takes at most this fraction of its limit of host memory. */
@@ -568,13 +569,13 @@ static int answer_page(struct session *session, const struct rbk_wire_stats_of *
 		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, r,
 				     "cannot make a statistics page: %s", strerror(-r));
 	else if (r == ACCOUNT_E_QUOTA)
-		session_reply_result(
-			session, RBK_WIRE_STATS_PAGE, of->request.cookie, -EDQUOT,
-			"tenant %s has no room for a statistics page of %llu bytes, which may use "
-			"at most 1/%d of its host memory",
-			tenant->own.name,
-			(unsigned long long)stats_tenant_page_bytes(session->server->pages),
-			PAGE_PART_OF_LIMIT);
+		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, -EDQUOT,
+				     "tenant %s has no room for a statistics page of %s, which may "
+				     "use at most 1/%d of "
+				     "its host memory",
+				     tenant->own.name,
+				     SIZE_ROUNDED(stats_tenant_page_bytes(session->server->pages)),
+				     PAGE_PART_OF_LIMIT);
 	else
 		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, -ENOENT,
 				     "tenant %s has no statistics page: it has no session, it has "

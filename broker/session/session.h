@@ -277,6 +277,7 @@ struct session {
 	uid_t uid;
 	uint64_t features;
 	uint64_t arena_bytes;
+	uint64_t exported_bytes; /* part of arena_bytes in arenas that a device made */
 	struct list_node leases; /* leases of which the session is a member; see session-lease.c */
 	struct list_node lease_waits; /* lease requests that are not answered yet */
 	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* existing objects */

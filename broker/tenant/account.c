@@ -25,6 +25,8 @@
 
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/plural.h"
+#include "util/size.h"
 
 struct account {
 	struct account_book *book;
@@ -56,11 +58,12 @@ static const struct {
 	[ACCOUNT_MAPPINGS] = {"mappings", NULL},
 	[ACCOUNT_WATCHES] = {"inotify watches", NULL},
 	[ACCOUNT_TASKS] = {"ring entries", "tasks-max"},
-	[ACCOUNT_ARENA_BYTES] = {"arena bytes", "arena-bytes-max"},
-	[ACCOUNT_HOST_BYTES] = {"host bytes", "host-max"},
-#define DEVICE(i)                                                         \
-	[ACCOUNT_VRAM + i] = {"bytes of VRAM on device " #i, "vram-max"}, \
-			[ACCOUNT_GTT + i] = {"bytes of GTT on device " #i, "gtt-max"}
+	/* These slots count bytes; their names follow a size. */
+	[ACCOUNT_ARENA_BYTES] = {"of arenas", "arena-bytes-max"},
+	[ACCOUNT_HOST_BYTES] = {"of host memory", "host-max"},
+#define DEVICE(i)                                                   \
+	[ACCOUNT_VRAM + i] = {"of VRAM on device " #i, "vram-max"}, \
+			[ACCOUNT_GTT + i] = {"of GTT on device " #i, "gtt-max"}
 	DEVICE(0),
 	DEVICE(1),
 	DEVICE(2),
@@ -261,27 +264,66 @@ uint64_t account_n_refused(const struct account *account)
 	return account->n_refused;
 }
 
+static bool counts_bytes(enum account_slot slot)
+{
+	return slot >= ACCOUNT_ARENA_BYTES;
+}
+
+/* Write an amount of a slot: a size or a number. Return: @text. */
+static const char *amount_text(enum account_slot slot, uint64_t amount,
+			       char text[SIZE_ROUNDED_BYTES])
+{
+	if (counts_bytes(slot))
+		return size_rounded(amount, text);
+	snprintf(text, SIZE_ROUNDED_BYTES, "%llu", (unsigned long long)amount);
+	return text;
+}
+
+/*
+ * Write by how many bytes a charge exceeds a limit, if the rounded sizes in the sentence look as if
+ * it fitted. Return: @text, otherwise empty.
+ */
+static const char *excess_text(enum account_slot slot, uint64_t used, uint64_t amount, uint64_t max,
+			       char text[SIZE_ROUNDED_BYTES])
+{
+	uint64_t wanted;
+
+	text[0] = '\0';
+	if (counts_bytes(slot) && checked_add(used, amount, &wanted) && wanted > max &&
+	    strcmp(SIZE_ROUNDED(wanted), SIZE_ROUNDED(max)) == 0)
+		snprintf(text, SIZE_ROUNDED_BYTES, ", %llu byte%s too many",
+			 (unsigned long long)(wanted - max), plural(wanted - max));
+	return text;
+}
+
 const char *account_explain(const struct account *account, char text[ACCOUNT_TEXT_BYTES])
 {
+	const bool is_of_book = account->refused_by_book;
 	enum account_slot slot = account->refused_slot;
 	const char *key = account_slots[slot].key;
+	const uint64_t max = is_of_book ? account->book->max[slot] : account->limits.max[slot];
+	const uint64_t used = is_of_book ? account->book->total[slot] : account->used[slot];
+	const uint64_t amount = account->refused_amount;
+	char max_text[SIZE_ROUNDED_BYTES], used_text[SIZE_ROUNDED_BYTES],
+		more_text[SIZE_ROUNDED_BYTES];
+	char excess[SIZE_ROUNDED_BYTES];
 
-	if (account->refused_by_book) {
+	amount_text(slot, max, max_text);
+	amount_text(slot, used, used_text);
+	amount_text(slot, amount, more_text);
+	excess_text(slot, used, amount, max, excess);
+	if (is_of_book)
 		snprintf(text, ACCOUNT_TEXT_BYTES,
-			 "all tenants together may have %llu %s%s%s%s, have %llu, and tenant %s "
-			 "asks for %llu more",
-			 (unsigned long long)account->book->max[slot], account_slots[slot].name,
-			 key ? " (the broker's " : "", key ? key : "", key ? ")" : "",
-			 (unsigned long long)account->book->total[slot], account->name,
-			 (unsigned long long)account->refused_amount);
-		return text;
-	}
-	snprintf(text, ACCOUNT_TEXT_BYTES,
-		 "tenant %s may have %llu %s%s%s%s, has %llu, and asks for %llu more",
-		 account->name, (unsigned long long)account->limits.max[slot],
-		 account_slots[slot].name, key ? " (" : "", key ? key : "", key ? ")" : "",
-		 (unsigned long long)account->used[slot],
-		 (unsigned long long)account->refused_amount);
+			 "all tenants together may have %s %s%s%s%s, have %s, and tenant %s asks "
+			 "for %s more%s",
+			 max_text, account_slots[slot].name, key ? " (the broker's " : "",
+			 key ? key : "", key ? ")" : "", used_text, account->name, more_text,
+			 excess);
+	else
+		snprintf(text, ACCOUNT_TEXT_BYTES,
+			 "tenant %s may have %s %s%s%s%s, has %s, and asks for %s more%s",
+			 account->name, max_text, account_slots[slot].name, key ? " (" : "",
+			 key ? key : "", key ? ")" : "", used_text, more_text, excess);
 	return text;
 }
 

@@ -35,7 +35,7 @@ enum account_slot {
 enum {
 	ACCOUNT_E_QUOTA = 1,
 	ACCOUNT_NAME_BYTES = 64,
-	ACCOUNT_TEXT_BYTES = 256, /* account_explain(): the longest text, with 63-byte names */
+	ACCOUNT_TEXT_BYTES = 384, /* account_explain(): the longest text, with 63-byte names */
 };
 
 /* Limits of one account, by slot; UINT64_MAX: unlimited. */

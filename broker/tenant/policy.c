@@ -22,6 +22,7 @@
 #include "tenant/policy-pattern.h"
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/size.h"
 
 static struct policy_size percent(unsigned int n)
 {
@@ -260,7 +261,11 @@ uint32_t policy_match(const struct policy *policy, const struct peer *peer)
 	return best;
 }
 
-/* Format a sentence into *ret_errors, to be freed. Return: POLICY_E_INVALID or -ENOMEM. */
+/*
+ * Format a sentence into *ret_errors, to be freed. A reserve without a place was set by an
+ * administrator, who is told the sentence alone, without a line break.
+ * Return: POLICY_E_INVALID or -ENOMEM.
+ */
 static int refuse(char **ret_errors, const struct policy_section *section, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -277,10 +282,12 @@ static int refuse(char **ret_errors, const struct policy_section *section, const
 		sentence = NULL;
 		return error_origin(-ENOMEM);
 	}
-	if (asprintf(ret_errors, "%s: vram-reserve: %s\n",
-		     section->reserve_place ? section->reserve_place : "policy", sentence) < 0)
-		return error_origin(-ENOMEM);
-	return POLICY_E_INVALID;
+	if (!section->reserve_place)
+		r = asprintf(ret_errors, "vram-reserve: %s", sentence);
+	else
+		r = asprintf(ret_errors, "%s: vram-reserve: %s\n", section->reserve_place,
+			     sentence);
+	return r < 0 ? error_origin(-ENOMEM) : POLICY_E_INVALID;
 }
 
 /* Check the reserves of all tenants against one device of @bytes. */
@@ -301,20 +308,20 @@ static int check_device(const struct policy *policy, unsigned int device, uint64
 		n++;
 		if (reserve > max)
 			return refuse(ret_errors, section,
-				      "tenant %s reserves %llu bytes of device %u, more than its "
-				      "vram-max of %llu on that device",
-				      section->tenant.name, (unsigned long long)reserve, device,
-				      (unsigned long long)max);
+				      "tenant %s reserves %s of device %u, more than its "
+				      "vram-max of %s on that device",
+				      section->tenant.name, SIZE_BESIDE(reserve, max), device,
+				      SIZE_BESIDE(max, reserve));
 		if (!checked_add(sum, reserve, &sum))
 			sum = UINT64_MAX;
 		if (sum > usable)
 			return refuse(ret_errors, section,
-				      "with tenant %s, %u tenant%s %llu bytes of device %u, "
-				      "which has %llu; at most %llu may be reserved, the rest "
+				      "with tenant %s, %u tenant%s %s of device %u, which has "
+				      "%s; at most %s may be reserved, the rest "
 				      "is " POLICY_HEADROOM_KEY,
 				      section->tenant.name, n, n == 1 ? " reserves" : "s reserve",
-				      (unsigned long long)sum, device, (unsigned long long)bytes,
-				      (unsigned long long)usable);
+				      SIZE_BESIDE(sum, usable), device, SIZE_ROUNDED(bytes),
+				      SIZE_BESIDE(usable, sum));
 	}
 	return 0;
 }
@@ -342,6 +349,7 @@ int policy_check_changed(const struct policy *policy, const struct tenant_policy
 	for (uint32_t i = 0; i < policy->n_sections; i++) {
 		changed.sections[i] = policy->sections[i];
 		changed.sections[i].tenant = tenants[i];
+		changed.sections[i].reserve_place = NULL;
 	}
 	r = policy_check_devices(&changed, device_bytes, n_devices, ret_errors);
 	free(changed.sections);

@@ -67,3 +67,27 @@ const char *size_text(uint64_t bytes, char ret[SIZE_TEXT_BYTES])
 	strcat(ret, suffixes[unit]);
 	return ret;
 }
+
+const char *size_rounded(uint64_t bytes, char text[SIZE_ROUNDED_BYTES])
+{
+	static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	double value = (double)bytes;
+	unsigned int unit = 0;
+
+	for (; value >= 1024 && unit + 1 < sizeof(names) / sizeof(names[0]); unit++)
+		value /= 1024;
+	snprintf(text, SIZE_ROUNDED_BYTES, "%.4g %s", value, names[unit]);
+	return text;
+}
+
+const char *size_beside(uint64_t bytes, uint64_t other, char text[SIZE_ROUNDED_BYTES])
+{
+	size_t length;
+
+	size_rounded(bytes, text);
+	length = strlen(text);
+	if (bytes != other && strcmp(text, SIZE_ROUNDED(other)) == 0)
+		snprintf(text + length, SIZE_ROUNDED_BYTES - length, " (%llu bytes)",
+			 (unsigned long long)bytes);
+	return text;
+}

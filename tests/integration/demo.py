@@ -90,7 +90,7 @@ def check_leases(output, n_images):
             '1 allocation refused\n(status 1)' not in more:
         fail('the program is not refused by an error of its driver', output)
     budget, end = command(output, 'brokerctl exec --tenant studio --vram 64MiB').split('(status 125)')
-    said = f'tenant studio: a lease of device 1 requires {64 << 20} bytes, of which {48 << 20} are'
+    said = 'tenant studio: a lease of device 1 requires 64 MiB, of which 48 MiB are'
     if said not in budget:
         fail('a lease above the budget is not refused', output)
     if not re.search(r'computed \d+ times in all, right each time\n'

@@ -49,7 +49,7 @@ NOT_STABLE = [(r'ringbroker \d+\.\d+\.\d+', 'ringbroker VERSION'), (r'\d+ worker
 # Arguments, exit status, and a pattern of the whole output of each example, with the first broker.
 EXAMPLES = {
     'batch': ([], 0, '7900 rows in 16 tasks, 0 elements wrong\n'),
-    'budgets': (['64'], 0, r'refused: no room for an arena of 67108864 bytes: tenant web .*arena-bytes-max.*\n'
+    'budgets': (['64'], 0, r'refused: no room for an arena of 64 MiB: tenant web .*arena-bytes-max.*\n'
                            r'the cache has 16 MiB\ntenant web\nhost memory: \d+ KiB of .*\n'
                            r'arenas: 16384 KiB of 32768 KiB\n'
                            r'device 0: needs 0 KiB, may have 0 KiB: resident\n'

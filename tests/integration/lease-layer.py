@@ -204,8 +204,8 @@ def test_no_lease():
             refused(client, 'there is no lease 77')
         with Client(layers, broker, RINGBROKER_LEASE_VRAM='200MiB',
                     RINGBROKER_LEASE_MIN='101MiB') as client:
-            refused(client, 'tenant default: a lease of device 1 requires 105906176 bytes, of which '
-                    'it may never have more than 104857600 (vram-max)')
+            refused(client, 'tenant default: a lease of device 1 requires 101 MiB, of which it may '
+                    'never have more than 100 MiB (vram-max)')
         # The second program gets a lease once there is room: the refusal is not permanent.
         with Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB') as first, \
                 Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB',
@@ -568,7 +568,7 @@ def test_next_broker_has_smaller_budget():
             expect(away.alloc(20 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'out of nowhere')
             with Client(layers, broker, RINGBROKER_LEASE_VRAM='20MiB',
                         RINGBROKER_LEASE_MIN='20MiB') as third:
-                refused(third, 'tenant default: a lease of device 1 requires 20971520 bytes')
+                refused(third, 'tenant default: a lease of device 1 requires 20 MiB, of which')
             here.ask('free-all')
             await_true('it comes in', lambda: said(clients.index(away), 'restored'))
             expect(away.alloc(20 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'together')

@@ -333,7 +333,7 @@ TEST(test_smaller_budget)
 
 	restart_with(less);
 	assert_int_equal(restore(&first), 0);
-	expect_refused(&second, -EDQUOT, "had 16777216 bytes, of which 8388608 are available");
+	expect_refused(&second, -EDQUOT, "had 16 MiB, of which 8 MiB are available");
 	/* The first lease's unused grant does not keep memory from the third. */
 	assert_int_equal(restore(&third), 0);
 	assert_true(broker_vram_used(observer) <= 32 * MIB);
@@ -365,7 +365,7 @@ TEST(test_one_lease_above_budget)
 
 	restart_with(least);
 	for (unsigned int i = 0; i < 3; i++)
-		expect_refused(&member, -EDQUOT, "had 16777216 bytes, of which 8388608");
+		expect_refused(&member, -EDQUOT, "had 16 MiB, of which 8 MiB");
 	broker_wait_vram(observer, 0);
 	/* Other leases still work; the rejected lease is not charged to the tenant. */
 	small = member_with(8, 8, 8);

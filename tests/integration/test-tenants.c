@@ -215,8 +215,8 @@ TEST(test_check__wrong)
 	write_file(check.path, "[broker]\ndevice-memory = 1GiB\n"
 			       "[tenant web]\nmatch-uid = 33\nvram-reserve = 1000MiB\n");
 	expect_errors(&check, "b.conf:5: vram-reserve: with tenant web, 1 tenant reserves "
-			      "1048576000 bytes of device 1, which has 1073741824; at most "
-			      "1020054733 may be reserved, the rest is vram-headroom\n");
+			      "1000 MiB of device 1, which has 1 GiB; at most 972.8 MiB may be "
+			      "reserved, the rest is vram-headroom\n");
 	unlink(check.path);
 }
 
@@ -605,11 +605,11 @@ TEST(test_limit__each_is_named)
 	assert_int_equal(rbk_arena_new(rbk, 1 << 19, &arenas[0], &error), 0);
 	assert_int_equal(rbk_arena_new(rbk, (1 << 19) + 4096, &arena, &error), -EDQUOT);
 	assert_string_equal(error.text,
-			    "no room for an arena of 528384 bytes: tenant default may have 1048576 "
-			    "arena bytes (arena-bytes-max), has 524288, and asks for 528384 more");
+			    "no room for an arena of 516 KiB: tenant default may have 1 MiB of "
+			    "arenas (arena-bytes-max), has 512 KiB, and asks for 516 KiB more");
 	assert_int_equal(rbk_arena_new(rbk, 1 << 19, &arenas[1], &error), 0);
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), -EDQUOT);
-	assert_string_equal(error.text, "no room for an arena of 4096 bytes: tenant default may "
+	assert_string_equal(error.text, "no room for an arena of 4 KiB: tenant default may "
 					"have 2 arenas (arenas-max), has 2, and asks for 1 more");
 	rbk_arena_free(arenas[1]);
 	assert_int_equal(rbk_arena_new(rbk, 1 << 19, &arenas[1], &error), 0);

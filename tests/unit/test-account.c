@@ -76,8 +76,8 @@ TEST(test_charge__exact_limit)
 	assert_null(b.account);
 	assert_int_equal(account_n_refused(account), 1);
 	assert_string_equal(account_explain(account, why),
-			    "tenant web may have 1000 host bytes (host-max), has 999, and asks for "
-			    "2 more");
+			    "tenant web may have 1000 B of host memory (host-max), has 999 B, and "
+			    "asks for 2 B more");
 	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 999);
 	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 1), 0);
 	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 1000);
@@ -234,7 +234,9 @@ TEST(test_explain__fits)
 		assert_int_equal(account_charge(account, &more, slot, UINT64_MAX), ACCOUNT_E_QUOTA);
 		account_explain(account, why);
 		assert_non_null(strstr(why, account_slot_name(slot)));
-		assert_non_null(strstr(why, ", and asks for 18446744073709551615 more"));
+		assert_non_null(strstr(why, slot < ACCOUNT_ARENA_BYTES
+						    ? ", and asks for 18446744073709551615 more"
+						    : ", and asks for 16 EiB more"));
 		charge_deinit(&charge);
 	}
 	account_unref(account);
@@ -395,6 +397,27 @@ TEST(test_new__allocation)
 	account_book_free(book);
 }
 
+/* Where rounded sizes look as if the request fitted, the sentence has the exact excess. */
+TEST(test_explain__excess)
+{
+	struct account_book *book;
+	struct account *account;
+	struct charge charge = CHARGE_INIT, more = CHARGE_INIT;
+	char why[ACCOUNT_TEXT_BYTES];
+
+	assert_int_equal(account_book_new(&book), 0);
+	account = account_make(book, "web", 64 << 20);
+	assert_int_equal(account_charge(account, &charge, ACCOUNT_HOST_BYTES, 60 << 20), 0);
+	assert_int_equal(account_charge(account, &more, ACCOUNT_HOST_BYTES, (4 << 20) + 1),
+			 ACCOUNT_E_QUOTA);
+	assert_string_equal(account_explain(account, why),
+			    "tenant web may have 64 MiB of host memory (host-max), has 60 MiB, and "
+			    "asks for 4 MiB more, 1 byte too many");
+	charge_deinit(&charge);
+	account_unref(account);
+	account_book_free(book);
+}
+
 TEST(test_slot_name__all)
 {
 	for (int a = 0; a < ACCOUNT_SLOT_COUNT; a++) {
@@ -423,8 +446,8 @@ TEST(test_book__limit)
 	assert_int_equal(account_charge(first, &a, ACCOUNT_HOST_BYTES, 90), 0);
 	assert_int_equal(account_charge(second, &b, ACCOUNT_HOST_BYTES, 61), ACCOUNT_E_QUOTA);
 	assert_string_equal(account_explain(second, text),
-			    "all tenants together may have 150 host bytes (the broker's host-max), "
-			    "have 90, and tenant second asks for 61 more");
+			    "all tenants together may have 150 B of host memory (the broker's "
+			    "host-max), have 90 B, and tenant second asks for 61 B more");
 	assert_int_equal(account_charge(second, &b, ACCOUNT_HOST_BYTES, 60), 0);
 	assert_int_equal(account_charge(second, &c, ACCOUNT_HOST_BYTES, 0), 0);
 	charge_deinit(&c);
@@ -434,8 +457,8 @@ TEST(test_book__limit)
 	assert_int_equal(account_charge(second, &c, ACCOUNT_HOST_BYTES, 41), ACCOUNT_E_QUOTA);
 	assert_string_equal(
 		account_explain(second, text),
-		"tenant second may have 100 host bytes (host-max), has 60, and asks for "
-		"41 more");
+		"tenant second may have 100 B of host memory (host-max), has 60 B, and asks for "
+		"41 B more");
 	account_book_limit(book, ACCOUNT_HOST_BYTES, 10);
 	charge_deinit(&a);
 	assert_int_equal(account_charge(first, &a, ACCOUNT_HOST_BYTES, 1), ACCOUNT_E_QUOTA);

@@ -753,9 +753,9 @@ TEST(test_devices__reserves_fit)
 	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 501\n"
 		      "[tenant b]\nmatch-uid = 1\nvram-reserve = 45%\n");
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
-	assert_string_equal(errors, "f:6: vram-reserve: with tenant b, 2 tenants reserve 951 bytes "
-				    "of device 1, which has 1000; at most 950 may be reserved, the "
-				    "rest is vram-headroom\n");
+	assert_string_equal(errors, "f:6: vram-reserve: with tenant b, 2 tenants reserve 951 B of "
+				    "device 1, which has 1000 B; at most 950 B may be reserved, "
+				    "the rest is vram-headroom\n");
 	free(errors);
 	errors = NULL;
 	assert_int_equal(policy_check_devices(policy, devices, 1, &errors), 0);
@@ -763,9 +763,8 @@ TEST(test_devices__reserves_fit)
 
 	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 300\nvram-max = 25%\n");
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
-	assert_string_equal(errors,
-			    "f:3: vram-reserve: tenant a reserves 300 bytes of device 1, more than "
-			    "its vram-max of 250 on that device\n");
+	assert_string_equal(errors, "f:3: vram-reserve: tenant a reserves 300 B of device 1, more "
+				    "than its vram-max of 250 B on that device\n");
 	free(errors);
 	errors = NULL;
 	for (unsigned int n = 1;; n++) {

@@ -73,6 +73,33 @@ TEST(test_text)
 	}
 }
 
+TEST(test_rounded)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} cases[] = {
+		{0, "0 B"},
+		{1023, "1023 B"},
+		{1024, "1 KiB"},
+		{528384, "516 KiB"},
+		{1536 << 20, "1.5 GiB"},
+		{(100 << 20) + 1, "100 MiB"},
+		{UINT64_MAX, "16 EiB"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_string_equal(SIZE_ROUNDED(cases[i].bytes), cases[i].text);
+}
+
+/* Different sizes never look equal beside each other. */
+TEST(test_rounded__beside)
+{
+	assert_string_equal(SIZE_BESIDE((100 << 20) + 1, 100 << 20), "100 MiB (104857601 bytes)");
+	assert_string_equal(SIZE_BESIDE(100 << 20, 100 << 20), "100 MiB");
+	assert_string_equal(SIZE_BESIDE(101 << 20, 100 << 20), "101 MiB");
+}
+
 TEST(test_parse__refused)
 {
 	static const char *const cases[] = {
