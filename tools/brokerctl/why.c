@@ -4,10 +4,12 @@
  *
  * The answer begins with the cause that took longest. judge.c divides the times in the decision
  * log; sentences add what counters and states show. Users other than administrators see their own
- * tenant's page, and of other tenants' tasks only that something else delayed their own.
+ * tenant's page, and of other tenants' tasks only that something else delayed their own. A tenant
+ * without sessions has no page: the root page has its limits and totals.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +38,7 @@ struct why {
 	size_t n_refused;
 
 	enum subject subject;
-	unsigned int tenant;                     /* index in pages */
+	unsigned int tenant;                     /* index in pages; UINT_MAX: it has no page */
 	const struct rbk_stats_decision *task;   /* for SUBJECT_TASK, unless it was refused */
 	const struct rbk_stats_refused *refusal; /* for SUBJECT_TASK that was refused */
 	uint32_t session;                        /* for SUBJECT_SESSION */
@@ -65,6 +67,11 @@ __attribute__((format(printf, 2, 3))) static void fact(struct why *why, const ch
 static const struct tenant_page *page_of(const struct why *why)
 {
 	return &why->pages.tenants[why->tenant];
+}
+
+static bool has_page(const struct why *why)
+{
+	return why->tenant != UINT_MAX;
 }
 
 /* --- What is meant --- */
@@ -172,6 +179,20 @@ static bool find_plan(struct why *why, const char *name, const char *wanted)
 	return was_found;
 }
 
+/* Find the record of a tenant without a page. Return: false if the root page has none. */
+static bool find_record(const struct pages *pages, const char *name, struct rbk_stats_tenant *ret)
+{
+	const struct rbk_stats_view *root = &pages->root;
+	uint32_t number;
+
+	if (!pages_find_number(pages, name, &number))
+		return false;
+	for (uint32_t i = 0; i < rbk_stats_used(root, RBK_STATS_SECTION_TENANTS); i++)
+		if (tenant_copy(root, i, ret) && ret->number == number)
+			return true;
+	return false;
+}
+
 static bool find_tenant(struct why *why, const char *name)
 {
 	for (unsigned int i = 0; i < why->pages.n_tenants; i++) {
@@ -181,7 +202,31 @@ static bool find_tenant(struct why *why, const char *name)
 		why->tenant = i;
 		return true;
 	}
-	return false;
+	if (!find_record(&why->pages, name, &why->about))
+		return false;
+	why->subject = SUBJECT_TENANT;
+	why->tenant = UINT_MAX;
+	return true;
+}
+
+/*
+ * Explain why a task or plan of the tenant @wanted was not found, if the tenant is the reason.
+ * Return: EXIT_OK if it is not, otherwise EXIT_FAILED after an error message.
+ */
+static int check_wanted(const struct why *why, const char *wanted)
+{
+	struct rbk_stats_tenant tenant;
+
+	for (unsigned int i = 0; i < why->pages.n_tenants; i++)
+		if (is_wanted(why, i, wanted))
+			return EXIT_OK;
+	if (find_record(&why->pages, wanted, &tenant))
+		return control_fail(EXIT_FAILED,
+				    "tenant %s has no session now: its tasks and plans are listed "
+				    "only while it has; see brokerctl why tenant %s",
+				    text_name(tenant.name), text_name(tenant.name));
+	return control_fail(EXIT_FAILED, "there is no tenant %s%s", text_name(wanted),
+			    why->pages.has_all ? "; see brokerctl tenants" : " that you may see");
 }
 
 /* Return true if the page has session @number: as connected, in the log, or with refused entries.
@@ -239,6 +284,8 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 	    ((subject == SUBJECT_ANY || subject == SUBJECT_TENANT) && find_tenant(why, name)) ||
 	    (subject == SUBJECT_SESSION && find_session(why, name, wanted)))
 		return EXIT_OK;
+	if (wanted && check_wanted(why, wanted))
+		return EXIT_FAILED;
 	if (subject == SUBJECT_TASK)
 		return control_fail(EXIT_FAILED,
 				    "no task %s is logged: it has not ended, or was overwritten, "
@@ -476,6 +523,8 @@ static void delay_facts(struct why *why)
 {
 	struct rbk_stats_delay delay;
 
+	if (!has_page(why))
+		return;
 	if (!delay_copy(&page_of(why)->view, 0, &delay) || delay.wait_ns == 0)
 		return;
 	fact(why, "its clients' processes waited %s for processors",
@@ -486,6 +535,58 @@ static void delay_facts(struct why *why)
 		     delay.causes[i].comm[0] ? text_name(delay.causes[i].comm) : "others",
 		     delay.causes[i].cgroup[0] ? text_name(delay.causes[i].cgroup)
 					       : "an unknown cgroup");
+}
+
+/* State what a tenant may have, for an answer about a tenant without logged tasks. */
+static void limit_facts(struct why *why)
+{
+	const struct rbk_stats_tenant *about = &why->about;
+	const struct rbk_stats_view *view =
+		why->pages.root.page ? &why->pages.root : &page_of(why)->view;
+
+	if (!(about->flags & RBK_STATS_TENANT_NAMED))
+		fact(why, "the configuration no longer names it: it ends with its last session");
+	fact(why, "its weight is now %" PRIu32 ", and it may have %s of host memory", about->weight,
+	     about->host_max == UINT64_MAX ? "any amount" : text_bytes(about->host_max));
+	for (uint32_t i = RBK_DEVICE_GPU; i < view->n_devices; i++) {
+		const struct rbk_stats_tenant_device *device = &about->devices[i];
+
+		fact(why,
+		     "on %s it may now have %s, of which %s are reserved for it; above %s its "
+		     "plans "
+		     "are evicted first",
+		     device_label(i), text_bytes(device->memory_max),
+		     text_bytes(device->memory_reserve), text_bytes(device->memory_high));
+	}
+	if (about->flags & RBK_STATS_TENANT_CHANGED)
+		fact(why, "an administrator has changed its limits since the configuration was "
+			  "read");
+}
+
+/* State what a tenant without logged tasks has done, and what to do next. */
+static void idle_facts(struct why *why)
+{
+	const struct rbk_stats_tenant *about = &why->about;
+	const char *name = text_name(about->name);
+
+	if (about->n_tasks == 0)
+		fact(why, "it has run no task since the broker started, or since its counts were "
+			  "reset");
+	else
+		fact(why,
+		     "it has run %" PRIu64 " task%s since the broker started, or since its counts "
+		     "were reset, %" PRIu64 " of them with errors",
+		     about->n_tasks, plural(about->n_tasks), about->n_errors);
+	limit_facts(why);
+	if (about->n_sessions > 0)
+		fact(why,
+		     "next: see what its %" PRIu64 " client%s (brokerctl sessions --tenant=%s)",
+		     about->n_sessions, about->n_sessions == 1 ? " does" : "s do", name);
+	else
+		fact(why,
+		     "next: no client of it is connected now; start one that its match keys in "
+		     "brokerd.conf(5) select (brokerd --check-config prints them), and see which "
+		     "tenant it gets (brokerctl sessions)");
 }
 
 static void tenant_facts(struct why *why)
@@ -575,6 +676,8 @@ static void gather_facts(struct why *why)
 		if (why->subject == SUBJECT_PLAN)
 			reason_facts(why, why->plan.plan.reasons);
 	}
+	if (why->subject == SUBJECT_TENANT && why->verdict.n_tasks == 0)
+		idle_facts(why);
 	if (why->subject == SUBJECT_TENANT)
 		reason_facts(why, why->about.reasons);
 	tenant_facts(why);
@@ -587,7 +690,7 @@ static void gather_facts(struct why *why)
 /* Write a name such as "task 42 of plan large of tenant web". */
 static void name_subject(const struct why *why, char *text, size_t bytes)
 {
-	const char *tenant = text_name(page_of(why)->name);
+	const char *tenant = text_name(why->about.name);
 	const char *plan = why->plan.plan.state != RBK_STATS_PLAN_FREE
 				   ? text_name(why->plan.plan.name)
 				   : "that is gone";
@@ -619,6 +722,8 @@ static void print_text(const struct why *why)
 		printf("%s: a %s of session %u, refused with %s\n", name,
 		       sqe_op_name(why->refusal->opcode), why->refusal->session,
 		       sqe_errno_name(why->refusal->res));
+	else if (n_causes == 0 && !has_page(why))
+		printf("%s: no client of it is connected, and no task is logged\n", name);
 	else if (n_causes == 0)
 		printf("%s: no task of it is logged\n", name);
 	else if (why->subject == SUBJECT_TASK)
@@ -667,7 +772,7 @@ static void print_json(const struct why *why)
 	json_begin();
 	json_string("type", "why");
 	json_string("what", subject_names[why->subject]);
-	json_string("tenant", page_of(why)->name);
+	json_string("tenant", why->about.name);
 	json_string("plan", has_plan ? why->plan.plan.name : NULL);
 	if (why->task)
 		json_unsigned("user_data", why->task->user_data);
@@ -706,7 +811,8 @@ static int answer(struct why *why, const struct arguments *arguments)
 
 	if (status)
 		return status;
-	tenant_copy(&page_of(why)->view, 0, &why->about);
+	if (has_page(why))
+		tenant_copy(&page_of(why)->view, 0, &why->about);
 	if (why->subject != SUBJECT_TENANT && why->subject != SUBJECT_SESSION &&
 	    page_copy_plan(&page_of(why)->view, why->slot, &why->plan) && why->task &&
 	    (why->plan.plan.plan_id != why->task->plan_id ||

@@ -17,6 +17,7 @@
 
 #include <ringbroker/admin.h>
 
+#include "util/plural.h"
 #include "util/suggest.h"
 #include "monitor/text.h"
 
@@ -311,6 +312,33 @@ int pages_connect_best(const char *socket_path, const char *name, uint64_t timeo
 	return pages_connect(socket_path, name, timeout_ns, ret, error);
 }
 
+/*
+ * Explain why the tenant of a number has no page. A tenant with sessions has none if it has no room
+ * for one: then the broker's sentence stays.
+ */
+static void explain_no_page(const struct rbk_stats_view *root, uint32_t number,
+			    struct rbk_error *error)
+{
+	struct rbk_stats_tenant tenant;
+	const char *name;
+
+	for (uint32_t i = 0; root->page && i < rbk_stats_used(root, RBK_STATS_SECTION_TENANTS);
+	     i++) {
+		page_copy(root, RBK_STATS_SECTION_TENANTS, i, &tenant, sizeof(tenant));
+		if (!(tenant.flags & RBK_STATS_TENANT_USED) || tenant.number != number ||
+		    tenant.n_sessions > 0)
+			continue;
+		tenant.name[sizeof(tenant.name) - 1] = '\0';
+		name = text_name(tenant.name);
+		fail(error, 0,
+		     "tenant %s has no session now, so it has no plans and no logged tasks; it has "
+		     "run %llu task%s since the broker started or its counts were reset (brokerctl "
+		     "why tenant %s)",
+		     name, (unsigned long long)tenant.n_tasks, plural(tenant.n_tasks), name);
+		return;
+	}
+}
+
 /* Return: 0; also if @is_optional and the tenant has no page. */
 static int add_page(struct rbk *rbk, struct pages *pages, unsigned int whose, uint32_t number,
 		    bool is_optional, struct rbk_error *error)
@@ -325,6 +353,8 @@ static int add_page(struct rbk *rbk, struct pages *pages, unsigned int whose, ui
 	pages->tenants = grown;
 	page = &grown[pages->n_tenants];
 	r = rbk_stats_map(rbk, whose, number, &page->view, error);
+	if (r == -ENOENT && !is_optional)
+		explain_no_page(&pages->root, number, error);
 	if (r == -ENOENT)
 		return is_optional ? 0 : PAGES_E_NO_TENANT;
 	if (r)
