@@ -8,6 +8,8 @@
  */
 #include <stdbool.h>
 
+#include <ringbroker/stats.h>
+
 #include "control/publish.h"
 
 /* The next step of a round. */
@@ -28,6 +30,7 @@ struct publish {
 	bool is_watched;
 	bool is_stale; /* the next update ignores the time since the last one */
 	int force_cpu; /* set by an administrator; -1: as configured */
+	struct rbk_stats_reload reload;
 	uint64_t updated_ns;
 	uint64_t seen_ns[RBK_MAX_DEVICES]; /* all tenants' device_ns at the last update */
 

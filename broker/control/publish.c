@@ -38,6 +38,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/number.h"
+#include "util/utf8.h"
 
 enum {
 	/*
@@ -164,6 +165,7 @@ static void publish_whole(struct publish *publish)
 	describe_turns(publish, &broker);
 	stats_set_broker(publish->stats, &broker);
 	publish_upkeep(publish);
+	stats_set_reload(publish->stats, &publish->reload);
 	stats_update_root(publish->stats);
 	contention_publish(publish->options.contention, publish->stats);
 	heartbeat(publish, publish->updated_ns);
@@ -370,6 +372,30 @@ static void on_reset(void *context)
 	turn_reset(loop_current(publish->options.loop));
 	offload_reset(publish->options.offload);
 	contention_reset(publish->options.contention);
+}
+
+void publish_reloaded(struct publish *publish)
+{
+	publish->is_stale = true;
+	publish->reload.n_accepted++;
+	publish->reload.accepted_at_ns = clock_ticks_to_ns(clock_ticks());
+}
+
+void publish_reload_refused(struct publish *publish, const char *errors)
+{
+	struct rbk_stats_reload *reload = &publish->reload;
+	const size_t length = strcspn(errors, "\n");
+	uint64_t n_errors = 0;
+
+	publish->is_stale = true;
+	reload->n_refused++;
+	reload->refused_at_ns = clock_ticks_to_ns(clock_ticks());
+	for (const char *line = errors; *line; line += line[0] == '\n') {
+		n_errors += line[0] != '\n';
+		line += strcspn(line, "\n");
+	}
+	reload->n_errors = n_errors;
+	copy_printable(errors, length, reload->reason, sizeof(reload->reason));
 }
 
 static int on_force_cpu(void *context, int value)

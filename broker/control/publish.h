@@ -23,6 +23,7 @@ struct offload;
 struct publish;
 struct residency;
 struct telemetry;
+struct tenant;
 struct tenants;
 
 struct publish_options {
@@ -59,5 +60,19 @@ void publish_start(struct publish *publish, struct server *server);
  * force.
  */
 void publish_configure(struct publish *publish, const struct place_config *config);
+
+/*
+ * Publish the limits and flags of a tenant at once, because an administrator has changed them. The
+ * next request for a page updates everything else.
+ * @tenant NULL: only the latter.
+ */
+void publish_changed(struct publish *publish, const struct tenant *tenant);
+
+/*
+ * Note that the policy was read again: accepted, or refused for the errors in @errors (lines). The
+ * root page shows the last of each.
+ */
+void publish_reloaded(struct publish *publish);
+void publish_reload_refused(struct publish *publish, const char *errors);
 
 DEFINE_CLEANUP(struct publish *, publish_free)

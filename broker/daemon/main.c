@@ -73,6 +73,7 @@ static int apply_policy(struct broker *broker)
 		contention_set_observes(broker->contention, reload->options.observes_contention);
 		server_forget_tenants(broker->server);
 		server_know_tenants(broker->server);
+		publish_reloaded(broker->publish);
 		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
 			 changes ? changes : "the new policy is in force");
 	}
@@ -91,6 +92,10 @@ static void reload_done(struct offload_job *job)
 	if (!broker->is_stopping) {
 		if (r == 0)
 			r = apply_policy(broker);
+		if (r)
+			publish_reload_refused(broker->publish, r == POLICY_E_INVALID
+									? reload->errors
+									: strerror(-r));
 		if (r == POLICY_E_INVALID)
 			config_log_errors(LOG_POLICY_KEPT, nothing_changed,
 					  steal_ptr(reload->errors));

@@ -432,10 +432,33 @@ static void update_device(struct stats *stats, uint32_t index)
 	stats_end(&shown->sequence);
 }
 
+/* Copy a tenant's figures to the root page. Return: false if there is no room for them. */
+static bool show_tenant(struct stats *stats, struct stats_tenant *tenant)
+{
+	struct rbk_stats_tenant *shown;
+
+	if (tenant->root_slot == STATS_NO_SLOT)
+		tenant->root_slot = stats_slot_take(stats, &stats->tenant_slots);
+	if (tenant->root_slot == STATS_NO_SLOT || !root_back(stats, tenant->root_slot))
+		return false;
+	tenant->is_changed = false;
+	tenant->published_tasks = tenant->totals->n_tasks;
+	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS, tenant->root_slot);
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, tenant->totals, sizeof(*shown));
+	stats_end(&shown->sequence);
+	return true;
+}
+
+void stats_tenant_show(struct stats_tenant *tenant)
+{
+	if (tenant->stats->root.header)
+		show_tenant(tenant->stats, tenant);
+}
+
 /* Copy the changed figures of devices, and of at most @max tenants. */
 static void copy_tenants(struct stats *stats, unsigned int max)
 {
-	struct rbk_stats_tenant *shown;
 	unsigned int n_copied = 0;
 
 	if (!stats->root.header)
@@ -450,18 +473,7 @@ static void copy_tenants(struct stats *stats, unsigned int max)
 			break;
 		if (!tenant->is_changed && tenant->published_tasks == tenant->totals->n_tasks)
 			continue;
-		if (tenant->root_slot == STATS_NO_SLOT)
-			tenant->root_slot = stats_slot_take(stats, &stats->tenant_slots);
-		if (tenant->root_slot == STATS_NO_SLOT || !root_back(stats, tenant->root_slot))
-			continue;
-		n_copied++;
-		tenant->is_changed = false;
-		tenant->published_tasks = tenant->totals->n_tasks;
-		shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
-					  tenant->root_slot);
-		stats_begin(&shown->sequence);
-		stats_record_store(shown, tenant->totals, sizeof(*shown));
-		stats_end(&shown->sequence);
+		n_copied += show_tenant(stats, tenant);
 	}
 }
 
@@ -672,6 +684,18 @@ void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figure
 	if (!stats->root.header)
 		return;
 	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_UPKEEP, 0);
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, figures, sizeof(*figures));
+	stats_end(&shown->sequence);
+}
+
+void stats_set_reload(struct stats *stats, const struct rbk_stats_reload *figures)
+{
+	struct rbk_stats_reload *shown;
+
+	if (!stats->root.header)
+		return;
+	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_RELOAD, 0);
 	stats_begin(&shown->sequence);
 	stats_record_store(shown, figures, sizeof(*figures));
 	stats_end(&shown->sequence);

@@ -511,6 +511,7 @@ void stats_set_device(struct stats *stats, uint32_t device, const struct rbk_sta
 /* Set all but the sequence in the root page, if it exists. */
 void stats_set_broker(struct stats *stats, const struct rbk_stats_broker *figures);
 void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figures);
+void stats_set_reload(struct stats *stats, const struct rbk_stats_reload *figures);
 
 /*
  * stats-delay.c: set the delays by waiting for a processor, all but the sequences, in the existing
@@ -531,6 +532,8 @@ void stats_set_delay(struct stats_tenant *tenant, const struct rbk_stats_delay *
  * tenants, from the front of the list; see stats_tenant_last().
  */
 void stats_update_root(struct stats *stats);
+/* Copy the figures of one tenant into the root page at once, if it exists and has room. */
+void stats_tenant_show(struct stats_tenant *tenant);
 
 /* Show in all pages that the broker was alive @now_ns, and the offsets of its clock. */
 void stats_heartbeat(struct stats *stats, uint64_t now_ns, int64_t monotonic_offset_ns,

@@ -46,6 +46,7 @@
 #include <string.h>
 
 #include <ringbroker/abi.h>
+#include <ringbroker/stats-reload.h>
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
@@ -88,8 +89,9 @@ enum rbk_stats_section_id {
 	RBK_STATS_SECTION_UPKEEP = 10, /* rbk_stats_upkeep, one; root pages */
 	/* Since 1.10. */
 	RBK_STATS_SECTION_REFUSED = 11, /* rbk_stats_refused, in any order; tenant pages */
+	RBK_STATS_SECTION_RELOAD = 12,  /* rbk_stats_reload, one; root pages */
 };
-#define RBK_STATS_SECTION_COUNT  12
+#define RBK_STATS_SECTION_COUNT  13
 #define RBK_STATS_LEAST_SECTIONS 5 /* sections of 1.0, which every page has */
 #define RBK_STATS_MAX_SECTIONS   16
 
@@ -773,10 +775,7 @@ struct rbk_stats_view {
 	uint64_t bytes;
 	uint32_t n_devices;
 	uint32_t reserved;
-	/*
-	 * The maximum number of sections, so that this struct never grows; absent sections are all
-	 * 0.
-	 */
+	/* The maximum number, so that this struct never grows; absent sections are all 0. */
 	struct rbk_stats_section sections[RBK_STATS_MAX_SECTIONS];
 };
 
@@ -801,6 +800,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_lease),
 		(uint32_t)sizeof(struct rbk_stats_upkeep),
 		(uint32_t)sizeof(struct rbk_stats_refused),
+		(uint32_t)sizeof(struct rbk_stats_reload),
 	};
 	const struct rbk_stats_header *header = (const struct rbk_stats_header *)page;
 	const struct rbk_stats_section *section;

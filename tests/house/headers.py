@@ -22,6 +22,7 @@ import tree
 INSTALLED = {
     'shm/ringbroker/abi.h': 'ringbroker/abi.h',
     'shm/ringbroker/stats.h': 'ringbroker/stats.h',
+    'shm/ringbroker/stats-reload.h': 'ringbroker/stats-reload.h',
     'libclient/ringbroker.h': 'ringbroker.h',
     'libclient/ringbroker/onnx.h': 'ringbroker/onnx.h',
 }
