@@ -20,6 +20,13 @@ bool upkeep_copy(const struct rbk_stats_view *root, struct rbk_stats_upkeep *ret
 	return rbk_stats_count(root, RBK_STATS_SECTION_UPKEEP) > 0;
 }
 
+bool reload_copy(const struct rbk_stats_view *root, struct rbk_stats_reload *ret)
+{
+	page_copy(root, RBK_STATS_SECTION_RELOAD, 0, ret, sizeof(*ret));
+	ret->reason[sizeof(ret->reason) - 1] = '\0';
+	return rbk_stats_count(root, RBK_STATS_SECTION_RELOAD) > 0;
+}
+
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret)
 {
 	page_copy(view, RBK_STATS_SECTION_DEVICES, index, ret, sizeof(*ret));

@@ -14,6 +14,8 @@
 void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret);
 /* Return: false if the broker is too old to report upkeep. */
 bool upkeep_copy(const struct rbk_stats_view *root, struct rbk_stats_upkeep *ret);
+/* Return: false if the broker is too old to report reloads. */
+bool reload_copy(const struct rbk_stats_view *root, struct rbk_stats_reload *ret);
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret);
 /* Return: true if such a tenant, session or lease exists. */
 bool tenant_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_tenant *ret);

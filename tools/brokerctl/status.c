@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "command.h"
 #include "gate.h"
@@ -21,7 +22,7 @@
 #include "upkeep.h"
 #include "util/plural.h"
 
-enum { MAX_WARNINGS = 40, WARNING_BYTES = 320 };
+enum { MAX_WARNINGS = 40, WARNING_BYTES = 640 };
 
 /* Several update periods of the broker: if figures are older, the broker does not work properly. */
 static const uint64_t silent_ns = 3000000000;
@@ -42,6 +43,8 @@ struct status {
 	struct rbk_stats_broker broker; /* root page only, like contention */
 	struct rbk_stats_contention contention;
 	struct upkeep upkeep;
+	bool has_reload; /* the broker reports reloads; else the next member is 0 */
+	struct rbk_stats_reload reload;
 	uint64_t reasons[RBK_STATS_MAX_REASONS], n_reasons;
 	uint64_t n_over; /* tenants above a budget */
 	bool has_leases; /* the broker reports leases; else the next three are 0 */
@@ -197,6 +200,39 @@ static void count_leases(struct status *status)
 	}
 }
 
+/* Return the time since a moment of the page's clock. */
+static const char *age_text(const struct status *status, uint64_t at_ns)
+{
+	const uint64_t now_ns =
+		rbk_stats_load(&status->view->page->updated_at_ns) + (uint64_t)status->age_ns;
+
+	return text_ns(now_ns > at_ns ? (double)(now_ns - at_ns) : 0);
+}
+
+/* Return "; and 2 more errors", or "". */
+static const char *more_errors(const struct rbk_stats_reload *reload)
+{
+	static char text[64];
+
+	text[0] = '\0';
+	if (reload->n_errors > 1)
+		snprintf(text, sizeof(text), "; and %" PRIu64 " more error%s", reload->n_errors - 1,
+			 plural(reload->n_errors - 1));
+	return text;
+}
+
+static void judge_reload(struct status *status)
+{
+	const struct rbk_stats_reload *reload = &status->reload;
+
+	if (reload->n_refused > 0 && reload->refused_at_ns >= reload->accepted_at_ns)
+		warn(&status->warnings,
+		     "the configuration in force is older than its files, which were refused %s "
+		     "ago: %s%s",
+		     age_text(status, reload->refused_at_ns), text_name(reload->reason),
+		     more_errors(reload));
+}
+
 static void judge_contention(struct status *status)
 {
 	const struct rbk_stats_contention *contention = &status->contention;
@@ -234,6 +270,7 @@ static void status_fill(struct status *status, struct control *control, const st
 	if (status->is_root) {
 		broker_copy(status->view, &status->broker);
 		contention_copy(status->view, &status->contention);
+		status->has_reload = reload_copy(status->view, &status->reload);
 	}
 	judge_broker(status);
 	upkeep_read(&status->upkeep, status->is_root ? status->view : NULL);
@@ -243,6 +280,7 @@ static void status_fill(struct status *status, struct control *control, const st
 	count_leases(status);
 	judge_contention(status);
 	judge_gates(status);
+	judge_reload(status);
 }
 
 /* --- Printing --- */
@@ -252,6 +290,57 @@ static uint64_t up_ns(const struct status *status)
 	const struct rbk_stats_header *page = status->view->page;
 
 	return rbk_stats_load(&page->updated_at_ns) - page->started_at_ns;
+}
+
+/* Return the number of tenants that have memory of a device. */
+static uint64_t count_charged(const struct rbk_stats_view *view, uint32_t device)
+{
+	struct rbk_stats_tenant tenant;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_TENANTS); i++)
+		n += tenant_copy(view, i, &tenant) && tenant.devices[device].memory_used > 0;
+	return n;
+}
+
+static void print_charged(const struct status *status, const struct rbk_stats_device *device)
+{
+	const uint64_t n = count_charged(status->view, device->index);
+
+	printf("; %s of %s charged to %" PRIu64 " tenant%s", text_bytes(device->memory_charged),
+	       text_bytes(device->memory_budget), n, plural(n));
+}
+
+/* Print the local time of a moment of the page's clock. */
+static void print_clock(const struct status *status, uint64_t at_ns)
+{
+	const time_t seconds = (time_t)(since_1970_ns(status->view, at_ns) / 1000000000);
+	struct tm local;
+	char text[32];
+
+	localtime_r(&seconds, &local);
+	strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+	fputs(text, stdout);
+}
+
+static void print_reload(const struct status *status)
+{
+	const struct rbk_stats_reload *reload = &status->reload;
+
+	if (reload->n_accepted + reload->n_refused == 0)
+		return;
+	fputs("reload   ", stdout);
+	if (reload->n_accepted > 0) {
+		fputs("accepted ", stdout);
+		print_clock(status, reload->accepted_at_ns);
+	}
+	if (reload->n_refused > 0) {
+		printf("%srefused ", reload->n_accepted ? ", " : "");
+		print_clock(status, reload->refused_at_ns);
+		printf(" (%s ago): %s%s", age_text(status, reload->refused_at_ns),
+		       text_name(reload->reason), more_errors(reload));
+	}
+	putchar('\n');
 }
 
 static void print_devices(const struct status *status)
@@ -266,9 +355,11 @@ static void print_devices(const struct status *status)
 		if (status->is_root) {
 			printf(", %" PRIu64 " task%s, %s busy", device.n_tasks,
 			       plural(device.n_tasks), text_percent(device.utilization, 1));
-			if (device.index != RBK_DEVICE_CPU)
-				printf(", %s of %s", text_bytes(device.memory_used),
+			if (device.index != RBK_DEVICE_CPU) {
+				printf(", %s of %s used", text_bytes(device.memory_used),
 				       text_bytes(device.memory_total));
+				print_charged(status, &device);
+			}
 		}
 		putchar('\n');
 	}
@@ -360,6 +451,7 @@ static void print_text(const struct status *status)
 	}
 	upkeep_print(&status->upkeep);
 	print_gates(&status->gates);
+	print_reload(status);
 	print_reasons(status);
 	printf("warnings %u\n", status->warnings.n + status->warnings.n_more);
 	for (unsigned int i = 0; i < status->warnings.n; i++)
@@ -383,6 +475,44 @@ static void json_stalls(const struct status *status)
 		json_object_end();
 	}
 	json_array_end();
+}
+
+static void json_charges(const struct status *status)
+{
+	const uint32_t n = rbk_stats_count(status->view, RBK_STATS_SECTION_DEVICES);
+	struct rbk_stats_device device;
+
+	json_array("charges");
+	for (uint32_t i = RBK_DEVICE_GPU; status->is_root && i < n; i++) {
+		device_copy(status->view, i, &device);
+		json_item();
+		json_unsigned("device", device.index);
+		json_optional("charged_bytes", device.memory_charged);
+		json_optional("limit_bytes", device.memory_budget);
+		json_unsigned("tenants_charged", count_charged(status->view, device.index));
+		json_object_end();
+	}
+	json_array_end();
+}
+
+/* Print a time of the page's clock since 1970; null: @at_ns is 0. */
+static void json_moment(const struct status *status, const char *name, uint64_t at_ns)
+{
+	json_optional(name, at_ns ? (uint64_t)since_1970_ns(status->view, at_ns) : UINT64_MAX);
+}
+
+static void json_reload(const struct status *status)
+{
+	const struct rbk_stats_reload *reload = &status->reload;
+
+	json_object("reload");
+	json_unsigned("accepted", reload->n_accepted);
+	json_unsigned("refused", reload->n_refused);
+	json_moment(status, "accepted_ns", reload->accepted_at_ns);
+	json_moment(status, "refused_ns", reload->refused_at_ns);
+	json_unsigned("refused_errors", reload->n_errors);
+	json_string("refused_because", reload->reason[0] ? reload->reason : NULL);
+	json_object_end();
 }
 
 static void print_json(const struct status *status)
@@ -416,6 +546,9 @@ static void print_json(const struct status *status)
 	json_number("contention", status->is_root ? contention->factor : NAN);
 	upkeep_json(&status->upkeep);
 	json_stalls(status);
+	json_charges(status);
+	if (status->has_reload)
+		json_reload(status);
 	json_array("gates");
 	for (unsigned int i = 0; i < status->gates.n; i++)
 		json_string(NULL, gate_name(&status->gates.gates[i]));
