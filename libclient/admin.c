@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ringbroker/admin.h>
@@ -16,6 +17,13 @@
 _Static_assert((int)RBK_DRAIN_ASK == (int)RBK_WIRE_DRAIN_ASK, "the same numbers");
 _Static_assert((int)RBK_DRAIN_BEGIN == (int)RBK_WIRE_DRAIN_BEGIN, "the same numbers");
 _Static_assert((int)RBK_DRAIN_END == (int)RBK_WIRE_DRAIN_END, "the same numbers");
+_Static_assert(sizeof(struct rbk_admin_limit) ==
+		       sizeof(struct rbk_wire_limit) - offsetof(struct rbk_wire_limit, key),
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_admin_limit, n_limits) ==
+		       offsetof(struct rbk_wire_limit, n_limits) -
+			       offsetof(struct rbk_wire_limit, key),
+	       "mirrored");
 _Static_assert(sizeof(struct rbk_operator) == sizeof(struct rbk_wire_operator), "mirrored");
 _Static_assert(offsetof(struct rbk_operator, types) == offsetof(struct rbk_wire_operator, types),
 	       "mirrored");
@@ -76,7 +84,34 @@ RBK_EXPORT int rbk_admin_set(struct rbk *rbk, uint32_t tenant, const char *key, 
 	if (!value || !copy_text(request.value, value, sizeof(request.value)))
 		return client_error(error, -EINVAL, "a value has at most %u characters",
 				    RBK_WIRE_VALUE_BYTES - 1);
-	return client_request(rbk, &message, &answer, error);
+	r = client_request(rbk, &message, &answer, error);
+	if (r == 0 && error)
+		snprintf(error->text, sizeof(error->text), "%s", answer.reply.head.text);
+	return r;
+}
+
+RBK_EXPORT int rbk_admin_limit(struct rbk *rbk, uint32_t tenant, uint32_t index,
+			       struct rbk_admin_limit *ret, struct rbk_error *error)
+{
+	struct rbk_wire_admin_limit request = {
+		.request.type = RBK_WIRE_ADMIN_LIMIT,
+		.tenant = tenant,
+		.index = index,
+	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	int r;
+
+	r = check_may_look(rbk, error);
+	if (r)
+		return r;
+	if (!(rbk->features & RBK_FEAT_ADMIN_LIMITS))
+		return client_error(error, -EOPNOTSUPP, "this broker does not list limits");
+	r = client_request(rbk, &message, &answer, error);
+	if (r)
+		return r;
+	memcpy(ret, answer.reply.limit.key, sizeof(*ret));
+	return 0;
 }
 
 RBK_EXPORT int rbk_admin_evict(struct rbk *rbk, const struct rbk_admin_evict *what,
@@ -135,7 +170,11 @@ static int drain(struct rbk *rbk, uint32_t what, uint32_t number, enum rbk_drain
 			.n_tasks = answer.reply.admin_result.n,
 			.device_bytes = answer.reply.admin_result.bytes,
 			.is_drained = answer.reply.admin_result.is_drained,
+			.is_held = answer.reply.admin_result.is_held,
 		};
+	if (error && answer.reply.admin_result.is_held)
+		snprintf(error->text, sizeof(error->text), "%s",
+			 answer.reply.admin_result.reply.text);
 	return 0;
 }
 

@@ -30,7 +30,8 @@
 #define KNOWN_FEATURES                                                                       \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS | \
 	 RBK_FEAT_TENANTS | RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE |      \
-	 RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE | RBK_FEAT_LEASES | RBK_FEAT_FIXED_ARENAS)
+	 RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE | RBK_FEAT_LEASES | RBK_FEAT_FIXED_ARENAS |  \
+	 RBK_FEAT_ADMIN_LIMITS)
 
 /* Connections with a socket, which after_fork_in_child() closes. */
 static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;

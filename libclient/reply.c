@@ -36,6 +36,7 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_ADMIN_SET] = {sizeof(struct rbk_wire_reply), 0},
 	[RBK_WIRE_ADMIN_EVICT] = {sizeof(struct rbk_wire_admin_result), 0},
 	[RBK_WIRE_ADMIN_DRAIN] = {sizeof(struct rbk_wire_admin_result), 0},
+	[RBK_WIRE_ADMIN_LIMIT] = {sizeof(struct rbk_wire_limit), 0},
 	/* plus the operators that it announces */
 	[RBK_WIRE_CATALOGUE] = {sizeof(struct rbk_wire_catalogue), 0},
 	[RBK_WIRE_LEASE_OPEN] = {sizeof(struct rbk_wire_lease), 1},
@@ -119,6 +120,15 @@ static int check_tenant(const struct rbk_wire_tenant *tenant, struct rbk_error *
 	if (!text_ends(tenant->name, sizeof(tenant->name)))
 		return client_error(error, -EPROTO, "the tenant's name is not NUL-terminated");
 	return check_n_devices(tenant->n_devices, error);
+}
+
+static int check_limit(const struct rbk_wire_limit *limit, struct rbk_error *error)
+{
+	if (!text_ends(limit->key, sizeof(limit->key)) ||
+	    !text_ends(limit->value, sizeof(limit->value)) ||
+	    !text_ends(limit->policy, sizeof(limit->policy)))
+		return client_error(error, -EPROTO, "a limit's key or value does not end");
+	return 0;
 }
 
 /*
@@ -221,6 +231,8 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		return check_n_devices(reply->plan_memory.n_devices, error);
 	case RBK_WIRE_TENANT:
 		return check_tenant(&reply->tenant, error);
+	case RBK_WIRE_ADMIN_LIMIT:
+		return check_limit(&reply->limit, error);
 	case RBK_WIRE_CATALOGUE:
 		return check_catalogue(&reply->catalogue, error);
 	case RBK_WIRE_LEASE_OPEN:

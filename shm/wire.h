@@ -55,6 +55,8 @@ enum rbk_wire_type {
 	RBK_WIRE_LEASE_OBJECT = 22, /* rbk_wire_lease_object -> rbk_wire_lease_given */
 	RBK_WIRE_LEASE_RESIZE = 23, /* rbk_wire_lease_resize -> rbk_wire_lease_given */
 	RBK_WIRE_LEASE_CGROUP = 24, /* rbk_wire_lease_cgroup, fd -> rbk_wire_lease_region */
+	/* RBK_FEAT_ADMIN_LIMITS, on the administrators' socket only: */
+	RBK_WIRE_ADMIN_LIMIT = 25, /* rbk_wire_admin_limit -> rbk_wire_limit */
 };
 
 /* Begins every request. */
@@ -63,7 +65,10 @@ struct rbk_wire_request {
 	uint32_t cookie; /* returned in the answer */
 };
 
-/* Begins every answer. text is empty unless res is negative. */
+/*
+ * Begins every answer. text is empty unless res is negative, or the request is ADMIN_SET or
+ * ADMIN_DRAIN.
+ */
 struct rbk_wire_reply {
 	uint32_t type;
 	uint32_t cookie;
@@ -377,7 +382,8 @@ struct rbk_wire_setting {
  *
  * ADMIN_SET: gives a tenant another limit, as the key of its section in the policy file would
  * (brokerd.conf(5)). The limit lasts until the broker ends, or until the policy is read again with
- * another value for this key than before. The value "default" restores the policy's.
+ * another value for this key than before. The value "default" restores the policy's. If the value
+ * is above what the machine has, which then limits the tenant, text says so.
  *   -EPERM   not for this user
  *   -ENOENT  no such tenant
  *   -EINVAL  no such key, not one that can be changed (match-*), or no such value: text says what
@@ -391,6 +397,26 @@ struct rbk_wire_admin_set {
 	uint32_t reserved;
 	char key[RBK_WIRE_KEY_BYTES];     /* "vram-max"; NUL-terminated */
 	char value[RBK_WIRE_VALUE_BYTES]; /* "2GiB"; NUL-terminated */
+};
+
+/*
+ * ADMIN_LIMIT: tells the value of one key that ADMIN_SET can change; index counts the keys in their
+ * order, from 0 to n_limits - 1. Values are written as in the policy file.
+ *   -ENOENT  no such tenant, or no key of that index
+ */
+struct rbk_wire_admin_limit {
+	struct rbk_wire_request request;
+	uint32_t tenant; /* number of the tenant */
+	uint32_t index;
+};
+
+struct rbk_wire_limit {
+	struct rbk_wire_reply reply;
+	char key[RBK_WIRE_KEY_BYTES];      /* NUL-terminated, as the values */
+	char value[RBK_WIRE_VALUE_BYTES];  /* in force */
+	char policy[RBK_WIRE_VALUE_BYTES]; /* the policy file's, or its default */
+	uint32_t n_limits;                 /* number of keys */
+	uint32_t is_changed;               /* 1: ADMIN_SET has given the value in force */
 };
 
 /*
@@ -413,7 +439,9 @@ struct rbk_wire_admin_evict {
  * move to other devices, its memory is released; running tasks complete. Tenant: the broker stops
  * reading its sessions' rings and refuses new sessions of it, until it is resumed; admitted tasks
  * complete. Answered at once: n counts tasks in flight, bytes is the device memory still in use;
- * asking again reports progress. A restart ends draining.
+ * asking again reports progress. A restart ends draining. When the tasks have completed and the
+ * plans have left, bytes is memory that only clients can release: is_held is 1, and text names who
+ * holds it.
  *   -EPERM, -ENOENT (no such tenant or device), -EINVAL (the CPU cannot be drained)
  */
 enum rbk_wire_drain_what {
@@ -438,7 +466,7 @@ struct rbk_wire_admin_result {
 	uint64_t n;
 	uint64_t bytes;
 	uint32_t is_drained; /* ADMIN_DRAIN: 1: draining or drained */
-	uint32_t reserved;
+	uint32_t is_held;    /* ADMIN_DRAIN: 1: clients hold bytes; 0 from older brokers */
 };
 
 /*
@@ -637,6 +665,8 @@ _Static_assert(sizeof(struct rbk_wire_stats_page) == 544, "wire");
 _Static_assert(sizeof(struct rbk_wire_control) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_setting) == 536, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_set) == 144, "wire");
+_Static_assert(sizeof(struct rbk_wire_admin_limit) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_limit) == 760, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_evict) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_drain) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_result) == 552, "wire");

@@ -13,11 +13,15 @@
 
 struct control;
 struct dispatch;
+struct loop;
+struct publish;
 
 struct control_options {
+	struct loop *loop;
 	struct tenants *tenants;
 	struct dispatch *dispatch;
 	struct residency *residency;
+	struct publish *publish;
 	uint32_t n_executors;
 	/* Called when limits of tenants have changed, as after the policy was read again. */
 	void (*limits_changed)(void *context);
@@ -26,7 +30,7 @@ struct control_options {
 
 /*
  * Make a control, which borrows everything that @options points to.
- * Return: 0 or -ENOMEM.
+ * Return: 0 or negative errno.
  */
 int control_new(const struct control_options *options, struct control **ret);
 /* Return the hooks for server_new(), valid as long as @control. */

@@ -146,6 +146,29 @@ static void publish_plans(struct publish *publish, struct stats_tenant *tenant,
 
 /* --- Tenants --- */
 
+/* Set what the policy and administrators determine. */
+static void describe_limits(const struct publish *publish, const struct tenant *tenant,
+			    struct rbk_stats_tenant *ret)
+{
+	const struct account *account = tenant->account;
+
+	ret->weight = tenant->weight;
+	ret->flags = (tenant->is_named ? RBK_STATS_TENANT_NAMED : 0) |
+		     (tenant->is_drained ? RBK_STATS_TENANT_DRAINED : 0) |
+		     (tenant->is_changed ? RBK_STATS_TENANT_CHANGED : 0);
+	ret->host_max = account_limit(account, ACCOUNT_HOST_BYTES);
+	ret->devices[RBK_DEVICE_CPU].memory_max = ret->host_max;
+	ret->devices[RBK_DEVICE_CPU].memory_high = ret->host_max;
+	for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++) {
+		const struct tenant_share *share = &tenant->shares[i];
+
+		ret->devices[i].memory_max = share->max;
+		ret->devices[i].memory_reserve = share->reserve;
+		ret->devices[i].memory_high = share->high;
+		ret->devices[i].gtt_max = account_limit(account, account_gtt(i));
+	}
+}
+
 static void publish_tenant(const struct publish *publish, const struct tenant *tenant,
 			   struct stats_tenant *stats, const uint64_t used_ns[RBK_MAX_DEVICES])
 {
@@ -153,10 +176,6 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 	const struct residency_counts *counts =
 		residency_counts(publish->options.residency, tenant);
 	struct rbk_stats_tenant figures = {
-		.weight = tenant->weight,
-		.flags = (tenant->is_named ? RBK_STATS_TENANT_NAMED : 0) |
-			 (tenant->is_drained ? RBK_STATS_TENANT_DRAINED : 0) |
-			 (tenant->is_changed ? RBK_STATS_TENANT_CHANGED : 0),
 		.n_evictions = counts->n_evictions,
 		.n_returns = counts->n_returns,
 		.n_memory_constraints = counts->n_constraints,
@@ -164,11 +183,10 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 		.n_sessions = account_used(account, ACCOUNT_SESSIONS),
 		.n_plans = account_used(account, ACCOUNT_PLANS),
 		.host_used = account_used(account, ACCOUNT_HOST_BYTES),
-		.host_max = account_limit(account, ACCOUNT_HOST_BYTES),
 		.arena_bytes = account_used(account, ACCOUNT_ARENA_BYTES),
 	};
+	describe_limits(publish, tenant, &figures);
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
-		const struct tenant_share *share = &tenant->shares[i];
 		uint64_t device_ns = stats->totals->devices[i].device_ns;
 		uint64_t own_ns = counter_growth(device_ns, stats->seen_ns[i]);
 
@@ -178,16 +196,10 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 				own_ns < used_ns[i] ? (double)own_ns / (double)used_ns[i] : 1;
 		if (i == RBK_DEVICE_CPU) {
 			figures.devices[i].memory_used = figures.host_used;
-			figures.devices[i].memory_max = figures.host_max;
-			figures.devices[i].memory_high = figures.host_max;
 			continue;
 		}
 		figures.devices[i].memory_used = account_used(account, account_vram(i));
-		figures.devices[i].memory_max = share->max;
-		figures.devices[i].memory_reserve = share->reserve;
-		figures.devices[i].memory_high = share->high;
 		figures.devices[i].gtt_used = account_used(account, account_gtt(i));
-		figures.devices[i].gtt_max = account_limit(account, account_gtt(i));
 	}
 	stats_set_tenant(stats, &figures);
 }
@@ -208,4 +220,19 @@ void publish_next_tenant(struct publish *publish)
 	stats_tenant_last(stats);
 	publish_tenant(publish, tenant, stats, publish->used_ns);
 	publish_plans(publish, stats, &publish->n_looked, &publish->n_changed);
+}
+
+void publish_changed(struct publish *publish, const struct tenant *tenant)
+{
+	struct stats_tenant *stats =
+		tenant ? stats_tenant_find(publish->stats, tenant->number) : NULL;
+	struct rbk_stats_tenant figures;
+
+	publish->is_stale = true;
+	if (!stats)
+		return;
+	figures = *stats->totals;
+	describe_limits(publish, tenant, &figures);
+	stats_set_tenant(stats, &figures);
+	stats_tenant_show(stats);
 }

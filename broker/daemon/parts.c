@@ -260,9 +260,11 @@ static struct server_admin_options admin_options(const struct broker *broker)
 static int make_control(struct broker *broker)
 {
 	const struct control_options options = {
+		.loop = broker->loop,
 		.tenants = broker->tenants,
 		.dispatch = broker->dispatch,
 		.residency = broker->residency,
+		.publish = broker->publish,
 		.n_executors = broker->n_executors,
 		.limits_changed = parts_limits_changed,
 		.context = broker,

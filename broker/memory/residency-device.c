@@ -119,6 +119,25 @@ void residency_set_drained(struct residency *residency, unsigned int index, bool
 	}
 }
 
+void residency_emptied(struct residency *residency)
+{
+	residency_review_in(residency, 0);
+}
+
+bool residency_holds_plans(const struct residency *residency, const struct tenant *tenant,
+			   uint8_t device)
+{
+	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
+		if (device != RBK_DEVICE_NONE && device != i)
+			continue;
+		list_for_each (node, &residency->devices[i].residences)
+			if (!tenant ||
+			    container_of(node, struct residence, link)->plan->tenant == tenant)
+				return true;
+	}
+	return false;
+}
+
 static bool is_meant(const struct residency_plan *plan, const struct residency_victims *victims)
 {
 	const struct plan_memory *memory = plan->memory;

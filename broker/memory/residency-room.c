@@ -417,7 +417,7 @@ static bool bring_one_moved(struct residence *residence)
 	enum try_result result;
 
 	residency_look_at(plan);
-	if (plan->is_parked || plan->removed) {
+	if (plan->is_parked || plan->removed || plan->tenant->is_emptied) {
 		residence_stay_out(residence);
 		return true;
 	}
@@ -514,7 +514,8 @@ static void bring_promised_anew(struct residency_device *device)
 static bool is_candidate(const struct residency_plan *plan, const struct residence *residence,
 			 uint64_t now_ns)
 {
-	if (residence->state != RESIDENCE_OUT || plan->removed || residence->must_return)
+	if (residence->state != RESIDENCE_OUT || plan->removed || residence->must_return ||
+	    plan->tenant->is_emptied)
 		return false;
 	if (is_waited_for(plan))
 		return true;
@@ -646,6 +647,15 @@ static void go_by_hand(struct residency_plan *plan)
 	plan->must_go = 0;
 }
 
+/* Evict a plan of a drained tenant. It displaced no plan, so it may be loaded again at once. */
+static void go_with_tenant(struct residency_plan *plan)
+{
+	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++) {
+		residence_evict(&plan->on[i]);
+		plan->on[i].holdoff_ns = 0;
+	}
+}
+
 static void walk_look_at(struct residency_walk *walk, struct residency_plan *plan, uint64_t now_ns)
 {
 	struct residence *residence;
@@ -657,6 +667,10 @@ static void walk_look_at(struct residency_walk *walk, struct residency_plan *pla
 
 	residency_look_at(plan);
 	plan->memory->is_wanted = false;
+	if (plan->tenant->is_emptied) {
+		go_with_tenant(plan);
+		return;
+	}
 	residence = residency_choose(plan);
 	if (plan->is_named)
 		candidates_add_named(&walk->waiting, plan, residence);

@@ -143,6 +143,8 @@ int residency_add(struct residency *residency, struct plan_memory *memory,
 	list_append(&residency->plans, &plan->link);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		residence_show(&plan->on[i]);
+	if (plan->tenant->is_emptied)
+		return RESIDENCY_E_SETTLED;
 
 	residency_look(residency);
 	residence = residency_choose(plan);

@@ -294,6 +294,17 @@ void residency_device_present(struct residency *residency, unsigned int device);
  */
 void residency_set_drained(struct residency *residency, unsigned int device, bool is_drained);
 /*
+ * Report that tenant->is_emptied of a tenant has changed. While it is set, the tenant's plans are
+ * evicted from all devices, and none is loaded.
+ */
+void residency_emptied(struct residency *residency);
+/*
+ * Return true if a plan of @tenant (NULL: of any tenant) is in the memory of @device
+ * (RBK_DEVICE_NONE: of any device), or is being loaded or unloaded there.
+ */
+bool residency_holds_plans(const struct residency *residency, const struct tenant *tenant,
+			   uint8_t device);
+/*
  * Return true if the device is neither lost, nor being reopened, nor drained. Devices without
  * memory of their own are always up.
  */

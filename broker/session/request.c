@@ -26,7 +26,7 @@
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS)
 /* Features on the administrators' socket, beside the user's rights. */
-#define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE)
+#define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS)
 
 struct request {
 	struct session *session;
@@ -420,6 +420,12 @@ static int handle_admin_set(struct request *request)
 	return 0;
 }
 
+static int handle_admin_limit(struct request *request)
+{
+	session_admin_limit(request->session, request->bytes);
+	return 0;
+}
+
 static int handle_admin_evict(struct request *request)
 {
 	const struct rbk_wire_admin_evict *evict = request->bytes;
@@ -576,6 +582,8 @@ static const struct request_type {
 	[RBK_WIRE_ADMIN_EVICT] = {handle_admin_evict, sizeof(struct rbk_wire_admin_evict), 0, false,
 				  FOR_ADMINS},
 	[RBK_WIRE_ADMIN_DRAIN] = {handle_admin_drain, sizeof(struct rbk_wire_admin_drain), 0, false,
+				  FOR_ADMINS},
+	[RBK_WIRE_ADMIN_LIMIT] = {handle_admin_limit, sizeof(struct rbk_wire_admin_limit), 0, false,
 				  FOR_ADMINS},
 	[RBK_WIRE_CATALOGUE] = {handle_catalogue, sizeof(struct rbk_wire_request), 0, false,
 				ANYWHERE},

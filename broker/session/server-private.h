@@ -349,6 +349,7 @@ void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_c
 			  int *fd);
 /* session-admin.c: handle requests whose form was checked. */
 void session_admin_set(struct session *session, const struct rbk_wire_admin_set *set);
+void session_admin_limit(struct session *session, const struct rbk_wire_admin_limit *limit);
 void session_admin_evict(struct session *session, const struct rbk_wire_admin_evict *evict);
 void session_admin_drain(struct session *session, const struct rbk_wire_admin_drain *drain);
 void session_log_level(struct session *session, const struct rbk_wire_control *control);

@@ -147,6 +147,7 @@ struct server_drained {
 	bool is_drained;
 	uint64_t n_tasks;      /* tasks that have not ended */
 	uint64_t device_bytes; /* bytes still in use */
+	bool holds_plans;      /* plans are in these bytes, or are being loaded or unloaded */
 };
 
 /*
@@ -157,7 +158,8 @@ enum { SERVER_E_INVALID = 1 };
 struct server_control {
 	/*
 	 * Set a key as RBK_WIRE_ADMIN_SET does.
-	 * Return: 0; SERVER_E_INVALID: a sentence is in *ret_why, to be freed; a negative errno.
+	 * Return: 0: *ret_why is NULL or a note on the value, to be freed; SERVER_E_INVALID: a
+	 * sentence is in *ret_why, to be freed; a negative errno.
 	 */
 	int (*set)(void *context, struct tenant *tenant, const char *key, const char *value,
 		   char **ret_why);

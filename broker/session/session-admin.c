@@ -7,15 +7,18 @@
  * requested it.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lease/lease.h"
 #include "memory/residency.h"
 #include "session/server-private.h"
 #include "shm/operators/op.h"
 #include "util/log.h"
 #include "util/plural.h"
+#include "util/size.h"
 
 /* Refuse the request if no tenant has this number. */
 static struct tenant *find_tenant(struct session *session, uint32_t number, uint32_t type,
@@ -59,13 +62,42 @@ void session_admin_set(struct session *session, const struct rbk_wire_admin_set 
 		session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, r,
 				     "cannot change tenant %s: %s", tenant_name(tenant),
 				     strerror(-r));
-	free(why);
-	if (r)
+	if (r) {
+		free(why);
 		return;
+	}
 	log_info_of(SESSION_ABOUT(session), LOG_TENANT_CHANGED,
 		    "tenant %s: %s is %s, as uid %u (pid %d) asked", tenant_name(tenant), set->key,
 		    set->value, (unsigned int)session->uid, (int)session->pid);
-	session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, 0, NULL);
+	session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, 0, "%s", why ? why : "");
+	free(why);
+}
+
+void session_admin_limit(struct session *session, const struct rbk_wire_admin_limit *limit)
+{
+	const struct tenants *tenants = session->server->options.tenants;
+	uint32_t cookie = limit->request.cookie;
+	struct rbk_wire_limit reply = {
+		.reply = {.type = RBK_WIRE_ADMIN_LIMIT, .cookie = cookie},
+		.n_limits = tenants_n_keys(),
+	};
+	const struct tenant *tenant =
+		find_tenant(session, limit->tenant, RBK_WIRE_ADMIN_LIMIT, cookie);
+	struct tenant_key key;
+
+	if (!tenant)
+		return;
+	if (!tenants_key(tenants, tenant, limit->index, &key)) {
+		session_reply_result(session, RBK_WIRE_ADMIN_LIMIT, cookie, -ENOENT,
+				     "the policy names tenant %s no more, or has no key %u",
+				     tenant_name(tenant), limit->index);
+		return;
+	}
+	snprintf(reply.key, sizeof(reply.key), "%s", key.name);
+	snprintf(reply.value, sizeof(reply.value), "%s", key.value);
+	snprintf(reply.policy, sizeof(reply.policy), "%s", key.policy_value);
+	reply.is_changed = key.is_changed;
+	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 void session_admin_evict(struct session *session, const struct rbk_wire_admin_evict *evict)
@@ -103,8 +135,8 @@ void session_admin_evict(struct session *session, const struct rbk_wire_admin_ev
 		return;
 	}
 	log_info_of(SESSION_ABOUT(session), LOG_PLANS_EVICTED,
-		    "%llu plan%s with %llu bytes leave%s device memory, as uid %u (pid %d) asked",
-		    (unsigned long long)reply.n, plural(reply.n), (unsigned long long)reply.bytes,
+		    "%llu plan%s with %s leave%s device memory, as uid %u (pid %d) asked",
+		    (unsigned long long)reply.n, plural(reply.n), SIZE_ROUNDED(reply.bytes),
 		    reply.n == 1 ? "s" : "", (unsigned int)session->uid, (int)session->pid);
 	session_reply(session, &reply.reply, sizeof(reply));
 }
@@ -118,6 +150,82 @@ static void log_drain(const struct session *session, const struct rbk_wire_admin
 		    (unsigned int)session->uid, (int)session->pid);
 }
 
+/* A text of a fixed size, to which items are added. */
+struct item_list {
+	char *text;
+	size_t bytes, length;
+	unsigned int n, n_left_out;
+};
+
+__attribute__((format(printf, 2, 3))) static void add_item(struct item_list *list,
+							   const char *format, ...)
+{
+	/* room at the end for "; and 4294967295 more" */
+	enum { MORE_BYTES = 24 };
+	char item[160];
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(item, sizeof(item), format, args);
+	va_end(args);
+	if (n < 0 || list->n_left_out > 0 ||
+	    list->length + 2 + strlen(item) + MORE_BYTES >= list->bytes) {
+		list->n_left_out++;
+		return;
+	}
+	list->length += (size_t)snprintf(list->text + list->length, list->bytes - list->length,
+					 "%s%s", list->n++ ? "; " : "", item);
+}
+
+/* Return the device whose memory the session's exported arenas are charged to; 0: none is. */
+static uint32_t exported_on(const struct session *session)
+{
+	const struct executor *exporter =
+		session->exported_bytes ? session_exporter(session) : NULL;
+
+	return exporter && exporter->info.gtt_bytes > 0 ? exporter->index : RBK_DEVICE_CPU;
+}
+
+/*
+ * Say which clients hold the remaining memory of a tenant (NULL: of all tenants) on @device
+ * (RBK_DEVICE_NONE: on all devices), which is @bytes.
+ */
+static void say_holders(const struct server *server, const struct tenant *tenant, uint8_t device,
+			uint64_t bytes, struct item_list *ret)
+{
+	const struct leases *leases = residency_leases(server->options.residency);
+	uint64_t named_bytes = 0;
+
+	list_for_each (node, &leases->all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+
+		if ((tenant && lease->tenant != tenant) || lease_granted(lease) == 0 ||
+		    (device != RBK_DEVICE_NONE && lease->device != device))
+			continue;
+		named_bytes += lease_granted(lease);
+		add_item(ret, "lease %u of %s, process %d (%s)", lease->number, lease->name,
+			 (int)lease->pid, SIZE_ROUNDED(lease_granted(lease)));
+	}
+	list_for_each (node, &server->sessions) {
+		const struct session *session = container_of(node, struct session, link);
+		const uint32_t index = exported_on(session);
+
+		if ((tenant && session->tenant != tenant) || index == RBK_DEVICE_CPU ||
+		    (device != RBK_DEVICE_NONE && index != device))
+			continue;
+		named_bytes += session->exported_bytes;
+		add_item(ret, "exported memory of session %u, process %d (%s)", session->number,
+			 (int)session->pid, SIZE_ROUNDED(session->exported_bytes));
+	}
+	if (bytes > named_bytes)
+		add_item(ret, "exported memory that processes keep after their sessions (%s)",
+			 SIZE_ROUNDED(bytes - named_bytes));
+	if (ret->n_left_out > 0)
+		snprintf(ret->text + ret->length, ret->bytes - ret->length, "%sand %u more",
+			 ret->n ? "; " : "", ret->n_left_out);
+}
+
 void session_admin_drain(struct session *session, const struct rbk_wire_admin_drain *drain)
 {
 	const struct server_options *options = &session->server->options;
@@ -127,6 +235,8 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 	};
 	enum rbk_wire_drain_action action = (enum rbk_wire_drain_action)drain->action;
 	uint32_t cookie = drain->request.cookie;
+	struct tenant *tenant = NULL;
+	uint8_t device = RBK_DEVICE_NONE;
 	struct server_drained drained;
 	const char *name;
 
@@ -137,9 +247,7 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 	if (!can_control(session, RBK_WIRE_ADMIN_DRAIN, cookie))
 		return;
 	if (drain->what == RBK_WIRE_DRAIN_TENANT) {
-		struct tenant *tenant =
-			find_tenant(session, drain->number, RBK_WIRE_ADMIN_DRAIN, cookie);
-
+		tenant = find_tenant(session, drain->number, RBK_WIRE_ADMIN_DRAIN, cookie);
 		if (!tenant)
 			return;
 		name = tenant_name(tenant);
@@ -154,14 +262,21 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 				     "there is no device %u", drain->number);
 		return;
 	} else {
-		name = options->executors[drain->number]->info.name;
-		control->drain_device(control->context, (uint8_t)drain->number, action, &drained);
+		device = (uint8_t)drain->number;
+		name = options->executors[device]->info.name;
+		control->drain_device(control->context, device, action, &drained);
 	}
 	if (action != RBK_WIRE_DRAIN_ASK)
 		log_drain(session, drain, name);
 	reply.n = drained.n_tasks;
 	reply.bytes = drained.device_bytes;
 	reply.is_drained = drained.is_drained;
+	reply.is_held = drained.is_drained && drained.n_tasks == 0 && !drained.holds_plans &&
+			drained.device_bytes > 0;
+	if (reply.is_held)
+		say_holders(session->server, tenant, device, drained.device_bytes,
+			    &(struct item_list){.text = reply.reply.text,
+						.bytes = sizeof(reply.reply.text)});
 	session_reply(session, &reply.reply, sizeof(reply));
 }
 

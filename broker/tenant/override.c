@@ -33,6 +33,11 @@ static struct override *find(const struct tenant *tenant, enum policy_key key)
 	return NULL;
 }
 
+bool overrides_has(const struct tenant *tenant, enum policy_key key)
+{
+	return find(tenant, key) != NULL;
+}
+
 static void drop(struct tenant *tenant, struct override *override)
 {
 	list_remove(&override->link);

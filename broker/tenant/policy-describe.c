@@ -97,6 +97,18 @@ static void print_value(FILE *stream, const struct policy_key_row *key, const vo
 	}
 }
 
+bool policy_key_text(enum policy_key key, const struct tenant_policy *tenant, uint64_t host_bytes,
+		     char *ret, size_t bytes)
+{
+	const struct policy_key_row *row = &policy_key_rows[key];
+	FILE *stream = fmemopen(ret, bytes, "w");
+
+	if (!stream)
+		return false;
+	print_value(stream, row, (const char *)tenant + row->offset, host_bytes);
+	return fclose(stream) == 0;
+}
+
 static void print_tenant(FILE *stream, const struct policy_section *section, uint64_t host_bytes)
 {
 	const struct tenant_policy *tenant = &section->tenant;

@@ -136,13 +136,23 @@ void policy_key_read(struct policy_loader *loader, const char *key, const char *
 int policy_key_change(const struct policy *policy, uint32_t index, const char *name,
 		      const char *value, enum policy_key *ret_key, struct tenant_policy *tenant,
 		      char **ret_errors);
+/*
+ * Write the value of a key, not a match key, as in the file. Percentages of host memory are
+ * converted to bytes of @host_bytes.
+ * Return: false if out of memory.
+ */
+bool policy_key_text(enum policy_key key, const struct tenant_policy *tenant, uint64_t host_bytes,
+		     char *ret, size_t bytes);
 /* Copy the member of a key; not for match keys. */
 void policy_key_copy(enum policy_key key, struct tenant_policy *to,
 		     const struct tenant_policy *from);
 bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
 			const struct tenant_policy *b);
 bool policy_size_is_same(struct policy_size a, struct policy_size b);
-/* Check as policy_check_devices() does, with @tenants, by index, in place of the sections. */
+/*
+ * Check as policy_check_devices() does, with @tenants, by index, in place of the sections. The
+ * sentence has neither a place, because the values may come from overrides, nor a line break.
+ */
 int policy_check_changed(const struct policy *policy, const struct tenant_policy *tenants,
 			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_errors);
 

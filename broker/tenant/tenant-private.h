@@ -1,6 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /* Declarations shared by tenant.c and override.c; private to tenant/. */
+#include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 
 /*
@@ -24,6 +25,8 @@ void overrides_settle(struct tenant *tenant, bool drops);
  */
 int overrides_set(struct tenant *tenant, const struct policy *policy, uint32_t index,
 		  const char *key, const char *value, char **ret_errors);
+/* Return true if the tenant has an override of @key. */
+bool overrides_has(const struct tenant *tenant, enum policy_key key);
 void overrides_free(struct tenant *tenant);
 /*
  * Copy the overrides into @ret, for overrides_keep(), which frees the copies. With @is_right false,

@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@
 #include "util/checked.h"
 #include "util/error.h"
 #include "util/number.h"
+#include "util/size.h"
 
 enum {
 	/* Rings per session; the limits of descriptors and mappings are reached first. */
@@ -319,6 +321,100 @@ int tenants_set(struct tenants *tenants, struct tenant *tenant, const char *key,
 	apply_all(tenants, wanted);
 	free(wanted);
 	return 0;
+}
+
+uint32_t tenants_n_keys(void)
+{
+	uint32_t n = 0;
+
+	for (unsigned int i = 0; i < POLICY_KEY_COUNT; i++)
+		n += policy_key_rows[i].kind != POLICY_VALUE_MATCH;
+	return n;
+}
+
+/* Return the key of an index that leaves match keys out; POLICY_KEY_COUNT: there is none. */
+static enum policy_key key_at(uint32_t index)
+{
+	enum policy_key key = 0;
+
+	for (; key < POLICY_KEY_COUNT; key++)
+		if (policy_key_rows[key].kind != POLICY_VALUE_MATCH && index-- == 0)
+			break;
+	return key;
+}
+
+bool tenants_key(const struct tenants *tenants, const struct tenant *tenant, uint32_t index,
+		 struct tenant_key *ret)
+{
+	const enum policy_key key = key_at(index);
+	const uint32_t at = index_of(tenants, tenant);
+	const uint64_t host_bytes = tenants->machine.host_bytes;
+	const struct tenant_policy *policy;
+	struct tenant_policy now;
+
+	if (at == UINT32_MAX || key == POLICY_KEY_COUNT)
+		return false;
+	policy = policy_tenant(tenants->policy, at);
+	overrides_apply(tenant, policy, &now);
+	ret->name = policy_key_rows[key].name;
+	ret->is_changed = overrides_has(tenant, key);
+	return policy_key_text(key, &now, host_bytes, ret->value, sizeof(ret->value)) &&
+	       policy_key_text(key, policy, host_bytes, ret->policy_value,
+			       sizeof(ret->policy_value));
+}
+
+/* Name the devices of which @size is more than all of the memory. Return: text to be freed. */
+static char *note_devices(struct policy_size size, const uint64_t *device_bytes, uint32_t n_devices,
+			  const char *what)
+{
+	char *text = NULL;
+	size_t n_bytes;
+	unsigned int n = 0;
+	FILE *stream;
+
+	/* A percentage is at most the whole. */
+	if (size.is_percent)
+		return NULL;
+	stream = open_memstream(&text, &n_bytes);
+	if (!stream)
+		return NULL;
+	for (uint32_t i = 0; i < n_devices; i++)
+		if (device_bytes[i] > 0 && size.value > device_bytes[i])
+			fprintf(stream, "%s%s of %sdevice %u", n++ ? ", " : "above the ",
+				SIZE_BESIDE(device_bytes[i], size.value), what, i);
+	if (n > 0)
+		fputs(n == 1 ? ", which limits it there" : ", which limit it there", stream);
+	if (fclose(stream) == 0 && n > 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+char *tenants_note(const struct tenants *tenants, const struct tenant *tenant, const char *key)
+{
+	const struct tenants_machine *machine = &tenants->machine;
+	const uint32_t index = index_of(tenants, tenant);
+	struct tenant_policy now;
+	char *text = NULL;
+
+	if (index == UINT32_MAX)
+		return NULL;
+	overrides_apply(tenant, policy_tenant(tenants->policy, index), &now);
+	if (strcmp(key, "vram-max") == 0)
+		return note_devices(now.vram_max, machine->vram_bytes, machine->n_devices, "");
+	if (strcmp(key, "vram-high") == 0)
+		return note_devices(now.vram_high, machine->vram_bytes, machine->n_devices, "");
+	if (strcmp(key, "gtt-max") == 0)
+		return note_devices(now.gtt_max, machine->gtt_bytes, machine->n_devices, "GTT of ");
+	if (strcmp(key, "host-max") != 0 || now.host_max.is_percent ||
+	    now.host_max.value <= machine->host_bytes)
+		return NULL;
+	if (asprintf(&text,
+		     "above the %s of all tenants together, the broker's host-max, which "
+		     "limits it",
+		     SIZE_BESIDE(machine->host_bytes, now.host_max.value)) < 0)
+		return NULL;
+	return text;
 }
 
 int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors)

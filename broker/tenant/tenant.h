@@ -21,6 +21,8 @@ struct tenant_leases;
 struct tenant_memory;
 struct tenants;
 
+enum { TENANT_VALUE_BYTES = 96 };
+
 /* Totals over a tenant's ended sessions, since the broker's start. */
 struct tenant_past {
 	uint64_t n_completed; /* tasks */
@@ -50,6 +52,7 @@ struct tenant {
 	struct list_node overrides; /* see override.c */
 	bool is_named;              /* the policy in force names the tenant */
 	bool is_drained;            /* an administrator drains the tenant: no new work */
+	bool is_emptied;            /* drained without tasks: its plans leave the devices */
 	bool is_changed;            /* @overrides is not empty */
 	uint8_t lease_audit;        /* enum policy_audit */
 	bool is_lease_required;     /* programs that use a device by themselves need leases */
@@ -108,6 +111,28 @@ int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_er
  */
 int tenants_set(struct tenants *tenants, struct tenant *tenant, const char *key, const char *value,
 		char **ret_errors);
+
+/* The value of a key that tenants_set() can change. */
+struct tenant_key {
+	const char *name;
+	char value[TENANT_VALUE_BYTES];        /* in force, written as in the file */
+	char policy_value[TENANT_VALUE_BYTES]; /* without an override */
+	bool is_changed;                       /* by tenants_set() */
+};
+/* Return the number of these keys. */
+uint32_t tenants_n_keys(void);
+/*
+ * Describe key @index of a tenant.
+ * Return: false if there is no such key, the policy does not name the tenant, or out of memory.
+ */
+bool tenants_key(const struct tenants *tenants, const struct tenant *tenant, uint32_t index,
+		 struct tenant_key *ret);
+
+/*
+ * Return a note on the value in force of a tenant's key, if the machine limits the tenant to less:
+ * "above the 8 GiB of device 1, ...". NULL: there is none, or no memory. To be freed.
+ */
+char *tenants_note(const struct tenants *tenants, const struct tenant *tenant, const char *key);
 
 struct account_book *tenants_book(const struct tenants *tenants);
 const struct policy *tenants_policy(const struct tenants *tenants);

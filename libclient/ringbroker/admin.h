@@ -46,8 +46,8 @@ int rbk_admin_socket_path(const char *socket_path, char *ret, size_t bytes);
  * Override a limit of the tenant of number @tenant. @key and @value are as in its section of
  * brokerd.conf(5) ("vram-max", "2GiB"); the value "default" restores the value of the file. The
  * override holds until the broker ends, or until the file is read again with a changed value for
- * this key.
- * Return: 0;
+ * this key. Statistics pages show the new limit when the call returns.
+ * Return: 0: error->text is empty, or says that the machine has less than the value;
  *   -EPERM   this user may not make changes
  *   -ENOENT  no such tenant
  *   -EINVAL  no such key or value, or the reserves of all tenants would not fit; the sentence says
@@ -55,6 +55,26 @@ int rbk_admin_socket_path(const char *socket_path, char *ret, size_t bytes);
  */
 int rbk_admin_set(struct rbk *rbk, uint32_t tenant, const char *key, const char *value,
 		  struct rbk_error *error);
+
+/* A key of a tenant's section, with its values written as in brokerd.conf(5), NUL-terminated. */
+struct rbk_admin_limit {
+	char key[32];
+	char value[96];        /* in force */
+	char policy_value[96]; /* of the file, or its default */
+	uint32_t n_limits;     /* number of keys */
+	uint32_t is_changed;   /* 1: rbk_admin_set() has given the value in force */
+};
+
+/*
+ * Ask for the limit number @index, from 0 to n_limits - 1, of the tenant of number @tenant. Every
+ * user of this socket may ask.
+ * Return: 0;
+ *   -EPERM       this is not the administrators' socket
+ *   -ENOENT      no such tenant, or no such limit
+ *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_ADMIN_LIMITS
+ */
+int rbk_admin_limit(struct rbk *rbk, uint32_t tenant, uint32_t index, struct rbk_admin_limit *ret,
+		    struct rbk_error *error);
 
 /*
  * Selection of plans to evict. Zero-initialised except for device, it selects every tenant's plans.
@@ -87,15 +107,21 @@ struct rbk_admin_drained {
 	uint64_t n_tasks;      /* tasks that have not completed */
 	uint64_t device_bytes; /* device memory not yet released */
 	uint32_t is_drained;   /* 1: draining is on */
-	uint32_t reserved;
+	/*
+	 * 1: the tasks have completed and the plans have left, and only clients can release the
+	 * remaining device_bytes; 0 from older brokers.
+	 */
+	uint32_t is_held;
 };
 
 /*
  * Drain a tenant (by number) or a device (RBK_DEVICE_*), end draining, or ask for its progress;
  * every user of this socket may ask. A drained device gets no tasks and its plans are evicted. A
  * drained tenant's rings are not read any more; its new sessions may read statistics, but get no
- * rings, arenas or plans (-EBUSY). Nothing is lost: admitted tasks complete, other tasks are
- * admitted when draining ends. *ret may be NULL.
+ * rings, arenas or plans (-EBUSY). When its tasks have completed, its plans are evicted from all
+ * devices. Nothing is lost: admitted tasks complete, other tasks are admitted when draining ends.
+ * Clients keep their leases and exported arenas. *ret may be NULL. With ret->is_held, error->text
+ * says who holds the remaining memory.
  * Return: 0; -EPERM; -ENOENT: no such tenant or device; -EINVAL: the CPU cannot be drained.
  */
 int rbk_admin_drain_tenant(struct rbk *rbk, uint32_t tenant, enum rbk_drain action,

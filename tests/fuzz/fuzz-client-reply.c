@@ -64,6 +64,8 @@ static size_t yes_bytes(uint32_t type)
 		return sizeof(struct rbk_wire_stats_page);
 	case RBK_WIRE_CONTROL:
 		return sizeof(struct rbk_wire_setting);
+	case RBK_WIRE_ADMIN_LIMIT:
+		return sizeof(struct rbk_wire_limit);
 	case RBK_WIRE_ADMIN_EVICT:
 	case RBK_WIRE_ADMIN_DRAIN:
 		return sizeof(struct rbk_wire_admin_result);
@@ -118,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_LEASE_CGROUP && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_ADMIN_LIMIT && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {

@@ -271,6 +271,8 @@ int main(int argc, char **argv)
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
 	const struct rbk_wire_request tenant = {.type = RBK_WIRE_TENANT};
 	const struct rbk_wire_request catalogue = {.type = RBK_WIRE_CATALOGUE};
+	const struct rbk_wire_admin_limit limit = {
+		.request = {.type = RBK_WIRE_ADMIN_LIMIT}, .tenant = 1, .index = 2};
 	const struct rbk_wire_admin_evict evict = {.request = {.type = RBK_WIRE_ADMIN_EVICT},
 						   .device = RBK_DEVICE_NONE};
 	const struct rbk_wire_admin_evict evict_plan = {.request = {.type = RBK_WIRE_ADMIN_EVICT},
@@ -363,6 +365,7 @@ int main(int argc, char **argv)
 	add_set(2, "weight", "1");
 	save(argv[1], "admin-request", "limits");
 	add_hello_with(UINT64_MAX);
+	add(0, &limit, sizeof(limit));
 	add(0, &evict, sizeof(evict));
 	add(0, &evict_plan, sizeof(evict_plan));
 	for (uint32_t action = 0; action <= RBK_WIRE_DRAIN_END; action++) {

@@ -26,6 +26,7 @@ from ctlrig import (CLIENT, CTL, FAILED, LIMIT, NO_BROKER, OK, REASONS, USAGE, B
                     expect, objects, of_type, wait_for)
 
 LIBRARY, PAGE = sys.argv[4:6]
+HELD = 5
 TENANTS = ('alpha', 'beta', 'gamma')
 LISTINGS = (['status'], ['devices'], ['tenants'], ['sessions'], ['plans'], ['reasons'], ['stats'],
             ['decisions'], ['contention'], ['check'])
@@ -94,6 +95,8 @@ def check_documented(broker, alpha):
         seen.setdefault(entry['type'], set()).update(members_of(entry) - {'type'})
     expect(set(seen) >= {'status', 'broker', 'device', 'tenant', 'session', 'plan', 'reason', 'decision',
                          'operator', 'made-operator', 'need', 'why', 'check'}, seen.keys())
+    # No entry has been refused yet, so that no answer has the members of one.
+    known['why'] -= {'plan_id', 'operation', 'res', 'field', 'reason'}
     for kind, members in seen.items():
         expect(members <= known[kind], kind, 'has undocumented', members - known[kind])
         expect(known[kind] <= members, kind, 'has not', known[kind] - members)
@@ -196,7 +199,7 @@ def check_mistakes(broker):
     for arguments in (['status', 'x'], ['why'], ['why', 'nothing', 'x'], ['why', 'task', 'x', 'y'],
                       ['trace', '--seconds=-1'], ['trace', '--seconds=x'], ['trace', '--max-events=0'],
                       ['watch'], ['watch', 'trace'], ['watch', '--interval=0', 'status'],
-                      ['watch', 'decisions', '--follow'], ['set', 'alpha'], ['set', 'alpha', 'weight'],
+                      ['watch', 'decisions', '--follow'], ['set'], ['set', 'alpha', 'weight'],
                       ['set', 'alpha', '=3'], ['evict'], ['evict', 'alpha', '--all'],
                       ['evict', '--all', '--device=99'], ['drain', 'device'], ['drain', 'device', 'x'],
                       ['drain', 'nothing', '1'], ['drain', 'device', '1', '--end', '--status'],
@@ -527,6 +530,47 @@ def check_watch(broker):
 
 # ---- Changing
 
+def check_limits(broker):
+    """Limits are listed with units; a value above the machine's is named so; refusals name no file."""
+    ctl(broker, 'set', 'alpha', 'weight=9')
+    lines = ctl(broker, 'set', 'alpha').splitlines()
+    expect('alpha: weight = 9 (changed; the configuration has 105)' in lines, lines)
+    expect('alpha: vram-max = 512MiB (changed; the configuration has 100%)' in lines, lines)
+    ctl(broker, 'set', 'alpha', 'weight=default')
+    expect('alpha: weight = 105' in ctl(broker, 'set', 'alpha').splitlines(), 'not restored')
+    for text in (ctl(broker, 'set', '--help'), ctl(broker, 'help', 'set')):
+        expect(re.search(r'^  vram-max +size, .*25%$', text, re.MULTILINE)
+               and re.search(r'^  weight +number from 1 to 10000$', text, re.MULTILINE), text)
+    said = ctl(broker, 'set', 'alpha', 'vram-max=900TiB')
+    expect(re.fullmatch(r'alpha: vram-max = 900TiB \(above the [\d.]+ .iB of device 1, which limits it '
+                        r'there\)\n', said), said)
+    ctl(broker, 'set', 'alpha', 'vram-max=512MiB')
+    said = complaint(broker, 'set', 'default', 'vram-max=4MiB', 'vram-reserve=50%', status=FAILED)
+    expect(re.match(r'brokerctl: vram-reserve: tenant default reserves [\d.]+ .iB of device 1, more than its '
+                    r'vram-max of 4 MiB on that device\n', said), said)
+    ctl(broker, 'set', 'default', 'vram-max=default')
+
+
+def check_drain(broker):
+    """A drain ends although clients hold device memory, which it names; status has what is charged."""
+    with subprocess.Popen([CTL, '--socket', broker.socket, 'exec', '--vram=1MiB', '--no-layer', '--quiet',
+                           '--', 'sleep', '1000'], stdout=subprocess.DEVNULL) as holder:
+        wait_for(lambda: objects(ctl(broker, 'leases', '--json')), 'no lease')
+        said = ctl(broker, 'drain', 'tenant', 'default', '--wait=30', status=HELD)
+        expect(re.match(r'tenant default is drained; 1 MiB remain: lease \d+ of .*, process \d+ \(1 MiB\)\n$',
+                        said), said)
+        expect(ctl(broker, 'drain', 'tenant', 'default', '--status') == said, 'another answer')
+        ctl(broker, 'drain', 'tenant', 'default', '--end')
+        status, = objects(ctl(broker, 'status', '--json'))
+        charge, = status['charges']
+        expect(charge['device'] == 1 and charge['tenants_charged'] == 1
+               and charge['charged_bytes'] == 1 << 20 < charge['limit_bytes'], charge)
+        expect(re.search(r'; 1 MiB of [\d.]+ .iB charged to 1 tenant$', ctl(broker, 'status'), re.MULTILINE),
+               'not charged')
+        holder.terminate()
+        holder.wait(LIMIT)
+
+
 def check_admin(broker):
     expect(ctl(broker, 'set', 'alpha', 'weight=250', 'vram-max=512MiB') ==
            'alpha: weight = 250\nalpha: vram-max = 512MiB\n', 'not set')
@@ -537,6 +581,9 @@ def check_admin(broker):
     ctl(broker, 'set', 'alpha', 'weight=default')
     alpha, = objects(ctl(broker, 'tenants', '--json', '--tenant=alpha'))
     expect(alpha['weight'] == 105, alpha)
+
+    check_limits(broker)
+    check_drain(broker)
 
     expect('evict' in ctl(broker, 'evict', 'alpha'), 'nothing said')
     expect('evict' in ctl(broker, 'evict', '--all', '--device=1'), 'nothing said')
@@ -559,6 +606,35 @@ def check_admin(broker):
     expect(ctl(broker, 'log-level', 'info') == 'info\n', 'not info')
 
 
+def check_reload(broker, conf):
+    """status has the last refused reload, with file and line, until a reload is accepted."""
+    def status():
+        about, = objects(ctl(broker, 'status', '--json'))
+        return about
+
+    before = status()
+    expect(before['reload']['accepted'] == 1 and before['reload']['refused'] == 0
+           and before['reload']['refused_because'] is None, before)
+    with open(conf, encoding='utf-8') as file:
+        right = file.read()
+    with open(conf, 'w', encoding='utf-8') as file:
+        file.write('[tenant late]\nmatch-uid = 4294968\nvram-max = much\nweigth = 3\n')
+    broker.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: status()['reload']['refused'] == 1, 'the reload is not refused')
+    reload = status()['reload']
+    expect(reload['refused_because'].startswith(conf + ":3: vram-max: 'much' is not a size"), reload)
+    expect(reload['refused_errors'] == 2 and reload['refused_ns'] > reload['accepted_ns'] > 0, reload)
+    expect(any(conf + ':3: ' in warning for warning in status()['warnings']), status())
+    text = ctl(broker, 'status')
+    expect(re.search(r'^reload   accepted .*, refused .* ago\): .*:3: vram-max: .*; and 1 more error$', text,
+                     re.MULTILINE), text)
+    with open(conf, 'w', encoding='utf-8') as file:
+        file.write(right)
+    broker.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: status()['reload']['accepted'] == 2, 'the reload is not accepted')
+    expect(not any(conf + ':3: ' in warning for warning in status()['warnings']), status())
+
+
 def check_before_its_first_session(folder):
     """A new section is listed and can be changed before a client connects."""
     conf = os.path.join(folder, 'conf')
@@ -574,12 +650,36 @@ def check_before_its_first_session(folder):
         file.write('[tenant late]\nmatch-uid = 4294968\nweight = 7\n')
     broker.process.send_signal(signal.SIGHUP)
     wait_for(lambda: names() == {'default', 'early', 'late'}, 'no tenant late')
+    for listing in ('plans', 'decisions', 'reasons', 'stats', 'sessions', 'leases'):
+        said = complaint(broker, listing, '--tenant=late', status=FAILED)
+        expect('tenant late has no session now' in said and 'run 0 tasks' in said, listing, said)
+    said = complaint(broker, 'why', 'plan', 'x', '--tenant=late', status=FAILED)
+    expect('tenant late has no session now' in said, said)
+    expect('no tenant nobody' in complaint(broker, 'why', 'plan', 'x', '--tenant=nobody', status=FAILED),
+           'another reason')
+    answer, = objects(ctl(broker, 'why', 'late', '--json'))
+    expect(answer['what'] == 'tenant' and answer['tenant'] == 'late' and answer['tasks'] == 0, answer)
+    for part in ('has run no task', 'weight is now 7', 'no client of it is connected now'):
+        expect(any(part in fact for fact in answer['facts']), part, answer)
+    expect(ctl(broker, 'why', 'tenant', 'late').startswith('tenant late: no client of it is connected'),
+           'another answer')
+    # A tenant whose last client has ended.
+    client = Client(broker)
+    client.run(3, 0)
+    client.stop()
+    wait_for(lambda: objects(ctl(broker, 'tenants', '--json', '--tenant=default'))[0]['sessions'] == 0,
+             'a session stays')
+    answer, = objects(ctl(broker, 'why', 'default', '--json'))
+    expect(any('it has run 3 tasks' in fact for fact in answer['facts']), answer)
+    expect('run 3 tasks' in complaint(broker, 'plans', '--tenant=default', status=FAILED), 'not three')
+
     ctl(broker, 'set', 'late', 'sessions-max=3')
     late, = objects(ctl(broker, 'tenants', '--json', '--tenant=late'))
     expect(late['weight'] == 7 and late['changed'] and late['named'] and late['sessions'] == 0, late)
     ctl(broker, 'drain', 'tenant', 'early')
     early, = objects(ctl(broker, 'tenants', '--json', '--tenant=early'))
     expect(early['drained'], early)
+    check_reload(broker, conf)
     # The tenant is removed with its section, because it had no session.
     with open(conf, 'w', encoding='utf-8') as file:
         file.write('[tenant late]\nmatch-uid = 4294968\n')

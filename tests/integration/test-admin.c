@@ -567,6 +567,7 @@ TEST(test_set)
 	};
 	struct rbk_stats_view root;
 	struct rbk_error error = {""};
+	struct rbk_admin_limit limit;
 	struct rbk_tenant about;
 	struct rbk *admin, *client;
 	uint32_t number;
@@ -581,9 +582,30 @@ TEST(test_set)
 	assert_int_equal(rbk_tenant(client, &about), 0);
 	assert_int_equal(about.sessions.max, 7);
 	assert_int_equal(rbk_admin_set(admin, number, "weight", "80", &error), 0);
-	wait_tenant(&root, RBK_STATS_TENANT_CHANGED, RBK_STATS_TENANT_CHANGED);
+	assert_string_equal(error.text, "");
+	/* The page shows the change at once. */
 	assert_int_equal(tenant_of(&root).weight, 80);
+	assert_true(tenant_of(&root).flags & RBK_STATS_TENANT_CHANGED);
 	assert_true(broker_log_has(&broker, "tenant default: sessions-max is 7, as uid"));
+
+	/* A value above what the machine has is accepted with a note. */
+	assert_int_equal(rbk_admin_set(admin, number, "host-max", "1000TiB", &error), 0);
+	assert_non_null(strstr(error.text, "above the "));
+	assert_int_equal(rbk_admin_set(admin, number, "host-max", "default", &error), 0);
+
+	for (uint32_t i = 0, n = 1; i < n; i++) {
+		assert_int_equal(rbk_admin_limit(admin, number, i, &limit, &error), 0);
+		n = limit.n_limits;
+		if (strcmp(limit.key, "weight") != 0)
+			continue;
+		assert_string_equal(limit.value, "80");
+		assert_string_equal(limit.policy_value, "50");
+		assert_int_equal(limit.is_changed, 1);
+	}
+	assert_true(limit.n_limits > 10);
+	assert_int_equal(rbk_admin_limit(admin, number, limit.n_limits, &limit, &error), -ENOENT);
+	assert_int_equal(rbk_admin_limit(admin, 4711, 0, &limit, &error), -ENOENT);
+	assert_int_equal(rbk_admin_limit(client, number, 0, &limit, &error), -EPERM);
 
 	/* The message equals that for the policy file. */
 	assert_int_equal(rbk_admin_set(admin, number, "vram-max", "5x", &error), -EINVAL);

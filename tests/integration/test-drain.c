@@ -3,8 +3,8 @@
  * Draining under difficult conditions
  *
  * One of two GPUs is drained: a software Vulkan device, which has memory, or the test device, which
- * computes nothing. Clients are killed while their tenant or their device is drained. A GPU hangs
- * while a service manager watches the broker.
+ * computes nothing. A tenant's plans leave while its clients stay. Clients are killed while their
+ * tenant or their device is drained. A GPU hangs while a service manager watches the broker.
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <ringbroker/admin.h>
+#include <ringbroker/lease.h>
 
 #include "integration/harness.h"
 #include "integration/placement.h"
@@ -268,6 +269,103 @@ TEST(test_killed)
 	customer_deinit(&customer);
 	rbk_stats_unmap(&root);
 	rbk_disconnect(admin);
+}
+
+/* --- What remains --- */
+
+/* Ask for a drain's progress until the tasks have completed and the plans have left. */
+static struct rbk_admin_drained await_drained(struct rbk *admin, uint32_t tenant,
+					      struct rbk_error *error)
+{
+	const uint64_t end_ns = deadline_ns();
+	struct rbk_admin_drained drained;
+
+	do {
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(2);
+		if (tenant ? rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_ASK, &drained, error)
+			   : rbk_admin_drain_device(admin, 1, RBK_DRAIN_ASK, &drained, error))
+			fail_msg("%s", error->text);
+		assert_int_equal(drained.is_drained, 1);
+	} while (drained.n_tasks > 0 || (drained.device_bytes > 0 && !drained.is_held));
+	return drained;
+}
+
+/*
+ * A drained tenant's plans leave the devices while its clients stay connected. Memory that clients
+ * hold stays, and the answer names them; likewise for a device.
+ */
+TEST(test_tenant__memory)
+{
+	static const char *const software[] = {"--gpu=software", NULL};
+	const struct broker_options options = {.args = software};
+	static const struct customer_options constant = {.has_constant = true};
+	const struct rbk_lease_options wish = {
+		.device = 1, .min_bytes = 1 << 20, .wish_bytes = 1 << 20, .max_bytes = 1 << 20};
+	struct rbk_admin_drained drained;
+	struct rbk_stats_view root;
+	struct rbk_error error = {""};
+	struct customer customer;
+	struct rbk_lease *lease;
+	struct broker broker;
+	struct rbk *admin, *holder;
+	uint64_t end_ns;
+	uint32_t number;
+	char name[32];
+
+	broker_start(&broker, &options);
+	admin = broker_connect_admin(&broker, "admin");
+	if (!broker_has_gpu(admin)) {
+		print_message("no software Vulkan device here\n");
+		rbk_disconnect(admin);
+		broker_stop(&broker);
+		skip();
+	}
+	customer_init(&customer, &broker, &constant);
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
+	number = tenant_of(&root).number;
+	run_until_on(&customer, RBK_DEVICE_GPU);
+	for (unsigned int i = 0; i < 8; i++)
+		customer_put(&customer, 8, RBK_STRATEGY_PREFER_GPU);
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_BEGIN, &drained, &error),
+			 0);
+	assert_int_equal(drained.is_held, 0);
+	drained = await_drained(admin, number, &error);
+	assert_fields(drained, (device_bytes, 0), (is_held, 0));
+	/* A plan that is made meanwhile is not loaded. */
+	rbk_plan_free(customer_plan(&customer, 0));
+	drained = await_drained(admin, number, &error);
+	assert_fields(drained, (device_bytes, 0), (is_held, 0));
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_END, &drained, &error), 0);
+	run_until_on(&customer, RBK_DEVICE_GPU);
+	customer_drain(&customer);
+
+	holder = broker_connect(&broker, "holder");
+	if (rbk_lease_open(holder, &wish, &lease, &error))
+		fail_msg("%s", error.text);
+	snprintf(name, sizeof(name), "lease %u of ", rbk_lease_number(lease));
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_BEGIN, NULL, &error), 0);
+	drained = await_drained(admin, number, &error);
+	assert_fields(drained, (device_bytes, 1 << 20), (is_held, 1));
+	assert_non_null(strstr(error.text, name));
+	assert_non_null(strstr(error.text, "(1 MiB)"));
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_END, NULL, &error), 0);
+
+	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_BEGIN, NULL, &error), 0);
+	error.text[0] = '\0';
+	drained = await_drained(admin, 0, &error);
+	assert_fields(drained, (device_bytes, 1 << 20), (is_held, 1));
+	assert_non_null(strstr(error.text, name));
+	rbk_lease_close(lease);
+	rbk_disconnect(holder);
+	end_ns = deadline_ns();
+	while ((drained = await_drained(admin, 0, &error)).device_bytes > 0)
+		assert_true(harness_now_ns() < end_ns);
+	assert_int_equal(drained.is_held, 0);
+	rbk_stats_unmap(&root);
+	customer_deinit(&customer);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
 }
 
 /* --- A GPU that hangs --- */

@@ -59,6 +59,42 @@ TEST(test_remove__while_loading)
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 0);
 }
 
+/*
+ * The plans of a drained tenant without tasks leave, and none is loaded until draining ends. Other
+ * tenants' plans stay.
+ */
+TEST(test_emptied)
+{
+	struct plan_memory *first, *other, *late;
+
+	BEGIN(rig);
+	first = rig_settled(&rig, 0, 10 * MIB);
+	other = rig_settled(&rig, 1, 10 * MIB);
+	assert_true(residency_holds_plans(rig.residency, &rig.tenants[0], RIG_DEVICE));
+	rig.tenants[0].is_emptied = true;
+	residency_emptied(rig.residency);
+	rig_settle(&rig);
+	assert_false(rig_is_ready(first));
+	assert_true(rig_is_ready(other));
+	assert_int_equal(rig_used(&rig, 0), 0);
+	assert_false(residency_holds_plans(rig.residency, &rig.tenants[0], RBK_DEVICE_NONE));
+	assert_true(residency_holds_plans(rig.residency, &rig.tenants[1], RBK_DEVICE_NONE));
+	assert_true(residency_holds_plans(rig.residency, NULL, RIG_DEVICE));
+
+	late = rig_plan_of(&rig, 0, MIB);
+	rig_add(&rig, late);
+	rig_want(&rig, first, 5);
+	rig_settle(&rig);
+	assert_false(rig_is_ready(first));
+	assert_false(rig_is_ready(late));
+
+	rig.tenants[0].is_emptied = false;
+	residency_emptied(rig.residency);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(first));
+	assert_true(rig_is_ready(late));
+}
+
 /* A job of another tenant. */
 struct bystander {
 	struct offload_job job;

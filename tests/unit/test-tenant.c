@@ -413,6 +413,99 @@ TEST(test_set)
 	account_book_free(book);
 }
 
+static void expect_note(const struct tenants *tenants, const struct tenant *tenant, const char *key,
+			const char *note)
+{
+	char *text = tenants_note(tenants, tenant, key);
+
+	if (note)
+		assert_string_equal(text, note);
+	else
+		assert_null(text);
+	free(text);
+}
+
+/* A limit above what the machine has is accepted, with a note. */
+TEST(test_set__beyond_the_machine)
+{
+	struct account_book *book = NULL;
+	struct tenants *tenants = NULL;
+	struct tenant *tenant;
+	char *errors = NULL;
+
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(tenants_new(book, &machine, load("[tenant default]\n"), &tenants, &errors),
+			 0);
+	tenant = tenants_get(tenants, 1);
+	expect_set(tenants, tenant, "vram-max", "9GiB", NULL);
+	expect_note(tenants, tenant, "vram-max",
+		    "above the 8 GiB of device 1, which limits it there");
+	assert_int_equal(tenant->shares[1].max, 8 * GIB);
+	expect_note(tenants, tenant, "weight", NULL);
+	expect_set(tenants, tenant, "vram-max", "8GiB", NULL);
+	expect_note(tenants, tenant, "vram-max", NULL);
+	expect_set(tenants, tenant, "gtt-max", "13GiB", NULL);
+	expect_note(tenants, tenant, "gtt-max",
+		    "above the 12 GiB of GTT of device 1, which limits it there");
+	expect_set(tenants, tenant, "host-max", "16385MiB", NULL);
+	expect_note(tenants, tenant, "host-max",
+		    "above the 16 GiB (17179869184 bytes) of all tenants together, the broker's "
+		    "host-max, which limits it");
+	tenants_free(tenants);
+	account_book_free(book);
+}
+
+/* A refused change is explained without a place in a file, and without a line break. */
+TEST(test_set__sentence)
+{
+	struct account_book *book = NULL;
+	struct tenants *tenants = NULL;
+	char *errors = NULL;
+
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(tenants_new(book, &machine,
+				     load("[tenant default]\n[tenant a]\nmatch-uid = 1\n"
+					  "vram-reserve = 25%\nvram-max = 4GiB\n"),
+				     &tenants, &errors),
+			 0);
+	assert_int_equal(tenants_set(tenants, tenants_get(tenants, 2), "vram-max", "1GiB", &errors),
+			 POLICY_E_INVALID);
+	assert_string_equal(errors, "vram-reserve: tenant a reserves 2 GiB of device 1, more than "
+				    "its vram-max of 1 GiB on that device");
+	free(errors);
+	tenants_free(tenants);
+	account_book_free(book);
+}
+
+TEST(test_keys)
+{
+	struct account_book *book = NULL;
+	struct tenants *tenants = NULL;
+	struct tenant_key key;
+	struct tenant *tenant;
+	char *errors = NULL;
+
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(tenants_new(book, &machine, load("[tenant default]\nvram-max = 50%\n"),
+				     &tenants, &errors),
+			 0);
+	tenant = tenants_get(tenants, 1);
+	assert_true(tenants_key(tenants, tenant, 0, &key));
+	assert_string_equal(key.name, "vram-max");
+	assert_string_equal(key.value, "50%");
+	assert_false(key.is_changed);
+	expect_set(tenants, tenant, "vram-max", "1GiB", NULL);
+	assert_true(tenants_key(tenants, tenant, 0, &key));
+	assert_string_equal(key.value, "1GiB");
+	assert_string_equal(key.policy_value, "50%");
+	assert_true(key.is_changed);
+	assert_true(tenants_key(tenants, tenant, tenants_n_keys() - 1, &key));
+	assert_false(tenants_key(tenants, tenant, tenants_n_keys(), &key));
+	assert_false(tenants_key(tenants, tenant, UINT32_MAX, &key));
+	tenants_free(tenants);
+	account_book_free(book);
+}
+
 TEST(test_set__allocation)
 {
 	struct account_book *book = NULL;

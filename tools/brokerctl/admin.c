@@ -29,6 +29,51 @@ static const char *const keys[] = {
 #undef NAME
 };
 
+/* Units of the keys' values. */
+enum unit {
+	UNIT_SIZE,
+	UNIT_HOST,
+	UNIT_BYTES,
+	UNIT_NUMBER,
+	UNIT_WEIGHT,
+	UNIT_PROCESSORS,
+	UNIT_PRIORITY,
+	UNIT_AUDIT,
+	UNIT_SWITCH,
+};
+static const struct {
+	enum unit unit;
+	uint64_t min, max; /* of numbers */
+} key_values[] = {
+#define VALUE(id, name, kind, member, min, max, ...) {UNIT_##kind, min, max},
+	POLICY_KEYS(VALUE)
+#undef VALUE
+};
+static const char *const unit_texts[] = {
+	[UNIT_SIZE] = "size, or share of each device: 2GiB, 512MiB, 25%",
+	[UNIT_HOST] = "size, or share of the broker's host-max: 8GiB, 25%",
+	[UNIT_BYTES] = "size: 64MiB, 2GiB",
+	[UNIT_NUMBER] = "number",
+	[UNIT_WEIGHT] = "number",
+	[UNIT_PROCESSORS] = "processors, or percent of one: 1.5, 150%; 0: no limit",
+	[UNIT_PRIORITY] = "low, normal, high or urgent",
+	[UNIT_AUDIT] = "off, warn, priority or stop",
+	[UNIT_SWITCH] = "yes or no",
+};
+
+void set_print_keys(void)
+{
+	puts("\nKeys, as in brokerd.conf(5); the value default restores the file's:");
+	for (unsigned int i = 0; keys[i]; i++) {
+		printf("  %-16s %s", keys[i], unit_texts[key_values[i].unit]);
+		if (key_values[i].max > 0)
+			printf(" from %llu to %llu", (unsigned long long)key_values[i].min,
+			       (unsigned long long)key_values[i].max);
+		putchar('\n');
+	}
+	puts("\nWithout KEY=VALUE the command lists the values in force.");
+}
+
 enum { KEY_BYTES = 32 };
 
 /*
@@ -100,6 +145,58 @@ static int check_settings(const struct arguments *arguments)
 	return EXIT_OK;
 }
 
+/* Write the value of a key for people; sizes arrive in bytes. */
+static const char *value_text(const char *key, const char *value, char text[64])
+{
+	enum unit unit = UNIT_NUMBER;
+	uint64_t bytes;
+
+	for (unsigned int i = 0; keys[i]; i++)
+		if (strcmp(keys[i], key) == 0)
+			unit = key_values[i].unit;
+	if (unit > UNIT_BYTES || !pages_number(value, UINT64_MAX, &bytes))
+		return text_name(value);
+	if (bytes == UINT64_MAX)
+		return "unlimited";
+	/* Sizes of whole MiB in the form that set takes, others rounded. */
+	if (bytes > 0 && bytes % (1ull << 30) == 0)
+		snprintf(text, 64, "%lluGiB", (unsigned long long)(bytes >> 30));
+	else if (bytes > 0 && bytes % (1ull << 20) == 0)
+		snprintf(text, 64, "%lluMiB", (unsigned long long)(bytes >> 20));
+	else
+		return text_bytes(bytes);
+	return text;
+}
+
+/* List a tenant's limits. Return: EXIT_*. */
+static int list_limits(struct control *control, const char *name)
+{
+	struct rbk_error error = {""};
+	struct rbk_admin_limit limit;
+	char value[64], policy_value[64];
+	uint32_t number = 0;
+	int status, r;
+
+	status = control_connect(control);
+	if (status == EXIT_OK)
+		status = find_tenant(control, name, &number);
+	if (status)
+		return status;
+	for (uint32_t i = 0, n = 1; i < n; i++) {
+		r = rbk_admin_limit(control->rbk, number, i, &limit, &error);
+		if (r)
+			return control_refused(control, r, &error);
+		n = limit.n_limits;
+		printf("%s: %s = %s", text_name(name), text_name(limit.key),
+		       value_text(limit.key, limit.value, value));
+		if (limit.is_changed)
+			printf(" (changed; the configuration has %s)",
+			       value_text(limit.key, limit.policy_value, policy_value));
+		putchar('\n');
+	}
+	return EXIT_OK;
+}
+
 int run_set(struct control *control, const struct arguments *arguments)
 {
 	const char *name = arguments->operands[0], *value;
@@ -108,6 +205,8 @@ int run_set(struct control *control, const struct arguments *arguments)
 	uint32_t number = 0;
 	int status, r;
 
+	if (arguments->n_operands == 1)
+		return list_limits(control, name);
 	status = check_settings(arguments);
 	if (status == EXIT_OK)
 		status = control_connect_to_change(control);
@@ -125,7 +224,10 @@ int run_set(struct control *control, const struct arguments *arguments)
 					arguments->n_operands - 1);
 			return status;
 		}
-		printf("%s: %s = %s\n", text_name(name), text_name(key), text_name(value));
+		printf("%s: %s = %s", text_name(name), text_name(key), text_name(value));
+		if (error.text[0])
+			printf(" (%s)", text_name(error.text));
+		putchar('\n');
 	}
 	return EXIT_OK;
 }
@@ -220,20 +322,27 @@ struct drained_thing {
 	const char *name;
 };
 
-static int drain(struct control *control, const struct drained_thing *thing, enum rbk_drain action,
-		 struct rbk_admin_drained *ret)
-{
-	struct rbk_error error = {""};
-	int r = thing->is_tenant
-			? rbk_admin_drain_tenant(control->rbk, thing->number, action, ret, &error)
-			: rbk_admin_drain_device(control->rbk, thing->number, action, ret, &error);
+/* A drain's progress, and who holds the remaining memory if only clients can release it. */
+struct progress {
+	struct rbk_admin_drained drained;
+	struct rbk_error holders;
+};
 
-	return r ? control_refused(control, r, &error) : EXIT_OK;
+static int drain(struct control *control, const struct drained_thing *thing, enum rbk_drain action,
+		 struct progress *ret)
+{
+	struct rbk_error *error = &ret->holders;
+	int r = thing->is_tenant ? rbk_admin_drain_tenant(control->rbk, thing->number, action,
+							  &ret->drained, error)
+				 : rbk_admin_drain_device(control->rbk, thing->number, action,
+							  &ret->drained, error);
+
+	return r ? control_refused(control, r, error) : EXIT_OK;
 }
 
-static void print_drained(const struct drained_thing *thing,
-			  const struct rbk_admin_drained *drained)
+static void print_drained(const struct drained_thing *thing, const struct progress *progress)
 {
+	const struct rbk_admin_drained *drained = &progress->drained;
 	char what[160];
 
 	snprintf(what, sizeof(what), "%s %s", thing->is_tenant ? "tenant" : "device",
@@ -242,6 +351,9 @@ static void print_drained(const struct drained_thing *thing,
 		printf("%s accepts work\n", what);
 	else if (drained->n_tasks == 0 && drained->device_bytes == 0)
 		printf("%s is drained\n", what);
+	else if (drained->is_held)
+		printf("%s is drained; %s remain: %s\n", what, text_bytes(drained->device_bytes),
+		       text_name(progress->holders.text));
 	else
 		printf("%s is being drained: %llu task%s not ended, and %s are not freed yet\n",
 		       what, (unsigned long long)drained->n_tasks,
@@ -258,24 +370,26 @@ static double now_s(void)
 }
 
 /*
- * Wait, at most @limit_s seconds, until the drained object has no tasks and no device memory.
+ * Wait, at most @limit_s seconds, until the drained object has no tasks, and no device memory but
+ * what clients hold.
  * Return: EXIT_*.
  */
 static int await_drained(struct control *control, const struct drained_thing *thing, double limit_s,
-			 struct rbk_admin_drained *drained)
+			 struct progress *progress)
 {
+	const struct rbk_admin_drained *drained = &progress->drained;
 	const struct timespec pause = {.tv_nsec = 50000000};
 	const double end_s = now_s() + limit_s;
 	int status = EXIT_OK;
 
-	while (status == EXIT_OK && drained->is_drained &&
+	while (status == EXIT_OK && drained->is_drained && !drained->is_held &&
 	       (drained->n_tasks > 0 || drained->device_bytes > 0)) {
 		if (now_s() >= end_s) {
-			print_drained(thing, drained);
+			print_drained(thing, progress);
 			return control_fail(EXIT_FAILED, "not drained after %g s", limit_s);
 		}
 		nanosleep(&pause, NULL);
-		status = drain(control, thing, RBK_DRAIN_ASK, drained);
+		status = drain(control, thing, RBK_DRAIN_ASK, progress);
 	}
 	if (status == EXIT_OK && !drained->is_drained)
 		return control_fail(EXIT_FAILED,
@@ -291,7 +405,7 @@ int run_drain(struct control *control, const struct arguments *arguments)
 	const char *kind = arguments->operands[0], *name = arguments->operands[1];
 	const char *wait = arguments->values[OPT_WAIT];
 	struct drained_thing thing = {.is_tenant = strcmp(kind, "tenant") == 0, .name = name};
-	struct rbk_admin_drained drained = {0};
+	struct progress progress = {.holders = {""}};
 	enum rbk_drain action = RBK_DRAIN_BEGIN;
 	/* A year: no limit in practice. */
 	double limit_s = 31536000;
@@ -324,11 +438,14 @@ int run_drain(struct control *control, const struct arguments *arguments)
 	if (status == EXIT_OK && thing.is_tenant)
 		status = find_tenant(control, name, &thing.number);
 	if (status == EXIT_OK)
-		status = drain(control, &thing, action, &drained);
+		status = drain(control, &thing, action, &progress);
 	if (status == EXIT_OK && wait)
-		status = await_drained(control, &thing, limit_s, &drained);
+		status = await_drained(control, &thing, limit_s, &progress);
 	if (status == EXIT_OK)
-		print_drained(&thing, &drained);
+		print_drained(&thing, &progress);
+	if (status == EXIT_OK && wait && progress.drained.is_held)
+		return control_fail(EXIT_HELD, "clients hold %s, which draining does not take",
+				    text_bytes(progress.drained.device_bytes));
 	return status;
 }
 

@@ -21,6 +21,7 @@ enum {
 	EXIT_USAGE = 2,
 	EXIT_NO_BROKER = 3,
 	EXIT_NOT_PERMITTED = 4,
+	EXIT_HELD = 5, /* drain --wait: clients hold memory that draining does not take */
 };
 
 /* An option has the same name and meaning in every subcommand that takes it. */
@@ -159,6 +160,8 @@ bool run_made_operator(unsigned int i, struct made_operator *ret);
 int run_gate(struct control *control, const struct arguments *arguments);
 /* admin.c */
 int run_set(struct control *control, const struct arguments *arguments);
+/* Print the keys of set, with the units of their values. */
+void set_print_keys(void);
 int run_evict(struct control *control, const struct arguments *arguments);
 int run_drain(struct control *control, const struct arguments *arguments);
 int run_force_cpu(struct control *control, const struct arguments *arguments);

@@ -73,8 +73,9 @@ static const struct command commands[] = {
 	 1, 1, false, run_model, NULL},
 	{"watch", "COMMAND [ARGUMENT...]", "repeat a listing until interrupted",
 	 TAKES(OPT_INTERVAL), 1, 64, false, run_watch, NULL},
-	{"set", "TENANT KEY=VALUE...", "change a tenant's limits until the broker ends", 0, 2, 64,
-	 false, run_set, NULL},
+	{"set", "TENANT [KEY=VALUE...]",
+	 "change a tenant's limits until the broker ends, or list them", 0, 1, 64, false, run_set,
+	 NULL},
 	{"evict", "[TENANT [PLAN]]", "evict plans from device memory",
 	 TAKES(OPT_ALL) | TAKES(OPT_DEVICE), 0, 2, false, run_evict, NULL},
 	{"drain", "(tenant TENANT | device N)", "give a tenant or a device no new work",
@@ -266,6 +267,13 @@ static int read_options(struct control *control, int argc, char **argv)
 	}
 }
 
+static void print_command_usage(const struct command *command)
+{
+	command_print_usage(command);
+	if (command->run == run_set)
+		set_print_keys();
+}
+
 /* Accept "help" and "help COMMAND", which users try. */
 static int help(int argc, char **argv)
 {
@@ -274,7 +282,7 @@ static int help(int argc, char **argv)
 	if (argc > 1 && !command)
 		return EXIT_USAGE;
 	if (command)
-		command_print_usage(command);
+		print_command_usage(command);
 	else
 		print_usage(stdout);
 	return output_finish(EXIT_OK);
@@ -307,7 +315,7 @@ int main(int argc, char **argv)
 	if (status)
 		return command->run == run_exec ? EXEC_FAILED : status;
 	if (arguments.values[OPT_HELP])
-		command_print_usage(command);
+		print_command_usage(command);
 	else
 		status = show(command, &control, &arguments);
 	control_disconnect(&control);
