@@ -17,7 +17,7 @@
 #include "vulkan/device.h"
 #include "vulkan/tiles.h"
 
-enum { MAX_COUNT = 4, ROUNDS = 12 };
+enum { MAX_COUNT = 4, ROUNDS = 24 };
 
 static uint32_t force = VULKAN_FORCE_PLAIN; /* the shader variant */
 static uint64_t seed = 11;
