@@ -365,8 +365,8 @@ def check_refusals(folder):
     f, u8 = onnx.FLOAT, onnx.UINT8
     scale = (f, [])
     for op, inputs, attributes, says in (
-            ('FusedMatMul', [(f, [2, 3, 4]), (f, [2, 4, 5])], {'transBatchA': 1}, 'attribute "transBatchA" is not 0'),
-            ('FusedMatMul', [(f, [2, 3, 4]), (f, [2, 4, 5])], {'transBatchB': 1}, 'attribute "transBatchB" is not 0'),
+            ('FusedMatMul', [(f, [2, 3, 4]), (f, [2, 4, 5])], {'transBatchA': 1}, 'attribute "transBatchA" must be 0'),
+            ('FusedMatMul', [(f, [2, 3, 4]), (f, [2, 4, 5])], {'transBatchB': 1}, 'attribute "transBatchB" must be 0'),
             ('FusedMatMul', [(f, [2, 3]), (f, [3, 5])], {'beta': 1.0}, 'attribute "beta" is not known'),
             ('QLinearAdd', [(u8, [4]), scale, (u8, []), (u8, [4]), scale, (u8, []), None, (u8, [])], {}, 'input 6, a scale'),
             ('QLinearAdd', [(u8, [4]), (f, [4]), (u8, [4]), (u8, [4]), scale, (u8, []), scale], {}, 'expected one element'),

@@ -12,6 +12,7 @@
 #include "cpu/internal.h"
 #include "shm/dtype.h"
 #include "shm/half.h"
+#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "unit/vulkan-rig.h"
@@ -67,6 +68,18 @@ struct exec_arena *op_rig_arena(enum rbk_dtype floats)
 bool op_rig_is_gpu(void)
 {
 	return devices[0].is_gpu;
+}
+
+unsigned int op_rig_rounds(unsigned int cpu, unsigned int gpu)
+{
+	unsigned int n;
+
+	if (!op_rig_is_gpu())
+		return (unsigned int)test_scaled(cpu);
+	n = (unsigned int)test_scaled(gpu);
+	if (n < 2)
+		n = 2;
+	return n < gpu ? n : gpu;
 }
 
 bool op_rig_is(const char *name)

@@ -48,6 +48,12 @@ struct op_check {
 int op_rig_open(const char *name);
 void op_rig_close(void);
 bool op_rig_is_gpu(void);
+
+/*
+ * Return the scaled number of rounds (see scaled.h) for this kind of device: of @cpu, or of @gpu,
+ * which has at least two, if it has as many. GPUs take long to prepare plans.
+ */
+unsigned int op_rig_rounds(unsigned int cpu, unsigned int gpu);
 /* Return true if @name is the Vulkan executor's device, or the first level of a CPU. */
 bool op_rig_is(const char *name);
 

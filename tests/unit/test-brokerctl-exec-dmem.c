@@ -329,8 +329,8 @@ TEST(test_follow__dropped, setup, teardown)
 	n_writes = 0;
 	assert_true(exec_dmem_follow(&dmem, 2 * GIB, text));
 	assert_false(dmem.is_held);
-	assert_string_equal(text,
-			    "the kernel keeps dmem.max of " REGION " at 4 GiB; the wanted limit is 2 GiB");
+	assert_string_equal(text, "the kernel keeps dmem.max of " REGION
+				  " at 4 GiB; the wanted limit is 2 GiB");
 	assert_false(exec_dmem_follow(&dmem, 2 * GIB, text));
 	assert_false(exec_dmem_follow(&dmem, 2 * GIB, text));
 	assert_int_equal(n_writes, 3);

@@ -36,20 +36,6 @@
 
 enum { MAX = OP_RIG_MAX_COUNT };
 
-/*
- * Return the number of rounds for this kind of device. GPUs take long to prepare plans, and have at
- * least two of their rounds.
- */
-static unsigned int rounds(unsigned int cpu, unsigned int gpu)
-{
-	unsigned int n;
-
-	if (!op_rig_is_gpu())
-		return (unsigned int)test_scaled(cpu);
-	n = (unsigned int)test_scaled(gpu);
-	return gpu < 2 || n > 2 ? (n < gpu ? n : gpu) : 2;
-}
-
 /* Skip a test that is not meant for GPUs. */
 static void skip_on_gpu(void)
 {
@@ -303,9 +289,8 @@ TEST(test_operators__blocks)
 		for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
 			const struct row row = {"MatMul", inputs, "", 1e-4};
 
-			/* Every number of rows, and every number of columns. */
 			if (test_is_scaled_down() && (m + i) % 4)
-				continue;
+				continue; /* each number of rows and of columns remains */
 			snprintf(inputs, sizeof(inputs), "[%u,500] =[500,%u]", m, columns[i]);
 			check_rows(&row, 1, &(struct op_check){0});
 		}
@@ -316,8 +301,7 @@ TEST(test_operators__long_loops)
 	/* More batches than a grid may have. */
 	static const struct row batches[] = {{"MatMul", "[70001,1,2] [70001,2,1]", ""}};
 
-	/* A sanitizer finds nothing in the later iterations. */
-	if (!test_is_scaled_down())
+	if (!test_is_scaled_down()) /* a sanitizer finds nothing in later iterations */
 		CHECK_ROWS(longs, .count = 1);
 	check_row(batches, RBK_DTYPE_F32, false, &(struct op_check){.count = 1});
 }
@@ -602,7 +586,7 @@ TEST(test_random__elementwise)
 	if (op_rig_is("shared"))
 		skip();
 	for (enum op_kind kind = OP_ADD; kind <= OP_BITWISE_NOT; kind++)
-		check_elementwise(kind, kind == OP_CAST ? CAST_ROUNDS : rounds(28, 4));
+		check_elementwise(kind, kind == OP_CAST ? CAST_ROUNDS : op_rig_rounds(28, 4));
 }
 
 /* Valid indices, and indices out of range. */
@@ -611,7 +595,7 @@ TEST(test_operators__gather)
 	for (unsigned int kind = GATHER_FIRST; kind <= GATHER_LAST; kind++)
 		for (uint8_t type = 0; type < 32; type++)
 			for (unsigned int round = 0;
-			     OP_ANY_TYPE & OP_TYPE(type) && round < rounds(48, 12); round++)
+			     OP_ANY_TYPE & OP_TYPE(type) && round < op_rig_rounds(48, 12); round++)
 				op_check(reference_plan(gather_case(op_by_kind((enum op_kind)kind),
 								    type, round, op_rig_seed()),
 							NULL),
@@ -621,7 +605,7 @@ TEST(test_operators__gather)
 
 TEST(test_random__moves)
 {
-	for (unsigned int round = 0; round < rounds(8, 4) * RANDOM_MOVES_ROUNDS; round++)
+	for (unsigned int round = 0; round < op_rig_rounds(8, 4) * RANDOM_MOVES_ROUNDS; round++)
 		op_check(random_moves(op_rig_seed(), round, MAX),
 			 &(struct op_check){.fill = elementwise_fill});
 }
@@ -633,7 +617,7 @@ TEST(test_random__samples)
 	/* The device "shared" has the same shaders as "plain". */
 	if (op_rig_is("shared"))
 		skip();
-	for (unsigned int round = 0; round < rounds(240, 120); round++)
+	for (unsigned int round = 0; round < op_rig_rounds(240, 120); round++)
 		op_check(reference_plan(sample_case(round, !op_rig_is_gpu(), op_rig_seed()), NULL),
 			 &(struct op_check){
 				 .rtol = tolerance, .atol = tolerance, .fill = sample_fill});
@@ -671,14 +655,16 @@ TEST(test_operators__random_rows)
 		.rtol = 2e-5, .atol = 2e-5, .may_refuse = true, .fill = random_rows_fill};
 	unsigned int n = 0, n_computed = 0;
 
-	for (unsigned int round = 0; round < rounds(24, 4) * RANDOM_ROWS_OPERATORS; round++, n++)
+	for (unsigned int round = 0; round < op_rig_rounds(24, 4) * RANDOM_ROWS_OPERATORS;
+	     round++, n++)
 		n_computed += op_check(random_rows(op_rig_seed(), round, MAX), &check) > 0;
 	/* Attention, the last operator, has as many forms as all others together. */
-	for (unsigned int round = 0; round < rounds(200, 0); round++, n++)
+	for (unsigned int round = 0; round < op_rig_rounds(200, 0); round++, n++)
 		n_computed += op_check(random_rows(op_rig_seed(),
 						   (round + 1) * RANDOM_ROWS_OPERATORS - 1, MAX),
 				       &check) > 0;
-	for (unsigned int round = 0; round < rounds(24, 4) * RANDOM_ROWS_DOUBLE; round++, n++)
+	for (unsigned int round = 0; round < op_rig_rounds(24, 4) * RANDOM_ROWS_DOUBLE;
+	     round++, n++)
 		n_computed += op_check(random_rows_double(op_rig_seed(), round, MAX), &check) > 0;
 	/* A few cases are too large for a GPU, and a real GPU may lack float64. */
 	assert_true(n_computed > n * 9 / 10 || getenv("RBK_TEST_GPU"));
@@ -773,7 +759,7 @@ TEST(test_random__products)
 {
 	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F64};
 
-	for (unsigned int round = 0; round < rounds(300, 24); round++)
+	for (unsigned int round = 0; round < op_rig_rounds(300, 24); round++)
 		for (unsigned int i = 0; i < 4; i++) {
 			const enum rbk_dtype type = floats[i % 2];
 			struct describe *d =
@@ -792,12 +778,13 @@ TEST(test_random__products)
 
 TEST(test_random__windows)
 {
-	for (unsigned int round = 0; round < rounds(90, 40) * RANDOM_WINDOWS_OPERATORS; round++)
+	for (unsigned int round = 0; round < op_rig_rounds(90, 40) * RANDOM_WINDOWS_OPERATORS;
+	     round++)
 		op_check(random_window(op_rig_seed(), round, MAX / 2, op_rig_arena),
 			 &(struct op_check){.rtol = op_rig_is_gpu() ? 2e-5 : 1e-5,
 					    .atol = 1e-5,
 					    .has_layouts = true});
-	for (unsigned int round = 0; round < rounds(960, 0); round++)
+	for (unsigned int round = 0; round < op_rig_rounds(960, 0); round++)
 		op_check(random_picture(op_rig_seed(), round, MAX / 2, op_rig_arena(RBK_DTYPE_F32)),
 			 &(struct op_check){.rtol = 1e-4, .atol = 1e-4, .has_layouts = true});
 }
@@ -805,7 +792,7 @@ TEST(test_random__windows)
 /* Steps fused with a product or a convolution: with fusion and without. */
 TEST(test_random__fused)
 {
-	for (unsigned int round = 0; round < rounds(8, 2) * RANDOM_FUSED_ROUNDS; round++) {
+	for (unsigned int round = 0; round < op_rig_rounds(8, 2) * RANDOM_FUSED_ROUNDS; round++) {
 		const uint64_t begin = reference_random(op_rig_seed());
 
 		for (unsigned int fuses = 0; fuses < (op_rig_is_gpu() && round % 4 ? 1 : 2);
@@ -824,7 +811,7 @@ TEST(test_random__fused)
 TEST(test_random__quantized)
 {
 	for (const enum op_kind *kind = random_quantized_ops; *kind != OP_KIND_COUNT; kind++)
-		for (unsigned int round = 0; round < rounds(60, 40); round++)
+		for (unsigned int round = 0; round < op_rig_rounds(60, 40); round++)
 			op_check(random_quantized_plan(*kind, op_rig_arena(RBK_DTYPE_F32),
 						       round % 12 == 0, op_rig_seed()),
 				 &(struct op_check){.rtol = 1e-4,
