@@ -615,7 +615,7 @@ def check_hostile(files):
     for _ in range(2000):
         deep = onnx.field(1, onnx.field(5, onnx.field(6, deep)))
     for contents, says in (
-            (sound[:-9], 'cut off'), (sound[:20], 'cut off'), (b'', 'it is empty'), (bytes(range(256)), 'not a sound ModelProto'),
+            (sound[:-9], 'cut off'), (sound[:20], 'cut off'), (b'', 'it is empty'), (bytes(range(256)), 'not a valid ModelProto'),
             (model([onnx.node('Add', ['x', 'b'], ['a']), onnx.node('Add', ['a', 'x'], ['b']), relu]), 'cyclic'),
             (model([relu, relu]), '"y"'), (model([relu], dims=[-7, 3]), 'is -7'),
             (model([relu], dims=[1] * 40), '40 dimensions'), (model([add], [huge]), '"w" has 16 bytes'),

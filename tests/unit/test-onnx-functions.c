@@ -548,7 +548,7 @@ TEST(test_if__broken)
 	start();
 	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
 	add_if("c", "x", "y z");
-	expect_not_loaded(-EBADMSG, "has 2 outputs, its then_branch has 1");
+	expect_not_loaded(-EBADMSG, "has 2 outputs, but its then_branch has 1");
 
 	start();
 	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
@@ -745,7 +745,7 @@ TEST(test_hostile__definitions)
 	f = function("F", "a", "b");
 	body(f, "Relu", "a", "b");
 	call("F", "x seven", "y");
-	expect_not_loaded(-EBADMSG, "has 2 inputs and 1 output, function \"my.F\" has 1 and 1");
+	expect_not_loaded(-EBADMSG, "has 2 inputs and 1 output, but function \"my.F\" has 1 and 1");
 }
 
 TEST(test_refusal)

@@ -538,12 +538,12 @@ TEST(test_load__kinds_alike)
 		FILE_OF("\x20\0\0\0TFL3\0\0", "TensorFlow Lite's", "cut off, with"),
 		/* Impossible lengths, and messages without a version. */
 		FILE_OF("\x08\x08\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x0a",
-			"not a sound ModelProto", "missing"),
-		FILE_OF("\x08\x08\x3a\x80\x80\x80\x80\x08\x0a", "not a sound ModelProto",
+			"not a valid ModelProto", "missing"),
+		FILE_OF("\x08\x08\x3a\x80\x80\x80\x80\x08\x0a", "not a valid ModelProto",
 			"missing"),
-		FILE_OF("\x12\x7f\x0a", "not a sound ModelProto", "missing"),
-		FILE_OF("\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b", "not a sound ModelProto", "text"),
-		FILE_OF("  \n\n \t\r\n", "not a sound ModelProto", "text"),
+		FILE_OF("\x12\x7f\x0a", "not a valid ModelProto", "missing"),
+		FILE_OF("\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b", "not a valid ModelProto", "text"),
+		FILE_OF("  \n\n \t\r\n", "not a valid ModelProto", "text"),
 		FILE_OF("\f\n; form feeds\n", "it is text", NULL),
 	};
 #undef FILE_OF
@@ -880,7 +880,7 @@ TEST(test_external__outside, make_folder, remove_folder)
 		{"weights", "18446744073709551616", NULL, "not a number", -EBADMSG},
 		{"weights", "-4", NULL, "not a number", -EBADMSG},
 		{"weights", "0x4", NULL, "not a number", -EBADMSG},
-		{"weights", "0", "15", "need 16", -EBADMSG},
+		{"weights", "0", "15", "require 16", -EBADMSG},
 	};
 	struct folder *folder = *state;
 	struct onnx_model made;
