@@ -27,10 +27,10 @@
  *   -ETIME       the broker did not answer a request within the connection's timeout
  *   -ENOMEM      no memory
  *   -EMFILE      this process has no free descriptor; the object that the broker made was given
- *                back. A connection takes one descriptor, a ring one, an arena one; a statistics
+ *                back. A connection, a ring and an arena take one descriptor each. A statistics
  *                page, a sealed arena and a large plan take one for a moment. Remedy: raise the
- *soft limit of open files (ulimit -n, setrlimit(RLIMIT_NOFILE), LimitNOFILE= of the service), use
- *fewer and larger arenas, free what is unused
+ *                soft limit of open files (ulimit -n, setrlimit(RLIMIT_NOFILE), LimitNOFILE= of the
+ *                service), use fewer and larger arenas, or free what is unused.
  *
  * Threads. The library keeps no global state. Functions on a connection (struct rbk) may be called
  * from any thread at any time. A ring, an arena and a builder are each used by one thread at a

@@ -4,10 +4,10 @@
  *
  * Contention is one factor for a device, measured over all its workers in about the last 20 ms. A
  * task's own factor is unknown. A task of 50 us that waits for one turn of another program takes 80
- * times as long, a task of 50 ms twice as long; a task that runs on the reactor waits for no
- *worker; and the factor is set some milliseconds after contention began, and held for a while after
- *it ended. To divide each observed time by the factor would therefore spoil learned times: each
- * wrongly divided task makes a device look many times faster than it is.
+ * times as long, a task of 50 ms twice as long, and a task that runs on the reactor waits for no
+ * worker. The factor is set some milliseconds after contention began, and is held for a while
+ * after contention ended. To divide each observed time by the factor would therefore spoil learned
+ * times: each wrongly divided task makes a device look many times faster than it is.
  *
  * So a time that was observed under contention is an interval: undisturbed, the task would have
  * taken at most that time, and at least the time divided by the most contention that it may have
@@ -21,7 +21,7 @@
  *
  * Three observations decide together, so one that was disturbed by chance does not count. The share
  * returns to 1 while there is no contention. The device has the same share over all its tasks,
- *which prolongs its backlog.
+ * which prolongs its backlog.
  *
  * Until contention is known, tasks are observed with longer times and no factor. If they began an
  * estimate anew, it is restored as soon as contention is known.
