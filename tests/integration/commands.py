@@ -187,7 +187,7 @@ class Commands:
             expect(suite in self.suites, path, 'names the suite', suite, 'which does not exist:', command)
         test = re.match(r'(?:\w+=\S+ )*meson test (-C build\S* )?(.*)', command)
         if test and '|' not in command:
-            words = re.sub(r'--(suite|setup|repeat) \S+', '', test[2]).split()
+            words = re.sub(r'--(suite|setup|repeat|num-processes) \S+', '', test[2]).split()
             missing = [word for word in words if not word.startswith('-') and word not in self.tests]
             expect(not missing or '--suite soak' in command or '-card' in command or 'vulkan-compile' in command,
                    path, 'names tests that do not exist:', *missing)
