@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The operators of the CPU executor; each is described in the file of its family. */
+/* The operators of the CPU executor; the file that implements an operator describes it. */
 #include "cpu/compile.h"
 
 #define OP_OF(KIND, row, ...) [OP_##KIND] = &cpu_op_##row

@@ -8,12 +8,12 @@
  * much longer than was predicted has stalled. An incident is logged once, with the tasks that the
  * device holds and their tenants, and counted. Repair is more drastic the longer the stall lasts:
  *
- *   1. The scheduler's sums are computed anew from the actual tasks. Tasks that the executor has
- * not begun are taken back and queued again.
- *   2. Tasks that the executor has not begun and that may run on the CPU are moved there. Each
- * counts as a failure of the device, so that its breaker opens.
- *   3. If nothing runs on the device although it was given tasks, it is declared lost: the tasks it
- *      holds are returned, and it is reopened.
+ *  - First, the scheduler's sums are computed anew from the actual tasks. Tasks that the executor
+ *    has not begun are taken back and queued again.
+ *  - Then tasks that the executor has not begun and that may run on the CPU are moved there. Each
+ *    counts as a failure of the device, so that its breaker opens.
+ *  - At last, if nothing runs on the device although it was given tasks, it is declared lost: the
+ *    tasks it holds are returned, and it is reopened.
  *
  * The thresholds: while tasks run, the executor has a timeout of its own, which knows more; the
  * thresholds here are for stalls that this timeout overlooks. While no task runs, a second is too
