@@ -126,10 +126,11 @@ const struct place_profile *placer_profile(const struct placer *placer, uint8_t 
 
 void placer_set_contention(struct placer *placer, uint8_t device, float factor)
 {
-	struct place_device *of = &placer->devices[device];
+	struct place_device *of;
 
 	if (device >= placer->n_devices)
 		return;
+	of = &placer->devices[device];
 	factor = limited(factor, 1, MAX_CONTENTION, factor > 0 ? MAX_CONTENTION : 1);
 	if (factor > PLACE_MILD_CONTENTION && of->contention <= PLACE_MILD_CONTENTION)
 		place_estimate_undo(placer, device);
@@ -137,6 +138,8 @@ void placer_set_contention(struct placer *placer, uint8_t device, float factor)
 	if (factor >= of->most_contention) {
 		of->most_contention = factor;
 		of->fell_ns = 0;
+	} else if (of->fell_ns && factor > of->fallen_to) {
+		of->fallen_to = factor;
 	}
 	place_device_update(of);
 	placer->is_contended = false;
@@ -146,10 +149,11 @@ void placer_set_contention(struct placer *placer, uint8_t device, float factor)
 
 void placer_limit_servers(struct placer *placer, uint8_t device, uint32_t n_servers)
 {
-	struct place_device *of = &placer->devices[device];
+	struct place_device *of;
 
 	if (device >= placer->n_devices)
 		return;
+	of = &placer->devices[device];
 	of->n_in_use = n_servers < of->n_servers ? n_servers : 0;
 	place_queue_set_profile(&of->queue, &of->profile, of->n_in_use);
 }
@@ -183,11 +187,12 @@ bool placer_is_drained(const struct placer *placer, uint8_t device)
 
 void placer_reset_device(struct placer *placer, uint8_t device)
 {
-	struct place_device *on = &placer->devices[device];
+	struct place_device *on;
 	uint64_t n_opened;
 
 	if (device >= placer->n_devices)
 		return;
+	on = &placer->devices[device];
 	n_opened = on->breaker.n_opened;
 	on->breaker = (struct place_breaker_state){.n_opened = n_opened};
 	on->results = (struct place_results){0};
