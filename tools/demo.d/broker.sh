@@ -46,7 +46,7 @@ trap 'exit 143' TERM
 fail() {
 	progress_end
 	echo "tools/demo: $*" >&2
-	[ ! -s "$scratch/broker.log" ] || sed 's/^<[0-9]>/  /' "$scratch/broker.log" >&2
+	[ ! -s "$scratch/broker.log" ] || sed 's/^/  /' "$scratch/broker.log" >&2
 	exit 1
 }
 
