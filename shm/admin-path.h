@@ -87,7 +87,7 @@ static inline int rbk_admin_path_of(const char *socket_path, char *ret, size_t b
 }
 
 /*
- * Write the path that brokers of version 0.1 and earlier give to the administrators' socket: beside
+ * Write the path that earlier builds of version 0.1.0 give to the administrators' socket: beside
  * @socket_path. The next version removes it.
  * Return: 0; -ENAMETOOLONG: the path was cut.
  */

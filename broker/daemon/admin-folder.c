@@ -27,9 +27,10 @@ static bool has_own_folder(const struct options *options)
 	       strcmp(path, options->admin_socket_path) == 0;
 }
 
-static void set_permissions(int fd, const struct options *options)
+/* Add permissions: other brokers of this user may share the folder. */
+static void set_permissions(int fd, const struct options *options, const struct stat *status)
 {
-	mode_t mode = 0700;
+	mode_t mode = 0700 | (status->st_mode & 0051);
 
 	if (options->has_admin_group && fchown(fd, (uid_t)-1, options->admin_group) == 0)
 		mode |= 0050;
@@ -40,22 +41,49 @@ static void set_permissions(int fd, const struct options *options)
 			  strerror(errno));
 }
 
-void admin_folder_make(const struct options *options)
+/*
+ * Return true if the owner of the administrators' folder may own it: root, this user, or the owner
+ * of the clients' folder, such as a service's user. Another user could replace the socket there.
+ */
+static bool is_trusted(const struct options *options, const struct stat *folder)
 {
 	char path[PATH_BYTES];
 	struct stat status;
+
+	if (folder->st_uid == 0 || folder->st_uid == geteuid())
+		return true;
+	snprintf(path, sizeof(path), "%s", options->socket_path);
+	*strrchr(path, '/') = '\0';
+	return stat(path, &status) == 0 && status.st_uid == folder->st_uid;
+}
+
+bool admin_folder_make(const struct options *options)
+{
+	char path[PATH_BYTES];
+	struct stat status;
+	bool is_ours = true;
 	int fd;
 
 	if (!has_own_folder(options))
-		return;
+		return true;
 	snprintf(path, sizeof(path), "%s", options->admin_socket_path);
 	*strrchr(path, '/') = '\0';
 	mkdir(path, 0700);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	/* Another user's folder, such as that of a service, has the permissions of its owner. */
-	if (fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == geteuid())
-		set_permissions(fd, options);
+	if (fd < 0 || fstat(fd, &status) < 0)
+		is_ours = errno != ELOOP && errno != ENOTDIR;
+	else if (!is_trusted(options, &status))
+		is_ours = false;
+	else if (status.st_uid == geteuid())
+		set_permissions(fd, options, &status);
 	close_fd(fd);
+	if (!is_ours)
+		log_warning(LOG_DETAIL,
+			    "%s is no folder of root's, of this user's or of the clients' folder's "
+			    "owner: there is no administrators' socket; remove %s, or name another "
+			    "path with --admin-socket",
+			    path, path);
+	return is_ours;
 }
 
 void admin_link_make(const struct options *options)

@@ -11,13 +11,18 @@
  * Nothing here applies if --admin-socket names another path. A failure is not fatal: the broker
  * reports a socket that it cannot make, and a missing link stops older programs only. One thread.
  */
+#include <stdbool.h>
+
 struct options;
 
 /*
  * Make the folder if it is missing. If it is this user's, permit entry to the administrators' group
- * and, if users are named, to every user; the socket's mode and the broker then decide.
+ * and, if users are named, to every user; the socket's mode and the broker then decide. Permissions
+ * that the folder has already stay, because other brokers may share it.
+ * Return: false if another user owns the folder, or the path leads elsewhere; logs why. The broker
+ * then has no administrators' socket, because that user could put an impostor in its place.
  */
-void admin_folder_make(const struct options *options);
+bool admin_folder_make(const struct options *options);
 
 /* Make the link at the earlier path. Call after the clients' socket belongs to this broker. */
 void admin_link_make(const struct options *options);

@@ -141,8 +141,8 @@ static void complete_admin(struct options *options)
 	options->admin_socket_mode = options->admin_users.n > 0 ? 0666
 				     : options->has_admin_group ? 0660
 								: 0600;
-	if (!options->list_devices)
-		admin_folder_make(options);
+	if (!options->list_devices && !admin_folder_make(options))
+		options->admin_socket_path[0] = '\0';
 }
 
 static void default_cache_dir(struct options *options)
