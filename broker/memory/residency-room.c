@@ -651,8 +651,11 @@ static void go_by_hand(struct residency_plan *plan)
 static void go_with_tenant(struct residency_plan *plan)
 {
 	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++) {
+		const bool was_in = plan->on[i].state == RESIDENCE_IN;
+
 		residence_evict(&plan->on[i]);
-		plan->on[i].holdoff_ns = 0;
+		if (was_in)
+			plan->on[i].holdoff_ns = 0;
 	}
 }
 
