@@ -476,8 +476,7 @@ RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_b
 	/* On the administrators' socket the broker itself checks the right to make changes. */
 	r = client_check(rbk, error);
 	if (!r && !(rbk->features & (RBK_FEAT_LEASES | RBK_FEAT_ADMIN)))
-		r = client_error(error, -EOPNOTSUPP,
-				 "this broker does not support cgroups of leases");
+		r = client_error(error, -EOPNOTSUPP, "this broker does not support leases");
 	if (!r)
 		r = client_request(rbk, &message, &answer, error);
 	if (r)

@@ -79,8 +79,9 @@ static int check_ring(const struct rbk_wire_ring *ring, struct rbk_error *error)
 
 	if (n == 0 || (n & (n - 1)) != 0 || n > RBK_MAX_RING_ENTRIES)
 		return client_error(error, -EPROTO,
-				    "the broker made a ring of %u entries, expected a power of two",
-				    n);
+				    "the broker made a ring of %u entries, expected a power of two "
+				    "up to %u",
+				    n, RBK_MAX_RING_ENTRIES);
 	if (ring->sq_bytes < RBK_SQ_AREA_BYTES(n) ||
 	    ring->sq_bytes - RBK_SQ_AREA_BYTES(n) >= REPLY_PAGE_BYTES_MAX ||
 	    ring->cq_bytes < RBK_CQ_AREA_BYTES(n) ||

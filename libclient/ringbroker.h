@@ -101,7 +101,8 @@ struct rbk_options {
  *   -EAGAIN                 too many connections of this user are pending; retry later
  *   -EMFILE                 this process has no free descriptor, or the broker has none: the
  *                           sentence says which. The broker's limit is LimitNOFILE= of
- * brokerd.service or another errno of the socket functions, or the broker's errno. Any thread.
+ *                           brokerd.service.
+ * or another errno of the socket functions, or the broker's errno. Any thread.
  */
 int rbk_connect(const struct rbk_options *options, struct rbk **ret, struct rbk_error *error);
 

@@ -870,7 +870,7 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 	}
 	if (resize->wish_bytes == 0 || resize->wish_bytes > lease->max_bytes) {
 		session_reply_result(session, resize->request.type, resize->request.cookie, -EINVAL,
-				     "lease %u can have at most %s, its maximum, not %s",
+				     "lease %u can have 1 byte to %s, its maximum, not %s",
 				     lease->number,
 				     SIZE_BESIDE(lease->max_bytes, resize->wish_bytes),
 				     SIZE_BESIDE(resize->wish_bytes, lease->max_bytes));

@@ -58,7 +58,8 @@ static int print_plans(struct control *control, const char *tenant)
 		const struct rbk_stats_view *view = &pages.tenants[i].view;
 
 		for (uint32_t k = 0; k < rbk_stats_count(view, RBK_STATS_SECTION_PLANS); k++) {
-			if (!page_copy_plan(view, k, &copy))
+			if (!page_copy_plan(view, k, &copy) ||
+			    copy.plan.state != RBK_STATS_PLAN_LIVE)
 				continue;
 			names[n] = strdup(copy.plan.name);
 			n += names[n] != NULL;

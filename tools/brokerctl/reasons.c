@@ -22,8 +22,8 @@ const char *reason_meaning(unsigned int reason)
 		[RBK_REASON_MEMORY_CONSTRAINT] = "no room in the device's memory",
 		[RBK_REASON_USER_PREFERENCE] = "the client asked for it",
 		[RBK_REASON_BELOW_THRESHOLD] = "too small to be worth a transfer",
-		[RBK_REASON_CONTENTION] = "other programs keep the CPU busy",
-		[RBK_REASON_BREAKER_OPEN] = "the GPU failed too often and is not used now",
+		[RBK_REASON_CONTENTION] = "other programs kept the CPU busy",
+		[RBK_REASON_BREAKER_OPEN] = "the GPU had failed too often and was not used",
 	};
 
 	return reason < RBK_REASON_COUNT ? meanings[reason] : "unknown";

@@ -455,7 +455,8 @@ static void print_text(const struct status *status)
 	print_reasons(status);
 	printf("warnings %u\n", status->warnings.n + status->warnings.n_more);
 	for (unsigned int i = 0; i < status->warnings.n; i++)
-		printf("  ! %s\n", status->warnings.texts[i]);
+		printf("  %s!%s %s\n", mark_begin(MARK_FAULT), mark_end(MARK_FAULT),
+		       status->warnings.texts[i]);
 	if (status->warnings.n_more)
 		printf("  ! and %u more\n", status->warnings.n_more);
 }

@@ -494,7 +494,8 @@ static int parse_options(int argc, char **argv, struct options *options)
 		options->name = name;
 	if (r == 0 && (optind < argc || options->mode == MODE_NONE ||
 		       (options->has_rounds && options->mode != MODE_CLASSIFY))) {
-		fputs("brokerdemo: give --devices, --classify or --reference; see brokerdemo "
+		fputs("brokerdemo: give --devices, --overhead, --classify or --reference; see "
+		      "brokerdemo "
 		      "--help\n",
 		      stderr);
 		return EXIT_USAGE;

@@ -8,6 +8,7 @@
 #include "settings.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,14 +115,21 @@ int settings_save(const struct picture *picture, const char *path)
 {
 	char new_path[PATH_MAX];
 	FILE *file;
-	int r = 0;
+	int fd, r = 0;
 
 	if (snprintf(new_path, sizeof(new_path), "%s.new", path) >= (int)sizeof(new_path))
 		return -ENAMETOOLONG;
 	make_folders(path);
-	file = fopen(new_path, "we");
-	if (!file)
+	/* Never through a link that another user may have put there. */
+	unlink(new_path);
+	fd = open(new_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd < 0)
 		return -errno;
+	file = fdopen(fd, "w");
+	if (!file) {
+		close(fd);
+		return -ENOMEM;
+	}
 	write_settings(picture, file);
 	if (ferror(file))
 		r = -EIO;
