@@ -207,7 +207,7 @@ RBK_EXPORT struct rbk_arena *rbk_arena_free(struct rbk_arena *arena)
 	if (!arena)
 		return NULL;
 	/* No thread reads a table there from now on. */
-	if (arena->known.link)
+	if (arena->known.is_known)
 		client_know(arena->rbk, &arena->rbk->arenas, &arena->known, arena->id,
 			    arena->sealed, NULL);
 	if (arena->data)

@@ -23,6 +23,7 @@ void client_know(struct rbk *rbk, struct client_known **list, struct client_know
 	known->id = id;
 	known->is_sealed = is_sealed;
 	known->data = data;
+	known->is_known = true;
 	if (!known->link) {
 		known->next = *list;
 		known->link = list;
@@ -36,13 +37,14 @@ void client_know(struct rbk *rbk, struct client_known **list, struct client_know
 void client_unknow(struct rbk *rbk, struct client_known *known)
 {
 	/* In a child, a thread that does not exist there may hold the lock for ever. */
-	if (client_is_child(rbk) || !known->link)
+	if (client_is_child(rbk) || !known->is_known)
 		return;
 	pthread_mutex_lock(&rbk->lock);
 	*known->link = known->next;
 	if (known->next)
 		known->next->link = known->link;
 	known->link = NULL;
+	known->is_known = false;
 	pthread_mutex_unlock(&rbk->lock);
 }
 

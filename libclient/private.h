@@ -209,7 +209,8 @@ int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino
 /* An element of rbk->arenas or rbk->plans, under rbk->lock. */
 struct client_known {
 	struct client_known *next;
-	struct client_known **link; /* NULL: in no list */
+	struct client_known **link; /* NULL: in no list; neighbours in the list change it */
+	bool is_known;              /* in a list; only the owner changes and reads it */
 	uint32_t id;
 	bool is_sealed;            /* arenas */
 	const unsigned char *data; /* arenas; NULL: unmapped, or about to be */
