@@ -274,7 +274,7 @@ static void count_release(struct executor *executor, struct exec_arena *exec)
 
 static void own_run(struct offload_job *job)
 {
-	const struct own *own = container_of(job, struct own, job);
+	struct own *own = container_of(job, struct own, job);
 
 	atomic_store(&own->is_running, true);
 	while (own->gate && !atomic_load(own->gate))
