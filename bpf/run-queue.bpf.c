@@ -162,8 +162,8 @@ struct stints {
 	u64 used_ns[MAX_ACCOUNTS];
 	u32 opened[MAX_ACCOUNTS]; /* n_opened at the account's opening */
 	struct run_queue_account accounts[MAX_ACCOUNTS];
-	struct run_queue_account wanted; /* account to look up */
-	u64 wanted_leader;               /* first thread of its process */
+	struct run_queue_account wanted; /* account to look up, without node and process */
+	u64 wanted_task;                 /* a task of it */
 };
 
 struct {
@@ -299,10 +299,16 @@ static __always_inline u64 now_switched(struct run_queue_processor *processor,
  * their calls: these would be too many. They take memory and numbers only.
  */
 
-/* Return the number of the process whose first thread is at @leader. */
-__noinline int process_of(u64 leader)
+/* Read the node of @task's cgroup and the number of its process into @account. */
+__noinline int read_task(struct run_queue_account *account, u64 task)
 {
-	return number_of((struct task_struct *)leader);
+	struct task_struct *at = (struct task_struct *)task;
+
+	if (!account)
+		return 0;
+	account->node = (u64)BPF_CORE_READ(at, cgroups, dfl_cgrp, kn);
+	account->process = (u32)number_of(BPF_CORE_READ(at, group_leader));
+	return 0;
 }
 
 /*
@@ -352,7 +358,7 @@ __noinline u32 find_account(struct stints *stints, u64 now_ns)
 	else
 		i = oldest_account(stints);
 	i &= MAX_ACCOUNTS - 1;
-	wanted->process = (u32)process_of(stints->wanted_leader);
+	read_task(wanted, stints->wanted_task);
 	stints->accounts[i] = *wanted;
 	stints->ran_ns[i] = 0;
 	stints->used_ns[i] = now_ns;
@@ -361,20 +367,22 @@ __noinline u32 find_account(struct stints *stints, u64 now_ns)
 	return i;
 }
 
-/* Return the index of @task's account. */
-static __always_inline u32 account_of(struct stints *stints, struct task_struct *task, u64 owner,
-				      u64 now_ns)
+/*
+ * Return the index of the account of @task, which is in @cgroup. For each pointer in the kernel's
+ * structures that a program follows, the verifier searches all of the kernel's types by name, on
+ * each path. So node and process are read when an account is opened, in a function of their own.
+ */
+static __always_inline u32 account_of(struct stints *stints, struct task_struct *task, u64 cgroup,
+				      u64 owner, u64 now_ns)
 {
-	struct kernfs_node *node = task->cgroups->dfl_cgrp->kn;
 	struct run_queue_account *wanted = &stints->wanted;
 
-	wanted->key.cgroup = node->id;
+	wanted->key.cgroup = cgroup;
 	/* Plain loads, since a call to copy it takes longer. */
 	wanted->key.comm[0] = *(const u64 *)task->comm;
 	wanted->key.comm[1] = *(const u64 *)(task->comm + sizeof(u64));
 	wanted->owner = owner;
-	wanted->node = (u64)node;
-	stints->wanted_leader = (u64)task->group_leader;
+	stints->wanted_task = (u64)task;
 	return find_account(stints, now_ns);
 }
 
@@ -735,7 +743,8 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 		u32 current = stints->current;
 
 		if (current >= MAX_ACCOUNTS)
-			current = account_of(stints, prev, prev_owner, now_ns);
+			current = account_of(stints, prev, bpf_get_current_cgroup_id(), prev_owner,
+					     now_ns);
 		barrier_var(current);
 		if (current < MAX_ACCOUNTS && now_ns > stints->began_ns)
 			stints->ran_ns[current] += now_ns - stints->began_ns;
@@ -747,7 +756,9 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 		u64 rest_ns = switched_in(next_watched, cpu, prev->pid == 0, now_ns);
 
 		if (rest_ns) {
-			u32 i = account_of(stints, prev, prev_owner, now_ns) & (MAX_ACCOUNTS - 1);
+			u32 i = account_of(stints, prev, bpf_get_current_cgroup_id(), prev_owner,
+					   now_ns) &
+				(MAX_ACCOUNTS - 1);
 
 			record = record_of(next_owner, cpu);
 			charge(record, &stints->accounts[i], rest_ns, 0);
@@ -777,7 +788,8 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 
 	/* Record the task that runs from now on. */
 	stints->began_ns = now_ns;
-	stints->current = account_of(stints, next, next_owner, now_ns);
+	stints->current =
+		account_of(stints, next, next->cgroups->dfl_cgrp->kn->id, next_owner, now_ns);
 	/* Turns between the broker's own threads are no preemptions. */
 	if (waits && record && next_owner != prev_owner &&
 	    !(kind_of(prev_owner) == RUN_QUEUE_THREAD && use == RUN_QUEUE_OWN)) {
