@@ -69,21 +69,71 @@ void rig_deinit(struct rig *rig)
 	waker_deinit(&rig->waker);
 }
 
+/*
+ * Mappings of arenas that no device imported, kept for the next arena of the same size: to map and
+ * fault in memory takes longer than most tests of an operator. Used by one thread.
+ */
+static struct spare {
+	uint8_t *base; /* NULL: free */
+	uint64_t bytes;
+} spares[64];
+
+static uint8_t *spare_take(uint64_t bytes)
+{
+	for (size_t i = 0; i < sizeof(spares) / sizeof(*spares); i++) {
+		uint8_t *base = spares[i].base;
+
+		if (!base || spares[i].bytes != bytes)
+			continue;
+		spares[i].base = NULL;
+		return base;
+	}
+	return NULL;
+}
+
+/* Keep a mapping of @bytes, in place of an older one if there are too many. */
+static void spare_keep(uint8_t *base, uint64_t bytes)
+{
+	static size_t next;
+	struct spare *spare = &spares[next++ % (sizeof(spares) / sizeof(*spares))];
+
+	if (spare->base)
+		munmap(spare->base, spare->bytes + PAGE);
+	*spare = (struct spare){.base = base, .bytes = bytes};
+}
+
+/* Map @fd, or private memory if it is -1, with an inaccessible page behind it. */
+static uint8_t *map_guarded(int fd, uint64_t bytes)
+{
+	const int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+	uint8_t *base = mmap(NULL, bytes + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(base, MAP_FAILED);
+	assert_ptr_equal(mmap(base, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0), base);
+	return base;
+}
+
+static uint8_t *map_memfd(uint64_t bytes, int *fdp)
+{
+	int fd = memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	*fdp = fd;
+	return map_guarded(fd, bytes);
+}
+
 void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes)
 {
-	_cleanup_(close_fdp) int fd = memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	_cleanup_(close_fdp) int fd = -1;
 	static ino_t next_ino = 1000;
 	uint8_t *base;
 
 	bytes = (bytes + PAGE - 1) / PAGE * PAGE;
-	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, bytes), 0);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-	/* The page behind the arena stays inaccessible. */
-	base = mmap(NULL, bytes + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_ptr_not_equal(base, MAP_FAILED);
-	assert_ptr_equal(mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
-			 base);
+	base = rig ? map_memfd(bytes, &fd) : spare_take(bytes);
+	if (!base)
+		base = map_guarded(-1, bytes);
 	memset(base, GUARD, bytes);
 	*arena = (struct exec_arena){.base = base, .bytes = bytes, .dev = 2, .ino = next_ino++};
 	arena->fd = fd;
@@ -99,7 +149,10 @@ void rig_arena_deinit(struct rig *rig, struct exec_arena *arena)
 	if (rig)
 		rig->executor->ops->arena_release(rig->executor, arena);
 	exec_arena_unwrap(arena);
-	munmap(arena->base, arena->bytes + PAGE);
+	if (rig)
+		munmap(arena->base, arena->bytes + PAGE);
+	else
+		spare_keep(arena->base, arena->bytes);
 }
 
 void *job_binding(struct job *job, unsigned int binding)
@@ -110,8 +163,12 @@ void *job_binding(struct job *job, unsigned int binding)
 void job_reset(struct job *job)
 {
 	for (unsigned int i = 0; i < job->want.n; i++) {
-		memset(job->arenas[i].base, GUARD, job->arenas[i].bytes);
-		memcpy(job_binding(job, i), job->want.bindings[i], job->want.bytes[i]);
+		uint8_t *base = job->arenas[i].base;
+		uint64_t from = job->refs[i].offset, to = from + job->want.bytes[i];
+
+		memset(base, GUARD, from);
+		memset(base + to, GUARD, job->arenas[i].bytes - to);
+		memcpy(base + from, job->want.bindings[i], job->want.bytes[i]);
 	}
 	job->task.res = 1;
 	job->task.copied_bytes = UINT64_MAX;
@@ -152,18 +209,32 @@ void job_deinit(struct rig *rig, struct job *job)
 	reference_buffers_deinit(&job->want);
 }
 
+/* Return the first of @n bytes that is not GUARD; @n: none. */
+static uint64_t first_written(const uint8_t *bytes, uint64_t n)
+{
+	/* Two equal neighbours each: memcmp() looks at many bytes at once. */
+	if (!n || (bytes[0] == GUARD && memcmp(bytes, bytes + 1, n - 1) == 0))
+		return n;
+	for (uint64_t i = 0; i < n; i++)
+		if (bytes[i] != GUARD)
+			return i;
+	return n;
+}
+
 bool job_is_untouched(const struct job *job)
 {
 	for (unsigned int i = 0; i < job->want.n; i++) {
 		const struct exec_arena *arena = &job->arenas[i];
 		uint64_t from = job->refs[i].offset, to = from + job->want.bytes[i];
+		uint64_t before = first_written(arena->base, from);
+		uint64_t behind = first_written(arena->base + to, arena->bytes - to);
 
-		for (uint64_t at = 0; at < arena->bytes; at++)
-			if ((at < from || at >= to) && arena->base[at] != GUARD) {
-				fprintf(stderr, "binding %u: byte %lld from its begin written\n", i,
-					(long long)(at - from));
-				return false;
-			}
+		if (before < from || behind < arena->bytes - to) {
+			fprintf(stderr, "binding %u: byte %lld from its begin written\n", i,
+				before < from ? (long long)before - (long long)from
+					      : (long long)(job->want.bytes[i] + behind));
+			return false;
+		}
 		if (!job->task.plan->bindings[i].written &&
 		    memcmp(arena->base + from, job->want.bindings[i], job->want.bytes[i]) != 0) {
 			fprintf(stderr, "binding %u: an input was written\n", i);

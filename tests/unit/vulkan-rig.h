@@ -42,8 +42,8 @@ void rig_init(struct rig *rig, const struct vulkan_options *options);
 void rig_deinit(struct rig *rig);
 
 /*
- * Make an arena over a new memfd of @bytes, rounded up to a page. It is imported if @rig is not
- * NULL.
+ * Make an arena of @bytes, rounded up to a page, that is imported over a new memfd. Without @rig it
+ * is private memory, which later arenas of one size use again.
  */
 void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes);
 void rig_arena_deinit(struct rig *rig, struct exec_arena *arena);
