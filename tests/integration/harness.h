@@ -192,7 +192,7 @@ bool broker_has_gpu(struct rbk *rbk);
 
 /*
  * A well-behaved client in a thread of the test, with a constant, an arena and a ring. It computes
- * x * W + b over changing counts, inline and on workers, without a pause, and checks every result.
+ * x * W + b over changing counts, inline and on workers, in short bursts, and checks every result.
  */
 struct neighbour;
 

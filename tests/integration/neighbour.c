@@ -21,6 +21,8 @@ enum {
 	N_OUT = 32,
 	MAX_COUNT = 256,
 	IN_FLIGHT = 4, /* tasks per round, each with buffers of its own */
+	ROUNDS_AT_ONCE = 8,
+	PAUSE_MS = 4, /* after ROUNDS_AT_ONCE rounds */
 };
 
 struct neighbour {
@@ -104,7 +106,7 @@ static void run(struct neighbour *n)
 	const struct rbk_cqe *cqe;
 	int r;
 
-	while (!n->stop) {
+	for (uint64_t round = 1; !n->stop; round++) {
 		for (unsigned int i = 0; i < IN_FLIGHT; i++)
 			submit(n, i, 1 + (uint32_t)(harness_random(&seed) >> 20) % MAX_COUNT);
 		r = rbk_submit(n->ring);
@@ -123,7 +125,13 @@ static void run(struct neighbour *n)
 		ended_ns = harness_now_ns();
 		if (ended_ns - started_ns > n->longest_ns)
 			n->longest_ns = ended_ns - started_ns;
-		started_ns = ended_ns;
+		/*
+		 * Without pauses the neighbour and the broker would take both processors of a small
+		 * machine from the test, and use them for as long as it runs.
+		 */
+		if (round % ROUNDS_AT_ONCE == 0)
+			harness_sleep_ms(PAUSE_MS);
+		started_ns = harness_now_ns();
 	}
 }
 
