@@ -625,22 +625,6 @@ TEST(test_settings__columns, setup, teardown)
 	assert_int_equal(rmdir(folder), 0);
 }
 
-TEST(test_settings__path)
-{
-	char path[64];
-
-	setenv("XDG_CONFIG_HOME", "/x", 1);
-	assert_int_equal(settings_path(path, sizeof(path)), 0);
-	assert_string_equal(path, "/x/ringbroker/brokertop.conf");
-	setenv("XDG_CONFIG_HOME", "relative", 1);
-	setenv("HOME", "/home/a", 1);
-	assert_int_equal(settings_path(path, sizeof(path)), 0);
-	assert_string_equal(path, "/home/a/.config/ringbroker/brokertop.conf");
-	assert_int_equal(settings_path(path, 10), -ENAMETOOLONG);
-	unsetenv("HOME");
-	assert_int_equal(settings_path(path, sizeof(path)), -ENOENT);
-}
-
 TEST(test_keys__delay, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);

@@ -3,7 +3,8 @@
  * Settings: reading and writing the file
  *
  * Columns are stored by name, since new versions add columns. The file is replaced as a whole, so
- * that no reader sees a part of it.
+ * that no reader sees a part of it. If it is a link, which users make who keep their settings
+ * elsewhere, the file to which it leads is replaced.
  */
 #include "settings.h"
 
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 4096 };
+enum { LINE_BYTES = 4096, MAX_LINKS = 8 };
 
 static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_TENANTS] = "tenants",     [TABLE_SESSIONS] = "sessions", [TABLE_PLANS] = "plans",
@@ -111,15 +112,48 @@ static void make_folders(const char *path)
 	}
 }
 
+/*
+ * Write the path to which a path leads. Links of other users are not followed: they may lead to any
+ * file that only this user can write.
+ * Return: 0; -EPERM: the link is another user's; -ELOOP, -ENAMETOOLONG.
+ */
+static int follow_links(const char *path, char target[static PATH_MAX])
+{
+	char link[PATH_MAX], *slash, *at;
+	struct stat about;
+	size_t room;
+	ssize_t n;
+
+	if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	for (int i = 0; i <= MAX_LINKS; i++) {
+		n = readlink(target, link, sizeof(link) - 1);
+		/* No link, or nothing: the error shows when the file is opened. */
+		if (n < 0 || lstat(target, &about))
+			return 0;
+		if (about.st_uid != geteuid())
+			return -EPERM;
+		link[n] = '\0';
+		slash = link[0] == '/' ? NULL : strrchr(target, '/');
+		at = slash ? slash + 1 : target;
+		room = (size_t)(target + PATH_MAX - at);
+		if (snprintf(at, room, "%s", link) >= (int)room)
+			return -ENAMETOOLONG;
+	}
+	return -ELOOP;
+}
+
 int settings_save(const struct picture *picture, const char *path)
 {
-	char new_path[PATH_MAX];
+	char target[PATH_MAX], new_path[PATH_MAX];
 	FILE *file;
-	int fd, r = 0;
+	int fd, r = follow_links(path, target);
 
-	if (snprintf(new_path, sizeof(new_path), "%s.new", path) >= (int)sizeof(new_path))
+	if (r)
+		return r;
+	if (snprintf(new_path, sizeof(new_path), "%s.new", target) >= (int)sizeof(new_path))
 		return -ENAMETOOLONG;
-	make_folders(path);
+	make_folders(target);
 	/* Never through a link that another user may have put there. */
 	unlink(new_path);
 	fd = open(new_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -135,7 +169,7 @@ int settings_save(const struct picture *picture, const char *path)
 		r = -EIO;
 	if (fclose(file))
 		r = -errno;
-	if (r == 0 && rename(new_path, path))
+	if (r == 0 && rename(new_path, target))
 		r = -errno;
 	if (r)
 		unlink(new_path);

@@ -20,7 +20,8 @@ int settings_path(char *path, size_t bytes);
 void settings_load(struct picture *picture, const char *path);
 
 /*
- * Write the choice of columns, with the file's folders if they do not exist.
- * Return: 0, or -errno.
+ * Write the choice of columns, with the file's folders if they do not exist. A link
+ * stays; the file to which it leads is written.
+ * Return: 0; -EPERM: the link is another user's; -ELOOP; other -errno.
  */
 int settings_save(const struct picture *picture, const char *path);
