@@ -217,6 +217,22 @@ def check_moments(paths):
     expect(top('--batch', *arguments)[0].endswith(top('--once', *arguments)[0]), 'the last one')
 
 
+def check_cut(folder, paths):
+    """Of a recording that was cut, all whole moments are printed, and the last one says it."""
+    whole = top('--json', '--page', paths['own'])[0].splitlines()
+    path = os.path.join(folder, 'cut.pages')
+    with open(paths['own'], 'rb') as file, open(path, 'wb') as cut:
+        cut.write(file.read()[:-5])
+    lines = top('--json', '--page', path)[0].splitlines()
+    expect(len(lines) == len(whole) - 1, len(lines))
+    for line, wanted in zip(lines[:-1], whole):
+        expect({**json.loads(line), 'time_ns': 0} == {**json.loads(wanted), 'time_ns': 0}, line)
+    expect([json.loads(line)['warning'] for line in lines] ==
+           [''] * (len(lines) - 1) + ['the recording was cut: this is its last whole moment'], lines[-1])
+    text, _ = top('--once', '--page', path, '--size=80x24')
+    expect('▲ the recording was cut'.encode() in text, text.decode())
+
+
 def check_mistakes(folder, paths):
     for arguments in (['-d', '0'], ['-d', 'x'], ['-d', '1e9'], ['-d', '-1'], ['-n', '0'],
                       ['-n', 'x'], ['--size=x'], ['--size=0x5'], ['--size=99999999999x2'],
@@ -239,7 +255,7 @@ def check_mistakes(folder, paths):
     top('--page', paths['three'], '--tenant=nobody', '--once', status=FAILED)
     short = os.path.join(folder, 'short')
     with open(paths['three'], 'rb') as file, open(short, 'wb') as cut:
-        cut.write(file.read(100000))
+        cut.write(file.read(1000))
     _, error = top('--page', short, '--once', status=FAILED)
     expect('no recording' in error, error)
     open(os.path.join(folder, 'empty'), 'wb').close()
@@ -326,6 +342,7 @@ def main():
         check_json(paths)
         check_documented(paths)
         check_moments(paths)
+        check_cut(folder, paths)
         check_mistakes(folder, paths)
     check_readme()
     print('brokertop: well')

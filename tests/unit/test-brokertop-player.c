@@ -91,6 +91,32 @@ TEST(test_recording__reads_what_was_written)
 	fclose(file);
 }
 
+/* A base is at most 60 moments old, so that a damaged one costs at most a minute. */
+TEST(test_recording__bases_are_near)
+{
+	enum { N = 130, MAX_AGE = 60 };
+	FILE *file = record(STATS_SCENE_THREE, N);
+	struct recording_moment moments[N];
+	struct recording_page head;
+	unsigned int n_bases = 0;
+
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(
+			recording_find(fileno(file), i ? moments[i - 1].end : 0, &moments[i]), 0);
+		for (uint64_t at = moments[i].offset; at < moments[i].end;
+		     at += sizeof(head) + head.data_bytes) {
+			assert_int_equal(pread(fileno(file), &head, sizeof(head), (off_t)at),
+					 sizeof(head));
+			n_bases += head.base == RECORDING_NO_BASE;
+			if (i > MAX_AGE)
+				assert_true(head.base >= moments[i - MAX_AGE].offset);
+		}
+	}
+	/* The pages are the root's and three tenants'. */
+	assert_int_equal(n_bases, 4 * 3);
+	fclose(file);
+}
+
 TEST(test_recording__reads_the_plain_form)
 {
 	FILE *file = record_plain(STATS_SCENE_THREE, 3);
@@ -302,6 +328,44 @@ TEST(test_show__any_order)
 		end(&forward);
 	}
 	end(&any);
+}
+
+/* A recording that was cut is played up to its last whole moment, which says so. */
+TEST(test_open__cut)
+{
+	struct recording_moment moments[3];
+	struct stage stage;
+	uint64_t at = 0;
+	FILE *file;
+
+	begin(&stage, STATS_SCENE_THREE, 3);
+	for (unsigned int i = 0; i < 3; i++)
+		moments[i] = stage.player.moments[i];
+	file = stage.file;
+	for (unsigned int i = 0; i < 3; i++) {
+		/* Cut in the last page, in the first one, and between two moments. */
+		at = (const uint64_t[]){moments[2].end - 1,
+					moments[2].offset + sizeof(struct recording_page),
+					moments[2].offset}[i];
+		assert_int_equal(ftruncate(fileno(file), (off_t)at), 0);
+		player_close(&stage.player);
+		assert_int_equal(player_open(&stage.player, stage.path), 0);
+		assert_int_equal(stage.player.n_moments, 2);
+		assert_true(stage.player.is_cut == (i < 2));
+		stage.player.has_shown = false;
+		show(&stage, 0);
+		assert_false(player_is_at_cut(&stage.player));
+		show(&stage, 1);
+		assert_true(player_is_at_cut(&stage.player) == (i < 2));
+	}
+	player_close(&stage.player);
+	/* A page whose head is cut may belong to the moment before, which is not whole then. */
+	assert_int_equal(ftruncate(fileno(file), (off_t)moments[1].offset + 8), 0);
+	assert_int_equal(player_open(&stage.player, stage.path), RECORDING_E_INVALID);
+	/* Nothing is left that can be played. */
+	assert_int_equal(ftruncate(fileno(file), (off_t)moments[0].end - 1), 0);
+	assert_int_equal(player_open(&stage.player, stage.path), RECORDING_E_INVALID);
+	end(&stage);
 }
 
 static const char *key(struct stage *stage, int code, uint64_t now_ns)

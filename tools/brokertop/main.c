@@ -159,8 +159,13 @@ static int look(struct top *top)
 	const uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	int r;
 
-	if (top->origin.is_recorded)
+	if (top->origin.is_recorded) {
+		snprintf(top->origin.warning, sizeof(top->origin.warning), "%s",
+			 player_is_at_cut(&top->player)
+				 ? "the recording was cut: this is its last whole moment"
+				 : "");
 		return picture_update(&top->picture, &top->model);
+	}
 	source_update(&top->source, wants(top), now_ns);
 	hear_of_change(top);
 	source_warning(&top->source, now_ns, top->origin.warning, sizeof(top->origin.warning));

@@ -52,6 +52,11 @@ int player_open(struct player *player, const char *path)
 		if (r == 0)
 			player->moments[player->n_moments++] = moment;
 	}
+	/* The writer was killed, or the disk was full: the moments before are whole. */
+	if (r == RECORDING_E_INVALID && player->n_moments) {
+		player->is_cut = true;
+		r = 0;
+	}
 	if (r == RECORDING_E_END)
 		r = player->n_moments ? 0 : RECORDING_E_INVALID;
 	if (r)
@@ -177,6 +182,11 @@ bool player_run(struct player *player, uint64_t now_ns)
 			player->due_ns += step_ns(player);
 	}
 	return player->is_standing && !was_standing;
+}
+
+bool player_is_at_cut(const struct player *player)
+{
+	return player->is_cut && player->has_shown && player->shown + 1 == player->n_moments;
 }
 
 uint64_t player_next_ns(const struct player *player)

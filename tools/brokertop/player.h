@@ -13,6 +13,7 @@ struct player {
 	int fd;
 	struct recording_moment *moments;
 	uint32_t n_moments;
+	bool is_cut;      /* the file has more, which is no whole moment */
 	uint32_t shown;   /* moment that the model shows */
 	uint32_t wanted;  /* moment to show next */
 	bool has_shown;   /* the model shows a moment */
@@ -25,7 +26,8 @@ struct player {
 enum { PLAYER_SLOWEST = -3, PLAYER_FASTEST = 6 };
 
 /*
- * Find all moments of a recording, and stand before the first.
+ * Find all moments of a recording, and stand before the first. If the file ends within a moment,
+ * as after its writer was killed or the disk was full, the moments before are found.
  * Return: 0, RECORDING_E_INVALID, -ENOMEM or -errno.
  */
 int player_open(struct player *player, const char *path);
@@ -47,6 +49,9 @@ int player_show(struct player *player, const char *tenant, struct pages *pages, 
 bool player_run(struct player *player, uint64_t now_ns);
 /* Return the time of the next change; UINT64_MAX: none will come. */
 uint64_t player_next_ns(const struct player *player);
+
+/* Return: true if the model shows the last whole moment of a file that was cut. */
+bool player_is_at_cut(const struct player *player);
 
 /*
  * Handle the player's keys: space, left and right arrow, g, G, + and -. *@ret_text receives a

@@ -95,10 +95,10 @@ static int read_compact_head(int fd, uint64_t at, struct page_head *ret)
 }
 
 /*
- * Read the head of the page at @at.
+ * Read the head of the page at @at, which may end outside of the file.
  * Return: 0, RECORDING_E_* or -errno.
  */
-static int read_head(int fd, uint64_t at, uint64_t file_bytes, struct page_head *ret)
+static int peek_head(int fd, uint64_t at, uint64_t file_bytes, struct page_head *ret)
 {
 	uint32_t magic;
 	int r;
@@ -114,12 +114,24 @@ static int read_head(int fd, uint64_t at, uint64_t file_bytes, struct page_head 
 		r = read_compact_head(fd, at, ret);
 	else
 		r = RECORDING_E_INVALID;
-	if (r)
-		return r;
-	if (ret->page_bytes > max_page_bytes || ret->data > file_bytes ||
-	    ret->data_bytes > file_bytes - ret->data)
-		return RECORDING_E_INVALID;
-	return 0;
+	return r;
+}
+
+static bool is_whole(const struct page_head *head, uint64_t file_bytes)
+{
+	return head->page_bytes <= max_page_bytes && head->data <= file_bytes &&
+	       head->data_bytes <= file_bytes - head->data;
+}
+
+/*
+ * Read the head of the page at @at.
+ * Return: 0, RECORDING_E_* or -errno.
+ */
+static int read_head(int fd, uint64_t at, uint64_t file_bytes, struct page_head *ret)
+{
+	int r = peek_head(fd, at, file_bytes, ret);
+
+	return r == 0 && !is_whole(ret, file_bytes) ? RECORDING_E_INVALID : r;
 }
 
 static bool is_among(const uint32_t *numbers, unsigned int n, uint32_t number)
@@ -144,11 +156,13 @@ int recording_find(int fd, uint64_t at, struct recording_moment *ret)
 	for (;;) {
 		const bool has_some = moment.end > at;
 
-		r = read_head(fd, moment.end, (uint64_t)about.st_size, &head);
-		/* The page belongs to the next moment. */
+		r = peek_head(fd, moment.end, (uint64_t)about.st_size, &head);
+		/* The page, which may be cut, belongs to the next moment. */
 		if (r == 0 && has_some &&
 		    (head.kind == RBK_STATS_ROOT || is_among(tenants, n_tenants, head.tenant)))
 			break;
+		if (r == 0 && !is_whole(&head, (uint64_t)about.st_size))
+			r = RECORDING_E_INVALID;
 		if (r)
 			break;
 		if (!has_some)
