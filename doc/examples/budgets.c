@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Budgets: what the tenant may use, what a plan needs of each device, and a refusal that is
- *handled.
+ * handled.
  *
  *	cc budgets.c -o budgets $(pkg-config --cflags --libs ringbroker)
  *	./budgets [MIB]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A state: a tensor that each task reads and then updates in place, such as the cache of a text
- *generator. A chain of linked entries keeps the order of the updates.
+ * generator. A chain of linked entries keeps the order of the updates.
  *
  *	cc state.c -o state $(pkg-config --cflags --libs ringbroker)
  */

@@ -269,16 +269,23 @@ TEST(test_plan_load__parts)
 	struct plan *plan = long_plan();
 	struct vulkan_usage usage;
 	struct rig rig;
-	unsigned int n;
+	unsigned int n, n_again;
 
 	rig_init(&rig, &(struct vulkan_options){0});
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
-	/* A part has at most about a thousand steps, and at least 500. */
 	n = count_load(&rig, plan, &load);
-	assert_in_range(n, 2 * N_LONG / 1024 + 1, 2 * N_LONG / 500);
 	run_and_check(&rig, plan);
 	/* The pool, which takes as long as a part, is freed after all parts. */
 	assert_int_equal(count_unload(&rig, plan), 3);
+	/* A call that waits for a busy device in vain is no part: take the fewest calls of some
+	 * loads. */
+	for (unsigned int i = 0; i < 8 && (i < 2 || n > 2 * N_LONG / 500); i++) {
+		n_again = count_load(&rig, plan, &load);
+		count_unload(&rig, plan);
+		n = n_again < n ? n_again : n;
+	}
+	/* A part has at most about a thousand steps, and at least 500. */
+	assert_in_range(n, 2 * N_LONG / 1024 + 1, 2 * N_LONG / 500);
 
 	for (unsigned int n_calls = 1; n_calls < n; n_calls++) {
 		for (unsigned int i = 0; i < n_calls; i++)
