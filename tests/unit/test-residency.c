@@ -558,6 +558,34 @@ TEST(test_lost__by_loading_one_plan)
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 3);
 }
 
+/* Draining the tenant of such a plan, which displaces nothing, does not bring its next try forward.
+ */
+TEST(test_lost__by_loading_then_emptied)
+{
+	uint64_t begin_ns = clock_now_ns();
+	struct plan_memory *fatal;
+	struct counting *device;
+
+	BEGIN(rig);
+	device = &rig.devices[RIG_DEVICE];
+	atomic_store(&device->fatal_pages, 11 * MIB / RIG_PAGE);
+	rig_add(&rig, fatal = rig_plan_of(&rig, 0, 11 * MIB));
+	while (residency_n_reopened(rig.residency, RIG_DEVICE) < 1)
+		rig_turn(&rig);
+	rig.tenants[0].is_emptied = true;
+	residency_emptied(rig.residency);
+	for (int i = 0; i < 10; i++)
+		rig_turn(&rig);
+	rig.tenants[0].is_emptied = false;
+	residency_emptied(rig.residency);
+	while (residency_n_reopened(rig.residency, RIG_DEVICE) < 2)
+		rig_turn(&rig);
+	assert_true(clock_now_ns() - begin_ns >= 250000000);
+	atomic_store(&device->fatal_pages, 0);
+	while (!rig_is_ready(fatal))
+		rig_turn(&rig);
+}
+
 /*
  * While a guest has its own memory on a lost device, the device is not opened again. The guest's
  * memory is not accounted for.
