@@ -98,16 +98,23 @@ static inline int rbk_admin_old_path_of(const char *socket_path, char *ret, size
 
 /*
  * Write the path at which a program finds the administrators' socket: that of rbk_admin_path_of(),
- * or the old one if only that exists.
+ * or the old one if that exists and the folder of the other does not.
  * Return: 0; -ENAMETOOLONG: the path was cut.
  */
 static inline int rbk_admin_path_find(const char *socket_path, char *ret, size_t bytes)
 {
 	int r = rbk_admin_path_of(socket_path, ret, bytes);
+	char *slash = strrchr(ret, '/');
+	bool has_folder;
 
-	/* A folder that this user may not enter (EACCES) exists, and so may the socket in it. */
-	if (r || access(ret, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
+	if (r || rbk_default_folder_of(socket_path) == 0)
 		return r;
+	*slash = '\0';
+	/* A folder that this user may not enter (EACCES) exists. */
+	has_folder = access(ret, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+	*slash = '/';
+	if (has_folder)
+		return 0;
 	r = rbk_admin_old_path_of(socket_path, ret, bytes);
 	return r == 0 && access(ret, F_OK) == 0 ? 0 : rbk_admin_path_of(socket_path, ret, bytes);
 }
