@@ -472,7 +472,7 @@ static void act(struct contention *contention)
 	dispatch_log_contention(contention->dispatch, verdict->is_contended ? verdict->factor : 1);
 	for (uint8_t i = 0; factor != contention->factor && i < RBK_MAX_DEVICES; i++)
 		if (i == RBK_DEVICE_CPU || contention->options.software_gpus >> i & 1)
-			placer_set_contention(placer, i, factor);
+			placer_set_contention(placer, i, factor, clock_now_ns());
 	if (n_workers != contention->n_workers)
 		placer_limit_servers(placer, RBK_DEVICE_CPU, n_workers);
 	if (n_workers != contention->n_workers || is_contended != contention->is_told)

@@ -201,7 +201,7 @@ void place_estimate_show_all(struct place_plan *place_plan, uint8_t device, bool
 
 /* --- Changes before contention was known --- */
 
-void place_estimate_undo(struct placer *placer, uint8_t device)
+void place_estimate_undo(struct placer *placer, uint8_t device, uint64_t now_ns)
 {
 	const uint32_t n = placer->n_slowed < PLACE_SLOWED ? placer->n_slowed : PLACE_SLOWED;
 
@@ -215,7 +215,8 @@ void place_estimate_undo(struct placer *placer, uint8_t device)
 		if (!history || slowed->device != device)
 			continue;
 		slowed->history = NULL;
-		if (placer->learned_ns - slowed->at_ns > UNDO_NS)
+		/* An execution may end after the time at which contention was looked at. */
+		if (now_ns > slowed->at_ns && now_ns - slowed->at_ns > UNDO_NS)
 			continue;
 		estimate = &history->estimates[slowed->bucket * history->n_devices + device];
 		if (estimate->ratio <= slowed->ratio)

@@ -370,9 +370,9 @@ void place_estimate_slowed(struct placer *placer, struct place_history *history,
 			   uint8_t device, float ratio);
 /*
  * Contention of a device has begun: restore the estimates that began anew with longer times just
- * before, because it was not known yet.
+ * before @now_ns, because it was not known yet.
  */
-void place_estimate_undo(struct placer *placer, uint8_t device);
+void place_estimate_undo(struct placer *placer, uint8_t device, uint64_t now_ns);
 /* Forget the changes of a history's estimates; NULL: of all. */
 void place_estimate_forget(struct placer *placer, const struct place_history *history);
 

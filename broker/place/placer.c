@@ -124,7 +124,7 @@ const struct place_profile *placer_profile(const struct placer *placer, uint8_t 
 	return &placer->devices[device].profile;
 }
 
-void placer_set_contention(struct placer *placer, uint8_t device, float factor)
+void placer_set_contention(struct placer *placer, uint8_t device, float factor, uint64_t now_ns)
 {
 	struct place_device *of;
 
@@ -133,7 +133,7 @@ void placer_set_contention(struct placer *placer, uint8_t device, float factor)
 	of = &placer->devices[device];
 	factor = limited(factor, 1, MAX_CONTENTION, factor > 0 ? MAX_CONTENTION : 1);
 	if (factor > PLACE_MILD_CONTENTION && of->contention <= PLACE_MILD_CONTENTION)
-		place_estimate_undo(placer, device);
+		place_estimate_undo(placer, device, now_ns);
 	of->contention = factor;
 	if (factor >= of->most_contention) {
 		of->most_contention = factor;

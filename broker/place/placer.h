@@ -142,10 +142,10 @@ const struct place_profile *placer_profile(const struct placer *placer, uint8_t 
 
 /*
  * Set how many times longer execution on a device takes than it would undisturbed, as measured over
- * its workers; clamped to 1..100. Tasks that just began to take longer, when this was not known,
- * change no estimate.
+ * its workers; clamped to 1..100. Tasks that began to take longer just before @now_ns, when this
+ * was not known, change no estimate.
  */
-void placer_set_contention(struct placer *placer, uint8_t device, float factor);
+void placer_set_contention(struct placer *placer, uint8_t device, float factor, uint64_t now_ns);
 
 /*
  * Use only @n_servers of a device's servers from now on; 0, or more than it has: all. Waits, and

@@ -192,7 +192,7 @@ static struct told {
 	bool is_needed; /* the placer's next answer */
 } told;
 
-void placer_set_contention(struct placer *placer, uint8_t device, float factor)
+void placer_set_contention(struct placer *placer, uint8_t device, float factor, uint64_t now_ns)
 {
 	if (device == SOFTWARE_GPU) {
 		told.software_factor = factor;

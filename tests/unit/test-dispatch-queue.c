@@ -655,13 +655,13 @@ TEST(test_contention__moves_other_tenants)
 	KIT(kit, 2, plain);
 	dispatch = kit.bench.rig.dispatch;
 	/* Without contention, the CPU is twice as fast. */
-	placer_set_contention(dispatch_placer(dispatch), GPU, 8);
+	placer_set_contention(dispatch_placer(dispatch), GPU, 8, clock_now_ns());
 	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_AUTO);
 	rig_work(&kit.bench.rig);
 	assert_int_equal(step(&kit, kit.cpu), 1);
 	assert_int_equal(expect_cqe(&kit.bench, 1, 0).device, CPU);
 
-	placer_set_contention(dispatch_placer(dispatch), CPU, 10);
+	placer_set_contention(dispatch_placer(dispatch), CPU, 10, clock_now_ns());
 	dispatch_set_own_contention(dispatch, &kit.other, 1);
 	dispatch_set_own_contention(dispatch, &stranger, 1);
 	put_on(&kit, &kit.bench.ring, 2, RBK_STRATEGY_AUTO);

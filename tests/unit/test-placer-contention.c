@@ -61,7 +61,7 @@ TEST(test_culprit__stays_on_the_cpu, setup, teardown)
 
 	before = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 	assert_int_equal(before.device, CPU);
-	placer_set_contention(bench->placer, CPU, 20);
+	placer_set_contention(bench->placer, CPU, 20, bench->now_ns);
 	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
 	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 	assert_memory_equal(&decision, &before, sizeof(before));
@@ -79,9 +79,9 @@ TEST(test_software_gpu__contended_as_well, setup, teardown)
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
 
-	placer_set_contention(bench->placer, CPU, 20);
+	placer_set_contention(bench->placer, CPU, 20, bench->now_ns);
 	assert_int_equal(decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO).device, GPU);
-	placer_set_contention(bench->placer, GPU, 20);
+	placer_set_contention(bench->placer, GPU, 20, bench->now_ns);
 	assert_int_equal(decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO).device, CPU);
 	assert_int_equal(decide(bench, bench->flow, 1, RBK_STRATEGY_AUTO).device, CPU);
 }
@@ -97,7 +97,7 @@ TEST(test_culprit__of_part_of_the_contention, setup, teardown)
 
 	undisturbed_ns =
 		decide(bench, bench->flow, pair->count, RBK_STRATEGY_ONLY_CPU).predicted_ns;
-	placer_set_contention(bench->placer, CPU, factor);
+	placer_set_contention(bench->placer, CPU, factor, bench->now_ns);
 	for (unsigned int i = 0; i <= 8; i++) {
 		const float share = (float)i / 8;
 
@@ -116,7 +116,7 @@ TEST(test_culprit__split_as_if_alone, setup, teardown)
 
 	before = decide(bench, pair->culprit, LARGE, RBK_STRATEGY_PARTITION);
 	assert_true(before.split_count > 0);
-	placer_set_contention(bench->placer, CPU, 5);
+	placer_set_contention(bench->placer, CPU, 5, bench->now_ns);
 	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
 	decision = decide(bench, pair->culprit, LARGE, RBK_STRATEGY_PARTITION);
 	assert_memory_equal(&decision, &before, sizeof(before));
@@ -138,7 +138,7 @@ TEST(test_culprit__learned_as_others, setup, teardown)
 	float before_ns = place_predict_ns(bench->placer, bench->place_plan, CPU, pair->count);
 	uint64_t now_ns = bench->now_ns;
 
-	placer_set_contention(bench->placer, CPU, 8);
+	placer_set_contention(bench->placer, CPU, 8, bench->now_ns);
 	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
 	for (unsigned int i = 0; i < 200; i++) {
 		const uint64_t exec_ns = (uint64_t)(before_ns * 8);
@@ -173,7 +173,7 @@ TEST(test_culprit__waits, setup, teardown)
 		place_enqueue(bench->placer, &tasks[i], bench->now_ns);
 	}
 	alone_ns = place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns);
-	placer_set_contention(bench->placer, CPU, 5);
+	placer_set_contention(bench->placer, CPU, 5, bench->now_ns);
 	place_flow_set_own_contention(bench->placer, pair->culprit, 0.5f);
 	assert_in_range(place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns),
 			alone_ns * 5 - 5, alone_ns * 5 + 5);
@@ -181,7 +181,7 @@ TEST(test_culprit__waits, setup, teardown)
 	assert_in_range(place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns),
 			alone_ns * 3 - 5, alone_ns * 3 + 5);
 	/* A tenant's own contention counts only on the CPU. */
-	placer_set_contention(bench->placer, GPU, 5);
+	placer_set_contention(bench->placer, GPU, 5, bench->now_ns);
 	tasks[0].decision.device = GPU;
 	place_dequeue(bench->placer, &tasks[0], bench->now_ns);
 	place_enqueue(bench->placer, &tasks[0], bench->now_ns);
@@ -213,14 +213,14 @@ TEST(test_culprit__not_moved, setup, teardown)
 				  running = task;
 
 		/* The CPU is busy with another task. */
-		placer_set_contention(bench->placer, CPU, 1);
+		placer_set_contention(bench->placer, CPU, 1, bench->now_ns);
 		place_flow_set_own_contention(bench->placer, pair->culprit, 1);
 		place_enqueue(bench->placer, &running, bench->now_ns);
 		assert_ptr_equal(place_next(bench->placer, CPU, bench->now_ns), &running);
 		place_enqueue(bench->placer, &task, bench->now_ns);
 		bench->now_ns += (uint64_t)(here.predicted_ns * 0.99f);
 		assert_int_equal(place_rebalance(bench->placer, bench->now_ns), 0);
-		placer_set_contention(bench->placer, CPU, 50);
+		placer_set_contention(bench->placer, CPU, 50, bench->now_ns);
 		bench->now_ns += 1000;
 		place_rebalance(bench->placer, bench->now_ns);
 		assert_int_equal(task.decision.device, is_culprit ? CPU : GPU);
@@ -244,7 +244,8 @@ TEST(test_culprit__short_and_full_decision_agree, setup, teardown)
 
 		if (i % 5 == 0)
 			placer_set_contention(bench->placer, CPU,
-					      1 + (float)placer_bench_random(bench, 30));
+					      1 + (float)placer_bench_random(bench, 30),
+					      bench->now_ns);
 		if (i % 7 == 0)
 			place_flow_set_own_contention(bench->placer, pair->culprit,
 						      (float)placer_bench_random(bench, 9) / 8);
@@ -267,7 +268,7 @@ TEST(test_share__invalid_values, setup, teardown)
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
 
-	placer_set_contention(bench->placer, CPU, 20);
+	placer_set_contention(bench->placer, CPU, 20, bench->now_ns);
 	for (unsigned int i = 0; i < 5; i++) {
 		struct place_decision decision;
 
@@ -324,7 +325,7 @@ static void run_phase(const struct phase *phase, float factor, double ns, unsign
 	const uint64_t end_ns = bench->now_ns + (uint64_t)ns;
 	const double took_ns = phase->task_ns * phase->slowdown;
 
-	placer_set_contention(bench->placer, phase->device, factor);
+	placer_set_contention(bench->placer, phase->device, factor, bench->now_ns);
 	for (unsigned int i = 0; i < least || bench->now_ns < end_ns; i++) {
 		placer_bench_learn(bench, phase->device, phase->count,
 				   took_ns * placer_bench_noise(bench, 0.05));
@@ -390,7 +391,7 @@ TEST(test_felt__less_than_told)
 			placer_bench_learn(&bench, CPU, 64, 3000);
 		for (unsigned int n = 0; n < 500; n++) {
 			factor = 5 + (float)placer_bench_random(&bench, 56);
-			placer_set_contention(bench.placer, CPU, factor);
+			placer_set_contention(bench.placer, CPU, factor, bench.now_ns);
 			if (n >= 8)
 				assert_near(now_ns(&bench, CPU, 64),
 					    3000 * (1 + ((double)factor - 1) * shares[i]), 0.3);
@@ -399,10 +400,10 @@ TEST(test_felt__less_than_told)
 			assert_near(alone_ns(&bench, CPU, 64), 3000, 0.1);
 		}
 		/* Contention comes again: tasks are expected to feel all of it. */
-		placer_set_contention(bench.placer, CPU, 1);
+		placer_set_contention(bench.placer, CPU, 1, bench.now_ns);
 		for (unsigned int n = 0; n < 40; n++)
 			placer_bench_learn(&bench, CPU, 64, 3000);
-		placer_set_contention(bench.placer, CPU, 10);
+		placer_set_contention(bench.placer, CPU, 10, bench.now_ns);
 		assert_near(now_ns(&bench, CPU, 64), 30000, 0.1);
 		placer_bench_deinit(&bench);
 	}
@@ -416,7 +417,7 @@ TEST(test_felt__reported)
 	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int n = 0; n < 20; n++)
 		placer_bench_learn(&bench, CPU, 2048, 1e6);
-	placer_set_contention(bench.placer, CPU, 8);
+	placer_set_contention(bench.placer, CPU, 8, bench.now_ns);
 	for (unsigned int n = 0; n < 20; n++) {
 		seen = report(&bench, CPU, 2048);
 		assert_near(seen.exec_ns * seen.contention, now_ns(&bench, CPU, 2048), 1e-5);
@@ -434,7 +435,7 @@ TEST(test_felt__outliers)
 	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int n = 0; n < 50; n++)
 		placer_bench_learn(&bench, CPU, 2048, 1e6 * placer_bench_noise(&bench, 0.05));
-	placer_set_contention(bench.placer, CPU, 5);
+	placer_set_contention(bench.placer, CPU, 5, bench.now_ns);
 	for (unsigned int n = 0; n < 200; n++) {
 		placer_bench_learn(&bench, CPU, 2048,
 				   n % 12 == 11 ? outliers_ns[n / 12 % 4]
@@ -461,7 +462,7 @@ TEST(test_felt__waits)
 	};
 	place_enqueue(bench.placer, &task, bench.now_ns);
 	wait_ns = place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns);
-	placer_set_contention(bench.placer, CPU, 50);
+	placer_set_contention(bench.placer, CPU, 50, bench.now_ns);
 	assert_in_range(place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns),
 			wait_ns * 49, wait_ns * 51);
 	for (unsigned int n = 0; n < 200; n++)
@@ -485,27 +486,40 @@ TEST(test_undo__change_before_contention_was_known)
 			placer_bench_learn(&bench, CPU, 4096, 30e6);
 	}
 	assert_near(alone_ns(&bench, CPU, 64), 500e3, 0.1);
-	placer_set_contention(bench.placer, CPU, 10);
+	placer_set_contention(bench.placer, CPU, 10, bench.now_ns);
 	assert_near(alone_ns(&bench, CPU, 64), 50e3, 0.1);
 	assert_near(alone_ns(&bench, CPU, 4096), 3e6, 0.1);
 	/* A change long before contention stays. */
-	placer_set_contention(bench.placer, CPU, 1);
+	placer_set_contention(bench.placer, CPU, 1, bench.now_ns);
 	for (unsigned int n = 0; n < 500; n++)
 		placer_bench_learn(&bench, CPU, 64, 500e3);
-	placer_set_contention(bench.placer, CPU, 10);
+	placer_set_contention(bench.placer, CPU, 10, bench.now_ns);
 	assert_near(alone_ns(&bench, CPU, 64), 500e3, 0.1);
-	placer_set_contention(bench.placer, CPU, 1);
+	placer_set_contention(bench.placer, CPU, 1, bench.now_ns);
 	/* A change to shorter times stays, too; and no freed plan is touched. */
 	for (unsigned int n = 0; n < 10; n++)
 		placer_bench_learn(&bench, CPU, 64, 50e3);
-	placer_set_contention(bench.placer, CPU, 10);
+	placer_set_contention(bench.placer, CPU, 10, bench.now_ns);
 	assert_near(alone_ns(&bench, CPU, 64), 50e3, 0.1);
-	placer_set_contention(bench.placer, CPU, 1);
+	placer_set_contention(bench.placer, CPU, 1, bench.now_ns);
 	for (unsigned int n = 0; n < 10; n++)
 		placer_bench_learn(&bench, CPU, 64, 500e3);
 	placer_bench_renew(&bench);
-	placer_set_contention(bench.placer, CPU, 10);
+	placer_set_contention(bench.placer, CPU, 10, bench.now_ns);
 	placer_bench_learn(&bench, CPU, 64, 500e3);
+}
+
+/* A change that nothing followed is no recent one for that. */
+TEST(test_undo__idle_between_change_and_contention)
+{
+	PLACER_BENCH(bench, 2, NULL);
+	for (unsigned int n = 0; n < 50; n++)
+		placer_bench_learn(&bench, CPU, 64, 50e3);
+	for (unsigned int n = 0; n < 20; n++)
+		placer_bench_learn(&bench, CPU, 64, 500e3);
+	bench.now_ns += 3600ull * 1000000000;
+	placer_set_contention(bench.placer, CPU, 10, bench.now_ns);
+	assert_near(alone_ns(&bench, CPU, 64), 500e3, 0.1);
 }
 
 /*
@@ -527,8 +541,8 @@ TEST(test_far_worse__is_not_chosen)
 
 		if (n < 200 && n % 4 == 0)
 			factor = 60;
-		placer_set_contention(bench.placer, CPU, factor);
-		placer_set_contention(bench.placer, GPU, factor);
+		placer_set_contention(bench.placer, CPU, factor, bench.now_ns);
+		placer_set_contention(bench.placer, GPU, factor, bench.now_ns);
 		bench.place_plan->wish_bucket = UINT16_MAX;
 		decision = place_decide(bench.placer, bench.place_plan, bench.flow, request,
 					bench.now_ns);
@@ -633,9 +647,9 @@ TEST(test_workers__fewer)
 				    work_ns);
 		}
 		/* With both contention and one worker, a task gets half of the worker's time. */
-		placer_set_contention(bench.placer, CPU, 2);
+		placer_set_contention(bench.placer, CPU, 2, bench.now_ns);
 		assert_true(fabsf(on_cpu_ns(&bench) / all_ns / (shares ? 8 : 2) - 1) < 0.1f);
-		placer_set_contention(bench.placer, CPU, 1);
+		placer_set_contention(bench.placer, CPU, 1, bench.now_ns);
 		placer_set_profile(bench.placer, CPU, placer_profile(bench.placer, CPU));
 		assert_int_equal(bench.placer->devices[CPU].queue.n_servers, 1);
 		placer_limit_servers(bench.placer, CPU, 0);
@@ -735,7 +749,7 @@ TEST(test_workers__reason)
 		const uint8_t strategy = i % 2 ? RBK_STRATEGY_LATENCY : RBK_STRATEGY_AUTO;
 
 		placer_limit_servers(bench.placer, CPU, 1 + i / 2);
-		placer_set_contention(bench.placer, CPU, i / 2 == 3 ? 3 : 1.25f);
+		placer_set_contention(bench.placer, CPU, i / 2 == 3 ? 3 : 1.25f, bench.now_ns);
 		decision = decide(&bench, bench.flow, LARGE, strategy);
 		if (i / 2 == 2) /* three of four workers: not slow enough */
 			continue;
@@ -824,7 +838,7 @@ TEST(test_latency__reason)
 	decision = decide(&bench, bench.flow, 2048, RBK_STRATEGY_LATENCY);
 	assert_fields(decision, (device, CPU), (reason, RBK_REASON_COST_MODEL));
 	for (float factor = 4; factor < 100; factor *= 2) {
-		placer_set_contention(bench.placer, CPU, factor);
+		placer_set_contention(bench.placer, CPU, factor, bench.now_ns);
 		decision = decide(&bench, bench.flow, 2048, RBK_STRATEGY_LATENCY);
 		assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 	}

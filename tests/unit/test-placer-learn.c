@@ -326,7 +326,7 @@ TEST(test_learn__work_and_servers)
 TEST(test_learn__contention)
 {
 	PLACER_BENCH(bench, 2, NULL);
-	placer_set_contention(bench.placer, CPU, 4);
+	placer_set_contention(bench.placer, CPU, 4, bench.now_ns);
 	for (unsigned int i = 0; i < 20; i++)
 		placer_bench_learn(&bench, CPU, 512, 4e6);
 	assert_near(predict(&bench, CPU, 512), 1e6, 0.01);
@@ -359,7 +359,8 @@ TEST(test_learn__hostile)
 		if (i % 1000 == 0)
 			placer_reset_device(bench.placer, GPU);
 		if (i % 777 == 0)
-			placer_set_contention(bench.placer, device, (float)times_ns[i % 10]);
+			placer_set_contention(bench.placer, device, (float)times_ns[i % 10],
+					      bench.now_ns);
 		place_learn(bench.placer, bench.place_plan, device, count,
 			    i % 50 ? PLACE_DONE : (enum place_result)placer_bench_random(&bench, 3),
 			    times_ns[placer_bench_random(&bench, 10)],
@@ -662,11 +663,11 @@ TEST(test_explore__not_while_contended)
 	/* Both devices are known, and the CPU is faster. */
 	run(&bench, 2000, 0.7e5, 1e5, &n_explored, &n_gpu);
 	assert_true(n_gpu < 1000);
-	placer_set_contention(bench.placer, CPU, 4);
+	placer_set_contention(bench.placer, CPU, 4, bench.now_ns);
 	run(&bench, 50000, 2.8e5, 1e5, &n_explored, &n_gpu);
 	assert_int_equal(n_gpu, 50000);
 	assert_int_equal(n_explored, 0);
-	placer_set_contention(bench.placer, CPU, 1.1f);
+	placer_set_contention(bench.placer, CPU, 1.1f, bench.now_ns);
 	run(&bench, 1000, 0.77e5, 1e5, &n_explored, &n_gpu);
 	assert_true(n_gpu < 100);
 }

@@ -169,11 +169,11 @@ TEST(test_rows__submissions_are_bounded)
 		/*
 		 * Contention does not make submissions shorter: more parts would wait more often.
 		 */
-		placer_set_contention(bench.placer, CPU, 50);
+		placer_set_contention(bench.placer, CPU, 50, bench.now_ns);
 		assert_int_equal(
 			place_rows_per_submission(bench.placer, bench.place_plan, CPU, count),
 			rows);
-		placer_set_contention(bench.placer, CPU, 1);
+		placer_set_contention(bench.placer, CPU, 1, bench.now_ns);
 		assert_in_range(rows, 1, count);
 		assert_true(place_predict_ns(bench.placer, bench.place_plan, CPU, rows) <=
 			    (float)config.submission_max_ns);
@@ -188,7 +188,7 @@ TEST(test_rows__submissions_are_bounded)
 	}
 	/* A disturbed GPU takes longer, so its submissions are shorter. */
 	rows = place_rows_per_submission(bench.placer, bench.place_plan, GPU, 1 << 28);
-	placer_set_contention(bench.placer, GPU, 10);
+	placer_set_contention(bench.placer, GPU, 10, bench.now_ns);
 	assert_true(place_rows_per_submission(bench.placer, bench.place_plan, GPU, 1 << 28) <
 		    rows / 9);
 	/* The minimum is one grain, if starting a task costs nothing. */

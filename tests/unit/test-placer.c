@@ -155,7 +155,7 @@ TEST(test_auto__second_gpu, setup_three, teardown)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_MEMORY_CONSTRAINT);
 	/* The faster GPU is chosen, not the first. */
 	bench->plan.device_state[GPU] = bench->plan.device_state[GPU2] = PLAN_DEVICE_READY;
-	placer_set_contention(bench->placer, GPU, 2);
+	placer_set_contention(bench->placer, GPU, 2, bench->now_ns);
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
 }
 
@@ -337,11 +337,11 @@ TEST(test_contention__to_the_gpu, setup_two, teardown)
 	while (placer_bench_decide(bench, count, RBK_STRATEGY_AUTO).device == GPU)
 		placer_bench_trust(bench, count /= 2);
 	placer_bench_trust(bench, 8192);
-	placer_set_contention(bench->placer, CPU, 20);
+	placer_set_contention(bench->placer, CPU, 20, bench->now_ns);
 	expect_placed(bench, count, RBK_STRATEGY_AUTO, GPU, RBK_REASON_CONTENTION);
 	/* This task would run on the GPU anyway. */
 	expect_placed(bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
-	placer_set_contention(bench->placer, CPU, 0.001f);
+	placer_set_contention(bench->placer, CPU, 0.001f, bench->now_ns);
 	expect_placed(bench, count, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 }
 
@@ -566,7 +566,8 @@ TEST(test_decide__short_and_full_path_agree, setup_two, teardown)
 
 		if (i % 7 == 0)
 			placer_set_contention(bench->placer, (uint8_t)(i / 7 % 2),
-					      1 + (float)placer_bench_random(bench, 30));
+					      1 + (float)placer_bench_random(bench, 30),
+					      bench->now_ns);
 		if (i % 3 == 0)
 			placer_bench_learn_some(bench, (uint8_t)placer_bench_random(bench, 2),
 						count);
@@ -606,9 +607,9 @@ TEST(test_configure__invalid_values, setup_two, teardown)
 	assert_true(config.exploration >= 0 && config.partition_min_gain >= 0);
 	assert_true(config.energy_slack >= 1 && config.submission_max_ns > 0);
 	assert_int_equal(config.strategy, RBK_STRATEGY_AUTO);
-	placer_set_contention(bench->placer, CPU, 0.0f / 0.0f);
-	placer_set_contention(bench->placer, GPU, 1e30f);
-	placer_set_contention(bench->placer, RBK_DEVICE_NONE, 1);
+	placer_set_contention(bench->placer, CPU, 0.0f / 0.0f, bench->now_ns);
+	placer_set_contention(bench->placer, GPU, 1e30f, bench->now_ns);
+	placer_set_contention(bench->placer, RBK_DEVICE_NONE, 1, bench->now_ns);
 	placer_set_profile(bench->placer, RBK_DEVICE_NONE, NULL);
 	placer_reset_device(bench->placer, RBK_DEVICE_NONE);
 	/* Contention is limited to a factor of 100. */

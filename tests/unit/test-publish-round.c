@@ -16,6 +16,7 @@
 #include "support/test.h"
 #include "telemetry/telemetry.h"
 #include "util/checked.h"
+#include "util/clock.h"
 
 enum { BUDGET = 8, N_SESSIONS = 300, PIECES = 64 };
 
@@ -231,7 +232,7 @@ TEST(test_round__contention_of_idle_plans)
 	while (!kit.rig.session->tenant_stats->page.header)
 		rig_settle(&kit.rig);
 	for (size_t i = 0; i < ARRAY_SIZE(bytes); i++) {
-		placer_set_contention(placer, RBK_DEVICE_CPU, bytes[i] ? 8 : 1);
+		placer_set_contention(placer, RBK_DEVICE_CPU, bytes[i] ? 8 : 1, clock_now_ns());
 		update(&kit);
 		assert_int_equal(plan->stats.record->devices[RBK_DEVICE_CPU].contention, bytes[i]);
 	}

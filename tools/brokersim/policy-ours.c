@@ -262,7 +262,7 @@ static void look(struct sim *sim)
 	const struct place_contention_verdict *verdict = judge_look(&ours->judge, sim);
 
 	sim->n_flips += verdict->has_begun + verdict->has_ended;
-	placer_set_contention(ours->placer, RBK_DEVICE_CPU, verdict->factor);
+	placer_set_contention(ours->placer, RBK_DEVICE_CPU, verdict->factor, now_of(sim));
 	placer_limit_servers(ours->placer, RBK_DEVICE_CPU, verdict->n_workers);
 	sim->devices[RBK_DEVICE_CPU].n_in_use = verdict->n_workers;
 	sim->world->n_workers = verdict->n_workers;
@@ -313,7 +313,8 @@ static void changed_ours(struct sim *sim, const struct scenario_event *event)
 
 	switch (event->kind) {
 	case EVENT_CONTENTION:
-		placer_set_contention(ours->placer, event->device, (float)event->value);
+		placer_set_contention(ours->placer, event->device, (float)event->value,
+				      now_of(sim));
 		break;
 	case EVENT_HOGS:
 		judge_count(&ours->judge, sim);
