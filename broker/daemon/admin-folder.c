@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/options.h"
@@ -86,6 +88,20 @@ bool admin_folder_make(const struct options *options)
 	return is_ours;
 }
 
+/* Return true if a program may listen on the socket at @path. */
+static bool is_in_use(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_(close_fdp) int fd = -1;
+
+	if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path) >=
+	    sizeof(address.sun_path))
+		return true;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ||
+	       errno != ECONNREFUSED;
+}
+
 void admin_link_make(const struct options *options)
 {
 	char path[PATH_BYTES], target[PATH_BYTES];
@@ -95,9 +111,10 @@ void admin_link_make(const struct options *options)
 	if (!has_own_folder(options) ||
 	    rbk_admin_old_path_of(options->socket_path, path, sizeof(path)))
 		return;
-	/* A socket or link there is left from an earlier broker. */
+	/* A link, or a socket on which no program listens, is left from an earlier broker. */
 	if (lstat(path, &status) == 0 &&
-	    ((!S_ISSOCK(status.st_mode) && !S_ISLNK(status.st_mode)) || unlink(path) < 0))
+	    ((!S_ISLNK(status.st_mode) && (!S_ISSOCK(status.st_mode) || is_in_use(path))) ||
+	     unlink(path) < 0))
 		return;
 	name = strrchr(options->admin_socket_path, '/') + 1;
 	snprintf(target, sizeof(target), "../" RBK_ADMIN_FOLDER "/%s", name);

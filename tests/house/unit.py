@@ -66,8 +66,8 @@ def configuration(unit, tmpfiles, problems):
     for folder in ('/etc/ringbroker', '/etc/ringbroker/tenants.d'):
         if ['d', folder, '0755', 'root', 'root', '-'] not in made:
             problems.append(f'{tmpfiles}: {folder} is not made, or not as root\'s')
-    # Containers mount /run/ringbroker; the administrators' socket is outside of it.
-    if ['d', '/run/ringbroker-admin', '0750', 'ringbroker', 'ringbroker', '-'] not in made:
+    # Containers mount /run/ringbroker; the administrators' socket is outside of it. brokerd adds to its permissions.
+    if ['d', '/run/ringbroker-admin', ':0750', 'ringbroker', 'ringbroker', '-'] not in made:
         problems.append(f'{tmpfiles}: /run/ringbroker-admin is not made, or others may enter it')
 
 

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -288,6 +290,8 @@ TEST(test_socket__own_folder)
 	const bool is_root = geteuid() == 0;
 	struct broker_options options = {.args = plain};
 	struct rbk_options old = {.size = sizeof(old), .socket_path = path};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct rbk_error error = {""};
 	struct stat status;
 	struct broker broker;
@@ -297,13 +301,17 @@ TEST(test_socket__own_folder)
 	assert_int_equal(chmod(folder, 0755), 0);
 	assert_int_equal(mkdir(path_in(folder, "ringbroker", path), 0755), 0);
 	options.socket_path = path_in(folder, "ringbroker/brokerd.sock", socket_path);
-	/* A killed broker of an earlier version has left its socket. */
-	assert_int_equal(mknod(path_in(folder, link_name, path), S_IFSOCK | 0600, 0), 0);
+	/* The socket on which another broker listens there stays, until it leaves it behind. */
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder, link_name);
+	assert_true(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && !listen(fd, 1));
+	broker_start(&broker, &options);
+	broker_stop(&broker);
+	assert_true(lstat(address.sun_path, &status) == 0 && S_ISSOCK(status.st_mode));
+	close(fd);
 	for (unsigned int i = 0; i < 2; i++) {
 		if (is_root)
 			options.args = i == 0 ? with_group : with_users;
 		broker_start(&broker, &options);
-		/* Before the start, the socket that was left looked like an earlier broker's. */
 		assert_int_equal(rbk_admin_socket_path(socket_path, broker.admin_path,
 						       sizeof(broker.admin_path)),
 				 0);
