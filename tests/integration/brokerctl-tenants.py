@@ -460,6 +460,9 @@ def heads_of(text):
 def check_terminal(broker):
     for listing in TABLES:
         whole = ctl(broker, *listing)
+        expect(not re.search(r' $', whole, re.MULTILINE), listing, 'has rows that end with blanks')
+        if whole == listing[0].capitalize() + ': none\n\n':
+            continue
         heads = heads_of(whole)
         expect(heads and '\x1b' not in whole and '--wide' not in whole, listing, whole)
         expect(heads_of(on_terminal(broker, 80, *listing, '--wide')) == heads, listing, '--wide is not whole')
@@ -644,6 +647,8 @@ def check_before_its_first_session(folder):
         file.write('[tenant early]\nmatch-uid = 4294967\n')
     broker = Broker(folder, '--config', conf, '--gpu=none', '--calibration=none')
     expect(names() == {'default', 'early'}, names())
+    expect(ctl(broker, 'plans') == 'Plans: none\n\n', ctl(broker, 'plans'))
+    expect(ctl(broker, 'plans', '--no-header') == '', ctl(broker, 'plans', '--no-header'))
     with open(conf, 'a', encoding='utf-8') as file:
         file.write('[tenant late]\nmatch-uid = 4294968\nweight = 7\n')
     broker.process.send_signal(signal.SIGHUP)

@@ -99,6 +99,7 @@ struct table {
 	unsigned int widths[TABLE_COLUMNS];
 	uint8_t ranks[TABLE_COLUMNS];
 	bool is_left[TABLE_COLUMNS], is_dropped[TABLE_COLUMNS];
+	int n_blanks; /* to print before the next text of the row */
 	struct cell *cells;
 };
 
@@ -158,6 +159,9 @@ void table_cell(const char *format, ...)
 	va_end(args);
 	if (n >= TABLE_CELL_BYTES)
 		n = TABLE_CELL_BYTES - 1;
+	/* Each word of a list is followed by a blank. */
+	while (n > 0 && cell->text[n - 1] == ' ')
+		cell->text[--n] = '\0';
 	if (n > 0 && (unsigned int)n > table.widths[column])
 		table.widths[column] = (unsigned int)n;
 }
@@ -256,41 +260,59 @@ static unsigned int fit(void)
 
 static void print_cell(unsigned int column, const char *text, enum mark mark)
 {
-	const bool is_last = column + 1 == table.n_columns;
-	int width = (int)table.widths[column];
+	const int width = (int)table.widths[column];
 	char cut[TABLE_CELL_BYTES];
+	int n_padding;
 
 	/* A cut text ends with two full stops. */
 	if (strlen(text) > (size_t)width) {
 		snprintf(cut, sizeof(cut), "%.*s..", width - 2, text);
 		text = cut;
 	}
-	printf("  %s%*s%s", mark_begin(mark),
-	       table.is_left[column] ? (is_last ? 0 : -width) : width, text, mark_end(mark));
+	n_padding = width - (int)strlen(text);
+	table.n_blanks += 2 + (table.is_left[column] ? 0 : n_padding);
+	if (text[0]) {
+		printf("%*s%s%s%s", table.n_blanks, "", mark_begin(mark), text, mark_end(mark));
+		table.n_blanks = 0;
+	}
+	table.n_blanks += table.is_left[column] ? n_padding : 0;
+}
+
+/* Rows end with their last text, not with the blanks of empty cells. */
+static void end_row(void)
+{
+	putchar('\n');
+	table.n_blanks = 0;
+}
+
+static void print_head(unsigned int n_dropped)
+{
+	if (n_dropped)
+		printf("%s (--wide shows %u more column%s)\n", table.title, n_dropped,
+		       plural(n_dropped));
+	else
+		printf("%s\n", table.title);
+	for (unsigned int i = 0; i < table.n_columns; i++)
+		if (!table.is_dropped[i])
+			print_cell(i, table.heads[i], MARK_HEAD);
+	end_row();
 }
 
 void table_end(void)
 {
 	const unsigned int n_dropped = fit();
 
-	if (table.title && n_dropped)
-		printf("%s (--wide shows %u more column%s)\n", table.title, n_dropped,
-		       plural(n_dropped));
+	if (table.title && table.n_cells > 0)
+		print_head(n_dropped);
 	else if (table.title)
-		printf("%s\n", table.title);
-	for (unsigned int i = 0; i < table.n_columns && table.title; i++)
-		if (!table.is_dropped[i])
-			print_cell(i, table.heads[i], MARK_HEAD);
-	if (table.title)
-		putchar('\n');
+		printf("%s: none\n", table.title);
 	for (unsigned int i = 0; i < table.n_cells; i++) {
 		const unsigned int column = i % table.n_columns;
 
 		if (!table.is_dropped[column])
-			print_cell(column, table.cells[i].text,
-				   table.cells[i].text[0] ? table.cells[i].mark : MARK_NONE);
+			print_cell(column, table.cells[i].text, table.cells[i].mark);
 		if (column + 1 == table.n_columns)
-			putchar('\n');
+			end_row();
 	}
 	if (table.title)
 		putchar('\n');

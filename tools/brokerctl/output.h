@@ -39,7 +39,8 @@ enum mark mark_of_breaker(uint32_t breaker);
  * A table: print the heads once and the cells row by row, then call table_end(). A head that begins
  * with "<" makes its column left-aligned. A digit before the name is the rank at which the column
  * is dropped from a narrow terminal, 9 first; a column without a digit stays. With a NULL title,
- * print neither title, heads nor the empty line at the end.
+ * print neither title, heads nor the empty line at the end. Without cells, print the title and
+ * "none".
  */
 enum { TABLE_COLUMNS = 64, TABLE_CELL_BYTES = 128 };
 void table_begin(const char *title, const char *const *heads);
