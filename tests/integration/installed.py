@@ -80,6 +80,8 @@ def check_progress(source):
         with open(f'{top}/meson.build', encoding='utf-8') as file:
             version = re.search(r"^  version: '(.*)',$", file.read(), re.MULTILINE)[1]
         scripts = {'dpkg-parsechangelog': f'echo {version}', 'lintian': 'test -e "$6"', 'git': 'exit 1',
+                   'dh': 'exit 0', 'dpkg-checkbuilddeps':
+                   'test ! -e unmet || { echo "dpkg-checkbuilddeps: error: Unmet build dependencies: meson" >&2; exit 1; }',
                    'dpkg-buildpackage': 'echo "[1/2] cc"; echo odd; touch ../a.deb ../a.changes; test ! -e fail'}
         for name, script in scripts.items():
             with open(f'{top}/bin/{name}', 'w', encoding='ascii') as file:
@@ -98,6 +100,14 @@ def check_progress(source):
                                 stderr=subprocess.STDOUT, timeout=LIMIT, check=False, text=True)
         if result.returncode != 1 or '\nodd\ntools/package: the build failed; ' not in result.stdout:
             print('tools/package, whose build fails, says', result.returncode, result.stdout)
+            sys.exit(1)
+        with open(f'{top}/unmet', 'wb'):
+            pass
+        result = subprocess.run([f'{top}/tools/package', '--no-install'], env=env, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, timeout=LIMIT, check=False, text=True)
+        wanted = 'tools/package: these are missing: meson; run tools/install-deps --package\n'
+        if result.returncode != 2 or result.stderr != wanted:
+            print('tools/package, without a package, says', result.returncode, result.stderr)
             sys.exit(1)
 
 
