@@ -91,6 +91,14 @@ def check_locale(paths):
     arguments = ['--page', paths['three'], '--size=120x40']
     ascii_text, _ = top('--once', '--ascii', *arguments)
     expect(top('--once', *arguments, LC_ALL='C')[0] == ascii_text, 'the C locale makes a difference')
+    for option in ('--color', '--color=always', '--colour=always'):
+        text, _ = top('--once', '--ascii', option, *arguments, NO_COLOR='1')
+        plain = re.sub(rb'\x1b\[[0-9;]*m', b'', text)
+        expect(text != plain, option, 'gives no colours')
+        rows = [[row.rstrip() for row in picture.splitlines()] for picture in (plain, ascii_text)]
+        expect(rows[0] == rows[1], option, 'changes more than colours')
+    for options in (['--color=auto'], ['--color=never'], ['--color', '--no-colour'], ['--color', '--color=auto']):
+        expect(top('--once', '--ascii', *options, *arguments)[0] == ascii_text, options, 'in a pipe')
     sized, _ = top('--once', '--page', paths['three'], COLUMNS='90', LINES='30')
     expect(sized == top('--once', '--page', paths['three'], '--size=90x30')[0],
            'COLUMNS and LINES are nothing')
@@ -244,7 +252,7 @@ def check_mistakes(folder, paths):
                               (['-x'], 'no option -x'), (['--once', '--tenant'], '--tenant needs'),
                               (['-d'], '-d needs'), (['--once=3'], '--once takes no argument'),
                               (['--s=80x24'], 'no option --s;'),
-                              (['--view=tenant'], 'not tenant')):
+                              (['--view=tenant'], 'not tenant'), (['--color=red'], 'not red')):
         _, error = top(*arguments, status=USAGE)
         expect(error.startswith('brokertop: ') and wanted in error and error.count('\n') == 1, error)
     _, error = top('--once', '--socket', folder + '/none', status=NO_BROKER)

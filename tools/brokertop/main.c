@@ -54,7 +54,8 @@ struct options {
 	uint64_t n_updates; /* of --batch; 0: no limit */
 	enum view view;
 	int width, height; /* 0: the terminal's size */
-	bool is_once, is_batch, is_json, is_ascii, has_colours, has_delay;
+	bool is_once, is_batch, is_json, is_ascii, has_delay;
+	bool has_colours, has_colours_anywhere; /* on a terminal; also in files and pipes */
 };
 
 struct top {
@@ -271,9 +272,11 @@ static void choose_size(struct options *options)
 /* Return: false if output failed, for example because the reader has gone. */
 static bool print_picture(struct top *top, bool is_first)
 {
-	const enum canvas_colours colours = top->options.has_colours && isatty(STDOUT_FILENO)
-						    ? CANVAS_256_COLOURS
-						    : CANVAS_NO_COLOURS;
+	const struct options *options = &top->options;
+	const enum canvas_colours colours =
+		options->has_colours && (options->has_colours_anywhere || isatty(STDOUT_FILENO))
+			? CANVAS_256_COLOURS
+			: CANVAS_NO_COLOURS;
 
 	if (top->options.is_json) {
 		report_json(&top->model, &top->origin);
@@ -561,7 +564,9 @@ static void print_usage(FILE *file)
 	      "  --json               print JSON, one object a line, instead of pictures\n"
 	      "  --size=WIDTHxHEIGHT  of pictures printed as lines\n"
 	      "  --ascii              use ASCII characters only\n"
-	      "  --no-colour          use no colours; as NO_COLOR does\n"
+	      "  --color[=WHEN]       use colours: auto (the default: on a terminal, without\n"
+	      "                       NO_COLOR), always, which --color alone means, or never\n"
+	      "  --no-colour          as --color=never\n"
 	      "  --record=FILE        record the statistics pages to a file, and end\n"
 	      "  --page=FILE          play a recording; ? lists the keys\n"
 	      "  --socket=PATH        the broker's socket; see brokertop(1) for the default\n"
@@ -607,6 +612,18 @@ static bool parse_size(const char *text, struct options *options)
 	return true;
 }
 
+/* @text: NULL: the option has no argument. */
+static bool parse_colours(const char *text, struct options *options)
+{
+	const char *no_colour = getenv("NO_COLOR");
+	const bool is_auto = text && strcmp(text, "auto") == 0;
+
+	options->has_colours_anywhere = !text || strcmp(text, "always") == 0;
+	options->has_colours =
+		options->has_colours_anywhere || (is_auto && !(no_colour && no_colour[0]));
+	return options->has_colours_anywhere || is_auto || strcmp(text, "never") == 0;
+}
+
 static bool parse_view(const char *text, enum view *ret)
 {
 	static const char *const names[VIEW_COUNT] = {"overview", "tenants",   "sessions",
@@ -646,7 +663,19 @@ static int unknown_option(char **argv, const struct option *longs, unsigned int 
 /* Return: -1 to go on, or the exit status. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
-	enum { VIEW = 256, ONCE, BATCH, JSON, SIZE, ASCII, NO_COLOUR, RECORD, PAGE, SOCKET };
+	enum {
+		VIEW = 256,
+		ONCE,
+		BATCH,
+		JSON,
+		SIZE,
+		ASCII,
+		COLOUR,
+		NO_COLOUR,
+		RECORD,
+		PAGE,
+		SOCKET
+	};
 	static const struct option longs[] = {
 		{"delay", required_argument, NULL, 'd'},
 		{"tenant", required_argument, NULL, 't'},
@@ -657,6 +686,8 @@ static int parse_options(int argc, char **argv, struct options *options)
 		{"json", no_argument, NULL, JSON},
 		{"size", required_argument, NULL, SIZE},
 		{"ascii", no_argument, NULL, ASCII},
+		{"color", optional_argument, NULL, COLOUR},
+		{"colour", optional_argument, NULL, COLOUR},
 		{"no-colour", no_argument, NULL, NO_COLOUR},
 		{"no-color", no_argument, NULL, NO_COLOUR},
 		{"record", required_argument, NULL, RECORD},
@@ -707,8 +738,12 @@ static int parse_options(int argc, char **argv, struct options *options)
 		case ASCII:
 			options->is_ascii = true;
 			break;
+		case COLOUR:
+			if (!parse_colours(optarg, options))
+				return misuse("--color takes auto, always or never", optarg);
+			break;
 		case NO_COLOUR:
-			options->has_colours = false;
+			parse_colours("never", options);
 			break;
 		case RECORD:
 			options->record_path = optarg;
@@ -770,16 +805,10 @@ static int run(struct top *top)
 
 int main(int argc, char **argv)
 {
-	const char *no_colour = getenv("NO_COLOR");
-	struct top top = {
-		.options =
-			{
-				.delay_ns = second_ns,
-				.has_colours = !(no_colour && no_colour[0]),
-			},
-	};
+	struct top top = {.options = {.delay_ns = second_ns}};
 	int status;
 
+	parse_colours("auto", &top.options);
 	streams_init();
 	setlocale(LC_CTYPE, "");
 	status = parse_options(argc, argv, &top.options);
