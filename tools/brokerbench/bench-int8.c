@@ -3,7 +3,8 @@
  * matmul-int8
  *
  * C = A * B of eight-bit numbers, with B a constant that both sides pack beforehand. A is unsigned
- * and B signed, as in quantized models, without zero points; C has 32 bits. One thread.
+ * and B signed, as in quantized models, without zero points; C has 32 bits. A has 7 bits, so that
+ * the library's result is exact without VNNI, too. One thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -62,7 +63,8 @@ static int int8_init(struct int8_matmul *matmul, struct library *library, uint32
 	    !matmul->workspace)
 		return -ENOMEM;
 	for (size_t i = 0; i < (size_t)m * k; i++)
-		matmul->a[i] = (uint8_t)((random = random * 1664525u + 1013904223u) >> 24);
+		matmul->a[i] = (uint8_t)((random = random * 1664525u + 1013904223u) >>
+					 (32 - LIBRARY_U8_BITS));
 	for (size_t i = 0; i < (size_t)k * n; i++)
 		matmul->b[i] = (int8_t)((random = random * 1664525u + 1013904223u) >> 24);
 	memset(matmul->workspace, 0, CPU_WORKSPACE_BYTES);

@@ -188,14 +188,11 @@ static void *memory(size_t bytes)
 	return aligned_alloc(64, (bytes + 64) / 64 * 64);
 }
 
-static void fill(void *to, size_t n, bool is_int8, uint32_t seed)
+/* Write @n bytes of @n_bits random bits each. */
+static void fill_bytes(uint8_t *to, size_t n, unsigned int n_bits, uint32_t seed)
 {
-	if (!is_int8)
-		plans_fill(to, n, seed);
-	else
-		for (size_t i = 0; i < n; i++)
-			((uint8_t *)to)[i] =
-				(uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
+	for (size_t i = 0; i < n; i++)
+		to[i] = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> (32 - n_bits));
 }
 
 /* Return true if our kernels have a channels-last layout for the operator. */
@@ -225,9 +222,14 @@ static int operands_init(struct operands *operands, const struct operator_shape 
 	if (!operands->x || !operands->weights || !operands->bias || !operands->y ||
 	    !operands->expected || !operands->x_last || !operands->y_last)
 		return -ENOMEM;
-	fill(operands->x, sizes.x, operator_is_int8(shape), 1);
-	fill(operands->weights, sizes.weights, operator_is_int8(shape), 2);
-	fill(operands->bias, sizes.bias, false, 3);
+	if (operator_is_int8(shape)) {
+		fill_bytes(operands->x, sizes.x, LIBRARY_U8_BITS, 1);
+		fill_bytes(operands->weights, sizes.weights, 8, 2);
+	} else {
+		plans_fill(operands->x, sizes.x, 1);
+		plans_fill(operands->weights, sizes.weights, 2);
+	}
+	plans_fill(operands->bias, sizes.bias, 3);
 	/* scales, for sums of some hundred thousands */
 	for (size_t i = 0; shape->kind == OPERATOR_CONV8_QUANTIZED && i < sizes.bias; i++)
 		operands->bias[i] = 1e-4f * (1 + fabsf(operands->bias[i]));

@@ -20,6 +20,13 @@ enum {
 };
 
 /*
+ * Bits of the unsigned eight-bit operands whose products both sides compute exactly. Without VNNI,
+ * oneDNN adds two products of an unsigned and a signed byte to 16 bits, with saturation, by
+ * vpmaddubsw (oneDNN, "Nuances of int8 Computations").
+ */
+enum { LIBRARY_U8_BITS = 7 };
+
+/*
  * Open a library. The reason lives as long as the program.
  * Return: 0 with the library; LIBRARY_E_ABSENT.
  */
