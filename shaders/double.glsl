@@ -55,6 +55,34 @@ double with_sign(double x, double sign)
 	return double_of(bits_of(x) | (bits_of(sign) & DOUBLE_SIGN));
 }
 
+/*
+ * Round to the nearest integer, ties to even. On processors without AVX-512, Mesa 22's lavapipe
+ * computes roundEven(), floor() and ceil() of float64 by way of int32, which is wrong beyond 2^31.
+ */
+double round_of(double x)
+{
+	precise double size = magnitude(x), units = 4503599627370496.0lf, whole = size + units;
+
+	/* Numbers of 2^52 and above have no fraction, and units of at least 1. */
+	whole = whole - units;
+	return size < units ? with_sign(whole, x) : x;
+}
+
+double floor_of(double x)
+{
+	precise double whole = round_of(x);
+
+	return whole > x ? whole - 1.0lf : whole;
+}
+
+double ceil_of(double x)
+{
+	precise double whole = round_of(x), next = whole + 1.0lf;
+
+	/* The integer above a number in (-1, 0) is -0. */
+	return whole < x ? with_sign(magnitude(next), x) : whole;
+}
+
 /* a < b ? a : b; hence b where either is a NaN */
 double lesser(double a, double b)
 {

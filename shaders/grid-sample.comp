@@ -9,6 +9,11 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
+#ifndef DOUBLES
+#define floor_of floor
+#define round_of roundEven
+#endif
+
 /* Results are [batch][channels][points], pictures [batch][channels][depth][height][width] */
 #define SAMPLE_TOTAL       0
 #define SAMPLE_GROUPS      1
@@ -39,7 +44,7 @@ struct Axis {
 /* Round to the nearest integer; ties to even or, in three dimensions, away from 0. */
 REAL rounded(REAL x)
 {
-	REAL size = abs(x), whole = roundEven(size);
+	REAL size = abs(x), whole = round_of(size);
 
 	if (RANK == 3 && size - whole == REAL(0.5))
 		whole += REAL(1);
@@ -50,8 +55,8 @@ REAL rounded(REAL x)
 REAL mirrored(REAL x, REAL low, REAL high)
 {
 	precise REAL range = high - low, beside = x < low ? low - x : x - high;
-	precise REAL n = floor(beside / range), rest = n * range;
-	bool odd = n != REAL(2) * floor(n * REAL(0.5));
+	precise REAL n = floor_of(beside / range), rest = n * range;
+	bool odd = n != REAL(2) * floor_of(n * REAL(0.5));
 
 	rest = beside - rest;
 	if (!(range > REAL(0)))

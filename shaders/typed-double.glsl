@@ -141,11 +141,11 @@ double function_of(double x, double y, double a, double b)
 	case MAP_SIGN:
 		return magnitude(x) > 0.0lf ? with_sign(1.0lf, x) : x;
 	case MAP_FLOOR:
-		return floor(x);
+		return floor_of(x);
 	case MAP_CEIL:
-		return ceil(x);
+		return ceil_of(x);
 	case MAP_ROUND:
-		return roundEven(x);
+		return round_of(x);
 	case MAP_SQRT:
 		return root(x);
 	case MAP_RECIPROCAL:
