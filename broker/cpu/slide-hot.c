@@ -81,6 +81,12 @@ VEC_INLINE vf slide_power(vf x, uint32_t p)
 	}
 }
 
+/* Return the @p-th root of @x. Not inlined: one call per vector, of many instructions. */
+static __attribute__((noinline)) vf slide_root(vf x, uint32_t p)
+{
+	return vf_pow(x, vf_set(1.0f / (float)p));
+}
+
 VEC_INLINE vf slide_tap(const enum slide what, const struct cpu_window *args, vf value,
 			float weight, vf x)
 {
@@ -106,7 +112,7 @@ VEC_INLINE vf slide_finish(const enum slide what, const struct slide_row *row, v
 	}
 	if (what == SLIDE_MAX || p == 1)
 		return value;
-	return p == 2 ? vf_sqrt(value) : vf_pow(value, vf_set(1.0f / (float)p));
+	return p == 2 ? vf_sqrt(value) : slide_root(value, p);
 }
 
 /* Return the slice of the input under tap @q along the depth. */
@@ -159,8 +165,9 @@ VEC_INLINE vf slide_masked(const enum slide what, uint32_t lanes, vf x)
 #endif
 }
 
-/* SLIDE_SUM: return the taps of a row of the window that count, by lane. */
-VEC_INLINE vf slide_row_counts(const struct cpu_window *args, size_t ox, size_t n)
+/* SLIDE_SUM: return the taps of a row of the window that count, by lane. Edges only. */
+static __attribute__((noinline)) vf slide_row_counts(const struct cpu_window *args, size_t ox,
+						     size_t n)
 {
 	const vf one = vf_set(1.0f);
 	float counts[VW];
@@ -306,18 +313,29 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 	}
 }
 
-static void slide_find_edges(const enum slide what, const struct cpu_window *args,
+/*
+ * Find the lanes of each tap of a row for the VW pixels from @ox on, and for SLIDE_SUM the taps that
+ * count. Not inlined: few vectors need it, and each shape would have the code three times.
+ */
+static __attribute__((noinline)) void slide_find_lanes(enum slide what,
+						       const struct cpu_window *args, size_t ox,
+						       struct window_lanes *ret_lanes,
+						       vf *ret_counts)
+{
+	const size_t n = min_size(VW, args->out_width - ox);
+
+	for (size_t s = 0; s < args->kernel[2]; s++)
+		ret_lanes[s] = slide_lanes(args, ox, n, s);
+	*ret_counts = what == SLIDE_SUM ? slide_row_counts(args, ox, n) : (vf){0};
+}
+
+static void slide_find_edges(enum slide what, const struct cpu_window *args,
 			     struct slide_edges *ret)
 {
 	ret->inner = window_find_inner(args);
 	ret->last = (args->out_width - 1) / VW * VW;
-	for (size_t i = 0; i < 2 && args->kernel[2] <= SLIDE_BLOCK_TAPS; i++) {
-		const size_t ox = i ? ret->last : 0, n = min_size(VW, args->out_width - ox);
-
-		for (size_t s = 0; s < args->kernel[2]; s++)
-			ret->lanes[i][s] = slide_lanes(args, ox, n, s);
-		ret->counts[i] = what == SLIDE_SUM ? slide_row_counts(args, ox, n) : (vf){0};
-	}
+	for (size_t i = 0; i < 2 && args->kernel[2] <= SLIDE_BLOCK_TAPS; i++)
+		slide_find_lanes(what, args, i ? ret->last : 0, ret->lanes[i], &ret->counts[i]);
 }
 
 /*
@@ -474,10 +492,7 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 		 * widely dilated.
 		 */
 		if (ox != 0 && ox != edges->last) {
-			for (size_t s = 0; s < args->kernel[2]; s++)
-				other.lanes[0][s] = slide_lanes(args, ox, n, s);
-			if (what == SLIDE_SUM)
-				other.counts[0] = slide_row_counts(args, ox, n);
+			slide_find_lanes(what, args, ox, other.lanes[0], &other.counts[0]);
 			at = &other;
 			edge = 0;
 		}
