@@ -730,9 +730,10 @@ static inline void rbk_prep_run_table(struct rbk_sqe *sqe, uint32_t plan_id, uin
 /*
  * Cancel the oldest task of this ring whose user_data is @target: that task completes with
  * -ECANCELED. A task that has begun on the CPU is stopped, unless it updates a state; the contents
- * of its outputs are then undefined. The cancelling entry completes with 0, or
+ * of its outputs are then undefined. A task that was passed to a GPU's driver is not stopped. The
+ * cancelling entry completes with 0, or
  *   -ENOENT      there is no such task
- *   -EALREADY    the task is running and cannot be stopped
+ *   -EALREADY    the task has begun and cannot be stopped
  */
 static inline void rbk_prep_cancel(struct rbk_sqe *sqe, uint64_t target)
 {
@@ -825,7 +826,11 @@ static inline void rbk_sqe_set_priority(struct rbk_sqe *sqe, unsigned int priori
 	sqe->priority = (uint8_t)priority;
 }
 
-/* Set the deadline in microseconds after the broker takes the entry; 0: none. */
+/*
+ * Set the deadline in microseconds after the broker takes the entry; 0: none. A task that misses it
+ * is not stopped: its completion has RBK_CQE_DEADLINE_MISSED. rbk_wait_cqe_timeout() limits the
+ * caller's wait.
+ */
 static inline void rbk_sqe_set_deadline_us(struct rbk_sqe *sqe, uint32_t deadline_us)
 {
 	sqe->deadline_us = deadline_us;

@@ -120,7 +120,7 @@ int main(void)
 	       strerror(-results[BEHIND].res));
 	printf("cancel the long task: %s; the task: %s\n", strerror(-results[CANCEL_LONG].res),
 	       strerror(-results[LONG].res));
-	/* A task on a GPU runs to its end: its CANCEL completes with -EALREADY. */
+	/* A task that a GPU's driver has runs to its end: its CANCEL completes with -EALREADY. */
 	r = results[CANCEL_LONG].res == 0 ? -ECANCELED : 0;
 	return results[LONG].res == r && results[BEHIND].res == -ECANCELED ? 0 : 1;
 }

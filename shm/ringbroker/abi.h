@@ -196,7 +196,7 @@ enum rbk_reason {
  *   -ENODEV      RBK_STRATEGY_ONLY_GPU and no GPU can run the plan; PREFETCH, EVICT: the device
  *                does not exist, cannot run the plan, or has no memory of its own (the CPU)
  *   -EOPNOTSUPP  needs a feature that was not offered
- *   -EALREADY    CANCEL: the task is running and cannot be stopped
+ *   -EALREADY    CANCEL: the task has begun on a GPU, or updates a state, and cannot be stopped
  *   -ECANCELED   cancelled, or an earlier task of its chain failed, or it waited for the memory of
  *                a plan that was removed; PREFETCH: EVICT or an administrator evicted the plan
  *                while it was being loaded
