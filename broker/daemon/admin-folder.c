@@ -88,7 +88,7 @@ bool admin_folder_make(const struct options *options)
 	return is_ours;
 }
 
-/* Return true if a program may listen on the socket at @path. */
+/* Return false if connecting to the socket at @path is refused: then no program listens there. */
 static bool is_in_use(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

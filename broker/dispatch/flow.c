@@ -116,7 +116,10 @@ static bool review_flows(struct dispatch *dispatch)
 
 		if (flow->n_rings > 0)
 			continue;
-		/* A tenant that leaves and returns is not forgiven its inline overruns, either. */
+		/*
+		 * The flow stays until its tenant may run inline tasks again: a tenant cannot erase
+		 * its overruns by leaving and returning.
+		 */
 		if (turn_owner_is_idle(&dispatch->rung, &flow->bells) &&
 		    turn_owner_is_idle(&dispatch->bells, &flow->wakes) &&
 		    dispatch->now_ticks >= flow->inline_again_ticks &&

@@ -93,5 +93,8 @@ bool residency_comes_first(const struct residency_claim *a, const struct residen
 double residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns,
 		       uint64_t since_last_ns);
 
-/* Return the effective value of a plan that was wanted last @idle_ns ago. */
+/*
+ * Return the value with which a plan is compared with other plans: @value, or at most
+ * RESIDENCY_SILENT_VALUE if the plan is silent. @idle_ns: time since the plan was last wanted.
+ */
 double residency_value_heard(double value, uint64_t idle_ns);

@@ -213,9 +213,11 @@ static inline struct place_flow_queue *queue_of(const struct place_task *task)
 }
 
 /*
- * Choose the gate's task that is in its class. Without a free slot that is a task with a slot; if a
- * more urgent task waits for the slot, the chosen task is as urgent for this part. The caller
- * updates @flow; other flows are updated here.
+ * Choose gate->next, the one task of the gate that is in its flow's class and can start. If no slot
+ * is free, choose a task that has a slot. If a more urgent task waits for a slot, the chosen task
+ * gets the class and the due time of the waiting task for its next part, so that a slot becomes
+ * free soon. The flows of the old and the new gate->next are updated, except @flow, which the
+ * caller updates.
  */
 static __attribute__((__noinline__)) void gate_settle(struct placer *placer,
 						      const struct place_flow *flow,

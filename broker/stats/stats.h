@@ -476,8 +476,8 @@ void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns);
  */
 struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant);
 /*
- * Clear record @slot of the tenant's page if its plan is gone; a live plan's record is left to
- * stats_tenant_reset_plan().
+ * Reset record @slot of the tenant's page, unless its plan lives: stats_tenant_reset_plan() resets
+ * the record of a live plan.
  * Return: false if no record from @slot on is used.
  */
 bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot);

@@ -3,7 +3,8 @@
 /*
  * State of the layer in this process: its connection, the devices, and the locks of both
  *
- * The state lies in pages that fork() wipes, as all memory of process_pages() does: see gpu.c.
+ * The state lies in pages that fork() wipes, as all memory of process_pages() does: a child finds
+ * no connection, no devices, and free locks.
  */
 #include <pthread.h>
 #include <stdbool.h>

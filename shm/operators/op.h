@@ -349,7 +349,7 @@ struct op_attr {
 	const char *name;
 	uint32_t type; /* enum rbk_plan_attr_type */
 	bool required;
-	float otherwise; /* ONNX's default, for some floats */
+	float otherwise; /* ONNX's default of a float of an elementwise function; else unused */
 };
 
 struct op {

@@ -295,8 +295,8 @@ struct rbk_stats_plan {
 
 /*
  * A task, as it completed. Times are single-precision: exact to one part in sixteen million. All
- * tasks that were queued are logged. If a plan's tasks ran on the reactor, the first is logged,
- * then one of at most 64.
+ * tasks that were queued are logged. Of a plan's tasks that ran on the reactor, the first is
+ * logged, and then at least one in 64.
  */
 struct rbk_stats_decision {
 	uint64_t sequence; /* 0 while the record is written, otherwise its index + 1 */
@@ -387,8 +387,8 @@ struct rbk_stats_device {
 	/* Main figures of its profile; 0: unknown. */
 	uint32_t n_servers; /* tasks that it works on at once */
 	uint32_t reserved32;
-	double flops_per_ns;    /* of its best family, one server */
-	double bytes_per_ns;    /* of its best family, one server */
+	double flops_per_ns;    /* of one server: the highest of any family and size of operators */
+	double bytes_per_ns;    /* likewise */
 	double up_bytes_per_ns; /* of the link to the device; 0: it works in place */
 	double down_bytes_per_ns;
 	double launch_ns; /* fixed cost of one task */

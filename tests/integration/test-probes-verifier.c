@@ -2,10 +2,10 @@
 /*
  * The kernel's verifier on the probes
  *
- * Each program is loaded, including the one of two that this kernel does not need. The test prints
- * the number of instructions that the verifier processed. The verifier gives up at a million. The
- * limits here detect a growing program early, before older kernels, whose verifiers prune less,
- * reject it.
+ * Each program is loaded. Of on_switch and on_switch_untold, a kernel needs only one; the other is
+ * loaded, too, where the kernel accepts it. The test prints the number of instructions that the
+ * verifier processed. The verifier gives up at a million. The limits here detect a growing program
+ * early, before older kernels, whose verifiers prune less, reject it.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -47,8 +47,8 @@ static unsigned int bound(const char *name)
 }
 
 /*
- * Return true if sched_switch has no fourth argument: before Linux 5.18 one of the two programs
- * cannot be loaded, and is not needed.
+ * Return true if the log says that sched_switch has no fourth argument, as before Linux 5.18: then
+ * on_switch cannot be loaded, and is not needed.
  */
 static bool was_untold(char *const *logs, int n)
 {

@@ -533,7 +533,7 @@ static void submit_nops(struct rbk *rbk, unsigned int n)
 	rbk_ring_free(ring);
 }
 
-/* Check that only a tenant's own figures and an administrator's show what it holds and does. */
+/* Show a tenant's memory and tasks to this tenant and to administrators, not to other tenants. */
 TEST(test_statistics__only_own_tenant)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nhost-max = 1GiB\n"};

@@ -377,7 +377,7 @@ static void fill_third_with_nan(const struct plan *plan, uint32_t count,
 	put(&plan->tensors[plan->bindings[2].tensor], buffers->bindings[2], 1, NAN);
 }
 
-/* Query 0 has no keys, queries 1 and 2 a third each. Query 2's values are NaN or infinite. */
+/* Give query 0 no key, query 1 keys 1, 4 ..., query 2 keys 2, 5 ... with NaN or infinite values. */
 static void fill_beside_mask(const struct plan *plan, uint32_t count,
 			     struct reference_buffers *buffers, uint64_t *state)
 {

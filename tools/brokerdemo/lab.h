@@ -56,7 +56,7 @@ bool lab_expect(struct lab *lab, bool holds, const char *format, ...)
 /* ---- Tasks ---- */
 
 /*
- * Initialize a work by work_init(), and wait until the plan is resident on the GPU if there is room
+ * Initialize @work by work_init(), and wait until its plan is resident on the GPU if there is room
  * for it. Loading would otherwise influence the figures that are shown.
  */
 int lab_work(struct lab *lab, struct work *work, const struct work_shape *shape,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Expected results of a work
+ * Expected results of single operators, see work.h
  *
  * Inputs are small integers, so every sum of products is an integer below 2^24: its bits are the
  * same in any order of additions and on any device. Only Softmax has a rounding error.

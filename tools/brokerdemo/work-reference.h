@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Expected results of a work */
+/* Expected results of single operators, see work.h */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  * Work: single operators of given shapes, run through brokerd and checked
  *
  * Weights are constants in a sealed arena, which each device prepares once. A second arena holds
- * the inputs, which all tasks of a work share, and an output for each result. An output is filled
- * with NaN before its task is submitted, so that an earlier result cannot pass the check.
+ * the inputs, which all tasks share, and an output for each result. An output is filled with NaN
+ * before its task is submitted, so that an earlier result cannot pass the check.
  */
 #include "work.h"
 

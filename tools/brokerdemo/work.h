@@ -3,8 +3,8 @@
 /*
  * Work: single operators of given shapes, run through brokerd and checked
  *
- * A work is a plan of one operator over a dynamic number of rows, its tensors in arenas, and the
- * expected result from a plain computation in this process.
+ * A struct work has a plan of one operator over a dynamic number of rows, its tensors in arenas,
+ * and the expected result from a plain computation in this process.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,14 +46,16 @@ struct work {
 };
 
 /*
- * Prepare a work with room for @n_outputs results of shape->rows rows. @shape is copied.
+ * Make the plan and its tensors, with room for @n_outputs results of shape->rows rows. @shape is
+ * copied.
  * Return: 0; a negative errno, with a sentence in @error.
  */
 int work_init(struct work *work, struct rbk *rbk, const struct work_shape *shape,
 	      uint32_t n_outputs, struct rbk_error *error);
 /*
- * Free a work's objects. No task of the work may be in flight. A zeroed or partly initialized work
- * is accepted.
+ * Free the plan and its arenas. No task of the plan may be in flight. A zeroed or partly
+ * initialized
+ * @work is accepted.
  */
 void work_deinit(struct work *work);
 
