@@ -94,7 +94,7 @@
 #define ELEMENTWISE_C      27
 #define ELEMENTWISE_PARAMS 35 /* [4]: the function's parameters, as in union op_params */
 
-/* Operators along one dimension: outer * inner rows of size elements that are inner apart */
+/* Operators along one dimension: outer * inner rows; the size elements of a row are inner apart */
 #define ROWS_TOTAL         0 /* outer * inner */
 #define ROWS_SIZE          1
 #define ROWS_INNER         2

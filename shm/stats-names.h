@@ -3,7 +3,8 @@
 /*
  * Names for the numbers in statistics pages
  *
- * Metrics and JSON use the names, sentences use the texts. Any thread: constant.
+ * Metrics and JSON use the names, sentences use the texts. All words are constant: any thread may
+ * call these functions.
  */
 #include <stdint.h>
 
@@ -11,16 +12,16 @@ struct stats_word {
 	const char *name, *text;
 };
 
-/* Return the words for @cause, an enum rbk_turn_cause; "unknown" for a later one. */
+/* Return the words for @cause, an enum rbk_turn_cause; "unknown" for a cause of a newer broker. */
 const struct stats_word *stats_turn_cause(uint32_t cause);
-/* Return the words for @cause, an enum rbk_setup_cause; "unknown" for a later one. */
+/* Return the words for @cause, an enum rbk_setup_cause; otherwise as stats_turn_cause(). */
 const struct stats_word *stats_setup_cause(uint32_t cause);
 /*
- * @state: enum rbk_stats_breaker; @kind: of a device, 0 to 2 as in struct rbk_stats_device.
- * "unknown" for a later one.
+ * Return the name of a breaker's state (enum rbk_stats_breaker), or of a device's kind (0 to 2, as
+ * in struct rbk_stats_device); "unknown" for a number of a newer broker.
  */
 const char *stats_breaker_name(uint32_t state);
 const char *stats_device_kind_name(uint32_t kind);
-/* @state: enum rbk_memory_state; @tier: enum rbk_memory_tier; "unknown" for a later one. */
+/* Likewise, of enum rbk_memory_state and of enum rbk_memory_tier. */
 const char *stats_memory_state_name(uint32_t state);
 const char *stats_memory_tier_name(uint32_t tier);

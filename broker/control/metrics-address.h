@@ -3,8 +3,9 @@
 /*
  * Addresses at which metrics are offered
  *
- * On this machine only: there is neither encryption nor authentication, only the permissions of a
- * socket in the file system. Any thread.
+ * All addresses are on this machine, because there is neither encryption nor authentication: only
+ * the permissions of a socket in the file system restrict access. Any thread may call these
+ * functions.
  */
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -31,7 +32,7 @@ struct metrics_address {
 	socklen_t bytes; /* 0: no address */
 };
 
-enum { METRICS_ADDRESS_BYTES = 128 }; /* of an address as text */
+enum { METRICS_ADDRESS_BYTES = 128 }; /* size of an address as text */
 
 /*
  * Parse "unix:/PATH", "127.0.0.1:PORT", "[::1]:PORT", or "none".
@@ -40,9 +41,10 @@ enum { METRICS_ADDRESS_BYTES = 128 }; /* of an address as text */
 int metrics_address_parse(const char *text, struct metrics_address *ret);
 
 /*
- * Listen at an address. A path is for the broker's user and group @gid (-1: its own), or for the
- * user only if the socket cannot be given to the group, which *ret_has_group says. A socket at the
- * path on which no program listens is replaced. @ret_has_group may be NULL.
+ * Listen at an address. A socket at a path is open to the broker's user and to the group @gid (-1:
+ * the broker's group). If the socket cannot be given to that group, it is open to the user only,
+ * and *ret_has_group is false; @ret_has_group may be NULL. A socket at the path on which no program
+ * listens is replaced.
  * Return: 0; METRICS_E_IN_USE to METRICS_E_NO_SOCKET; negative errno.
  */
 int metrics_listen(const struct metrics_address *address, gid_t gid, int *ret_fd,

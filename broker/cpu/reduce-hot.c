@@ -247,7 +247,7 @@ VEC_INLINE vf reduce_halves(vf a, vf b, const unsigned int by)
 #endif
 }
 
-/* maximum elements of lines that are reduced VW at a time: such a line is one chain */
+/* maximum length of the lines that reduce_short() takes, each of which it reduces as one chain */
 enum { REDUCE_SHORT = 1024 };
 
 /* Reduce a line to one vector, like VEC_FOLD before it folds the lanes. */
@@ -283,7 +283,10 @@ VEC_INLINE vf reduce_line(const enum cpu_reduce_kind kind, const float *from, si
 	return acc[0];
 }
 
-/* Return the results of @line[VW] in order, folded as by VEC_FOLD, two lines per step. */
+/*
+ * Fold the lanes of each line as VEC_FOLD does, two lines at once. Return: the results; lane i has
+ * the result of @line[i].
+ */
 VEC_INLINE vf reduce_fold_lines(const enum cpu_reduce_kind kind, vf line[VW])
 {
 	VEC_UNROLL
@@ -301,8 +304,9 @@ VEC_INLINE vf reduce_fold_lines(const enum cpu_reduce_kind kind, vf line[VW])
 }
 
 /*
- * Reduce short lines, one per unit, VW lines at a time; the bits are the same as one by one.
- * Return: the first unit that is left.
+ * Reduce short lines, one per unit, VW lines at a time. The results have the same bits as if the
+ * lines were reduced one by one.
+ * Return: the first unit that was not reduced.
  */
 VEC_INLINE size_t reduce_short(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
 			       size_t begin, size_t end)

@@ -105,7 +105,7 @@ VEC_INLINE size_t slide_cost(const enum slide what, const struct cpu_window *arg
 	return what == SLIDE_LP && args->p > 2 ? SLIDE_POWER_COST : 1;
 }
 
-/* Add @more to @work, and poll once that is worth it. */
+/* Add @more to @work; call cpu_pause() each time that CPU_PAUSE_ELEMS have come together. */
 VEC_INLINE void slide_look(const struct cpu_window *args, size_t *work, size_t more)
 {
 	*work += more;

@@ -70,7 +70,7 @@ VEC_INLINE void top_k_sift(const bool largest, const struct heap *heap, size_t n
 	heap->indices[at * s] = index;
 }
 
-/* Append an entry to a heap of @n. */
+/* Insert an entry into a heap of @n entries. */
 VEC_INLINE void top_k_push(const bool largest, const struct heap *heap, size_t n, float value,
 			   int64_t index)
 {
@@ -92,7 +92,8 @@ VEC_INLINE void top_k_push(const bool largest, const struct heap *heap, size_t n
 }
 
 /*
- * Offer one element: it replaces the worst kept value if it is better. Return: the worst value now.
+ * Offer an element: it replaces @worst, the worst of the kept values, if it is better.
+ * Return: the worst of the values that are kept now.
  */
 VEC_INLINE float top_k_offer(const bool largest, const struct heap *heap, size_t k, float worst,
 			     float value, size_t index)

@@ -66,8 +66,8 @@
 #endif
 
 /*
- * Precedes a loop whose outputs may alias operands, but whose elements depend on their own index
- * only.
+ * Put this before a loop whose output may be the memory of an operand, if each element depends only
+ * on operands of the same index.
  */
 #if defined(__clang__)
 #define CPU_INDEPENDENT _Pragma("clang loop vectorize(enable)")
@@ -76,9 +76,9 @@
 #endif
 
 /*
- * Inlined for each set of constants, the window kernels alone took a third of the time of a build
- * with AddressSanitizer; with a sanitizer they are called instead. (The macros are GCC's: clang
- * inlines even then.)
+ * Kernels are inlined, so that the compiler builds each for its constant arguments. With a
+ * sanitizer GCC calls them instead: inlined, the window kernels alone took a third of the build's
+ * time. Clang does not define these macros, and always inlines.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define VEC_INLINE static inline
@@ -93,7 +93,7 @@ typedef float vf_unaligned __attribute__((vector_size(VW * 4), aligned(4), may_a
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* A difference, because value - 0 is value even for a negative zero: the compiler only copies. */
+/* Set all lanes. value - 0 is value, even if negative zero, so the compiler does not subtract. */
 VEC_INLINE vf vf_set(float value)
 {
 	return value - (vf){0};

@@ -79,7 +79,7 @@ static uint64_t others_of(bool has_metrics)
 }
 
 /*
- * Return: how many of @n descriptors tenants may have, so that their sessions, the waiting
+ * Return the number of @n descriptors that tenants may have, so that their sessions, the waiting
  * connections and the threads that close clients' descriptors do not use up all descriptors
  * together. If there are few, sessions have priority.
  */

@@ -517,7 +517,7 @@ static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, ui
 		flow_charge(dispatch, flow);
 }
 
-/* Note the last @n entries of a batch that took too long: they have waited since it began. */
+/* Note that a batch took too long and left its last @n entries, admitted at @admit_ticks. */
 static __attribute__((__noinline__)) void leave_rest(const struct dispatch *dispatch,
 						     struct dispatch_ring *ring,
 						     uint64_t admit_ticks, uint32_t n)
@@ -528,8 +528,8 @@ static __attribute__((__noinline__)) void leave_rest(const struct dispatch *disp
 }
 
 /*
- * Make the entries that a batch left a batch of their own.
- * Return: when they were admitted.
+ * Begin a batch of the entries that the batch before left.
+ * Return: the time in ticks at which they were admitted.
  */
 static __attribute__((__noinline__)) uint64_t take_rest(struct dispatch *dispatch,
 							struct dispatch_ring *ring,

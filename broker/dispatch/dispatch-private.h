@@ -766,8 +766,8 @@ static inline struct task *task_take(struct dispatch_ring *ring)
 }
 
 /*
- * Deduct from the debt of a flow without active rings its part of the time since idle_ticks, which
- * other flows have had.
+ * Reduce the debt of a flow that had no active rings by its share of the time since idle_ticks,
+ * which other flows have used.
  */
 static inline void flow_forgive(const struct dispatch *dispatch, struct flow *flow,
 				uint64_t now_ticks)
@@ -812,7 +812,10 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 	rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
 }
 
-/* Count a task that a device with memory of its own has, or would have if @plan were resident. */
+/*
+ * Count a task that runs on a device with memory of its own, or would run there if @plan were
+ * resident.
+ */
 static inline void note_wanted(struct session_plan *plan, uint64_t admit_ticks)
 {
 	plan->memory.n_wanted++;

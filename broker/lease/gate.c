@@ -243,8 +243,8 @@ static void on_mounts_changed(void *data, uint32_t events)
 
 /*
  * Find the broker's cgroup, if it is a service's. The broker reopens GPUs after a reset, so a gate
- * above its cgroup must let it in. A service's cgroup contains no other programs; any other cgroup
- * may.
+ * above its cgroup must let it in. The gate lets in the whole cgroup: a service's cgroup contains
+ * no other programs, but any other cgroup may.
  */
 static void find_own_cgroup(struct gate *gate)
 {

@@ -210,10 +210,10 @@ int residency_lease_new(struct residency *residency, const struct lease_about *a
  */
 bool residency_has_memory(const struct residency *residency, unsigned int device);
 /*
- * Grant the lease of @wait what it needs, after the waits that precede it have been served: the
- * earlier waits of its tenant. A grant that would take the lease above its tenant's part of the
- * device is also preceded by earlier waits of other tenants within their parts. Plans are evicted
- * for the grant where residency-policy.h allows it.
+ * Grant the lease of @wait what it needs, after the earlier waits of its tenant were served. If the
+ * grant takes the lease above its tenant's part of the device, earlier waits of other tenants
+ * within their parts are served first, too. Plans are evicted for the grant where
+ * residency-policy.h allows it.
  *
  * The wait lasts up to @patience_ns, at most LEASE_MAX_WAIT_NS. Without patience (0) it lasts only
  * while plans are being evicted for it. @wait's done() is called once, perhaps inside this call. If
@@ -232,8 +232,8 @@ void residency_lease_grow(struct residency *residency, struct lease *lease);
 uint64_t residency_lease_believed(struct residency *residency, unsigned int device,
 				  struct tenant *tenant);
 /*
- * Prepare to grant @bytes that residency_lease_believed() allowed: bytes beyond the free room are
- * no longer counted as outside use.
+ * Prepare to grant @bytes, at most as many as residency_lease_believed() returned. Bytes beyond the
+ * free room were counted as used by unknown processes, and no longer are.
  */
 void residency_lease_believe(struct residency *residency, unsigned int device,
 			     struct tenant *tenant, uint64_t bytes);

@@ -438,9 +438,9 @@ static inline float place_contention(const struct placer *placer, const struct p
 }
 
 /*
- * Return how many times longer a task takes if its device has @contention. Contention is measured
- * over all workers, and a task may feel less of it, or more: a short task waits for one turn or for
- * none, and a task that runs on the reactor waits for no worker.
+ * Return the factor by which a task takes longer if its device has @contention. Contention is
+ * measured over all workers, and a task may feel less of it, or more: a short task waits for one
+ * turn or for none, and a task that runs on the reactor waits for no worker.
  */
 static inline float place_felt(const struct place_entry *entry, float contention)
 {
@@ -464,10 +464,10 @@ static inline float place_entry_alone_ns(const struct place_entry *entry, float 
 }
 
 /*
- * Return how much longer than @alone_ns a task takes that begins while others run on the device. It
- * is at most the delay of using only the free servers, and at most the time until all other tasks
- * are done. If no server is free, the wait includes that. If only some servers are in use, the task
- * takes accordingly longer.
+ * Return the time by which a task takes longer than @alone_ns if it begins while others run on the
+ * device. It is at most the delay of using only the free servers, and at most the time until all
+ * other tasks are done. If no server is free, it includes the wait for one. If only some servers
+ * are in use, the task takes accordingly longer.
  */
 static inline float place_crowd_ns(const struct placer *placer, const struct place_device *device,
 				   const struct place_entry *entry, float alone_ns, uint64_t now_ns)
@@ -549,7 +549,7 @@ static inline float place_exec_ns(const struct placer *placer, const struct plac
 				   place_contention(placer, flow, device), now_ns);
 }
 
-/* Return how long a flow waits for a device; usually 0. */
+/* Return the time that a flow waits for a device; usually 0. */
 static inline float place_wait_ns(const struct placer *placer, const struct place_flow *flow,
 				  uint8_t device, uint64_t now_ns)
 {

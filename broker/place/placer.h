@@ -294,8 +294,8 @@ float place_predict_ns(const struct placer *placer, const struct place_plan *pla
 		       uint8_t device, uint32_t count);
 
 /*
- * Return how many rows of @count to submit to @device at once, so that the device is predicted to
- * be busy for at most submission_max_ns. The result is a multiple of plan->row_grain, or @count:
+ * Return the number of rows of @count to submit to @device at once, so that the device is predicted
+ * to be busy for at most submission_max_ns. The result is a multiple of plan->row_grain, or @count:
  * all rows fit, or the plan cannot be split. The result has more rows if the whole would otherwise
  * take a quarter longer, because each submission repeats what all rows need. On the CPU the
  * prediction is undisturbed: the reactor and a worker wait for a processor for each submission, so

@@ -108,7 +108,7 @@ static bool is_held_up(const struct place_flow *flow, uint32_t device)
 	return device == RBK_DEVICE_CPU && flow->is_throttled;
 }
 
-/* Return when @task would be done at the end of @device's queue. */
+/* Return the time at which @task would be done at the end of @device's queue. */
 static float done_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
 {
 	const struct placer *placer = balance->placer;

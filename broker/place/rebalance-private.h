@@ -21,8 +21,8 @@ struct search {
 
 /*
  * Improve search->at, and load_ns with it, by moves and swaps. Two starts are tried: the present
- * assignment, and the one where every task is on the device on which it loses least. Bounded: some
- * microseconds for SEARCH_MAX_TASKS.
- * Return: when all devices are idle.
+ * assignment, and the one where every task is on the device on which it loses least. Takes at most
+ * some microseconds, with SEARCH_MAX_TASKS tasks.
+ * Return: the time at which all devices are idle.
  */
 float search_run(struct search *search);

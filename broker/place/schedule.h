@@ -90,11 +90,12 @@ bool place_flow_is_throttled(struct place_flow *flow, uint64_t now_ns);
 void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t ns);
 
 /*
- * Predict how long a task of @flow would wait on @device before it starts. First come the released
- * tasks; of running ones, the mean of what is left of tasks that have not ended by now. Then come
- * all queued tasks, or the flow's turns until its own queue is through, if that is earlier. If the
- * quota is used up before, the wait is longer. Multiplied by what the device's tasks feel of its
- * contention. O(1).
+ * Predict how long a task of @flow would wait on @device before it starts: the time left of the
+ * released tasks, and the time of the queued tasks. A running task counts with the mean of the time
+ * left, given that it has not ended by now. The queued tasks are all that are queued, or those that
+ * start until the flow's own queue is empty, if that takes less time. The sum is multiplied by the
+ * device's contention, as far as its tasks feel it. If the flow's quota is used up before, the wait
+ * is longer. Takes constant time.
  */
 uint64_t place_flow_wait_ns(const struct placer *placer, const struct place_flow *flow,
 			    uint8_t device, uint64_t now_ns);
@@ -118,17 +119,17 @@ struct place_task {
 	uint64_t deadline_ns; /* UINT64_MAX: none */
 
 	/* The scheduler's; 0 when the task is first queued */
-	bool has_slot;           /* of gate: the task has begun, or its first part is released */
+	bool has_slot;           /* has a slot of gate: since its first part was released */
 	struct place_gate *gate; /* of the plan on the device; NULL: no parts there */
 	uint8_t state;           /* enum place_task_state */
-	uint8_t class;           /* capped to the ceiling; 0: first */
-	uint8_t device;          /* of the queue or of the release */
+	uint8_t class;           /* 0: the most urgent; at least the flow's first_class */
+	uint8_t device;          /* on which it is queued, or to which it was released */
 	uint8_t bucket;          /* index in place_queue.movable */
 	bool is_in_heap, is_running;
 	bool has_choice; /* released: another device could have done it */
 	uint16_t wanted; /* servers that it is expected to use if they are free */
 	uint16_t slots;  /* running: servers that it has */
-	float spread;    /* of work_ns, relative */
+	float spread;    /* relative spread of work_ns */
 	int64_t due_ns;
 	uint64_t sequence;
 	uint64_t work_ns;  /* predicted, over all servers; charged when released */
@@ -140,8 +141,8 @@ struct place_task {
 	uint64_t stopped_exec_ns, stopped_busy_ns;
 	/* Used where tasks can be stopped */
 	bool is_limited;          /* running: its flow has a quota */
-	uint64_t begin_ns;        /* released: when it began to run, or to wait */
-	uint64_t asked_ns;        /* running: last asked to stop; begin_ns: never */
+	uint64_t begin_ns;        /* released: time at which it began to run, or to wait */
+	uint64_t asked_ns;        /* running: time of the last request to stop; begin_ns: none */
 	struct list_node running; /* in place_queue.running */
 	uint64_t since;           /* running: sum of its servers' start times; wraps */
 	struct list_node link;    /* queued: in its class; released: in waiting or short_handed */
@@ -244,5 +245,5 @@ bool place_recount_end(const struct placer *placer, uint8_t device,
 /* Return the devices, as a mask, on which place_next() has a task now. */
 uint32_t place_startable(struct placer *placer, uint64_t now_ns);
 
-/* Return when the first throttled flow may continue; UINT64_MAX: none is throttled. */
+/* Return the time at which the first throttled flow may continue; UINT64_MAX: there is none. */
 uint64_t place_refill_ns(const struct placer *placer, uint64_t now_ns);

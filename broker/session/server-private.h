@@ -21,13 +21,13 @@ struct loop_timer;
 	LOG_OF(.tenant = (s)->tenant ? tenant_name((s)->tenant) : NULL, .session = (s)->number, \
 	       .pid = (s)->pid, .uid = (s)->uid)
 
-/* Buckets of tenants, of which there may be a thousand. */
+/* Buckets of server.stats_users; there may be a thousand tenants. */
 enum { SERVER_STATS_USERS = 256 };
 
-/* Bounds of connections charged to no tenant: administrators' newcomers, and refusal.c's. */
+/* Maximum numbers of connections charged to no tenant: of administrators, and in refusal.c */
 enum { SERVER_ADMIN_NEWCOMERS = 8, SERVER_REFUSALS = 64 };
 
-/* Buckets of owners. */
+/* Buckets of server.owners */
 enum { SERVER_OWNERS = 256 };
 
 /* An owner of the reactor's work; owner.c. */
@@ -40,10 +40,10 @@ struct owner {
 	uint32_t n_refusals;            /* of a user: connections in server->refusals */
 	struct log_limit refusal_limit; /* of a user: log lines about refusals */
 	uint64_t bucket_ns, judged_ns;  /* of a user, or a user in a tenant: see slow.c */
-	bool is_slow;                   /* like bucket_ns */
+	bool is_slow;                   /* of the same owners as bucket_ns */
 };
 
-/* A listening socket; listen.c. All zero but for the descriptors: not in use. */
+/* A listening socket, see listen.c. It is not in use if all members but the descriptors are 0. */
 struct listener {
 	struct server *server;
 	const char *path; /* borrowed from the server's options */
@@ -57,7 +57,8 @@ struct listener {
 	bool is_given;  /* the path belongs to another process */
 	bool is_paused; /* the bound of held connections is reached; others wait in the socket */
 	/*
-	 * Set since the socket was last found empty: it was paused; the pause has lasted too long.
+	 * is_behind: it was paused since the socket was last found empty; is_shedding: and that
+	 * pause has lasted too long.
 	 */
 	bool is_behind, is_shedding;
 	struct loop_timer *patience;
@@ -85,11 +86,12 @@ struct server {
 	uint32_t n_uncharged;      /* connections being closed that are charged to no tenant */
 	uint32_t max_uncharged;    /* bound of n_uncharged, newcomers and refusals together */
 	int spare_fd;              /* given up to refuse a connection at the limit; -1: none */
-	struct discard *spare_discards, *discards; /* for use without memory; the array of them */
-	struct turn_job fault_job;                 /* searches for the session whose page faulted */
-	struct turn_owner fault_owner;             /* owner of fault_job, which serves no tenant */
-	uint64_t n_to_check;                       /* sessions still to check */
-	struct closers *closers;                   /* see discard.c */
+	/* list of the free ones, for use when memory is short; array of all */
+	struct discard *spare_discards, *discards;
+	struct turn_job fault_job;     /* searches for the session whose page faulted */
+	struct turn_owner fault_owner; /* owner of fault_job, which serves no tenant */
+	uint64_t n_to_check;           /* sessions still to check */
+	struct closers *closers;       /* see discard.c */
 
 	/* See greet.c. */
 	struct list_node silent;

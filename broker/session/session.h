@@ -108,7 +108,8 @@ struct session_plan {
 	struct session *session;
 	uint32_t id;
 	uint32_t inline_max_count; /* highest count that runs on the reactor; the dispatcher's */
-	uint8_t inline_reason; /* of tasks run there unasked; 0: ask the placer; the dispatcher's */
+	/* reason of tasks that run there without asking the placer; 0: ask it; the dispatcher's */
+	uint8_t inline_reason;
 	uint32_t inline_overruns; /* fill of a leaky bucket; the dispatcher's */
 	uint32_t n_in_flight;     /* tasks; the dispatcher's */
 	struct stats_plan stats;  /* counts of completed tasks; the dispatcher's */

@@ -41,5 +41,5 @@ int vk_segment_export(struct vk_device *device, uint64_t bytes, struct vk_segmen
 /* Free a segment that the device no longer uses, and leave it empty. Accepts an empty segment. */
 void vk_segment_free(struct vk_device *device, struct vk_segment *segment);
 
-/* Return what the driver's buffers can do with dma-bufs: VK_EXTERNAL_MEMORY_FEATURE_*. */
+/* Return the driver's VK_EXTERNAL_MEMORY_FEATURE_* of buffers that are dma-bufs. */
 VkExternalMemoryFeatureFlags vk_segment_dma_buf_features(const struct vk_device *device);

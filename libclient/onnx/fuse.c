@@ -127,7 +127,7 @@ static bool replace_unary(struct graph *graph, struct step *step, const char *op
 
 /* ---- Activations ---- */
 
-/* Match 1 + the only use of an @op. Return: the input of @op, or NULL. */
+/* Match 1 + f(x), where f is @op and f(x) has no other use. Return: x, or NULL. */
 static struct tensor *one_plus(const struct tensor *tensor, const char *op)
 {
 	const struct step *sum = fuse_only_maker(tensor, "Add"), *of;

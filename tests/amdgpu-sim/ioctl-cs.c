@@ -4,7 +4,8 @@
  *
  * The simulator checks a submission as the kernel does and marks the listed buffers as used. The
  * submission is complete when the ioctl returns: its fence has signalled, its user fence is
- * written, its engine time is counted. Nothing is executed.
+ * written, its engine time is counted. Nothing is executed. A comment above a function names the
+ * functions of the kernel that it imitates.
  */
 #include "ioctl.h"
 #include "memory.h"
@@ -12,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A submission. */
+/* A submission that is being checked */
 struct job {
 	int engine; /* 0 gfx, 1 compute, 2 dma; -1: no IB seen */
 	uint32_t fence_handle;

@@ -32,14 +32,15 @@ struct fight_tenant {
 	uint64_t reserve_bytes;
 	/* size of each home plan, which fits into the reserve; 0: no reserve */
 	uint32_t home_parts;
-	/* the tenant has one fighter, which therefore makes all of the tenant's requests */
+	/* the tenant has one fighter, which makes all requests of the tenant */
 	bool is_alone;
 };
 
 /* Sums over all lives of a fighter, which alone writes them. */
 struct fight_score {
 	_Atomic uint64_t n_tasks; /* tasks completed, of any kind */
-	/* RUN tasks with result 0 whose output was checked, if it can be */
+	/* RUN tasks with result 0; their outputs were checked, except on a card that computes none
+	 */
 	_Atomic uint64_t n_results;
 	_Atomic uint64_t n_on_gpu;
 	_Atomic uint64_t n_refused; /* tasks with -ENOMEM */
@@ -64,7 +65,7 @@ struct fight_sight {
 struct fight {
 	char socket_path[96];
 	uint64_t seed;
-	bool is_card; /* simulated device, which executes nothing */
+	bool is_card; /* the GPU is a simulated card, which executes nothing */
 	struct fight_tenant tenants[FIGHT_TENANTS];
 
 	/* Written by the referee. */

@@ -219,12 +219,12 @@ TEST(test_look__more_than_are_listed, set_up, tear_down)
 	for (uint32_t i = 1; i < TELEMETRY_MAX_PROCESSES; i++)
 		assert_true(rig.readings[0]->processes[i - 1].vram_bytes >=
 			    rig.readings[0]->processes[i].vram_bytes);
-	/* i * 37 % 101 has 70 distinct values; the 6 smallest are left out. */
+	/* The sizes of all 70 processes differ: the 6 smallest are left out, 101 MiB is first. */
 	assert_int_equal(rig.readings[0]->processes[0].vram_bytes >> 20, 101);
 	rig_free(&rig);
 }
 
-/* Processes that start and end between looks. */
+/* Between two looks processes start, grow, end, and close the device. */
 TEST(test_look__changes, set_up, tear_down)
 {
 	struct rig rig = rig_new();

@@ -324,7 +324,7 @@ TEST_IN("card", test_card__counters)
 	waker_arm(&rig.waker);
 	sim("set card0 evictions=6");
 	wait_until(&rig, 1, r->n_evictions.value == 6);
-	/* An older kernel without one of these queries. */
+	/* Simulate an older kernel, which lacks one of these queries. */
 	sim("fail card0 INFO_NUM_EVICTIONS EINVAL forever");
 	wait_until(&rig, 1, !r->n_evictions.is_valid);
 	assert_true(rig.reading.bytes_moved.is_valid);

@@ -15,8 +15,8 @@ struct row {
 	/* sums over all devices, and over all GPUs */
 	uint64_t n_tasks, n_gpu_tasks, cpu_ns, gpu_ns;
 	uint64_t resident_bytes, footprint_bytes;
-	double gpu_now_ns; /* the least of all GPUs; 0: none */
-	double speedup;    /* the best of all devices */
+	double gpu_now_ns; /* least predicted time on a GPU; 0: none is known */
+	double speedup;    /* highest factor over the CPU, of all devices */
 	union plan_copy copy;
 };
 

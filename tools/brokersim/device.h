@@ -76,8 +76,8 @@ bool device_fail_one(struct device *device, struct device_run *ret);
 enum knowledge { KNOW_ALL, KNOW_MEANS };
 
 /*
- * Return when a task of @cost would end if it were released now behind all parts assigned to the
- * device and no later task arrived.
+ * Return the time at which a task of @cost would end if it were released now behind all parts
+ * assigned to the device and no later task arrived.
  */
 double device_probe_ns(const struct device *device, struct world_cost cost,
 		       enum knowledge knowledge);

@@ -104,7 +104,7 @@ struct world_cost world_cut_cost(const struct world *world, const struct sim_tas
 struct world_cost world_estimate(const struct world *world, uint32_t plan, uint8_t device,
 				 uint32_t n_rows);
 
-/* Return how many of @n_servers share work of @shared_ns, at least one chunk for each. */
+/* Return the number of @n_servers that share work of @shared_ns, at least one chunk for each. */
 uint32_t world_team(double shared_ns, uint32_t n_servers);
 
 /* Return the duration of a submission on an idle device. */

@@ -267,7 +267,7 @@ static void draw_values(const struct graph *graph, struct canvas *canvas, int x,
 			     MODEL_SECONDS);
 }
 
-/* Write the name, and the present values for which there is room. */
+/* Write the graph's name, and behind it the present values for which there is room. */
 static void draw_legend(const struct graph *graph, struct canvas *canvas, int x, int y, int width)
 {
 	const int end = x + width;
@@ -289,7 +289,7 @@ static void draw_scale(const struct graph *graph, struct canvas *canvas, int x, 
 		canvas_text(canvas, end, y + i, STYLE_DIM, "│");
 	canvas_right(canvas, end, y, STYLE_DIM, graph->format(graph->top).text);
 	canvas_right(canvas, end, y + height - 1, STYLE_DIM, "0");
-	/* The line whose upper edge is in the middle. */
+	/* If the height is even, the upper edge of this line is the middle of the graph. */
 	if (height >= 6 && height % 2 == 0)
 		canvas_right(canvas, end, y + height / 2, STYLE_DIM,
 			     graph->format(graph->top / 2).text);

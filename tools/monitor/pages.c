@@ -108,8 +108,8 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 /* --- Waiting for listings --- */
 
 /*
- * Records that a new page lists at least: PUBLISH_PIECES of control/publish.c are written in one
- * turn, and some of these pieces are devices.
+ * FIRST_RECORDS: a new page has at least so many records of a section. The broker writes
+ * PUBLISH_PIECES pieces of a page in one turn (control/publish.c), and some of them are devices.
  */
 enum { FIRST_RECORDS = 32, MAX_LOOKS = 40 };
 
