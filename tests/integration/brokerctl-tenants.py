@@ -22,8 +22,8 @@ import tempfile
 import termios
 import time
 
-from ctlrig import (CLIENT, CTL, FAILED, LIMIT, NO_BROKER, OK, REASONS, USAGE, Broker, Client, ctl,
-                    expect, objects, of_type, wait_for)
+from ctlrig import (CLIENT, CTL, FAILED, LIMIT, NO_BROKER, OK, REASONS, USAGE, Broker, Client, checks,
+                    complaint, ctl, expect, objects, of_type, wait_for)
 
 LIBRARY, PAGE = sys.argv[4:6]
 HELD = 5
@@ -162,13 +162,6 @@ def check_listings(broker):
     expect(upsample['until'] == 9, upsample)
 
 
-def complaint(broker, *arguments, status=USAGE):
-    result = subprocess.run([CTL, '--socket', broker.socket, *arguments], timeout=LIMIT, check=False,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    expect(result.returncode == status, arguments, result)
-    return result.stderr.decode()
-
-
 def check_mistakes(broker):
     said = complaint(broker, 'set', 'alpha', 'weight=100', 'vram-max=x', status=FAILED)
     expect('1 of 2 limits were changed' in said, said)
@@ -211,15 +204,6 @@ def check_mistakes(broker):
                       ['drain', 'tenant', 'nobody'], ['evict', 'nobody'],
                       ['trace', '--output=/nonexistent/x']):
         complaint(broker, *arguments, status=FAILED)
-
-
-def checks(broker):
-    result = subprocess.run([CTL, '--socket', broker.socket, 'check', '--json'], timeout=LIMIT,
-                            stdout=subprocess.PIPE, check=False)
-    found = objects(result.stdout.decode())
-    expect(result.returncode == (FAILED if any(entry['health'] == 'fail' for entry in found) else OK),
-           result)
-    return found
 
 
 def check_doctor(broker):

@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from ctlrig import (CTL, FAILED, LIMIT, NAME, NO_BROKER, NOT_PERMITTED, OK, REASONS, USAGE, Broker,
-                    Client, ctl, expect, objects, of_type, wait_for)
+                    Client, checks, complaint, ctl, expect, objects, of_type, wait_for)
 
 
 def check_stats(broker, client):
@@ -190,6 +190,56 @@ def check_opposite_orders(folder):
                waiting.returncode, said, error)
 
 
+# Requests that only administrators may make.
+ADMINISTRATORS = (['set', 'default', 'weight=3'], ['set', 'default'], ['evict', '--all'], ['evict', 'default'],
+                  ['drain', 'device', '1'], ['drain', 'tenant', 'default', '--status'],
+                  ['drain', 'tenant', 'default', '--end'], ['force-cpu', 'on'], ['log-level'],
+                  ['log-level', 'debug'], ['lease', '1', '--vram=1MiB'], ['reset-stats', '--all'],
+                  ['reset-stats', '--tenant=elsewhere'], ['stats', '--tenant=elsewhere'])
+NOBODY = {'user': 65534, 'group': 65534, 'extra_groups': []}
+
+
+def expect_not_permitted(broker, cause, remedy, **options):
+    """Every request of administrators is refused for the same reason, which check reports, too."""
+    for arguments in ADMINISTRATORS:
+        said = complaint(broker, *arguments, status=NOT_PERMITTED, **options)
+        expect(f'{cause}; {remedy}' in said and 'this function' not in said and said.count('\n') == 1,
+               arguments, said)
+    found, = [entry for entry in checks(broker, **options) if entry['check'] == 'administrators']
+    expect(found['health'] == 'warn' and found['text'] == cause, found)
+    expect('brokerd --socket' not in found['mend'] and 'systemctl start' not in found['mend'], found)
+    # Other requests are served.
+    ctl(broker, 'stats', **options)
+    ctl(broker, 'reset-stats', **options)
+    return found['mend']
+
+
+def check_no_administrators(folder):
+    """Without an administrators' socket, or without permission for it, brokerctl names the reason."""
+    broker = Broker(folder, '--admin-socket=none', '--gpu=none', '--calibration=none', name='without')
+    path = os.path.join(folder, 'without.admin')
+    remedy = 'start brokerd without --admin-socket=none'
+    for cause in (f'{path} does not exist', f'no program listens at {path}'):
+        mend = expect_not_permitted(broker, f"this broker has no administrators' socket ({cause})", remedy)
+        expect(mend.startswith(remedy), mend)
+        if not os.path.exists(path):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+                left.bind(path)
+    broker.stop()
+    if os.geteuid() != 0:
+        print('brokerctl.py: needs root to become another user')
+        return
+    for options, who in (((), 'the user that brokerd runs as'),
+                         (('--admin-group=65533',), 'members of group 65533'),
+                         (('--admin-users=65533',), "this broker's administrators")):
+        broker = Broker(folder, '--socket-mode=0666', '--gpu=none', '--calibration=none', *options, name='others')
+        path = os.path.join(folder, 'others.admin')
+        mend = expect_not_permitted(broker, f"only root and {who} may use the administrators' socket ({path})",
+                                    'admin-group of brokerd.conf(5) lets others look', **NOBODY)
+        expect(mend, 'no remedy')
+        broker.stop()
+
+
 def check_streams(broker):
     """Without standard output, nothing is printed into the connection to the broker."""
     def ended_hostile():
@@ -312,6 +362,7 @@ def main():
         check_changes(broker, client)
         check_neighbours(folder, broker)
         check_statuses(broker)
+        check_no_administrators(folder)
         check_streams(broker)
         check_opposite_orders(folder)
         check_upkeep(folder)

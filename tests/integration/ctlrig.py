@@ -76,6 +76,24 @@ def ctl(broker, *arguments, status=OK, **options):
     return text
 
 
+def complaint(broker, *arguments, status=USAGE, **options):
+    """Return what brokerctl writes to standard error."""
+    result = subprocess.run([CTL, '--socket', broker.socket, *arguments], timeout=LIMIT, check=False,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    expect(result.returncode == status, arguments, result)
+    return result.stderr.decode()
+
+
+def checks(broker, **options):
+    """Return the findings of brokerctl check."""
+    result = subprocess.run([CTL, '--socket', broker.socket, 'check', '--json'], timeout=LIMIT,
+                            stdout=subprocess.PIPE, check=False, **options)
+    found = objects(result.stdout.decode())
+    expect(result.returncode == (FAILED if any(entry['health'] == 'fail' for entry in found) else OK),
+           result)
+    return found
+
+
 def objects(text):
     lines = text.splitlines()
     expect(all(lines), 'an empty line')

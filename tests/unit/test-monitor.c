@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copies of records, differences between two copies, and figures as text. */
+#include <errno.h>
+#include <grp.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "figures.h"
+#include "monitor/admin-socket.h"
 #include "monitor/interval.h"
 #include "monitor/json.h"
 #include "monitor/pages.h"
@@ -276,4 +280,63 @@ TEST(test_json__escapes_control_characters)
 TEST(test_text__names_are_printable)
 {
 	assert_string_equal(text_name("a\033[2J\x9b\xff\n"), "a?[2J???");
+}
+
+/* --- The administrators' socket --- */
+
+static void expect_explained(const struct admin_attempt *attempt, const char *expected)
+{
+	char text[ADMIN_TEXT_BYTES];
+
+	admin_socket_explain(attempt, text, sizeof(text));
+	if (strncmp(text, expected, strlen(expected)) != 0)
+		assert_string_equal(text, expected);
+}
+
+TEST(test_admin_socket__causes)
+{
+	struct admin_attempt attempt = {.path = "/x/\033sock", .error = {"too many sessions"}};
+
+	expect_explained(&attempt, "you may look, but not change anything: that is for root, ");
+	attempt.r = -ENOENT;
+	expect_explained(&attempt,
+			 "this broker has no administrators' socket (/x/?sock does not exist); "
+			 "start brokerd without --admin-socket=none");
+	attempt.r = -ECONNREFUSED;
+	expect_explained(&attempt,
+			 "this broker has no administrators' socket (no program listens at "
+			 "/x/?sock); start brokerd without --admin-socket=none");
+	attempt.r = -EDQUOT;
+	expect_explained(&attempt, "cannot use the administrators' socket: too many sessions");
+	assert_string_equal(admin_socket_remedy(&attempt), "");
+}
+
+/* The permissions of the socket say who may use it. */
+TEST(test_admin_socket__users)
+{
+	struct admin_attempt attempt = {.r = -EACCES, .path = "/tmp/rbk-monitor-XXXXXX"};
+	const struct group *group = getgrgid(getgid());
+	char expected[ADMIN_TEXT_BYTES], who[128];
+	int fd = mkstemp(attempt.path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fchown(fd, (uid_t)-1, getgid()), 0);
+	if (group)
+		snprintf(who, sizeof(who), "members of group %s", group->gr_name);
+	else
+		snprintf(who, sizeof(who), "members of group %u", (unsigned int)getgid());
+	for (unsigned int i = 0; i < 3; i++) {
+		static const mode_t modes[] = {0600, 0660, 0666};
+		const char *const users[] = {"the user that brokerd runs as", who,
+					     "this broker's administrators"};
+
+		assert_int_equal(fchmod(fd, modes[i]), 0);
+		snprintf(expected, sizeof(expected),
+			 "only root and %s may use the administrators' socket (%s); admin-group "
+			 "of brokerd.conf(5) lets others look",
+			 users[i], attempt.path);
+		expect_explained(&attempt, expected);
+	}
+	close(fd);
+	unlink(attempt.path);
 }

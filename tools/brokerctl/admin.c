@@ -177,7 +177,7 @@ static int list_limits(struct control *control, const char *name)
 	uint32_t number = 0;
 	int status, r;
 
-	status = control_connect(control);
+	status = control_connect_as_admin(control);
 	if (status == EXIT_OK)
 		status = find_tenant(control, name, &number);
 	if (status)
@@ -433,7 +433,7 @@ int run_drain(struct control *control, const struct arguments *arguments)
 	if (wait && wait[0] && !control_seconds(wait, limit_s, &limit_s))
 		return control_misuse(arguments, "--wait takes seconds, not %s", text_name(wait));
 
-	status = action == RBK_DRAIN_ASK ? control_connect(control)
+	status = action == RBK_DRAIN_ASK ? control_connect_as_admin(control)
 					 : control_connect_to_change(control);
 	if (status == EXIT_OK && thing.is_tenant)
 		status = find_tenant(control, name, &thing.number);
@@ -462,7 +462,9 @@ int run_reset_stats(struct control *control, const struct arguments *arguments)
 
 	if (tenant && is_all)
 		return control_misuse(arguments, "give either --tenant or --all");
-	status = tenant || is_all ? control_connect(control) : control_connect_as_tenant(control);
+	status = is_all   ? control_connect_to_change(control)
+		 : tenant ? control_connect(control)
+			  : control_connect_as_tenant(control);
 	if (status)
 		return status;
 	r = tenant ? pages_find_tenant(control->rbk, tenant, &whose, &number, &error) : 0;
@@ -511,7 +513,8 @@ int run_log_level(struct control *control, const struct arguments *arguments)
 			level = level_numbers[i];
 	if (arguments->n_operands && level == RBK_ASK)
 		return control_wrong_word(arguments, arguments->operands[0], level_names);
-	status = level == RBK_ASK ? control_connect(control) : control_connect_to_change(control);
+	status = level == RBK_ASK ? control_connect_as_admin(control)
+				  : control_connect_to_change(control);
 	if (status)
 		return status;
 	r = rbk_admin_log_level(control->rbk, level, &level, &error);

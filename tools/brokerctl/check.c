@@ -66,10 +66,9 @@ static void report(struct checkup *checkup, const struct finding *finding)
 
 /* --- The way to the broker --- */
 
-static int connect_to(const struct control *control, bool is_admin, struct rbk **ret,
-		      struct rbk_error *error)
+static int connect_to(const struct control *control, const char *path, bool is_admin,
+		      struct rbk **ret, struct rbk_error *error)
 {
-	char path[PATH_BYTES];
 	const struct rbk_options options = {
 		.size = sizeof(options),
 		.socket_path = path,
@@ -77,10 +76,6 @@ static int connect_to(const struct control *control, bool is_admin, struct rbk *
 		.timeout_ns = control->timeout_ns,
 	};
 
-	if (is_admin)
-		control_admin_path(control, path, sizeof(path));
-	else
-		control_socket_path(control, path, sizeof(path));
 	return is_admin ? rbk_admin_connect(&options, ret, error)
 			: rbk_connect(&options, ret, error);
 }
@@ -119,6 +114,12 @@ static const char *mend_restart(const struct checkup *checkup, char mend[FINDING
 	snprintf(mend, FINDING_BYTES, "kill the process that %s.lock names; brokerd --socket %s",
 		 text_name(path), text_name(path));
 	return mend;
+}
+
+/* Return true if the error of a connection says that no broker listens. */
+static bool is_absent(int r)
+{
+	return r == -ENOENT || r == -ECONNREFUSED;
 }
 
 static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
@@ -160,8 +161,7 @@ static const char *mend_admin(const struct checkup *checkup, char mend[FINDING_B
 	else
 		snprintf(user, sizeof(user), "%u", (unsigned int)getuid());
 	if (!group && !is_of_service(checkup, path)) {
-		snprintf(mend, FINDING_BYTES, "brokerd --socket %s --admin-users %s",
-			 text_name(path), user);
+		snprintf(mend, FINDING_BYTES, "restart brokerd with --admin-users %s", user);
 		return mend;
 	}
 	/* If the group does not exist, brokerd gives the socket to no group; see --admin-group. */
@@ -171,26 +171,30 @@ static const char *mend_admin(const struct checkup *checkup, char mend[FINDING_B
 	return mend;
 }
 
-static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
-			const struct rbk_error *error)
+/* @is_running: a broker listens at the clients' socket. */
+static void check_admin(struct checkup *checkup, const struct rbk *rbk,
+			const struct admin_attempt *attempt, bool is_running)
 {
+	const int r = attempt->r;
 	struct finding finding = {
 		.name = "administrators",
 		.why = "their socket shows the whole broker, and changes it",
 	};
-	char mend[FINDING_BYTES];
+	char mend[FINDING_BYTES], cause[FINDING_BYTES];
 
+	admin_socket_cause(attempt, cause, sizeof(cause));
 	if (rbk && rbk_features(rbk) & RBK_FEAT_ADMIN_CHANGE)
 		finding_set(&finding, HEALTH_OK, "", "this user may read and change everything");
 	else if (rbk)
 		finding_set(&finding, HEALTH_OK, "",
 			    "this user may read everything, but change nothing");
 	else if (r == -EACCES || r == -EPERM)
-		finding_set(&finding, HEALTH_WARN, mend_admin(checkup, mend),
-			    "this user may not connect: only root and %s may",
-			    control_who_may(checkup->control));
+		finding_set(&finding, HEALTH_WARN, mend_admin(checkup, mend), "%s", cause);
+	else if (is_running && is_absent(r))
+		finding_set(&finding, HEALTH_WARN, admin_socket_remedy(attempt), "%s", cause);
 	else
-		finding_set(&finding, HEALTH_WARN, mend_start(checkup, mend), "%s", error->text);
+		finding_set(&finding, HEALTH_WARN, mend_start(checkup, mend), "%s",
+			    attempt->error.text);
 	report(checkup, &finding);
 }
 
@@ -256,18 +260,25 @@ static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 
 static void check_broker(struct checkup *checkup)
 {
-	struct rbk_error error = {""}, admin_error = {""};
+	const struct control *control = checkup->control;
+	struct admin_attempt attempt = {.r = 0};
 	struct rbk *rbk = NULL, *admin = NULL;
-	int r = connect_to(checkup->control, false, &rbk, &error), admin_r = r;
+	struct rbk_error error = {""};
+	char path[PATH_BYTES];
+	int r;
 
-	admin_error = error;
+	control_socket_path(control, path, sizeof(path));
+	r = connect_to(control, path, false, &rbk, &error);
+	attempt.r = r;
+	attempt.error = error;
+	control_admin_path(control, attempt.path, sizeof(attempt.path));
 	/* Do not wait twice for a broker that does not answer. */
 	if (r != -ETIME)
-		admin_r = connect_to(checkup->control, true, &admin, &admin_error);
+		attempt.r = connect_to(control, attempt.path, true, &admin, &attempt.error);
 	if (rbk || admin)
 		ask_broker(checkup, admin ? admin : rbk, admin);
 	check_socket(checkup, rbk, r, &error);
-	check_admin(checkup, admin, admin_r, &admin_error);
+	check_admin(checkup, admin, &attempt, !is_absent(r));
 	check_version(checkup, rbk ? rbk : admin);
 	rbk_disconnect(rbk);
 	rbk_disconnect(admin);

@@ -13,6 +13,7 @@
 
 #include <ringbroker.h>
 
+#include "monitor/admin-socket.h"
 #include "monitor/pages.h"
 
 enum {
@@ -75,12 +76,13 @@ enum option_id {
 _Static_assert(N_OPTIONS <= 64, "bits");
 
 struct control {
-	const char *socket_path; /* NULL: the library's default */
-	const char *admin_path;  /* NULL: the library's default */
-	uint64_t timeout_ns;     /* timeout of each request */
-	bool has_timeout;        /* --timeout is on the command line */
-	struct rbk *rbk;         /* after control_connect() */
-	bool is_admin;           /* rbk is connected to the administrators' socket */
+	const char *socket_path;    /* NULL: the library's default */
+	const char *admin_path;     /* NULL: the library's default */
+	uint64_t timeout_ns;        /* timeout of each request */
+	bool has_timeout;           /* --timeout is on the command line */
+	struct rbk *rbk;            /* after control_connect() */
+	bool is_admin;              /* rbk is connected to the administrators' socket */
+	struct admin_attempt admin; /* the last attempt to connect to that socket */
 	void (*sigpipe)(int); /* disposition of SIGPIPE at the start, for programs that exec runs */
 };
 
@@ -226,6 +228,11 @@ bool control_seconds(const char *text, double max, double *ret);
  */
 int control_connect(struct control *control);
 /*
+ * Connect to the administrators' socket, and to no other.
+ * Return: EXIT_OK, or the exit status after an error message.
+ */
+int control_connect_as_admin(struct control *control);
+/*
  * Connect, and check that this user may change settings.
  * Return: EXIT_OK, or the exit status after an error message.
  */
@@ -260,10 +267,7 @@ void control_disconnect(struct control *control);
  * Return: the exit status.
  */
 int control_refused(const struct control *control, int error, const struct rbk_error *text);
-/*
- * Describe the users beside root that may read everything: "members of group ringbroker". Static
- * storage.
- */
+/* As admin_socket_users(), of the administrators' socket that brokerctl tries. */
 const char *control_who_may(const struct control *control);
 /*
  * Return the group whose members may use the administrators' socket, or NULL if there is none.

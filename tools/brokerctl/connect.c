@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,50 +60,12 @@ void control_admin_path(const struct control *control, char *path, size_t bytes)
 		control_socket_path(control, path, bytes);
 }
 
-/*
- * Find the group that may connect to the socket at @path, or, if this user may not enter the
- * socket's folder, the group that may.
- * Return: false if there is none.
- */
-static bool find_group(const char *path, gid_t *ret)
-{
-	mode_t needed = S_IWGRP;
-	char folder[PATH_BYTES];
-	struct stat stat_of = {.st_mode = 0};
-	int r = stat(path, &stat_of);
-
-	if (r && errno == EACCES && strrchr(path, '/')) {
-		snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
-		needed = S_IXGRP;
-		r = stat(folder, &stat_of);
-	}
-	*ret = stat_of.st_gid;
-	return r == 0 && stat_of.st_mode & needed;
-}
-
-/* Return "members of group ringbroker" for the group of @path, if the group may connect. */
-static const char *group_of(const char *path)
-{
-	static char text[128];
-	const struct group *group;
-	gid_t gid;
-
-	if (!find_group(path, &gid))
-		return "the user that brokerd runs as";
-	group = getgrgid(gid);
-	if (group)
-		snprintf(text, sizeof(text), "members of group %s", text_name(group->gr_name));
-	else
-		snprintf(text, sizeof(text), "members of group %u", gid);
-	return text;
-}
-
 const char *control_who_may(const struct control *control)
 {
 	char path[PATH_BYTES];
 
 	control_admin_path(control, path, sizeof(path));
-	return group_of(path);
+	return admin_socket_users(path);
 }
 
 const struct group *control_admin_group(const struct control *control)
@@ -113,7 +74,7 @@ const struct group *control_admin_group(const struct control *control)
 	gid_t gid;
 
 	control_admin_path(control, path, sizeof(path));
-	return find_group(path, &gid) && gid != 0 ? getgrgid(gid) : NULL;
+	return admin_socket_group(path, &gid) && gid != 0 ? getgrgid(gid) : NULL;
 }
 
 /* Report errors that mean the same while connecting and in requests. */
@@ -147,15 +108,16 @@ static const char *sentence_of(int error, const struct rbk_error *text)
 int control_refused(const struct control *control, int error, const struct rbk_error *text)
 {
 	const char *sentence = sentence_of(error, text);
+	char reason[ADMIN_TEXT_BYTES];
 
 	if (error == -ECONNRESET)
 		return control_fail(EXIT_NO_BROKER, "%s", sentence);
-	if (error == -EACCES || error == -EPERM)
-		return control_fail(EXIT_NOT_PERMITTED,
-				    "%s: root and %s may look at everything, and root and the "
-				    "admin-users of brokerd.conf(5) change something",
-				    sentence, control_who_may(control));
-	return refused(control, error, sentence);
+	if (error != -EACCES && error != -EPERM)
+		return refused(control, error, sentence);
+	if (control->is_admin || !control->admin.r)
+		return control_fail(EXIT_NOT_PERMITTED, "%s", sentence);
+	admin_socket_explain(&control->admin, reason, sizeof(reason));
+	return control_fail(EXIT_NOT_PERMITTED, "%s: %s", sentence, reason);
 }
 
 static bool is_said(const char *value)
@@ -190,7 +152,7 @@ static int unreachable(const struct control *control, const char *path, int erro
 	case -EACCES:
 	case -EPERM:
 		return control_fail(EXIT_NOT_PERMITTED, "%s: it is for root and %s", sentence,
-				    group_of(path));
+				    admin_socket_users(path));
 	case -ENAMETOOLONG:
 		return control_fail(EXIT_USAGE, "%s: %s, which %s names", sentence, text_name(path),
 				    path_source(control));
@@ -268,50 +230,69 @@ int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
 	return r ? unreachable(control, path, r, &error) : EXIT_OK;
 }
 
+/* Return: as rbk_admin_connect(). */
+static int try_admin(struct control *control)
+{
+	struct admin_attempt *attempt = &control->admin;
+
+	*attempt = (struct admin_attempt){.r = 0};
+	control_admin_path(control, attempt->path, sizeof(attempt->path));
+	attempt->r = connect_to(control, attempt->path, true, &attempt->error);
+	return attempt->r;
+}
+
 int control_connect(struct control *control)
 {
-	struct rbk_error error = {""};
-	char path[PATH_BYTES];
 	int r;
 
 	if (control->rbk)
 		return EXIT_OK;
-	control_admin_path(control, path, sizeof(path));
-	r = connect_to(control, path, true, &error);
+	r = try_admin(control);
 	if (r == 0)
 		return check_offers(control);
 	/* The user named this socket; or a broker exists but does not answer. */
 	if (control->admin_path ||
 	    (r != -ENOENT && r != -ECONNREFUSED && r != -EACCES && r != -EPERM))
-		return unreachable(control, path, r, &error);
+		return unreachable(control, control->admin.path, r, &control->admin.error);
 	return control_connect_as_tenant(control);
 }
 
 int control_connect_if_there(struct control *control, bool *ret_is_nobody_there)
 {
-	struct rbk_error error = {""};
-	char path[PATH_BYTES];
 	int r;
 
 	*ret_is_nobody_there = false;
 	if (control->rbk || control->admin_path)
 		return control_connect(control);
-	control_admin_path(control, path, sizeof(path));
-	r = connect_to(control, path, true, &error);
+	r = try_admin(control);
 	if (r == -ENOENT || r == -ECONNREFUSED)
 		return control_connect_to_run(control, ret_is_nobody_there);
 	return r ? control_connect(control) : check_offers(control);
 }
 
-int control_connect_to_change(struct control *control)
+/* Report why this user may not do what administrators may. */
+static int not_permitted(const struct control *control)
+{
+	char reason[ADMIN_TEXT_BYTES];
+
+	admin_socket_explain(&control->admin, reason, sizeof(reason));
+	return control_fail(EXIT_NOT_PERMITTED, "%s", reason);
+}
+
+int control_connect_as_admin(struct control *control)
 {
 	int status = control_connect(control);
 
-	if (status || !control->is_admin || (rbk_features(control->rbk) & RBK_FEAT_ADMIN_CHANGE))
+	return status || control->is_admin ? status : not_permitted(control);
+}
+
+int control_connect_to_change(struct control *control)
+{
+	int status = control_connect_as_admin(control);
+
+	if (status || (rbk_features(control->rbk) & RBK_FEAT_ADMIN_CHANGE))
 		return status;
-	return control_fail(EXIT_NOT_PERMITTED,
-			    "you may look, but not change anything: that is for root, the user "
-			    "that brokerd runs as, and the admin-users of brokerd.conf(5)");
+	return not_permitted(control);
 }
 
 /* --- Many --- */
