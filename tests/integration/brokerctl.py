@@ -7,6 +7,7 @@
 The test parses the output, compares exit statuses with the manual, and checks that brokerctl ends
 properly if the broker ends or the reader closes its end.
 """
+import errno
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import time
 
 from ctlrig import (CTL, FAILED, LIMIT, NAME, NO_BROKER, NOT_PERMITTED, OK, REASONS, USAGE, Broker,
                     Client, checks, complaint, ctl, expect, objects, of_type, wait_for)
+from fakebroker import HELLO, FakeBroker
 
 
 def check_stats(broker, client):
@@ -240,6 +242,42 @@ def check_no_administrators(folder):
         broker.stop()
 
 
+def expect_mended(broker, text, mend):
+    """The check of a broker that refuses the session reports its sentence, and starts no broker."""
+    found = {entry['check']: entry for entry in checks(broker)}
+    expect(found['socket']['health'] == 'fail' and text in found['socket']['text'], found['socket'])
+    expect(mend in found['socket']['mend'], found['socket'])
+    # Not by ctl(): the broker's sentence has "1 sessions".
+    plain = subprocess.run([CTL, '--socket', broker.socket, 'check'], stdout=subprocess.PIPE, text=True,
+                           timeout=LIMIT, check=False).stdout
+    expect(text in plain and mend in plain, plain)
+    for remedy in (*(entry['mend'] for entry in found.values()), plain):
+        expect('brokerd --socket' not in remedy and 'systemctl start' not in remedy, remedy)
+
+
+def check_refused(folder):
+    path = os.path.join(folder, 'narrow.conf')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(f'[tenant narrow]\nmatch-uid = {os.geteuid()}\nsessions-max = 1\n')
+    broker = Broker(folder, '--config', path, '--gpu=none', '--calibration=none', name='narrow')
+    client = Client(broker)
+    client.run(1, 1)
+    expect_mended(broker, '(sessions-max)', 'raise the limit that the sentence names')
+    client.stop()
+    broker.stop()
+    for answer_of_hello, text, mend in (
+            (-errno.EDQUOT, 'fake', 'raise the limit that the sentence names'),
+            (-errno.EMFILE, 'fake', 'LimitNOFILE='),
+            (-errno.EAGAIN, 'fake', 'check again'),
+            (-errno.EPROTONOSUPPORT, 'fake', 'of one version'),
+            (b'', 'bytes instead of', 'of one version'),
+            (-errno.ENOMEM, 'fake', 'remove the cause')):
+        with FakeBroker(folder, {HELLO: answer_of_hello}) as fake:
+            fake.socket = fake.path
+            expect_mended(fake, text, mend)
+            os.unlink(fake.path)
+
+
 def check_streams(broker):
     """Without standard output, nothing is printed into the connection to the broker."""
     def ended_hostile():
@@ -363,6 +401,7 @@ def main():
         check_neighbours(folder, broker)
         check_statuses(broker)
         check_no_administrators(folder)
+        check_refused(folder)
         check_streams(broker)
         check_opposite_orders(folder)
         check_upkeep(folder)

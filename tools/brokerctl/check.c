@@ -122,6 +122,44 @@ static bool is_absent(int r)
 	return r == -ENOENT || r == -ECONNREFUSED;
 }
 
+/* Return the remedy for a connection, to the administrators' socket or not, that failed with @r. */
+static const char *mend_connection(const struct checkup *checkup, bool is_admin, int r,
+				   char mend[FINDING_BYTES])
+{
+	switch (r) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+		return mend_start(checkup, mend);
+	case -ETIME:
+		return mend_restart(checkup, mend);
+	case -EDQUOT:
+		if (is_admin)
+			return "end other programs that use the administrators' socket";
+		return "end sessions of this tenant, or raise the limit that the sentence names; "
+		       "see brokerd.conf(5)";
+	case -EMFILE:
+		return "raise the limit of open files: brokerd's by LimitNOFILE= in its unit, or, "
+		       "if this program cannot make a socket, its own by ulimit -n";
+	case -EAGAIN:
+		return "check again, when the broker has served the other connections of this user";
+	case -EPROTONOSUPPORT:
+	case -EPROTO:
+		return "install brokerctl (this is " RINGBROKER_VERSION
+		       ") and brokerd of one version";
+	case -ECONNRESET:
+		return "check again; if it ends the connection again, see the log of brokerd";
+	case -ENAMETOOLONG:
+	case -ENOTDIR:
+	case -ELOOP:
+	case -EPROTOTYPE:
+		if (is_admin)
+			return "name the socket with --admin-socket or RINGBROKER_ADMIN_SOCKET";
+		return "name the socket of a broker with --socket or RINGBROKER_SOCKET";
+	default:
+		return "remove the cause that the sentence names, and check again";
+	}
+}
+
 static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 			 const struct rbk_error *error)
 {
@@ -142,7 +180,8 @@ static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 		finding_set(&finding, HEALTH_FAIL, mend_restart(checkup, mend),
 			    "the broker does not answer: it is stopped, or has hung");
 	else
-		finding_set(&finding, HEALTH_FAIL, mend_start(checkup, mend), "%s", error->text);
+		finding_set(&finding, HEALTH_FAIL, mend_connection(checkup, false, r, mend), "%s",
+			    error->text);
 	report(checkup, &finding);
 }
 
@@ -193,7 +232,7 @@ static void check_admin(struct checkup *checkup, const struct rbk *rbk,
 	else if (is_running && is_absent(r))
 		finding_set(&finding, HEALTH_WARN, admin_socket_remedy(attempt), "%s", cause);
 	else
-		finding_set(&finding, HEALTH_WARN, mend_start(checkup, mend), "%s",
+		finding_set(&finding, HEALTH_WARN, mend_connection(checkup, true, r, mend), "%s",
 			    attempt->error.text);
 	report(checkup, &finding);
 }
