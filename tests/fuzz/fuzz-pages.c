@@ -31,7 +31,7 @@ static void draw(struct picture *picture, const struct model *model, struct canv
 	for (unsigned int i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		const struct input input = {.code = keys[i]};
 
-		assert(input_handle(picture, model, true, &change, canvas->width, &input) ==
+		assert(input_handle(picture, model, NULL, &change, canvas->width, &input) ==
 		       INPUT_NOTHING);
 		assert(picture_update(picture, model) == 0);
 		picture_draw(picture, model, &origin, canvas, true);

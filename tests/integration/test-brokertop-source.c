@@ -63,6 +63,30 @@ static void stop(const struct broker *broker)
 	assert_true(WIFSTOPPED(status));
 }
 
+/* The source keeps the reason why its connection may not make changes. */
+TEST(test_open__may_change)
+{
+	const char *const without[] = {"--gpu=none", "--admin-socket=none", NULL};
+	const struct broker_options options[] = {{.args = plain}, {.args = without}};
+	struct broker broker;
+	struct source source;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		broker_start(&broker, &options[i]);
+		assert_int_equal(source_open(&source, broker.socket_path, NULL, true, 0), 0);
+		assert_int_equal(rbk_features(source.rbk) & RBK_FEAT_ADMIN_CHANGE,
+				 i == 0 ? RBK_FEAT_ADMIN_CHANGE : 0);
+		if (i == 0) {
+			assert_string_equal(source.why_not, "");
+		} else {
+			assert_non_null(strstr(source.why_not, "has no administrators' socket"));
+			assert_non_null(strstr(source.why_not, broker.admin_path));
+		}
+		source_close(&source);
+		broker_stop(&broker);
+	}
+}
+
 TEST(test_open__hung)
 {
 	const struct broker_options options = {.args = plain};

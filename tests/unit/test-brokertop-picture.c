@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "input.h"
+#include "monitor/admin-socket.h"
 #include "picture.h"
 #include "settings.h"
 #include "support/stats-scene.h"
@@ -77,7 +78,7 @@ static bool is_shown(const char *text)
 static enum input_wish press_at(int code, int x, int y)
 {
 	const struct input input = {code, x, y};
-	enum input_wish wish = input_handle(&picture, &model, true, &change, canvas.width, &input);
+	enum input_wish wish = input_handle(&picture, &model, NULL, &change, canvas.width, &input);
 
 	assert_int_equal(picture_update(&picture, &model), 0);
 	return wish;
@@ -687,6 +688,8 @@ TEST(test_columns__shares_at_80_columns, setup, teardown)
 TEST(test_changes__are_confirmed, setup, teardown)
 {
 	const struct input evict = {.code = 'k'};
+	const struct admin_attempt attempt = {.r = -ENOENT, .path = "/x/admin.sock"};
+	char why_not[ADMIN_TEXT_BYTES];
 
 	show(STATS_SCENE_THREE, 1);
 	press(INPUT_F + 8);
@@ -714,10 +717,12 @@ TEST(test_changes__are_confirmed, setup, teardown)
 	assert_int_equal(press('y'), INPUT_CHANGE);
 	assert_fields(change, (tenant, 2), (plan_id, 3));
 	assert_string_equal(change.plan, "web-2");
-	/* Users who are not administrators are told so. */
-	input_handle(&picture, &model, false, &change, canvas.width, &evict);
+	/* Users who are not administrators are told the reason. */
+	admin_socket_explain(&attempt, why_not, sizeof(why_not));
+	input_handle(&picture, &model, why_not, &change, canvas.width, &evict);
 	assert_int_equal(picture.prompt, PROMPT_NONE);
-	assert_true(is_shown("only administrators"));
+	assert_true(is_shown("this broker has no administrators' socket (/x/admin.sock does not "
+			     "exist); start brokerd"));
 }
 
 TEST(test_mouse__keys_and_rows, setup, teardown)
@@ -783,7 +788,7 @@ TEST(test_mouse__double_click, setup, teardown)
 			.at_ns = clicks[i].ms * 1000000,
 		};
 
-		input_handle(&picture, &model, true, &change, canvas.width, &input);
+		input_handle(&picture, &model, NULL, &change, canvas.width, &input);
 		assert_int_equal(picture.sheet, clicks[i].opens ? SHEET_TENANT : SHEET_NONE);
 		assert_true(!clicks[i].opens || is_shown("Tenant web"));
 		press(INPUT_ESCAPE);

@@ -97,7 +97,7 @@ static void begin_prompt(struct picture *picture, enum prompt prompt)
  * Find the object of a change.
  * Return: true if an object that can be changed is selected.
  */
-static bool begin_change(struct picture *picture, const struct model *model, bool may_change,
+static bool begin_change(struct picture *picture, const struct model *model, const char *why_not,
 			 enum change_kind kind, struct change *ret)
 {
 	const struct row *row = table_selected(picture_table(picture));
@@ -111,9 +111,8 @@ static bool begin_change(struct picture *picture, const struct model *model, boo
 		plan = row->plan;
 	if (picture->sheet == SHEET_LEASE)
 		lease = model_lease(model, picture->sheet_lease);
-	if (!may_change) {
-		say(picture, STYLE_WARN,
-		    "only administrators may make changes, on the administrators' socket");
+	if (why_not) {
+		say(picture, STYLE_WARN, why_not);
 		return false;
 	}
 	if (picture->sheet == SHEET_TENANT || picture->sheet == SHEET_PLAN)
@@ -173,10 +172,10 @@ static void ask(struct picture *picture, const struct change *change)
 	}
 }
 
-static void begin(struct picture *picture, const struct model *model, bool may_change,
+static void begin(struct picture *picture, const struct model *model, const char *why_not,
 		  enum change_kind kind, struct change *change)
 {
-	if (!begin_change(picture, model, may_change, kind, change))
+	if (!begin_change(picture, model, why_not, kind, change))
 		return;
 	if (kind == CHANGE_BUDGET) {
 		begin_prompt(picture, PROMPT_BUDGET);
@@ -417,8 +416,8 @@ static void change_delay(struct picture *picture, bool is_longer)
 
 /* --- All of it --- */
 
-static enum input_wish in_view(struct picture *picture, const struct model *model, bool may_change,
-			       struct change *change, int code)
+static enum input_wish in_view(struct picture *picture, const struct model *model,
+			       const char *why_not, struct change *change, int code)
 {
 	struct table *table = picture_table(picture);
 
@@ -515,21 +514,22 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 		break;
 	case 'b':
 	case INPUT_F + 7:
-		begin(picture, model, may_change, CHANGE_BUDGET, change);
+		begin(picture, model, why_not, CHANGE_BUDGET, change);
 		break;
 	case 'k':
 	case INPUT_F + 8:
-		begin(picture, model, may_change, CHANGE_EVICT, change);
+		begin(picture, model, why_not, CHANGE_EVICT, change);
 		break;
 	case INPUT_F + 9:
-		begin(picture, model, may_change, CHANGE_DRAIN, change);
+		begin(picture, model, why_not, CHANGE_DRAIN, change);
 		break;
 	}
 	return INPUT_NOTHING;
 }
 
-enum input_wish input_handle(struct picture *picture, const struct model *model, bool may_change,
-			     struct change *change, int width, const struct input *input)
+enum input_wish input_handle(struct picture *picture, const struct model *model,
+			     const char *why_not, struct change *change, int width,
+			     const struct input *input)
 {
 	int code = input->code, key;
 
@@ -555,5 +555,5 @@ enum input_wish input_handle(struct picture *picture, const struct model *model,
 		}
 		code = INPUT_F + key;
 	}
-	return in_view(picture, model, may_change, change, code);
+	return in_view(picture, model, why_not, change, code);
 }

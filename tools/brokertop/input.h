@@ -57,6 +57,10 @@ enum input_wish {
 	INPUT_COLUMNS, /* the user has chosen which columns are shown */
 };
 
-/* Handle one key or mouse event. @change keeps an unconfirmed change between calls. */
-enum input_wish input_handle(struct picture *picture, const struct model *model, bool may_change,
-			     struct change *change, int width, const struct input *input);
+/*
+ * Handle one key or mouse event. @why_not: why the user may not make changes; NULL: the user may.
+ * @change keeps an unconfirmed change between calls.
+ */
+enum input_wish input_handle(struct picture *picture, const struct model *model,
+			     const char *why_not, struct change *change, int width,
+			     const struct input *input);

@@ -112,9 +112,14 @@ static int out_of_memory(void)
 
 /* --- Looking --- */
 
-static bool may_change(const struct top *top)
+/* Return why the user may not make changes; NULL: the user may. */
+static const char *why_not(const struct top *top)
 {
-	return top->source.rbk && rbk_features(top->source.rbk) & RBK_FEAT_ADMIN_CHANGE;
+	if (top->origin.is_recorded)
+		return "this is a recording: it cannot be changed";
+	if (!top->source.rbk)
+		return "there is no broker: nothing can be changed";
+	return top->source.why_not[0] ? top->source.why_not : NULL;
 }
 
 static void hear_of_change(struct top *top)
@@ -171,7 +176,7 @@ static int look(struct top *top)
 	hear_of_change(top);
 	source_warning(&top->source, now_ns, top->origin.warning, sizeof(top->origin.warning));
 	top->origin.now_ns = clock_ns(CLOCK_REALTIME);
-	top->origin.may_change = may_change(top);
+	top->origin.may_change = !why_not(top);
 	r = look_at_pages(top);
 	return r ? r : picture_update(&top->picture, &top->model);
 }
@@ -467,7 +472,7 @@ static int handle_inputs(struct top *top, struct change *change)
 		/* While an arrow key repeats, only the last moment is shown. */
 		if (!input.code || handle_played(top, &input))
 			continue;
-		switch (input_handle(&top->picture, &top->model, may_change(top), change,
+		switch (input_handle(&top->picture, &top->model, why_not(top), change,
 				     top->canvas.width, &input)) {
 		case INPUT_QUIT:
 			return -1;

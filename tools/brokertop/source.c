@@ -49,7 +49,7 @@ static void ask_connect(struct source_request *request)
 	unsigned int whose;
 	int r;
 
-	r = pages_connect_best(request->socket_path, "brokertop", request_ns, &rbk,
+	r = pages_connect_best(request->socket_path, "brokertop", request_ns, &rbk, &request->admin,
 			       &request->error);
 	if (r == 0)
 		r = pages_map_root(rbk, &request->pages, &request->error);
@@ -116,6 +116,9 @@ static void take_connection(struct source *source)
 	source->rbk = request->rbk;
 	source->pages = request->pages;
 	source->only = request->only;
+	source->why_not[0] = '\0';
+	if (!(rbk_features(source->rbk) & RBK_FEAT_ADMIN_CHANGE))
+		admin_socket_explain(&request->admin, source->why_not, sizeof(source->why_not));
 	source->has_all_pages = false;
 	source->state = SOURCE_LIVE;
 	source->n_updates = rbk_stats_load(&first_page(source)->n_updates);

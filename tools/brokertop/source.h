@@ -38,7 +38,8 @@ struct source_request {
 	struct pages pages;
 	uint32_t only;
 	struct rbk_error error;
-	char text[600]; /* result of the change */
+	struct admin_attempt admin; /* as of pages_connect_best() */
+	char text[600];             /* result of the change */
 };
 
 struct source {
@@ -52,6 +53,8 @@ struct source {
 	uint32_t only; /* number of @tenant; 0: all */
 	int r;         /* result of connecting */
 	struct rbk_error error;
+	/* why the connection may not make changes; "": it may */
+	char why_not[ADMIN_TEXT_BYTES];
 
 	uint64_t n_updates, heard_at_ns; /* heartbeat, and the time of its last change */
 	bool is_settled;   /* the broker has updated the pages since they were mapped */

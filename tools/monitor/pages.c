@@ -8,7 +8,6 @@
 #include "monitor/pages.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,18 +295,21 @@ int pages_connect(const char *socket_path, const char *name, uint64_t timeout_ns
 }
 
 int pages_connect_best(const char *socket_path, const char *name, uint64_t timeout_ns,
-		       struct rbk **ret, struct rbk_error *error)
+		       struct rbk **ret, struct admin_attempt *ret_attempt, struct rbk_error *error)
 {
-	char path[PATH_MAX];
+	struct admin_attempt *attempt = ret_attempt;
 	const struct rbk_options options = {
 		.size = sizeof(options),
-		.socket_path = path,
+		.socket_path = attempt->path,
 		.name = name,
 		.timeout_ns = timeout_ns,
 	};
 
-	if (rbk_admin_socket_path(socket_path, path, sizeof(path)) == 0 &&
-	    rbk_admin_connect(&options, ret, NULL) == 0)
+	*attempt = (struct admin_attempt){.r = 0};
+	attempt->r = rbk_admin_socket_path(socket_path, attempt->path, sizeof(attempt->path));
+	if (attempt->r == 0)
+		attempt->r = rbk_admin_connect(&options, ret, &attempt->error);
+	if (attempt->r == 0)
 		return 0;
 	return pages_connect(socket_path, name, timeout_ns, ret, error);
 }

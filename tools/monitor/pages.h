@@ -14,6 +14,8 @@
 #include <ringbroker.h>
 #include <ringbroker/stats.h>
 
+#include "monitor/admin-socket.h"
+
 /* The tenant does not exist, or has no page: @error says which. */
 enum { PAGES_E_NO_TENANT = 1 };
 
@@ -40,10 +42,12 @@ int pages_connect(const char *socket_path, const char *name, uint64_t timeout_ns
 
 /*
  * Connect like pages_connect(), to the administrators' socket of @socket_path's broker if this user
- * may use it, else to the ordinary socket.
+ * may use it, else to the ordinary socket. *@ret_attempt receives the first attempt; its r is 0 if
+ * the connection is to the administrators' socket.
  */
 int pages_connect_best(const char *socket_path, const char *name, uint64_t timeout_ns,
-		       struct rbk **ret, struct rbk_error *error);
+		       struct rbk **ret, struct admin_attempt *ret_attempt,
+		       struct rbk_error *error);
 
 /*
  * Map the root page, if permitted, and the page of @tenant (a name or a number), or all tenants'
