@@ -110,7 +110,6 @@ struct reader {
 	struct curve curves[OP_FAMILY_COUNT + 1][CEILING_COUNT];
 
 	struct sentences errors;
-	unsigned int n_errors;
 	int error; /* negative errno of the broker itself, sticky */
 };
 
@@ -122,7 +121,7 @@ complain(struct reader *reader, unsigned int line, const char *key, const char *
 	va_list args;
 
 	reader->has_complained = true;
-	if (reader->error || reader->n_errors++ >= MAX_ERRORS)
+	if (reader->error)
 		return;
 	va_start(args, format);
 	reader->error = sentences_add(&reader->errors, reader->file, line, key, format, args);
@@ -616,7 +615,7 @@ static void finish(struct reader *reader)
 	finish_rates(reader);
 	profile->is_valid = true;
 	refusal = place_profile_refusal(profile);
-	if (refusal && reader->n_errors == 0)
+	if (refusal && reader->errors.n == 0)
 		complain(reader, 0, NULL, "%s", refusal);
 }
 
@@ -628,6 +627,7 @@ int place_profile_parse(const char *name, const char *text, size_t n_text,
 		.text = text,
 		.n_text = n_text,
 		.profile = {.n_servers = 1, .n_servers_per_task = 1},
+		.errors = {.max = MAX_ERRORS},
 	};
 	int r;
 
@@ -639,13 +639,9 @@ int place_profile_parse(const char *name, const char *text, size_t n_text,
 		reader.error = error_origin(-ENOMEM);
 	if (!reader.error)
 		finish(&reader);
-	if (!reader.error && reader.n_errors > MAX_ERRORS) {
-		unsigned int n = reader.n_errors - MAX_ERRORS;
-
-		reader.n_errors = 0;
-		complain(&reader, 0, NULL, "and %u more", n);
-	}
-	if (reader.error || reader.n_errors == 0) {
+	if (!reader.error)
+		reader.error = sentences_end(&reader.errors, name);
+	if (reader.error || reader.errors.n == 0) {
 		free(reader.errors.text);
 		if (!reader.error)
 			*ret = reader.profile;

@@ -18,6 +18,8 @@ int sentences_add(struct sentences *sentences, const char *file, unsigned int li
 	size_t n_bytes;
 	int r;
 
+	if (sentences->n++ >= sentences->max && sentences->max > 0)
+		return 0;
 	if (line)
 		snprintf(number, sizeof(number), ":%u", line);
 	r = vasprintf(&what, format, args);
@@ -32,5 +34,22 @@ int sentences_add(struct sentences *sentences, const char *file, unsigned int li
 	sentences->text = text;
 	sentences->n_bytes += (size_t)snprintf(text + sentences->n_bytes, n_bytes, "%s%s: %s%s%s\n",
 					       file, number, key ? key : "", key ? ": " : "", what);
+	return 0;
+}
+
+int sentences_end(struct sentences *sentences, const char *file)
+{
+	const size_t n_bytes = strlen(file) + sizeof(": and 4294967295 more\n");
+	char *text;
+
+	if (sentences->max == 0 || sentences->n <= sentences->max)
+		return 0;
+	text = realloc(sentences->text, sentences->n_bytes + n_bytes);
+	if (!text)
+		return error_origin(-ENOMEM);
+	sentences->text = text;
+	sentences->n_bytes +=
+		(size_t)snprintf(text + sentences->n_bytes, n_bytes, "%s: and %u more\n", file,
+				 sentences->n - sentences->max);
 	return 0;
 }

@@ -44,3 +44,22 @@ TEST(test_sentences__no_memory)
 	assert_string_equal(sentences.text, "a.conf:1: key: first\n");
 	free(sentences.text);
 }
+
+TEST(test_sentences__limit)
+{
+	struct sentences sentences = {.max = 2};
+
+	for (unsigned int i = 1; i <= 2; i++)
+		assert_int_equal(add(&sentences, "f", i, NULL, "wrong"), 0);
+	assert_int_equal(sentences_end(&sentences, "f"), 0);
+	assert_string_equal(sentences.text, "f:1: wrong\nf:2: wrong\n");
+	for (unsigned int i = 3; i <= 5; i++)
+		assert_int_equal(add(&sentences, "f", i, NULL, "wrong"), 0);
+	fail_alloc_at(1);
+	assert_int_equal(sentences_end(&sentences, "f"), -ENOMEM);
+	assert_true(fail_alloc_stop());
+	assert_int_equal(sentences_end(&sentences, "f"), 0);
+	assert_string_equal(sentences.text, "f:1: wrong\nf:2: wrong\nf: and 3 more\n");
+	assert_int_equal(sentences.n, 5);
+	free(sentences.text);
+}
