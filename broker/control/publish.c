@@ -381,21 +381,15 @@ void publish_reloaded(struct publish *publish)
 	publish->reload.accepted_at_ns = clock_ticks_to_ns(clock_ticks());
 }
 
-void publish_reload_refused(struct publish *publish, const char *errors)
+void publish_reload_refused(struct publish *publish, const char *errors, uint32_t n_errors)
 {
 	struct rbk_stats_reload *reload = &publish->reload;
-	const size_t length = strcspn(errors, "\n");
-	uint64_t n_errors = 0;
 
 	publish->is_stale = true;
 	reload->n_refused++;
 	reload->refused_at_ns = clock_ticks_to_ns(clock_ticks());
-	for (const char *line = errors; *line; line += line[0] == '\n') {
-		n_errors += line[0] != '\n';
-		line += strcspn(line, "\n");
-	}
 	reload->n_errors = n_errors;
-	copy_printable(errors, length, reload->reason, sizeof(reload->reason));
+	copy_printable(errors, strcspn(errors, "\n"), reload->reason, sizeof(reload->reason));
 }
 
 static int on_force_cpu(void *context, int value)

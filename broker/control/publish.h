@@ -69,10 +69,10 @@ void publish_configure(struct publish *publish, const struct place_config *confi
 void publish_changed(struct publish *publish, const struct tenant *tenant);
 
 /*
- * Note that the policy was read again: accepted, or refused for the errors in @errors (lines). The
- * root page shows the last of each.
+ * Note that the policy was read again: accepted, or refused for @n_errors errors, of which the
+ * first is the first line of @errors. The root page shows the last of each.
  */
 void publish_reloaded(struct publish *publish);
-void publish_reload_refused(struct publish *publish, const char *errors);
+void publish_reload_refused(struct publish *publish, const char *errors, uint32_t n_errors);
 
 DEFINE_CLEANUP(struct publish *, publish_free)

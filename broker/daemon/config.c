@@ -70,7 +70,7 @@ uint64_t config_host_max(const struct options *options)
 	return options->host_max_bytes > 0 ? options->host_max_bytes : config_host_memory() / 4 * 3;
 }
 
-int config_load(struct options *options, struct policy **ret, char **ret_errors)
+int config_load(struct options *options, struct policy **ret, struct policy_errors *ret_errors)
 {
 	const struct policy_broker_keys keys = {.read = options_read_key, .context = options};
 
@@ -78,15 +78,21 @@ int config_load(struct options *options, struct policy **ret, char **ret_errors)
 			   ret_errors);
 }
 
-void config_log_errors(enum log_event event, const char *what, char *errors)
+static void log_sentences(char *sentences)
 {
-	char *rest = errors, *line;
+	char *rest = sentences, *line;
 
 	while ((line = strsep(&rest, "\n")))
 		if (*line)
 			log_error(LOG_POLICY_INVALID, "%s", line);
+}
+
+void config_log_errors(enum log_event event, const char *what, struct policy_errors *errors)
+{
+	log_sentences(errors->text);
+	log_sentences(errors->warnings);
 	log_error(event, "%s", what);
-	free(errors);
+	policy_errors_deinit(errors);
 }
 
 /*
@@ -139,7 +145,7 @@ static void print_files(const struct policy *policy, const struct options *optio
 int config_check(const struct options *options)
 {
 	_cleanup_(policy_freep) struct policy *policy = NULL;
-	_cleanup_(freep) char *errors = NULL;
+	_cleanup_(policy_errors_deinit) struct policy_errors errors = {.n = 0};
 	struct options scratch = *options;
 	uint64_t device_bytes;
 	int r;
@@ -150,7 +156,8 @@ int config_check(const struct options *options)
 	if (r == 0 && device_bytes > 0)
 		r = policy_check_devices(policy, &(uint64_t[]){0, device_bytes}[0], 2, &errors);
 	if (r == POLICY_E_INVALID) {
-		print_sentences(errors);
+		print_sentences(errors.text);
+		print_sentences(errors.warnings);
 		return OPTIONS_EXIT_FAILURE;
 	}
 	if (r) {

@@ -12,15 +12,15 @@
 /*
  * Load the file that @options name, and read its keys into @options; the command line has
  * precedence. On failure, the contents of @options are undefined.
- * Return: 0; POLICY_E_INVALID with sentences in *ret_errors as policy_load(); negative errno.
+ * Return: 0; POLICY_E_INVALID with *ret_errors as policy_load(); negative errno.
  */
-int config_load(struct options *options, struct policy **ret, char **ret_errors);
+int config_load(struct options *options, struct policy **ret, struct policy_errors *ret_errors);
 
 /* Implement brokerd --check-config: print the errors, or the policy. Return: an exit status. */
 int config_check(const struct options *options);
 
-/* Log @errors, one sentence per line, then their consequence @what as @event. Frees @errors. */
-void config_log_errors(enum log_event event, const char *what, char *errors);
+/* Log each sentence of @errors, then their consequence @what as @event. Frees the sentences. */
+void config_log_errors(enum log_event event, const char *what, struct policy_errors *errors);
 
 /*
  * Describe in one line what a reload changed. The caller frees the line. Return: NULL if out of

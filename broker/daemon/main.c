@@ -92,19 +92,18 @@ static void reload_done(struct offload_job *job)
 	if (!broker->is_stopping) {
 		if (r == 0)
 			r = apply_policy(broker);
-		if (r)
-			publish_reload_refused(broker->publish, r == POLICY_E_INVALID
-									? reload->errors
-									: strerror(-r));
-		if (r == POLICY_E_INVALID)
-			config_log_errors(LOG_POLICY_KEPT, nothing_changed,
-					  steal_ptr(reload->errors));
-		else if (r)
+		if (r == POLICY_E_INVALID) {
+			publish_reload_refused(broker->publish, reload->errors.text,
+					       reload->errors.n);
+			config_log_errors(LOG_POLICY_KEPT, nothing_changed, &reload->errors);
+		} else if (r) {
+			publish_reload_refused(broker->publish, strerror(-r), 1);
 			log_error(LOG_POLICY_KEPT, "cannot read %s again: %s; %s",
 				  broker->options.config_path, strerror(-r), nothing_changed);
+		}
 	}
 	reload->policy = policy_free(reload->policy);
-	free(steal_ptr(reload->errors));
+	policy_errors_deinit(&reload->errors);
 	if (reload->is_wanted)
 		reload_start(broker);
 	else
@@ -347,7 +346,7 @@ static int explain_server(const struct broker *broker, int r)
 
 static int broker_run(struct broker *broker)
 {
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	int r;
 
 	clock_init();
@@ -370,8 +369,8 @@ static int broker_run(struct broker *broker)
 	r = watch_signals(broker);
 	if (r == 0)
 		r = parts_make(broker, &errors);
-	if (errors) {
-		config_log_errors(LOG_START_FAILED, "cannot start with this policy", errors);
+	if (errors.n > 0) {
+		config_log_errors(LOG_START_FAILED, "cannot start with this policy", &errors);
 		return OPTIONS_EXIT_USAGE;
 	}
 	if (r == PARTS_E_FILES)
@@ -454,7 +453,7 @@ int main(int argc, char **argv)
 {
 	struct broker broker = {
 		.signal_fd = -1, .waker = {.fd = -1}, .telemetry_waker = {.fd = -1}};
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	int r;
 
 	streams_init();
@@ -480,7 +479,7 @@ int main(int argc, char **argv)
 	if (r) {
 		if (r == POLICY_E_INVALID)
 			config_log_errors(LOG_START_FAILED, "cannot start with this policy",
-					  errors);
+					  &errors);
 		else
 			log_error(LOG_START_FAILED, "cannot read %s: %s",
 				  broker.options.config_path, strerror(-r));

@@ -61,7 +61,7 @@ static void on_corrected(void *context, uint8_t device)
  * Make the tenants, after the devices: budgets are shares of the memory of devices.
  * Return: 0; PARTS_E_FILES; as tenants_new().
  */
-static int make_tenants(struct broker *broker, char **ret_errors)
+static int make_tenants(struct broker *broker, struct policy_errors *ret_errors)
 {
 	struct tenants_machine machine = {
 		.host_bytes = config_host_max(&broker->options),
@@ -393,7 +393,7 @@ int parts_make_refresh(struct broker *broker)
 	return refresh_new(&options, &broker->refresh);
 }
 
-int parts_make(struct broker *broker, char **ret_errors)
+int parts_make(struct broker *broker, struct policy_errors *ret_errors)
 {
 	int r = service_new(broker->loop, &broker->service);
 

@@ -12,6 +12,7 @@
 #include "daemon/options.h"
 #include "daemon/service.h"
 #include "loop/offload.h"
+#include "tenant/policy.h"
 #include "util/waker.h"
 
 struct account_book;
@@ -26,7 +27,6 @@ struct gate;
 struct loop;
 struct loop_watch;
 struct offload;
-struct policy;
 struct profiles;
 struct publish;
 struct refresh;
@@ -56,7 +56,7 @@ struct reload {
 	struct offload_job job;
 	struct options options; /* the options after the reload */
 	struct policy *policy;
-	char *errors;
+	struct policy_errors errors;
 	int result;
 	bool is_running;
 	bool is_wanted; /* repeat: the file may have changed since */
@@ -112,7 +112,7 @@ int parts_make_profiles(struct broker *broker, uint64_t budget_ns);
  * Make everything between the loop and the sockets, each part after its dependencies.
  * Return: 0; PARTS_E_*; as tenants_new(), with *ret_errors; negative errno.
  */
-int parts_make(struct broker *broker, char **ret_errors);
+int parts_make(struct broker *broker, struct policy_errors *ret_errors);
 /* Return: as server_new(). */
 int parts_make_server(struct broker *broker);
 /* Make the gate after the server: then no other broker has its socket, nor the gate beside it. */

@@ -46,7 +46,7 @@ void policy_complain(struct policy_loader *loader, const char *file, unsigned in
 	va_list args;
 
 	loader->has_complained = true;
-	if (loader->error || loader->n_errors++ >= POLICY_MAX_ERRORS)
+	if (loader->error)
 		return;
 	va_start(args, format);
 	loader->error = sentences_add(&loader->errors, file, line, key, format, args);
@@ -58,7 +58,7 @@ void policy_warn(struct policy_loader *loader, const char *file, unsigned int li
 {
 	va_list args;
 
-	if (loader->error || loader->n_warnings++ >= POLICY_MAX_ERRORS)
+	if (loader->error)
 		return;
 	va_start(args, format);
 	loader->error = sentences_add(&loader->warnings, file, line, key, format, args);
@@ -710,7 +710,7 @@ void policy_check(struct policy_loader *loader)
 		check_sizes(loader, &loader->policy->sections[i], &loader->places[i]);
 	}
 	check_sum(loader);
-	if (loader->n_errors == 0)
+	if (loader->errors.n == 0)
 		check_same_matches(loader);
 }
 
@@ -795,17 +795,13 @@ int policy_key_change(const struct policy *policy, uint32_t index, const char *n
 	places.key_lines[POLICY_KEY_VRAM_HIGH] =
 		(key && key - policy_key_rows == POLICY_KEY_VRAM_HIGH) ||
 		!policy_size_is_same(tenant->vram_high, tenant->vram_max);
-	if (!loader.error && loader.n_errors == 0)
+	if (!loader.error && loader.errors.n == 0)
 		check_sizes(&loader, &section, &places);
 	free(section.reserve_place);
-	r = loader.error ? loader.error : loader.n_errors ? POLICY_E_INVALID : 0;
-	if (r == POLICY_E_INVALID) {
-		*ret_errors = strdup(loader.errors.text + strcspn(loader.errors.text, " ") + 1);
-		if (*ret_errors)
-			(*ret_errors)[strcspn(*ret_errors, "\n")] = '\0';
-		else
-			r = error_origin(-ENOMEM);
-	} else if (r == 0) {
+	r = loader.error;
+	if (r == 0 && loader.errors.n > 0)
+		r = policy_refuse_change(loader.errors.text, ret_errors);
+	if (r == 0) {
 		*ret_key = (enum policy_key)(key - policy_key_rows);
 		*tenant = section.tenant;
 	}

@@ -437,47 +437,30 @@ static int loader_init(struct policy_loader *loader)
 {
 	int r = policy_defaults(&loader->policy);
 
+	loader->errors.max = loader->warnings.max = POLICY_MAX_ERRORS;
 	if (r)
 		return error_fold(r);
 	loader->places = calloc(1, sizeof(*loader->places));
 	return loader->places ? 0 : error_origin(-ENOMEM);
 }
 
-/* Append @more to @sentences. Return: 0; -ENOMEM. */
-static int join(struct sentences *sentences, const struct sentences *more)
-{
-	char *text = realloc(sentences->text, sentences->n_bytes + more->n_bytes + 1);
-
-	if (!text)
-		return error_origin(-ENOMEM);
-	sentences->text = text;
-	memcpy(text + sentences->n_bytes, more->text, more->n_bytes + 1);
-	sentences->n_bytes += more->n_bytes;
-	return 0;
-}
-
 /* Check the policy, and return it or the sentences. */
-static int loader_finish(struct policy_loader *loader, struct policy **ret, char **ret_errors)
+static int loader_finish(struct policy_loader *loader, struct policy **ret,
+			 struct policy_errors *ret_errors)
 {
-	char more[16];
-
 	if (!loader->error)
 		policy_check(loader);
-	if (!loader->error && loader->n_errors > POLICY_MAX_ERRORS) {
-		unsigned int n = loader->n_errors - POLICY_MAX_ERRORS;
-
-		loader->n_errors = 0;
-		snprintf(more, sizeof(more), "%u", n);
-		policy_complain(loader, loader->files[0], 0, NULL, "and %s more", more);
-		loader->n_errors = 1;
-	}
-	/* A comment in a value may be why the value is wrong. */
-	if (!loader->error && loader->n_errors > 0 && loader->warnings.text)
-		loader->error = join(&loader->errors, &loader->warnings);
+	if (!loader->error)
+		loader->error = sentences_end(&loader->errors, loader->files[0]);
 	if (loader->error)
 		return loader->error;
-	if (loader->n_errors > 0) {
-		*ret_errors = steal_ptr(loader->errors.text);
+	if (loader->errors.n > 0) {
+		*ret_errors = (struct policy_errors){
+			.text = steal_ptr(loader->errors.text),
+			/* A comment in a value may be why the value is wrong. */
+			.warnings = steal_ptr(loader->warnings.text),
+			.n = loader->errors.n,
+		};
 		return POLICY_E_INVALID;
 	}
 	loader->policy->warnings = steal_ptr(loader->warnings.text);
@@ -486,7 +469,7 @@ static int loader_finish(struct policy_loader *loader, struct policy **ret, char
 }
 
 int policy_load(const char *path, bool is_required, const struct policy_broker_keys *keys,
-		struct policy **ret, char **ret_errors)
+		struct policy **ret, struct policy_errors *ret_errors)
 {
 	_cleanup_(loader_deinit) struct policy_loader loader = {.broker_keys = keys};
 	char *file;
@@ -503,7 +486,8 @@ int policy_load(const char *path, bool is_required, const struct policy_broker_k
 }
 
 int policy_load_text(const char *name, const char *text, size_t n_text,
-		     const struct policy_broker_keys *keys, struct policy **ret, char **ret_errors)
+		     const struct policy_broker_keys *keys, struct policy **ret,
+		     struct policy_errors *ret_errors)
 {
 	_cleanup_(loader_deinit) struct policy_loader loader = {.broker_keys = keys};
 	char *file;
@@ -514,5 +498,7 @@ int policy_load_text(const char *name, const char *text, size_t n_text,
 	file = add_file(&loader, strdup(name));
 	if (file)
 		load_text(&loader, file, true, text, n_text);
+	if (!loader.error)
+		note_read(&loader, name);
 	return loader_finish(&loader, ret, ret_errors);
 }

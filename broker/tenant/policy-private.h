@@ -108,13 +108,12 @@ struct policy_loader {
 	unsigned int headroom_line;
 
 	struct sentences errors, warnings;
-	unsigned int n_errors, n_warnings;
 	int error; /* negative errno, sticky; not an error of the file */
 };
 
 /*
  * Record an error with its place: "FILE:LINE: KEY: ..." (@line 0: "FILE: ...", @key NULL: without
- * KEY). At most POLICY_MAX_ERRORS are kept.
+ * KEY). The text has the first POLICY_MAX_ERRORS.
  */
 void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
 		     const char *key, const char *format, ...)
@@ -151,10 +150,17 @@ bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
 bool policy_size_is_same(struct policy_size a, struct policy_size b);
 /*
  * Check as policy_check_devices() does, with @tenants, by index, in place of the sections. The
- * sentence has neither a place, because the values may come from overrides, nor a line break.
+ * first sentence alone is in *ret_error, to be freed. It has neither a place, because the values
+ * may come from overrides, nor a line break.
  */
 int policy_check_changed(const struct policy *policy, const struct tenant_policy *tenants,
-			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_errors);
+			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_error);
+/*
+ * Refuse an administrator's change with the first of @sentences, without its place, which has no
+ * blank, and without the line break.
+ * Return: POLICY_E_INVALID: *ret is to be freed; -ENOMEM.
+ */
+int policy_refuse_change(const char *sentences, char **ret);
 
 /* Read @value of @key in [broker]. */
 void policy_broker_key_read(struct policy_loader *loader, const char *key, const char *value);
@@ -166,4 +172,5 @@ void policy_check(struct policy_loader *loader);
  * beside it.
  */
 int policy_load_text(const char *name, const char *text, size_t n_text,
-		     const struct policy_broker_keys *keys, struct policy **ret, char **ret_errors);
+		     const struct policy_broker_keys *keys, struct policy **ret,
+		     struct policy_errors *ret_errors);

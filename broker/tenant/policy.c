@@ -101,6 +101,13 @@ struct policy *policy_free(struct policy *policy)
 	return NULL;
 }
 
+void policy_errors_deinit(struct policy_errors *errors)
+{
+	free(errors->text);
+	free(errors->warnings);
+	*errors = (struct policy_errors){.n = 0};
+}
+
 uint32_t policy_n_files(const struct policy *policy)
 {
 	return policy->n_files;
@@ -262,84 +269,97 @@ uint32_t policy_match(const struct policy *policy, const struct peer *peer)
 }
 
 /*
- * Format a sentence into *ret_errors, to be freed. A reserve without a place was set by an
- * administrator, who is told the sentence alone, without a line break.
- * Return: POLICY_E_INVALID or -ENOMEM.
+ * Add an error about a tenant's reserve. A reserve without a place was set by an administrator.
+ * Return: 0; -ENOMEM.
  */
-static int refuse(char **ret_errors, const struct policy_section *section, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+static int complain(struct sentences *errors, const struct policy_section *section,
+		    const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-static int refuse(char **ret_errors, const struct policy_section *section, const char *format, ...)
+static int complain(struct sentences *errors, const struct policy_section *section,
+		    const char *format, ...)
 {
-	_cleanup_(freep) char *sentence = NULL;
+	const char *place = section->reserve_place ? section->reserve_place : "administrator";
 	va_list args;
 	int r;
 
 	va_start(args, format);
-	r = vasprintf(&sentence, format, args);
+	r = sentences_add(errors, place, 0, "vram-reserve", format, args);
 	va_end(args);
-	if (r < 0) {
-		sentence = NULL;
-		return error_origin(-ENOMEM);
-	}
-	if (!section->reserve_place)
-		r = asprintf(ret_errors, "vram-reserve: %s", sentence);
-	else
-		r = asprintf(ret_errors, "%s: vram-reserve: %s\n", section->reserve_place,
-			     sentence);
-	return r < 0 ? error_origin(-ENOMEM) : POLICY_E_INVALID;
+	return r;
 }
 
-/* Check the reserves of all tenants against one device of @bytes. */
+/*
+ * Check the reserves of all tenants against one device of @bytes: each against its tenant's limit,
+ * and their sum, which is complained about once. Return: 0; -ENOMEM.
+ */
 static int check_device(const struct policy *policy, unsigned int device, uint64_t bytes,
-			char **ret_errors)
+			struct sentences *errors)
 {
 	uint64_t headroom = policy_size_bytes(policy->headroom, bytes), sum = 0;
 	uint64_t usable = headroom < bytes ? bytes - headroom : 0;
 	unsigned int n = 0;
+	int r = 0;
 
-	for (uint32_t i = 0; i < policy->n_sections; i++) {
+	for (uint32_t i = 0; i < policy->n_sections && r == 0; i++) {
 		const struct policy_section *section = &policy->sections[i];
 		uint64_t reserve = policy_size_bytes(section->tenant.vram_reserve, bytes);
 		uint64_t max = policy_size_bytes(section->tenant.vram_max, bytes);
+		bool did_fit = sum <= usable;
 
 		if (reserve == 0)
 			continue;
 		n++;
-		if (reserve > max)
-			return refuse(ret_errors, section,
-				      "tenant %s reserves %s of device %u, more than its "
-				      "vram-max of %s on that device",
-				      section->tenant.name, SIZE_BESIDE(reserve, max), device,
-				      SIZE_BESIDE(max, reserve));
 		if (!checked_add(sum, reserve, &sum))
 			sum = UINT64_MAX;
-		if (sum > usable)
-			return refuse(ret_errors, section,
-				      "with tenant %s, %u tenant%s %s of device %u, which has "
-				      "%s; at most %s may be reserved, the rest "
-				      "is " POLICY_HEADROOM_KEY,
-				      section->tenant.name, n, n == 1 ? " reserves" : "s reserve",
-				      SIZE_BESIDE(sum, usable), device, SIZE_ROUNDED(bytes),
-				      SIZE_BESIDE(usable, sum));
+		if (reserve > max)
+			r = complain(errors, section,
+				     "tenant %s reserves %s of device %u, more than its "
+				     "vram-max of %s on that device",
+				     section->tenant.name, SIZE_BESIDE(reserve, max), device,
+				     SIZE_BESIDE(max, reserve));
+		else if (did_fit && sum > usable)
+			r = complain(errors, section,
+				     "with tenant %s, %u tenant%s %s of device %u, which has "
+				     "%s; at most %s may be reserved, the rest "
+				     "is " POLICY_HEADROOM_KEY,
+				     section->tenant.name, n, n == 1 ? " reserves" : "s reserve",
+				     SIZE_BESIDE(sum, usable), device, SIZE_ROUNDED(bytes),
+				     SIZE_BESIDE(usable, sum));
 	}
-	return 0;
+	return r;
 }
 
 int policy_check_devices(const struct policy *policy, const uint64_t *device_bytes,
-			 uint32_t n_devices, char **ret_errors)
+			 uint32_t n_devices, struct policy_errors *ret_errors)
 {
+	struct sentences errors = {.max = POLICY_MAX_ERRORS};
 	int r = 0;
 
 	for (uint32_t i = 0; i < n_devices && r == 0; i++)
 		if (device_bytes[i] > 0)
-			r = check_device(policy, i, device_bytes[i], ret_errors);
-	return r;
+			r = check_device(policy, i, device_bytes[i], &errors);
+	if (r == 0)
+		r = sentences_end(&errors, policy->n_files > 0 ? policy->files[0] : "policy");
+	if (r || errors.n == 0) {
+		free(errors.text);
+		return r;
+	}
+	*ret_errors = (struct policy_errors){.text = errors.text, .n = errors.n};
+	return POLICY_E_INVALID;
+}
+
+int policy_refuse_change(const char *sentences, char **ret)
+{
+	const char *start = strchr(sentences, ' ') + 1;
+
+	*ret = strndup(start, strcspn(start, "\n"));
+	return *ret ? POLICY_E_INVALID : error_origin(-ENOMEM);
 }
 
 int policy_check_changed(const struct policy *policy, const struct tenant_policy *tenants,
-			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_errors)
+			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_error)
 {
+	struct policy_errors errors = {.n = 0};
 	struct policy changed = *policy;
 	int r;
 
@@ -351,7 +371,10 @@ int policy_check_changed(const struct policy *policy, const struct tenant_policy
 		changed.sections[i].tenant = tenants[i];
 		changed.sections[i].reserve_place = NULL;
 	}
-	r = policy_check_devices(&changed, device_bytes, n_devices, ret_errors);
+	r = policy_check_devices(&changed, device_bytes, n_devices, &errors);
 	free(changed.sections);
+	if (r == POLICY_E_INVALID)
+		r = policy_refuse_change(errors.text, ret_error);
+	policy_errors_deinit(&errors);
 	return r;
 }

@@ -104,20 +104,32 @@ struct policy_broker_keys {
 };
 
 /*
+ * Sentences about a policy that was refused, one a line, each with a line break. Zeroed: none.
+ */
+struct policy_errors {
+	char *text;     /* "FILE:LINE: KEY: what is wrong; what is allowed"; NULL: none */
+	char *warnings; /* as policy_warnings(), but owned; NULL: none */
+	uint32_t n;     /* number of errors, more than the text has if it ends in "and N more" */
+};
+
+/* Free the sentences, and leave none. */
+void policy_errors_deinit(struct policy_errors *errors);
+
+/*
  * Read @path and all *.conf in the folder tenants.d beside it. A missing file or folder counts as
  * empty unless @is_required. @keys reads the other keys of [broker]; NULL: no other keys exist. The
  * lookup of users and groups may block for as long as the name service takes.
- * Return: 0; POLICY_E_INVALID: *ret_errors has sentences, one a line, each with a line break, to be
- * freed ("FILE:LINE: KEY: what is wrong; what is allowed"); a negative errno.
+ * Return: 0; POLICY_E_INVALID: *ret_errors has the errors and warnings, to be freed; a negative
+ * errno.
  */
 int policy_load(const char *path, bool is_required, const struct policy_broker_keys *keys,
-		struct policy **ret, char **ret_errors);
+		struct policy **ret, struct policy_errors *ret_errors);
 /* Return the number of files that policy_load() read, and the path of one, borrowed. */
 uint32_t policy_n_files(const struct policy *policy);
 const char *policy_file(const struct policy *policy, uint32_t index);
 /*
- * Return sentences about what is allowed in the files but probably not meant, one a line, as in
- * policy_load(): comments that are part of values, tenants that match the same clients. Borrowed;
+ * Return sentences about what is allowed in the files but probably not meant, one a line, in the
+ * form of errors: comments that are part of values, tenants that match the same clients. Borrowed;
  * NULL: none.
  */
 const char *policy_warnings(const struct policy *policy);
@@ -171,9 +183,9 @@ uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes);
 /*
  * Check that the sums of the reserves and the headroom fit into devices of these sizes in bytes. A
  * device without memory of its own has size 0.
- * Return: 0; POLICY_E_INVALID: a sentence is in *ret_errors, as above; -ENOMEM.
+ * Return: 0; POLICY_E_INVALID: *ret_errors has the errors, to be freed; -ENOMEM.
  */
 int policy_check_devices(const struct policy *policy, const uint64_t *device_bytes,
-			 uint32_t n_devices, char **ret_errors);
+			 uint32_t n_devices, struct policy_errors *ret_errors);
 
 DEFINE_CLEANUP(struct policy *, policy_free)

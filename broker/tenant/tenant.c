@@ -417,7 +417,7 @@ char *tenants_note(const struct tenants *tenants, const struct tenant *tenant, c
 	return text;
 }
 
-int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors)
+int tenants_reload(struct tenants *tenants, struct policy *policy, struct policy_errors *ret_errors)
 {
 	struct tenant **by_index = NULL;
 	struct tenant_policy *wanted = NULL;
@@ -468,7 +468,7 @@ int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_er
 }
 
 int tenants_new(struct account_book *book, const struct tenants_machine *machine,
-		struct policy *policy, struct tenants **ret, char **ret_errors)
+		struct policy *policy, struct tenants **ret, struct policy_errors *ret_errors)
 {
 	_cleanup_(tenants_freep) struct tenants *tenants = calloc(1, sizeof(*tenants));
 	struct account_limits none;

@@ -93,7 +93,7 @@ struct tenants_machine {
  * errno.
  */
 int tenants_new(struct account_book *book, const struct tenants_machine *machine,
-		struct policy *policy, struct tenants **ret, char **ret_errors);
+		struct policy *policy, struct tenants **ret, struct policy_errors *ret_errors);
 /* Free the tenants, none of which may have a reference. Return: NULL. */
 struct tenants *tenants_free(struct tenants *tenants);
 
@@ -101,7 +101,8 @@ struct tenants *tenants_free(struct tenants *tenants);
  * Replace the policy in force, with the ownership and return values of tenants_new(). On failure
  * nothing changes.
  */
-int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors);
+int tenants_reload(struct tenants *tenants, struct policy *policy,
+		   struct policy_errors *ret_errors);
 
 /*
  * Override a key of a tenant's section with @value, written as in the file. The override lasts

@@ -18,16 +18,27 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static void check_errors(const char *errors)
+static uint32_t check_sentences(const char *sentences)
 {
 	const char *end;
+	uint32_t n = 0;
 
-	assert(errors && errors[0]);
-	for (; *errors; errors = end + 1) {
-		end = strchr(errors, '\n');
+	for (; sentences && *sentences; sentences = end + 1) {
+		end = strchr(sentences, '\n');
 		assert(end);
-		assert(strncmp(errors, "f:", 2) == 0);
+		assert(strncmp(sentences, "f:", 2) == 0);
+		n++;
 	}
+	return n;
+}
+
+static void check_errors(const struct policy_errors *errors)
+{
+	uint32_t n_lines = check_sentences(errors->text);
+
+	assert(errors->n > 0 && n_lines > 0);
+	assert(n_lines <= POLICY_MAX_ERRORS ? errors->n == n_lines : errors->n > POLICY_MAX_ERRORS);
+	check_sentences(errors->warnings);
 }
 
 static int read_key(void *context, const char *key, const char *value,
@@ -62,7 +73,8 @@ static void use(struct policy *policy)
 	};
 	struct account_book *book;
 	struct tenants *tenants;
-	char *errors = NULL, *text;
+	struct policy_errors errors = {.n = 0};
+	char *text;
 	int r;
 
 	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
@@ -75,8 +87,8 @@ static void use(struct policy *policy)
 	r = tenants_new(book, &machine, policy, &tenants, &errors);
 	if (r) {
 		assert(r == POLICY_E_INVALID);
-		check_errors(errors);
-		free(errors);
+		check_errors(&errors);
+		policy_errors_deinit(&errors);
 		policy_free(policy);
 	} else {
 		for (struct tenant *t = tenants_first(tenants); t; t = tenants_next(tenants, t))
@@ -93,14 +105,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	const struct policy_broker_keys keys = {.read = read_key};
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	int r;
 
 	r = policy_load_text("f", (const char *)data, bytes, &keys, &policy, &errors);
 	if (r) {
 		assert(r == POLICY_E_INVALID);
-		check_errors(errors);
-		free(errors);
+		check_errors(&errors);
+		policy_errors_deinit(&errors);
 	} else {
 		use(policy);
 	}

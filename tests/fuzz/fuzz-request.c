@@ -203,7 +203,7 @@ static void prepare(void)
 	struct residency_options residency_options = {.executors = executors,
 						      .n_executors = N_DEVICES};
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	clock_init();
 	log_set_level(LOG_LEVEL_ERROR);

@@ -613,6 +613,13 @@ def check_reload(broker, conf):
     text = ctl(broker, 'status')
     expect(re.search(r'^reload   accepted .*, refused .* ago\): .*:3: vram-max: .*; and 1 more error$', text,
                      re.MULTILINE), text)
+    # The number is that of all errors, also of those that the log counts in its last line, and of no warnings.
+    for n_refused, keys, n_errors in ((2, 'weigth = 3\n' * 100, 100), (3, 'vram-max = 50% # half\n', 1)):
+        with open(conf, 'w', encoding='utf-8') as file:
+            file.write('[tenant late]\nmatch-uid = 4294968\n' + keys)
+        broker.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: status()['reload']['refused'] == n_refused, 'the reload is not refused')
+        expect(status()['reload']['refused_errors'] == n_errors, status()['reload'])
     with open(conf, 'w', encoding='utf-8') as file:
         file.write(right)
     broker.process.send_signal(signal.SIGHUP)

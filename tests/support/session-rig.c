@@ -226,7 +226,7 @@ static void make_tenants(struct rig *rig, uint32_t n_devices)
 		.n_mappings = UINT64_MAX,
 	};
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	for (uint32_t i = 1; i < n_devices; i++)
 		machine.vram_bytes[i] = machine.gtt_bytes[i] = 1ull << 50;

@@ -272,7 +272,7 @@ static int setup_with(void **state, enum run_queue_source source)
 	struct contention_options options = {.own_cgroup = "/us/here",
 					     .software_gpus = 1u << SOFTWARE_GPU};
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	clock_init();
 	told = (struct told){.is_working = true, .factor = 1, .software_factor = 1};

@@ -120,7 +120,7 @@ static struct policy *load(void)
 	static const char text[] = "[tenant default]\nlease-tolerance = 8MiB\nlease-audit = stop\n"
 				   "lease-required = yes\n";
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors), 0);
 	return policy;
@@ -168,7 +168,7 @@ static int setup(void **state)
 					  .proc = proc,
 					  .cgroups = cgroups,
 					  .lowered = on_lowered};
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	strcpy(dir, "/tmp/test-enforce-cgroup-XXXXXX");
 	assert_non_null(mkdtemp(dir));

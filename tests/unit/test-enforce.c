@@ -43,7 +43,8 @@ static void on_corrected(void *context, uint8_t device)
 static struct policy *load(const char *keys)
 {
 	struct policy *policy = NULL;
-	char text[512], *errors = NULL;
+	struct policy_errors errors = {.n = 0};
+	char text[512];
 
 	snprintf(text, sizeof(text), "[tenant default]\nlease-tolerance = 8MiB\nweight = 50\n%s\n",
 		 keys);
@@ -65,7 +66,7 @@ static void begin(const char *keys)
 					  .proc = "/proc",
 					  .lowered = on_lowered,
 					  .corrected = on_corrected};
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	n_lowered = n_corrected = 0;
 	reading = (struct device_reading){.n_samples = 0};
@@ -396,7 +397,7 @@ TEST(test_off_and_warn)
 TEST(test_priority)
 {
 	struct tenant *tenant;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	pid_t pid;
 
 	begin("lease-audit = priority\nlease-required = yes");

@@ -140,7 +140,7 @@ TEST(test_defaults__are_there)
 	const uint64_t devices[] = {0, 8ull << 30, 1};
 	const struct tenant_policy *tenant;
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	unsigned int n;
 	int r;
 
@@ -167,7 +167,7 @@ TEST(test_defaults__are_there)
 	assert_int_equal(policy_size_bytes(policy_headroom(policy), 1000), 50);
 	assert_fields(*tenant, (weight, 100), (priority_max, RBK_PRIORITY_URGENT));
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), 0);
-	assert_null(errors);
+	assert_null(errors.text);
 	policy_free(policy);
 	assert_null(policy_free(NULL));
 }
@@ -177,25 +177,36 @@ TEST(test_defaults__are_there)
 static struct policy *load(const char *text)
 {
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	int r = policy_load_text("f", text, strlen(text), NULL, &policy, &errors);
 
 	if (r)
-		fail_msg("%s: %s", text, errors ? errors : strerror(-r));
-	assert_null(errors);
+		fail_msg("%s: %s", text, errors.text ? errors.text : strerror(-r));
+	assert_null(errors.text);
 	return policy;
+}
+
+static uint32_t count_lines(const char *text)
+{
+	uint32_t n = 0;
+
+	while ((text = strchr(text, '\n')))
+		text++, n++;
+	return n;
 }
 
 static void expect_errors_of(const char *text, size_t bytes, const char *expected)
 {
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(policy_load_text("f", text, bytes, NULL, &policy, &errors),
 			 POLICY_E_INVALID);
 	assert_null(policy);
-	assert_string_equal(errors, expected);
-	free(errors);
+	assert_string_equal(errors.text, expected);
+	assert_int_equal(errors.n, count_lines(expected));
+	assert_null(errors.warnings);
+	policy_errors_deinit(&errors);
 }
 
 #define expect_errors(text, expected) expect_errors_of(text, strlen(text), expected)
@@ -294,17 +305,16 @@ TEST(test_load__cpu_max)
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct policy *policy = NULL;
-		char text[128], wanted[256], *errors = NULL;
+		char text[128], wanted[256], *line;
 
 		snprintf(text, sizeof(text), "[tenant default]\ncpu-max = %s\n", cases[i].value);
 		if (cases[i].processors >= 0) {
 			policy = load(text);
 			assert_float_equal(policy_tenant(policy, 0)->cpu_max, cases[i].processors,
 					   0);
-			errors = policy_describe(policy, 0, 1);
-			assert_int_equal(strstr(errors, "cpu-max") != NULL,
-					 cases[i].processors > 0);
-			free(errors);
+			line = policy_describe(policy, 0, 1);
+			assert_int_equal(strstr(line, "cpu-max") != NULL, cases[i].processors > 0);
+			free(line);
 			policy_free(policy);
 			continue;
 		}
@@ -313,10 +323,7 @@ TEST(test_load__cpu_max)
 			 "processor, such as 150%%, or a number of processors up to 1024, such as "
 			 "1.5, or 0 for no quota\n",
 			 cases[i].value);
-		assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
-				 POLICY_E_INVALID);
-		assert_string_equal(errors, wanted);
-		free(errors);
+		expect_errors(text, wanted);
 	}
 }
 
@@ -530,7 +537,8 @@ TEST(test_load__sizes_together)
 TEST(test_load__too_much)
 {
 	enum { N = 1100 };
-	char *text = malloc(N * 64), *at = text, *errors = NULL;
+	char *text = malloc(N * 64), *at = text;
+	struct policy_errors errors = {.n = 0};
 	struct policy *policy = NULL;
 
 	assert_non_null(text);
@@ -538,23 +546,45 @@ TEST(test_load__too_much)
 		at += snprintf(at, 64, "[tenant t%u]\nmatch-uid = %u\n", i, i);
 	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
 			 POLICY_E_INVALID);
-	assert_int_equal(strncmp(errors,
+	assert_int_equal(strncmp(errors.text,
 				 "f:2047: there are too many tenants; at most 1024 are allowed, "
 				 "including the default tenant\n",
 				 59),
 			 0);
-	free(errors);
+	policy_errors_deinit(&errors);
 	/* A limited number of errors, and the number of further errors. */
 	for (at = text; at < text + 200 * 2;)
 		at += snprintf(at, 3, "x\n");
-	errors = NULL;
 	assert_int_equal(policy_load_text("f", text, 400, NULL, &policy, &errors),
 			 POLICY_E_INVALID);
-	assert_non_null(strstr(errors, "f:64: "));
-	assert_null(strstr(errors, "f:65: "));
-	assert_non_null(strstr(errors, "f: and 136 more\n"));
-	free(errors);
+	assert_int_equal(errors.n, 200);
+	assert_non_null(strstr(errors.text, "f:64: "));
+	assert_null(strstr(errors.text, "f:65: "));
+	assert_non_null(strstr(errors.text, "f: and 136 more\n"));
+	policy_errors_deinit(&errors);
 	free(text);
+}
+
+/* Warnings of a refused file are not errors. */
+TEST(test_load__warnings_are_no_errors)
+{
+	static const char text[] = "[tenant a]\nmatch-uid = 1\nvram-max = 50% # half\n"
+				   "match-exe = /x # why\nweigth = 3\n";
+	struct policy_errors errors = {.n = 0};
+	struct policy *policy = NULL;
+
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
+			 POLICY_E_INVALID);
+	assert_int_equal(errors.n, 2);
+	assert_int_equal(count_lines(errors.text), 2);
+	assert_null(strstr(errors.text, "is part of the value"));
+	assert_string_equal(errors.warnings,
+			    "f:3: vram-max: '# half' is part of the value; a comment has a line of "
+			    "its own\n"
+			    "f:4: match-exe: '# why' is part of the value; a comment has a line of "
+			    "its own\n");
+	policy_errors_deinit(&errors);
+	assert_null(errors.warnings);
 }
 
 /* Fail every allocation of a load that succeeds, and of one that reports errors. */
@@ -567,14 +597,14 @@ TEST(test_load__allocation)
 		"[tenant a]\nmatch-uid = no-such-user\nx = 1\nvram-reserve = 1\n[tenant b]\n",
 	};
 	struct policy *policy;
+	struct policy_errors errors;
 	unsigned int n;
-	char *errors;
 	int r;
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(texts); i++) {
 		for (n = 1;; n++) {
 			policy = NULL;
-			errors = NULL;
+			errors = (struct policy_errors){.n = 0};
 			fail_alloc_at(n);
 			r = policy_load_text("f", texts[i], strlen(texts[i]), NULL, &policy,
 					     &errors);
@@ -582,12 +612,12 @@ TEST(test_load__allocation)
 				break;
 			assert_int_equal(r, -ENOMEM);
 			assert_null(policy);
-			assert_null(errors);
+			assert_null(errors.text);
 		}
 		assert_int_equal(r, i == 0 ? 0 : POLICY_E_INVALID);
 		assert_true(n > 8);
 		policy_free(policy);
-		free(errors);
+		policy_errors_deinit(&errors);
 	}
 }
 
@@ -596,7 +626,7 @@ TEST(test_load__files)
 {
 	char folder[] = "/tmp/test-policy-XXXXXX", path[64], drop_ins[64], drop_in[96];
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	FILE *file;
 	unsigned int n;
 	int r;
@@ -611,8 +641,8 @@ TEST(test_load__files)
 	assert_int_equal(policy_n_tenants(policy), 1);
 	policy_free(policy);
 	assert_int_equal(policy_load(path, true, NULL, &policy, &errors), POLICY_E_INVALID);
-	assert_non_null(strstr(errors, "/b.conf: cannot be opened: No such file"));
-	free(errors);
+	assert_non_null(strstr(errors.text, "/b.conf: cannot be opened: No such file"));
+	policy_errors_deinit(&errors);
 
 	file = fopen(path, "we");
 	assert_non_null(file);
@@ -625,14 +655,13 @@ TEST(test_load__files)
 	fclose(file);
 	for (n = 1;; n++) {
 		policy = NULL;
-		errors = NULL;
 		fail_alloc_at(n);
 		r = policy_load(path, true, NULL, &policy, &errors);
 		if (!fail_alloc_stop())
 			break;
 		assert_int_equal(r, -ENOMEM);
 		assert_null(policy);
-		assert_null(errors);
+		assert_null(errors.text);
 	}
 	assert_int_equal(r, 0);
 	assert_int_equal(policy_n_tenants(policy), 3);
@@ -642,8 +671,8 @@ TEST(test_load__files)
 	/* One byte more than 1 MiB. */
 	assert_int_equal(truncate(path, (1 << 20) + 1), 0);
 	assert_int_equal(policy_load(path, true, NULL, &policy, &errors), POLICY_E_INVALID);
-	assert_non_null(strstr(errors, "/b.conf: is larger than 1 MiB, which is the limit"));
-	free(errors);
+	assert_non_null(strstr(errors.text, "/b.conf: is larger than 1 MiB, which is the limit"));
+	policy_errors_deinit(&errors);
 	unlink(drop_in);
 	rmdir(drop_ins);
 	unlink(path);
@@ -745,7 +774,7 @@ TEST(test_devices__reserves_fit)
 	static const uint64_t devices[] = {0, 1000, 2000};
 	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 500\n"
 				     "[tenant b]\nmatch-uid = 1\nvram-reserve = 45%\n");
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), 0);
 	policy_free(policy);
@@ -753,20 +782,20 @@ TEST(test_devices__reserves_fit)
 	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 501\n"
 		      "[tenant b]\nmatch-uid = 1\nvram-reserve = 45%\n");
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
-	assert_string_equal(errors, "f:6: vram-reserve: with tenant b, 2 tenants reserve 951 B of "
-				    "device 1, which has 1000 B; at most 950 B may be reserved, "
-				    "the rest is vram-headroom\n");
-	free(errors);
-	errors = NULL;
+	assert_string_equal(errors.text,
+			    "f:6: vram-reserve: with tenant b, 2 tenants reserve 951 B of "
+			    "device 1, which has 1000 B; at most 950 B may be reserved, "
+			    "the rest is vram-headroom\n");
+	policy_errors_deinit(&errors);
 	assert_int_equal(policy_check_devices(policy, devices, 1, &errors), 0);
 	policy_free(policy);
 
 	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 300\nvram-max = 25%\n");
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
-	assert_string_equal(errors, "f:3: vram-reserve: tenant a reserves 300 B of device 1, more "
-				    "than its vram-max of 250 B on that device\n");
-	free(errors);
-	errors = NULL;
+	assert_string_equal(errors.text,
+			    "f:3: vram-reserve: tenant a reserves 300 B of device 1, more "
+			    "than its vram-max of 250 B on that device\n");
+	policy_errors_deinit(&errors);
 	for (unsigned int n = 1;; n++) {
 		int r;
 
@@ -775,16 +804,62 @@ TEST(test_devices__reserves_fit)
 		if (!fail_alloc_stop())
 			break;
 		assert_int_equal(r, -ENOMEM);
-		assert_null(errors);
+		assert_null(errors.text);
 	}
-	free(errors);
-	errors = NULL;
+	policy_errors_deinit(&errors);
 	policy_free(policy);
 
 	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 18446744073709551615\n"
 		      "vram-max = 18446744073709551615\n"
 		      "[tenant b]\nmatch-uid = 1\nvram-reserve = 1\n");
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
-	free(errors);
+	policy_errors_deinit(&errors);
+	policy_free(policy);
+}
+
+/* Every device and every tenant is checked, but a sum is complained about once for a device. */
+TEST(test_devices__all_are_checked)
+{
+	static const uint64_t devices[] = {0, 1000, 0, 2000, 1 << 20};
+	enum { N = 100 };
+	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 300\n"
+				     "vram-max = 12%\n"
+				     "[tenant b]\nmatch-uid = 1\nvram-reserve = 70%\n"
+				     "[tenant c]\nmatch-uid = 1\nvram-reserve = 20%\n");
+	struct policy_errors errors = {.n = 0};
+	char *text, *at;
+
+	assert_int_equal(policy_check_devices(policy, devices, 5, &errors), POLICY_E_INVALID);
+	assert_string_equal(
+		errors.text,
+		"f:3: vram-reserve: tenant a reserves 300 B of device 1, more than its "
+		"vram-max of 120 B on that device\n"
+		"f:7: vram-reserve: with tenant b, 2 tenants reserve 1000 B of device 1, "
+		"which has 1000 B; at most 950 B may be reserved, the rest is "
+		"vram-headroom\n"
+		"f:3: vram-reserve: tenant a reserves 300 B of device 3, more than its "
+		"vram-max of 240 B on that device\n"
+		"f:10: vram-reserve: with tenant c, 3 tenants reserve 2.051 KiB of device 3, "
+		"which has 1.953 KiB; at most 1.855 KiB may be reserved, the rest is "
+		"vram-headroom\n");
+	assert_int_equal(errors.n, 4);
+	policy_errors_deinit(&errors);
+	policy_free(policy);
+
+	/* More errors than the text has. */
+	at = text = malloc(N * 80);
+	assert_non_null(text);
+	for (unsigned int i = 0; i < N; i++)
+		at += snprintf(at, 80,
+			       "[tenant t%u]\nmatch-uid = %u\nvram-max = 1\n"
+			       "vram-reserve = 0.25%%\n",
+			       i, i);
+	policy = load(text);
+	free(text);
+	assert_int_equal(policy_check_devices(policy, devices, 2, &errors), POLICY_E_INVALID);
+	assert_int_equal(errors.n, N);
+	assert_int_equal(count_lines(errors.text), 65);
+	assert_non_null(strstr(errors.text, "\nf: and 36 more\n"));
+	policy_errors_deinit(&errors);
 	policy_free(policy);
 }

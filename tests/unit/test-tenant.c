@@ -28,7 +28,7 @@ TEST(test_defaults__limits)
 	struct account_book *book = NULL;
 	struct policy *policy = NULL;
 	struct tenant *tenant;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(account_book_new(&book), 0);
 	assert_int_equal(policy_defaults(&policy), 0);
@@ -71,7 +71,7 @@ TEST(test_new__allocation)
 	struct tenants *tenants = NULL;
 	struct account_book *book = NULL;
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	unsigned int n;
 	int r;
 
@@ -84,7 +84,7 @@ TEST(test_new__allocation)
 			break;
 		assert_int_equal(r, -ENOMEM);
 		assert_null(tenants);
-		assert_null(errors);
+		assert_null(errors.text);
 	}
 	assert_int_equal(r, 0);
 	assert_true(n > 4);
@@ -95,10 +95,10 @@ TEST(test_new__allocation)
 static struct policy *load(const char *text)
 {
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	if (policy_load_text("f", text, strlen(text), NULL, &policy, &errors))
-		fail_msg("%s", errors);
+		fail_msg("%s", errors.text);
 	return policy;
 }
 
@@ -115,7 +115,7 @@ struct fixture {
 
 static void fixture_init(struct fixture *fixture, const char *text)
 {
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(account_book_new(&fixture->book), 0);
 	assert_int_equal(
@@ -139,7 +139,7 @@ static struct tenant *find(struct fixture *fixture, uid_t uid)
 
 static void reload(struct fixture *fixture, const char *text)
 {
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(tenants_reload(fixture->tenants, load(text), &errors), 0);
 }
@@ -280,7 +280,7 @@ TEST(test_reload__failure_changes_nothing)
 				     "vram-max = 100%\nplans-max = 77\n"
 				     "[tenant new]\nmatch-uid = 2\nvram-reserve = 1GiB\n");
 	const struct policy *before;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	struct tenant *a;
 	unsigned int n;
 	int r;
@@ -289,9 +289,9 @@ TEST(test_reload__failure_changes_nothing)
 	before = tenants_policy(fixture.tenants);
 	a = find(&fixture, 1);
 	assert_int_equal(tenants_reload(fixture.tenants, policy, &errors), POLICY_E_INVALID);
-	assert_non_null(strstr(errors, "f:8: vram-reserve: with tenant new, 2 tenants reserve "));
-	free(errors);
-	errors = NULL;
+	assert_non_null(
+		strstr(errors.text, "f:8: vram-reserve: with tenant new, 2 tenants reserve "));
+	policy_errors_deinit(&errors);
 	policy_free(policy);
 	assert_ptr_equal(tenants_policy(fixture.tenants), before);
 	assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 5);
@@ -334,7 +334,7 @@ static void expect_set(struct tenants *tenants, struct tenant *tenant, const cha
 
 static void expect_reload(struct tenants *tenants, const char *text)
 {
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(tenants_reload(tenants, load(text), &errors), 0);
 }
@@ -346,7 +346,7 @@ TEST(test_set)
 	struct account_book *book = NULL;
 	struct tenants *tenants = NULL;
 	struct tenant *a, *first;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 	uint64_t whole;
 
 	assert_int_equal(account_book_new(&book), 0);
@@ -431,7 +431,7 @@ TEST(test_set__beyond_the_machine)
 	struct account_book *book = NULL;
 	struct tenants *tenants = NULL;
 	struct tenant *tenant;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(account_book_new(&book), 0);
 	assert_int_equal(tenants_new(book, &machine, load("[tenant default]\n"), &tenants, &errors),
@@ -466,7 +466,7 @@ TEST(test_set__sentence)
 	assert_int_equal(tenants_new(book, &machine,
 				     load("[tenant default]\n[tenant a]\nmatch-uid = 1\n"
 					  "vram-reserve = 25%\nvram-max = 4GiB\n"),
-				     &tenants, &errors),
+				     &tenants, &(struct policy_errors){.n = 0}),
 			 0);
 	assert_int_equal(tenants_set(tenants, tenants_get(tenants, 2), "vram-max", "1GiB", &errors),
 			 POLICY_E_INVALID);
@@ -483,7 +483,7 @@ TEST(test_keys)
 	struct tenants *tenants = NULL;
 	struct tenant_key key;
 	struct tenant *tenant;
-	char *errors = NULL;
+	struct policy_errors errors = {.n = 0};
 
 	assert_int_equal(account_book_new(&book), 0);
 	assert_int_equal(tenants_new(book, &machine, load("[tenant default]\nvram-max = 50%\n"),
@@ -516,7 +516,9 @@ TEST(test_set__allocation)
 	int r;
 
 	assert_int_equal(account_book_new(&book), 0);
-	assert_int_equal(tenants_new(book, &machine, load(""), &tenants, &errors), 0);
+	assert_int_equal(
+		tenants_new(book, &machine, load(""), &tenants, &(struct policy_errors){.n = 0}),
+		0);
 	first = tenants_get(tenants, 1);
 	expect_set(tenants, first, "plans-max", "3", NULL);
 	for (n = 1;; n++) {

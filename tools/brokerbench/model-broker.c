@@ -82,7 +82,7 @@ static int make_tenants(struct model_broker *broker)
 		.n_mappings = 1u << 20,
 	};
 	struct policy *policy = NULL;
-	char *errors = NULL;
+	struct policy_errors errors;
 	int r;
 
 	for (uint32_t i = 0; i < broker->options.n_devices; i++)
