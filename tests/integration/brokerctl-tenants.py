@@ -162,6 +162,46 @@ def check_listings(broker):
     expect(upsample['until'] == 9, upsample)
 
 
+def text_of_ns(ns):
+    """Return how tables show a time: three digits, and a unit."""
+    if not ns:
+        return '-'
+    for limit, unit in ((1e3, 'ns'), (1e6, 'us'), (1e9, 'ms')):
+        if ns < limit:
+            return f'{ns * 1e3 / limit:.3g} {unit}'
+    return f'{ns / 1e9:.4g} s'
+
+
+def check_plan_times(broker):
+    """The listing of plans has the times, errors and trust of stats."""
+    def learned():
+        return {(plan['tenant'], plan['plan']): plan for plan in of_type(objects(ctl(broker, 'stats', '--json')), 'plan')}
+
+    def table():
+        heads, *rows = [re.split(r' {2,}', line.strip()) for line in ctl(broker, 'plans').splitlines()[1:] if line]
+        return [dict(zip(heads, row, strict=True)) for row in rows]
+
+    # The factor of contention changes at any time.
+    before, rows, after = learned(), table(), learned()
+    while before != after:
+        before, rows, after = after, table(), learned()
+    expect(len(rows) == len(after) == 6, rows)
+    for row in rows:
+        plan = after[row['TENANT'], row['PLAN']]
+        cpu, *gpus = plan['devices']
+        last = plan['devices'][plan['last_device']]
+        wanted = {
+            'CPU NOW': text_of_ns(cpu['now_ns']),
+            'CPU ALONE': text_of_ns(cpu['estimate_ns']),
+            'GPU NOW': text_of_ns(min((gpu['now_ns'] for gpu in gpus if gpu['now_ns']), default=0)),
+            'GPU ALONE': text_of_ns(min((gpu['estimate_ns'] for gpu in gpus if gpu['estimate_ns']), default=0)),
+            'ERROR': f"{100 * last['window_error']:.1f}%",
+            'TRUSTED': 'yes' if last['trusted'] else 'no',
+        }
+        expect({head: row.get(head) for head in wanted} == wanted, row, plan)
+    expect(any(row['CPU ALONE'] != '-' for row in rows) and any(row['GPU ALONE'] != '-' for row in rows), rows)
+
+
 def check_mistakes(broker):
     said = complaint(broker, 'set', 'alpha', 'weight=100', 'vram-max=x', status=FAILED)
     expect('1 of 2 limits were changed' in said, said)
@@ -462,6 +502,12 @@ def check_terminal(broker):
             for some, every in zip(fitted, wider or heads):
                 expect(set(head[:6] for head in some) <= set(head[:6] for head in every), listing, some, every)
             wider = fitted
+    # The columns beside the times take no room from them.
+    alone = {'CPU ALONE', 'GPU ALONE', 'ERROR', 'TRUSTED'}
+    for columns, shown in ((80, set()), (120, set()), (250, alone)):
+        heads, = heads_of(on_terminal(broker, columns, 'plans'))
+        expect(alone & set(heads) == shown, columns, heads)
+        expect(columns < 120 or {'CPU NOW', 'GPU NOW'} <= set(heads), columns, heads)
     text = on_terminal(broker, 80, 'tenants')
     left_out = int(re.search(r'^Tenants \(--wide shows (\d+) more columns\)', COLOUR.sub('', text)).group(1))
     expect(len(heads_of(text)[0]) + left_out == len(heads_of(ctl(broker, 'tenants'))[0]), text)
@@ -687,6 +733,7 @@ def main():
         broker, clients = start(folder)
         check_documented(broker, clients['alpha'])
         check_listings(broker)
+        check_plan_times(broker)
         check_mistakes(broker)
         check_doctor(broker)
         check_names(broker)

@@ -511,6 +511,38 @@ TEST(test_memory__reserves, setup, teardown)
 	assert_false(model_keeps_reserves(&model, RBK_DEVICE_GPU));
 }
 
+/* The times of a plan on GPUs are the least of all, each by itself, as in brokerctl plans. */
+TEST(test_plans__times_of_several_gpus, setup, teardown)
+{
+	const struct model_plan *plan;
+	struct rbk_stats_plan *record;
+	struct rbk_stats_view *view;
+	struct pages pages;
+
+	stats_scene_make(STATS_SCENE_THREE, 1, &pages);
+	view = &pages.tenants[0].view;
+	/* The record grows into the next one. */
+	view->n_devices = 3;
+	view->sections[RBK_STATS_SECTION_PLANS].count = 1;
+	record = (void *)rbk_stats_record(view, RBK_STATS_SECTION_PLANS, 0);
+	record->devices[RBK_DEVICE_GPU].contention = 32;
+	record->devices[RBK_DEVICE_GPU + 1] = (struct rbk_stats_plan_device){
+		.estimate_ns = 5e6, .speedup = 6.2, .state = RBK_MEMORY_EVICTED};
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS), 0);
+	plan = &model.plans[0];
+	assert_fields(*plan, (gpu, 1), (gpu_now, 2), (state, RBK_MEMORY_RESIDENT));
+	assert_true(plan->gpu_ns == 4.1e6 && plan->gpu_now_ns == 5e6 && plan->speedup == 7.6);
+	/* Without times the first GPU stands for all of them. */
+	((struct rbk_stats_header *)pages.root.page)->n_updates++;
+	record->devices[RBK_DEVICE_GPU].estimate_ns = 0;
+	record->devices[RBK_DEVICE_GPU + 1].estimate_ns = 0;
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS), 0);
+	plan = &model.plans[0];
+	assert_fields(*plan, (gpu, 1), (gpu_now, 0));
+	assert_true(plan->gpu_ns == 0 && plan->gpu_now_ns == 0);
+	pages_unmap(&pages);
+}
+
 TEST(test_absurd_figures__stay_finite, setup, teardown)
 {
 	for (unsigned int i = 0; i < 20; i++)

@@ -15,8 +15,11 @@ struct row {
 	/* sums over all devices, and over all GPUs */
 	uint64_t n_tasks, n_gpu_tasks, cpu_ns, gpu_ns;
 	uint64_t resident_bytes, footprint_bytes;
-	double gpu_now_ns; /* least predicted time on a GPU; 0: none is known */
-	double speedup;    /* highest factor over the CPU, of all devices */
+	/* the least of all GPUs, learned and predicted now; 0: none */
+	double gpu_alone_ns, gpu_now_ns;
+	double speedup; /* highest factor over the CPU, of all devices */
+	/* figures of the last task's device; NULL: the plan has run no task */
+	const struct rbk_stats_plan_device *last;
 	union plan_copy copy;
 };
 
@@ -56,11 +59,23 @@ static void row_key(struct row *row, const char *sort)
 	}
 }
 
+static void row_times(struct row *row)
+{
+	const struct rbk_stats_plan *plan = &row->copy.plan;
+	const uint32_t n_devices = row->tenant->view.n_devices;
+	const uint32_t alone = plan_fastest_gpu(plan, n_devices, false);
+	const uint32_t now = plan_fastest_gpu(plan, n_devices, true);
+
+	row->gpu_alone_ns = alone ? plan->devices[alone].estimate_ns : 0;
+	row->gpu_now_ns = now ? stats_now_ns(&plan->devices[now]) : 0;
+	if (row->n_tasks > 0 && plan->last_device < n_devices)
+		row->last = &plan->devices[plan->last_device];
+}
+
 static void row_sums(struct row *row)
 {
 	for (uint32_t i = 0; i < row->tenant->view.n_devices; i++) {
 		const struct rbk_stats_plan_device *device = &row->copy.plan.devices[i];
-		double now_ns;
 
 		row->n_tasks += device->n_tasks;
 		if (i == RBK_DEVICE_CPU) {
@@ -74,9 +89,6 @@ static void row_sums(struct row *row)
 			row->footprint_bytes = device->footprint_bytes;
 		if (device->speedup > row->speedup)
 			row->speedup = device->speedup;
-		now_ns = stats_now_ns(device);
-		if (now_ns > 0 && (!(row->gpu_now_ns > 0) || now_ns < row->gpu_now_ns))
-			row->gpu_now_ns = now_ns;
 	}
 }
 
@@ -119,6 +131,10 @@ static void print_row(const struct row *row)
 	table_cell("%s", text_ns(mean_of(row->gpu_ns, row->n_gpu_tasks)));
 	table_cell("%s", text_ns(stats_now_ns(&plan->devices[RBK_DEVICE_CPU])));
 	table_cell("%s", text_ns(row->gpu_now_ns));
+	table_cell("%s", text_ns(plan->devices[RBK_DEVICE_CPU].estimate_ns));
+	table_cell("%s", text_ns(row->gpu_alone_ns));
+	table_cell("%s", row->last ? text_percent(row->last->mean_error, 1) : "-");
+	table_cell("%s", !row->last ? "-" : row->last->is_trusted ? "yes" : "no");
 	if (row->speedup > 0)
 		table_cell("%.2f", row->speedup);
 	else
@@ -132,9 +148,10 @@ static void print_row(const struct row *row)
 static void print_rows(const struct arguments *arguments, const struct row *rows, size_t n)
 {
 	static const char *const heads[] = {
-		"<TENANT",   "6SESSION", "8PLAN ID",     "<PLAN",      "<1IN",     "4FOOTPRINT",
-		"1TASKS",    "3ON GPU",  "2CPU TOOK",    "2GPU TOOK",  "5CPU NOW", "5GPU NOW",
-		"4SPEED-UP", "<5LAST",   "<5FOR REASON", "6EVICTIONS", NULL,
+		"<TENANT",      "6SESSION",   "8PLAN ID",  "<PLAN",     "<1IN",      "4FOOTPRINT",
+		"1TASKS",       "3ON GPU",    "2CPU TOOK", "2GPU TOOK", "5CPU NOW",  "5GPU NOW",
+		"7CPU ALONE",   "7GPU ALONE", "7ERROR",    "7TRUSTED",  "4SPEED-UP", "<5LAST",
+		"<5FOR REASON", "6EVICTIONS", NULL,
 	};
 
 	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Plans", heads, plan_figures);
@@ -158,6 +175,7 @@ static size_t rows_fill(const struct pages *pages, const char *sort, struct row 
 				continue;
 			row->tenant = tenant;
 			row_sums(row);
+			row_times(row);
 			if (sort)
 				row_key(row, sort);
 			n++;

@@ -254,9 +254,10 @@ static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *l
 {
 	const double speedup = isfinite(plan->speedup) ? fmax(0, fmin(plan->speedup, 1e9)) : 0;
 	const char *gpu = plan->gpu ? device_label(plan->gpu) : "GPU";
+	const char *gpu_now = plan->gpu_now ? device_label(plan->gpu_now) : gpu;
 
 	line(lines, STYLE_PLAIN, "now: CPU %s   %s %s      alone: CPU %s   %s %s",
-	     figure_ns(plan->cpu_now_ns).text, gpu, figure_ns(plan->gpu_now_ns).text,
+	     figure_ns(plan->cpu_now_ns).text, gpu_now, figure_ns(plan->gpu_now_ns).text,
 	     figure_ns(plan->cpu_ns).text, gpu, figure_ns(plan->gpu_ns).text);
 	line(lines, STYLE_PLAIN, "speed-up %.*f   predictions off by %s: %s", speedup < 10 ? 2 : 0,
 	     speedup, figure_part(plan->window_error).text,

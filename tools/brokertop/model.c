@@ -417,7 +417,8 @@ static void copy_plan(struct model_plan *plan, const struct tenant_page *page, u
 	memcpy(plan->tenant_name, page->name, sizeof(plan->tenant_name));
 	plan->slot = slot;
 	plan->n_tasks = 0;
-	plan->gpu = 0;
+	plan->gpu = plan_fastest_gpu(&copy.plan, n_devices, false);
+	plan->gpu_now = plan_fastest_gpu(&copy.plan, n_devices, true);
 	plan->gpu_ns = plan->gpu_now_ns = plan->speedup = 0;
 	plan->state = RBK_MEMORY_UNSUPPORTED;
 	plan->tier = RBK_TIER_NONE;
@@ -433,17 +434,20 @@ static void copy_plan(struct model_plan *plan, const struct tenant_page *page, u
 		if (!model_is_gpu(i) || device->state == RBK_MEMORY_UNSUPPORTED)
 			continue;
 		plan->resident_bytes += device->resident_bytes;
-		if (plan->gpu && !(device->estimate_ns > 0 &&
-				   (!(plan->gpu_ns > 0) || device->estimate_ns < plan->gpu_ns)))
-			continue;
-		plan->gpu = i;
+		if (plan->gpu == 0)
+			plan->gpu = i;
+	}
+	if (plan->gpu) {
+		const struct rbk_stats_plan_device *device = &copy.plan.devices[plan->gpu];
+
 		plan->gpu_ns = device->estimate_ns;
-		plan->gpu_now_ns = stats_now_ns(device);
 		plan->speedup = device->speedup;
 		plan->state = device->state;
 		plan->tier = device->tier;
 		plan->footprint_bytes = device->footprint_bytes;
 	}
+	if (plan->gpu_now)
+		plan->gpu_now_ns = stats_now_ns(&copy.plan.devices[plan->gpu_now]);
 	plan->error = predicted_ns > 0 ? error_ns / predicted_ns : MODEL_UNKNOWN;
 	plan->window_error = MODEL_UNKNOWN;
 	plan->is_trusted = false;

@@ -89,12 +89,14 @@ struct model_plan {
 	uint64_t then_ns; /* time of then_tasks; 0: none */
 	uint64_t then_tasks, then_made_at_ns;
 	double tasks_per_s;
-	/* of the CPU, and of the GPU with the best times: learned, and predicted now */
-	double cpu_ns, gpu_ns, cpu_now_ns, gpu_now_ns, speedup;
+	/* times of a task: learned, and predicted now, of the CPU, and the least of all GPUs */
+	double cpu_ns, gpu_ns, cpu_now_ns, gpu_now_ns;
+	double speedup;      /* of the GPU with the least learned time */
 	double error;        /* of all predictions; -1: not known */
 	double window_error; /* of the latest predictions for the device of the last task, or -1 */
 	bool is_trusted;     /* times of that device are */
-	uint32_t gpu;        /* that GPU, RBK_DEVICE_*; 0: none */
+	uint32_t gpu;        /* GPU of gpu_ns, RBK_DEVICE_*, or the first if none has it; 0: none */
+	uint32_t gpu_now;    /* GPU of gpu_now_ns; 0: none */
 	uint8_t state, tier;
 	uint64_t resident_bytes, footprint_bytes;
 	struct rbk_stats_plan now; /* without devices, so the last member */

@@ -16,6 +16,7 @@
 
 #include <ringbroker/admin.h>
 
+#include "shm/stats-figures.h"
 #include "util/plural.h"
 #include "util/suggest.h"
 #include "monitor/text.h"
@@ -91,6 +92,24 @@ bool page_copy_plan(const struct rbk_stats_view *view, uint32_t slot, union plan
 		  sizeof(ret->plan) + view->n_devices * sizeof(struct rbk_stats_plan_device));
 	ret->plan.name[sizeof(ret->plan.name) - 1] = '\0';
 	return ret->plan.state != RBK_STATS_PLAN_FREE;
+}
+
+uint32_t plan_fastest_gpu(const struct rbk_stats_plan *plan, uint32_t n_devices, bool is_now)
+{
+	double least_ns = 0;
+	uint32_t fastest = 0;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < n_devices; i++) {
+		const struct rbk_stats_plan_device *device = &plan->devices[i];
+		const double ns = is_now ? stats_now_ns(device) : device->estimate_ns;
+
+		if (device->state == RBK_MEMORY_UNSUPPORTED || !(ns > 0) ||
+		    (fastest && ns >= least_ns))
+			continue;
+		fastest = i;
+		least_ns = ns;
+	}
+	return fastest;
 }
 
 _Static_assert(offsetof(struct tenant_head, name) == offsetof(struct rbk_stats_tenant, name),

@@ -137,6 +137,12 @@ union plan_copy {
 bool page_copy_plan(const struct rbk_stats_view *view, uint32_t slot, union plan_copy *ret);
 
 /*
+ * Return the GPU with the least time of a task, RBK_DEVICE_*: the learned time, without contention,
+ * or (@is_now) the predicted time now. 0: no GPU has one.
+ */
+uint32_t plan_fastest_gpu(const struct rbk_stats_plan *plan, uint32_t n_devices, bool is_now);
+
+/*
  * Parse a whole number.
  * Return: false if @text is no number, or above @max.
  */
