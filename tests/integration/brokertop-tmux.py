@@ -192,7 +192,7 @@ def check_help(terminal):
     terminal.wait_for('Views')
     for text in ('Tab for the next', 'all rows again', 'click on its heading', 'in the queue',
                  'lack of device memory'):
-        for _ in range(60):
+        for _ in range(100):
             seen = ' '.join(line.strip() for line in terminal.screen()[1:-1])
             if text in seen:
                 break

@@ -795,6 +795,22 @@ TEST(test_mouse__double_click, setup, teardown)
 	}
 }
 
+/* No key of the help is covered by its text, in any width. */
+TEST(test_help__whole_keys, setup, teardown)
+{
+	for (int width = 40; width < 130; width += 15) {
+		assert_int_equal(canvas_resize(&canvas, width, 200), 0);
+		press(INPUT_ESCAPE);
+		press('?');
+		picture_draw(&picture, &model, &origin, &canvas, true);
+		/* The text begins in one column, after a blank. */
+		for (int y = 2; y < 199; y++)
+			if (canvas.cells[y * width + 3].code != ' ' &&
+			    canvas.cells[y * width + 1].code == ' ')
+				assert_int_equal(canvas.cells[y * width + 15].code, ' ');
+	}
+}
+
 /* --- Graphs --- */
 
 /* Return true if line @y has a Braille sign. */

@@ -4,7 +4,7 @@
 
 #include "picture.h"
 
-enum { TEXT_X = 14, LEAST_TEXT = 20 };
+enum { TEXT_X = 16, LEAST_TEXT = 20 };
 
 /* Entries without a text are headings. */
 static const struct {
