@@ -523,6 +523,17 @@ def check_keys(terminal):
     terminal.wait_for('GRANTED')
     terminal.type('s')
     terminal.wait_for('PID')
+    # q leaves the help, Shift-Tab leads to the tenants, and Delete removes their filter.
+    terminal.type('h')
+    terminal.wait_for('Views')
+    terminal.type('q')
+    terminal.wait_for('PID')
+    terminal.type('BTab')
+    terminal.wait(all_work, 'the tenants')
+    terminal.type('f', 'w', 'e', 'Enter')
+    terminal.wait_for('filter "we": 1 of ')
+    terminal.type('DC')
+    terminal.wait_without('filter "we"')
     terminal.type('1')
     terminal.wait(all_work, 'the overview')
 

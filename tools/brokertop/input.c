@@ -2,8 +2,8 @@
 /*
  * Keys
  *
- * The keys are those of htop where htop has them, and + and - those of btop. Names in questions are
- * made printable.
+ * The keys are those of htop where htop has them, and + - f e r and Delete those of btop. Names in
+ * questions are made printable.
  */
 #include "input.h"
 
@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "monitor/text.h"
+
+enum { WHEEL = 3 /* rows that a step of the mouse's wheel moves */ };
 
 /* --- Views and sheets --- */
 
@@ -66,22 +68,35 @@ static void say(struct picture *picture, enum style style, const char *text)
 	picture->message_style = style;
 }
 
-static void sort_by_name(struct picture *picture, const struct model *model, const char *name)
+/*
+ * Sort by the first of the columns @names that the view has; NULL ends them. As in htop, the same
+ * key again does not reverse the order.
+ */
+static void sort_by_name(struct picture *picture, const struct model *model,
+			 const char *const *names)
 {
 	struct table *table = picture_table(picture);
 
-	for (unsigned int i = 0; i < table->n_columns; i++)
-		if (strcmp(table->columns[i].name, name) == 0 &&
-		    (!(table->columns[i].flags & COLUMN_GPU) || model->n_devices > RBK_DEVICE_GPU))
-			table_sort_by(table, (int)i);
+	for (; *names; names++)
+		for (unsigned int i = 0; i < table->n_columns; i++) {
+			const struct column *column = &table->columns[i];
+
+			if (strcmp(column->name, *names) != 0 ||
+			    (column->flags & COLUMN_GPU && model->n_devices <= RBK_DEVICE_GPU))
+				continue;
+			table->sort = (int)i;
+			table->is_reversed = false;
+			return;
+		}
+	say(picture, STYLE_WARN, "this view has no such column");
 }
 
-static void search(struct picture *picture, bool from_next)
+/* @by: as of table_search(). */
+static void search(struct picture *picture, int by)
 {
 	struct table *table = picture_table(picture);
 
-	if (picture->input[0] && table->n_rows > 0 &&
-	    !table_search(table, picture->input, from_next))
+	if (picture->input[0] && table->n_rows > 0 && !table_search(table, picture->input, by))
 		say(picture, STYLE_WARN, "not found");
 }
 
@@ -220,15 +235,15 @@ static enum input_wish in_text(struct picture *picture, struct change *change, i
 		return INPUT_NOTHING;
 	}
 	/* As in htop, the key that began the search finds the next match. */
-	if (prompt == PROMPT_SEARCH && code == INPUT_F + 3) {
-		search(picture, true);
+	if (prompt == PROMPT_SEARCH && (code == INPUT_F + 3 || code == INPUT_SHIFT_F3)) {
+		search(picture, code == INPUT_SHIFT_F3 ? -1 : 1);
 		return INPUT_NOTHING;
 	}
 	type_text(picture, code);
 	if (prompt == PROMPT_FILTER)
 		snprintf(table->filter, sizeof(table->filter), "%s", picture->input);
 	if (prompt == PROMPT_SEARCH)
-		search(picture, false);
+		search(picture, 0);
 	return INPUT_NOTHING;
 }
 
@@ -252,6 +267,15 @@ static int click_menu(struct picture *picture, const struct input *input)
 	return picture->prompt == PROMPT_COLUMNS ? ' ' : INPUT_ENTER;
 }
 
+static void move_in_menu(struct picture *picture, int by, int n)
+{
+	picture->menu_at += by;
+	if (picture->menu_at >= n)
+		picture->menu_at = n - 1;
+	if (picture->menu_at < 0)
+		picture->menu_at = 0;
+}
+
 static enum input_wish in_menu(struct picture *picture, const struct input *input)
 {
 	struct table *table = picture_table(picture);
@@ -265,6 +289,24 @@ static enum input_wish in_menu(struct picture *picture, const struct input *inpu
 	case INPUT_DOWN:
 		picture->menu_at = (picture->menu_at + 1) % n;
 		break;
+	case INPUT_PAGE_UP:
+		move_in_menu(picture, -picture->menu_height, n);
+		break;
+	case INPUT_PAGE_DOWN:
+		move_in_menu(picture, picture->menu_height, n);
+		break;
+	case INPUT_HOME:
+		move_in_menu(picture, -n, n);
+		break;
+	case INPUT_END:
+		move_in_menu(picture, n, n);
+		break;
+	case INPUT_WHEEL_UP:
+		move_in_menu(picture, -WHEEL, n);
+		break;
+	case INPUT_WHEEL_DOWN:
+		move_in_menu(picture, WHEEL, n);
+		break;
 	case ' ':
 		/* The first column names the row and cannot be hidden. */
 		if (is_columns && picture->menu_at > 0)
@@ -276,6 +318,7 @@ static enum input_wish in_menu(struct picture *picture, const struct input *inpu
 		picture->prompt = PROMPT_NONE;
 		break;
 	case INPUT_ESCAPE:
+	case INPUT_F + 10:
 	case 'q':
 		picture->prompt = PROMPT_NONE;
 		break;
@@ -317,7 +360,7 @@ static void move(struct picture *picture, int by)
  */
 static bool in_motion(struct picture *picture, int code)
 {
-	enum { ALL = 1 << 28, WHEEL = 3 };
+	enum { ALL = 1 << 28 };
 	struct table *table = picture_table(picture);
 	int page = picture->sheet == SHEET_NONE ? table->body_height : picture->sheet_height;
 
@@ -419,12 +462,19 @@ static void change_delay(struct picture *picture, bool is_longer)
 static enum input_wish in_view(struct picture *picture, const struct model *model,
 			       const char *why_not, struct change *change, int code)
 {
+	static const char *const memory[] = {"VRAM", "SIZE", "USED", "HOST", NULL};
+	static const char *const tasks[] = {"TASKS/s", NULL};
+	static const char *const times[] = {"P99", "CPU NOW", "TOOK", NULL};
 	struct table *table = picture_table(picture);
 
 	if (in_motion(picture, code))
 		return INPUT_NOTHING;
 	switch (code) {
 	case 'q':
+		if (picture->sheet == SHEET_NONE)
+			return INPUT_QUIT;
+		close_sheet(picture);
+		break;
 	case INPUT_F + 10:
 		return INPUT_QUIT;
 	case INPUT_ESCAPE:
@@ -433,7 +483,10 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 	case '?':
 	case 'h':
 	case INPUT_F + 1:
-		open_sheet(picture, SHEET_HELP);
+		if (picture->sheet == SHEET_HELP)
+			close_sheet(picture);
+		else
+			open_sheet(picture, SHEET_HELP);
 		break;
 	case '1':
 	case 'o':
@@ -461,9 +514,13 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 	case INPUT_TAB:
 		show_view(picture, (picture->view + 1) % VIEW_COUNT);
 		break;
+	case INPUT_BACK_TAB:
+		show_view(picture, (picture->view + VIEW_COUNT - 1) % VIEW_COUNT);
+		break;
 	case INPUT_ENTER:
 		open_selected(picture);
 		break;
+	case 'S':
 	case INPUT_F + 2:
 		open_menu(picture, model, PROMPT_COLUMNS);
 		break;
@@ -472,16 +529,28 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 		begin_prompt(picture, PROMPT_SEARCH);
 		break;
 	case 'n':
-		search(picture, true);
+		search(picture, 1);
 		break;
+	case 'N':
+	case INPUT_SHIFT_F3:
+		search(picture, -1);
+		break;
+	case INPUT_DELETE:
+		table->filter[0] = '\0';
+		break;
+	case 'f':
 	case '\\':
 	case INPUT_F + 4:
 		begin_prompt(picture, PROMPT_FILTER);
 		snprintf(picture->input, sizeof(picture->input), "%s", table->filter);
 		break;
+	case 'e':
 	case 't':
 	case INPUT_F + 5:
-		picture->tables[TABLE_TENANTS].is_tree ^= true;
+		if (table->kind == TABLE_TENANTS)
+			table->is_tree ^= true;
+		else
+			say(picture, STYLE_WARN, "only tenants have a tree");
 		break;
 	case '<':
 	case '>':
@@ -491,18 +560,20 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 		open_menu(picture, model, PROMPT_SORT);
 		break;
 	case 'M':
-		sort_by_name(picture, model, model->n_devices > RBK_DEVICE_GPU ? "VRAM" : "HOST");
+		sort_by_name(picture, model, memory);
 		break;
 	case 'P':
-		sort_by_name(picture, model, "TASKS/s");
+		sort_by_name(picture, model, tasks);
 		break;
 	case 'T':
-		sort_by_name(picture, model, "P99");
+		sort_by_name(picture, model, times);
 		break;
 	case 'I':
+	case 'r':
 		table->is_reversed ^= true;
 		break;
 	case ' ':
+	case 'Z':
 		picture->is_paused ^= true;
 		break;
 	case '+':
@@ -534,6 +605,12 @@ enum input_wish input_handle(struct picture *picture, const struct model *model,
 	int code = input->code, key;
 
 	picture->message[0] = '\0';
+	/* As in htop, a key that moves ends a search. */
+	if ((picture->prompt == PROMPT_SEARCH || picture->prompt == PROMPT_FILTER) &&
+	    in_motion(picture, code)) {
+		picture->prompt = PROMPT_NONE;
+		return INPUT_NOTHING;
+	}
 	switch (picture->prompt) {
 	case PROMPT_SEARCH:
 	case PROMPT_FILTER:

@@ -21,6 +21,9 @@ enum {
 	INPUT_ENTER,
 	INPUT_ESCAPE,
 	INPUT_TAB,
+	INPUT_BACK_TAB,
+	INPUT_DELETE,
+	INPUT_SHIFT_F3,
 	INPUT_CLICK, /* at x, y; y is -1 on the line of keys */
 	INPUT_WHEEL_UP,
 	INPUT_WHEEL_DOWN,

@@ -199,6 +199,7 @@ bool player_handle(struct player *player, int code, uint64_t now_ns, const char 
 	*ret_text = NULL;
 	switch (code) {
 	case ' ':
+	case 'Z':
 		/* At the end, space starts from the beginning. */
 		if (player->is_standing && is_last(player))
 			player->wanted = 0;

@@ -387,16 +387,16 @@ const struct row *table_selected(const struct table *table)
 	return &table->rows[table->selected];
 }
 
-bool table_search(struct table *table, const char *text, bool from_next)
+bool table_search(struct table *table, const char *text, int by)
 {
-	for (unsigned int i = 0; i < table->n_rows; i++) {
-		unsigned int at = ((unsigned int)table->selected + i + from_next) % table->n_rows;
+	const unsigned int n = table->n_rows, step = by < 0 ? n - 1 : 1;
+	unsigned int at = n ? ((unsigned int)table->selected + (by ? step : 0)) % n : 0;
 
+	for (unsigned int i = 0; i < n; i++, at = (at + step) % n)
 		if (matches(&table->rows[at], text)) {
 			table_move(table, (int)at - table->selected);
 			return true;
 		}
-	}
 	return false;
 }
 

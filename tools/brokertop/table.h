@@ -122,10 +122,11 @@ void table_move(struct table *table, int by);
 /* Return the selected row, or NULL. */
 const struct row *table_selected(const struct table *table);
 /*
- * Select the next row with a name that contains @text.
+ * Select the next row with a name that contains @text, from the selected row (@by 0), from the row
+ * after it (1), or backwards from the row before it (-1).
  * Return: true if there is one.
  */
-bool table_search(struct table *table, const char *text, bool from_next);
+bool table_search(struct table *table, const char *text, int by);
 /* Return the column that the table is sorted by; -1: none. */
 int table_sort_column(const struct table *table, const struct model *model);
 void table_sort_by(struct table *table, int column);

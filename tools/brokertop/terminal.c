@@ -235,6 +235,10 @@ static int key_code(int key)
 		{'\n', INPUT_ENTER},
 		{0x1b, INPUT_ESCAPE},
 		{'\t', INPUT_TAB},
+		{KEY_BTAB, INPUT_BACK_TAB},
+		{KEY_DC, INPUT_DELETE},
+		/* terminfo numbers the shifted function keys from 13. */
+		{KEY_F(15), INPUT_SHIFT_F3},
 	};
 
 	for (unsigned int i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
