@@ -46,7 +46,7 @@ static enum input_wish press(int code)
 {
 	const struct input input = {.code = code};
 	struct change change = {.kind = CHANGE_NONE};
-	enum input_wish wish = input_handle(&picture, &model, true, &change, canvas.width, &input);
+	enum input_wish wish = input_handle(&picture, &model, NULL, &change, canvas.width, &input);
 
 	assert_int_equal(picture_update(&picture, &model), 0);
 	picture_draw(&picture, &model, &origin, &canvas, true);
