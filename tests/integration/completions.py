@@ -80,7 +80,7 @@ def check_program(folder, program):
                    command)
     for shell, form in (('bash', '{}.bash'), ('zsh', '_{}'), ('fish', '{}.fish')):
         if not shutil.which(shell):
-            print(f'completions.py: {shell} is not installed: what it says is not checked')
+            print(f'completions.py: {shell} is not installed, so its completions are not tried')
             continue
         result = subprocess.run([shell, '-n', os.path.join(folder, form.format(name))],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
@@ -94,7 +94,8 @@ HOSTILE = '$(touch was-run)`touch was-run`;x y'
 STUB = r"""#!/bin/sh
 # Print the names that brokerctl would print, and check how it was called.
 for word; do case $word in
---socket=*) [ "$word" = --socket=/x ] || exit 1 ;;
+--socket=/x | --admin-socket=/x | --socket="$HOME"/x) ;;
+--*socket=*) exit 1 ;;
 --timeout=1) timeout=1 ;;
 --tenant=*) of=${word#--tenant=}- ;;
 names) names=1 ;;
@@ -111,74 +112,132 @@ esac
 """
 
 
-def completed(folder, *words):
-    """Return bash's completions of the last word."""
+def bash(folder, lines):
+    """Return bash's completions of the last word of each line, of which bash makes three words of "--option=word"."""
     script = ('source "$0/$1.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _$1 2>/dev/null; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
-    result = subprocess.run(['bash', '-c', script, folder, *words], stdout=subprocess.PIPE,
-                            timeout=LIMIT, text=True, check=False)
-    return result.stdout.splitlines() if result.stdout.strip() else []
+    found = []
+    for line in lines:
+        words = [part for word in line.split(' ') for part in re.findall('=|[^=]+', word) or ['']]
+        result = subprocess.run(['bash', '-c', script, folder, *words], stdout=subprocess.PIPE,
+                                timeout=LIMIT, text=True, check=False)
+        found.append(result.stdout.splitlines() if result.stdout.strip() else [])
+    return found
 
 
-def check_bash(folder):
-    with tempfile.TemporaryDirectory() as bin_folder:
-        stub = os.path.join(bin_folder, 'brokerctl')
-        with open(stub, 'w', encoding='utf-8') as file:
-            file.write(STUB.replace('@HOSTILE@', HOSTILE))
-        os.chmod(stub, 0o755)
-        os.environ['PATH'] = bin_folder + ':' + os.environ['PATH']
-        check_completed(folder)
-        expect(not os.path.exists('was-run'), 'a name of a plan was run')
+# zsh completes in its line editor only. Each line is completed to all its candidates at once.
+ZSHRC = """fpath=(@FOLDER@ $fpath)
+autoload -Uz compinit
+compinit -D -u
+insert-all() { compstate[insert]=all compstate[list]= }
+complete-all() {
+	local line
+	while IFS= read -r line; do
+		BUFFER=$line CURSOR=$#line comppostfuncs=(insert-all)
+		zle complete-word
+		print -r -- "$BUFFER" >>$ZDOTDIR/found
+	done <$ZDOTDIR/lines
+	exit
+}
+zle -N zle-line-init complete-all
+"""
+ZSH_TERMINAL = 'zmodload zsh/zpty && zpty zsh zsh -d -i && while zpty -r zsh; do :; done'
+
+
+def zsh(folder, lines):
+    home = os.environ['HOME']
+    for name, text in (('.zshrc', ZSHRC.replace('@FOLDER@', folder)), ('lines', '\n'.join(lines) + '\n'), ('found', '')):
+        with open(os.path.join(home, name), 'w', encoding='utf-8') as file:
+            file.write(text)
+    result = subprocess.run(['zsh', '-f', '-c', ZSH_TERMINAL], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, timeout=LIMIT, env=dict(os.environ, ZDOTDIR=home), check=False)
+    found = read(home, 'found').splitlines()
+    expect(len(found) == len(lines), 'zsh ended with', result.returncode, result.stdout.decode(errors='replace'))
+    return [[re.sub(r'^--[a-z-]+=', '', word) for word in re.findall(r'(?:\\.|\S)+', after[line.rindex(' ') + 1:])]
+            if after != line else [] for line, after in zip(lines, found)]
+
+
+def fish(folder, lines):
+    script = f'source {folder}/brokerctl.fish; source {folder}/brokertop.fish; ' \
+             'while read --line line; complete -C $line; echo ----; end'
+    result = subprocess.run(['fish', '-c', script], input='\n'.join(lines) + '\n', stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, timeout=LIMIT, text=True, check=False)
+    return [[re.sub(r'^--[a-z-]+=(?=.)', '', line.split('\t')[0]) for line in part.splitlines()]
+            for part in result.stdout.split('----\n')[:-1]]
+
+
+CASES = (
+    ('brokerctl sess', ['sessions']),
+    ('brokerctl --socket=/x ten', ['tenants']),
+    ('brokerctl --socket /x ten', ['tenants']),
+    ('brokerctl --socket /x force-cpu o', ['on', 'off']),
+    ('brokerctl tenants --sort=l', ['latency']),
+    ('brokerctl watch pla', ['plans']),
+    ('brokerctl set web vram-m', ['vram-max=']),
+    ('brokerctl drain dev', ['device']),
+    # Operands by position, from the running broker.
+    ('brokerctl set w', ['web']),
+    ('brokerctl --socket=/x set w', ['web']),
+    ('brokerctl --socket /x set w', ['web']),
+    ('brokerctl --socket ~/x set w', ['web']),
+    ('brokerctl --admin-socket=/x set w', ['web']),
+    ('brokerctl --socket=/y set w', []),
+    ('brokerctl --socket /y set w', []),
+    ('brokerctl --socket=~/x set w', []),
+    ('brokerctl set web vram-max=1G weig', ['weight=']),
+    ('brokerctl set we wei', ['weight=']),
+    ('brokerctl drain device ', ['CPU', 'GPU1']),
+    ('brokerctl drain tenant b', ['batch']),
+    ('brokerctl drain --wait=5 tenant b', ['batch']),
+    ('brokerctl evict ', ['web', 'batch']),
+    ('brokerctl evict --device=G', ['GPU1']),
+    ('brokerctl evict --device 1 web w', ['web-net']),
+    ('brokerctl lease --vram 4G 1', ['12']),
+    ('brokerctl why pl', ['plan']),
+    ('brokerctl why ne', ['net']),
+    ('brokerctl why tenant w', ['web']),
+    ('brokerctl why task ', []),
+    ('brokerctl names se', ['sessions']),
+    ('brokerctl plans --tenant=b', ['batch']),
+    ('brokertop -t b', ['batch']),
+    ('brokertop --socket ~/x --tenant=w', ['web']),
+    ('brokertop --view=p', ['plans']))
+# A client's name of a plan is data, and is quoted where it is offered.
+QUOTED = r'\$\(touch\ was-run\)\`touch\ was-run\`\;x\ y'
+CASES_OF = {
+    'bash': (
+        ('brokerctl --ti', ['--timeout=']),
+        ('brokerctl tenants --so', ['--sort=']),
+        ('brokerctl set web vram-max=', []),
+        ('brokerctl drain tenant web ', []),
+        ('brokerctl watch plans ', []),
+        ('brokerctl force-cpu on ', []),
+        ('brokerctl why plan $', [QUOTED]),
+        ('brokerctl exec --vram 4G --no', ['--no-layer']),
+        ('brokerctl exec --vram 4G readon', ['readonly']),
+        ('brokerctl exec --vram=4G -- readon', ['readonly']),
+        ('brokerctl exec --vram 4G -- ls --no', []),
+        ('brokerctl exec ls --vram /et', ['/etc']),
+        ('brokerd --gpu s', ['software'])),
+    'zsh': (('brokerctl why plan ', ['net', QUOTED]),),
+    'fish': (('brokerctl why plan ', ['net', HOSTILE]),),
+}
 
 
 def check_completed(folder):
-    for words, expected in (
-            (['brokerctl', 'sess'], ['sessions']),
-            (['brokerctl', '--ti'], ['--timeout=']),
-            (['brokerctl', '--socket', '=', '/x', 'ten'], ['tenants']),
-            (['brokerctl', '--socket', '/x', 'force-cpu', 'o'], ['on', 'off']),
-            (['brokerctl', 'tenants', '--so'], ['--sort=']),
-            (['brokerctl', 'tenants', '--sort', '=', 'l'], ['latency']),
-            (['brokerctl', 'watch', 'pla'], ['plans']),
-            (['brokerctl', 'set', 'web', 'vram-m'], ['vram-max=']),
-            (['brokerctl', 'drain', 'dev'], ['device']),
-            # Operands by position, from the running broker.
-            (['brokerctl', 'set', 'w'], ['web']),
-            (['brokerctl', '--socket', '=', '/x', 'set', 'w'], ['web']),
-            (['brokerctl', '--socket', '/x', 'set', 'w'], ['web']),
-            (['brokerctl', '--socket', '/y', 'set', 'w'], []),
-            (['brokerctl', 'set', 'web', 'vram-max', '='], []),
-            (['brokerctl', 'set', 'web', 'vram-max', '=', '1G', 'weig'], ['weight=']),
-            (['brokerctl', 'set', 'we', 'wei'], ['weight=']),
-            (['brokerctl', 'drain', 'device', ''], ['CPU', 'GPU1']),
-            (['brokerctl', 'drain', 'tenant', 'b'], ['batch']),
-            (['brokerctl', 'drain', '--wait', '=', '5', 'tenant', 'b'], ['batch']),
-            (['brokerctl', 'drain', 'tenant', 'web', ''], []),
-            (['brokerctl', 'evict', ''], ['web', 'batch']),
-            (['brokerctl', 'evict', '--device', '=', 'G'], ['GPU1']),
-            (['brokerctl', 'evict', '--device', '1', 'web', 'w'], ['web-net']),
-            (['brokerctl', 'lease', '--vram', '4G', '1'], ['12']),
-            (['brokerctl', 'why', 'pl'], ['plan']),
-            (['brokerctl', 'why', 'ne'], ['net']),
-            (['brokerctl', 'why', 'tenant', 'w'], ['web']),
-            (['brokerctl', 'why', 'task', ''], []),
-            (['brokerctl', 'names', 'se'], ['sessions']),
-            (['brokerctl', 'plans', '--tenant', '=', 'b'], ['batch']),
-            (['brokerctl', 'watch', 'plans', ''], []),
-            (['brokerctl', 'force-cpu', 'on', ''], []),
-            (['brokertop', '-t', 'b'], ['batch']),
-            # A client's name of a plan is data, and is quoted where it is offered.
-            (['brokerctl', 'why', 'plan', '$'],
-             [r'\$\(touch\ was-run\)\`touch\ was-run\`\;x\ y']),
-            (['brokerctl', 'exec', '--vram', '4G', '--no'], ['--no-layer']),
-            (['brokerctl', 'exec', '--vram', '4G', 'readon'], ['readonly']),
-            (['brokerctl', 'exec', '--vram', '=', '4G', '--', 'readon'], ['readonly']),
-            (['brokerctl', 'exec', '--vram', '4G', '--', 'ls', '--no'], []),
-            (['brokerctl', 'exec', 'ls', '--vram', '/et'], ['/etc']),
-            (['brokerd', '--gpu', 's'], ['software']),
-            (['brokertop', '--view', '=', 'p'], ['plans'])):
-        found = completed(folder, *words)
-        expect(found == expected, words, 'is completed to', found)
+    with tempfile.TemporaryDirectory() as home:
+        stub = os.path.join(home, 'brokerctl')
+        with open(stub, 'w', encoding='utf-8') as file:
+            file.write(STUB.replace('@HOSTILE@', HOSTILE))
+        os.chmod(stub, 0o755)
+        os.environ.update(HOME=home, PATH=home + ':' + os.environ['PATH'])
+        for shell in (bash, zsh, fish):
+            if not shutil.which(shell.__name__):
+                continue
+            cases = CASES + CASES_OF[shell.__name__]
+            for (line, expected), found in zip(cases, shell(folder, [line for line, _ in cases])):
+                expect(sorted(found) == sorted(expected), f'{shell.__name__} completes "{line}" to', found)
+        expect(not os.path.exists('was-run'), 'a name of a plan was run')
 
 
 def check_page(page, program, commands):
@@ -206,8 +265,7 @@ def main():
         if os.path.basename(program) == 'brokerctl':
             expect(len(commands) > 15, 'few commands', commands)
             check_page(page, program, commands)
-    if shutil.which('bash'):
-        check_bash(folder)
+    check_completed(folder)
     for problem in problems:
         print('completions.py:', problem)
     return 1 if problems else 0

@@ -116,7 +116,13 @@ _@NAME@_live()
 
 	for ((i = 1; i + 2 < COMP_CWORD; i++)); do
 		[[ ${COMP_WORDS[i]} == --socket || ${COMP_WORDS[i]} == --admin-socket ]] || continue
-		[[ ${COMP_WORDS[i + 1]} == = ]] && name=${COMP_WORDS[i + 2]} || name=${COMP_WORDS[i + 1]}
+		name=${COMP_WORDS[i + 1]}
+		if [[ $name == = ]]; then
+			name=${COMP_WORDS[i + 2]}
+		elif [[ $name == "~/"* ]]; then
+			# The shell expands "~" only where it begins a word.
+			name=$HOME${name:1}
+		fi
 		where+=("${COMP_WORDS[i]}=$name")
 	done
 	while IFS= read -r name; do
@@ -285,7 +291,19 @@ _@NAME@_live() {
 	compadd -a names
 }
 local -a where
-where=(${(M)words:#--(admin-|)socket=*})
+local word option
+for word in $words[2,CURRENT-1]; do
+	if [[ -n $option ]]; then
+		# The shell expands "~" only where it begins a word.
+		[[ $word == "~/"* ]] && word=$HOME$word[2,-1]
+		where+=($option=${(Q)word})
+		option=
+	elif [[ $word == --(admin-|)socket ]]; then
+		option=$word
+	elif [[ $word == --(admin-|)socket=* ]]; then
+		where+=(${(Q)word})
+	fi
+done
 """
 
 
@@ -307,6 +325,9 @@ def zsh_kind(kind, name, program):
     if by_word(kind):
         parts = [f'{word}) {zsh_calls(then, program)} ;;' for word, then in by_word(kind)]
         return f':{name}:{{case $words[CURRENT-1] in {" ".join(parts)} esac}}'
+    if kind == 'PLAN':
+        # The operand before is its tenant.
+        return f':{name}:{{_{program.name}_live plans --tenant=$words[CURRENT-1]}}'
     if live(kind):
         return f':{name}:{{{zsh_calls(kind, program)}}}'
     return f':{name}:({" ".join(words(kind))})'
@@ -357,8 +378,30 @@ def fish_quoted(text):
     return "'" + text.replace('\\', '\\\\').replace("'", "\\'") + "'"
 
 
-FISH_AT = """# True if the current word is operand $argv[2] of command $argv[1]: a number from 0, with + for further ones. A word for
-# $argv[3] must be the operand before. $argv[4..] are the options with a value.
+FISH_LIVE = """# Print what the running broker has: $argv is the operands of "brokerctl names".
+function __@NAME@_live
+    set --local where
+    set --local option
+    for word in (commandline -opc)[2..]
+        if test -n "$option"
+            # The shell expands "~" only where it begins a word.
+            if string match -q -- '~/*' $word
+                set word $HOME(string sub -s 2 -- $word)
+            end
+            set --append where $option=$word
+            set option
+        else if contains -- $word --socket --admin-socket
+            set option $word
+        else if string match -qr -- '^--(admin-)?socket=' $word
+            set --append where $word
+        end
+    end
+    brokerctl $where --timeout=1 names $argv 2>/dev/null
+end
+"""
+
+FISH_AT = """# True if the current word is operand $argv[2] of command $argv[1]: a number from 0, with + for further ones; -1 for the
+# command itself. A word for $argv[3] must be the operand before. $argv[4..] are the options with a value.
 function __@NAME@_at
     set --local n -1
     set --local last
@@ -394,7 +437,7 @@ def fish_values(kind, program):
         return ' '.join(command.name for command in program.commands)
     if words(kind) is None:
         return None
-    calls = [f'(brokerctl --timeout=1 names {names} 2>/dev/null)' for names in live(kind)]
+    calls = [f'(__{program.name}_live {names})' for names in live(kind)]
     return ' '.join(words(kind) + calls)
 
 
@@ -427,6 +470,9 @@ def fish_scope(scope, program, condition):
 
         if kind == 'FILE':
             lines.append(f"{where('')} -F")
+        elif kind == 'PLAN':
+            # The operand before is its tenant.
+            lines.append(f"{where('')} -a '(__{program.name}_live plans --tenant=(commandline -opc)[-1])'")
         elif by_word(kind):
             lines += [f'{where(word)} -a {fish_quoted(fish_values(then, program))}' for word, then in by_word(kind)]
         elif fish_values(kind, program) is not None:
@@ -437,12 +483,15 @@ def fish_scope(scope, program, condition):
 def fish(program):
     lines = [f'# fish completion for {program.name}: {program.summary}',
              f'complete -c {program.name} -f']
-    if any(command.operands for command in program.commands):
+    if has_live(program):
+        lines += FISH_LIVE.replace('@NAME@', program.name).split('\n')
+    none = ''
+    if program.commands:
         lines += FISH_AT.replace('@NAME@', program.name).split('\n')
-    none = '__fish_use_subcommand' if program.commands else ''
+        none = f'__{program.name}_at "" -1'
     lines += fish_scope(program, program, none)
     for command in program.commands:
-        lines.append(f'complete -c {program.name} -n {none} -a {command.name} '
+        lines.append(f'complete -c {program.name} -n {fish_quoted(none)} -a {command.name} '
                      f'-d {fish_quoted(command.summary)}')
         lines += fish_scope(command, program, f'__fish_seen_subcommand_from {command.name}')
     return '\n'.join(lines) + '\n'
