@@ -50,7 +50,7 @@ NOT_RUN = {re.compile(pattern): reason for reason, patterns in NOT_RUN.items() f
 OURS = 'brokerd', 'brokerctl', 'brokertop', 'brokersim', 'brokerbench'
 OTHERS = ('adduser', 'apt', 'apt-get', 'bpftool', 'cat', 'cc', 'cd', 'coredumpctl', 'cp', 'curl', 'dpkg', 'echo',
           'export', 'gcovr', 'gdb', 'git', 'journalctl', 'kill', 'ldconfig', 'ls', 'man', 'meson', 'mkdir', 'ninja',
-          'podman', 'promtool', 'python3', 'rm', 'sysctl', 'systemctl', 'systemd-analyze', 'systemd-run', 'ulimit')
+          'podman', 'promtool', 'python3', 'rm', 'sed', 'sysctl', 'systemctl', 'systemd-analyze', 'systemd-run', 'ulimit')
 IS_COMMAND = re.compile(rf'(?:[A-Z_]+=\S+ )*(?:{"|".join(OURS + OTHERS)}|\./[\w-]+|\.ci/run|'
                         r'(?:tools|tests|build\S*)/\S+)(?: [!-~]|$)')
 PARTS = 'vulkan', 'amdgpu', 'bpf', 'metrics', 'onnx', 'bench'  # options of the build
@@ -64,7 +64,7 @@ CHANGES = (
     (r'why plan score\b', 'why plan resnet'), (r'--(seconds|wait)=\d+', r'--\1=1'), (r' -n 6\b', ' -n 2'),
     (r'(exec .*)GiB(.*)GiB', r'\1MiB\2MiB'), (r'(exec .*)GiB', r'\1MiB'),
     (r'/tmp/brokerd\.sock', '$RINGBROKER_SOCKET'), (r'/(tmp|run/ringbroker)/metrics\.sock', '$PWD/../metrics.sock'),
-    (r'/tmp/', '$PWD/'), (r'vram-reserve=512MiB', 'vram-reserve=16MiB'), (r'--svg=\S+', '--svg=$PWD'),
+    (r'/tmp/|/etc/prometheus/', '$PWD/'), (r'/usr/share/ringbroker/metrics/', 'doc/metrics/'), (r'vram-reserve=512MiB', 'vram-reserve=16MiB'), (r'--svg=\S+', '--svg=$PWD'),
     (r'^brokertop(?!.*--(once|json|record))', 'brokertop --once'),
     # A second broker would take seconds: its options and files are checked.
     (r'^(\S*brokerd)(?! --(?:version|help|list-devices|check-config))(?= |$)', r'\1 --check-config'),
@@ -255,6 +255,8 @@ def check(root, build, folder, socket, programs, client, has):
             run_tasks()
         rig.run(command, path, socket)
         n_run += 1
+    links = re.findall(r'runbook_url: (.*)#', read(folder + '/ringbroker.rules.yml'))
+    expect(links and set(links) == {'https://docs.example.org/runbooks'}, 'the links of alerts become', *links)
     process.stdin.close()
     process.stdout.close()
     process.wait(LIMIT)

@@ -6,8 +6,8 @@ brokerd.
     installed.py BUILD FIRST_PROGRAM CC...
 
 The test also checks the list of installed files, with all documents and example programs of the source tree,
-that links between documents are right, that the library exports its own names only, and that tools/package
-shows its progress. Exit status 77 if pkg-config is missing.
+that links between documents and from alerts are right, that the library exports its own names only, and that
+tools/package shows its progress. Exit status 77 if pkg-config is missing.
 """
 import os
 import re
@@ -65,6 +65,8 @@ def check_documents(files, source):
         # Debian's packages have the license in their file "copyright".
         missing += [f'{link}, of {name}' for link in links if link != 'LICENSE' and
                     os.path.normpath(os.path.join(os.path.dirname(name), link)) not in files]
+    with open(find(files, '/ringbroker.rules.yml'), encoding='utf-8') as file:
+        missing += {path for path in re.findall(r'runbook_url: file://(.*)#', file.read()) if path[1:] not in files}
     if missing:
         print('not installed:', *missing, sep='\n  ')
         sys.exit(1)
