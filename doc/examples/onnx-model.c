@@ -24,13 +24,21 @@ static size_t bound_bytes(const struct rbk_onnx_bound *bound)
 	return bytes ? bytes : RBK_REF_ALIGN;
 }
 
+/* The author of the file chooses the names: a byte such as ESC could steer the terminal. */
+static void print_name(FILE *file, const char *name)
+{
+	for (; *name; name++)
+		fputc(*name >= ' ' && *name <= '~' ? *name : '?', file);
+}
+
 /* Print the first elements of a float32 output. Return: true if all of them are finite. */
 static bool show(const struct rbk_onnx_bound *bound, const float *values)
 {
 	uint64_t n = (bound->bytes_fixed + bound->bytes_row) / sizeof(float);
 	bool is_finite = true;
 
-	printf("%s:", bound->name);
+	print_name(stdout, bound->name);
+	printf(":");
 	for (uint64_t i = 0; i < n; i++) {
 		if (i < MAX_SHOWN)
 			printf(" %g", (double)values[i]);
@@ -56,9 +64,12 @@ static int compile(struct rbk_onnx *model, char **settings, struct rbk_error *er
 			return r;
 	}
 	r = rbk_onnx_compile(model, NULL, error);
-	for (unsigned int i = 0; rbk_onnx_refusal(model, i, &refusal) == 0; i++)
-		fprintf(stderr, "%s %s: %s\n", *refusal.op ? refusal.op : "the model", refusal.name,
-			refusal.reason);
+	for (unsigned int i = 0; rbk_onnx_refusal(model, i, &refusal) == 0; i++) {
+		print_name(stderr, *refusal.op ? refusal.op : "the model");
+		fprintf(stderr, " ");
+		print_name(stderr, refusal.name);
+		fprintf(stderr, ": %s\n", refusal.reason);
+	}
 	return r;
 }
 

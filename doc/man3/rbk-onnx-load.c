@@ -4,6 +4,13 @@
 #include <ringbroker/onnx.h>
 #include <stdio.h>
 
+/* The author of the file chooses the names: a byte such as ESC could steer the terminal. */
+static void print_name(const char *name)
+{
+	for (; *name; name++)
+		putchar(*name >= ' ' && *name <= '~' ? *name : '?');
+}
+
 int main(int argc, char **argv)
 {
 	struct rbk_onnx_value value;
@@ -14,8 +21,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", argc == 2 ? error.text : "usage: PROGRAM FILE");
 		return 1;
 	}
-	for (unsigned int i = 0; rbk_onnx_input(model, i, &value) == 0; i++)
-		printf("%s: %s\n", value.name, rbk_onnx_dtype_name(value.dtype));
+	for (unsigned int i = 0; rbk_onnx_input(model, i, &value) == 0; i++) {
+		print_name(value.name);
+		printf(": %s\n", rbk_onnx_dtype_name(value.dtype));
+	}
 	rbk_onnx_free(model);
 	return 0;
 }

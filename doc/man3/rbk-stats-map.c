@@ -4,6 +4,13 @@
 #include <ringbroker/stats.h>
 #include <stdio.h>
 
+/* The reason may hold names that clients chose: a byte such as ESC could steer the terminal. */
+static void print_text(const char *text)
+{
+	for (; *text; text++)
+		putchar(*text >= ' ' && *text <= '~' ? *text : '?');
+}
+
 int main(void)
 {
 	struct rbk_stats_refused refused;
@@ -20,10 +27,13 @@ int main(void)
 	rbk_stats_copy(&tenant, rbk_stats_record(&view, RBK_STATS_SECTION_TENANTS, 0),
 		       sizeof(tenant));
 	printf("%llu tasks\n", (unsigned long long)tenant.n_tasks);
-	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_REFUSED); i++)
-		if (rbk_stats_refused(&view, i, &refused))
-			printf("%llu: %s: %s\n", (unsigned long long)refused.user_data,
-			       refused.field, refused.reason);
+	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_REFUSED); i++) {
+		if (!rbk_stats_refused(&view, i, &refused))
+			continue;
+		printf("%llu: %s: ", (unsigned long long)refused.user_data, refused.field);
+		print_text(refused.reason);
+		putchar('\n');
+	}
 	rbk_stats_unmap(&view);
 	rbk_disconnect(rbk);
 	return 0;

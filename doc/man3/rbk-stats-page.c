@@ -4,6 +4,13 @@
 #include <ringbroker/stats.h>
 #include <stdio.h>
 
+/* Clients choose the names of plans: a byte such as ESC could steer the terminal. */
+static void print_name(const char name[RBK_NAME_BYTES])
+{
+	for (unsigned int i = 0; i < RBK_NAME_BYTES && name[i]; i++)
+		putchar(name[i] >= ' ' && name[i] <= '~' ? name[i] : '?');
+}
+
 void print_plans(const struct rbk_stats_view *view)
 {
 	union {
@@ -20,7 +27,8 @@ void print_plans(const struct rbk_stats_view *view)
 		if (!record || !rbk_stats_copy(&copy, record, bytes) ||
 		    copy.plan.state != RBK_STATS_PLAN_LIVE)
 			continue;
-		printf("%.32s: device %u, %s\n", copy.plan.name, copy.plan.last_device,
+		print_name(copy.plan.name);
+		printf(": device %u, %s\n", copy.plan.last_device,
 		       rbk_reason_name(copy.plan.last_reason));
 	}
 }

@@ -8,6 +8,7 @@
 - Each program of doc/examples builds without warnings, by the command line in its comment, against the build
   tree as HACKING.md says. It fails with one line where no broker listens, and runs with a private broker.
 - Each program of doc/man3, the section EXAMPLES of a manual page, compiles without warnings.
+- Programs replace bytes of names that could steer a terminal.
 - Outputs in the tutorial and in EXAMPLES are those that the programs print, but for NOT_STABLE.
 - The tables of doc/operators.md are those that brokerctl reports.
 - Every command of every document runs, or is listed with the reason in commands.py.
@@ -17,6 +18,7 @@ DATA has real models; a missing model is not tried. PROGRAM: brokerctl and the o
 status 77 without pkg-config.
 """
 import difflib
+import functools
 import os
 import re
 import shutil
@@ -69,6 +71,50 @@ EXAMPLES = {
 LEASE = (r'opened: granted 8 MiB, in credit 0 MiB, at most 16 MiB\n'
          r'allocated: granted 8 MiB, in credit 6 MiB, at most 16 MiB\nrefused: tenant web: .*\n'
          r'freed: granted 8 MiB, in credit 0 MiB, at most 16 MiB\n')
+# Code that takes the place of functions of the library or calls a function of an example.
+MADE_PAGE = r'''
+#include <ringbroker.h>
+#include <ringbroker/stats.h>
+#include <stddef.h>
+static struct {
+	struct rbk_stats_header page;
+	struct rbk_stats_tenant tenant;
+	struct rbk_stats_plan plan;
+	struct rbk_stats_refused refused;
+} made = {
+	.plan = {.state = RBK_STATS_PLAN_LIVE, .name = "\033[31mnet\x9b"},
+	.refused = {.sequence = 1, .field = "refs", .reason = "no \033[31mx"},
+};
+#define SECTION(member) {.offset = offsetof(typeof(made), member), .stride = sizeof(made.member), .count = 1}
+int rbk_stats_map(struct rbk *rbk, unsigned int whose, uint32_t tenant, struct rbk_stats_view *ret, struct rbk_error *error)
+{
+	*ret = (struct rbk_stats_view){.page = &made.page, .sections = {
+		[RBK_STATS_SECTION_TENANTS] = SECTION(tenant),
+		[RBK_STATS_SECTION_PLANS] = SECTION(plan),
+		[RBK_STATS_SECTION_REFUSED] = SECTION(refused),
+	}};
+	return 0;
+}
+void rbk_stats_unmap(struct rbk_stats_view *view) {}
+'''
+PRINT_PLANS = '''
+void print_plans(const struct rbk_stats_view *view);
+int main(void)
+{
+	struct rbk_stats_view view;
+	rbk_stats_map(NULL, RBK_STATS_OWN, 0, &view, NULL);
+	print_plans(&view);
+}
+'''
+PLAN_OF = '''
+#include <ringbroker/onnx.h>
+struct rbk_plan *plan_of(struct rbk *rbk, struct rbk_onnx *model);
+int main(int argc, char **argv)
+{
+	struct rbk_onnx *model;
+	return rbk_onnx_load(argv[1], &model, NULL) || plan_of(NULL, model);
+}
+'''
 
 
 def read(path):
@@ -102,29 +148,31 @@ def consoles(text):
     return shown
 
 
+@functools.cache
+def pkg_config(arguments):
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'))
+    return subprocess.run(['pkg-config', *arguments.split()], env=env, stdout=subprocess.PIPE,
+                          check=True).stdout.decode().split()
+
+
+def build(program, packages, *sources, **options):
+    result = subprocess.run([*CC, '-std=gnu17', *sources, '-o', program, f'-Wl,-rpath,{BUILD}/libclient',
+                             f'-Wl,-rpath,{BUILD}/libclient/onnx', *pkg_config('--cflags --libs ' + packages)], check=False, **options)
+    expect(result.returncode == 0, os.path.basename(program), 'does not build')
+
+
 def compile_all(names, folder):
     """Build the programs into a folder, by the command lines in their comments."""
-    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'))
-    flags = {}
     for name in names:
         line = COMMAND_LINE.search(read(f'doc/examples/{name}.c'))
         expect(line and line.group(1) == name, f'{name}.c: no comment with its cc command line')
-        packages = line.group(2)
-        if packages not in flags:
-            flags[packages] = subprocess.run(['pkg-config', '--cflags', '--libs', *packages.split()], env=env,
-                                             stdout=subprocess.PIPE, check=True).stdout.decode().split()
-        result = subprocess.run([*CC, '-std=c17', '-Wall', '-Wextra', '-Werror', os.path.join(FOLDER, name + '.c'),
-                                 '-o', os.path.join(folder, name), f'-Wl,-rpath,{BUILD}/libclient',
-                                 f'-Wl,-rpath,{BUILD}/libclient/onnx', *flags[packages]], check=False)
-        expect(result.returncode == 0, f'{name}.c does not build')
+        build(os.path.join(folder, name), line.group(2), '-std=c17', '-Wall', '-Wextra', '-Werror',
+              os.path.join(FOLDER, name + '.c'))
 
 
 def compile_pages():
     """Compile the examples of manual pages, which are functions or small programs."""
-    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'))
-    packages = ['ringbroker', 'ringbroker-onnx'] if HAVE_ONNX else ['ringbroker']
-    flags = subprocess.run(['pkg-config', '--cflags', *packages], env=env, stdout=subprocess.PIPE,
-                           check=True).stdout.decode().split()
+    flags = pkg_config('--cflags ringbroker ringbroker-onnx' if HAVE_ONNX else '--cflags ringbroker')
     names = sorted(name for name in os.listdir(os.path.join(ROOT, 'doc/man3'))
                    if HAVE_ONNX or not name.startswith('rbk-onnx'))
     expect(names, 'doc/man3 is empty')
@@ -138,7 +186,8 @@ def run(folder, socket, command, **options):
     """Return status and output of a command, which is in the folder."""
     env = dict(os.environ, RINGBROKER_SOCKET=socket, LC_ALL='C')
     result = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False, **options)
+                            stderr=subprocess.STDOUT, text=True, errors='backslashreplace', timeout=LIMIT, check=False,
+                            **options)
     return result.returncode, result.stdout
 
 
@@ -221,6 +270,31 @@ def check_lease(folder, broker):
     expect(status == 0 and re.fullmatch(LEASE, output), 'lease ended with', status, output)
 
 
+def check_printed(folder, broker):
+    """Run programs with names that could steer a terminal."""
+    def check(source, code, packages, arguments, expected_status, expected):
+        build(os.path.join(folder, 'made'), packages, os.path.join(ROOT, 'doc', source), '-x', 'c', '-', '-x', 'none',
+              input=code.encode())
+        status, output = run(folder, broker.socket, ['./made', *arguments])
+        expect(status == expected_status and output == expected, source, 'ended with', status, ascii(output))
+
+    check('man3/rbk-stats-page.c', MADE_PAGE + PRINT_PLANS, 'ringbroker', [], 0, '?[31mnet?: device 0, none\n')
+    check('man3/rbk-stats-map.c', MADE_PAGE, 'ringbroker', [], 0, '0 tasks\n0: refs: no ?[31mx\n')
+    if not HAVE_ONNX:
+        return
+    for name, op in (('good', 'Neg'), ('bad', '\033[31mOp')):
+        onnx.write(os.path.join(folder, name), onnx.model(
+            [onnx.node(op, ['\033[31min'], ['\033[31mout'], '\033[31mnode')], [('\033[31min', onnx.FLOAT, [1])],
+            [('\033[31mout', onnx.FLOAT, [1])], []))
+    packages = 'ringbroker-onnx ringbroker'
+    check('man3/rbk-onnx-load.c', '', packages, ['good'], 0, '?[31min: float32\n')
+    check('examples/onnx-model.c', '', packages, ['good'], 0, '?[31mout: -0\n')
+    reason = 'there is no such operator in the catalogue'
+    sentence = f'?[31mOp "?[31mnode": {reason}; 1 reason in all\n'
+    check('examples/onnx-model.c', '', packages, ['bad'], 1, f'?[31mOp ?[31mnode: {reason}\nbad: {sentence}')
+    check('man3/rbk-onnx-compile.c', PLAN_OF, packages, ['bad'], 0, f'{sentence}?[31mnode: {reason}\n')
+
+
 def check_operators(broker):
     """Compare the tables of operators.md with the capabilities of the CPU and of software Vulkan."""
     page = read('doc/operators.md')
@@ -278,6 +352,7 @@ def main():
             status, output = run(folder, broker.socket, [BROKERCTL, 'set', 'web', 'arena-bytes-max=32MiB'])
             expect(status == 0, 'brokerctl set ended with', status, output)
             check_examples(examples, folder, broker)
+            check_printed(folder, broker)
         check_reconnect(folder)
         policy = policy.replace('arena-bytes-max', 'host-max').replace('4MiB', '1GiB')
         policy += '[tenant batch]\nmatch-uid = 4243\n'
