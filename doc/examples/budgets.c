@@ -47,11 +47,9 @@ static int make_cache(struct rbk *rbk, uint64_t wish, struct rbk_arena **ret,
 	if (r != -EDQUOT)
 		return r;
 	printf("refused: %s\n", error->text); /* the sentence names tenant and key */
-	r = rbk_tenant(rbk, &tenant);
-	if (r) {
-		snprintf(error->text, sizeof(error->text), "the broker is gone");
+	r = rbk_get_tenant(rbk, &tenant, error);
+	if (r)
 		return r;
-	}
 	return rbk_arena_new(rbk, room(&tenant) / 2, ret, error);
 }
 
@@ -100,8 +98,8 @@ int main(int argc, char **argv)
 		return fprintf(stderr, "%s\n", error.text), 1;
 	printf("the cache has %zu MiB\n", rbk_arena_bytes(cache) / MIB);
 
-	if (rbk_tenant(rbk, &tenant))
-		return fprintf(stderr, "the broker is gone\n"), 1;
+	if (rbk_get_tenant(rbk, &tenant, &error))
+		return fprintf(stderr, "%s\n", error.text), 1;
 	printf("tenant %s\n", tenant.name);
 	show("host memory", &tenant.host_bytes);
 	show("arenas", &tenant.arena_bytes);

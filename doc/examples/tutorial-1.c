@@ -10,10 +10,9 @@ int main(void)
 	unsigned int n_devices;
 	struct rbk *rbk;
 
-	if (rbk_connect(NULL, &rbk, &error))
+	if (rbk_connect(NULL, &rbk, &error) ||
+	    rbk_get_devices(rbk, devices, RBK_MAX_DEVICES, &n_devices, &error))
 		return fprintf(stderr, "%s\n", error.text), 1;
-	if (rbk_devices(rbk, devices, RBK_MAX_DEVICES, &n_devices))
-		return fprintf(stderr, "the broker is gone\n"), 1;
 	printf("connected to %s\n", rbk_broker_name(rbk));
 	for (unsigned int i = 0; i < n_devices; i++)
 		printf("device %u: %s\n", devices[i].index, devices[i].name);

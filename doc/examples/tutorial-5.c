@@ -91,10 +91,10 @@ static int make_slots(struct service *service, struct rbk_error *error)
 }
 
 /* Print the tenant that the broker charges, and its arenas. */
-static int show_tenant(struct service *service)
+static int show_tenant(struct service *service, struct rbk_error *error)
 {
 	struct rbk_tenant tenant;
-	int r = rbk_tenant(service->rbk, &tenant);
+	int r = rbk_get_tenant(service->rbk, &tenant, error);
 
 	if (r == 0)
 		printf("tenant %s: %" PRIu64 " KiB of arenas, %" PRIu64 " KiB allowed\n",
@@ -215,11 +215,11 @@ int main(void)
 	struct service service = {0};
 	int r = service_open(&service, &error);
 
+	if (r == 0)
+		r = show_tenant(&service, &error);
 	if (r)
 		return fprintf(stderr, "%s\n", error.text), 1;
-	r = show_tenant(&service);
-	if (r == 0)
-		r = run(&service);
+	r = run(&service);
 	if (r)
 		fprintf(stderr, "the broker is gone: %s\n", strerror(-r));
 	printf("%u requests: %u answered, %u failed, %u late\n", service.n_started,

@@ -8,7 +8,7 @@
 - Each program of doc/examples builds without warnings, by the command line in its comment, against the build
   tree as HACKING.md says. It fails with one line where no broker listens, and runs with a private broker.
 - Each program of doc/man3, the section EXAMPLES of a manual page, compiles without warnings.
-- Programs replace bytes of names that could steer a terminal.
+- Programs replace bytes of names that could steer a terminal, and print the library's sentence about a failure.
 - Outputs in the tutorial and in EXAMPLES are those that the programs print, but for NOT_STABLE.
 - The tables of doc/operators.md are those that brokerctl reports.
 - Every command of every document runs, or is listed with the reason in commands.py.
@@ -113,6 +113,17 @@ int main(int argc, char **argv)
 {
 	struct rbk_onnx *model;
 	return rbk_onnx_load(argv[1], &model, NULL) || plan_of(NULL, model);
+}
+'''
+NO_TENANT = '''
+#include <errno.h>
+#include <ringbroker.h>
+#include <stdio.h>
+int rbk_tenant(struct rbk *rbk, struct rbk_tenant *ret) { return -ECONNRESET; }
+int rbk_get_tenant(struct rbk *rbk, struct rbk_tenant *ret, struct rbk_error *error)
+{
+	sprintf(error->text, "no tenant today");
+	return -ECONNRESET;
 }
 '''
 
@@ -271,7 +282,7 @@ def check_lease(folder, broker):
 
 
 def check_printed(folder, broker):
-    """Run programs with names that could steer a terminal."""
+    """Run programs with names that could steer a terminal, and one whose request for its tenant fails."""
     def check(source, code, packages, arguments, expected_status, expected):
         build(os.path.join(folder, 'made'), packages, os.path.join(ROOT, 'doc', source), '-x', 'c', '-', '-x', 'none',
               input=code.encode())
@@ -280,6 +291,7 @@ def check_printed(folder, broker):
 
     check('man3/rbk-stats-page.c', MADE_PAGE + PRINT_PLANS, 'ringbroker', [], 0, '?[31mnet?: device 0, none\n')
     check('man3/rbk-stats-map.c', MADE_PAGE, 'ringbroker', [], 0, '0 tasks\n0: refs: no ?[31mx\n')
+    check('examples/tutorial-5.c', NO_TENANT, 'ringbroker', [], 1, 'no tenant today\n')
     if not HAVE_ONNX:
         return
     for name, op in (('good', 'Neg'), ('bad', '\033[31mOp')):
