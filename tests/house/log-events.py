@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Kinds of log lines: named and identified once, used, and documented.
+"""Kinds of log lines: named and identified once, used, and documented; every document names only these.
 
-    log-events.py ROOT          checks broker/util/log-events.h against the broker and ringbroker-log(7)
+    log-events.py ROOT          checks broker/util/log-events.h against the broker and all documents
     log-events.py --self-test   checks that each fault is caught
 """
 import re
@@ -13,6 +13,8 @@ import tree
 HEADER = 'broker/util/log-events.h'
 PAGE = 'doc/ringbroker-log.7'
 KIND = re.compile(r'LOG_KIND\(([A-Z0-9_]+),\s*"([^"]*)",\s*"([^"]*)"\)')
+DOCUMENT = re.compile(r'(doc/)?[^/]+\.(md|[1578])')
+NAMED = re.compile(r'RINGBROKER_EVENT=([a-z-]+)|\blog: ([a-z-]+(?:, [a-z-]+)*) \||the log line `([a-z-]+)`')
 DOCUMENTED = re.compile(r'^\.It Cm (\S+) Li (\S+)\n(?!\.It|\.El)', re.MULTILINE)
 
 
@@ -44,6 +46,10 @@ def check(root):
     for name, identifier in documented:
         if (name, identifier) not in [kind[1:] for kind in found]:
             problems.append(f'{PAGE}: there is no kind {name} {identifier}')
+    names = {kind[1] for kind in found}
+    for path in sorted(path for path in tree.files(root) if DOCUMENT.fullmatch(path)):
+        for groups in NAMED.findall(tree.read(root, path)):
+            problems += [f'{path}: there is no log line {name}' for name in ''.join(groups).split(', ') if name not in names]
     return problems
 
 
@@ -57,6 +63,7 @@ A, B = 'a' * 32, 'b' * 32
 GOOD = {
     HEADER: f'LOG_KIND(ONE, "one", "{A}") LOG_KIND(TWO_X, "two-x", "{B}")\n',
     PAGE: f'.It Cm one Li {A}\nText.\n.It Cm two-x Li {B}\nText.\n.El\n',
+    'doc/a.md': '`journalctl RINGBROKER_EVENT=one`\n| log: one, two-x | the log line `two-x` |\n',
     'broker/a.c': 'log_info(LOG_ONE, "x"); log_info(LOG_TWO_X, "x");\n',
 }
 
@@ -72,12 +79,15 @@ CASES = [
     case('without a sentence', PAGE, f'Li {A}\nText.\n', f'Li {A}\n', 'one'),
     ('documented and not there', {**GOOD, PAGE: GOOD[PAGE] + f'.It Cm three Li {A}\nText.\n'},
      'there is no kind three'),
+    case('field', 'doc/a.md', 'EVENT=one', 'EVENT=on', 'there is no log line on'),
+    case('table', 'doc/a.md', ', two-x', ', two', 'there is no log line two'),
+    case('sentence', 'doc/a.md', '`two-x`', '`two-y`', 'there is no log line two-y'),
     ('identifier twice', {**GOOD, HEADER: GOOD[HEADER].replace(B, A), PAGE: GOOD[PAGE].replace(B, A)},
      f'identifier {A} is there twice'),
     ('short', {**GOOD, HEADER: GOOD[HEADER].replace(B, 'b'), PAGE: GOOD[PAGE].replace(B, 'b')},
      'not 32 hexadecimal digits'),
     ('name', {**GOOD, HEADER: GOOD[HEADER].replace('two-x', 'two'),
-              PAGE: GOOD[PAGE].replace('two-x', 'two')}, 'TWO_X is not called two'),
+              PAGE: GOOD[PAGE].replace('two-x', 'two'), 'doc/a.md': ''}, 'TWO_X is not called two'),
 ]
 
 if __name__ == '__main__':
