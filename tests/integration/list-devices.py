@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""brokerd --list-devices, over simulated cards.
+"""brokerd --list-devices, over simulated cards, also as doc/operating.md shows it.
 
     list-devices.py AMDGPU-SIM BROKERD
 """
 import json
 import os
+import pwd
+import re
 import subprocess
 import sys
 
@@ -56,6 +58,25 @@ def check_rx_580():
     row = line_of(text, f'{pid} ')
     assert row[2:] == ['amdgpu-sim', '2.00', 'GiB', '512.0', 'MiB', '-'], text
     assert any(line.split()[2:3] == ['brokerd'] for line in text.splitlines()), text
+
+
+def check_document():
+    """The lines that the document shows are there in this order, but for process ids and sizes below 1 GiB."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../doc/operating.md')
+    with open(path, encoding='utf-8') as file:
+        block = re.search(r'^  ```\n(  device 1: .*?)^  ```$', file.read(), re.MULTILINE | re.DOTALL)[1]
+    with Cards('polaris10,vram=8GiB') as cards:
+        cards.control('set', 'card0', 'temperature=62', 'load=80')
+        with cards.hog('card0', '--vram', '1GiB'):
+            text, _ = cards.list('--list-devices')
+
+    def plain(line):
+        line = re.sub(r'\d+(\.\d+)? MiB', 'N MiB', line).replace(pwd.getpwuid(os.getuid()).pw_name, 'root')
+        return re.sub(r'^ *\d+ (?=root )', 'PID ', line).split()
+
+    lines = iter([plain(line) for line in text.splitlines()])
+    for line in block.splitlines():
+        assert line.strip() == '...' or plain(line) in lines, (line, text)
 
 
 def check_apu():
@@ -150,7 +171,7 @@ def check_refusal():
     assert done.returncode == 1 and b'cannot write' in done.stderr, done
 
 
-for check in (check_rx_580, check_apu, check_two_cards, check_unused_card, check_any,
+for check in (check_rx_580, check_document, check_apu, check_two_cards, check_unused_card, check_any,
               check_profiles, check_refusal):
     check()
     print(check.__name__, 'passed', flush=True)
