@@ -22,29 +22,26 @@ from started import LIMIT, expect, start
 NOT_RUN = {
     'it builds, or runs tests or measurements, for minutes': (
         r'tools/(demo|test|package|install-deps)( .*)?', r'\.ci/run', r'meson (setup|install).*',
-        r'CC=clang meson setup .*', r'ninja .*', r'build-fuzz/tests/fuzz/fuzz-plan .*', r'mkdir -p build-fuzz/new', r'gcovr .*',
+        r'CC=clang meson setup .*', r'ninja .*', r'build-fuzz/tests/fuzz/fuzz-plan .*', r'gcovr .*',
         r'build/tools/brokerbench( .*)?', r'brokerbench .*', r'(\S*/)?brokersim --all --check',
-        r'brokersim --cpu=xeon-16core .*', r'build/tests/attack/attack (verify|all).*', r'RBK_SCHEDULES=1000000 .*',
+        r'build/tests/attack/attack (verify|all).*',
         r'build/tests/integration/(test-probes-\S+|run-queue-culprits)( .*)?', r'tests/soak/.*',
         r'RBK_TEST_\S+=\S+ tests/soak/.*'),
     'it writes into the source tree': (
         r'build/tests/unit/test-metrics-page --write', r'python3 \S+ (--update|--write) .*', r'git ls-files .*',
-        r'git diff tests/unit/data', r'.* \| python3 doc/operators\.py --update .*',
-        r'build/tools/brokersim/brokersim --svg=doc/plots .*'),
-    'it takes part in a debugger or an interactive program': (
-        r'gdb .*', r'\S+/amdgpu-sim run --card polaris10,\S+ --card renoir -- sh',
-        r'build/tools/brokertop/brokertop --page .*'),
+        r'git diff tests/unit/data', r'.* \| python3 doc/operators\.py --update .*'),
+    'it stops brokerd in a debugger': (
+        r'gdb .*',),
     'it requires systemd': (
         r'systemctl .*', r'journalctl .*', r'coredumpctl .*', r'systemd-run .*', r'systemd-analyze .*'),
     'it changes this machine, or requires root': (
         r'apt .*', r'apt-get .*', r'adduser .*', r'ldconfig', r'sysctl .*', r'ulimit .*', r'bpftool .*',
-        r'echo \+dmem .*', r'(\S*/)?brokerctl (--socket \S+ )?gate .*', r'cat /proc/\$\(pidof brokerd\)/task/\*/.*',
+        r'echo \+dmem .*', r'(\S*/)?brokerctl (--socket \S+ )?gate on.*',
         r'ls ~/\.cache/.*', r'dpkg -x .*', r'rm -r /sys/fs/bpf/try'),
-    'it requires a container, a kernel or a card that a test does not have': (
-        r'podman .*', r'VK_DRIVER_FILES=\S+ .*', r'promtool .*'),
+    'it requires an image of a container': (
+        r'podman .*',),
     'the tutorial is run by documents.py': (
-        r'mkdir first-service', r'cd first-service', r'export .*', r'kill %1', r'cc tutorial-\d\.c .*', r'\./tutorial-\d',
-        r'brokerctl why tenant web'),
+        r'mkdir first-service', r'cd first-service', r'export .*', r'kill %1', r'cc tutorial-\d\.c .*', r'\./tutorial-\d'),
 }
 NOT_RUN = {re.compile(pattern): reason for reason, patterns in NOT_RUN.items() for pattern in patterns}
 OURS = 'brokerd', 'brokerctl', 'brokertop', 'brokersim', 'brokerbench'
@@ -63,12 +60,13 @@ CHANGES = (
     (r'\bTENANT\b', 'web'), (r'\bPROGRAM( ARGUMENT\.\.\.)?', 'true'), (r'task NUMBER', 'task $TASK'),
     (r'why plan score\b', 'why plan resnet'), (r'--(seconds|wait)=\d+', r'--\1=1'), (r' -n 6\b', ' -n 2'),
     (r'(exec .*)GiB(.*)GiB', r'\1MiB\2MiB'), (r'(exec .*)GiB', r'\1MiB'),
-    (r'/tmp/brokerd\.sock', '$RINGBROKER_SOCKET'), (r'/(tmp|run/ringbroker)/metrics\.sock', '$PWD/../metrics.sock'),
-    (r'/tmp/|/etc/prometheus/', '$PWD/'), (r'/usr/share/ringbroker/metrics/', 'doc/metrics/'), (r'vram-reserve=512MiB', 'vram-reserve=16MiB'), (r'--svg=\S+', '--svg=$PWD'),
-    (r'^brokertop(?!.*--(once|json|record))', 'brokertop --once'),
+    (r'/tmp/(brokerd|b)\.sock', '$RINGBROKER_SOCKET'), (r'/(tmp|run/ringbroker)/metrics\.sock', '$PWD/../metrics.sock'),
+    (r'/tmp/|/etc/prometheus/', '$PWD/'), (r'/usr/share/ringbroker/metrics/', 'doc/metrics/'), (r'vram-reserve=512MiB', 'vram-reserve=16MiB'), (r'--svg=/tmp', '--svg=$PWD'),
+    (r'--svg=doc/plots', '--svg=$PWD/plots'), (r'RBK_SCHEDULES=\d+', 'RBK_SCHEDULES=1'), (r'\$\(pidof brokerd\)', '$BROKERD'),
+    (r'^(\S*brokertop)(?!.*--(once|json|record))(?= |$)', r'\1 --once'),
     # A second broker would take seconds: its options and files are checked.
     (r'^(\S*brokerd)(?! --(?:version|help|list-devices|check-config))(?= |$)', r'\1 --check-config'),
-    (r'-- build/broker/brokerd --list-devices', '-- true'),
+    (r'--list-devices$', '--list-devices --cache=none --calibration=none'),
     (r' --config=brokerd\.conf', ' --config=doc/examples/brokerd.conf'),
 )
 # Commands that undo others, so that the commands after these see the broker as before.
@@ -150,11 +148,12 @@ OPTIONAL_TESTS = ('man-pages',)
 class Commands:
     """Runs commands in a folder with links to the source tree and the build tree."""
 
-    def __init__(self, root, build, folder, programs):
-        self.root, self.build, self.folder = root, build, folder
+    def __init__(self, root, build, folder, programs, broker):
+        self.root, self.build, self.folder, self.broker = root, build, folder, broker
         self.n_tasks = 0  # that the client has run
         os.mkdir(folder)
         os.mkdir(folder + '/bin')
+        os.mkdir(folder + '/plots')
         for name in os.listdir(root):
             if name != '.git' and not name.startswith('build'):
                 os.symlink(os.path.join(root, name), os.path.join(folder, name))
@@ -202,14 +201,15 @@ class Commands:
                 is_there = name[6:] in self.built or os.path.exists(os.path.join(self.build, name[6:]))
             expect(is_there, path, 'names', name, 'which does not exist:', command)
 
-    def run(self, command, path, socket):
+    def run(self, command, path):
         """Run a command, changed for the test, and that which undoes it."""
         changed = command
         for pattern, replacement in CHANGES:
             changed = re.sub(pattern, replacement, changed)
         if '| jq' in changed and not shutil.which('jq'):
             changed = changed.split(' | jq')[0]
-        env = dict(os.environ, RINGBROKER_SOCKET=socket, LC_ALL='C.UTF-8', TASK=str(self.n_tasks),
+        env = dict(os.environ, RINGBROKER_SOCKET=self.broker.socket, BROKERD=str(self.broker.pid), LC_ALL='C.UTF-8',
+                   TASK=str(self.n_tasks),
                    PATH=f'{self.folder}/bin:{os.environ["PATH"]}',
                    PKG_CONFIG_PATH=os.path.join(self.build, 'meson-uninstalled'), XDG_CACHE_HOME=self.folder,
                    XDG_DATA_DIRS=f'{self.folder}/share:/usr/share', LD_LIBRARY_PATH=os.path.join(self.build, 'libclient'))
@@ -222,6 +222,10 @@ class Commands:
         expect(result.returncode in STATUS.get(command, (0,)), f'{path}: "{command}", run as "{changed}", ended with',
                result.returncode, output)
         expect(OUTPUTS.get(command, output) == output, path, command, 'prints', output)
+        if '--svg=doc/plots' in command and 'bound: exact' in output:
+            for name in os.listdir(self.folder + '/plots'):
+                expect(read(f'{self.folder}/plots/{name}') == read(f'{self.root}/doc/plots/{name}'), command, 'draws another',
+                       name)
         for pattern, replacement in UNDO:
             if re.fullmatch(pattern, changed):
                 changed = re.sub(pattern, replacement, changed)
@@ -230,11 +234,11 @@ class Commands:
                 break
 
 
-def check(root, build, folder, socket, programs, client, has):
-    """Run all commands with the broker at @socket. @client: stats-client. @has(command): false if this build or
-    machine lacks something for it."""
-    rig = Commands(root, build, folder, programs)
-    process = start([client, socket, 'resnet'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def check(root, build, folder, broker, programs, client, has):
+    """Run all commands with the broker. @client: stats-client. @has(command): false if this build or machine lacks
+    something for it."""
+    rig = Commands(root, build, folder, programs, broker)
+    process = start([client, broker.socket, 'resnet'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run_tasks():
         process.stdin.write('0 60\n')
@@ -253,10 +257,10 @@ def check(root, build, folder, socket, programs, client, has):
             continue
         if ' why ' in command:
             run_tasks()
-        rig.run(command, path, socket)
+        rig.run(command, path)
         n_run += 1
     links = re.findall(r'runbook_url: (.*)#', read(folder + '/ringbroker.rules.yml'))
-    expect(links and set(links) == {'https://docs.example.org/runbooks'}, 'the links of alerts become', *links)
+    expect(links and set(links) == {'https://docs.example.org/runbooks'}, 'the links of alerts become', *set(links))
     process.stdin.close()
     process.stdout.close()
     process.wait(LIMIT)

@@ -10,6 +10,8 @@
 - Each program of doc/man3, the section EXAMPLES of a manual page, compiles without warnings.
 - Programs replace bytes of names that could steer a terminal, and print the library's sentence about a failure.
 - Outputs in the tutorial and in EXAMPLES are those that the programs print, but for NOT_STABLE.
+- The log in operating.md is that of a first start, and its status line that of a service. The defaults and the gain
+  in placement.md are those of brokerd and of brokersim.
 - The tables of doc/operators.md are those that brokerctl reports.
 - Every command of every document runs, or is listed with the reason in commands.py.
 
@@ -19,10 +21,12 @@ status 77 without pkg-config.
 """
 import difflib
 import functools
+import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,7 +34,7 @@ import tempfile
 import commands
 import onnxfile as onnx
 
-from started import LIMIT, Broker, expect, start, wait_for
+from started import LIMIT, Broker, expect, start, start_broker, wait_for
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../doc'))
 import operators
@@ -39,7 +43,8 @@ ROOT, BUILD, BROKERD, DATA = map(os.path.abspath, sys.argv[1:5])
 PARTS, CLIENT = sys.argv[5], os.path.abspath(sys.argv[6])
 PROGRAMS = [os.path.abspath(program) for program in sys.argv[7:sys.argv.index('--')]]
 CC = sys.argv[sys.argv.index('--') + 1:]
-BROKERCTL = next(program for program in PROGRAMS if program.endswith('/brokerctl'))
+BROKERCTL, BROKERSIM = (next(program for program in PROGRAMS if program.endswith(name))
+                        for name in ('/brokerctl', '/brokersim'))
 FOLDER = os.path.join(ROOT, 'doc/examples')
 MNIST = os.path.join(DATA, 'real/mnist-cnn/mnist.onnx')
 HAVE_ONNX = os.path.exists(os.path.join(BUILD, 'meson-uninstalled/ringbroker-onnx-uninstalled.pc'))
@@ -228,6 +233,8 @@ def check_tutorial(text, folder, broker):
             status, said = run(folder, broker.socket, [BROKERCTL, *shown[i + 1][0].split()[1:]])
             expect(status == 0 and said.partition(':')[0] == shown[i + 1][1].partition(':')[0],
                    shown[i + 1][0], 'ended with', status, said)
+            lines = re.findall(r'^  - .*', shown[i + 1][1], re.MULTILINE)
+            expect(lines and set(lines) <= set(said.splitlines()), shown[i + 1][0], 'does not say', lines, 'but', said)
         found += process.communicate('\n', LIMIT)[0]
         expect(process.returncode == 0, command, 'ended with', process.returncode, found)
         expect(stable(found) == stable(output), f'tutorial.md shows of {command}:\n{output}and it prints:\n{found}')
@@ -307,6 +314,57 @@ def check_printed(folder, broker):
     check('man3/rbk-onnx-compile.c', PLAN_OF, packages, ['bad'], 0, f'{sentence}?[31mnode: {reason}\n')
 
 
+def check_start(has_software):
+    """Compare a first start by hand, and its status line for the service manager, with operating.md."""
+    def plain(text):
+        """Replace figures, and what the machine may lack: a level, a source, or time to measure."""
+        text = re.sub(r'\(\w+\); CPU contention: .*', '(LEVEL); CPU contention: SOURCE', text)
+        text = re.sub(r'\d+ (device|session|worker)s?', r'N \1s', text).replace('not contended', 'contended')
+        return re.sub(r'in \d+ ms', 'in N ms', text).replace('not measured', 'measured')
+
+    text = read('doc/operating.md')
+    shown = re.search(r'^# brokerd\n((?:brokerd: .*\n)+)', text, re.MULTILINE)[1].splitlines()
+    status = re.search(r'systemctl status brokerd +# (.*)', text)[1]
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        os.mkdir(folder + '/ringbroker')
+        notify.bind(folder + '/notify')
+        notify.settimeout(LIMIT)
+        env = dict(os.environ, RINGBROKER_SOCKET=folder + '/ringbroker/brokerd.sock', NOTIFY_SOCKET=folder + '/notify')
+        process = start_broker([BROKERD, '--config=/dev/null', '--cache=' + folder], folder + '/log', LIMIT, env=env)
+        said = ''
+        while not said.startswith('READY=1'):
+            said = notify.recv(4096).decode()
+        process.terminate()
+        expect(process.wait(LIMIT) == 0, 'brokerd ended with', process.returncode)
+        log = read(folder + '/log').replace(folder, '/run')
+    if not has_software or 'device 1' in log:
+        shown = [line for line in shown if 'Vulkan' not in line]
+    lines = set(map(plain, log.splitlines()))
+    missing = [line for line in shown if plain(line) not in lines]
+    expect(not missing, 'operating.md shows lines that brokerd does not log:', *missing, 'but:\n' + log)
+    expect(plain(said) == 'READY=1\nSTATUS=' + plain(status), 'operating.md shows the status', status, 'and brokerd has', said)
+
+
+def check_placement(folder):
+    """Compare the defaults in placement.md with those in force without a file, and the gain of a split task."""
+    text = read('doc/placement.md')
+    status, said = run(folder, '', [BROKERD, '--check-config', '--config=/dev/null'])
+    expect(status == 0, 'brokerd --check-config ended with', status, said)
+    found = {key: value.rstrip(';') for key, value in re.findall(r'([a-z-]+) = (\S+)', said.split('\nplacement: ')[1])}
+    rows = re.findall(r'^\| (`[a-z-]+`(?:, `[a-z-]+`)*) \| ([^|]+) \|', text[text.index('\n## Configuration'):], re.MULTILINE)
+    shown = {key.strip('`'): value for keys, values in rows for key, value in
+             zip(keys.split(', '), values.split(', '), strict=True)}
+    for key, value in shown.items():
+        mib = re.fullmatch(r'(\d+)MiB', value)
+        expect(found.get(key) == (str(int(mib[1]) << 20) if mib else value), f'placement.md has {key} = {value}, and brokerd',
+               found.get(key))
+    expect(len(shown) > 12, 'placement.md has few defaults:', shown)
+    status, said = run(ROOT, '', [BROKERSIM, '--json', '--policies=ours', 'tools/brokersim/scenarios/decisions.scenario'])
+    expect(status == 0, 'brokersim ended with', status, said)
+    gain = f"{json.loads(said.splitlines()[0])['split_gain']:.0%} faster than the better one"
+    expect(gain in text, 'placement.md does not say', gain)
+
+
 def check_operators(broker):
     """Compare the tables of operators.md with the capabilities of the CPU and of software Vulkan."""
     page = read('doc/operators.md')
@@ -321,6 +379,10 @@ def check_operators(broker):
 def check_commands(folder, broker, has_gpu):
     def has(command):
         program = re.sub(r'^([A-Z_]+=\S+ )*', '', command).split()[0]
+        if 'card-driver' in command and not os.path.exists(BUILD + '/tests/support/card-driver.so'):
+            return False
+        if '/stack' in command and os.getuid():
+            return False
         if program.startswith('build/'):
             return os.path.exists(os.path.join(ROOT, BUILD, program[6:]))
         if 'brokerctl run' in command and not HAVE_ONNX or 'metrics' in command and 'metrics' not in PARTS:
@@ -332,7 +394,7 @@ def check_commands(folder, broker, has_gpu):
         return program.startswith('./') or os.path.exists(os.path.join(ROOT, program)) or any(
             path.endswith('/' + program) for path in PROGRAMS) or shutil.which(program)
 
-    commands.check(ROOT, BUILD, folder, broker.socket, PROGRAMS, CLIENT, has)
+    commands.check(ROOT, BUILD, folder, broker, PROGRAMS, CLIENT, has)
 
 
 def main():
@@ -366,6 +428,7 @@ def main():
             check_examples(examples, folder, broker)
             check_printed(folder, broker)
         check_reconnect(folder)
+        check_placement(folder)
         policy = policy.replace('arena-bytes-max', 'host-max').replace('4MiB', '1GiB')
         policy += '[tenant batch]\nmatch-uid = 4243\n'
         place = os.path.join(folder, 'commands')
@@ -379,6 +442,7 @@ def main():
             else:
                 print('no software Vulkan device: lease.c was only refused, operators.md not compared')
             check_commands(place, broker, has_gpu)
+        check_start(has_gpu)
     print(f'{len(names)} programs of doc/examples')
 
 
