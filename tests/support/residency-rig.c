@@ -257,21 +257,21 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 		residency_set_usable(rig->residency, i, vram_bytes, gtt_bytes);
 }
 
-static void on_removed(struct plan_memory *slot)
+static void on_removed(struct plan_memory *memory)
 {
-	free(slot->plan->constants);
-	free(slot->plan);
-	slot->plan = NULL;
+	free(memory->plan->constants);
+	free(memory->plan);
+	memory->plan = NULL;
 }
 
-static void plan_free_removed(struct residency_rig *rig, struct plan_memory *slot)
+static void plan_free_removed(struct residency_rig *rig, struct plan_memory *memory)
 {
-	struct rig_memory *memory = container_of(slot, struct rig_memory, memory);
+	struct rig_memory *rig_memory = container_of(memory, struct rig_memory, memory);
 
-	while (slot->plan)
+	while (memory->plan)
 		rig_turn(rig);
-	list_remove(&memory->link);
-	free(memory);
+	list_remove(&rig_memory->link);
+	free(rig_memory);
 }
 
 void residency_rig_begin(struct residency_rig *rig)
@@ -338,13 +338,13 @@ static struct exec_arena arenas[RIG_MAX_TENANTS];
 struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
 			     const uint32_t *constants)
 {
-	struct rig_memory *memory = calloc(1, sizeof(*memory));
+	struct rig_memory *rig_memory = calloc(1, sizeof(*rig_memory));
 	struct plan *plan = calloc(1, sizeof(*plan));
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
-	CHECK(memory && plan);
-	slot = &memory->memory;
-	list_append(&rig->plans, &memory->link);
+	CHECK(rig_memory && plan);
+	memory = &rig_memory->memory;
+	list_append(&rig->plans, &rig_memory->link);
 	/* All arenas have the same file and user; they differ only in the tenant. */
 	arenas[tenant] = (struct exec_arena){
 		.owner = (uint64_t)(tenant + 1) << 32 | 1000, .dev = 1, .ino = 1};
@@ -364,10 +364,10 @@ struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uin
 		plan->block_bytes[i] = exec_constants_bytes(plan, &rig->executors[i]->info);
 	}
 	snprintf(plan->name, sizeof(plan->name), "p%u", constants[0]);
-	slot->plan = plan;
-	slot->tenant = &rig->tenants[tenant];
-	slot->n_evictions = &rig->n_evictions[tenant];
-	return slot;
+	memory->plan = plan;
+	memory->tenant = &rig->tenants[tenant];
+	memory->n_evictions = &rig->n_evictions[tenant];
+	return memory;
 }
 
 struct plan_memory *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes)
@@ -377,32 +377,32 @@ struct plan_memory *rig_plan_of(struct residency_rig *rig, unsigned int tenant, 
 	return rig_plan(rig, tenant, bytes, (const uint32_t[]){++last, 0});
 }
 
-static void on_added(struct plan_memory *slot)
+static void on_added(struct plan_memory *memory)
 {
 }
 
-void rig_add(struct residency_rig *rig, struct plan_memory *slot)
+void rig_add(struct residency_rig *rig, struct plan_memory *memory)
 {
-	int r = residency_add(rig->residency, slot, on_added);
+	int r = residency_add(rig->residency, memory, on_added);
 
 	CHECK(r == 0 || r == RESIDENCY_E_SETTLED);
 }
 
 struct plan_memory *rig_settled(struct residency_rig *rig, unsigned int tenant, uint64_t bytes)
 {
-	struct plan_memory *slot = rig_plan_of(rig, tenant, bytes);
+	struct plan_memory *memory = rig_plan_of(rig, tenant, bytes);
 
-	rig_add(rig, slot);
+	rig_add(rig, memory);
 	rig_settle(rig);
 	rig_check(rig);
-	return slot;
+	return memory;
 }
 
-void rig_idle(struct residency_rig *rig, struct plan_memory *slot)
+void rig_idle(struct residency_rig *rig, struct plan_memory *memory)
 {
-	slot->n_on_device[RIG_DEVICE] = 0;
-	if (slot->leaving)
-		residency_plan_idle(rig->residency, slot, RIG_DEVICE);
+	memory->n_on_device[RIG_DEVICE] = 0;
+	if (memory->leaving)
+		residency_plan_idle(rig->residency, memory, RIG_DEVICE);
 }
 
 uint64_t rig_used(const struct residency_rig *rig, unsigned int tenant)
@@ -410,23 +410,23 @@ uint64_t rig_used(const struct residency_rig *rig, unsigned int tenant)
 	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
 }
 
-void rig_remove(struct residency_rig *rig, struct plan_memory *slot)
+void rig_remove(struct residency_rig *rig, struct plan_memory *memory)
 {
-	residency_remove(rig->residency, slot, on_removed);
-	plan_free_removed(rig, slot);
+	residency_remove(rig->residency, memory, on_removed);
+	plan_free_removed(rig, memory);
 }
 
-bool rig_is_ready(const struct plan_memory *slot)
+bool rig_is_ready(const struct plan_memory *memory)
 {
-	return slot->plan->device_state[RIG_DEVICE] == PLAN_DEVICE_READY;
+	return memory->plan->device_state[RIG_DEVICE] == PLAN_DEVICE_READY;
 }
 
-void rig_want(struct residency_rig *rig, struct plan_memory *slot, uint32_t n)
+void rig_want(struct residency_rig *rig, struct plan_memory *memory, uint32_t n)
 {
-	slot->n_wanted += n;
-	slot->wanted_ticks = clock_ticks();
-	if (!rig_is_ready(slot)) {
-		residency_want(residency_demand(rig->residency), slot);
+	memory->n_wanted += n;
+	memory->wanted_ticks = clock_ticks();
+	if (!rig_is_ready(memory)) {
+		residency_want(residency_demand(rig->residency), memory);
 		residency_turn(rig->residency);
 	}
 }
@@ -439,11 +439,11 @@ void rig_on_done(struct residency_waiter *waiter, int res)
 	wish->res = res;
 }
 
-void rig_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
+void rig_ask(struct residency_rig *rig, struct plan_memory *memory, struct rig_wish *wish,
 	     enum residency_wish what)
 {
 	*wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
-	residency_ask(rig->residency, slot, &wish->waiter, what, RBK_DEVICE_NONE);
+	residency_ask(rig->residency, memory, &wish->waiter, what, RBK_DEVICE_NONE);
 	CHECK(wish->n_done == 0);
 	rig_settle(rig);
 }

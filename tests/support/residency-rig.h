@@ -83,20 +83,20 @@ struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uin
 			     const uint32_t *constants);
 /* Make a plan with one constant that no other plan has. */
 struct plan_memory *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
-/* Add @slot without waiting. */
-void rig_add(struct residency_rig *rig, struct plan_memory *slot);
+/* Add @memory without waiting. */
+void rig_add(struct residency_rig *rig, struct plan_memory *memory);
 /* Make a plan as rig_plan_of() does, add, settle and check it: it is on the device if it fits. */
 struct plan_memory *rig_settled(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
 /* Complete all tasks of the plan on the device. */
-void rig_idle(struct residency_rig *rig, struct plan_memory *slot);
+void rig_idle(struct residency_rig *rig, struct plan_memory *memory);
 /* Return the tenant's charged bytes of device memory. */
 uint64_t rig_used(const struct residency_rig *rig, unsigned int tenant);
-/* Remove and free @slot, and wait until it is freed. */
-void rig_remove(struct residency_rig *rig, struct plan_memory *slot);
+/* Remove and free @memory, and wait until it is freed. */
+void rig_remove(struct residency_rig *rig, struct plan_memory *memory);
 
-bool rig_is_ready(const struct plan_memory *slot);
+bool rig_is_ready(const struct plan_memory *memory);
 /* Record that @n tasks want the plan now. */
-void rig_want(struct residency_rig *rig, struct plan_memory *slot, uint32_t n);
+void rig_want(struct residency_rig *rig, struct plan_memory *memory, uint32_t n);
 
 /* A request made by hand, and its result. */
 struct rig_wish {
@@ -106,7 +106,7 @@ struct rig_wish {
 };
 void rig_on_done(struct residency_waiter *waiter, int res);
 /* Request memory on any device, and settle. */
-void rig_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
+void rig_ask(struct residency_rig *rig, struct plan_memory *memory, struct rig_wish *wish,
 	     enum residency_wish what);
 
 /* Turn the loop until nothing is in progress and no event is pending. */

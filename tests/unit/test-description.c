@@ -156,7 +156,7 @@ static void wait_closed(struct rig *rig)
 TEST(test_description__refused)
 {
 	struct rbk_wire_plan reply;
-	struct session_plan *slot;
+	struct session_plan *plan;
 	struct held before;
 	size_t bytes;
 	void *desc;
@@ -184,8 +184,8 @@ TEST(test_description__refused)
 	free(desc);
 
 	/* Rejected plans do not use up ids. */
-	slot = rig_relu(&rig, false);
-	assert_int_equal(slot->id, 1u << 16);
+	plan = rig_relu(&rig, false);
+	assert_int_equal(plan->id, 1u << 16);
 	add_big(&rig, BIG_CHAIN, 4096);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
 	assert_fields(reply, (reply.cookie, rig.next_cookie), (id, 1u << 16 | 1));

@@ -26,11 +26,11 @@ static uint32_t random_below(uint64_t *seed, uint32_t n)
  * Ask, and turn the loop until the answer. Many turns may be needed: a long review delays the next
  * one.
  */
-static int ask(struct residency_rig *rig, struct plan_memory *slot, enum residency_wish what)
+static int ask(struct residency_rig *rig, struct plan_memory *memory, enum residency_wish what)
 {
 	struct rig_wish wish;
 
-	rig_ask(rig, slot, &wish, what);
+	rig_ask(rig, memory, &wish, what);
 	for (int i = 0; i < 100000 && wish.n_done == 0; i++)
 		rig_turn(rig);
 	assert_int_equal(wish.n_done, 1);
@@ -38,23 +38,23 @@ static int ask(struct residency_rig *rig, struct plan_memory *slot, enum residen
 }
 
 /* With nothing in flight, check that a tenant that asks for no more than its reserve gets it. */
-static void claim(struct residency_rig *rig, struct plan_memory *const *slots, unsigned int tenant,
-		  unsigned int *n_claims)
+static void claim(struct residency_rig *rig, struct plan_memory *const *memories,
+		  unsigned int tenant, unsigned int *n_claims)
 {
 	struct plan_memory *wanted = NULL;
 	struct residency_about about;
 
 	for (unsigned int i = 0; i < N_PLANS; i++)
-		if (slots[i])
-			rig_idle(rig, slots[i]);
+		if (memories[i])
+			rig_idle(rig, memories[i]);
 	rig_settle(rig);
 	for (unsigned int i = tenant; i < N_PLANS; i += 3) {
-		if (!slots[i])
+		if (!memories[i])
 			continue;
-		residency_about(rig->residency, slots[i], RIG_DEVICE, &about);
+		residency_about(rig->residency, memories[i], RIG_DEVICE, &about);
 		if (about.required_bytes <= rig->tenants[tenant].shares[RIG_DEVICE].reserve)
-			wanted = slots[i];
-		assert_int_equal(ask(rig, slots[i], RESIDENCY_EVICT), 0);
+			wanted = memories[i];
+		assert_int_equal(ask(rig, memories[i], RESIDENCY_EVICT), 0);
 	}
 	if (!wanted)
 		return;
@@ -72,7 +72,7 @@ static void claim(struct residency_rig *rig, struct plan_memory *const *slots, u
 static void fight(uint64_t seed)
 {
 	enum { N_STEPS = 4000 };
-	struct plan_memory *slots[N_PLANS] = {NULL};
+	struct plan_memory *memories[N_PLANS] = {NULL};
 	struct residency_rig rig;
 	unsigned int n_claims = 0;
 
@@ -82,54 +82,54 @@ static void fight(uint64_t seed)
 	rig_share(&rig, 2, 20 * MIB, 20 * MIB, 20 * MIB);
 	for (int step = 0; step < N_STEPS; step++) {
 		uint32_t i = random_below(&seed, N_PLANS);
-		struct plan_memory *slot = slots[i];
+		struct plan_memory *memory = memories[i];
 
 		switch (random_below(&seed, 8)) {
 		case 0:
 		case 1:
-			if (slot)
+			if (memory)
 				break;
-			slots[i] = rig_plan(&rig, i % 3, (1 + random_below(&seed, 12)) * MIB,
-					    (const uint32_t[]){1 + random_below(&seed, 9),
-							       20 + random_below(&seed, 9), 0});
-			rig_add(&rig, slots[i]);
+			memories[i] = rig_plan(&rig, i % 3, (1 + random_below(&seed, 12)) * MIB,
+					       (const uint32_t[]){1 + random_below(&seed, 9),
+								  20 + random_below(&seed, 9), 0});
+			rig_add(&rig, memories[i]);
 			break;
 		case 2:
-			if (!slot || slot->n_on_device[RIG_DEVICE] > 0)
+			if (!memory || memory->n_on_device[RIG_DEVICE] > 0)
 				break;
-			rig_remove(&rig, slot);
-			slots[i] = NULL;
+			rig_remove(&rig, memory);
+			memories[i] = NULL;
 			break;
 		case 3:
 			residency_set_usable(rig.residency, RIG_DEVICE,
 					     (60 + random_below(&seed, 41)) * MIB, 0);
 			break;
 		case 4:
-			if (slot && slot->n_on_device[RIG_DEVICE] > 0) {
-				rig_idle(&rig, slot);
-			} else if (slot && rig_is_ready(slot)) {
-				slot->n_on_device[RIG_DEVICE] = 1;
+			if (memory && memory->n_on_device[RIG_DEVICE] > 0) {
+				rig_idle(&rig, memory);
+			} else if (memory && rig_is_ready(memory)) {
+				memory->n_on_device[RIG_DEVICE] = 1;
 			}
 			break;
 		case 5:
 			rig.devices[RIG_DEVICE].n_parts = 1 + random_below(&seed, 5);
 			rig_settle(&rig);
 			if (random_below(&seed, 8) == 0)
-				claim(&rig, slots, 1 + random_below(&seed, 2), &n_claims);
+				claim(&rig, memories, 1 + random_below(&seed, 2), &n_claims);
 			break;
 		default:
-			if (slot)
-				rig_want(&rig, slot, 1 + random_below(&seed, 100));
+			if (memory)
+				rig_want(&rig, memory, 1 + random_below(&seed, 100));
 			break;
 		}
 		rig_turn(&rig);
 		rig_check(&rig);
 	}
 	for (int i = 0; i < N_PLANS; i++) {
-		if (!slots[i])
+		if (!memories[i])
 			continue;
-		rig_idle(&rig, slots[i]);
-		rig_remove(&rig, slots[i]);
+		rig_idle(&rig, memories[i]);
+		rig_remove(&rig, memories[i]);
 	}
 	assert_true(rig.devices[RIG_DEVICE].most_allocated <= 100 * MIB);
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions > 0 &&

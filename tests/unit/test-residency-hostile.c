@@ -46,17 +46,17 @@ static void on_done(struct residency_waiter *waiter, int res)
 		wish->number = ++*wish->n_answers;
 }
 
-static void ask_device(struct residency_rig *rig, struct plan_memory *slot, struct wish *wish,
+static void ask_device(struct residency_rig *rig, struct plan_memory *memory, struct wish *wish,
 		       enum residency_wish what, uint8_t device)
 {
 	wish->waiter.done = on_done;
-	residency_ask(rig->residency, slot, &wish->waiter, what, device);
+	residency_ask(rig->residency, memory, &wish->waiter, what, device);
 }
 
-static void ask(struct residency_rig *rig, struct plan_memory *slot, struct wish *wish,
+static void ask(struct residency_rig *rig, struct plan_memory *memory, struct wish *wish,
 		enum residency_wish what)
 {
-	ask_device(rig, slot, wish, what, RBK_DEVICE_NONE);
+	ask_device(rig, memory, wish, what, RBK_DEVICE_NONE);
 }
 
 /* ---- Room ---- */
@@ -174,7 +174,7 @@ TEST(test_loads__of_each_tenant)
 
 static unsigned int n_added;
 
-static void on_added(struct plan_memory *slot)
+static void on_added(struct plan_memory *memory)
 {
 	n_added++;
 }
@@ -190,35 +190,35 @@ static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct wish wish = {.res = 1};
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	uint64_t n, bytes;
 
 	BEGIN(rig);
 	n_added = 0;
 	rig.devices[RIG_DEVICE].is_held = true;
-	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){has_constant ? 1 : 0, 0});
-	assert_int_equal(residency_add(rig.residency, slot, on_added), 0);
+	memory = rig_plan(&rig, 0, MIB, (const uint32_t[]){has_constant ? 1 : 0, 0});
+	assert_int_equal(residency_add(rig.residency, memory, on_added), 0);
 	turns(&rig, 3);
 	assert_int_equal(n_added, 0);
 	if (meanwhile == EVICTED)
 		assert_true(residency_evict(rig.residency, &all, &n, &bytes));
 	else if (meanwhile == EVICTED_BY_HAND)
-		ask(&rig, slot, &wish, RESIDENCY_EVICT);
+		ask(&rig, memory, &wish, RESIDENCY_EVICT);
 	else
 		residency_set_drained(rig.residency, RIG_DEVICE, true);
 	turns(&rig, 3);
 	rig.devices[RIG_DEVICE].is_held = false;
 	rig_settle(&rig);
 	assert_int_equal(n_added, 1);
-	assert_false(rig_is_ready(slot));
+	assert_false(rig_is_ready(memory));
 
 	/* The plan is loaded when it is asked for, as after any eviction. */
 	residency_set_drained(rig.residency, RIG_DEVICE, false);
 	wish = (struct wish){.res = 1};
-	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(n_added, 1);
 }
 
@@ -243,7 +243,7 @@ TEST(test_add__drained_while_loading)
 TEST(test_add__evicted_while_awaited)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
-	struct plan_memory *busy, *slot;
+	struct plan_memory *busy, *memory;
 	uint64_t n, bytes;
 
 	BEGIN(rig);
@@ -255,8 +255,8 @@ TEST(test_add__evicted_while_awaited)
 	busy->n_on_device[RIG_DEVICE] = 1;
 	rig.devices[RIG_DEVICE].is_held = true;
 	rig.devices[RIG_DEVICE].n_refused = 1;
-	slot = rig_plan_of(&rig, 1, 60 * MIB);
-	assert_int_equal(residency_add(rig.residency, slot, on_added), 0);
+	memory = rig_plan_of(&rig, 1, 60 * MIB);
+	assert_int_equal(residency_add(rig.residency, memory, on_added), 0);
 	turns(&rig, 3);
 	residency_set_usable(rig.residency, RIG_DEVICE, 70 * MIB, 0);
 	rig.devices[RIG_DEVICE].is_held = false;
@@ -275,37 +275,37 @@ TEST(test_add__evicted_while_awaited)
 /* Both requests in one turn: the second applies to the state that the first leaves. */
 TEST(test_wishes__evict_then_prefetch)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct wish evict = {.res = 1}, prefetch = {.res = 1};
 
 	BEGIN(rig);
-	slot = rig_settled(&rig, 0, 60 * MIB);
-	ask(&rig, slot, &evict, RESIDENCY_EVICT);
-	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
+	memory = rig_settled(&rig, 0, 60 * MIB);
+	ask(&rig, memory, &evict, RESIDENCY_EVICT);
+	ask(&rig, memory, &prefetch, RESIDENCY_PREFETCH);
 	rig_settle(&rig);
 	assert_true(evict.n_done == 1 && evict.res == 0);
 	assert_true(prefetch.n_done == 1 && prefetch.res == 0);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 
 	/* The same while the plan is being loaded. */
 	evict = prefetch = (struct wish){.res = 1};
-	ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	ask(&rig, memory, &evict, RESIDENCY_EVICT);
 	rig_settle(&rig);
 	evict = (struct wish){.res = 1};
 	rig.devices[RIG_DEVICE].is_held = true;
-	ask(&rig, slot, &prefetch, RESIDENCY_WAIT);
+	ask(&rig, memory, &prefetch, RESIDENCY_WAIT);
 	turns(&rig, 10);
 	assert_int_equal(rig_used(&rig, 0), 60 * MIB);
 	residency_withdraw(rig.residency, &prefetch.waiter);
-	ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	ask(&rig, memory, &evict, RESIDENCY_EVICT);
 	prefetch = (struct wish){.res = 1};
-	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
+	ask(&rig, memory, &prefetch, RESIDENCY_PREFETCH);
 	turns(&rig, 10);
 	rig.devices[RIG_DEVICE].is_held = false;
 	rig_settle(&rig);
 	assert_true(evict.n_done == 1 && evict.res == 0);
 	assert_true(prefetch.n_done == 1 && prefetch.res == 0);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 }
 
 /*
@@ -316,17 +316,17 @@ static void evict_on_the_way(bool is_administrators)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct wish evict = {.res = 1}, prefetch = {.res = 1};
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	uint64_t n, bytes;
 
 	BEGIN(rig);
-	slot = rig_settled(&rig, 0, 60 * MIB);
-	ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	memory = rig_settled(&rig, 0, 60 * MIB);
+	ask(&rig, memory, &evict, RESIDENCY_EVICT);
 	rig_settle(&rig);
-	assert_true(evict.n_done == 1 && !rig_is_ready(slot));
+	assert_true(evict.n_done == 1 && !rig_is_ready(memory));
 
 	rig.devices[RIG_DEVICE].is_held = true;
-	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
+	ask(&rig, memory, &prefetch, RESIDENCY_PREFETCH);
 	turns(&rig, 10);
 	assert_int_equal(rig_used(&rig, 0), 60 * MIB);
 	assert_int_equal(prefetch.n_done, 0);
@@ -334,13 +334,13 @@ static void evict_on_the_way(bool is_administrators)
 	if (is_administrators)
 		assert_true(residency_evict(rig.residency, &all, &n, &bytes));
 	else
-		ask(&rig, slot, &evict, RESIDENCY_EVICT);
+		ask(&rig, memory, &evict, RESIDENCY_EVICT);
 	turns(&rig, 10);
 	rig.devices[RIG_DEVICE].is_held = false;
 	rig_settle(&rig);
 	assert_true(prefetch.n_done == 1 && prefetch.res == -EINTR);
 	assert_true(is_administrators || (evict.n_done == 1 && evict.res == 0));
-	assert_false(rig_is_ready(slot));
+	assert_false(rig_is_ready(memory));
 }
 
 TEST(test_wishes__evicted_while_loading)
@@ -352,21 +352,21 @@ TEST(test_wishes__evicted_while_loading)
 /* A use before the eviction by hand does not bring the plan back. */
 TEST(test_wishes__evict_after_want)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct wish wish = {.res = 1};
 
 	BEGIN(rig);
-	slot = rig_settled(&rig, 0, 60 * MIB);
-	rig_want(&rig, slot, 10);
-	ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	memory = rig_settled(&rig, 0, 60 * MIB);
+	rig_want(&rig, memory, 10);
+	ask(&rig, memory, &wish, RESIDENCY_EVICT);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	/* The plan is parked, not held off for a limited time. */
-	assert_true(slot->residency->is_parked);
-	assert_false(rig_is_ready(slot));
-	rig_want(&rig, slot, 1);
+	assert_true(memory->residency->is_parked);
+	assert_false(rig_is_ready(memory));
+	rig_want(&rig, memory, 1);
 	rig_settle(&rig);
-	assert_false(slot->residency->is_parked);
+	assert_false(memory->residency->is_parked);
 }
 
 /* A waiter is answered as soon as its plan can no longer be loaded. */
@@ -445,7 +445,7 @@ TEST(test_storm__tenants_take_turns)
 {
 	enum { N = 500 };
 	struct residency_rig rig;
-	struct plan_memory *slots[N], *modest;
+	struct plan_memory *memories[N], *modest;
 	struct wish *wishes = calloc(N + 1, sizeof(*wishes));
 	unsigned int n_answers = 0;
 
@@ -453,14 +453,14 @@ TEST(test_storm__tenants_take_turns)
 	residency_rig_begin(&rig);
 	rig_share(&rig, 0, MIB, MIB, 0);
 	for (int i = 0; i < N; i++) {
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 2 * MIB));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, 2 * MIB));
 		wishes[i].n_answers = &n_answers;
 	}
 	wishes[N].n_answers = &n_answers;
 	modest = rig_settled(&rig, 1, MIB);
 	assert_true(rig_is_ready(modest));
 	for (int i = 0; i < N; i++)
-		ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
+		ask(&rig, memories[i], &wishes[i], RESIDENCY_PREFETCH);
 	ask(&rig, modest, &wishes[N], RESIDENCY_PREFETCH);
 	for (int i = 0; i < 10000 && n_answers < N + 1; i++)
 		rig_turn(&rig);
@@ -469,7 +469,7 @@ TEST(test_storm__tenants_take_turns)
 	assert_in_range(wishes[N].number, 1, 3);
 	rig_remove(&rig, modest);
 	for (int i = 0; i < N; i++)
-		rig_remove(&rig, slots[i]);
+		rig_remove(&rig, memories[i]);
 	residency_rig_deinit(&rig);
 	free(wishes);
 }
@@ -479,16 +479,16 @@ TEST(test_storm__each_waiter_is_answered)
 {
 	enum { N = 1000, N_WISHES = 3 };
 	struct residency_rig rig;
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct wish *wishes = calloc(N * N_WISHES, sizeof(*wishes));
 	unsigned int n_answers = 0;
 
 	assert_non_null(wishes);
 	residency_rig_begin(&rig);
-	slot = rig_settled(&rig, 0, 60 * MIB);
+	memory = rig_settled(&rig, 0, 60 * MIB);
 	for (int i = 0; i < N * N_WISHES; i++) {
 		wishes[i].n_answers = &n_answers;
-		ask(&rig, slot, &wishes[i],
+		ask(&rig, memory, &wishes[i],
 		    i < N       ? RESIDENCY_EVICT
 		    : i < 2 * N ? RESIDENCY_PREFETCH
 				: RESIDENCY_WAIT);
@@ -497,16 +497,16 @@ TEST(test_storm__each_waiter_is_answered)
 		rig_turn(&rig);
 	for (int i = 0; i < N * N_WISHES; i++)
 		assert_true(wishes[i].n_done == 1 && wishes[i].res == 0);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 
 	/* Waiters that were put off stay queued when other waiters withdraw. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
 	rig_settle(&rig);
-	assert_false(rig_is_ready(slot));
+	assert_false(rig_is_ready(memory));
 	n_answers = 0;
 	for (int i = 0; i < N; i++) {
 		wishes[i].n_done = 0;
-		ask(&rig, slot, &wishes[i], RESIDENCY_WAIT);
+		ask(&rig, memory, &wishes[i], RESIDENCY_WAIT);
 	}
 	for (int i = 0; i < 1000; i++)
 		rig_turn(&rig);
@@ -524,10 +524,10 @@ TEST(test_storm__each_waiter_is_answered)
 	rig_settle(&rig);
 	for (int i = 0; i < N; i++) {
 		wishes[i].n_done = 0;
-		ask(&rig, slot, &wishes[i], RESIDENCY_WAIT);
+		ask(&rig, memory, &wishes[i], RESIDENCY_WAIT);
 	}
 	turns(&rig, 100);
-	rig_remove(&rig, slot);
+	rig_remove(&rig, memory);
 	for (int i = 0; i < N; i++)
 		assert_true(wishes[i].n_done == 1 && wishes[i].res == -ECANCELED);
 	residency_rig_deinit(&rig);
@@ -571,31 +571,31 @@ enum { N_MANY = 4 * RESIDENCY_SLICE };
  */
 static struct plan_memory **hold_many(struct residency_rig *rig)
 {
-	struct plan_memory **slots = calloc(N_MANY, sizeof(*slots));
+	struct plan_memory **memories = calloc(N_MANY, sizeof(*memories));
 
-	assert_non_null(slots);
+	assert_non_null(memories);
 	for (int i = 0; i < N_MANY; i++)
-		rig_add(rig, slots[i] = rig_plan_of(rig, 0, 60 * MIB));
+		rig_add(rig, memories[i] = rig_plan_of(rig, 0, 60 * MIB));
 	rig_settle(rig);
-	assert_true(rig_is_ready(slots[0]));
-	return slots;
+	assert_true(rig_is_ready(memories[0]));
+	return memories;
 }
 
-static void remove_many(struct residency_rig *rig, struct plan_memory **slots)
+static void remove_many(struct residency_rig *rig, struct plan_memory **memories)
 {
 	for (int i = 0; i < N_MANY; i++)
-		if (slots[i])
-			rig_remove(rig, slots[i]);
-	free(slots);
+		if (memories[i])
+			rig_remove(rig, memories[i]);
+	free(memories);
 }
 
 /* A new plan is compared only with the plans in its way, however many there are. */
 TEST_IN("many", test_many__add_visits_few_plans)
 {
-	struct plan_memory **slots, *fits, *displaces;
+	struct plan_memory **memories, *fits, *displaces;
 
 	BEGIN(rig);
-	slots = hold_many(&rig);
+	memories = hold_many(&rig);
 	n_looked_at = 0;
 	rig_add(&rig, fits = rig_plan_of(&rig, 1, 10 * MIB));
 	rig_add(&rig, displaces = rig_plan_of(&rig, 1, 60 * MIB));
@@ -604,24 +604,24 @@ TEST_IN("many", test_many__add_visits_few_plans)
 	assert_true(rig_is_ready(fits));
 	rig_remove(&rig, displaces);
 	rig_remove(&rig, fits);
-	remove_many(&rig, slots);
+	remove_many(&rig, memories);
 }
 
 /* residency_about() does not walk the plans that the tenant has already. */
 TEST_IN("many", test_many__about_visits_no_plan)
 {
 	enum { N_SMALL = 100 };
-	struct plan_memory *slots[N_SMALL];
+	struct plan_memory *memories[N_SMALL];
 	struct residency_about about;
 
 	BEGIN(rig);
 	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
 	for (int i = 0; i < N_SMALL; i++)
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
 	assert_int_equal(rig_used(&rig, 0), N_SMALL * RIG_PAGE);
 	n_summed = 0;
-	residency_about(rig.residency, slots[0], RIG_DEVICE, &about);
+	residency_about(rig.residency, memories[0], RIG_DEVICE, &about);
 	assert_int_equal(about.available_bytes, 50 * MIB);
 	assert_int_equal(n_summed, 0);
 }
@@ -647,30 +647,30 @@ static uint32_t most_in_a_turn(struct residency_rig *rig, uint32_t n_least)
 /* A review examines all plans in many turns, and finds the best of all. */
 TEST_IN("many", test_many__review_in_slices)
 {
-	struct plan_memory **slots;
+	struct plan_memory **memories;
 
 	BEGIN(rig);
-	slots = hold_many(&rig);
-	rig_want(&rig, slots[3], 10);
-	rig_want(&rig, slots[N_MANY - 2], 1000);
-	rig_want(&rig, slots[N_MANY / 2], 100);
+	memories = hold_many(&rig);
+	rig_want(&rig, memories[3], 10);
+	rig_want(&rig, memories[N_MANY - 2], 1000);
+	rig_want(&rig, memories[N_MANY / 2], 100);
 	/* Each slice may also compare each candidate with the plans on the device. */
 	assert_true(most_in_a_turn(&rig, N_MANY) <= RESIDENCY_SLICE + 2 * RESIDENCY_MAX_DRAFTS);
 	rig_settle(&rig);
-	assert_true(rig_is_ready(slots[N_MANY - 2]));
-	assert_false(rig_is_ready(slots[0]));
+	assert_true(rig_is_ready(memories[N_MANY - 2]));
+	assert_false(rig_is_ready(memories[0]));
 	rig_check(&rig);
-	remove_many(&rig, slots);
+	remove_many(&rig, memories);
 }
 
 /* Remove the plan that the running review would examine next. */
-static void remove_next(struct residency_rig *rig, struct plan_memory **slots)
+static void remove_next(struct residency_rig *rig, struct plan_memory **memories)
 {
 	for (int i = 0; i < N_MANY; i++) {
-		if (!slots[i] || rig->residency->walk.next != &slots[i]->residency->link)
+		if (!memories[i] || rig->residency->walk.next != &memories[i]->residency->link)
 			continue;
-		rig_remove(rig, slots[i]);
-		slots[i] = NULL;
+		rig_remove(rig, memories[i]);
+		memories[i] = NULL;
 		return;
 	}
 	fail_msg("the review was at its end");
@@ -679,43 +679,43 @@ static void remove_next(struct residency_rig *rig, struct plan_memory **slots)
 /* A plan removed during a review is neither examined nor loaded. */
 TEST_IN("many", test_many__removed_meanwhile)
 {
-	struct plan_memory **slots;
+	struct plan_memory **memories;
 
 	BEGIN(rig);
-	slots = hold_many(&rig);
+	memories = hold_many(&rig);
 	for (int i = 1; i < N_MANY; i += 2) {
-		rig_want(&rig, slots[i], (uint32_t)i);
+		rig_want(&rig, memories[i], (uint32_t)i);
 		rig_turn(&rig);
-		rig_remove(&rig, slots[i]);
-		slots[i] = NULL;
+		rig_remove(&rig, memories[i]);
+		memories[i] = NULL;
 	}
 	for (int i = 0; i < 4; i++) {
 		rig_settle(&rig);
-		rig_want(&rig, slots[N_MANY - 2], 1);
+		rig_want(&rig, memories[N_MANY - 2], 1);
 		while (!rig.residency->walk.next)
 			rig_turn(&rig);
-		remove_next(&rig, slots);
+		remove_next(&rig, memories);
 	}
 	rig_settle(&rig);
 	rig_check(&rig);
-	remove_many(&rig, slots);
+	remove_many(&rig, memories);
 }
 
 /* Add @n resident plans of tenant 0, of a page each. */
-static void fill(struct residency_rig *rig, struct plan_memory **slots, int n)
+static void fill(struct residency_rig *rig, struct plan_memory **memories, int n)
 {
 	for (int i = 0; i < n; i++)
-		rig_add(rig, slots[i] = rig_plan_of(rig, 0, RIG_PAGE));
+		rig_add(rig, memories[i] = rig_plan_of(rig, 0, RIG_PAGE));
 	rig_settle(rig);
 	assert_int_equal(rig_used(rig, 0), (uint64_t)n * RIG_PAGE);
 }
 
-static int n_there(struct plan_memory **slots, int n)
+static int n_there(struct plan_memory **memories, int n)
 {
 	int n_ready = 0;
 
 	for (int i = 0; i < n; i++)
-		n_ready += rig_is_ready(slots[i]);
+		n_ready += rig_is_ready(memories[i]);
 	return n_ready;
 }
 
@@ -723,43 +723,43 @@ static int n_there(struct plan_memory **slots, int n)
 TEST_IN("many", test_many__limit_lowered)
 {
 	enum { N = 200, N_LEFT = 10 };
-	struct plan_memory *slots[N];
+	struct plan_memory *memories[N];
 	int before = N, now;
 
 	BEGIN(rig);
-	fill(&rig, slots, N);
+	fill(&rig, memories, N);
 	for (int i = 0; i < N_LEFT; i++)
-		rig_want(&rig, slots[i * 17], 1000);
+		rig_want(&rig, memories[i * 17], 1000);
 	rig_share(&rig, 0, N_LEFT * RIG_PAGE, N_LEFT * RIG_PAGE, 0);
 	residency_limits_changed(rig.residency);
 	turn_set_budget(loop_current(rig.loop), 0);
 	while (before > N_LEFT) {
 		rig_turn(&rig);
-		now = n_there(slots, N);
+		now = n_there(memories, N);
 		assert_in_range(before - now, 0, RESIDENCY_MAX_VICTIMS);
 		before = now;
 	}
 	rig_settle(&rig);
 	for (int i = 0; i < N_LEFT; i++)
-		assert_true(rig_is_ready(slots[i * 17]));
-	assert_int_equal(n_there(slots, N), N_LEFT);
+		assert_true(rig_is_ready(memories[i * 17]));
+	assert_int_equal(n_there(memories, N), N_LEFT);
 }
 
 /* Plans that cannot be loaded are tried over several turns. */
 TEST_IN("many", test_many__candidates_in_turns)
 {
 	enum { N = 50, N_WISHES = 6 };
-	struct plan_memory *slots[N], *wanted[N_WISHES];
+	struct plan_memory *memories[N], *wanted[N_WISHES];
 	uint32_t n_most = 0, n_all = 0;
 
 	BEGIN(rig);
-	fill(&rig, slots, N);
+	fill(&rig, memories, N);
 	for (int i = 0; i < N_WISHES; i++)
 		rig_add(&rig, wanted[i] = rig_plan_of(&rig, 1, 100 * MIB));
 	rig_settle(&rig);
 	turn_set_budget(loop_current(rig.loop), 0);
 	for (int i = 0; i < N; i++)
-		rig_want(&rig, slots[i], 1000);
+		rig_want(&rig, memories[i], 1000);
 	for (int i = 0; i < N_WISHES; i++)
 		rig_want(&rig, wanted[i], 1);
 	while (n_all < N_WISHES * N) {
@@ -777,7 +777,7 @@ TEST_IN("many", test_many__candidates_in_turns)
 TEST_IN("many", test_many__promises)
 {
 	enum { N = 2 * RESIDENCY_MAX_AWAITED };
-	struct plan_memory *busy, *slots[N];
+	struct plan_memory *busy, *memories[N];
 	static struct wish wishes[N];
 
 	BEGIN(rig);
@@ -785,15 +785,15 @@ TEST_IN("many", test_many__promises)
 	busy->n_on_device[RIG_DEVICE] = 1;
 	for (int i = 0; i < N; i++) {
 		wishes[i] = (struct wish){.res = 1};
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
-		ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		ask(&rig, memories[i], &wishes[i], RESIDENCY_PREFETCH);
 	}
 	turns(&rig, 200);
 	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes,
 			 RESIDENCY_MAX_AWAITED * RIG_PAGE);
 	rig_idle(&rig, busy);
-	while (n_there(slots, N) < N)
+	while (n_there(memories, N) < N)
 		rig_turn(&rig);
 	for (int i = 0; i < N; i++)
 		assert_true(wishes[i].n_done == 1 && wishes[i].res == 0);

@@ -162,13 +162,13 @@ TEST(test_open__free_room, setup, teardown)
  */
 TEST(test_open__own_plans_leave, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 0, 70 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 0, 70 * MIB);
 	struct asked *a;
 
-	rig_add(&rig, slot);
+	rig_add(&rig, memory);
 	settle();
-	rig_want(&rig, slot, 1000000);
-	slot->n_on_device[RIG_DEVICE] = 1;
+	rig_want(&rig, memory, 1000000);
+	memory->n_on_device[RIG_DEVICE] = 1;
 	a = ask(0, 20, 50, 0);
 	settle();
 	/*
@@ -177,11 +177,11 @@ TEST(test_open__own_plans_leave, setup, teardown)
 	 */
 	assert_int_equal(a->res, NOT_DONE);
 	assert_int_equal(ask(1, 51, 51, 0)->res, -ENOMEM);
-	rig_idle(&rig, slot);
+	rig_idle(&rig, memory);
 	settle();
 	assert_int_equal(a->res, 0);
 	assert_int_equal(granted(a), 50);
-	assert_false(rig_is_ready(slot));
+	assert_false(rig_is_ready(memory));
 	end_lease(a);
 	settle();
 }
@@ -192,18 +192,18 @@ TEST(test_open__own_plans_leave, setup, teardown)
  */
 TEST(test_open__plans_of_other_tenants, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 1, 70 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 1, 70 * MIB);
 	struct rig_wish wish;
 	struct asked *a;
 
 	rig_share(&rig, 1, 100 * MIB, 80 * MIB, 0);
-	rig_add(&rig, slot);
+	rig_add(&rig, memory);
 	settle();
 	/* This holds even if the plan is not wanted. */
 	assert_int_equal(ask(0, 40, 40, 0)->res, -ENOMEM);
 	settle();
-	assert_true(rig_is_ready(slot));
-	rig_want(&rig, slot, 1000000);
+	assert_true(rig_is_ready(memory));
+	rig_want(&rig, memory, 1000000);
 	rig_share(&rig, 1, 100 * MIB, 60 * MIB, 0);
 	rig_share(&rig, 0, 100 * MIB, 50 * MIB, 0);
 	/* A tenant above its own vram-high takes nothing from other tenants. */
@@ -211,16 +211,16 @@ TEST(test_open__plans_of_other_tenants, setup, teardown)
 	a = ask(0, 40, 40, 0);
 	settle();
 	assert_int_equal(a->res, 0);
-	assert_false(rig_is_ready(slot));
+	assert_false(rig_is_ready(memory));
 	end_lease(a);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 0);
-	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
-	assert_true(rig_is_ready(slot));
+	rig_ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
+	assert_true(rig_is_ready(memory));
 	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 40 * MIB);
 	a = ask(0, 40, 40, 0);
 	settle();
 	assert_int_equal(a->res, 0);
-	assert_false(rig_is_ready(slot));
+	assert_false(rig_is_ready(memory));
 }
 
 /*
@@ -229,7 +229,7 @@ TEST(test_open__plans_of_other_tenants, setup, teardown)
  */
 TEST(test_open__reserves_of_others, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 0, 40 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 0, 40 * MIB);
 	struct asked *a, *b;
 
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 40 * MIB);
@@ -242,10 +242,10 @@ TEST(test_open__reserves_of_others, setup, teardown)
 	ask_more(a, 61, 0);
 	assert_int_equal(a->res, -ENOMEM);
 	/* Plans may use the reserve meanwhile, because they can be evicted. */
-	rig_add(&rig, slot);
-	rig_want(&rig, slot, 10);
+	rig_add(&rig, memory);
+	rig_want(&rig, memory, 10);
 	settle();
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	b = ask(1, 30, 30, 0);
 	settle();
 	assert_int_equal(b->res, 0);
@@ -253,7 +253,7 @@ TEST(test_open__reserves_of_others, setup, teardown)
 	/* The part of the reserve that its tenant's lease holds is not reserved twice. */
 	ask_more(a, 61, 0);
 	assert_int_equal(a->res, -ENOMEM);
-	rig_remove(&rig, slot);
+	rig_remove(&rig, memory);
 	settle();
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 0);
 	ask_more(a, 70, 0);
@@ -280,14 +280,14 @@ TEST(test_open__own_reserve, setup, teardown)
  */
 TEST(test_claim_after_restart, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 1, 30 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 1, 30 * MIB);
 	struct rig_wish wish;
 	struct asked *a;
 
-	rig_add(&rig, slot);
-	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	rig_add(&rig, memory);
+	rig_ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
 	settle();
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
 			 70 * MIB);
 	/*
@@ -323,18 +323,18 @@ TEST(test_claim_after_restart, setup, teardown)
  */
 TEST(test_plans__never_take_lease_bytes, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 1, 50 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 1, 50 * MIB);
 	struct rig_wish wish;
 	struct asked *a;
 
 	a = ask(0, 60, 60, 0);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 50 * MIB);
-	rig_add(&rig, slot);
+	rig_add(&rig, memory);
 	settle();
-	rig_want(&rig, slot, 1000000);
+	rig_want(&rig, memory, 1000000);
 	settle();
-	assert_false(rig_is_ready(slot));
-	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_false(rig_is_ready(memory));
+	rig_ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	rig_check(&rig);
 	/* Only the reserve is held for the plan, so other leases may use the rest. */
@@ -348,9 +348,9 @@ TEST(test_plans__never_take_lease_bytes, setup, teardown)
 	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
 	end_lease(a);
 	settle();
-	rig_want(&rig, slot, 1000);
+	rig_want(&rig, memory, 1000);
 	settle();
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 }
 
 /* Within a tenant, memory is granted in the order of requests, not to the smallest first. */
@@ -542,19 +542,19 @@ TEST(test_wait__timeout_serves_the_next, setup, teardown)
 
 TEST(test_wait__withdrawn, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 0, 70 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 0, 70 * MIB);
 	struct asked *a;
 
-	rig_add(&rig, slot);
+	rig_add(&rig, memory);
 	settle();
-	slot->n_on_device[RIG_DEVICE] = 1;
+	memory->n_on_device[RIG_DEVICE] = 1;
 	a = ask(0, 50, 50, 0);
 	assert_int_equal(a->res, NOT_DONE);
 	assert_int_equal(rig.tenants[0].memory->awaited[RIG_DEVICE], 50 * MIB);
 	end_lease(a);
 	assert_fields(rig, (tenants[0].memory->awaited[RIG_DEVICE], 0),
 		      (residency->devices[RIG_DEVICE].awaited_bytes, 0));
-	rig_idle(&rig, slot);
+	rig_idle(&rig, memory);
 	settle();
 }
 
@@ -582,17 +582,17 @@ TEST(test_wait__deadlock, setup, teardown)
 /* Plans that can be removed are no deadlock. */
 TEST(test_wait__plans_of_others, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 2, 30 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 2, 30 * MIB);
 	struct asked *a = ask(0, 60, 60, 0);
 
-	rig_add(&rig, slot);
+	rig_add(&rig, memory);
 	settle();
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(lease_take(&a->member, 60 * MIB), 0);
 	ask_more(a, 20, LONG_NS);
 	settle();
 	assert_int_equal(a->res, NOT_DONE);
-	rig_remove(&rig, slot);
+	rig_remove(&rig, memory);
 	settle();
 	assert_int_equal(a->res, 0);
 }
@@ -651,12 +651,12 @@ TEST(test_device__drained, setup, teardown)
  */
 TEST(test_device__lost, setup, teardown)
 {
-	struct plan_memory *slot = rig_plan_of(&rig, 0, 20 * MIB);
+	struct plan_memory *memory = rig_plan_of(&rig, 0, 20 * MIB);
 	struct asked *a = ask(0, 60, 60, 0), *b;
 
-	rig_add(&rig, slot);
+	rig_add(&rig, memory);
 	settle();
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	atomic_store(&rig.devices[RIG_DEVICE].n_failed_reopens, 1);
 	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
 	assert_true(residency_device_lost(rig.residency, RIG_DEVICE));
@@ -701,13 +701,13 @@ static void check_sums(void)
  */
 TEST(test_random, setup, teardown)
 {
-	struct plan_memory *slots[4];
+	struct plan_memory *memories[4];
 	uint64_t seed = 88172645463325252ull;
 
 	rig_share(&rig, 0, 70 * MIB, 50 * MIB, 20 * MIB);
 	rig_share(&rig, 1, 90 * MIB, 60 * MIB, 0);
 	for (unsigned int i = 0; i < 4; i++)
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, i % 3, (10 + 5 * i) * MIB));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, i % 3, (10 + 5 * i) * MIB));
 	for (unsigned int round = 0; round < 3000; round++) {
 		unsigned int i;
 
@@ -729,7 +729,7 @@ TEST(test_random, setup, teardown)
 			    seed >> 30 & 1 ? LONG_NS : 0);
 			n_asked = n_asked > n ? n_asked : n;
 		}
-		rig_want(&rig, slots[(seed >> 40) % 4], 10);
+		rig_want(&rig, memories[(seed >> 40) % 4], 10);
 		rig_turn(&rig);
 		rig_check(&rig);
 		if (round % 100 == 0)

@@ -26,10 +26,10 @@ uint64_t __wrap_residence_bytes(const struct residence *residence)
 }
 
 /* Add a plan, and wait until it is resident. */
-static void add(struct residency_rig *rig, struct plan_memory *slot)
+static void add(struct residency_rig *rig, struct plan_memory *memory)
 {
-	rig_add(rig, slot);
-	while (!rig_is_ready(slot))
+	rig_add(rig, memory);
+	while (!rig_is_ready(memory))
 		rig_turn(rig);
 }
 
@@ -107,12 +107,12 @@ static void on_prefetched(struct residency_waiter *waiter, int res)
 }
 
 /* Return the number of visits until the prefetch is refused, without visits by later reviews. */
-static uint32_t refused_prefetch(struct residency_rig *rig, struct plan_memory *slot)
+static uint32_t refused_prefetch(struct residency_rig *rig, struct plan_memory *memory)
 {
 	struct rig_wish wish = {.waiter.done = on_prefetched};
 
 	n_summed = 0;
-	residency_ask(rig->residency, slot, &wish.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
+	residency_ask(rig->residency, memory, &wish.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
 	rig_settle(rig);
 	assert_int_equal(wish.n_done, 1);
 	assert_int_equal(wish.res, -ENOMEM);
@@ -126,20 +126,20 @@ static uint32_t refused_prefetch(struct residency_rig *rig, struct plan_memory *
 static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 {
 	const uint64_t room = bytes ? n * bytes : RIG_PAGE;
-	struct plan_memory **slots = calloc(n, sizeof(*slots)), *other = NULL, *more;
+	struct plan_memory **memories = calloc(n, sizeof(*memories)), *other = NULL, *more;
 	static struct many_waits waits;
 
-	assert_non_null(slots);
+	assert_non_null(memories);
 	RESIDENCY_RIG(rig, 1, room, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < n; i++)
-		add(&rig, slots[i] = bytes ? rig_plan_of(&rig, 0, bytes)
-					   : rig_plan(&rig, 0, 0, (const uint32_t[]){0}));
+		add(&rig, memories[i] = bytes ? rig_plan_of(&rig, 0, bytes)
+					      : rig_plan(&rig, 0, 0, (const uint32_t[]){0}));
 	if (!bytes)
 		add(&rig, other = rig_plan_of(&rig, 1, room));
 	rig_settle(&rig);
 	/* A new plan must have a lower value, however long the setup took. */
 	for (uint32_t i = 0; i < n; i++)
-		rig_want(&rig, slots[i], 1000);
+		rig_want(&rig, memories[i], 1000);
 	if (other)
 		rig_want(&rig, other, 1000);
 
@@ -173,7 +173,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	end_waits(&rig, &waits, 1);
 
 	rig_check(&rig);
-	free(slots);
+	free(memories);
 }
 
 /* Plans that hold no bytes are never visited. */
@@ -206,7 +206,7 @@ TEST(test_many__small_plans)
 TEST(test_many__waits_in_passes)
 {
 	enum { N = 4 * RIG_MAX_TENANTS * RESIDENCY_SMALL, MOST = 16 * RESIDENCY_SMALL };
-	struct plan_memory *slots[N];
+	struct plan_memory *memories[N];
 	static struct many_waits waits;
 	struct residency_device *device;
 	uint32_t n_passes = 0;
@@ -214,7 +214,7 @@ TEST(test_many__waits_in_passes)
 	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, i % RIG_MAX_TENANTS, RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, i % RIG_MAX_TENANTS, RIG_PAGE));
 	rig_settle(&rig);
 	wait_many(&rig, &waits, N / RIG_MAX_TENANTS * RIG_PAGE, N_WAITS, RIG_MAX_TENANTS);
 	while (device->is_round_cut)
@@ -233,15 +233,15 @@ TEST(test_many__waits_in_passes)
 TEST(test_many__plans_of_another_tenant)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
-	struct plan_memory *slots[N], *mine, *next;
+	struct plan_memory *memories[N], *mine, *next;
 	struct rig_wish wish;
 
 	RESIDENCY_RIG(rig, 1, (N + 1) * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	add(&rig, mine = rig_plan_of(&rig, 1, RIG_PAGE));
 	for (uint32_t i = 0; i < N; i++)
-		rig_want(&rig, slots[i], 1000);
+		rig_want(&rig, memories[i], 1000);
 	rig_add(&rig, next = rig_plan_of(&rig, 1, RIG_PAGE));
 	rig_ask(&rig, next, &wish, RESIDENCY_PREFETCH);
 	rig_settle(&rig);
@@ -254,15 +254,15 @@ TEST(test_many__plans_of_another_tenant)
 TEST(test_many__large_among_small)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
-	struct plan_memory *slots[N], *large, *next;
+	struct plan_memory *memories[N], *large, *next;
 	struct rig_wish wish;
 
 	RESIDENCY_RIG(rig, 1, 2 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	add(&rig, large = rig_plan_of(&rig, 0, N * RIG_PAGE));
 	for (uint32_t i = 0; i < N; i++)
-		rig_want(&rig, slots[i], 1000);
+		rig_want(&rig, memories[i], 1000);
 	rig_add(&rig, next = rig_plan_of(&rig, 0, N * RIG_PAGE));
 	rig_ask(&rig, next, &wish, RESIDENCY_PREFETCH);
 	rig_settle(&rig);
@@ -288,20 +288,20 @@ static void end_shortage(struct residency_rig *rig)
 	rig_settle(rig);
 }
 
-static uint32_t n_there(struct plan_memory **slots, uint32_t n)
+static uint32_t n_there(struct plan_memory **memories, uint32_t n)
 {
 	uint32_t n_ready = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		n_ready += rig_is_ready(slots[i]);
+		n_ready += rig_is_ready(memories[i]);
 	return n_ready;
 }
 
 /* Check that some plans above a maximum are evicted in each turn, without a pause between turns. */
-static void leave_in_turns(struct residency_rig *rig, struct plan_memory **slots, uint32_t n,
+static void leave_in_turns(struct residency_rig *rig, struct plan_memory **memories, uint32_t n,
 			   uint32_t n_left)
 {
-	uint32_t before = n_there(slots, n), now;
+	uint32_t before = n_there(memories, n), now;
 
 	assert_in_range(before, n - RESIDENCY_MAX_VICTIMS, n - 1);
 	be_short_of_time(rig);
@@ -310,33 +310,33 @@ static void leave_in_turns(struct residency_rig *rig, struct plan_memory **slots
 	while (before > n_left) {
 		assert_true(residency_goes_on(rig->residency));
 		rig_turn(rig);
-		now = n_there(slots, n);
+		now = n_there(memories, n);
 		assert_in_range(before - now, 0, RESIDENCY_MAX_VICTIMS);
 		before = now;
 	}
 	assert_int_equal(before, n_left);
 	end_shortage(rig);
-	assert_int_equal(n_there(slots, n), n_left);
+	assert_int_equal(n_there(memories, n), n_left);
 }
 
 TEST(test_short__of_limit_and_device_memory)
 {
 	enum { N = 600, N_WITHIN = 300, N_LEFT = 10 };
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 
 	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
 	turn_set_budget(loop_current(rig.loop), 0);
 	residency_set_usable(rig.residency, RIG_DEVICE, N_WITHIN * RIG_PAGE, 0);
-	leave_in_turns(&rig, slots, N, N_WITHIN);
+	leave_in_turns(&rig, memories, N, N_WITHIN);
 
 	rig_share(&rig, 0, N_LEFT * RIG_PAGE, N_LEFT * RIG_PAGE, 0);
 	residency_review(rig.residency);
 	be_short_of_time(&rig);
 	rig.residency->walk.next = NULL;
-	for (uint32_t i = 0; n_there(slots, N) > N_LEFT; i++) {
+	for (uint32_t i = 0; n_there(memories, N) > N_LEFT; i++) {
 		assert_in_range(i, 0, 1000);
 		rig_turn(&rig);
 	}
@@ -347,27 +347,27 @@ TEST(test_short__of_limit_and_device_memory)
 TEST(test_short__of_a_limit_on_sharers)
 {
 	enum { N = 200 };
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 
 	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
+		add(&rig, memories[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
 	rig_settle(&rig);
 	turn_set_budget(loop_current(rig.loop), 0);
 	rig_share(&rig, 0, RIG_PAGE - 1, RIG_PAGE - 1, 0);
 	residency_review(rig.residency);
-	leave_in_turns(&rig, slots, N, 0);
+	leave_in_turns(&rig, memories, N, 0);
 }
 
 /* Under pressure, the evictable plan is found among any number of plans protected by a reserve. */
 TEST(test_many__one_plan_above_the_reserve)
 {
 	enum { N_KEPT = 4 * RESIDENCY_SMALL, N = N_KEPT + 1 };
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 
 	RESIDENCY_RIG(rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, 0, i < N_KEPT ? 2 * RIG_PAGE : RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, i < N_KEPT ? 2 * RIG_PAGE : RIG_PAGE));
 	rig_share(&rig, 0, 4 * N * RIG_PAGE, 4 * N * RIG_PAGE, 2 * N_KEPT * RIG_PAGE);
 	rig_settle(&rig);
 	turn_set_budget(loop_current(rig.loop), 0);
@@ -376,8 +376,8 @@ TEST(test_many__one_plan_above_the_reserve)
 	for (uint32_t i = 0; i < N && residency_goes_on(rig.residency); i++)
 		rig_turn(&rig);
 	assert_false(residency_goes_on(rig.residency));
-	assert_false(rig_is_ready(slots[N_KEPT]));
-	assert_int_equal(n_there(slots, N), N_KEPT);
+	assert_false(rig_is_ready(memories[N_KEPT]));
+	assert_int_equal(n_there(memories, N), N_KEPT);
 	end_shortage(&rig);
 }
 
@@ -456,9 +456,9 @@ TEST(test_shared__evicted_for_a_request)
 	shared_end(&shared);
 }
 
-static enum residence_state state_of(const struct plan_memory *slot)
+static enum residence_state state_of(const struct plan_memory *memory)
 {
-	return slot->residency->on[RIG_DEVICE].state;
+	return memory->residency->on[RIG_DEVICE].state;
 }
 
 /*
@@ -467,7 +467,7 @@ static enum residence_state state_of(const struct plan_memory *slot)
  */
 TEST(test_short__reservations_need_no_review)
 {
-	struct plan_memory *busy, *slots[RIG_MAX_TENANTS];
+	struct plan_memory *busy, *memories[RIG_MAX_TENANTS];
 	struct residency_device *device;
 	uint32_t n_coming = 0, n_before;
 
@@ -476,12 +476,12 @@ TEST(test_short__reservations_need_no_review)
 	add(&rig, busy = rig_plan_of(&rig, 0, RIG_MAX_TENANTS * RIG_PAGE));
 	busy->n_on_device[RIG_DEVICE] = 1;
 	for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++) {
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, i, RIG_PAGE));
-		rig_want(&rig, slots[i], 1000);
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, i, RIG_PAGE));
+		rig_want(&rig, memories[i], 1000);
 	}
 	rig_settle(&rig);
 	for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++)
-		assert_int_equal(state_of(slots[i]), RESIDENCE_AWAITED);
+		assert_int_equal(state_of(memories[i]), RESIDENCE_AWAITED);
 
 	/* No reservation can be met yet, and finding that out takes no time. */
 	turn_set_budget(loop_current(rig.loop), 0);
@@ -498,7 +498,7 @@ TEST(test_short__reservations_need_no_review)
 		n_coming = 0;
 		rig_turn(&rig);
 		for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++)
-			n_coming += state_of(slots[i]) != RESIDENCE_AWAITED;
+			n_coming += state_of(memories[i]) != RESIDENCE_AWAITED;
 		assert_in_range(n_coming - n_before, 0, 1);
 		if (n_coming == 0)
 			continue;
@@ -508,7 +508,7 @@ TEST(test_short__reservations_need_no_review)
 	assert_false(device->is_bringing);
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
 	end_shortage(&rig);
-	assert_int_equal(n_there(slots, RIG_MAX_TENANTS), RIG_MAX_TENANTS);
+	assert_int_equal(n_there(memories, RIG_MAX_TENANTS), RIG_MAX_TENANTS);
 }
 
 static void on_granted(struct lease_wait *wait, int res)
@@ -585,7 +585,7 @@ TEST(test_short__of_candidates)
 TEST(test_promises__second_tier)
 {
 	enum { N = RESIDENCY_MAX_AWAITED + 1 };
-	struct plan_memory *busy, *slots[N];
+	struct plan_memory *busy, *memories[N];
 	static struct rig_wish wishes[N];
 
 	RESIDENCY_RIG(rig, 1, 2 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
@@ -594,14 +594,14 @@ TEST(test_promises__second_tier)
 	for (uint32_t i = 0; i < N; i++) {
 		if (i == RESIDENCY_MAX_AWAITED)
 			residency_set_usable(rig.residency, RIG_DEVICE, 2 * N * RIG_PAGE, RIG_PAGE);
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
-		rig_ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		rig_ask(&rig, memories[i], &wishes[i], RESIDENCY_PREFETCH);
 	}
 	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
-	assert_int_equal(n_there(slots, N), 1);
+	assert_int_equal(n_there(memories, N), 1);
 	rig_idle(&rig, busy);
 	rig_settle(&rig);
-	assert_int_equal(n_there(slots, N), N);
+	assert_int_equal(n_there(memories, N), N);
 }
 
 /* ---- Operations on all plans ---- */
@@ -610,30 +610,30 @@ TEST(test_promises__second_tier)
 TEST(test_all__drained_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 	struct residency_device *device;
 	uint32_t before, now;
 
 	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
 	turn_set_budget(loop_current(rig.loop), 1000000000);
 	residency_set_drained(rig.residency, RIG_DEVICE, true);
 	assert_non_null(device->evict_next);
 	for (before = N; device->evict_next; before = now) {
-		now = n_there(slots, N);
+		now = n_there(memories, N);
 		assert_in_range(before - now, 0, RESIDENCY_SLICE + 1);
 		assert_true(residency_goes_on(rig.residency));
 		rig_turn(&rig);
 	}
 	rig_settle(&rig);
 	for (uint32_t i = 0; i < N; i++)
-		assert_int_equal(slots[i]->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
+		assert_int_equal(memories[i]->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
 	rig_check(&rig);
 	residency_set_drained(rig.residency, RIG_DEVICE, false);
-	while (n_there(slots, N) < N)
+	while (n_there(memories, N) < N)
 		rig_turn(&rig);
 }
 
@@ -642,23 +642,23 @@ TEST(test_all__evicted_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 	uint64_t n, bytes;
 	uint32_t before, now;
 
 	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
 	assert_true(residency_evict(rig.residency, &all, &n, &bytes));
 	assert_true(n == N && bytes == N * RIG_PAGE);
 	for (before = N; before > 0; before = now) {
-		now = n_there(slots, N);
+		now = n_there(memories, N);
 		assert_in_range(before - now, 0, RESIDENCY_SLICE);
 		rig_turn(&rig);
 	}
 	rig_settle(&rig);
-	assert_int_equal(n_there(slots, N), 0);
+	assert_int_equal(n_there(memories, N), 0);
 }
 
 static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
@@ -674,7 +674,7 @@ static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
 TEST(test_all__answered_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 	static struct rig_wish wishes[N];
 	struct plan_memory *full;
 	uint32_t before, now;
@@ -683,9 +683,9 @@ TEST(test_all__answered_in_turns)
 	add(&rig, full = rig_plan_of(&rig, 1, 4 * RIG_PAGE));
 	rig_want(&rig, full, 100000);
 	for (uint32_t i = 0; i < N; i++) {
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 2 * RIG_PAGE));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, 2 * RIG_PAGE));
 		wishes[i] = (struct rig_wish){.waiter.done = rig_on_done};
-		residency_ask(rig.residency, slots[i], &wishes[i].waiter, RESIDENCY_WAIT,
+		residency_ask(rig.residency, memories[i], &wishes[i].waiter, RESIDENCY_WAIT,
 			      RBK_DEVICE_NONE);
 	}
 	rig_settle(&rig);
@@ -701,7 +701,8 @@ TEST(test_all__answered_in_turns)
 	rig_settle(&rig);
 	for (uint32_t i = 0; i < N; i++) {
 		assert_int_equal(wishes[i].res, -ENOMEM);
-		assert_int_equal(slots[i]->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
+		assert_int_equal(memories[i]->plan->device_state[RIG_DEVICE],
+				 PLAN_DEVICE_NO_MEMORY);
 	}
 }
 
@@ -713,7 +714,7 @@ TEST(test_all__answered_in_turns)
 TEST(test_moves__from_second_tier_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 	struct residency_device *device;
 	struct plan_memory *full;
 	uint32_t before;
@@ -724,7 +725,7 @@ TEST(test_moves__from_second_tier_in_turns)
 	add(&rig, full = rig_plan_of(&rig, 1, (N - 1) * RIG_PAGE));
 	rig_want(&rig, full, 100000);
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan_of(&rig, 0, i < N - 1 ? 2 * RIG_PAGE : RIG_PAGE));
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, i < N - 1 ? 2 * RIG_PAGE : RIG_PAGE));
 	rig_settle(&rig);
 	assert_int_equal(device->n_second_tier, N);
 
@@ -741,12 +742,12 @@ TEST(test_moves__from_second_tier_in_turns)
 		rig_turn(&rig);
 	}
 	end_shortage(&rig);
-	assert_int_equal(slots[N - 1]->residency->on[RIG_DEVICE].tier, EXEC_TIER_VRAM);
+	assert_int_equal(memories[N - 1]->residency->on[RIG_DEVICE].tier, EXEC_TIER_VRAM);
 	assert_int_equal(device->n_second_tier, N - 1);
 	rig_check(&rig);
 	rig_remove(&rig, full);
 	for (uint32_t i = 0; i < N; i++)
-		rig_remove(&rig, slots[i]);
+		rig_remove(&rig, memories[i]);
 	assert_int_equal(device->n_second_tier, 0);
 }
 
@@ -757,7 +758,7 @@ TEST(test_moves__from_second_tier_in_turns)
 TEST(test_moves__sharers_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct plan_memory *slots[N];
+	static struct plan_memory *memories[N];
 	struct residency_device *device;
 	uint64_t before;
 	uint32_t n_out;
@@ -765,18 +766,18 @@ TEST(test_moves__sharers_in_turns)
 	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
+		add(&rig, memories[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
 	rig_settle(&rig);
 	turn_set_budget(loop_current(rig.loop), 1000000000);
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
-	n_out = N - n_there(slots, N);
+	n_out = N - n_there(memories, N);
 	assert_in_range(n_out, 1, RESIDENCY_SLICE + 1);
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
 	while (device->renew_next) {
 		assert_true(residency_goes_on(rig.residency));
 		before = n_out;
 		rig_turn(&rig);
-		n_out = N - n_there(slots, N);
+		n_out = N - n_there(memories, N);
 		assert_in_range(n_out - before, 0, RESIDENCY_SLICE);
 	}
 	assert_int_equal(n_out, N);
@@ -788,7 +789,7 @@ TEST(test_moves__sharers_in_turns)
 	residency_review(rig.residency);
 	assert_in_range(rig.residency->n_drafts - before, 0, 2 * RESIDENCY_MAX_LOADS);
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
-	while (n_there(slots, N) < N)
+	while (n_there(memories, N) < N)
 		rig_turn(&rig);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 2);
 	rig_settle(&rig);
@@ -798,13 +799,13 @@ TEST(test_moves__sharers_in_turns)
 TEST(test_moves__chain)
 {
 	enum { N = 20 };
-	struct plan_memory *slots[N];
+	struct plan_memory *memories[N];
 	uint32_t n_loads;
 
 	RESIDENCY_RIG(rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	/* The first plan shares with the last, the last with the one before it, and so on. */
 	for (uint32_t i = 0; i < N; i++)
-		add(&rig, slots[i] = rig_plan(
+		add(&rig, memories[i] = rig_plan(
 				  &rig, 0, RIG_PAGE,
 				  (const uint32_t[]){i ? N - i + 1 : 1, i ? N - i + 2 : 2, 0}));
 	rig_settle(&rig);
@@ -812,7 +813,7 @@ TEST(test_moves__chain)
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
 	rig_settle(&rig);
 	assert_in_range(rig.devices[RIG_DEVICE].n_plan_loads - n_loads, 2, N / 2);
-	assert_int_equal(n_there(slots, N), N);
+	assert_int_equal(n_there(memories, N), N);
 }
 
 static void limit_mappings(struct residency_rig *rig, uint64_t most)

@@ -13,24 +13,24 @@
 
 TEST(test_wish__evict_and_prefetch)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct rig_wish wish;
 
 	BEGIN(rig);
-	slot = rig_settled(&rig, 0, 60 * MIB);
-	rig_ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	memory = rig_settled(&rig, 0, 60 * MIB);
+	rig_ask(&rig, memory, &wish, RESIDENCY_EVICT);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_int_equal(rig_used(&rig, 0), 0);
 	/* The plan stays evicted although there is room. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 99 * MIB, 0);
 	rig_settle(&rig);
-	assert_false(rig_is_ready(slot));
-	rig_ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	assert_false(rig_is_ready(memory));
+	rig_ask(&rig, memory, &wish, RESIDENCY_EVICT);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	rig_ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_true(rig_is_ready(slot));
-	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(rig_is_ready(memory));
+	rig_ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
 
@@ -60,7 +60,7 @@ TEST(test_wish__prefetch_displaces_own)
 /* A plan that holds shared constants stays, however little it is wanted. */
 TEST(test_wish__keeps_plan_of_shared_block)
 {
-	struct plan_memory *sharer, *other, *slot;
+	struct plan_memory *sharer, *other, *memory;
 	struct rig_wish wish;
 
 	BEGIN(rig);
@@ -68,10 +68,10 @@ TEST(test_wish__keeps_plan_of_shared_block)
 	rig_add(&rig, other = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){9, 0}));
 	rig_settle(&rig);
 	rig_want(&rig, other, 1000);
-	rig_add(&rig, slot = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 3, 0}));
-	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	rig_add(&rig, memory = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 3, 0}));
+	rig_ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_true(rig_is_ready(slot) && rig_is_ready(sharer) && !rig_is_ready(other));
+	assert_true(rig_is_ready(memory) && rig_is_ready(sharer) && !rig_is_ready(other));
 	assert_int_equal(rig_used(&rig, 0), 90 * MIB);
 }
 
@@ -81,17 +81,17 @@ TEST(test_wish__each_is_answered)
 	enum { N_OTHERS = 3 * RESIDENCY_MAX_DRAFTS };
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict,
 			waits[N_OTHERS];
-	struct plan_memory *there, *small, *slots[N_OTHERS];
+	struct plan_memory *there, *small, *memories[N_OTHERS];
 
 	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 95 * MIB);
 	rig_add(&rig, there = rig_plan_of(&rig, 1, 95 * MIB));
 	small = rig_settled(&rig, 0, 5 * MIB);
 	for (int i = 0; i < N_OTHERS; i++) {
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
-		rig_want(&rig, slots[i], 1000);
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_want(&rig, memories[i], 1000);
 		waits[i] = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
-		residency_ask(rig.residency, slots[i], &waits[i].waiter, RESIDENCY_WAIT,
+		residency_ask(rig.residency, memories[i], &waits[i].waiter, RESIDENCY_WAIT,
 			      RBK_DEVICE_NONE);
 	}
 	for (int i = 0; i < 20; i++)
@@ -104,7 +104,7 @@ TEST(test_wish__each_is_answered)
 	assert_true(bring.n_done == 1 && bring.res == 0);
 	for (int i = 0; i < N_OTHERS; i++) {
 		assert_int_equal(waits[i].n_done, 0);
-		rig_remove(&rig, slots[i]);
+		rig_remove(&rig, memories[i]);
 		assert_int_equal(waits[i].res, -ECANCELED);
 	}
 }
@@ -112,14 +112,14 @@ TEST(test_wish__each_is_answered)
 /* A waiter is answered once its plan can no longer be loaded. */
 TEST(test_wish__limit_lowered_or_device_lost)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct rig_wish wish;
 
 	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
 	rig_settled(&rig, 1, 90 * MIB);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_ask(&rig, slot, &wish, RESIDENCY_WAIT);
+	rig_add(&rig, memory = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_ask(&rig, memory, &wish, RESIDENCY_WAIT);
 	assert_int_equal(wish.n_done, 0);
 	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
 	residency_limits_changed(rig.residency);
@@ -127,7 +127,7 @@ TEST(test_wish__limit_lowered_or_device_lost)
 
 	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 0);
 	residency_limits_changed(rig.residency);
-	rig_ask(&rig, slot, &wish, RESIDENCY_WAIT);
+	rig_ask(&rig, memory, &wish, RESIDENCY_WAIT);
 	assert_int_equal(wish.n_done, 0);
 	rig.devices[RIG_DEVICE].n_failed_reopens = 1;
 	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
@@ -151,28 +151,28 @@ static void hold(struct residency_rig *rig)
 TEST(test_wish__during_pending_eviction)
 {
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
-	struct plan_memory *slot, *other;
+	struct plan_memory *memory, *other;
 
 	BEGIN(rig);
-	slot = rig_settled(&rig, 0, 60 * MIB);
-	residency_ask(rig.residency, slot, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
-	residency_ask(rig.residency, slot, &bring.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
+	memory = rig_settled(&rig, 0, 60 * MIB);
+	residency_ask(rig.residency, memory, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
+	residency_ask(rig.residency, memory, &bring.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
 	rig_settle(&rig);
 	assert_true(evict.n_done == 1 && evict.res == 0);
 	assert_true(bring.n_done == 1 && bring.res == 0);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 
 	/* A waiter for room keeps waiting when the plan is evicted again. */
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
 	other = rig_settled(&rig, 1, 90 * MIB);
-	assert_true(rig_is_ready(other) && !rig_is_ready(slot));
-	rig_ask(&rig, slot, &wait, RESIDENCY_WAIT);
-	rig_ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	assert_true(rig_is_ready(other) && !rig_is_ready(memory));
+	rig_ask(&rig, memory, &wait, RESIDENCY_WAIT);
+	rig_ask(&rig, memory, &evict, RESIDENCY_EVICT);
 	assert_true(evict.n_done == 1 && evict.res == 0 && wait.n_done == 0);
 	rig_remove(&rig, other);
 	rig_settle(&rig);
 	assert_true(wait.n_done == 1 && wait.res == 0);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 }
 
 /* Other plans are being loaded into all memory. They must give up the reserve again. */
@@ -350,15 +350,15 @@ TEST(test_remove__not_behind_own_jobs)
 {
 	enum { N = 100, PARTS = 50 };
 	struct endless jobs[N] = {0};
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct counting *device;
 	unsigned int n = 0;
 
 	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	device->n_parts = PARTS;
-	slot = rig_settled(&rig, 0, MIB);
-	assert_true(rig_is_ready(slot));
+	memory = rig_settled(&rig, 0, MIB);
+	assert_true(rig_is_ready(memory));
 
 	atomic_store(&device->n_unload_parts, PARTS);
 	for (int i = 0; i < N; i++) {
@@ -367,7 +367,7 @@ TEST(test_remove__not_behind_own_jobs)
 			.run = endless_run, .done = endless_done, .owner = &rig.tenants[0].setup};
 		offload_submit(rig.offload, &jobs[i].job);
 	}
-	rig_remove(&rig, slot);
+	rig_remove(&rig, memory);
 	for (int i = 0; i < N; i++) {
 		offload_cancel(rig.offload, &jobs[i].job);
 		while (!jobs[i].is_done)
@@ -382,56 +382,56 @@ TEST(test_remove__not_behind_own_jobs)
 TEST(test_lost__load_frees_earlier_parts)
 {
 	enum { PARTS = 20 };
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct counting *device;
 
 	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	device->n_parts = PARTS;
 	device->lost_part = PARTS / 2;
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, MIB));
-	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+	rig_add(&rig, memory = rig_plan_of(&rig, 0, MIB));
+	for (int i = 0; i < 20000 && !rig_is_ready(memory); i++)
 		rig_turn(&rig);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(device->n_shrink_slices, PARTS / 2);
 }
 
 /* ---- Loads that the driver refuses ---- */
 
-static enum residence_state state_of(const struct plan_memory *slot)
+static enum residence_state state_of(const struct plan_memory *memory)
 {
-	return slot->residency->on[RIG_DEVICE].state;
+	return memory->residency->on[RIG_DEVICE].state;
 }
 
-/* Add @slot while loads are held, ask @what, and wait until the request has been examined. */
-static void add_and_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
-			enum residency_wish what)
+/* Add @memory while loads are held, ask @what, and wait until the request has been examined. */
+static void add_and_ask(struct residency_rig *rig, struct plan_memory *memory,
+			struct rig_wish *wish, enum residency_wish what)
 {
 	*wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
 	atomic_store(&rig->devices[RIG_DEVICE].is_held, true);
-	rig_add(rig, slot);
-	assert_int_equal(state_of(slot), RESIDENCE_LOADING);
-	residency_ask(rig->residency, slot, &wish->waiter, what, RBK_DEVICE_NONE);
-	while (slot->residency->n_held[what] == 0)
+	rig_add(rig, memory);
+	assert_int_equal(state_of(memory), RESIDENCE_LOADING);
+	residency_ask(rig->residency, memory, &wish->waiter, what, RBK_DEVICE_NONE);
+	while (memory->residency->n_held[what] == 0)
 		rig_turn(rig);
 }
 
 /* A refused load is tried again later if other loads of its tenant prevent that now. */
 TEST(test_refused__retried_after_other_loads)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct rig_wish wish;
 
 	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 1;
-	add_and_ask(&rig, slot = rig_plan_of(&rig, 0, MIB), &wish, RESIDENCY_PREFETCH);
+	add_and_ask(&rig, memory = rig_plan_of(&rig, 0, MIB), &wish, RESIDENCY_PREFETCH);
 	rig.tenants[0].memory->n_loads[RIG_DEVICE] += RESIDENCY_MAX_LOADS;
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
-	while (state_of(slot) != RESIDENCE_OUT)
+	while (state_of(memory) != RESIDENCE_OUT)
 		rig_turn(&rig);
 	assert_int_equal(wish.n_done, 0);
 	rig.tenants[0].memory->n_loads[RIG_DEVICE] -= RESIDENCY_MAX_LOADS;
-	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+	for (int i = 0; i < 20000 && !rig_is_ready(memory); i++)
 		rig_turn(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
@@ -439,13 +439,13 @@ TEST(test_refused__retried_after_other_loads)
 /* A plan evicted by hand while it is loading is not tried again when its load is refused. */
 TEST(test_refused__when_evicted)
 {
-	struct plan_memory *sharer, *slot;
+	struct plan_memory *sharer, *memory;
 	struct rig_wish wish;
 
 	BEGIN(rig);
 	rig_add(&rig, sharer = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 0}));
 	rig_settle(&rig);
-	add_and_ask(&rig, slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 0}), &wish,
+	add_and_ask(&rig, memory = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 0}), &wish,
 		    RESIDENCY_EVICT);
 	rig.devices[RIG_DEVICE].n_refused = 1;
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
@@ -453,14 +453,14 @@ TEST(test_refused__when_evicted)
 		rig_turn(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	rig_settle(&rig);
-	assert_int_equal(state_of(slot), RESIDENCE_OUT);
+	assert_int_equal(state_of(memory), RESIDENCE_OUT);
 }
 
 /* When a plan is the last user of many blocks, some blocks are freed in each turn. */
 TEST(test_evict__many_blocks)
 {
 	enum { N = 3 * RESIDENCY_SLICE + 10 };
-	struct plan_memory *slots[N], *sharer;
+	struct plan_memory *memories[N], *sharer;
 	struct rig_wish wish = {.waiter.done = rig_on_done};
 	uint32_t constants[N + 1] = {0};
 	uint64_t before, now;
@@ -468,13 +468,14 @@ TEST(test_evict__many_blocks)
 	BEGIN(rig);
 	for (uint32_t i = 0; i < N; i++) {
 		constants[i] = i + 1;
-		rig_add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){i + 1, 0}));
+		rig_add(&rig,
+			memories[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){i + 1, 0}));
 	}
 	rig_settle(&rig);
 	rig_add(&rig, sharer = rig_plan(&rig, 0, RIG_PAGE, constants));
 	rig_settle(&rig);
 	for (uint32_t i = 0; i < N; i++)
-		rig_remove(&rig, slots[i]);
+		rig_remove(&rig, memories[i]);
 	before = rig_used(&rig, 0);
 	assert_int_equal(before, N * RIG_PAGE);
 	residency_ask(rig.residency, sharer, &wish.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);

@@ -16,46 +16,46 @@
 
 TEST(test_add__loads_and_charges)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
 	BEGIN(rig);
-	slot = rig_plan_of(&rig, 0, 10 * MIB + 1);
-	rig_add(&rig, slot);
-	assert_false(rig_is_ready(slot));
+	memory = rig_plan_of(&rig, 0, 10 * MIB + 1);
+	rig_add(&rig, memory);
+	assert_false(rig_is_ready(memory));
 	rig_settle(&rig);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(rig_used(&rig, 0), 10 * MIB + RIG_PAGE);
 	rig_check(&rig);
-	rig_remove(&rig, slot);
+	rig_remove(&rig, memory);
 	assert_int_equal(rig_used(&rig, 0), 0);
 }
 
 TEST(test_add__parts)
 {
-	struct plan_memory *slots[3];
+	struct plan_memory *memories[3];
 
 	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_parts = 7;
 	for (int i = 0; i < 3; i++)
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, MIB));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, MIB));
 	rig_settle(&rig);
 	for (int i = 0; i < 3; i++) {
-		assert_true(rig_is_ready(slots[i]));
-		rig_remove(&rig, slots[i]);
+		assert_true(rig_is_ready(memories[i]));
+		rig_remove(&rig, memories[i]);
 	}
 }
 
 TEST(test_remove__while_loading)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
 	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_parts = 1000000;
-	slot = rig_plan_of(&rig, 0, MIB);
-	rig_add(&rig, slot);
+	memory = rig_plan_of(&rig, 0, MIB);
+	rig_add(&rig, memory);
 	for (int i = 0; i < 10; i++)
 		rig_turn(&rig);
-	rig_remove(&rig, slot);
+	rig_remove(&rig, memory);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 0);
 }
 
@@ -128,7 +128,7 @@ static void bystander_pass(struct residency_rig *rig)
  */
 TEST(test_remove__while_loading_plan)
 {
-	struct plan_memory *first, *slot;
+	struct plan_memory *first, *memory;
 	struct counting *device;
 
 	BEGIN(rig);
@@ -140,10 +140,10 @@ TEST(test_remove__while_loading_plan)
 	assert_true(rig_is_ready(first));
 
 	atomic_store(&device->n_load_parts, UINT32_MAX);
-	rig_add(&rig, slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
+	rig_add(&rig, memory = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
 	bystander_pass(&rig);
-	assert_false(rig_is_ready(slot));
-	rig_remove(&rig, slot);
+	assert_false(rig_is_ready(memory));
+	rig_remove(&rig, memory);
 	assert_int_equal(device->n_plan_loads, 1);
 
 	assert_int_equal(device->n_unload_slices, 1);
@@ -357,33 +357,33 @@ TEST(test_in_flight__is_never_taken)
 
 TEST(test_limit__lowered_below_use)
 {
-	struct plan_memory *slots[5];
+	struct plan_memory *memories[5];
 
 	BEGIN(rig);
 	for (int i = 0; i < 5; i++) {
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, 10 * MIB));
 		rig_settle(&rig);
-		rig_want(&rig, slots[i], 100 * (uint32_t)(i + 1));
+		rig_want(&rig, memories[i], 100 * (uint32_t)(i + 1));
 	}
 	for (uint32_t i = 1; i < rig.n_devices; i++)
 		rig.tenants[0].shares[i] = (struct tenant_share){25 * MIB, 0, 25 * MIB};
 	residency_limits_changed(rig.residency);
 	rig_settle(&rig);
 	assert_int_equal(rig_used(&rig, 0), 20 * MIB);
-	assert_true(rig_is_ready(slots[3]) && rig_is_ready(slots[4]));
+	assert_true(rig_is_ready(memories[3]) && rig_is_ready(memories[4]));
 }
 
 /* ---- Pressure from outside ---- */
 
 TEST(test_pressure__yields_and_returns)
 {
-	struct plan_memory *slots[8], *kept;
+	struct plan_memory *memories[8], *kept;
 
 	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 20 * MIB);
 	rig_add(&rig, kept = rig_plan_of(&rig, 1, 20 * MIB));
 	for (int i = 0; i < 8; i++)
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
 	assert_int_equal(rig_used(&rig, 0), 80 * MIB);
 
@@ -428,34 +428,34 @@ TEST(test_pressure__no_thrashing)
 
 TEST(test_no_memory__one_refusal_is_retried)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
 	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 1;
-	slot = rig_settled(&rig, 0, 10 * MIB);
-	assert_true(rig_is_ready(slot));
+	memory = rig_settled(&rig, 0, 10 * MIB);
+	assert_true(rig_is_ready(memory));
 }
 
 /* The ledger had room, but another program held it: a less wanted plan is evicted. */
 TEST(test_no_memory__others_make_way)
 {
-	struct plan_memory *there, *slot;
+	struct plan_memory *there, *memory;
 
 	BEGIN(rig);
 	rig_add(&rig, there = rig_plan_of(&rig, 0, 40 * MIB));
-	slot = rig_plan_of(&rig, 0, 40 * MIB);
+	memory = rig_plan_of(&rig, 0, 40 * MIB);
 	rig_settle(&rig);
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
-	rig_add(&rig, slot);
-	rig_want(&rig, slot, 1000);
+	rig_add(&rig, memory);
+	rig_want(&rig, memory, 1000);
 	rig.devices[RIG_DEVICE].n_refused = 1;
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
 	rig_settle(&rig);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(residency_counts(rig.residency, &rig.tenants[0])->n_evictions, 1);
 	rig_check(&rig);
 	rig_remove(&rig, there);
-	rig_remove(&rig, slot);
+	rig_remove(&rig, memory);
 	/*
 	 * Counts since start are kept when a tenant's last plan is removed. A tenant without plans
 	 * counts none.
@@ -466,16 +466,16 @@ TEST(test_no_memory__others_make_way)
 
 TEST(test_no_memory__twice_is_given_up)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	struct rig_wish wish;
 
 	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 2;
-	slot = rig_settled(&rig, 0, 10 * MIB);
-	assert_false(rig_is_ready(slot));
+	memory = rig_settled(&rig, 0, 10 * MIB);
+	assert_false(rig_is_ready(memory));
 	assert_int_equal(rig_used(&rig, 0), 0);
 	rig_check(&rig);
-	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	rig_ask(&rig, memory, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
 
@@ -514,17 +514,17 @@ TEST(test_lost__everything_is_given_back)
 
 TEST(test_lost__while_loading)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
 	BEGIN(rig);
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_add(&rig, memory = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_turn(&rig);
 	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
-	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+	for (int i = 0; i < 20000 && !rig_is_ready(memory); i++)
 		rig_turn(&rig);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 }
 
 /*
@@ -593,11 +593,11 @@ TEST(test_lost__by_loading_then_emptied)
 TEST(test_lost__not_reopened_beside_guest)
 {
 	struct counting *device;
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
 	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
-	slot = rig_settled(&rig, 0, 10 * MIB);
+	memory = rig_settled(&rig, 0, 10 * MIB);
 	assert_true(residency_guest_enter(rig.residency, RIG_DEVICE));
 	/* As plan_load() would, on the setup thread, which is idle. */
 	device->allocated[EXEC_TIER_VRAM] += MIB;
@@ -607,15 +607,15 @@ TEST(test_lost__not_reopened_beside_guest)
 	atomic_store(&device->is_lost, true);
 	assert_true(residency_device_lost(rig.residency, RIG_DEVICE));
 	rig_settle(&rig);
-	assert_false(rig_is_ready(slot));
+	assert_false(rig_is_ready(memory));
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 0);
 	assert_false(residency_guest_enter(rig.residency, RIG_DEVICE));
 
 	device->allocated[EXEC_TIER_VRAM] -= MIB;
 	residency_guest_leave(rig.residency, RIG_DEVICE);
-	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+	for (int i = 0; i < 20000 && !rig_is_ready(memory); i++)
 		rig_turn(&rig);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 1);
 	/* Entering the CPU always succeeds: residency does not manage its memory. */
 	assert_true(residency_guest_enter(rig.residency, RBK_DEVICE_CPU));
@@ -625,19 +625,19 @@ TEST(test_lost__not_reopened_beside_guest)
 /* The loss of the device is reported from outside, before any task failed. */
 TEST(test_gone__reported_without_a_task)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 	unsigned int reopened = 0;
 
 	BEGIN(rig);
 	residency_on_reopened(rig.residency, on_reopened, &reopened);
-	slot = rig_settled(&rig, 0, 10 * MIB);
+	memory = rig_settled(&rig, 0, 10 * MIB);
 	assert_false(residency_device_lost(rig.residency, RIG_DEVICE));
 	rig.devices[RIG_DEVICE].n_failed_reopens = UINT32_MAX;
 	residency_device_gone(rig.residency, RIG_DEVICE, "it was pulled out");
 	residency_device_gone(rig.residency, RIG_DEVICE, "it was pulled out");
 	for (int i = 0; i < 20000 && rig.devices[RIG_DEVICE].n_failed_reopens > UINT32_MAX - 3; i++)
 		rig_turn(&rig);
-	assert_int_equal(slot->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
+	assert_int_equal(memory->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
 	assert_int_equal(rig_used(&rig, 0), 0);
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 0);
 
@@ -646,7 +646,7 @@ TEST(test_gone__reported_without_a_task)
 	rig.devices[RIG_DEVICE].n_failed_reopens = 0;
 	residency_device_present(rig.residency, RIG_DEVICE);
 	rig_settle(&rig);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 	assert_int_equal(reopened, 1);
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 1);
 	residency_device_present(rig.residency, RIG_DEVICE);
@@ -658,42 +658,42 @@ TEST(test_gone__reported_without_a_task)
 
 TEST(test_renew__oldest_idle_first)
 {
-	struct plan_memory *slots[3];
+	struct plan_memory *memories[3];
 	struct residency_about about;
 	uint64_t before_ns;
 
 	BEGIN(rig);
 	for (int i = 0; i < 3; i++) {
-		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_add(&rig, memories[i] = rig_plan_of(&rig, 0, 10 * MIB));
 		rig_settle(&rig);
 	}
 	before_ns = clock_now_ns();
-	slots[0]->n_on_device[RIG_DEVICE] = 1;
+	memories[0]->n_on_device[RIG_DEVICE] = 1;
 	for (uint32_t n = 4; n <= 5; n++) {
 		assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
 		/*
 		 * The second plan is renewed first, because the first has a task. No other plan
 		 * leaves meanwhile.
 		 */
-		assert_true(rig_is_ready(slots[0]) && rig_is_ready(slots[n == 4 ? 2 : 1]));
-		assert_false(rig_is_ready(slots[n == 4 ? 1 : 2]));
+		assert_true(rig_is_ready(memories[0]) && rig_is_ready(memories[n == 4 ? 2 : 1]));
+		assert_false(rig_is_ready(memories[n == 4 ? 1 : 2]));
 		assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
 		rig_settle(&rig);
-		assert_true(rig_is_ready(slots[1]) && rig_is_ready(slots[2]));
+		assert_true(rig_is_ready(memories[1]) && rig_is_ready(memories[2]));
 		assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, n);
 	}
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
 	rig_settle(&rig);
-	assert_false(rig_is_ready(slots[0]));
-	rig_idle(&rig, slots[0]);
+	assert_false(rig_is_ready(memories[0]));
+	rig_idle(&rig, memories[0]);
 	rig_settle(&rig);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 6);
 	assert_false(residency_renew(rig.residency, RIG_DEVICE, before_ns));
 
 	/* A renewal does not count as an eviction. */
 	for (int i = 0; i < 3; i++) {
-		assert_true(rig_is_ready(slots[i]));
-		residency_about(rig.residency, slots[i], RIG_DEVICE, &about);
+		assert_true(rig_is_ready(memories[i]));
+		residency_about(rig.residency, memories[i], RIG_DEVICE, &about);
 		assert_true(about.n_evictions == 0 && about.n_returns == 0);
 	}
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions == 0 &&
@@ -764,30 +764,30 @@ TEST(test_renew__interrupted)
 TEST(test_add__constants_were_summed)
 {
 	struct residency_about about;
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
 	BEGIN(rig);
-	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
-	assert_int_equal(slot->plan->block_bytes[1], 3 * MIB);
+	memory = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
+	assert_int_equal(memory->plan->block_bytes[1], 3 * MIB);
 	for (unsigned int i = 0; i < 3; i++)
-		slot->plan->constants[i].bytes = 2 * MIB;
-	rig_add(&rig, slot);
-	residency_about(rig.residency, slot, 1, &about);
+		memory->plan->constants[i].bytes = 2 * MIB;
+	rig_add(&rig, memory);
+	residency_about(rig.residency, memory, 1, &about);
 	assert_int_equal(about.required_bytes, 3 * MIB);
 	rig_settle(&rig);
 }
 
 TEST(test_add__out_of_memory)
 {
-	struct plan_memory *slot;
+	struct plan_memory *memory;
 
 	BEGIN(rig);
-	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
+	memory = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
 	for (unsigned int n = 1;; n++) {
 		int r;
 
 		fail_alloc_at(n);
-		r = residency_add(rig.residency, slot, NULL);
+		r = residency_add(rig.residency, memory, NULL);
 		if (!fail_alloc_stop()) {
 			assert_int_equal(r, 0);
 			break;
@@ -799,11 +799,11 @@ TEST(test_add__out_of_memory)
 		/* The plan was added, but without its device memory. */
 		assert_int_equal(r, RESIDENCY_E_SETTLED);
 		rig_check(&rig);
-		rig_remove(&rig, slot);
-		slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
+		rig_remove(&rig, memory);
+		memory = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
 	}
 	rig_settle(&rig);
-	assert_true(rig_is_ready(slot));
+	assert_true(rig_is_ready(memory));
 }
 
 /* ---- Tiers and devices ---- */

@@ -100,11 +100,11 @@ static void other_run(struct offload_job *job)
 
 static void other_finish(struct other *other)
 {
-	const struct session_arena *slot = other->rig->session->arena_slots[1];
+	const struct session_arena *arena = other->rig->session->arena_slots[1];
 
 	other->is_done = true;
 	other->was_before =
-		slot && (slot->state == SLOT_PREPARING || slot->state == SLOT_RELEASING);
+		arena && (arena->state == SLOT_PREPARING || arena->state == SLOT_RELEASING);
 }
 
 static void other_done(struct offload_job *job)
