@@ -144,16 +144,16 @@ static struct tenant_memory *sums_of(const struct residency_device *device, stru
 static void sums_add(struct residency_device *device, const struct lease_wait *wait)
 {
 	struct tenant *tenant = wait->lease->tenant;
-	struct tenant_memory *sums = sums_of(device, tenant);
+	struct tenant_memory *memory = sums_of(device, tenant);
 	uint64_t more = more_for(wait);
 
 	device->residency->leases.n_looks++;
 	if (more == 0)
 		return;
 	if (!lease_wait_is_hopeless(wait, most_alone(device, tenant)))
-		sums->ahead_bytes += more;
+		memory->ahead_bytes += more;
 	if (holds_others(device, wait)) {
-		sums->holding_bytes += more;
+		memory->holding_bytes += more;
 		device->holding_bytes += more;
 	}
 }
@@ -165,9 +165,9 @@ static void sums_add(struct residency_device *device, const struct lease_wait *w
 static uint64_t left_by_sums(const struct residency_device *device, struct tenant *tenant,
 			     uint64_t *ret_ahead_bytes)
 {
-	const struct tenant_memory *sums = sums_of(device, tenant);
-	uint64_t own = sums->ahead_bytes;
-	uint64_t others = device->holding_bytes - sums->holding_bytes;
+	const struct tenant_memory *memory = sums_of(device, tenant);
+	uint64_t own = memory->ahead_bytes;
+	uint64_t others = device->holding_bytes - memory->holding_bytes;
 
 	*ret_ahead_bytes = own + others;
 	if (own > 0)
