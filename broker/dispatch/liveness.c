@@ -211,7 +211,7 @@ static void forget_gate(struct dispatch *dispatch, struct run *run, void *data)
 {
 	struct census *census = data;
 
-	census->n_taken += place_recount_plan(run->place.plan, run->place.decision.device);
+	census->n_taken += place_recount_plan(run->place.place_plan, run->place.decision.device);
 }
 
 static void recall_run(struct dispatch *dispatch, struct run *run)

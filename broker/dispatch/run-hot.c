@@ -99,7 +99,7 @@ static void run_init(struct run *run, struct task *task, struct place_decision d
 	run->place.goes_on = run->place.has_slot = false;
 	run->place.gate = NULL;
 	run->place.stopped_exec_ns = run->place.stopped_busy_ns = 0;
-	run->place.plan = task->plan->place;
+	run->place.place_plan = task->plan->place;
 	run->place.flow = task->ring->flow->place;
 	run->place.decision = decision;
 	run->place.decision.split_count = 0;
@@ -506,8 +506,8 @@ __attribute__((__cold__, __noinline__)) bool run_evade(struct dispatch *dispatch
 		return false;
 	place_dequeue(dispatch->placer, &run->place, now_ns);
 	note_dequeued(dispatch, device);
-	place_learn(dispatch->placer, run->place.plan, device, run->n_rows, PLACE_FAILED, 0, 0,
-		    now_ns);
+	place_learn(dispatch->placer, run->place.place_plan, device, run->n_rows, PLACE_FAILED, 0,
+		    0, now_ns);
 	dispatch->mended[device].n_moved++;
 	run_fall_back(dispatch, run);
 	return true;

@@ -145,22 +145,22 @@ double place_results_rate(const struct place_results *results)
 	return results->n ? 1 - (double)results->n_failed / results->n : 1;
 }
 
-void place_results_remember(struct place_results *results, const struct place_plan *plan,
+void place_results_remember(struct place_results *results, const struct place_plan *place_plan,
 			    bool is_failure)
 {
 	uint32_t i = results->last_next;
 
-	results->last[i].plan = plan;
+	results->last[i].place_plan = place_plan;
 	results->last[i].is_failure = is_failure;
 	results->last_next = (i + 1) % PLACE_BREAKER_LAST;
 }
 
-bool place_results_blame(const struct place_results *results, const struct place_plan *plan)
+bool place_results_blame(const struct place_results *results, const struct place_plan *place_plan)
 {
 	bool others_succeed = false;
 
 	for (unsigned int i = 0; i < PLACE_BREAKER_LAST; i++) {
-		if (!results->last[i].plan || results->last[i].plan == plan)
+		if (!results->last[i].place_plan || results->last[i].place_plan == place_plan)
 			continue;
 		if (results->last[i].is_failure)
 			return false;
@@ -169,11 +169,11 @@ bool place_results_blame(const struct place_results *results, const struct place
 	return others_succeed;
 }
 
-void place_results_forget(struct place_results *results, const struct place_plan *plan)
+void place_results_forget(struct place_results *results, const struct place_plan *place_plan)
 {
 	for (unsigned int i = 0; i < PLACE_BREAKER_LAST; i++)
-		if (results->last[i].plan == plan)
-			results->last[i].plan = NULL;
+		if (results->last[i].place_plan == place_plan)
+			results->last[i].place_plan = NULL;
 }
 
 void placer_update(struct placer *placer)

@@ -223,8 +223,8 @@ void place_estimate_undo(struct placer *placer, uint8_t device, uint64_t now_ns)
 			continue;
 		estimate->ratio = slowed->ratio;
 		estimate->run = 0;
-		if (history->plan)
-			place_estimate_show_all(history->plan, device,
+		if (history->place_plan)
+			place_estimate_show_all(history->place_plan, device,
 						placer->devices[device].is_known);
 	}
 }

@@ -103,7 +103,7 @@ static float prior_work_ns(const struct place_estimate *estimate)
 void place_plan_derive(struct placer *placer, struct place_history *history, uint8_t device)
 {
 	const struct place_device *on = &placer->devices[device];
-	const struct plan *plan = history->plan->plan;
+	const struct plan *plan = history->place_plan->plan;
 	double low_ns, high_ns, low_work_ns, high_work_ns;
 	float before_ns, after_ns;
 
@@ -128,7 +128,7 @@ void place_plan_derive(struct placer *placer, struct place_history *history, uin
 		low_ns = high_ns;
 		low_work_ns = high_work_ns;
 	}
-	place_estimate_show_all(history->plan, device, on->is_known);
+	place_estimate_show_all(history->place_plan, device, on->is_known);
 }
 
 /* --- Histories --- */
@@ -180,7 +180,7 @@ static void history_free(struct placer *placer, struct place_history *history)
 static void keep_history(struct placer *placer, struct place_history *history)
 {
 	list_remove(&history->link);
-	history->plan = NULL;
+	history->place_plan = NULL;
 	if (!history->fingerprint || !history->n_done) {
 		history_free(placer, history);
 		return;
@@ -291,7 +291,7 @@ static int make_plan(struct placer *placer, const struct plan *plan, uint32_t n_
 		.is_dynamic = plan->max_count > 1,
 		.is_pinned = plan->pinned,
 	};
-	history->plan = place_plan;
+	history->place_plan = place_plan;
 	history->fingerprint = plan->fingerprint;
 	list_append(&placer->plans, &history->link);
 	return 0;

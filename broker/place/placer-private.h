@@ -61,7 +61,7 @@ struct place_results {
 	uint32_t next, n, n_failed;
 	/* The newest results, which tell a failing plan from a failing device */
 	struct {
-		const struct place_plan *plan;
+		const struct place_plan *place_plan;
 		bool is_failure;
 	} last[PLACE_BREAKER_LAST];
 	uint32_t last_next;
@@ -87,12 +87,12 @@ void place_breaker_probing(struct place_breaker_state *breaker, float predicted_
 void place_results_count(struct place_results *results, uint32_t window, bool is_failure);
 double place_results_rate(const struct place_results *results);
 /* Remember a result for place_results_blame(). */
-void place_results_remember(struct place_results *results, const struct place_plan *plan,
+void place_results_remember(struct place_results *results, const struct place_plan *place_plan,
 			    bool is_failure);
-/* Return true if all remembered failures are @plan's, and other plans succeeded. */
-bool place_results_blame(const struct place_results *results, const struct place_plan *plan);
+/* Return true if all remembered failures are @place_plan's, and other plans succeeded. */
+bool place_results_blame(const struct place_results *results, const struct place_plan *place_plan);
 /* Forget a plan: its address may soon be another plan's. */
-void place_results_forget(struct place_results *results, const struct place_plan *plan);
+void place_results_forget(struct place_results *results, const struct place_plan *place_plan);
 
 /* --- Memory --- */
 
@@ -202,9 +202,9 @@ struct place_record {
 
 /* Knowledge about a plan that decisions do not read */
 struct place_history {
-	struct list_node link;   /* in placer->plans or placer->histories */
-	struct place_plan *plan; /* NULL: the plan was freed */
-	uint64_t fingerprint;    /* 0: none */
+	struct list_node link;         /* in placer->plans or placer->histories */
+	struct place_plan *place_plan; /* NULL: the plan was freed */
+	uint64_t fingerprint;          /* 0: none */
 	uint32_t n_buckets, n_devices;
 	uint64_t n_done;                  /* on all devices */
 	uint64_t wished;                  /* n_done at the last wish */

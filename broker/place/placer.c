@@ -200,7 +200,8 @@ void placer_reset_device(struct placer *placer, uint8_t device)
 		struct place_history *history = container_of(node, struct place_history, link);
 
 		history->records[device].breaker = (struct place_breaker_state){0};
-		place_plan_set_broken(history->plan, history->plan->rest->broken & ~(1u << device));
+		place_plan_set_broken(history->place_plan,
+				      history->place_plan->rest->broken & ~(1u << device));
 	}
 	placer_update(placer);
 }

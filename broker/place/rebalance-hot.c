@@ -53,7 +53,7 @@ static float device_load_ns(const struct placer *placer, uint32_t device, uint64
 
 static float exec_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
 {
-	return place_predict_now_ns(balance->placer, task->plan, (uint8_t)device, task->count,
+	return place_predict_now_ns(balance->placer, task->place_plan, (uint8_t)device, task->count,
 				    place_contention(balance->placer, task->flow, (uint8_t)device));
 }
 
@@ -62,7 +62,7 @@ static float adds_ns(const struct balance *balance, const struct place_task *tas
 {
 	const struct place_device *of = &balance->placer->devices[device];
 
-	return place_work_ns(balance->placer, task->plan, (uint8_t)device, task->count) *
+	return place_work_ns(balance->placer, task->place_plan, (uint8_t)device, task->count) *
 	       of->queue.inverse_servers * of->slowdown;
 }
 
@@ -75,7 +75,7 @@ static void move(struct balance *balance, struct place_task *task, uint8_t to)
 	for (uint32_t i = 0; i < placer->n_devices; i++) {
 		float ns;
 
-		if (i == to || !place_can_move(placer, task->plan, (uint8_t)i))
+		if (i == to || !place_can_move(placer, task->place_plan, (uint8_t)i))
 			continue;
 		ns = exec_ns(balance, task, i);
 		if (other_ns == 0 || ns < other_ns)
@@ -136,7 +136,7 @@ static bool try_to_move(struct balance *balance, struct place_task *task)
 	for (uint32_t i = 0; i < placer->n_devices; i++) {
 		float there_ns;
 
-		if (i == from || !place_can_move(placer, task->plan, (uint8_t)i) ||
+		if (i == from || !place_can_move(placer, task->place_plan, (uint8_t)i) ||
 		    !(is_tipped(balance, from, i) || is_held_up(task->flow, from)))
 			continue;
 		there_ns = done_ns(balance, task, i);
@@ -258,7 +258,7 @@ static unsigned int exchange(struct balance *balance, uint8_t a, uint8_t b)
 		struct place_task *task = best_movable(queue);
 
 		balance->n_left--;
-		if (!place_can_move(placer, task->plan, to) || !is_for_all(balance, task)) {
+		if (!place_can_move(placer, task->place_plan, to) || !is_for_all(balance, task)) {
 			look_later(&queue->movable[task->bucket], &task->moving);
 			break;
 		}
@@ -289,7 +289,7 @@ static void add_to_search(const struct balance *balance, struct search *search,
 		return;
 	for (uint32_t i = 0; i < search->n_devices; i++) {
 		bool may_be_there = i == task->device ||
-				    place_can_move(balance->placer, task->plan, (uint8_t)i);
+				    place_can_move(balance->placer, task->place_plan, (uint8_t)i);
 
 		search->adds_ns[n][i] = may_be_there ? adds_ns(balance, task, i) : __builtin_inff();
 		search->takes_ns[n][i] =

@@ -124,10 +124,10 @@ static inline float load_elsewhere_ns(const struct placer *placer, const struct 
 	for (uint32_t i = 0; i < placer->n_devices; i++) {
 		float ns;
 
-		if (i == device || !place_can_move(placer, task->plan, (uint8_t)i))
+		if (i == device || !place_can_move(placer, task->place_plan, (uint8_t)i))
 			continue;
 		ns = load_ns(placer, (uint8_t)i,
-			     place_work_ns(placer, task->plan, (uint8_t)i, task->count));
+			     place_work_ns(placer, task->place_plan, (uint8_t)i, task->count));
 		least_ns = least_ns > 0 && least_ns < ns ? least_ns : ns;
 	}
 	return least_ns;
@@ -301,7 +301,7 @@ static void insert_task(struct placer *placer, struct place_task *task, uint8_t 
 	task->state = PLACE_QUEUED;
 	task->device = device;
 	if (!task->has_slot)
-		task->gate = place_gate(task->plan, device);
+		task->gate = place_gate(task->place_plan, device);
 	if (__builtin_expect(task->gate != NULL, 0))
 		gate_insert(placer, task);
 	else
@@ -561,16 +561,16 @@ static inline void predict_task(const struct placer *placer, struct place_task *
 				uint8_t device)
 {
 	const struct place_queue *queue = &placer->devices[device].queue;
-	float work_ns = place_work_ns(placer, task->plan, device, task->count);
+	float work_ns = place_work_ns(placer, task->place_plan, device, task->count);
 	uint32_t most = queue->n_servers_per_task;
 	float share;
 
 	task->work_ns = schedule_work_ns(work_ns);
-	task->spread = place_spread(placer, task->plan, device, task->count);
+	task->spread = place_spread(placer, task->place_plan, device, task->count);
 	task->wanted = 1;
 	if (most == 1)
 		return;
-	share = work_ns / place_predict_ns(placer, task->plan, device, task->count) + 0.5f;
+	share = work_ns / place_predict_ns(placer, task->place_plan, device, task->count) + 0.5f;
 	/*
 	 * A task that nearly all servers share counts as using all: none is free for other tasks.
 	 */
@@ -669,7 +669,8 @@ static struct place_flow_queue *pick_flow(struct place_queue *queue, uint8_t dev
 
 		if (run->is_startable) {
 			task = first_task(run);
-			if (task->plan == queue->run_plan && task->work_ns <= queue->run_left_ns) {
+			if (task->place_plan == queue->run_plan &&
+			    task->work_ns <= queue->run_left_ns) {
 				queue->run_left_ns -= task->work_ns;
 				*ret_task = task;
 				return (struct place_flow_queue *)run;
@@ -677,10 +678,10 @@ static struct place_flow_queue *pick_flow(struct place_queue *queue, uint8_t dev
 		}
 	}
 	task = first_task(fq);
-	if (queue->run_flow != fq->flow || queue->run_plan != task->plan ||
+	if (queue->run_flow != fq->flow || queue->run_plan != task->place_plan ||
 	    task->work_ns > queue->run_left_ns) {
 		queue->run_flow = fq->flow;
-		queue->run_plan = task->plan;
+		queue->run_plan = task->place_plan;
 		queue->run_left_ns = PLACE_RELEASE_NS;
 	}
 	queue->run_left_ns -=
@@ -697,12 +698,13 @@ static __attribute__((__cold__, __noinline__)) void hold_back(struct placer *pla
 							      struct place_task *task)
 {
 	struct place_queue *queue = &placer->devices[task->device].queue;
-	uint32_t count = place_rows_per_submission(placer, task->plan, task->device, task->count);
+	uint32_t count =
+		place_rows_per_submission(placer, task->place_plan, task->device, task->count);
 	uint64_t work_ns;
 
 	if (count >= task->count)
 		return;
-	work_ns = schedule_work_ns(place_work_ns(placer, task->plan, task->device, count));
+	work_ns = schedule_work_ns(place_work_ns(placer, task->place_plan, task->device, count));
 	if (task->stopped_exec_ns)
 		work_ns = rest_ns(task, work_ns);
 	if (work_ns >= task->work_ns)
@@ -821,18 +823,18 @@ static inline void learn(struct placer *placer, struct place_task *task, bool is
 	if (result != PLACE_DONE)
 		forget_parts(task);
 	if (result != PLACE_DONE || (is_last && task->parts_count == 0)) {
-		place_learn(placer, task->plan, device, task->count, result, exec_ns, busy_ns,
+		place_learn(placer, task->place_plan, device, task->count, result, exec_ns, busy_ns,
 			    now_ns);
 		return;
 	}
-	place_learn_part(placer, task->plan, device, task->count, exec_ns, busy_ns, now_ns);
+	place_learn_part(placer, task->place_plan, device, task->count, exec_ns, busy_ns, now_ns);
 	task->parts_count += task->count;
 	task->parts_exec_ns += exec_ns;
 	task->parts_busy_ns += busy_ns;
 	if (!is_last)
 		return;
-	place_learn(placer, task->plan, device, task->parts_count, result, task->parts_exec_ns,
-		    task->parts_busy_ns, now_ns);
+	place_learn(placer, task->place_plan, device, task->parts_count, result,
+		    task->parts_exec_ns, task->parts_busy_ns, now_ns);
 	forget_parts(task);
 }
 

@@ -108,7 +108,7 @@ enum place_task_state { PLACE_IDLE, PLACE_QUEUED, PLACE_RELEASED };
 /* A task as the scheduler sees it; embedded by its owner */
 struct place_task {
 	/* Set by the owner before place_enqueue() */
-	struct place_plan *plan;
+	struct place_plan *place_plan;
 	struct place_flow *flow;
 	struct place_decision decision; /* device, predicted_ns, PLACE_BOUND */
 	uint32_t count;                 /* rows of this submission */

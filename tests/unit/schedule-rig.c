@@ -164,7 +164,7 @@ void rig_task_init(struct rig_task *task, const struct rig_plan *plan, struct pl
 		.actual_factor = 1,
 		.task =
 			{
-				.plan = (struct place_plan *)plan,
+				.place_plan = (struct place_plan *)plan,
 				.flow = flow,
 				.decision = {.device = device,
 					     .predicted_ns = plan->work_ns[device]},
@@ -190,7 +190,7 @@ void rig_enqueue(struct rig *rig, struct rig_task *task)
 static void begin(struct rig *rig, struct rig_device *device, uint8_t index, uint32_t server)
 {
 	struct rig_task *task = device->first;
-	const struct rig_plan *plan = (const void *)task->task.plan;
+	const struct rig_plan *plan = (const void *)task->task.place_plan;
 
 	device->first = task->next;
 	if (!device->first)
@@ -218,8 +218,8 @@ void rig_pump(struct rig *rig)
 			assert(next->state == PLACE_RELEASED);
 			task->release_ns = rig->now_ns;
 			task->n_released++;
-			task->n_now = __wrap_place_rows_per_submission(rig->placer, next->plan,
-								       (uint8_t)i, next->count);
+			task->n_now = __wrap_place_rows_per_submission(
+				rig->placer, next->place_plan, (uint8_t)i, next->count);
 			task->next = NULL;
 			*device->end = task;
 			device->end = &task->next;

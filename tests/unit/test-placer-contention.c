@@ -130,7 +130,7 @@ TEST(test_culprit__learned_as_others, setup, teardown)
 	const struct placer_bench *bench = &((struct pair *)*state)->bench;
 	struct pair *pair = *state;
 	struct place_task task = {
-		.plan = bench->place_plan,
+		.place_plan = bench->place_plan,
 		.flow = pair->culprit,
 		.count = pair->count,
 		.deadline_ns = UINT64_MAX,
@@ -165,7 +165,7 @@ TEST(test_culprit__waits, setup, teardown)
 
 	for (unsigned int i = 0; i < 4; i++) {
 		tasks[i] = (struct place_task){
-			.plan = bench->place_plan,
+			.place_plan = bench->place_plan,
 			.flow = bench->flow,
 			.count = pair->count,
 			.deadline_ns = UINT64_MAX,
@@ -204,7 +204,7 @@ TEST(test_culprit__not_moved, setup, teardown)
 	for (unsigned int is_culprit = 0; is_culprit < 2; is_culprit++) {
 		struct place_task task =
 					  {
-						  .plan = bench->place_plan,
+						  .place_plan = bench->place_plan,
 						  .flow = is_culprit ? pair->culprit : bench->flow,
 						  .decision = here,
 						  .count = pair->count,
@@ -455,7 +455,7 @@ TEST(test_felt__waits)
 	PLACER_BENCH(bench, 2, NULL);
 	placer_bench_trust(&bench, 2048);
 	task = (struct place_task){
-		.plan = bench.place_plan,
+		.place_plan = bench.place_plan,
 		.flow = bench.flow,
 		.count = 2048,
 		.deadline_ns = UINT64_MAX,
@@ -626,7 +626,7 @@ TEST(test_workers__fewer)
 
 		bench_of_workers(&bench, shares);
 		task = (struct place_task){
-			.plan = bench.place_plan,
+			.place_plan = bench.place_plan,
 			.flow = bench.flow,
 			.count = LARGE,
 			.deadline_ns = UINT64_MAX,
@@ -675,7 +675,7 @@ TEST(test_workers__released)
 	bench_of_workers(&bench, false);
 	for (unsigned int i = 0; i < 12; i++) {
 		tasks[i] = (struct place_task){
-			.plan = bench.place_plan,
+			.place_plan = bench.place_plan,
 			.flow = bench.flow,
 			.count = LARGE,
 			.deadline_ns = UINT64_MAX,
@@ -762,7 +762,7 @@ static void release_one(struct placer_bench *bench, struct place_task *task, uin
 			float other_ns)
 {
 	*task = (struct place_task){
-		.plan = bench->place_plan,
+		.place_plan = bench->place_plan,
 		.flow = bench->flow,
 		.count = 1,
 		.deadline_ns = UINT64_MAX,

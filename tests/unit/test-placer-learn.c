@@ -612,7 +612,7 @@ TEST(test_explore__while_others_wait)
 	assert_false(report(&bench, CPU, 2048).is_trusted);
 	for (unsigned int i = 0; i < 30; i++) {
 		struct place_decision decision;
-		struct place_task task = {.plan = bench.place_plan,
+		struct place_task task = {.place_plan = bench.place_plan,
 					  .flow = other,
 					  .count = 2048 * 5,
 					  .decision = {.device = GPU},

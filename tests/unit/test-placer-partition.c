@@ -121,7 +121,7 @@ TEST(test_split__counts_queued_tasks)
 	PLACER_BENCH(bench, 2, NULL);
 	free_both = may_split(&bench, LARGE);
 	task = (struct place_task){
-		.plan = bench.place_plan,
+		.place_plan = bench.place_plan,
 		.flow = bench.flow,
 		.decision = decide(&bench, LARGE / 4, RBK_STRATEGY_ONLY_GPU, 0),
 		.count = LARGE / 4,

@@ -53,7 +53,7 @@ TEST(test_parts__never_more_than_all)
 static struct place_task held_task(struct placer_bench *bench, uint32_t count)
 {
 	return (struct place_task){
-		.plan = bench->place_plan,
+		.place_plan = bench->place_plan,
 		.flow = bench->flow,
 		.decision = {.device = CPU, .flags = PLACE_BOUND},
 		.count = count,

@@ -33,7 +33,7 @@ static void moved(struct rig *rig, struct rig_task *task, uint8_t from)
 {
 	struct fight *fight = (struct fight *)rig;
 	ptrdiff_t i = task - fight->tasks;
-	const struct rig_plan *plan = (const void *)task->task.plan;
+	const struct rig_plan *plan = (const void *)task->task.place_plan;
 
 	assert_fields(*fight, (state[i], PLACE_QUEUED), (device[i], from));
 	assert_int_equal(task->task.decision.flags & PLACE_BOUND, 0);

@@ -288,8 +288,8 @@ TEST(test_release__plan_in_a_row)
 		struct place_task *task = place_next(rig.placer, 1, rig.now_ns);
 
 		assert_non_null(task);
-		n_changes += task->plan != last;
-		last = task->plan;
+		n_changes += task->place_plan != last;
+		last = task->place_plan;
 		rig.now_ns += 10000;
 		place_done(rig.placer, task, PLACE_DONE, 10000, 0, rig.now_ns);
 		/* No flow is more than a run ahead. */

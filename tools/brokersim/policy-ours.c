@@ -177,10 +177,10 @@ static void enqueue(struct sim *sim, struct sim_part *part)
 	struct place_task *place = &part->place;
 
 	place->count = part->n_rows - part->n_begun;
-	part->n_cut = place_rows_per_submission(ours->placer, place->plan, place->decision.device,
-						place->count);
-	place->decision.predicted_ns =
-		place_predict_ns(ours->placer, place->plan, place->decision.device, place->count);
+	part->n_cut = place_rows_per_submission(ours->placer, place->place_plan,
+						place->decision.device, place->count);
+	place->decision.predicted_ns = place_predict_ns(ours->placer, place->place_plan,
+							place->decision.device, place->count);
 	/* One device runs all rows of a part, unless it fails. */
 	if (part->n_begun)
 		place->decision.flags |= PLACE_BOUND;
@@ -197,7 +197,7 @@ static void queue_ours(struct sim *sim, struct sim_task *task, const struct sim_
 		uint8_t device = i ? RBK_DEVICE_CPU : choice->device;
 
 		part->place = (struct place_task){
-			.plan = plan_of(sim, task),
+			.place_plan = plan_of(sim, task),
 			.flow = ours->flows[task->tenant],
 			.decision = choice->decision,
 			.priority = tenant->priority,
@@ -236,7 +236,8 @@ static void release(struct sim *sim, struct place_task *place)
 	uint8_t device = place->decision.device;
 	uint32_t *n_held = ours->n_held[device], tenant = part->task->tenant;
 
-	part->n_now = place_rows_per_submission(ours->placer, place->plan, device, place->count);
+	part->n_now =
+		place_rows_per_submission(ours->placer, place->place_plan, device, place->count);
 	part->is_urgent = ours->n_all_held[device] > 0 && n_held[tenant] == 0 &&
 			  ours->n_urgent[device] < MAX_URGENT;
 	ours->n_urgent[device] += part->is_urgent;
