@@ -386,9 +386,3 @@ struct client_ring_cold {
 
 /* Add @ring to the rings whose sleepers client_lose() wakes. rbk_ring_free() removes it. */
 void client_ring_link(struct rbk_ring *ring);
-
-/*
- * Set the value at which all indices start: 0 at set-up; tests use others to make them wrap around.
- * Both sides must agree.
- */
-void client_ring_start_at(struct rbk_ring *ring, uint32_t index);

@@ -238,9 +238,3 @@ RBK_EXPORT int rbk_ring_fd(const struct rbk_ring *ring)
 {
 	return ring->cold ? ring->cold->bell : -ECHILD;
 }
-
-void client_ring_start_at(struct rbk_ring *ring, uint32_t index)
-{
-	ring->sq_tail = ring->sq_published = ring->sq_head = index;
-	ring->cq_head = ring->cq_tail = index;
-}

@@ -766,9 +766,6 @@ static inline size_t cpu_conv_transpose_f64_parts(const struct cpu_window *args)
 /* Return: the kernels of @level; NULL if this processor or this build has none. */
 const struct cpu_kernels *cpu_kernels_get(enum cpu_simd level);
 
-/* Return the level's name: "avx512", or "auto" for CPU_SIMD_AUTO. */
-const char *cpu_simd_name(enum cpu_simd level);
-
 /*
  * Make the calling thread treat denormals as zero, in operands and results, as the executor's
  * workers do. Without it, data full of denormals slows a task down a hundredfold. The thread that

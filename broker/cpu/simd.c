@@ -129,10 +129,3 @@ const struct cpu_int8_kernels *cpu_int8_best(enum cpu_simd within)
 	}
 	return cpu_int8_get(CPU_INT8_SSE2);
 }
-
-const char *cpu_simd_name(enum cpu_simd level)
-{
-	static const char *const names[CPU_SIMD_COUNT] = {"auto", "sse2", "avx2", "avx512"};
-
-	return (unsigned int)level < CPU_SIMD_COUNT ? names[level] : "unknown";
-}

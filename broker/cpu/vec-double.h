@@ -65,5 +65,9 @@ VEC_INLINE vd vd_abs(vd x)
 
 VEC_INLINE double d_muladd(double a, double b, double c)
 {
-	return VEC_MULADD(__builtin_fma, a, b, c);
+#if defined(__FMA__)
+	return __builtin_fma(a, b, c);
+#else
+	return a * b + c;
+#endif
 }

@@ -72,11 +72,6 @@ VEC_INLINE vf vf_log(vf x)
 	return vf_select((vi)(x < inf) | (vi)(x < (vf){0}), y, x + x);
 }
 
-VEC_INLINE float f_log(float x)
-{
-	return vf_log(vf_set(x))[0];
-}
-
 VEC_INLINE float f_exp_neg(float x)
 {
 	return vf_exp_neg(vf_set(x))[0];

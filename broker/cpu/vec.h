@@ -109,18 +109,6 @@ VEC_INLINE void vf_store(float *to, vf value)
 	*(vf_unaligned *)to = value;
 }
 
-/* a * b + c, rounded once where the level has fused multiply-add. */
-#if defined(__FMA__)
-#define VEC_MULADD(fma, a, b, c) fma(a, b, c)
-#else
-#define VEC_MULADD(fma, a, b, c) ((a) * (b) + (c))
-#endif
-
-VEC_INLINE float f_muladd(float a, float b, float c)
-{
-	return VEC_MULADD(__builtin_fmaf, a, b, c);
-}
-
 /* Select, per lane, @a where @mask (all ones or zero) is set, else @b. */
 VEC_INLINE vf vf_select(vi mask, vf a, vf b)
 {

@@ -156,11 +156,6 @@ struct place_flow *place_flow_free(struct placer *placer, struct place_flow *flo
 	return NULL;
 }
 
-uint64_t place_flow_used_ns(const struct place_flow *flow, uint8_t device)
-{
-	return device < flow->n_devices ? flow->on[device].used_ns : 0;
-}
-
 /* --- Recounting --- */
 
 uint32_t place_recount_plan(struct place_plan *place_plan, uint8_t device)

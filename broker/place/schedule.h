@@ -100,9 +100,6 @@ void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t 
 uint64_t place_flow_wait_ns(const struct placer *placer, const struct place_flow *flow,
 			    uint8_t device, uint64_t now_ns);
 
-/* Return the device time that the flow was charged with in all, for statistics. */
-uint64_t place_flow_used_ns(const struct place_flow *flow, uint8_t device);
-
 enum place_task_state { PLACE_IDLE, PLACE_QUEUED, PLACE_RELEASED };
 
 /* A task as the scheduler sees it; embedded by its owner */

@@ -285,14 +285,16 @@ static inline void stats_task_done(struct stats_plan *plan, const struct stats_t
 	all->reasons[task->reason]++;
 }
 
-/* stats-hot.c: count the tasks that stats_task_inline() has gathered, if any. */
+/* stats-hot.c: count the gathered tasks, if any. */
 void stats_inline_flush(struct stats_plan *plan);
 /* stats-hot.c: begin to gather, with a task that is logged. */
 void stats_inline_begin(struct stats_plan *plan, const struct stats_task *task);
 
 /*
- * The parts of stats_task_inline(), for a caller that describes only tasks that are logged:
- * stats_inline_begin() when stats_inline_is_due(), then always stats_inline_gather().
+ * Count a task that ran on the reactor: call stats_inline_begin() when stats_inline_is_due(), then
+ * always stats_inline_gather(). Such a task takes less time than counting it would.
+ * STATS_INLINE_SAMPLE tasks, or fewer at a stats_flush(), are therefore gathered and counted at
+ * once; the first of them is logged.
  */
 static inline bool stats_inline_is_due(const struct stats_plan *plan, uint8_t reason, int32_t res,
 				       uint16_t flags)
@@ -307,18 +309,6 @@ static inline void stats_inline_gather(struct stats_plan *plan, uint64_t exec_ns
 {
 	plan->n_gathered++;
 	plan->gathered_ns += exec_ns;
-}
-
-/*
- * Count a task that ran on the reactor. Such a task takes less time than counting it would.
- * STATS_INLINE_SAMPLE tasks, or fewer at a stats_flush(), are therefore gathered and counted at
- * once; the first of them is logged.
- */
-static inline void stats_task_inline(struct stats_plan *plan, const struct stats_task *task)
-{
-	if (stats_inline_is_due(plan, task->reason, task->res, task->flags))
-		stats_inline_begin(plan, task);
-	stats_inline_gather(plan, task->exec_ns);
 }
 
 /* Add the tensor bytes copied or transferred for a task. */

@@ -84,12 +84,6 @@ static const struct {
 };
 _Static_assert(RBK_MAX_DEVICES == 16, "a name for each device's slots");
 
-const char *account_slot_name(enum account_slot slot)
-{
-	assert(slot < ACCOUNT_SLOT_COUNT);
-	return account_slots[slot].name;
-}
-
 int account_book_new(struct account_book **ret)
 {
 	struct account_book *book = calloc(1, sizeof(*book));

@@ -131,11 +131,6 @@ uint64_t account_n_refused(const struct account *account);
 void charge_deinit(struct charge *charge);
 /* Move a charge out of @charge, which is empty afterwards. */
 struct charge charge_steal(struct charge *charge);
-/*
- * Return a slot's name for messages. It follows a number ("sessions") or, if the slot counts bytes,
- * a size ("of arenas", "of VRAM on device 0").
- */
-const char *account_slot_name(enum account_slot slot);
 
 DEFINE_CLEANUP(struct account_book *, account_book_free)
 DEFINE_CLEANUP(struct account *, account_unref)

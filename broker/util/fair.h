@@ -86,11 +86,6 @@ static inline bool fair_flow_owes(const struct fair_queue *queue, const struct f
 	return (int64_t)(flow->tag - queue->now) > 0;
 }
 
-static inline bool fair_queue_is_empty(const struct fair_queue *queue)
-{
-	return !queue->flows;
-}
-
 /* Insert @item before @next, which is an item of @flow or one of its lists. */
 static inline void fair_insert_(struct fair_queue *queue, struct fair_flow *flow,
 				struct list_node *next, struct list_node *item)

@@ -84,9 +84,3 @@ static inline void *spsc_pop(struct spsc *queue)
 	atomic_store_explicit(&queue->head, queue->head_private, memory_order_release);
 	return item;
 }
-
-/* Return true if the queue is empty. Consumer. */
-static inline bool spsc_is_empty(struct spsc *queue)
-{
-	return queue->head_private == atomic_load_explicit(&queue->tail, memory_order_acquire);
-}

@@ -107,12 +107,15 @@ static void open_arenas(void)
 
 static void open_cpu(void)
 {
+	static const char *const names[CPU_SIMD_COUNT] = {
+		[CPU_SIMD_SSE2] = "sse2", [CPU_SIMD_AVX2] = "avx2", [CPU_SIMD_AVX512] = "avx512"};
+
 	for (unsigned int is_last = 0; is_last < 2; is_last++)
 		for (enum cpu_simd level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 			struct device *device = &devices[n_devices];
 
 			if (!cpu_kernels_get(level)) {
-				print_message("no %s here: not tested\n", cpu_simd_name(level));
+				print_message("no %s here: not tested\n", names[level]);
 				continue;
 			}
 			cpu_rig_init(&device->cpu,
@@ -121,7 +124,7 @@ static void open_cpu(void)
 							   .layout = is_last ? CPU_LAYOUT_EVERY
 									     : CPU_LAYOUT_WORTH});
 			device->executor = device->cpu.executor;
-			device->name = cpu_simd_name(level);
+			device->name = names[level];
 			device->is_last = is_last;
 			device->is_fma = LEVELS_AGREE && level >= CPU_SIMD_AVX2;
 			n_devices++;

@@ -65,6 +65,12 @@ void rig_deinit(struct rig *rig);
 
 struct place_flow *rig_flow(struct rig *rig, uint32_t weight, uint8_t priority_max, float cpu_max);
 
+/* Return the device time that the flow was charged with in all. */
+static inline uint64_t rig_used_ns(const struct place_flow *flow, uint8_t device)
+{
+	return flow->on[device].used_ns;
+}
+
 /* Fill in all members but deadline and priority, so that the task can be queued as one row. */
 void rig_task_init(struct rig_task *task, const struct rig_plan *plan, struct place_flow *flow,
 		   uint8_t device);

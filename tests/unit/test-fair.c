@@ -51,7 +51,7 @@ TEST(test_fair__order_in_a_flow)
 
 	fair_queue_init(&queue);
 	fair_flow_init(&flow);
-	assert_true(fair_queue_is_empty(&queue));
+	assert_null(queue.flows);
 	assert_null(serve(&queue, 1));
 	for (unsigned int i = 0; i < 100; i++)
 		add(&queue, &flow, &items[i]);
@@ -59,13 +59,13 @@ TEST(test_fair__order_in_a_flow)
 	for (unsigned int i = 0; i < 100; i++)
 		if (i != 50)
 			assert_ptr_equal(serve(&queue, i), &items[i]);
-	assert_true(fair_queue_is_empty(&queue));
+	assert_null(queue.flows);
 	assert_true(fair_flow_is_idle(&flow));
 	assert_int_equal(flow.spent, 99 * 100 / 2 - 50);
 	/* The only item of a flow. */
 	add(&queue, &flow, &items[0]);
 	fair_remove(&queue, &flow, &items[0].link);
-	assert_true(fair_queue_is_empty(&queue));
+	assert_null(queue.flows);
 }
 
 /*
@@ -245,7 +245,7 @@ TEST(test_fair__busy_while_serving)
 	add(&queue, &flows[1], &items[1]);
 	assert_ptr_equal(serve(&queue, 1000000), &items[0]);
 	assert_ptr_equal(fair_take(&queue, &node), &flows[1]);
-	assert_true(fair_queue_is_empty(&queue));
+	assert_null(queue.flows);
 	add(&queue, &flows[2], &items[2]);
 	fair_charge(&queue, &flows[1], 1000);
 	add(&queue, &flows[1], &items[1]);

@@ -64,10 +64,10 @@ static void measure(struct rig *rig, struct tenant *tenants, int n, uint8_t devi
 		    double *ret_used)
 {
 	for (int i = 0; i < n; i++)
-		ret_used[i] = -(double)place_flow_used_ns(tenants[i].flow, device);
+		ret_used[i] = -(double)rig_used_ns(tenants[i].flow, device);
 	rig_run(rig, rig->now_ns + ns);
 	for (int i = 0; i < n; i++)
-		ret_used[i] += (double)place_flow_used_ns(tenants[i].flow, device);
+		ret_used[i] += (double)rig_used_ns(tenants[i].flow, device);
 }
 
 static double jain(const double *x, int n)
@@ -273,8 +273,8 @@ TEST(test_charge__counts)
 		charged += 250000;
 	}
 	measure(&rig, tenants, 2, 0, 0, used);
-	used[0] = (double)place_flow_used_ns(tenants[0].flow, 0);
-	used[1] = (double)place_flow_used_ns(tenants[1].flow, 0);
+	used[0] = (double)rig_used_ns(tenants[0].flow, 0);
+	used[1] = (double)rig_used_ns(tenants[1].flow, 0);
 	assert_share(used, 2, 0, 0.5, 0.02);
 	assert_true(used[0] + used[1] > 1000e6 + charged - 5e6);
 	free_all(&rig, tenants, 2);
@@ -437,7 +437,7 @@ TEST(test_latency__between_parts)
 		assert_int_equal(tasks[i].n_released, 20);
 		assert_true(i == 0 || tasks[i].done_ns > tasks[i - 1].done_ns + 90 * MS);
 	}
-	assert_int_equal(place_flow_used_ns(heavy, 1), 400 * MS);
+	assert_int_equal(rig_used_ns(heavy, 1), 400 * MS);
 	place_flow_free(rig.placer, heavy);
 	place_flow_free(rig.placer, light);
 }
@@ -463,12 +463,12 @@ TEST(test_fair__thousands_of_flows)
 	for (int round = 1; round <= EACH; round++) {
 		rig_run(&rig, rig.now_ns + FLOWS * 100000ull);
 		for (int i = 0; i < FLOWS; i++)
-			assert_in_range(place_flow_used_ns(flows[i], 1) + 6 * 100000ull,
+			assert_in_range(rig_used_ns(flows[i], 1) + 6 * 100000ull,
 					(uint64_t)round * 100000, (uint64_t)(round + 12) * 100000);
 	}
 	rig_run(&rig, UINT64_MAX);
 	for (int i = 0; i < FLOWS; i++) {
-		assert_int_equal(place_flow_used_ns(flows[i], 1), EACH * 100000ull);
+		assert_int_equal(rig_used_ns(flows[i], 1), EACH * 100000ull);
 		place_flow_free(rig.placer, flows[i]);
 	}
 	free(flows);

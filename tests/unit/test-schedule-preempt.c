@@ -68,7 +68,7 @@ static void end(struct tenant *tenants, int n)
 
 static double used_ms(const struct tenant *tenant)
 {
-	return (double)place_flow_used_ns(tenant->flow, 0) / (double)MS;
+	return (double)rig_used_ns(tenant->flow, 0) / (double)MS;
 }
 
 /* Get the used time of each tenant in ms. Charges for running tasks are not used yet. */

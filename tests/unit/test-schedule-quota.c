@@ -55,9 +55,9 @@ TEST(test_quota__is_kept)
 		other_task.actual_factor = factor;
 		rig_enqueue(&rig, &other_task);
 		rig_run(&rig, rig.now_ns + 500 * MS);
-		share = -(double)place_flow_used_ns(flow, 0);
+		share = -(double)rig_used_ns(flow, 0);
 		rig_run(&rig, rig.now_ns + for_ns);
-		share += (double)place_flow_used_ns(flow, 0);
+		share += (double)rig_used_ns(flow, 0);
 		share /= (double)for_ns;
 		if (fabs(share / (double)quota - 1) > 0.02)
 			fail_msg("quota %g, size %g, factor %g: %g", (double)quota, (double)size,
@@ -92,7 +92,7 @@ TEST(test_quota__wrong_estimates)
 	/*
 	 * The bucket's contents and refills, and the tasks released before the first one completed.
 	 */
-	assert_in_range(place_flow_used_ns(flow, 0), 10 * MS, (10 + 5 + 2 * 4 * 2) * MS);
+	assert_in_range(rig_used_ns(flow, 0), 10 * MS, (10 + 5 + 2 * 4 * 2) * MS);
 	assert_true(place_flow_is_throttled(flow, rig.now_ns));
 	drain(&rig, tasks, 100);
 	place_flow_free(rig.placer, flow);
@@ -166,7 +166,7 @@ TEST(test_quota__changes)
 		rig_run(&rig, rig.now_ns + 100 * MS);
 		assert_true(place_flow_is_throttled(flow, rig.now_ns));
 		assert_int_equal(place_startable(rig.placer, rig.now_ns), 0);
-		assert_true(place_flow_used_ns(flow, 0) <= 4 * MS);
+		assert_true(rig_used_ns(flow, 0) <= 4 * MS);
 		assert_true(place_flow_wait_ns(rig.placer, flow, 0, rig.now_ns) > 1000 * MS);
 
 		/* A task that is held back can be cancelled. */
@@ -175,14 +175,14 @@ TEST(test_quota__changes)
 		limits.cpu_max = 1;
 		place_flow_set_limits(rig.placer, flow, &limits, rig.now_ns);
 		rig_run(&rig, rig.now_ns + 1000 * MS);
-		assert_in_range(place_flow_used_ns(flow, 0), 980 * MS, 1020 * MS);
+		assert_in_range(rig_used_ns(flow, 0), 980 * MS, 1020 * MS);
 
 		limits.cpu_max = nonsense[i];
 		place_flow_set_limits(rig.placer, flow, &limits, rig.now_ns);
 		assert_false(place_flow_is_throttled(flow, rig.now_ns));
-		used_ns = place_flow_used_ns(flow, 0);
+		used_ns = rig_used_ns(flow, 0);
 		rig_run(&rig, rig.now_ns + 1000 * MS);
-		assert_in_range(place_flow_used_ns(flow, 0) - used_ns, 3990 * MS, 4010 * MS);
+		assert_in_range(rig_used_ns(flow, 0) - used_ns, 3990 * MS, 4010 * MS);
 		drain(&rig, tasks, 50);
 		place_flow_free(rig.placer, flow);
 		rig_deinit(&rig);

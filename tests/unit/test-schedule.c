@@ -103,10 +103,10 @@ TEST(test_put_back__keeps_its_place)
 	}
 	first = place_next(rig.placer, 1, rig.now_ns);
 	assert_ptr_equal(first, &tasks[0]);
-	assert_int_equal(place_flow_used_ns(flow, 1), 10 * MS);
+	assert_int_equal(rig_used_ns(flow, 1), 10 * MS);
 	place_put_back(rig.placer, first, rig.now_ns);
 	assert_int_equal(first->state, PLACE_QUEUED);
-	assert_int_equal(place_flow_used_ns(flow, 1), 0);
+	assert_int_equal(rig_used_ns(flow, 1), 0);
 	assert_int_equal(place_startable(rig.placer, rig.now_ns), 1 << 1);
 	assert_int_equal(take(&rig, tasks), 0);
 	first = place_next(rig.placer, 1, rig.now_ns);
@@ -294,8 +294,8 @@ TEST(test_release__plan_in_a_row)
 		place_done(rig.placer, task, PLACE_DONE, 10000, 0, rig.now_ns);
 		/* No flow is more than a run ahead. */
 		if (i < 300)
-			assert_in_range(place_flow_used_ns(flows[0], 1) + 2 * PLACE_RELEASE_NS -
-						place_flow_used_ns(flows[1], 1),
+			assert_in_range(rig_used_ns(flows[0], 1) + 2 * PLACE_RELEASE_NS -
+						rig_used_ns(flows[1], 1),
 					0, 4 * PLACE_RELEASE_NS);
 	}
 	assert_in_range(n_changes, 2, 20);
