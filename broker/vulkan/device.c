@@ -115,7 +115,6 @@ static void describe(struct vk_device *device)
 	device->bounces = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 	device->is_integrated =
 		properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
-	device->max_buffer_bytes = UINT64_MAX;
 	find_types(device);
 	measure_heaps(device);
 	/* A software driver reports the memory use of the machine, not of the process. */

@@ -46,7 +46,6 @@ struct vk_device {
 	uint32_t vram_heap;          /* index of that heap */
 	uint64_t gtt_bytes;          /* size of the largest other heap; 0: no tier of its own */
 	uint64_t import_align_bytes; /* VK_EXT_external_memory_host; 0: absent */
-	uint64_t max_buffer_bytes;
 	enum vk_variant variant;
 	uint32_t subgroup_size; /* maximum number of invocations in a subgroup */
 	bool is_software;

@@ -176,8 +176,6 @@ static int probe_udmabuf(struct vk_device *device, const char **ret_why)
 						   : "/dev/udmabuf accepts no memory";
 	if (r)
 		return r > 0 ? VK_SEGMENT_E_REFUSED : error_fold(r);
-	if (device->paths.segment_bytes > device->max_buffer_bytes)
-		device->paths.segment_bytes = device->max_buffer_bytes & ~(2097152ull - 1);
 	*ret_why = "/dev/udmabuf accepts too little memory";
 	if (device->paths.segment_bytes < VK_PATHS_PROBE_BYTES)
 		return VK_SEGMENT_E_REFUSED;

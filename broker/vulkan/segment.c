@@ -44,7 +44,7 @@ static int make_buffer(struct vk_device *device, VkExternalMemoryHandleTypeFlagB
 	};
 	int r;
 
-	if (bytes == 0 || bytes > device->max_buffer_bytes)
+	if (bytes == 0)
 		return VK_SEGMENT_E_REFUSED;
 	r = vk_buffer_new(device, bytes, &external, &segment->buffer);
 	if (r) {
