@@ -24,7 +24,7 @@ enum run_queue_source run_queue_source(const struct run_queue *rq)
 	return rq ? atomic_load_explicit(&rq->source, memory_order_acquire) : RUN_QUEUE_SOURCE_NONE;
 }
 
-static uint64_t since(uint64_t now_ns, uint64_t then_ns)
+static uint64_t in_progress_ns(uint64_t now_ns, uint64_t then_ns)
 {
 	return then_ns != 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
@@ -59,8 +59,8 @@ static void add_thread(struct run_queue *rq, uint32_t slot, bool has_room,
 	}
 	if (is_throttled(&rq->stretches[slot], waiting_ns, run_queue_load(&record->n_throttled)))
 		has_room = true;
-	goes_on = since(totals->at_ns, waiting_ns);
-	totals->run_ns += run_ns + since(totals->at_ns, running_ns);
+	goes_on = in_progress_ns(totals->at_ns, waiting_ns);
+	totals->run_ns += run_ns + in_progress_ns(totals->at_ns, running_ns);
 	totals->wait_ns += wait_ns + (has_room ? 0 : goes_on);
 	totals->idle_wait_ns += idle_wait_ns + (has_room ? goes_on : 0);
 	totals->n_preemptions += run_queue_load(&record->n_preemptions);
@@ -95,8 +95,9 @@ static bool add_processor(const struct run_queue_processor *processor, uint64_t 
 		if (run_queue_load(&processor->since_ns) == since_ns)
 			break;
 	}
-	totals->idle_ns += idle_ns + (use == RUN_QUEUE_IDLE ? since(now_ns, since_ns) : 0);
-	totals->others_ns += others_ns + (use == RUN_QUEUE_OTHERS ? since(now_ns, since_ns) : 0);
+	totals->idle_ns += idle_ns + (use == RUN_QUEUE_IDLE ? in_progress_ns(now_ns, since_ns) : 0);
+	totals->others_ns +=
+		others_ns + (use == RUN_QUEUE_OTHERS ? in_progress_ns(now_ns, since_ns) : 0);
 	totals->n_processors++;
 	return use == RUN_QUEUE_IDLE;
 }

@@ -59,7 +59,8 @@ static int make_buffer(struct vk_device *device, VkExternalMemoryHandleTypeFlagB
  * Choose a coherent type among @types with @required, preferably cached and not device-local.
  * Return: its index; -1: none.
  */
-static int pick_type(const struct vk_device *device, uint32_t types, VkMemoryPropertyFlags required)
+static int pick_coherent_type(const struct vk_device *device, uint32_t types,
+			      VkMemoryPropertyFlags required)
 {
 	const VkMemoryPropertyFlags refused = VK_MEMORY_PROPERTY_PROTECTED_BIT |
 					      VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
@@ -144,7 +145,7 @@ int vk_segment_host(struct vk_device *device, void *base, uint64_t bytes, struct
 	r = make_buffer(device, HOST, bytes, &segment, &needs);
 	if (r)
 		goto error;
-	type = pick_type(device, properties.memoryTypeBits & needs.memoryTypeBits, 0);
+	type = pick_coherent_type(device, properties.memoryTypeBits & needs.memoryTypeBits, 0);
 	r = type < 0 || needs.size > bytes
 		    ? VK_SEGMENT_E_REFUSED
 		    : allocate(device, bytes, (uint32_t)type, &pointer, &segment);
@@ -186,7 +187,7 @@ int vk_segment_dma_buf(struct vk_device *device, int fd, uint64_t bytes, struct 
 	r = make_buffer(device, DMA_BUF, bytes, &segment, &needs);
 	if (r)
 		goto error;
-	type = pick_type(device, properties.memoryTypeBits & needs.memoryTypeBits, 0);
+	type = pick_coherent_type(device, properties.memoryTypeBits & needs.memoryTypeBits, 0);
 	if (type < 0 || needs.size > bytes) {
 		r = VK_SEGMENT_E_REFUSED;
 		goto error;
@@ -240,8 +241,9 @@ int vk_segment_export(struct vk_device *device, uint64_t bytes, struct vk_segmen
 	 * Use GTT, not VRAM: the processor works in the memory as well. On devices with a single
 	 * kind of memory, use that.
 	 */
-	type = pick_type(device, needs.memoryTypeBits,
-			 VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+	type = pick_coherent_type(device, needs.memoryTypeBits,
+				  VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+					  VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
 	if (type < 0 || needs.size > bytes) {
 		r = VK_SEGMENT_E_REFUSED;
 		goto error;
