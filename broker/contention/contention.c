@@ -27,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "contention/verdict.h"
+#include "contention/contention-judge.h"
 #include "cpu/cpu.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
@@ -101,8 +101,8 @@ struct contention {
 
 	struct run_queue_totals totals; /* as of the last look */
 	double faded_wait_ns;
-	struct place_contention judge;
-	struct place_contention_verdict verdict;
+	struct contention_judge judge;
+	struct contention_verdict verdict;
 
 	/* Actions in force. */
 	float factor;
@@ -347,7 +347,7 @@ static bool describe_cause(const struct contention *contention, char *text, size
 
 static void say_begin(struct contention *contention, const char *cause, uint64_t now_ns)
 {
-	const struct place_contention_verdict *verdict = &contention->verdict;
+	const struct contention_verdict *verdict = &contention->verdict;
 	const uint32_t n_total = n_workers_total(contention);
 	const uint32_t n = contention->options.observes ? n_total : verdict->n_workers;
 	char unsaid[64] = "";
@@ -460,7 +460,7 @@ static void tell_shares(struct contention *contention, bool is_contended)
 
 static void act(struct contention *contention)
 {
-	const struct place_contention_verdict *verdict = &contention->verdict;
+	const struct contention_verdict *verdict = &contention->verdict;
 	const bool acts = !contention->options.observes;
 	struct placer *placer = dispatch_placer(contention->dispatch);
 	const float factor = acts ? verdict->factor : 1;
@@ -488,7 +488,7 @@ static void act(struct contention *contention)
 /* Feed the judge. Figures read by the watching thread may be unchanged since the last time. */
 static void feed(struct contention *contention, const struct run_queue_totals *totals)
 {
-	const struct place_contention_sample sample = {
+	const struct contention_sample sample = {
 		.at_ns = totals->at_ns,
 		.has_workers = totals->has_workers,
 		.has_processors = totals->has_processors,
@@ -508,7 +508,7 @@ static void feed(struct contention *contention, const struct run_queue_totals *t
 	if (totals->at_ns == contention->totals.at_ns)
 		return;
 	contention->is_needed = false;
-	contention->verdict = *place_contention_feed(&contention->judge, &sample);
+	contention->verdict = *contention_judge_feed(&contention->judge, &sample);
 }
 
 static void look(struct contention *contention, uint64_t now_ns)
@@ -560,16 +560,15 @@ static void on_timer(void *data)
 /* Reset the verdict, whose observations are too old. */
 static void forget(struct contention *contention)
 {
-	const struct place_contention_config config = contention->judge.config;
+	const struct contention_config config = contention->judge.config;
 	const uint32_t n_workers = n_workers_total(contention);
 
 	if (contention->said == SAID_BEGIN)
 		log_info(LOG_CONTENTION_ENDED,
 			 "the CPU was contended when the broker last had work; it has none now");
 	contention->said = SAID_NOTHING;
-	place_contention_init(&contention->judge, &config, n_workers);
-	contention->verdict =
-		(struct place_contention_verdict){.factor = 1, .n_workers = n_workers};
+	contention_judge_init(&contention->judge, &config, n_workers);
+	contention->verdict = (struct contention_verdict){.factor = 1, .n_workers = n_workers};
 	act(contention);
 }
 
@@ -722,7 +721,7 @@ static bool has_hidepid(void)
 int contention_new(const struct contention_options *options, struct contention **ret)
 {
 	_cleanup_(contention_freep) struct contention *contention = calloc(1, sizeof(*contention));
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
+	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
 	int r;
 
 	if (!contention)
@@ -737,8 +736,8 @@ int contention_new(const struct contention_options *options, struct contention *
 	contention->factor = 1;
 	contention->n_workers = n_workers_total(contention);
 	contention->verdict =
-		(struct place_contention_verdict){.factor = 1, .n_workers = contention->n_workers};
-	place_contention_init(&contention->judge, &config, contention->n_workers);
+		(struct contention_verdict){.factor = 1, .n_workers = contention->n_workers};
+	contention_judge_init(&contention->judge, &config, contention->n_workers);
 	r = loop_timer_new(options->loop, on_fresh, contention, &contention->fresh_timer);
 	if (r)
 		return error_fold(r);

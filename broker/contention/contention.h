@@ -3,10 +3,10 @@
 /*
  * Reacting to CPU contention caused by other processes
  *
- * Every 10 ms while there is work, the scheduler's figures (run-queue.h) are judged (verdict.h),
- * and the verdict is passed to the placer, the CPU executor and the dispatcher. This module also
- * selects the processes to watch for each tenant, and logs the beginning and end of contention.
- * Reactor thread.
+ * Every 10 ms while there is work, the scheduler's figures (run-queue.h) are judged
+ * (contention-judge.h), and the verdict is passed to the placer, the CPU executor and the
+ * dispatcher. This module also selects the processes to watch for each tenant, and logs the
+ * beginning and end of contention. Reactor thread.
  */
 #include <stdbool.h>
 #include <stdint.h>

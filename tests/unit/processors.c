@@ -16,7 +16,7 @@ enum {
 
 void processors_init(struct processors *processors, uint32_t n, uint32_t n_workers)
 {
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
+	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
 
 	memset(processors, 0, sizeof(*processors));
 	processors->n = n;
@@ -25,7 +25,7 @@ void processors_init(struct processors *processors, uint32_t n, uint32_t n_worke
 	processors->sample_ns = 10000000;
 	processors->now_ns = processors->sampled_ns = 1000000000;
 	processors->random = 1;
-	place_contention_init(&processors->judge, &config, n_workers);
+	contention_judge_init(&processors->judge, &config, n_workers);
 	processors->verdict = processors->judge.verdict;
 	processors_forget(processors);
 }
@@ -67,7 +67,7 @@ static uint32_t next_turn(const struct processor *on, uint32_t from, bool is_wor
 
 static void step_processor(struct processors *processors, uint32_t index, uint32_t n_hogs)
 {
-	struct place_contention_sample *sample = &processors->sample;
+	struct contention_sample *sample = &processors->sample;
 	struct processor *on = &processors->on[index];
 	bool is_used = index < processors->n_workers && index < processors->verdict.n_workers;
 	bool is_throttled = processors->quota > 0 && processors->quota_left_ns < STEP_NS;
@@ -115,7 +115,7 @@ static void step_processor(struct processors *processors, uint32_t index, uint32
 
 static void take_sample(struct processors *processors)
 {
-	struct place_contention_sample sample = processors->sample;
+	struct contention_sample sample = processors->sample;
 	const bool was_elsewhere = is_elsewhere(processors);
 
 	sample.at_ns = processors->sampled_ns = processors->now_ns;
@@ -143,7 +143,7 @@ static void take_sample(struct processors *processors)
 		sample.others_ns -= (uint64_t)(draw(processors) * JITTER_NS);
 		sample.wait_ns -= (uint64_t)(draw(processors) * JITTER_NS);
 	}
-	processors->verdict = *place_contention_feed(&processors->judge, &sample);
+	processors->verdict = *contention_judge_feed(&processors->judge, &sample);
 	if (processors->verdict.has_begun) {
 		processors->n_begun++;
 		processors->begun_ns = processors->now_ns;

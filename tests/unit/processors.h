@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A machine in virtual time for tests of contention/verdict.h
+ * A machine in virtual time for tests of contention/contention-judge.h
  *
  * Processors give turns of 3 ms to their runnable threads: one worker each, up to n_workers, and
  * hogs, which are spread evenly over the processors. Workers have work for a share of the time.
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "contention/verdict.h"
+#include "contention/contention-judge.h"
 
 enum { PROCESSORS_MAX = 64 };
 
@@ -37,9 +37,9 @@ struct processors {
 	bool is_coarse; /* processor times are counted by ticks, and late */
 
 	uint64_t now_ns, sampled_ns;
-	struct place_contention judge;
-	struct place_contention_verdict verdict;
-	struct place_contention_sample sample;
+	struct contention_judge judge;
+	struct contention_verdict verdict;
+	struct contention_sample sample;
 	struct processor on[PROCESSORS_MAX];
 	uint64_t random, quota_left_ns;
 	uint64_t accounted_idle_ns, accounted_others_ns;

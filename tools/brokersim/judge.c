@@ -14,12 +14,12 @@
 
 void judge_init(struct judge *judge, const struct sim *sim)
 {
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
+	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
 	const uint32_t n_servers = sim->devices[RBK_DEVICE_CPU].n_servers;
 
 	*judge = (struct judge){.share = 1, .next_ns = JUDGE_PERIOD_NS};
-	place_contention_init(&judge->contention, &config, n_servers);
-	judge->sample = (struct place_contention_sample){
+	contention_judge_init(&judge->contention, &config, n_servers);
+	judge->sample = (struct contention_sample){
 		.has_workers = true,
 		.has_processors = true,
 		.n_processors = n_servers,
@@ -44,9 +44,9 @@ void judge_count(struct judge *judge, const struct sim *sim)
 	judge->n_hogs = sim->world->n_hogs;
 }
 
-const struct place_contention_verdict *judge_look(struct judge *judge, const struct sim *sim)
+const struct contention_verdict *judge_look(struct judge *judge, const struct sim *sim)
 {
-	struct place_contention_sample *sample = &judge->sample;
+	struct contention_sample *sample = &judge->sample;
 
 	judge_count(judge, sim);
 	judge->next_ns = sim->now_ns + JUDGE_PERIOD_NS;
@@ -56,5 +56,5 @@ const struct place_contention_verdict *judge_look(struct judge *judge, const str
 	sample->n_preemptions = (uint64_t)(judge->wait_ns / TURN_NS);
 	sample->others_ns = (uint64_t)judge->others_ns;
 	sample->idle_ns = (uint64_t)judge->idle_ns;
-	return place_contention_feed(&judge->contention, sample);
+	return contention_judge_feed(&judge->contention, sample);
 }

@@ -4,16 +4,16 @@
  * The judge of contention in virtual time
  *
  * The judge derives the samples that brokerd's run-queue watcher would take of the CPU workers and
- * of hogs beside them, every 10 ms, and feeds them to contention/verdict.h.
+ * of hogs beside them, every 10 ms, and feeds them to contention/contention-judge.h.
  */
-#include "contention/verdict.h"
+#include "contention/contention-judge.h"
 #include "sim.h"
 
 #define JUDGE_PERIOD_NS 10e6
 
 struct judge {
-	struct place_contention contention;
-	struct place_contention_sample sample;
+	struct contention_judge contention;
+	struct contention_sample sample;
 	/* time up to which the sums below are counted; workers' busy time by then */
 	double counted_ns, busy_ns;
 	double run_ns, wait_ns, others_ns, idle_ns;
@@ -32,4 +32,4 @@ void judge_count(struct judge *judge, const struct sim *sim);
  * Take a sample.
  * Return: the verdict on it.
  */
-const struct place_contention_verdict *judge_look(struct judge *judge, const struct sim *sim);
+const struct contention_verdict *judge_look(struct judge *judge, const struct sim *sim);

@@ -260,7 +260,7 @@ static void release_all(struct sim *sim)
 static void look(struct sim *sim)
 {
 	struct ours *ours = sim->state;
-	const struct place_contention_verdict *verdict = judge_look(&ours->judge, sim);
+	const struct contention_verdict *verdict = judge_look(&ours->judge, sim);
 
 	sim->n_flips += verdict->has_begun + verdict->has_ended;
 	placer_set_contention(ours->placer, RBK_DEVICE_CPU, verdict->factor, now_of(sim));

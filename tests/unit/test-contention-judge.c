@@ -236,23 +236,23 @@ TEST(test_others__no_contention)
 /* More workers than processors preempt each other. */
 TEST(test_others__own_workers)
 {
-	struct place_contention_sample sample = {
+	struct contention_sample sample = {
 		.has_workers = true,
 		.has_processors = true,
 		.n_processors = 2,
 	};
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
-	const struct place_contention_verdict *verdict = NULL;
-	struct place_contention judge;
+	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_verdict *verdict = NULL;
+	struct contention_judge judge;
 
 	(void)state;
-	place_contention_init(&judge, &config, 8);
+	contention_judge_init(&judge, &config, 8);
 	for (unsigned int i = 1; i < 100; i++) {
 		sample.at_ns += 10 * ms;
 		sample.run_ns += 20 * ms;
 		sample.wait_ns += 60 * ms;
 		sample.n_preemptions += 10;
-		verdict = place_contention_feed(&judge, &sample);
+		verdict = contention_judge_feed(&judge, &sample);
 		assert_false(verdict->is_contended);
 	}
 	assert_int_equal(verdict->n_workers, 8);
@@ -262,21 +262,21 @@ TEST(test_others__own_workers)
 /* Preemptions without waits are no contention, nor are waits without preemptions. */
 TEST(test_signals__both)
 {
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
+	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
 
 	(void)state;
 	for (unsigned int signals = 0; signals < 4; signals++) {
-		struct place_contention_sample sample = {.has_workers = true};
-		struct place_contention judge;
+		struct contention_sample sample = {.has_workers = true};
+		struct contention_judge judge;
 		bool has_begun = false;
 
-		place_contention_init(&judge, &config, 2);
+		contention_judge_init(&judge, &config, 2);
 		for (unsigned int i = 1; i < 50; i++) {
 			sample.at_ns += 10 * ms;
 			sample.run_ns += 10 * ms;
 			sample.wait_ns += signals & 1 ? 10 * ms : 0;
 			sample.n_preemptions += signals & 2 ? 3 : 0;
-			has_begun |= place_contention_feed(&judge, &sample)->has_begun;
+			has_begun |= contention_judge_feed(&judge, &sample)->has_begun;
 		}
 		assert_int_equal(has_begun, signals == 3);
 	}
@@ -437,9 +437,9 @@ TEST(test_samples__at_any_times)
 
 /* ---- Invalid figures ---- */
 
-static void expect_sane(const struct place_contention *judge)
+static void expect_sane(const struct contention_judge *judge)
 {
-	const struct place_contention_verdict *verdict = &judge->verdict;
+	const struct contention_verdict *verdict = &judge->verdict;
 
 	assert_true(verdict->factor >= 1 && verdict->factor <= 100);
 	assert_in_range(verdict->n_workers, 1, judge->n_workers);
@@ -563,14 +563,14 @@ static uint64_t draw_word(uint64_t *random)
 
 TEST(test_figures__arbitrary)
 {
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
-	struct place_contention judge;
+	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	struct contention_judge judge;
 	uint64_t random = 7;
 
 	(void)state;
-	place_contention_init(&judge, &config, 5);
+	contention_judge_init(&judge, &config, 5);
 	for (unsigned int i = 0; i < 200000; i++) {
-		struct place_contention_sample sample = judge.last;
+		struct contention_sample sample = judge.last;
 		uint64_t *const words[] = {
 			&sample.run_ns,       &sample.wait_ns,  &sample.n_preemptions,
 			&sample.idle_wait_ns, &sample.idle_ns,  &sample.others_ns,
@@ -585,14 +585,14 @@ TEST(test_figures__arbitrary)
 			sample.has_stall = draw_word(&random) & 1;
 			sample.n_processors = (uint32_t)draw_word(&random);
 		}
-		place_contention_feed(&judge, &sample);
+		contention_judge_feed(&judge, &sample);
 		expect_sane(&judge);
 	}
 }
 
 TEST(test_config__invalid_values)
 {
-	const struct place_contention_config configs[] = {
+	const struct contention_config configs[] = {
 		{0},
 		{.begin_factor = NAN, .end_factor = NAN, .end_after_ns = UINT64_MAX},
 		{.begin_factor = INFINITY, .end_factor = -1, .window_ns = UINT64_MAX},
@@ -604,7 +604,7 @@ TEST(test_config__invalid_values)
 		struct processors processors;
 
 		processors_init(&processors, 2, 2);
-		place_contention_init(&processors.judge, &configs[i], 0);
+		contention_judge_init(&processors.judge, &configs[i], 0);
 		assert_int_equal(processors.judge.n_workers, 1);
 		for (unsigned int j = 0; j < 100; j++) {
 			processors.n_hogs = j / 25 % 2 * 4;
@@ -617,19 +617,19 @@ TEST(test_config__invalid_values)
 /* With no processors counted, their figures are unknown. */
 TEST(test_processors__none)
 {
-	struct place_contention_sample sample = {.has_workers = true, .has_processors = true};
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
-	struct place_contention judge;
+	struct contention_sample sample = {.has_workers = true, .has_processors = true};
+	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	struct contention_judge judge;
 
 	(void)state;
-	place_contention_init(&judge, &config, 2);
+	contention_judge_init(&judge, &config, 2);
 	for (unsigned int i = 0; i < 100; i++) {
 		sample.at_ns += 10 * ms;
 		sample.run_ns += i < 50 ? 10 * ms : 0;
 		sample.wait_ns += i < 50 ? 10 * ms : 0;
 		sample.n_preemptions++;
 		sample.others_ns += 10 * ms;
-		place_contention_feed(&judge, &sample);
+		contention_judge_feed(&judge, &sample);
 		expect_sane(&judge);
 		if (i == 49)
 			assert_true(judge.verdict.is_contended);

@@ -46,16 +46,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Configuration, place_contention_config.begin_factor and so on; brokerd.conf(5) has the keys. */
-struct place_contention_config {
+/* Configuration, contention_config.begin_factor and so on; brokerd.conf(5) has the keys. */
+struct contention_config {
 	float begin_factor;       /* contention begins at this factor */
 	float end_factor;         /* contention ends below this factor */
 	uint64_t end_after_ns;    /* time that the factor must stay below end_factor */
 	uint64_t window_ns;       /* approximate length of the window for the factor */
 	uint64_t max_back_off_ns; /* longest time until one more worker is tried */
 };
-#define PLACE_CONTENTION_DEFAULT               \
-	((struct place_contention_config){     \
+#define CONTENTION_JUDGE_DEFAULT               \
+	((struct contention_config){           \
 		.begin_factor = 1.25f,         \
 		.end_factor = 1.1f,            \
 		.end_after_ns = 50000000,      \
@@ -64,7 +64,7 @@ struct place_contention_config {
 	})
 
 /* Cumulative figures, as in struct run_queue_totals. */
-struct place_contention_sample {
+struct contention_sample {
 	uint64_t at_ns;
 	bool has_workers, has_processors, has_stall;
 	uint64_t run_ns, wait_ns, n_preemptions, idle_wait_ns;
@@ -74,23 +74,23 @@ struct place_contention_sample {
 	bool is_needed; /* there was work that no other device could do */
 };
 
-struct place_contention_verdict {
+struct contention_verdict {
 	float factor;       /* for placer_set_contention(): 1..100 */
 	uint32_t n_workers; /* workers to use; stays below all for a little after the end, too */
 	bool is_contended;
 	bool has_begun, has_ended; /* true for the sample of the change */
 };
 
-enum { PLACE_CONTENTION_PAST = 16 };
+enum { CONTENTION_JUDGE_PAST = 16 };
 
-struct place_contention {
-	struct place_contention_config config;
+struct contention_judge {
+	struct contention_config config;
 	uint32_t n_workers; /* workers in total */
 	/* Private. */
-	struct place_contention_sample past[PLACE_CONTENTION_PAST]; /* the latest at n_past - 1 */
+	struct contention_sample past[CONTENTION_JUDGE_PAST]; /* the latest at n_past - 1 */
 	uint32_t n_past;
-	struct place_contention_sample last;
-	struct place_contention_verdict verdict;
+	struct contention_sample last;
+	struct contention_verdict verdict;
 	double measured;    /* factor when it was last measured */
 	double held;        /* measured, decayed since then */
 	double hold_ns;     /* time constant of that decay */
@@ -105,13 +105,13 @@ struct place_contention {
 };
 
 /* Initialize; impossible values of @config are replaced. */
-void place_contention_init(struct place_contention *contention,
-			   const struct place_contention_config *config, uint32_t n_workers);
+void contention_judge_init(struct contention_judge *judge, const struct contention_config *config,
+			   uint32_t n_workers);
 /*
  * Judge a sample. Samples may come at any times. A sample only sets a new starting point if it is
  * not later than the last, if its figures decreased by a window, or if it has other figures than
  * before (the source was replaced). While there is no work, samples are needed only as long as the
  * last verdict was contended or left workers out.
  */
-const struct place_contention_verdict *place_contention_feed(
-	struct place_contention *contention, const struct place_contention_sample *sample);
+const struct contention_verdict *contention_judge_feed(struct contention_judge *judge,
+						       const struct contention_sample *sample);
