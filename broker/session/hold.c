@@ -404,13 +404,12 @@ bool holds_look(struct server *server, const struct account *account)
 
 /* --- descriptors in answers --- */
 
-int hold_sent_add(struct hold_sent *sent, struct server *server, struct account *account,
-		  unsigned int n)
+int hold_sent_add(struct hold_sent *sent, struct server *server, struct account *account)
 {
 	if (sent->charge.account && hold_unread_bytes(sent->fd) == 0)
 		hold_sent_deinit(sent);
-	if (sent->charge.amount + n > HOLD_SENT_MAX ||
-	    account_charge_change(account, &sent->charge, ACCOUNT_FDS, sent->charge.amount + n))
+	if (sent->charge.amount >= HOLD_SENT_MAX ||
+	    account_charge_change(account, &sent->charge, ACCOUNT_FDS, sent->charge.amount + 1))
 		return ACCOUNT_E_QUOTA;
 	if (list_is_empty(&sent->link))
 		list_append(&server->holds->senders, &sent->link);

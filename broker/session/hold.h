@@ -114,11 +114,10 @@ struct hold_sent {
 };
 
 /*
- * Charge @n descriptors that are about to be sent.
+ * Charge a descriptor that is about to be sent.
  * Return: 0; ACCOUNT_E_QUOTA: too many are unreceived.
  */
-int hold_sent_add(struct hold_sent *sent, struct server *server, struct account *account,
-		  unsigned int n);
+int hold_sent_add(struct hold_sent *sent, struct server *server, struct account *account);
 /* Undo the charge. */
 void hold_sent_deinit(struct hold_sent *sent);
 

@@ -224,16 +224,16 @@ void admin_session_end(struct server *server);
  */
 void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes);
 /*
- * Send an answer with descriptors, as session_reply() does. @is_shared: others also have the
- * objects of the descriptors, whose charges therefore do not cover descriptors in flight to this
+ * Send an answer with a descriptor, as session_reply() does. @is_shared: others also have the
+ * object of the descriptor, whose charges therefore do not cover descriptors in flight to this
  * client.
  * Return: 0, even if the session ended; SESSION_E_REFUSED: too many descriptors are in flight, the
  * client was answered -EBUSY, and the caller must undo the request.
  */
-int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
-		      const int *fds, unsigned int n_fds, bool is_shared);
+int session_reply_fd(struct session *session, struct rbk_wire_reply *reply, size_t bytes, int fd,
+		     bool is_shared);
 /*
- * Send sockets in three steps, in place of session_reply_fds(). The kernel makes the sender of a
+ * Send sockets in three steps, in place of session_reply_fd(). The kernel makes the sender of a
  * socket wait until unreachable sockets of any user are collected, and their users determine how
  * long that takes. session_post_begin(), on the reactor, returns the connection and keeps it open.
  * A closers.h thread calls session_post(). session_post_end(), on the reactor, handles its result.
@@ -247,7 +247,7 @@ void session_let_go(struct session *session);
 /* Return: 0 or a positive errno. */
 int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
 		 unsigned int n_fds);
-/* Return: as session_reply_fds(). */
+/* Return: as session_reply_fd(). */
 int session_post_end(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
 		     int error);
 /* Send an answer that is a result and a sentence; @format may be NULL. */

@@ -325,7 +325,7 @@ static void arena_prepared(struct session_arena *arena)
 	session->n_unfixed += !arena->exec.is_fixed;
 	if (!arena->is_exported)
 		session_reply(session, &reply.reply, sizeof(reply));
-	else if (session_reply_fds(session, &reply.reply, sizeof(reply), &arena->fd, 1, false))
+	else if (session_reply_fd(session, &reply.reply, sizeof(reply), arena->fd, false))
 		arena_withdraw(arena);
 }
 

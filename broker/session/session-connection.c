@@ -31,8 +31,7 @@ struct parcel {
 	struct session *session;
 	int fd; /* the connection */
 	int error;
-	unsigned int n_fds;
-	int fds[RBK_WIRE_MAX_FDS];
+	int sent_fd; /* -1: none */
 	size_t n_bytes;
 	_Alignas(8) char bytes[]; /* struct rbk_wire_reply and its message */
 };
@@ -215,8 +214,7 @@ int session_post_end(struct session *session, const struct rbk_wire_reply *reply
 
 static void parcel_free(struct parcel *parcel)
 {
-	for (unsigned int i = 0; i < parcel->n_fds; i++)
-		close_fd(parcel->fds[i]);
+	close_fd(parcel->sent_fd);
 	free(parcel);
 }
 
@@ -225,7 +223,7 @@ static void parcel_run(struct closers_job *job)
 	struct parcel *parcel = container_of(job, struct parcel, job);
 
 	parcel->error = session_post(parcel->fd, (const struct rbk_wire_reply *)parcel->bytes,
-				     parcel->n_bytes, parcel->fds, parcel->n_fds);
+				     parcel->n_bytes, &parcel->sent_fd, parcel->sent_fd >= 0);
 }
 
 static void parcel_done(struct closers_job *job)
@@ -241,8 +239,7 @@ static void parcel_done(struct closers_job *job)
 }
 
 /* Return: NULL if out of memory or descriptors. */
-static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
-				 unsigned int n_fds)
+static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t bytes, int sent_fd)
 {
 	struct parcel *parcel = calloc(1, sizeof(*parcel) + bytes);
 
@@ -251,25 +248,23 @@ static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t byte
 	parcel->job = (struct closers_job){.run = parcel_run, .done = parcel_done};
 	parcel->n_bytes = bytes;
 	memcpy(parcel->bytes, reply, bytes);
-	/* Duplicate the descriptors, which the caller may close meanwhile. */
-	for (; parcel->n_fds < n_fds; parcel->n_fds++) {
-		parcel->fds[parcel->n_fds] = fcntl(fds[parcel->n_fds], F_DUPFD_CLOEXEC, 0);
-		if (parcel->fds[parcel->n_fds] < 0) {
-			parcel_free(parcel);
-			return NULL;
-		}
+	/* Duplicate the descriptor, which the caller may close meanwhile. */
+	parcel->sent_fd = sent_fd < 0 ? -1 : fcntl(sent_fd, F_DUPFD_CLOEXEC, 0);
+	if (sent_fd >= 0 && parcel->sent_fd < 0) {
+		free(parcel);
+		return NULL;
 	}
 	return parcel;
 }
 
 /*
- * Send as session_reply_fds() does, by a closers.h thread, for a slow user. A client with too many
+ * Send as session_reply_fd() does, by a closers.h thread, for a slow user. A client with too many
  * descriptors in flight is not answered; its session ends.
  */
 static void session_send_slowly(struct session *session, const struct rbk_wire_reply *reply,
-				size_t bytes, const int *fds, unsigned int n_fds)
+				size_t bytes, int sent_fd)
 {
-	struct parcel *parcel = parcel_new(reply, bytes, fds, n_fds);
+	struct parcel *parcel = parcel_new(reply, bytes, sent_fd);
 
 	if (!parcel) {
 		session_end(session, false, "the broker is out of memory or descriptors");
@@ -280,19 +275,19 @@ static void session_send_slowly(struct session *session, const struct rbk_wire_r
 	session_submit_to_lane(session, &parcel->job);
 }
 
-/* Return: as session_sent(). */
+/* Send an answer and, unless it is -1, a descriptor. Return: as session_sent(). */
 static int session_send(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
-			const int *fds, unsigned int n_fds)
+			int sent_fd)
 {
 	uint64_t begin_ticks;
 	int error;
 
 	if (session->user->is_slow) {
-		session_send_slowly(session, reply, bytes, fds, n_fds);
+		session_send_slowly(session, reply, bytes, sent_fd);
 		return 0;
 	}
 	begin_ticks = turn_now(session->server->work.turn);
-	error = session_post(session->fd, reply, bytes, fds, n_fds);
+	error = session_post(session->fd, reply, bytes, &sent_fd, sent_fd >= 0);
 	owner_judge(session->server, session->user, begin_ticks);
 	return session_sent(session, bytes, error);
 }
@@ -300,23 +295,23 @@ static int session_send(struct session *session, const struct rbk_wire_reply *re
 void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes)
 {
 	if (!session->is_ending)
-		(void)session_send(session, reply, bytes, NULL, 0);
+		(void)session_send(session, reply, bytes, -1);
 }
 
-int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
-		      const int *fds, unsigned int n_fds, bool is_shared)
+int session_reply_fd(struct session *session, struct rbk_wire_reply *reply, size_t bytes, int fd,
+		     bool is_shared)
 {
 	int r;
 
 	if (session->is_ending)
 		return 0;
-	if (is_shared && hold_sent_add(&session->sent, session->server, session->account, n_fds)) {
+	if (is_shared && hold_sent_add(&session->sent, session->server, session->account)) {
 		session_reply_result(session, reply->type, reply->cookie, -EBUSY,
 				     "the session has reached its limit of descriptors in answers "
 				     "that it has not read");
 		return SESSION_E_REFUSED;
 	}
-	r = session_send(session, reply, bytes, fds, n_fds);
+	r = session_send(session, reply, bytes, fd);
 	if (r)
 		session_refuse_fds(session, reply);
 	return r;

@@ -249,7 +249,7 @@ static void reply_opened(struct session_lease *held, uint32_t cookie)
 	};
 
 	/* Without the page a member could not know how much memory it may use. */
-	if (session_reply_fds(held->session, &reply.reply, sizeof(reply), &page->fd, 1, true))
+	if (session_reply_fd(held->session, &reply.reply, sizeof(reply), page->fd, true))
 		held_leave(held);
 }
 

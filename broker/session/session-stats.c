@@ -454,7 +454,7 @@ static void reply_page(struct session *session, const struct rbk_wire_stats_of *
 		begin_watching(session->server);
 	}
 	update(session->server);
-	(void)session_reply_fds(session, &reply.reply, sizeof(reply), &page->fd, 1, true);
+	(void)session_reply_fd(session, &reply.reply, sizeof(reply), page->fd, true);
 }
 
 /* Create the root page unless it exists. Return: 0; ACCOUNT_E_QUOTA; a negative errno. */

@@ -126,7 +126,7 @@ static int send_shared(const struct rig *rig)
 {
 	struct rbk_wire_reply reply = {.type = RBK_WIRE_STATS_PAGE};
 
-	return session_reply_fds(rig->session, &reply, sizeof(reply), &rig->fd, 1, true);
+	return session_reply_fd(rig->session, &reply, sizeof(reply), rig->fd, true);
 }
 
 /* At most HOLD_SENT_MAX shared descriptors are in flight to a session. */
