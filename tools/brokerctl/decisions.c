@@ -156,7 +156,7 @@ static int print_last(const struct decisions *decisions, uint64_t n_last)
 	struct log_entry *entries;
 	size_t n, n_old = 0;
 
-	if (log_read(&decisions->pages, UINT64_MAX, &entries, &n))
+	if (log_read(&decisions->pages, &entries, &n))
 		return control_fail(EXIT_FAILED, "out of memory");
 	/* Records that arrived after match_sources() are printed by follow(). */
 	for (size_t i = 0; i < n; i++)

@@ -177,34 +177,32 @@ static int give(const struct exec_cgroup *cgroup, const char *text)
 	return error;
 }
 
-/* Return true if a file of the cgroup contains @word. */
-static bool has_word(const char *cgroup, const char *name, const char *word)
+/* Return true if the cgroup has the dmem controller. */
+static bool has_dmem(const char *cgroup)
 {
 	char path[EXEC_PATH_BYTES + 64], found[64];
 	bool is_found = false;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/%s", cgroup, name);
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", cgroup);
 	file = fopen(path, "re");
 	while (file && !is_found && fscanf(file, "%63s", found) == 1)
-		is_found = strcmp(found, word) == 0;
+		is_found = strcmp(found, "dmem") == 0;
 	if (file)
 		fclose(file);
 	return is_found;
 }
 
-static void explain_lack(const struct exec_cgroup *cgroup, const char *controller,
-			 char ret_text[EXEC_TEXT_BYTES])
+static void explain_lack(const struct exec_cgroup *cgroup, char ret_text[EXEC_TEXT_BYTES])
 {
 	char root[EXEC_PATH_BYTES / 2];
 
-	if (cgroup_find_root(root, sizeof(root)) &&
-	    has_word(root, "cgroup.controllers", controller))
+	if (cgroup_find_root(root, sizeof(root)) && has_dmem(root))
 		snprintf(ret_text, EXEC_TEXT_BYTES,
-			 "%.300s is not given the %s controller by the cgroups above it",
-			 cgroup->parent, controller);
+			 "%.300s is not given the dmem controller by the cgroups above it",
+			 cgroup->parent);
 	else
-		snprintf(ret_text, EXEC_TEXT_BYTES, "this kernel has no %s controller", controller);
+		snprintf(ret_text, EXEC_TEXT_BYTES, "this kernel has no dmem controller");
 }
 
 /*
@@ -243,28 +241,26 @@ static void move_back(struct exec_cgroup *cgroup)
 	}
 }
 
-bool exec_cgroup_enable(struct exec_cgroup *cgroup, const char *controller,
-			bool (*may_stay)(void *data), void *data, char ret_text[EXEC_TEXT_BYTES])
+bool exec_cgroup_enable(struct exec_cgroup *cgroup, bool (*may_stay)(void *data), void *data,
+			char ret_text[EXEC_TEXT_BYTES])
 {
-	char text[64];
 	int error;
 
 	if (cgroup->fd < 0 || !cgroup->path[0]) {
 		snprintf(ret_text, EXEC_TEXT_BYTES, "the program has no cgroup of its own");
 		return false;
 	}
-	if (has_word(cgroup->path, "cgroup.controllers", controller))
+	if (has_dmem(cgroup->path))
 		return true;
-	if (!has_word(cgroup->parent, "cgroup.controllers", controller)) {
-		explain_lack(cgroup, controller, ret_text);
+	if (!has_dmem(cgroup->parent)) {
+		explain_lack(cgroup, ret_text);
 		return false;
 	}
-	snprintf(text, sizeof(text), "+%s", controller);
-	error = give(cgroup, text);
+	error = give(cgroup, "+dmem");
 	if (error == EBUSY) {
 		if (!move_aside(cgroup, may_stay, data, ret_text))
 			return false;
-		error = give(cgroup, text);
+		error = give(cgroup, "+dmem");
 	}
 	if (error == 0)
 		return true;
@@ -310,10 +306,8 @@ static bool is_only_one(const struct exec_cgroup *cgroup)
 	return is_read && n == 1;
 }
 
-void exec_cgroup_remove(struct exec_cgroup *cgroup, const char *controller)
+void exec_cgroup_remove(struct exec_cgroup *cgroup)
 {
-	char text[64];
-
 	if (cgroup->fd >= 0)
 		close(cgroup->fd);
 	cgroup->fd = -1;
@@ -321,7 +315,6 @@ void exec_cgroup_remove(struct exec_cgroup *cgroup, const char *controller)
 		rmdir(cgroup->path);
 	if (!cgroup->own[0] || !is_only_one(cgroup))
 		return;
-	snprintf(text, sizeof(text), "-%s", controller);
-	if (give(cgroup, text) == 0)
+	if (give(cgroup, "-dmem") == 0)
 		move_back(cgroup);
 }

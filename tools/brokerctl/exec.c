@@ -477,7 +477,7 @@ static void make_cgroup(struct execution *execution)
 	if (exec_cgroup_make(&execution->cgroup, text)) {
 		why = try_cgroup(execution);
 		if (why)
-			exec_cgroup_remove(&execution->cgroup, "dmem");
+			exec_cgroup_remove(&execution->cgroup);
 	}
 	if (why) {
 		execution->cgroup.path[0] = '\0';
@@ -507,8 +507,8 @@ static void begin_limits(struct execution *execution, uint64_t min_bytes)
 	bool is_held = false;
 
 	if (cgroup->path[0]) {
-		bool has_dmem = exec_cgroup_enable(cgroup, "dmem", may_stay, execution,
-						   execution->dmem_text);
+		bool has_dmem =
+			exec_cgroup_enable(cgroup, may_stay, execution, execution->dmem_text);
 
 		if (tell_cgroup(execution) == EXIT_OK && has_dmem)
 			is_held = exec_dmem_begin(&execution->dmem, cgroup->fd, execution->memory,
@@ -627,7 +627,7 @@ static int run_in_lease(struct execution *execution, const struct arguments *arg
 		program.tick = follow_lease;
 	status = exec_program_run(&program, &was_run);
 	exec_dmem_note_use(&execution->dmem);
-	exec_cgroup_remove(&execution->cgroup, "dmem");
+	exec_cgroup_remove(&execution->cgroup);
 	if (!was_run)
 		return status;
 	if (report || !arguments->values[OPT_QUIET])

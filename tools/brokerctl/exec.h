@@ -60,13 +60,13 @@ struct exec_cgroup {
  */
 bool exec_cgroup_make(struct exec_cgroup *ret, char ret_text[EXEC_TEXT_BYTES]);
 /*
- * Enable @controller for the cgroup, if this process may and if other processes are not harmed.
- * This may move this process to another cgroup; @may_stay is called there and returns whether the
- * process may stay.
+ * Enable the dmem controller for the cgroup, if this process may and if other processes are not
+ * harmed. This may move this process to another cgroup; @may_stay is called there and returns
+ * whether the process may stay.
  * Return: false on failure, with the reason in @ret_text.
  */
-bool exec_cgroup_enable(struct exec_cgroup *cgroup, const char *controller,
-			bool (*may_stay)(void *data), void *data, char ret_text[EXEC_TEXT_BYTES]);
+bool exec_cgroup_enable(struct exec_cgroup *cgroup, bool (*may_stay)(void *data), void *data,
+			char ret_text[EXEC_TEXT_BYTES]);
 /*
  * Move the calling process into the cgroup, or back to where it was.
  * Return: false on failure, with errno set.
@@ -74,10 +74,10 @@ bool exec_cgroup_enable(struct exec_cgroup *cgroup, const char *controller,
 bool exec_cgroup_enter(const struct exec_cgroup *cgroup);
 bool exec_cgroup_leave(const struct exec_cgroup *cgroup);
 /*
- * Remove the cgroup unless processes remain in it. Disable @controller again in the parent if no
+ * Remove the cgroup unless processes remain in it. Disable the controller again in the parent if no
  * other cgroup needs it.
  */
-void exec_cgroup_remove(struct exec_cgroup *cgroup, const char *controller);
+void exec_cgroup_remove(struct exec_cgroup *cgroup);
 
 /* exec-dmem.c */
 

@@ -47,7 +47,7 @@ void log_sort(struct log_entry *entries, size_t n_entries)
 	qsort(entries, n_entries, sizeof(*entries), compare_entries);
 }
 
-int log_read(const struct pages *pages, uint64_t n_last, struct log_entry **ret, size_t *ret_n)
+int log_read(const struct pages *pages, struct log_entry **ret, size_t *ret_n)
 {
 	struct log_entry *entries;
 	size_t n = 0, n_room = 0;
@@ -59,11 +59,10 @@ int log_read(const struct pages *pages, uint64_t n_last, struct log_entry **ret,
 		return -ENOMEM;
 	for (unsigned int i = 0; i < pages->n_tenants; i++) {
 		const struct tenant_page *tenant = &pages->tenants[i];
-		uint64_t head = log_head(tenant), first = log_oldest(tenant, head);
+		uint64_t head = log_head(tenant);
 
-		if (head - first > n_last)
-			first = head - n_last;
-		for (uint64_t index = first; index < head && n < n_room; index++) {
+		for (uint64_t index = log_oldest(tenant, head); index < head && n < n_room;
+		     index++) {
 			entries[n].tenant = i;
 			if (rbk_stats_decision(&tenant->view, index, &entries[n].decision))
 				n++;

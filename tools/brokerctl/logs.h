@@ -24,10 +24,10 @@ struct log_entry {
 };
 
 /*
- * Copy the last @n_last records of each tenant of @pages, ordered by the end of their tasks.
+ * Copy the records of each tenant of @pages, ordered by the end of their tasks.
  * Return: 0 and an array that the caller frees, or -ENOMEM.
  */
-int log_read(const struct pages *pages, uint64_t n_last, struct log_entry **ret, size_t *ret_n);
+int log_read(const struct pages *pages, struct log_entry **ret, size_t *ret_n);
 /* Sort entries by the end of their tasks. */
 void log_sort(struct log_entry *entries, size_t n_entries);
 

@@ -837,7 +837,7 @@ int run_why(struct control *control, const struct arguments *arguments)
 
 	if (status)
 		return status;
-	if (log_read(&why.pages, UINT64_MAX, &why.entries, &why.n_entries) ||
+	if (log_read(&why.pages, &why.entries, &why.n_entries) ||
 	    refused_read(&why.pages, &why.refused, &why.n_refused))
 		status = control_fail(EXIT_FAILED, "out of memory");
 	else

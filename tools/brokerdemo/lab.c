@@ -162,7 +162,8 @@ int lab_work(struct lab *lab, struct work *work, const struct work_shape *shape,
 	return r;
 }
 
-int lab_submit(struct lab *lab, struct lab_task *task)
+/* Submit a task without waiting for it. */
+static int submit(struct lab *lab, struct lab_task *task)
 {
 	struct rbk_sqe *sqe = rbk_get_sqe(lab->ring);
 	int r;
@@ -226,8 +227,11 @@ static void check_task(struct lab *lab, struct lab_task *task)
 		   (double)d->other_ns);
 }
 
-int lab_complete(struct lab *lab, struct lab_task *tasks, unsigned int n, bool checks,
-		 struct lab_task **ret)
+/*
+ * Wait for the next completion, which must belong to one of @tasks. Check its result unless the
+ * task failed.
+ */
+static int complete(struct lab *lab, struct lab_task *tasks, unsigned int n, struct lab_task **ret)
 {
 	const struct rbk_cqe *cqe;
 	int r = wait_cqe(lab, &cqe);
@@ -241,7 +245,7 @@ int lab_complete(struct lab *lab, struct lab_task *tasks, unsigned int n, bool c
 		tasks[i].cqe = *cqe;
 		rbk_cqe_seen(lab->ring, cqe);
 		find_decision(lab, &tasks[i]);
-		if (checks && tasks[i].cqe.res == 0)
+		if (tasks[i].cqe.res == 0)
 			check_task(lab, &tasks[i]);
 		if (ret)
 			*ret = &tasks[i];
@@ -252,9 +256,9 @@ int lab_complete(struct lab *lab, struct lab_task *tasks, unsigned int n, bool c
 
 int lab_run(struct lab *lab, struct lab_task *task)
 {
-	int r = lab_submit(lab, task);
+	int r = submit(lab, task);
 
-	return r ? r : lab_complete(lab, task, 1, true, NULL);
+	return r ? r : complete(lab, task, 1, NULL);
 }
 
 int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_t *ret_wall_ns)
@@ -284,7 +288,7 @@ int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_
 	for (unsigned int i = 0; i < n; i++) {
 		struct lab_task *task;
 
-		r = lab_complete(lab, tasks, n, true, &task);
+		r = complete(lab, tasks, n, &task);
 		if (r)
 			return r;
 		lab_expect(lab, task->cqe.res == 0, "%s failed: %s", task->work->shape.name,

@@ -69,7 +69,7 @@ struct lab_task {
 	uint8_t strategy; /* enum rbk_strategy, RBK_STRATEGY_DEVICE() */
 	uint8_t flags;    /* RBK_SQE_* */
 
-	/* set by lab_submit() or lab_run_all(), and by lab_complete(): */
+	/* set by lab_run() and lab_run_all(): */
 	uint64_t id;
 	struct rbk_cqe cqe;
 	/* time from submission to completion; in batches from the submission of all tasks */
@@ -86,13 +86,6 @@ int lab_run(struct lab *lab, struct lab_task *task);
  * until the last completion. All tasks must succeed; their results are checked.
  */
 int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_t *ret_wall_ns);
-
-/* Submit a task without waiting for it. */
-int lab_submit(struct lab *lab, struct lab_task *task);
-
-/* Wait for the next completion, which must belong to one of @tasks. Check its result if @checks. */
-int lab_complete(struct lab *lab, struct lab_task *tasks, unsigned int n, bool checks,
-		 struct lab_task **ret);
 
 /* ---- Figures ---- */
 
