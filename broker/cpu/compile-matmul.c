@@ -115,12 +115,12 @@ static void gemm_add_batch(struct cpu_step_gemm *step, struct cpu_extent extent,
 	step->n_batch++;
 }
 
-/* Return the shape without its last @n dimensions. */
-static struct shape shape_front(const struct shape *shape, unsigned int n)
+/* Return the shape without its last two dimensions. */
+static struct shape shape_front(const struct shape *shape)
 {
 	struct shape front = *shape;
 
-	front.rank = shape->rank > n ? (uint8_t)(shape->rank - n) : 0;
+	front.rank = shape->rank > 2 ? (uint8_t)(shape->rank - 2) : 0;
 	front.dynamic = shape->dynamic && front.rank > 0;
 	return front;
 }
@@ -128,7 +128,7 @@ static struct shape shape_front(const struct shape *shape, unsigned int n)
 bool compile_product(struct cpu_step_gemm *step, const struct shape *as, const struct shape *bs,
 		     bool rows_apart)
 {
-	const struct shape a_front = shape_front(as, 2), b_front = shape_front(bs, 2);
+	const struct shape a_front = shape_front(as), b_front = shape_front(bs);
 	const unsigned int rank = a_front.rank > b_front.rank ? a_front.rank : b_front.rank;
 	const struct cpu_extent b_batch = extent_range(&b_front, 0, b_front.rank);
 
@@ -178,7 +178,7 @@ static void set_addend(struct cpu_step_gemm *step, const struct shape *shape)
 static int compile_matmul(struct compiler *c)
 {
 	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
-	const struct shape b_front = shape_front(&b->shape, 2);
+	const struct shape b_front = shape_front(&b->shape);
 	struct cpu_step_gemm *step = compile_args(c);
 	bool is_one;
 

@@ -120,7 +120,7 @@ void dispatch_free_instance(struct instance *instance)
 
 /* ---- Physical devices ---- */
 
-VkResult dispatch_extensions(const struct physical *physical, uint32_t n_more, uint32_t *ret_n,
+VkResult dispatch_extensions(const struct physical *physical, uint32_t *ret_n,
 			     VkExtensionProperties **ret)
 {
 	PFN_vkEnumerateDeviceExtensionProperties enumerate =
@@ -135,7 +135,7 @@ VkResult dispatch_extensions(const struct physical *physical, uint32_t n_more, u
 		result = enumerate(physical->handle, NULL, &n, NULL);
 		if (result != VK_SUCCESS)
 			return result;
-		list = calloc((size_t)n + n_more, sizeof(*list));
+		list = calloc((size_t)n + 1, sizeof(*list));
 		if (!list)
 			return VK_ERROR_OUT_OF_HOST_MEMORY;
 		result = enumerate(physical->handle, NULL, &n, list);
@@ -155,7 +155,7 @@ static bool has_extension(const struct physical *physical, const char *name)
 	bool has = false;
 	uint32_t n;
 
-	if (dispatch_extensions(physical, 1, &n, &list) != VK_SUCCESS)
+	if (dispatch_extensions(physical, &n, &list) != VK_SUCCESS)
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		has |= strcmp(list[i].extensionName, name) == 0;

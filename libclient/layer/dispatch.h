@@ -86,10 +86,10 @@ struct physical *dispatch_physical(VkPhysicalDevice handle);
 struct gpu *dispatch_gpu(struct physical *physical, bool insist);
 
 /*
- * List the driver's extensions, with room for @n_more behind them.
+ * List the driver's extensions, with room for one more behind them.
  * Return: VK_SUCCESS and a list to be freed.
  */
-VkResult dispatch_extensions(const struct physical *physical, uint32_t n_more, uint32_t *ret_n,
+VkResult dispatch_extensions(const struct physical *physical, uint32_t *ret_n,
 			     VkExtensionProperties **ret);
 
 /* ---- memory.c ---- */

@@ -206,7 +206,7 @@ VkResult properties_extensions(struct physical *physical, const char *layer, uin
 		return hand_over(&budget, is_added, n, ret);
 	if (layer || !is_added)
 		return physical->instance->enumerate_extensions(physical->handle, layer, n, ret);
-	result = dispatch_extensions(physical, 1, &n_list, &list);
+	result = dispatch_extensions(physical, &n_list, &list);
 	if (result != VK_SUCCESS)
 		return result;
 	list[n_list++] = budget;

@@ -105,7 +105,7 @@ void canon_same_without(struct graph *graph, const char *op, uint32_t absent)
 		in[i] = absent >> i & 1 ? NULL : canon_in(graph, i);
 	if (graph->is_refused)
 		return;
-	graph_emit(graph, op, in, n_in, out, n_out, 0, attrs, n_attrs);
+	graph_emit(graph, op, in, n_in, out, n_out, attrs, n_attrs);
 	for (unsigned int i = 0; i < n_out; i++)
 		canon_out(graph, i, out[i]);
 }

@@ -151,7 +151,7 @@ static void skip_norm(struct graph *graph, bool is_rms)
 		n_in = 3;
 	}
 	graph_emit(graph, is_rms ? "RMSNormalization" : "LayerNormalization", in, n_in, out, n_out,
-		   0, attrs, ARRAY_SIZE(attrs));
+		   attrs, ARRAY_SIZE(attrs));
 	canon_out(graph, 0, canon_cast(graph, out[0], dtype));
 	for (unsigned int i = 1; i < n_out; i++)
 		canon_out(graph, i, out[i]);
@@ -277,7 +277,7 @@ void canon_multi_head_attention(struct graph *graph)
 	attrs[n_attrs++] = ATTR_INT("is_causal", canon_int(graph, "unidirectional", 0) != 0);
 	if (scale != 0)
 		attrs[n_attrs++] = ATTR_FLOAT("scale", scale);
-	graph_emit(graph, "Attention", in, n_in, out, n_out, 0, attrs, n_attrs);
+	graph_emit(graph, "Attention", in, n_in, out, n_out, attrs, n_attrs);
 	for (unsigned int i = 0; i < n_out; i++)
 		canon_out(graph, i, out[i]);
 }

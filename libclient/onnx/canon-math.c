@@ -311,7 +311,7 @@ void canon_reduce(struct graph *graph)
 	int64_t *list = graph_zero(graph, RBK_MAX_RANK, sizeof(*list));
 	const int64_t *given;
 
-	if (!canon_attr_or_input(graph, "axes", 1, &given, &n) || !list)
+	if (!canon_attr_or_input(graph, "axes", &given, &n) || !list)
 		return;
 	if (n == 0 && keeps) {
 		canon_out(graph, 0, reduce_along_nothing(graph, x));
@@ -401,7 +401,7 @@ void canon_top_k(struct graph *graph)
 			return;
 		}
 	}
-	graph_emit(graph, "TopK", &x, 1, out, 2, 0, attrs, 4);
+	graph_emit(graph, "TopK", &x, 1, out, 2, attrs, 4);
 	canon_out(graph, 0, out[0]);
 	canon_out(graph, 1, out[1]);
 }

@@ -222,7 +222,7 @@ static void emit_split(struct graph *graph, struct tensor *x, unsigned int axis,
 		return;
 	attrs[0] = ATTR_INT("axis", axis);
 	attrs[1] = ATTR_INTS("split", sizes, n_parts);
-	graph_emit(graph, "Split", &x, 1, out, n_parts, 0, attrs, 2);
+	graph_emit(graph, "Split", &x, 1, out, n_parts, attrs, 2);
 	for (unsigned int i = 0; i < n_parts; i++)
 		canon_out(graph, which[i], out[i]);
 }
@@ -235,7 +235,7 @@ void canon_split(struct graph *graph)
 	const int64_t *given;
 
 	if (!sizes || !canon_axis(graph, canon_int(graph, "axis", 0), x->shape.rank, &axis) ||
-	    !canon_attr_or_input(graph, "split", 1, &given, &n_given))
+	    !canon_attr_or_input(graph, "split", &given, &n_given))
 		return;
 	if (canon_int(graph, "num_outputs", n) != n || (given && n_given != n) || n == 0 ||
 	    n > OP_MAX_OUTPUTS) {
@@ -367,7 +367,7 @@ void canon_pad(struct graph *graph)
 	bool pads_any = false;
 	uint32_t seen = 0;
 
-	if (!pads || !canon_attr_or_input(graph, "pads", 1, &given, &n))
+	if (!pads || !canon_attr_or_input(graph, "pads", &given, &n))
 		return;
 	if (canon_in(graph, 3)) {
 		axes = canon_known_ints(graph, canon_in(graph, 3), "axes", &n_axes);

@@ -101,7 +101,7 @@ void canon_layer_norm(struct graph *graph)
 		for (unsigned int i = 1; i < 3; i++)
 			if (in[i] && in[i]->dtype == dtype)
 				in[i] = canon_cast(graph, in[i], RBK_ONNX_F32);
-	graph_emit(graph, "LayerNormalization", in, in[2] ? 3 : 2, out, n_out, 0, attrs, 2);
+	graph_emit(graph, "LayerNormalization", in, in[2] ? 3 : 2, out, n_out, attrs, 2);
 	canon_out(graph, 0, canon_cast(graph, out[0], dtype));
 	for (unsigned int i = 1; i < n_out; i++)
 		canon_out(graph, i, canon_cast(graph, out[i], (uint32_t)stage));

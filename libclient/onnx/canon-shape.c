@@ -242,7 +242,7 @@ void canon_squeeze(struct graph *graph)
 	const int64_t *given;
 	uint32_t drop = 0;
 
-	if (!canon_attr_or_input(graph, "axes", 1, &given, &n) ||
+	if (!canon_attr_or_input(graph, "axes", &given, &n) ||
 	    (given && !canon_axes(graph, given, n, from->rank, axes)))
 		return;
 	for (unsigned int i = 0; given && i < n; i++)
@@ -281,7 +281,7 @@ void canon_unsqueeze(struct graph *graph)
 	const int64_t *given;
 	uint32_t add = 0;
 
-	if (!canon_attr_or_input(graph, "axes", 1, &given, &n))
+	if (!canon_attr_or_input(graph, "axes", &given, &n))
 		return;
 	rank = from->rank + n;
 	if (!given || rank > RBK_MAX_RANK) {

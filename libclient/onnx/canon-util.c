@@ -168,10 +168,10 @@ bool canon_known_whole(struct graph *graph, struct tensor *tensor, const char *w
 	return true;
 }
 
-bool canon_attr_or_input(struct graph *graph, const char *name, unsigned int i, const int64_t **ret,
+bool canon_attr_or_input(struct graph *graph, const char *name, const int64_t **ret,
 			 unsigned int *ret_n)
 {
-	struct tensor *tensor = canon_in(graph, i);
+	struct tensor *tensor = canon_in(graph, 1);
 	bool was_refused = graph->is_refused;
 
 	*ret = NULL;

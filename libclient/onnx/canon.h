@@ -112,11 +112,11 @@ bool canon_known_number(struct graph *graph, struct tensor *tensor, const char *
 bool canon_known_whole(struct graph *graph, struct tensor *tensor, const char *what, int64_t *ret);
 
 /*
- * Read the attribute @name (older opsets) or the input @i (newer ones), whichever is present, as
- * integers.
+ * Read the attribute @name (older opsets) or the second input (newer ones), whichever is present,
+ * as integers.
  * Return: false after a refusal; else *ret, NULL if neither is present.
  */
-bool canon_attr_or_input(struct graph *graph, const char *name, unsigned int i, const int64_t **ret,
+bool canon_attr_or_input(struct graph *graph, const char *name, const int64_t **ret,
 			 unsigned int *ret_n);
 
 /* ---- canon-emit.c ---- */

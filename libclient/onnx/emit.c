@@ -34,12 +34,12 @@ void graph_add_step(struct graph *graph, struct step *step)
 
 static struct step *make_step(struct graph *graph, const char *op, struct tensor *const *in,
 			      unsigned int n_in, struct tensor **out, unsigned int n_out,
-			      uint32_t absent, const struct attr *attrs, unsigned int n_attrs)
+			      const struct attr *attrs, unsigned int n_attrs)
 {
 	struct step *step = graph_zero(graph, 1, sizeof(*step));
 
 	for (unsigned int i = 0; i < n_out; i++)
-		out[i] = absent >> i & 1 ? NULL : graph_unknown(graph);
+		out[i] = graph_unknown(graph);
 	if (!step)
 		return NULL;
 	if (n_in > OP_MAX_INPUTS || n_out > OP_MAX_OUTPUTS || n_attrs > STEP_MAX_ATTRS) {
@@ -101,14 +101,14 @@ static bool check_rows(struct graph *graph, const struct step *step)
 }
 
 void graph_emit(struct graph *graph, const char *op, struct tensor *const *in, unsigned int n_in,
-		struct tensor **out, unsigned int n_out, uint32_t absent, const struct attr *attrs,
+		struct tensor **out, unsigned int n_out, const struct attr *attrs,
 		unsigned int n_attrs)
 {
 	bool is_unknown;
 	struct step *step;
 	int r;
 
-	step = make_step(graph, op, in, n_in, out, n_out, absent, attrs, n_attrs);
+	step = make_step(graph, op, in, n_in, out, n_out, attrs, n_attrs);
 	if (!step || graph->fatal)
 		return;
 	if (is_constant(step, &is_unknown) && !graph->keeps_constants) {
@@ -136,6 +136,6 @@ struct tensor *graph_emit_1(struct graph *graph, const char *op, struct tensor *
 {
 	struct tensor *out = NULL;
 
-	graph_emit(graph, op, in, n_in, &out, 1, 0, attrs, n_attrs);
+	graph_emit(graph, op, in, n_in, &out, 1, attrs, n_attrs);
 	return out;
 }

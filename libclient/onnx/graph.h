@@ -192,10 +192,10 @@ struct tensor *graph_ints(struct graph *graph, const int64_t *values, unsigned i
 
 /*
  * Add a step, or compute it if all inputs are constants. @out receives @n_out tensors, unknown ones
- * after a refusal. If bit i of @absent is set, output i is not wanted and becomes NULL.
+ * after a refusal.
  */
 void graph_emit(struct graph *graph, const char *op, struct tensor *const *in, unsigned int n_in,
-		struct tensor **out, unsigned int n_out, uint32_t absent, const struct attr *attrs,
+		struct tensor **out, unsigned int n_out, const struct attr *attrs,
 		unsigned int n_attrs);
 
 /* Emit a step with one output. */

@@ -163,15 +163,16 @@ int op_call_list(struct op_call *call, const char *name, unsigned int max, int64
 	return op_call_ints(call, name, *ret_n, min, limit, 0, ret, NULL);
 }
 
-int op_call_axis(struct op_call *call, const char *name, int64_t fallback, uint8_t *ret)
+int op_call_axis(struct op_call *call, int64_t fallback, uint8_t *ret)
 {
 	int64_t rank = call->in[0]->shape.rank, axis;
 	int r;
 
 	if (rank == 0)
-		return op_call_refuse(call, "input \"%s\" is a scalar, expected a dimension \"%s\"",
-				      call->in[0]->name, name);
-	r = op_call_int(call, name, -rank, rank - 1, fallback, &axis);
+		return op_call_refuse(call,
+				      "input \"%s\" is a scalar, expected a dimension \"axis\"",
+				      call->in[0]->name);
+	r = op_call_int(call, "axis", -rank, rank - 1, fallback, &axis);
 	if (!r)
 		*ret = (uint8_t)(axis < 0 ? axis + rank : axis);
 	return r;

@@ -125,8 +125,8 @@ int op_call_ints(struct op_call *call, const char *name, unsigned int n, int64_t
 /* Read a list of at most @max values from @min to @limit; empty if the attribute is absent. */
 int op_call_list(struct op_call *call, const char *name, unsigned int max, int64_t min,
 		 int64_t limit, int64_t *ret, unsigned int *ret_n);
-/* Read a dimension of input 0, made non-negative. */
-int op_call_axis(struct op_call *call, const char *name, int64_t fallback, uint8_t *ret);
+/* Read "axis", a dimension of input 0, made non-negative. */
+int op_call_axis(struct op_call *call, int64_t fallback, uint8_t *ret);
 /* Read a list of dimensions of input 0, as bits; 0 if absent or empty. */
 int op_call_axes(struct op_call *call, const char *name, uint8_t *ret);
 /* Read a string as its index in @values, which ends with NULL; the first is the default. */

@@ -55,7 +55,7 @@ static int gather_infer(struct op_call *call)
 	uint8_t axis;
 	int r;
 
-	r = op_call_axis(call, "axis", 0, &axis);
+	r = op_call_axis(call, 0, &axis);
 	if (r)
 		return r;
 	if (data->dynamic && axis == 0)
@@ -149,7 +149,7 @@ static int elements_infer(struct op_call *call)
 	uint8_t axis;
 	int r;
 
-	r = op_call_axis(call, "axis", 0, &axis);
+	r = op_call_axis(call, 0, &axis);
 	if (r)
 		return r;
 	call->params.gather.axis = axis;

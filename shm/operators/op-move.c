@@ -142,7 +142,7 @@ static int concat_infer(struct op_call *call)
 	uint8_t axis;
 	int r;
 
-	r = op_call_axis(call, "axis", 0, &axis);
+	r = op_call_axis(call, 0, &axis);
 	if (r)
 		return r;
 	for (unsigned int i = 0; i < call->n_in; i++) {
@@ -191,7 +191,7 @@ static int split_infer(struct op_call *call)
 	uint8_t axis;
 	int r;
 
-	r = op_call_axis(call, "axis", 0, &axis);
+	r = op_call_axis(call, 0, &axis);
 	if (!r)
 		r = op_call_ints(call, "split", call->n_out, 1, OP_MAX_DIM, 0, sizes, NULL);
 	if (r)

@@ -57,7 +57,7 @@ static int layer_norm_infer(struct op_call *call)
 	uint8_t axis;
 	int r;
 
-	r = op_call_axis(call, "axis", -1, &axis);
+	r = op_call_axis(call, -1, &axis);
 	if (!r)
 		r = op_call_float(call, "epsilon", 1e-5f, &call->params.norm.epsilon);
 	if (!r)

@@ -55,7 +55,7 @@ static int arg_infer(struct op_call *call)
 	uint8_t axis;
 	int r;
 
-	r = op_call_axis(call, "axis", 0, &axis);
+	r = op_call_axis(call, 0, &axis);
 	if (!r)
 		r = op_call_bool(call, "keepdims", true, &keepdims);
 	if (!r)

@@ -17,7 +17,7 @@ static int along_axis(struct op_call *call, int64_t fallback, uint8_t *ret)
 	const struct shape *in = &call->in[0]->shape;
 	int r;
 
-	r = op_call_axis(call, "axis", fallback, ret);
+	r = op_call_axis(call, fallback, ret);
 	if (r)
 		return r;
 	call->mixes_rows = in->dynamic && *ret == 0;

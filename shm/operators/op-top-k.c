@@ -17,7 +17,7 @@ static int top_k_infer(struct op_call *call)
 	bool largest, sorted;
 	int r;
 
-	r = op_call_axis(call, "axis", -1, &axis);
+	r = op_call_axis(call, -1, &axis);
 	if (!r)
 		r = op_call_int(call, "k", 1, OP_MAX_DIM, 0, &k);
 	if (!r)
