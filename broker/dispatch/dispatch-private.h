@@ -426,14 +426,14 @@ int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_
 /* run-hot.c */
 
 /* Queue a task for the device, or the devices, of @decision, and count it there. */
-void task_place(struct dispatch *dispatch, struct task *task, struct place_decision decision);
+void runs_place(struct dispatch *dispatch, struct task *task, struct place_decision decision);
 
 /*
  * Stop a TASK_PLACED that no device has begun, or whose device can stop it. The task completes with
  * -ECANCELED, in dispatch_tasks() or when its executor returns it.
  * Return: false if a run has begun that cannot be stopped; nothing has changed then.
  */
-bool task_withdraw(struct dispatch *dispatch, struct task *task);
+bool runs_withdraw(struct dispatch *dispatch, struct task *task);
 
 /*
  * Submit queued tasks to executors. The caller has just read now_ticks.
@@ -465,14 +465,14 @@ void dispatch_moved(void *context, struct place_task *place, uint8_t from);
 /* liveness.c */
 
 /* Check all devices now. Look at the tasks of one of them as far as this turn's budget allows. */
-void dispatch_watch_devices(struct dispatch *dispatch);
+void liveness_check(struct dispatch *dispatch);
 /*
  * Continue a look while dispatch.walking has WALK_LOOK.
  * Return: the slots visited.
  */
-unsigned int dispatch_look(struct dispatch *dispatch);
+unsigned int liveness_look(struct dispatch *dispatch);
 /* Arm the timer that checks devices, again and again while there is work. */
-void dispatch_watch_begin(struct dispatch *dispatch);
+void liveness_arm(struct dispatch *dispatch);
 int liveness_init(struct dispatch *dispatch);
 void liveness_deinit(struct dispatch *dispatch);
 
@@ -629,28 +629,28 @@ void own_cancel_all(struct dispatch *dispatch);
 /* wait.c */
 
 /* Ask residency, and wait for its answer as TASK_WAITING. */
-void task_wait(struct task *task, enum residency_wish wish, uint8_t device);
+void wait_begin(struct task *task, enum residency_wish wish, uint8_t device);
 
 /* End the waiting of a TASK_WAITING, which completes with -ECANCELED in dispatch_wake(). */
-void task_stop_waiting(struct task *task);
+void wait_cancel(struct task *task);
 
 /*
  * Begin a PREFETCH or an EVICT. The task waits, or *ret_res is set to the errno it completes with.
  */
-void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_res);
+void wait_by_opcode(struct dispatch *dispatch, struct task *task, int *ret_res);
 
 /*
- * End the waiting of all tasks of a plan, or of a ring, in batches; dispatch_end_waiting()
- * continues. A closing ring's tasks that devices have not begun are withdrawn, too.
+ * End the waiting of all tasks of a plan, or of a ring, in batches; waits_end() continues. A
+ * closing ring's tasks that devices have not begun are withdrawn, too.
  */
-void dispatch_plan_removing(struct dispatch *dispatch, struct session_plan *plan);
-void dispatch_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring);
+void waits_plan_removing(struct dispatch *dispatch, struct session_plan *plan);
+void waits_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring);
 
 /*
  * Continue to end the waiting of tasks.
  * Return: the tasks and rings visited.
  */
-unsigned int dispatch_end_waiting(struct dispatch *dispatch);
+unsigned int waits_end(struct dispatch *dispatch);
 
 static inline bool dispatch_is_ending(const struct dispatch *dispatch)
 {

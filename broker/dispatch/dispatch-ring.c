@@ -183,7 +183,7 @@ void dispatch_ring_ended(void *context, struct session_ring *session_ring)
 	ring_deactivate(dispatch, ring);
 	turn_queue_withdraw(&dispatch->rung, &ring->bell_job);
 	list_remove(&ring->throttled_link);
-	dispatch_ring_closing(dispatch, ring);
+	waits_ring_closing(dispatch, ring);
 }
 
 void dispatch_ring_freed(void *context, struct session_ring *session_ring)

@@ -53,7 +53,7 @@ static const uint64_t poll_ns = 10;
 
 static void on_plan_removing(void *context, struct session_plan *plan)
 {
-	dispatch_plan_removing(context, plan);
+	waits_plan_removing(context, plan);
 }
 
 static void on_table_there(void *context, struct session_ring *session_ring)
@@ -122,7 +122,7 @@ static void await_devices(struct dispatch *dispatch)
 {
 	dispatch_await_balance(dispatch);
 	if (!dispatch->is_watching)
-		dispatch_watch_begin(dispatch);
+		liveness_arm(dispatch);
 }
 
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)

@@ -450,7 +450,7 @@ static void judge(struct dispatch *dispatch, const struct look *look)
 		watch->look_ns = patience;
 }
 
-unsigned int dispatch_look(struct dispatch *dispatch)
+unsigned int liveness_look(struct dispatch *dispatch)
 {
 	const uint8_t device = dispatch->look.device;
 	const bool is_evading = dispatch->look.is_evading;
@@ -485,10 +485,10 @@ static void watch_device(struct dispatch *dispatch, uint8_t device, uint64_t ela
 	if (watch->idle_ns < watch->look_ns || dispatch->walking & WALK_LOOK)
 		return;
 	look_begin(dispatch, device, false);
-	dispatch_look(dispatch);
+	liveness_look(dispatch);
 }
 
-void dispatch_watch_devices(struct dispatch *dispatch)
+void liveness_check(struct dispatch *dispatch)
 {
 	uint64_t elapsed_ns;
 
@@ -507,12 +507,12 @@ static void on_watch(void *data)
 	struct dispatch *dispatch = data;
 
 	dispatch->is_watching = false;
-	dispatch_watch_devices(dispatch);
+	liveness_check(dispatch);
 	if (dispatch->n_submitted + dispatch->n_queued > 0)
-		dispatch_watch_begin(dispatch);
+		liveness_arm(dispatch);
 }
 
-void dispatch_watch_begin(struct dispatch *dispatch)
+void liveness_arm(struct dispatch *dispatch)
 {
 	dispatch->is_watching = true;
 	loop_timer_arm(dispatch->watch_timer, look_ns);

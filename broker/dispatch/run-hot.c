@@ -170,7 +170,7 @@ static bool task_may_split(const struct task *task, struct place_decision decisi
 	       plan->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_READY;
 }
 
-void task_place(struct dispatch *dispatch, struct task *task, struct place_decision decision)
+void runs_place(struct dispatch *dispatch, struct task *task, struct place_decision decision)
 {
 	task->phase = TASK_PLACED;
 	task->device = decision.device;
@@ -311,7 +311,7 @@ static bool run_may_stop(struct dispatch *dispatch, struct run *run)
 	return run->place.state == PLACE_QUEUED || run_cancel_held(dispatch, run);
 }
 
-bool task_withdraw(struct dispatch *dispatch, struct task *task)
+bool runs_withdraw(struct dispatch *dispatch, struct task *task)
 {
 	if (!run_may_stop(dispatch, &task->run) ||
 	    (task->half && !run_may_stop(dispatch, &task->half->run)))

@@ -31,7 +31,7 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		if (task->waits_for_memory && task->plan->state == SLOT_READY) {
 			if (!task->has_waited)
 				note_wanted(task->plan, task->admit_ticks);
-			task_wait(task, RESIDENCY_WAIT, decision.wanted);
+			wait_begin(task, RESIDENCY_WAIT, decision.wanted);
 			return false;
 		}
 		/*
@@ -39,7 +39,7 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		 */
 		if (is_nowhere && !task->has_waited) {
 			note_wanted(task->plan, task->admit_ticks);
-			task_wait(task, RESIDENCY_PREFETCH, decision.wanted);
+			wait_begin(task, RESIDENCY_PREFETCH, decision.wanted);
 			return false;
 		}
 	}
@@ -48,7 +48,7 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		/* The task runs on a GPU, because the CPU lacks the memory. */
 		if (decision.device != RBK_DEVICE_CPU)
 			note_wanted(task->plan, task->admit_ticks);
-		task_place(dispatch, task, decision);
+		runs_place(dispatch, task, decision);
 		return false;
 	}
 	*ret_res = task->wait_res ? task->wait_res : -ENOMEM;
@@ -88,7 +88,7 @@ static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *re
 	}
 	if (decision.device != RBK_DEVICE_CPU && !task->has_waited)
 		note_wanted(task->plan, task->admit_ticks);
-	task_place(dispatch, task, decision);
+	runs_place(dispatch, task, decision);
 	return false;
 }
 
@@ -105,7 +105,7 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 		return task_begin_run(dispatch, task, ret_res);
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:
-		task_ask_residency(dispatch, task, ret_res);
+		wait_by_opcode(dispatch, task, ret_res);
 		return *ret_res != 0;
 	case RBK_OP_CANCEL:
 		*ret_res = dispatch_cancel(task->ring, task, task->target);
@@ -303,10 +303,10 @@ static int task_cancel(struct dispatch *dispatch, struct task *task)
 		task->is_cancelled = true;
 		return 0;
 	case TASK_PLACED:
-		return task_withdraw(dispatch, task) ? 0 : -EALREADY;
+		return runs_withdraw(dispatch, task) ? 0 : -EALREADY;
 	case TASK_WAITING:
 		task->is_cancelled = true;
-		task_stop_waiting(task);
+		wait_cancel(task);
 		return 0;
 	default:
 		return -EALREADY;

@@ -52,7 +52,7 @@ static void on_answer(struct residency_waiter *waiter, int res)
 	task_wake(task->ring->dispatch, task, res);
 }
 
-void task_wait(struct task *task, enum residency_wish wish, uint8_t device)
+void wait_begin(struct task *task, enum residency_wish wish, uint8_t device)
 {
 	struct dispatch *dispatch = task->ring->dispatch;
 
@@ -64,7 +64,7 @@ void task_wait(struct task *task, enum residency_wish wish, uint8_t device)
 		      device);
 }
 
-void task_stop_waiting(struct task *task)
+void wait_cancel(struct task *task)
 {
 	struct dispatch *dispatch = task->ring->dispatch;
 
@@ -72,7 +72,7 @@ void task_stop_waiting(struct task *task)
 	task_wake(dispatch, task, -ECANCELED);
 }
 
-void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_res)
+void wait_by_opcode(struct dispatch *dispatch, struct task *task, int *ret_res)
 {
 	uint8_t device = RBK_DEVICE_NONE;
 	enum residency_wish wish = task->opcode == RBK_OP_EVICT ? RESIDENCY_EVICT
@@ -90,7 +90,7 @@ void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_r
 		*ret_res = -ENODEV;
 		return;
 	}
-	task_wait(task, wish, device);
+	wait_begin(task, wish, device);
 }
 
 /* Return true if a plan in dispatch->ending had a task to end. */
@@ -102,7 +102,7 @@ static bool end_one_of_plan(struct dispatch *dispatch)
 	if (list_is_empty(&dispatch->ending))
 		return false;
 	/* The last task of the plan removes it from the list. */
-	task_stop_waiting(container_of(plan->waiting.next, struct task, waiting));
+	wait_cancel(container_of(plan->waiting.next, struct task, waiting));
 	return true;
 }
 
@@ -112,9 +112,9 @@ static bool end_one_of_plan(struct dispatch *dispatch)
 static void task_drop(struct dispatch *dispatch, struct task *task)
 {
 	if (task->phase == TASK_PLACED)
-		task_withdraw(dispatch, task);
+		runs_withdraw(dispatch, task);
 	else if (task->phase == TASK_WAITING)
-		task_stop_waiting(task);
+		wait_cancel(task);
 }
 
 static bool end_one_of_ring(struct dispatch *dispatch)
@@ -140,7 +140,7 @@ static bool end_one_of_ring(struct dispatch *dispatch)
 	return true;
 }
 
-unsigned int dispatch_end_waiting(struct dispatch *dispatch)
+unsigned int waits_end(struct dispatch *dispatch)
 {
 	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, WAIT_PART);
 	unsigned int n = 0;
@@ -153,17 +153,17 @@ unsigned int dispatch_end_waiting(struct dispatch *dispatch)
 	return n;
 }
 
-void dispatch_plan_removing(struct dispatch *dispatch, struct session_plan *plan)
+void waits_plan_removing(struct dispatch *dispatch, struct session_plan *plan)
 {
 	if (list_is_empty(&plan->waiting))
 		return;
 	list_append(&dispatch->ending, &plan->ending);
-	dispatch_end_waiting(dispatch);
+	waits_end(dispatch);
 }
 
-void dispatch_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring)
+void waits_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	ring->n_to_close = ring->ring->n_in_flight;
 	list_append(&dispatch->closing, &ring->closing);
-	dispatch_end_waiting(dispatch);
+	waits_end(dispatch);
 }

@@ -70,7 +70,7 @@ static __attribute__((__cold__, __noinline__)) unsigned int dispatch_walk(struct
 	if (dispatch->walking & WALK_REPLACE)
 		n += dispatch_replace(dispatch);
 	if (dispatch->walking & WALK_LOOK)
-		n += dispatch_look(dispatch);
+		n += liveness_look(dispatch);
 	return n;
 }
 
@@ -133,7 +133,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 			n_ended = n_total;
 	}
 	if (dispatch_is_ending(dispatch))
-		n_total += dispatch_end_waiting(dispatch);
+		n_total += waits_end(dispatch);
 	if (__builtin_expect(dispatch->walking, 0))
 		n_total += dispatch_walk(dispatch);
 	if (dispatch->woken.first)

@@ -156,7 +156,7 @@ static void work(struct yard *yard)
 		}
 	} while (is_any_done);
 	take_completions(yard);
-	dispatch_watch_devices(yard->rig->dispatch);
+	liveness_check(yard->rig->dispatch);
 	for (uint32_t i = 0; i < yard->n_devices; i++)
 		assert_int_equal(dispatch_n_stalls(yard->rig->dispatch, (uint8_t)i), 0);
 }

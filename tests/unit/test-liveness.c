@@ -58,7 +58,7 @@ static void kit_begin(struct kit *kit, uint16_t n_parts, uint32_t n_slots)
 	is_lost = false;
 	kit->bench.gpu->ops.lose = lose;
 	kit->bench.gpu->ops.is_lost = was_lost;
-	dispatch_watch_devices(kit->dispatch);
+	liveness_check(kit->dispatch);
 }
 
 static void put(struct kit *kit, unsigned int n, uint8_t strategy)
@@ -102,7 +102,7 @@ static void pass(struct kit *kit, uint64_t ns)
 		slotted_pass(slotted_now_ns() + 100000);
 		work(kit);
 		if (slotted_now_ns() / (100 * MS) != (slotted_now_ns() - 100000) / (100 * MS))
-			dispatch_watch_devices(kit->dispatch);
+			liveness_check(kit->dispatch);
 	}
 }
 
@@ -353,7 +353,7 @@ static void begin_look(struct kit *kit, struct rig_ring *ring, uint8_t strategy)
 	while (!(kit->dispatch->walking & WALK_LOOK)) {
 		assert_true(kit->dispatch->watches[GPU].idle_ns < 2 * S);
 		slotted_pass(slotted_now_ns() + 100 * MS);
-		dispatch_watch_devices(kit->dispatch);
+		liveness_check(kit->dispatch);
 	}
 }
 
@@ -428,7 +428,7 @@ TEST(test_look__takes_long)
 	begin_look(&kit, &ring, RBK_STRATEGY_ONLY_GPU);
 	while (kit.dispatch->watches[GPU].idle_ns < 20 * S) {
 		slotted_pass(slotted_now_ns() + 100 * MS);
-		dispatch_watch_devices(kit.dispatch);
+		liveness_check(kit.dispatch);
 	}
 	while (kit.dispatch->walking & WALK_LOOK)
 		turn(&kit);
@@ -460,7 +460,7 @@ TEST(test_evade__in_slices)
 		assert_in_range(mended(&kit, GPU).n_moved - before, 0, 2 * MOST_OF_TURN);
 		before = mended(&kit, GPU).n_moved;
 		slotted_pass(slotted_now_ns() + 10 * MS);
-		dispatch_watch_devices(kit.dispatch);
+		liveness_check(kit.dispatch);
 	}
 	end_look(&kit, &ring, 1);
 	assert_int_equal(kit.n_on[CPU], MANY);
@@ -522,7 +522,7 @@ TEST(test_look__ring_freed)
 	/* Although stuck, the device returns cancelled tasks. */
 	do {
 		slotted_run(&kit.devices[GPU]);
-		dispatch_end_waiting(kit.dispatch);
+		waits_end(kit.dispatch);
 		dispatch_reap(kit.dispatch);
 		dispatch_wake(kit.dispatch);
 		rig_settle(&kit.bench.rig);
@@ -565,7 +565,7 @@ TEST(test_cancelled__after_work)
 			task->busy_ticks = works;
 			work(&kit);
 			slotted_pass(slotted_now_ns() + 100 * MS);
-			dispatch_watch_devices(kit.dispatch);
+			liveness_check(kit.dispatch);
 		}
 		assert_int_equal(dispatch_n_stalls(kit.dispatch, CPU), !works);
 		kit.devices[CPU].is_stuck = false;
