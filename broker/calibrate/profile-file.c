@@ -30,6 +30,7 @@
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+#include "util/number.h"
 #include "util/sentences.h"
 #include "util/size.h"
 
@@ -751,8 +752,8 @@ void place_profile_write(FILE *stream, const struct place_profile *profile)
 		profile->n_servers_per_task);
 	fprintf(stream, "share-min = %.9g ns\ntask = %.9g ns\nnode = %.9g ns\n",
 		(double)profile->share_min_ns, (double)profile->task_ns, (double)profile->node_ns);
-	fprintf(stream, "memory = %llu\nactive-watts = %.9g W\n",
-		(unsigned long long)profile->memory_bytes, (double)profile->active_watts);
+	fprintf(stream, "memory = %llu\nactive-watts = %.9g W\n", ull(profile->memory_bytes),
+		(double)profile->active_watts);
 	if (profile->up_bytes_per_ns > 0)
 		fprintf(stream, "\n[link]\nup = %.9g GB/s\ndown = %.9g GB/s\nlatency = %.9g ns\n",
 			(double)profile->up_bytes_per_ns, (double)profile->down_bytes_per_ns,

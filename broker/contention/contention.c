@@ -354,7 +354,7 @@ static void say_begin(struct contention *contention, const char *cause, uint64_t
 
 	if (contention->n_unsaid > 0)
 		snprintf(unsaid, sizeof(unsaid), "; contended %llu time%s since the last such line",
-			 (unsigned long long)contention->n_unsaid, plural(contention->n_unsaid));
+			 ull(contention->n_unsaid), plural(contention->n_unsaid));
 	log_info(
 		LOG_CONTENTION_BEGAN,
 		"the CPU is contended (%s): tasks take %.1f times as long on it; %u of %u worker%s "

@@ -20,6 +20,7 @@
 #include "session/server.h"
 #include "util/cleanup.h"
 #include "util/log.h"
+#include "util/number.h"
 
 /* Numbers of descriptors that do not belong to tenants, except where stated. */
 enum {
@@ -97,7 +98,7 @@ static void log_files(uint64_t limit, uint64_t needed)
 	log_error(LOG_START_FAILED,
 		  "brokerd may have %llu open files, but needs %llu: raise the limit (LimitNOFILE= "
 		  "in the unit, or ulimit -n)",
-		  (unsigned long long)limit, (unsigned long long)needed);
+		  ull(limit), ull(needed));
 }
 
 int allowance_descriptors(bool has_metrics, uint64_t *ret)

@@ -36,6 +36,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/plural.h"
 #include "util/streams.h"
 #include "util/thread.h"
@@ -216,7 +217,7 @@ static void describe_state(void *context, char *text, size_t bytes)
 	if (n_lost > 0)
 		snprintf(lost, sizeof(lost), " (%u lost)", n_lost);
 	snprintf(text, bytes, "%u device%s%s; %llu session%s; CPU %s", broker->n_executors,
-		 plural(broker->n_executors), lost, (unsigned long long)figures.n_sessions,
+		 plural(broker->n_executors), lost, ull(figures.n_sessions),
 		 plural(figures.n_sessions),
 		 contention.is_contended ? "contended" : "not contended");
 }

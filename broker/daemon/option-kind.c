@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/options-private.h"
+#include "util/number.h"
 #include "util/size.h"
 
 /* Return: the status to exit with. */
@@ -114,7 +115,7 @@ static int parse_integer(const struct option_row *row, const struct option_sourc
 		snprintf(wanted, sizeof(wanted),
 			 base == 8 ? "an octal number from %llo to %llo"
 				   : "a number from %llu to %llu",
-			 (unsigned long long)row->least, (unsigned long long)row->most);
+			 ull(row->least), ull(row->most));
 		return refuse(source, value, wanted);
 	}
 	*ret = number;
@@ -134,7 +135,7 @@ static int parse_number(const struct option_row *row, const struct option_source
 
 static void print_number(const struct option_row *row, FILE *stream, const void *at)
 {
-	fprintf(stream, "%llu", (unsigned long long)(load(row, at) / (row->unit ? row->unit : 1)));
+	fprintf(stream, "%llu", ull(load(row, at) / (row->unit ? row->unit : 1)));
 }
 
 static int parse_octal(const struct option_row *row, const struct option_source *source,

@@ -13,6 +13,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "shm/sqe-check.h"
+#include "util/number.h"
 
 static bool find_plan(const void *context, uint32_t id, struct sqe_plan *ret)
 {
@@ -88,9 +89,8 @@ static void log_refused(struct flow *flow, const struct session *session, uint64
 		     LOG_ENTRY_REFUSED,
 		     "session %u: the entry with user_data %llu, a %s, is refused with %s: %s: %s "
 		     "(%llu more of this tenant since the last line)",
-		     session->number, (unsigned long long)record->user_data,
-		     sqe_op_name(record->opcode), sqe_errno_name(record->res), record->field,
-		     record->reason, (unsigned long long)n_unlogged);
+		     session->number, ull(record->user_data), sqe_op_name(record->opcode),
+		     sqe_errno_name(record->res), record->field, record->reason, ull(n_unlogged));
 }
 
 void dispatch_note_refused(struct dispatch *dispatch, struct dispatch_ring *ring,

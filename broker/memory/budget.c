@@ -115,8 +115,7 @@ static void charge_overhead(struct budget *budget, unsigned int index, uint64_t 
 		LOG_OF_DEVICE(index), LOG_DEVICE_OVERHEAD,
 		"device %u: its driver holds %llu MiB for the broker beyond what tenants are "
 		"charged, more than the %llu MiB expected",
-		index, (unsigned long long)(bytes >> 20),
-		(unsigned long long)(BUDGET_OVERHEAD_BYTES >> 20));
+		index, ull(bytes >> 20), ull(BUDGET_OVERHEAD_BYTES >> 20));
 }
 
 /* Return half of the host memory that the device could use and other processes do not. */
@@ -183,7 +182,7 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
 			"device %u: its driver moved %llu MiB that are in use to host memory, "
 			"where access is slow; the broker moves them back when there is room",
-			index, (unsigned long long)(spill->missing_bytes >> 20));
+			index, ull(spill->missing_bytes >> 20));
 		break;
 	case SPILL_MENDED:
 		log_info_of(LOG_OF_DEVICE(index), LOG_DEVICE_UNSPILLED,
@@ -200,7 +199,7 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
 			"device %u: its driver keeps %llu MiB in host memory although device "
 			"memory has room",
-			index, (unsigned long long)(spill->missing_bytes >> 20));
+			index, ull(spill->missing_bytes >> 20));
 	spill_tried(spill, !has_more);
 }
 
@@ -375,10 +374,8 @@ static void look(struct budget *budget, unsigned int index)
 		LOG_DETAIL,
 		"device %u: %llu KiB used by other programs, %llu by the broker, of which %llu are "
 		"allocated: %llu are usable",
-		index, (unsigned long long)(figures.outside_bytes >> 10),
-		(unsigned long long)(pool.own.value >> 10),
-		(unsigned long long)(allocated_bytes >> 10),
-		(unsigned long long)(figures.usable_bytes >> 10));
+		index, ull(figures.outside_bytes >> 10), ull(pool.own.value >> 10),
+		ull(allocated_bytes >> 10), ull(figures.usable_bytes >> 10));
 	residency_set_outside(budget->options.residency, index, figures.outside_bytes);
 	residency_set_usable(budget->options.residency, index, figures.usable_bytes,
 			     usable_gtt(&reading, info));

@@ -11,6 +11,7 @@
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/number.h"
 
 static const uint64_t first_backoff_ns = 100ull * 1000 * 1000;
 static const uint64_t max_backoff_ns = 30ull * 1000 * 1000 * 1000;
@@ -69,8 +70,7 @@ static void reopen_done(struct offload_job *job)
 	if (device->backoff_ns > max_backoff_ns)
 		device->backoff_ns = max_backoff_ns;
 	log_debug(LOG_DETAIL, "cannot reopen device %u (%s), trying again in %llu ms",
-		  device->index, strerror(-device->job_result),
-		  (unsigned long long)(device->backoff_ns / 1000000));
+		  device->index, strerror(-device->job_result), ull(device->backoff_ns / 1000000));
 	device->reopen_ns = clock_now_ns() + device->backoff_ns;
 	residency_review_in(residency, device->backoff_ns);
 }

@@ -276,8 +276,7 @@ int layout_end(const struct layout *layout, struct plan *plan, char message[PLAN
 		return plan_refuse(message,
 				   "the plan needs %llu bytes of scratch memory, expected at most "
 				   "%llu",
-				   (unsigned long long)layout->total_bytes,
-				   (unsigned long long)PLAN_MAX_BYTES);
+				   ull(layout->total_bytes), ull(PLAN_MAX_BYTES));
 	plan->scratch_bytes = layout->total_bytes;
 	for (unsigned int i = 0; i < plan->n_tensors; i++)
 		if (plan->tensors[i].kind == RBK_TENSOR_SCRATCH)

@@ -22,6 +22,7 @@
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+#include "util/number.h"
 
 int plan_refuse(char message[PLAN_MESSAGE_BYTES], const char *format, ...)
 {
@@ -324,7 +325,7 @@ int plan_parse_header(const void *desc, size_t desc_bytes, char message[PLAN_MES
 	if (expected != desc_bytes)
 		return plan_refuse(message,
 				   "the description has %zu bytes, but its header describes %llu",
-				   desc_bytes, (unsigned long long)expected);
+				   desc_bytes, ull(expected));
 
 	next = (const uint8_t *)desc + sizeof(*header);
 	ret->header = header;

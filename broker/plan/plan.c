@@ -39,6 +39,7 @@
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+#include "util/number.h"
 
 /* Operations and bytes of one task: far beyond what any device does in a lifetime. */
 #define MAX_WORK (1ull << 62)
@@ -106,9 +107,9 @@ static int set_shape(struct plan_maker *maker, unsigned int index, const struct 
 		fits = fits && checked_mul(unit, shape->dims[i], &unit);
 	fits = fits && checked_mul(unit, shape->dynamic ? shape->dims[0] : 1, &total);
 	if (!fits || total > PLAN_MAX_BYTES)
-		return plan_refuse(
-			maker->message, "tensor %u \"%s\" %s would have more than %llu bytes",
-			index, tensor->name, SHAPE_TEXT(shape), (unsigned long long)PLAN_MAX_BYTES);
+		return plan_refuse(maker->message,
+				   "tensor %u \"%s\" %s would have more than %llu bytes", index,
+				   tensor->name, SHAPE_TEXT(shape), ull(PLAN_MAX_BYTES));
 	tensor->shape = *shape;
 	tensor->fixed_bytes = shape->dynamic ? 0 : unit;
 	tensor->row_bytes = shape->dynamic ? unit : 0;
@@ -154,8 +155,7 @@ static int make_constant(struct plan_maker *maker, unsigned int index)
 		return plan_refuse(maker->message,
 				   "constant %u \"%s\" is at offset %llu of its arena, expected a "
 				   "multiple of %u",
-				   index, tensor->name, (unsigned long long)RBK_REF_OFFSET(ref),
-				   RBK_REF_ALIGN);
+				   index, tensor->name, ull(RBK_REF_OFFSET(ref)), RBK_REF_ALIGN);
 	arena = maker->lookup.find(maker->lookup.context, RBK_REF_ARENA(ref), &why);
 	if (!arena)
 		return plan_refuse(maker->message,
@@ -167,9 +167,8 @@ static int make_constant(struct plan_maker *maker, unsigned int index)
 			maker->message,
 			"constant %u \"%s\" has %llu bytes at offset %llu, expected them "
 			"within the %llu bytes of arena %u",
-			index, tensor->name, (unsigned long long)tensor->max_bytes,
-			(unsigned long long)RBK_REF_OFFSET(ref), (unsigned long long)arena->bytes,
-			RBK_REF_ARENA(ref));
+			index, tensor->name, ull(tensor->max_bytes), ull(RBK_REF_OFFSET(ref)),
+			ull(arena->bytes), RBK_REF_ARENA(ref));
 	constant = &maker->plan->constants[maker->plan->n_constants];
 	constant->tensor = (uint16_t)index;
 	constant->arena = arena;
@@ -393,7 +392,7 @@ static int set_work(struct plan_maker *maker, struct op_call *call, struct node 
 	}
 	if (node->work_bytes > PLAN_MAX_BYTES)
 		return op_call_refuse(call, "its workspace would exceed %llu bytes",
-				      (unsigned long long)PLAN_MAX_BYTES);
+				      ull(PLAN_MAX_BYTES));
 	if (node->work_bytes > maker->plan->work_bytes)
 		maker->plan->work_bytes = node->work_bytes;
 	return 0;
@@ -656,7 +655,7 @@ static int begin_fusion(struct plan_maker *maker, uint32_t unused)
 	    !work_fits(plan->cost.bytes_fixed, plan->cost.bytes_row, plan->max_count))
 		return plan_refuse(maker->message,
 				   "one task would take more than %llu operations or bytes",
-				   (unsigned long long)MAX_WORK);
+				   ull(MAX_WORK));
 	return plan->fuses ? fuser_init(&maker->fuser, plan, maker->writers, maker->lives) : 0;
 }
 

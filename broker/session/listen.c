@@ -45,6 +45,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 
 enum {
 	LISTEN_BACKLOG = 512,
@@ -211,7 +212,7 @@ static void run_newcomer(struct turn_job *job)
 	r = session_new(server, newcomer->fd, newcomer->listener->is_admin, &session);
 	if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning(LOG_SESSION_FAILED, "refused a connection, and %llu before it: %s",
-			    (unsigned long long)n_unlogged, strerror(-r));
+			    ull(n_unlogged), strerror(-r));
 	newcomer_free(newcomer);
 }
 
@@ -345,8 +346,7 @@ static void log_pause(struct server *server, int error)
 	if (!log_limit_pass(&server->accept_limit, clock_now_ns(), &n_unlogged))
 		return;
 	if (n_unlogged > 0)
-		snprintf(before, sizeof(before), ", as %llu times before",
-			 (unsigned long long)n_unlogged);
+		snprintf(before, sizeof(before), ", as %llu times before", ull(n_unlogged));
 	log_warning(LOG_ACCEPT_PAUSED, "cannot accept a connection%s: %s%s; trying again in 100 ms",
 		    before, strerror(error),
 		    error == EMFILE ? " (LimitNOFILE= in the unit, or ulimit -n)" : "");

@@ -23,6 +23,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 
 /* A refusal is closed when the timer fires for the second time. */
 static const uint64_t refusal_period_ns = 2000000000;
@@ -142,7 +143,7 @@ static void log_refusal(struct owner *owner, pid_t pid, uid_t uid, const char *w
 		log_warning_of(
 			LOG_OF(.pid = pid, .uid = uid), LOG_SESSION_REFUSED,
 			"refused a connection of pid %d, and %llu before it of the same user: %s",
-			(int)pid, (unsigned long long)n_unlogged, why);
+			(int)pid, ull(n_unlogged), why);
 	else
 		log_warning_of(LOG_OF(.pid = pid, .uid = uid), LOG_SESSION_REFUSED,
 			       "refused a connection of pid %d: %s", (int)pid, why);

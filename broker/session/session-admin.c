@@ -17,6 +17,7 @@
 #include "session/server-private.h"
 #include "shm/operators/op.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/plural.h"
 #include "util/size.h"
 
@@ -136,7 +137,7 @@ void session_admin_evict(struct session *session, const struct rbk_wire_admin_ev
 	}
 	log_info_of(SESSION_ABOUT(session), LOG_PLANS_EVICTED,
 		    "%llu plan%s with %s leave%s device memory, as uid %u (pid %d) asked",
-		    (unsigned long long)reply.n, plural(reply.n), SIZE_ROUNDED(reply.bytes),
+		    ull(reply.n), plural(reply.n), SIZE_ROUNDED(reply.bytes),
 		    reply.n == 1 ? "s" : "", (unsigned int)session->uid, (int)session->pid);
 	session_reply(session, &reply.reply, sizeof(reply));
 }
@@ -301,7 +302,7 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 			session_reply_result(session, RBK_WIRE_CONTROL, cookie, -EINVAL,
 					     "log level %llu is unknown, expected 3 (error), 4 "
 					     "(warning), 6 (info) or 7 (debug)",
-					     (unsigned long long)control->value);
+					     ull(control->value));
 			return;
 		}
 		level = (enum log_level)control->value;

@@ -34,6 +34,7 @@
 #include "session/sigbus.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/plural.h"
 #include "util/size.h"
 
@@ -525,7 +526,7 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 		session_reply_result(session, RBK_WIRE_ARENA_NEW, cookie, -EINVAL,
 				     "an arena has a positive multiple of the page size that a "
 				     "reference can reach, not %llu bytes",
-				     (unsigned long long)bytes);
+				     ull(bytes));
 		return 0;
 	}
 	arena = arena_begin(session, cookie, bytes, exporter);

@@ -17,6 +17,7 @@
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/number.h"
 
 enum {
 	/* Unread bytes of answers that are not charged. */
@@ -402,8 +403,8 @@ static void log_end(struct session *session, const char *why)
 		       session_owner(session), why);
 	if (n_unlogged > 0)
 		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
-			       "%llu more session%s closed for the same reason",
-			       (unsigned long long)n_unlogged, n_unlogged == 1 ? " was" : "s were");
+			       "%llu more session%s closed for the same reason", ull(n_unlogged),
+			       n_unlogged == 1 ? " was" : "s were");
 }
 
 void session_end(struct session *session, bool is_hostile, const char *why)

@@ -26,6 +26,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/size.h"
 
 enum { PLAN_ID_SLOT_BITS = 16 };
@@ -193,8 +194,7 @@ static void plan_fail(struct session_plan *plan, unsigned int device, int r)
 	if (log_limit_pass(&failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning_of(LOG_OF_DEVICE(device), LOG_PLAN_NOT_PREPARED,
 			       "device %u (%s) cannot prepare a plan, nor %llu before it: %s",
-			       device, executor->info.name, (unsigned long long)n_unlogged,
-			       strerror(-r));
+			       device, executor->info.name, ull(n_unlogged), strerror(-r));
 }
 
 static void plan_measure_run(struct offload_job *job)

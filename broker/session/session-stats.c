@@ -25,6 +25,7 @@
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/number.h"
 #include "util/size.h"
 
 enum {
@@ -758,8 +759,7 @@ int session_control(struct session *session, const struct rbk_wire_control *cont
 			return 0;
 		if (control->value > 1) {
 			session_reply_result(session, RBK_WIRE_CONTROL, cookie, -EINVAL,
-					     "force-cpu is 0 or 1, not %llu",
-					     (unsigned long long)control->value);
+					     "force-cpu is 0 or 1, not %llu", ull(control->value));
 			return 0;
 		}
 		value = (int)control->value;

@@ -25,6 +25,7 @@
 
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/number.h"
 #include "util/plural.h"
 #include "util/size.h"
 
@@ -269,7 +270,7 @@ static const char *amount_text(enum account_slot slot, uint64_t amount,
 {
 	if (counts_bytes(slot))
 		return size_rounded(amount, text);
-	snprintf(text, SIZE_ROUNDED_BYTES, "%llu", (unsigned long long)amount);
+	snprintf(text, SIZE_ROUNDED_BYTES, "%llu", ull(amount));
 	return text;
 }
 
@@ -285,8 +286,8 @@ static const char *excess_text(enum account_slot slot, uint64_t used, uint64_t a
 	text[0] = '\0';
 	if (counts_bytes(slot) && checked_add(used, amount, &wanted) && wanted > max &&
 	    strcmp(SIZE_ROUNDED(wanted), SIZE_ROUNDED(max)) == 0)
-		snprintf(text, SIZE_ROUNDED_BYTES, ", %llu byte%s too many",
-			 (unsigned long long)(wanted - max), plural(wanted - max));
+		snprintf(text, SIZE_ROUNDED_BYTES, ", %llu byte%s too many", ull(wanted - max),
+			 plural(wanted - max));
 	return text;
 }
 

@@ -11,6 +11,7 @@
 
 #include "tenant/policy-private.h"
 #include "util/cleanup.h"
+#include "util/number.h"
 #include "util/size.h"
 
 static void print_ids(FILE *stream, const char *key, const uint32_t *ids, uint32_t n)
@@ -77,7 +78,7 @@ static void print_value(FILE *stream, const struct policy_key_row *key, const vo
 		print_bytes(stream, *(const uint64_t *)value);
 		break;
 	case POLICY_VALUE_NUMBER:
-		fprintf(stream, "%llu", (unsigned long long)*(const uint64_t *)value);
+		fprintf(stream, "%llu", ull(*(const uint64_t *)value));
 		break;
 	case POLICY_VALUE_WEIGHT:
 		fprintf(stream, "%u", *(const uint32_t *)value);

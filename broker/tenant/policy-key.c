@@ -21,6 +21,7 @@
 #include "tenant/policy-private.h"
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/number.h"
 #include "util/size.h"
 #include "util/suggest.h"
 
@@ -176,7 +177,7 @@ static bool read_number(struct policy_loader *loader, const struct policy_key_ro
 	if (parse_number(value, key->max, ret) && *ret >= key->min)
 		return true;
 	complain_key(loader, key->name, "'%s' is not a number from %llu to %llu", value,
-		     (unsigned long long)key->min, (unsigned long long)key->max);
+		     ull(key->min), ull(key->max));
 	return false;
 }
 
@@ -635,10 +636,9 @@ static void check_sum(struct policy_loader *loader)
 				"with tenant %s, tenants reserve %llu.%02llu%% of each device; at "
 				"most %llu.%02llu%% may be reserved, because vram-headroom is the "
 				"rest",
-				tenant->name, (unsigned long long)((sum - headroom) / 100),
-				(unsigned long long)((sum - headroom) % 100),
-				(unsigned long long)((POLICY_WHOLE - headroom) / 100),
-				(unsigned long long)((POLICY_WHOLE - headroom) % 100));
+				tenant->name, ull((sum - headroom) / 100),
+				ull((sum - headroom) % 100), ull((POLICY_WHOLE - headroom) / 100),
+				ull((POLICY_WHOLE - headroom) % 100));
 		return;
 	}
 }

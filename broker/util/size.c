@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sizes as text. Fractions are allowed with a unit, and rounded down to whole bytes. */
+#include "util/number.h"
 #include "util/size.h"
 
 #include <ctype.h>
@@ -55,7 +56,7 @@ const char *size_text(uint64_t bytes, char ret[SIZE_TEXT_BYTES])
 	}
 	if (unit == 0)
 		whole = bytes, thousandths = 0;
-	snprintf(ret, SIZE_TEXT_BYTES, "%llu.%03u", (unsigned long long)whole, thousandths);
+	snprintf(ret, SIZE_TEXT_BYTES, "%llu.%03u", ull(whole), thousandths);
 	/* Without needless zeros and full stop. */
 	for (size_t n = strlen(ret); ret[n - 1] == '0' || ret[n - 1] == '.'; n--) {
 		const bool is_stop = ret[n - 1] == '.';
@@ -87,7 +88,6 @@ const char *size_beside(uint64_t bytes, uint64_t other, char text[SIZE_ROUNDED_B
 	size_rounded(bytes, text);
 	length = strlen(text);
 	if (bytes != other && strcmp(text, SIZE_ROUNDED(other)) == 0)
-		snprintf(text + length, SIZE_ROUNDED_BYTES - length, " (%llu bytes)",
-			 (unsigned long long)bytes);
+		snprintf(text + length, SIZE_ROUNDED_BYTES - length, " (%llu bytes)", ull(bytes));
 	return text;
 }

@@ -11,6 +11,7 @@
  * it. So the mapping belongs to no VkDevice, and the processor and the client keep using the same
  * memory when the device is lost and closed.
  */
+#include "util/number.h"
 #include "vulkan/arena-import.h"
 
 #include <assert.h>
@@ -129,7 +130,7 @@ static int fill(struct vk_device *device, struct vk_import *import, const struct
 	}
 	if (r) {
 		log_debug(LOG_DETAIL, "an arena of %llu bytes cannot be reached by %s: %d",
-			  (unsigned long long)arena->bytes, vk_path_name(import->path), r);
+			  ull(arena->bytes), vk_path_name(import->path), r);
 		drop_segments(device, import);
 	}
 	return r;
@@ -191,7 +192,7 @@ void vk_arena_wrap(const struct vk_device *device, struct exec_arena *arena)
 	}
 	if (r) {
 		log_debug(LOG_DETAIL, "an arena of %llu bytes cannot be wrapped: %s",
-			  (unsigned long long)arena->bytes, strerror(-r));
+			  ull(arena->bytes), strerror(-r));
 		wraps = exec_wraps_free(wraps);
 	}
 	arena->wraps[device->executor.index] = wraps;

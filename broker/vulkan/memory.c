@@ -7,6 +7,7 @@
  * device is opened, the driver is asked about buffers of several sizes; page_bytes is the smallest
  * power of two to whose multiples it adds nothing. Every allocation is checked against that again.
  */
+#include "util/number.h"
 #include "vulkan/memory.h"
 
 #include <assert.h>
@@ -208,7 +209,7 @@ static int allocate(struct vk_device *device, uint64_t bytes, uint32_t type, VkD
 	case VK_ERROR_OUT_OF_HOST_MEMORY:
 	case VK_ERROR_TOO_MANY_OBJECTS:
 		log_debug(LOG_DETAIL, "%s has no %llu bytes of memory left", device->name,
-			  (unsigned long long)bytes);
+			  ull(bytes));
 		return EXECUTOR_E_NO_MEMORY;
 	default:
 		return vk_result(result, "vkAllocateMemory");
@@ -230,8 +231,7 @@ static int fill_in(struct vk_device *device, struct vk_allocation *allocation)
 	if (needs.size > allocation->bytes || !(needs.memoryTypeBits & (1u << type))) {
 		log_warning_of(LOG_OF_DEVICE(device->executor.index), LOG_BUFFER_TOO_LARGE,
 			       "%s: a buffer of %llu bytes requires %llu, more than expected",
-			       device->name, (unsigned long long)allocation->bytes,
-			       (unsigned long long)needs.size);
+			       device->name, ull(allocation->bytes), ull(needs.size));
 		return error_origin(-ENOTSUP);
 	}
 	r = allocate(device, allocation->bytes, type, &allocation->memory);
