@@ -17,7 +17,6 @@ enum cpu_move_form {
 	CPU_MOVE_ROWS,     /* the last dimension is contiguous bytes on both sides */
 	CPU_MOVE_PLANE,    /* contiguous: the last dimension of to, the one before it of from */
 	CPU_MOVE_ELEMENTS, /* anything else */
-	CPU_MOVE_FORMS,
 };
 
 /*

@@ -28,7 +28,6 @@ enum spill_event spill_sample(struct spill *spill, uint64_t own_bytes, uint64_t 
 		return SPILL_NOTHING;
 	spill->is_noticed = true;
 	spill->since_ns = now_ns;
-	spill->n_spills++;
 	return SPILL_NOTICED;
 }
 

@@ -26,7 +26,6 @@ struct spill {
 	bool is_hopeless; /* all plans were reloaded, in vain */
 	uint64_t since_ns;
 	uint64_t missing_bytes; /* at the last sample */
-	uint64_t n_spills;      /* spills detected so far */
 };
 
 enum spill_event {

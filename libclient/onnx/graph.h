@@ -79,8 +79,6 @@ struct attr {
 	((struct attr){.name = (key), .type = RBK_ATTR_FLOAT, .n = 1, .f = (value)})
 #define ATTR_INTS(key, list, count) \
 	((struct attr){.name = (key), .type = RBK_ATTR_INTS, .n = (count), .ints = (list)})
-#define ATTR_FLOATS(key, list, count) \
-	((struct attr){.name = (key), .type = RBK_ATTR_FLOATS, .n = (count), .floats = (list)})
 #define ATTR_STRING(key, text)                          \
 	((struct attr){.name = (key),                   \
 		       .type = RBK_ATTR_STRING,         \

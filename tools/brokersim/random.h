@@ -20,7 +20,6 @@ enum draw {
 	DRAW_EFFICIENCY,
 	DRAW_PHASE,
 	DRAW_GENERATE,
-	DRAW_FAILURE,
 };
 
 static inline uint64_t draw_mix(uint64_t x)
