@@ -176,7 +176,7 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 		struct flow *flow = container_of(node, struct flow, link);
 
 		if (flow->tenant == tenant) {
-			place_flow_set_own_contention(dispatch->placer, flow->place, share);
+			place_flow_set_own_contention(flow->place, share);
 			return;
 		}
 	}

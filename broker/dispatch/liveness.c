@@ -259,8 +259,7 @@ static bool recount(struct dispatch *dispatch, uint8_t device, struct census *re
 	for_each_run(dispatch, device, forget_gate, ret);
 	place_recount_begin(dispatch->placer, device, &count);
 	list_for_each (node, &dispatch->flows)
-		place_recount_flow(dispatch->placer, container_of(node, struct flow, link)->place,
-				   device);
+		place_recount_flow(container_of(node, struct flow, link)->place, device);
 	for_each_run(dispatch, device, recount_run, ret);
 	if (ret->n_taken > ret->n_held)
 		dispatch->mended[device].n_slots += ret->n_taken - ret->n_held;

@@ -115,9 +115,8 @@ void place_flow_set_limits(struct placer *placer, struct place_flow *flow,
 	set_quota(placer, flow, limits->cpu_max, now);
 }
 
-void place_flow_set_own_contention(struct placer *placer, struct place_flow *flow, float share)
+void place_flow_set_own_contention(struct place_flow *flow, float share)
 {
-	(void)placer;
 	/* NaN counts as no share. */
 	if (!(share > 0))
 		share = 0;
@@ -203,11 +202,10 @@ void place_recount_begin(struct placer *placer, uint8_t device, struct place_rec
 		list_init(&queue->movable[i]);
 }
 
-void place_recount_flow(struct placer *placer, struct place_flow *flow, uint8_t device)
+void place_recount_flow(struct place_flow *flow, uint8_t device)
 {
 	struct place_flow_queue *fq = &flow->on[device];
 
-	(void)placer;
 	*fq = (struct place_flow_queue){
 		.flow = flow,
 		.start = fq->start,

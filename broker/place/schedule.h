@@ -71,7 +71,7 @@ void place_flow_set_limits(struct placer *placer, struct place_flow *flow,
  * placed as if that share did not exist, so that a tenant gains no better device by crowding the
  * processors.
  */
-void place_flow_set_own_contention(struct placer *placer, struct place_flow *flow, float share);
+void place_flow_set_own_contention(struct place_flow *flow, float share);
 /*
  * Return true if nothing is queued, released or owed, so that freeing the flow now loses nothing.
  */
@@ -233,7 +233,7 @@ struct place_recount {
 };
 uint32_t place_recount_plan(struct place_plan *place_plan, uint8_t device);
 void place_recount_begin(struct placer *placer, uint8_t device, struct place_recount *ret);
-void place_recount_flow(struct placer *placer, struct place_flow *flow, uint8_t device);
+void place_recount_flow(struct place_flow *flow, uint8_t device);
 void place_recount_task(struct placer *placer, struct place_task *task);
 void place_recount_flow_done(struct placer *placer, struct place_flow *flow, uint8_t device);
 bool place_recount_end(const struct placer *placer, uint8_t device,

@@ -62,13 +62,13 @@ TEST(test_culprit__stays_on_the_cpu, setup, teardown)
 	before = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 	assert_int_equal(before.device, CPU);
 	placer_set_contention(bench->placer, CPU, 20, bench->now_ns);
-	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+	place_flow_set_own_contention(pair->culprit, 1);
 	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 	assert_memory_equal(&decision, &before, sizeof(before));
 	decision = decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO);
 	assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 	/* The culprit's advantage ends with its own contention. */
-	place_flow_set_own_contention(bench->placer, pair->culprit, 0);
+	place_flow_set_own_contention(pair->culprit, 0);
 	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 	assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 }
@@ -101,7 +101,7 @@ TEST(test_culprit__of_part_of_the_contention, setup, teardown)
 	for (unsigned int i = 0; i <= 8; i++) {
 		const float share = (float)i / 8;
 
-		place_flow_set_own_contention(bench->placer, pair->culprit, share);
+		place_flow_set_own_contention(pair->culprit, share);
 		decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_ONLY_CPU);
 		assert_true(fabsf(decision.predicted_ns / undisturbed_ns -
 				  (1 + (factor - 1) * (1 - share))) < 0.001f);
@@ -117,7 +117,7 @@ TEST(test_culprit__split_as_if_alone, setup, teardown)
 	before = decide(bench, pair->culprit, LARGE, RBK_STRATEGY_PARTITION);
 	assert_true(before.split_count > 0);
 	placer_set_contention(bench->placer, CPU, 5, bench->now_ns);
-	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+	place_flow_set_own_contention(pair->culprit, 1);
 	decision = decide(bench, pair->culprit, LARGE, RBK_STRATEGY_PARTITION);
 	assert_memory_equal(&decision, &before, sizeof(before));
 	decision = decide(bench, bench->flow, LARGE, RBK_STRATEGY_PARTITION);
@@ -139,7 +139,7 @@ TEST(test_culprit__learned_as_others, setup, teardown)
 	uint64_t now_ns = bench->now_ns;
 
 	placer_set_contention(bench->placer, CPU, 8, bench->now_ns);
-	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+	place_flow_set_own_contention(pair->culprit, 1);
 	for (unsigned int i = 0; i < 200; i++) {
 		const uint64_t exec_ns = (uint64_t)(before_ns * 8);
 
@@ -174,10 +174,10 @@ TEST(test_culprit__waits, setup, teardown)
 	}
 	alone_ns = place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns);
 	placer_set_contention(bench->placer, CPU, 5, bench->now_ns);
-	place_flow_set_own_contention(bench->placer, pair->culprit, 0.5f);
+	place_flow_set_own_contention(pair->culprit, 0.5f);
 	assert_in_range(place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns),
 			alone_ns * 5 - 5, alone_ns * 5 + 5);
-	place_flow_set_own_contention(bench->placer, bench->flow, 0.5f);
+	place_flow_set_own_contention(bench->flow, 0.5f);
 	assert_in_range(place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns),
 			alone_ns * 3 - 5, alone_ns * 3 + 5);
 	/* A tenant's own contention counts only on the CPU. */
@@ -186,7 +186,7 @@ TEST(test_culprit__waits, setup, teardown)
 	place_dequeue(bench->placer, &tasks[0], bench->now_ns);
 	place_enqueue(bench->placer, &tasks[0], bench->now_ns);
 	alone_ns = place_flow_wait_ns(bench->placer, bench->flow, GPU, bench->now_ns);
-	place_flow_set_own_contention(bench->placer, bench->flow, 1);
+	place_flow_set_own_contention(bench->flow, 1);
 	assert_int_equal(place_flow_wait_ns(bench->placer, bench->flow, GPU, bench->now_ns),
 			 alone_ns);
 	for (unsigned int i = 0; i < 4; i++)
@@ -214,7 +214,7 @@ TEST(test_culprit__not_moved, setup, teardown)
 
 		/* The CPU is busy with another task. */
 		placer_set_contention(bench->placer, CPU, 1, bench->now_ns);
-		place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+		place_flow_set_own_contention(pair->culprit, 1);
 		place_enqueue(bench->placer, &running, bench->now_ns);
 		assert_ptr_equal(place_next(bench->placer, CPU, bench->now_ns), &running);
 		place_enqueue(bench->placer, &task, bench->now_ns);
@@ -247,7 +247,7 @@ TEST(test_culprit__short_and_full_decision_agree, setup, teardown)
 					      1 + (float)placer_bench_random(bench, 30),
 					      bench->now_ns);
 		if (i % 7 == 0)
-			place_flow_set_own_contention(bench->placer, pair->culprit,
+			place_flow_set_own_contention(pair->culprit,
 						      (float)placer_bench_random(bench, 9) / 8);
 		if (i % 3 == 0)
 			placer_bench_learn_some(bench, (uint8_t)placer_bench_random(bench, 2),
@@ -272,7 +272,7 @@ TEST(test_share__invalid_values, setup, teardown)
 	for (unsigned int i = 0; i < 5; i++) {
 		struct place_decision decision;
 
-		place_flow_set_own_contention(bench->placer, pair->culprit, shares[i]);
+		place_flow_set_own_contention(pair->culprit, shares[i]);
 		decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 		assert_int_equal(decision.device, i < 3 ? GPU : CPU);
 		assert_true(decision.predicted_ns > 0);
