@@ -247,8 +247,7 @@ static int complete(struct lab *lab, struct lab_task *tasks, unsigned int n, str
 		find_decision(lab, &tasks[i]);
 		if (tasks[i].cqe.res == 0)
 			check_task(lab, &tasks[i]);
-		if (ret)
-			*ret = &tasks[i];
+		*ret = &tasks[i];
 		return 0;
 	}
 	return lab_fail(lab, -EPROTO, "a completion of no task of ours");
@@ -256,9 +255,10 @@ static int complete(struct lab *lab, struct lab_task *tasks, unsigned int n, str
 
 int lab_run(struct lab *lab, struct lab_task *task)
 {
+	struct lab_task *completed;
 	int r = submit(lab, task);
 
-	return r ? r : complete(lab, task, 1, NULL);
+	return r ? r : complete(lab, task, 1, &completed);
 }
 
 int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_t *ret_wall_ns)
@@ -286,7 +286,7 @@ int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_
 		return lab_fail(lab, r, "cannot submit: %s", strerror(-r));
 	*ret_wall_ns = lab_now_ns() - begin_ns;
 	for (unsigned int i = 0; i < n; i++) {
-		struct lab_task *task;
+		struct lab_task *task = NULL;
 
 		r = complete(lab, tasks, n, &task);
 		if (r)
