@@ -314,8 +314,8 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 }
 
 /*
- * Find the lanes of each tap of a row for the VW pixels from @ox on, and for SLIDE_SUM the taps that
- * count. Not inlined: few vectors need it, and each shape would have the code three times.
+ * Find the lanes of each tap of a row for the VW pixels from @ox on, and for SLIDE_SUM the taps
+ * that count. Not inlined: few vectors need it, and each shape would have the code three times.
  */
 static __attribute__((noinline)) void slide_find_lanes(enum slide what,
 						       const struct cpu_window *args, size_t ox,
