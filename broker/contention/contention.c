@@ -594,12 +594,6 @@ void contention_work_begins(void *context)
 
 /* --- The rest --- */
 
-static void fclosep(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
-
 void contention_status(const struct contention *contention, struct contention_status *ret)
 {
 	struct run_queue_totals totals = {.at_ns = 0};

@@ -6,6 +6,7 @@
  * Locals own through _cleanup_(); ownership moves only through steal_ptr() and steal_fd().
  * Destructors accept NULL and return NULL.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -51,6 +52,12 @@ static inline int close_fd(int fd)
 static inline void close_fdp(int *fd)
 {
 	close_fd(*fd);
+}
+
+static inline void fclosep(FILE **file)
+{
+	if (*file)
+		fclose(*file);
 }
 
 static inline void freep(void *pointer)

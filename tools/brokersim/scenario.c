@@ -37,12 +37,6 @@ static const char *const section_names[SECTION_COUNT] = {
 	[SECTION_AIM] = "aim",
 };
 
-static void close_file(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
-
 struct scenario *scenario_free(struct scenario *scenario)
 {
 	if (scenario) {
@@ -214,7 +208,7 @@ static int next_line(struct reader *reader, FILE *file, char line[LINE_BYTES])
 
 static int read_lines(struct reader *reader)
 {
-	_cleanup_(close_file) FILE *file = fopen(reader->path, "re");
+	_cleanup_(fclosep) FILE *file = fopen(reader->path, "re");
 	char line[LINE_BYTES];
 	int r;
 
@@ -377,7 +371,7 @@ static int read_trace_line(struct reader *reader, char *line)
 
 static int read_trace(struct reader *reader)
 {
-	_cleanup_(close_file) FILE *file = NULL;
+	_cleanup_(fclosep) FILE *file = NULL;
 	struct reader inner = *reader;
 	char path[1024], line[LINE_BYTES];
 	int r;

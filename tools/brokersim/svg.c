@@ -35,12 +35,6 @@ static const char style[] =
 	".s{font-size:11px}.g{stroke:#999;stroke-width:.5}"
 	"@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>\n";
 
-static void close_file(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
-
 static int open_svg(const char *directory, const char *name, unsigned int height,
 		    char path[SVG_PATH_BYTES], FILE **ret)
 {
@@ -131,7 +125,7 @@ static uint32_t count_lanes(const struct sim *sim, uint8_t device)
 int svg_timeline(const char *directory, const struct sim *sim, char path[SVG_PATH_BYTES])
 {
 	const struct scenario *scenario = sim->world->scenario;
-	_cleanup_(close_file) FILE *file = NULL;
+	_cleanup_(fclosep) FILE *file = NULL;
 	uint32_t n_lanes[SCENARIO_DEVICES];
 	double first[SCENARIO_DEVICES], y = 46, bottom;
 	double width = WIDTH_PX - LEFT_PX - RIGHT_PX, span_ns = fmax(sim->now_ns, 1);
@@ -182,7 +176,7 @@ int svg_timeline(const char *directory, const struct sim *sim, char path[SVG_PAT
 int svg_comparison(const char *directory, const struct outcome *outcome, char path[SVG_PATH_BYTES])
 {
 	const struct scenario *scenario = outcome->scenario;
-	_cleanup_(close_file) FILE *file = NULL;
+	_cleanup_(fclosep) FILE *file = NULL;
 	double width = WIDTH_PX - LEFT_PX - RIGHT_PX, span = 1, y = 46;
 	char text[512];
 	int r;
