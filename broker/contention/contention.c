@@ -21,7 +21,7 @@
 #include "contention/contention.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +40,7 @@
 #include "util/log.h"
 #include "util/number.h"
 #include "util/plural.h"
+#include "util/proc.h"
 
 static const uint64_t look_ns = 10000000;
 /*
@@ -669,28 +670,6 @@ void contention_start(struct contention *contention, struct dispatch *dispatch)
 	contention->dispatch = dispatch;
 }
 
-/*
- * Read this process's path in the unified hierarchy, "0::PATH".
- * Return: to be freed by the caller; NULL.
- */
-static char *read_own_cgroup(void)
-{
-	_cleanup_(close_fdp) int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-	char text[8192], *line, *end;
-	ssize_t n;
-
-	if (fd < 0)
-		return NULL;
-	n = read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? n : 0] = '\0';
-	for (line = text; (end = strchr(line, '\n')); line = end + 1) {
-		*end = '\0';
-		if (strncmp(line, "0::/", 4) == 0)
-			return strdup(line + 3);
-	}
-	return NULL;
-}
-
 /* Return true if /proc shows processes only to their users. */
 static bool has_hidepid(void)
 {
@@ -716,6 +695,8 @@ int contention_new(const struct contention_options *options, struct contention *
 {
 	_cleanup_(contention_freep) struct contention *contention = calloc(1, sizeof(*contention));
 	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const char *own_cgroup = options->own_cgroup;
+	char path[2 * PATH_MAX];
 	int r;
 
 	if (!contention)
@@ -724,8 +705,9 @@ int contention_new(const struct contention_options *options, struct contention *
 	list_init(&contention->tenants);
 	contention->source = run_queue_source(options->run_queue);
 	contention->is_off = contention->source == RUN_QUEUE_SOURCE_NONE;
-	contention->own_cgroup =
-		options->own_cgroup ? strdup(options->own_cgroup) : read_own_cgroup();
+	if (!own_cgroup && proc_own_cgroup(path, sizeof(path)))
+		own_cgroup = path;
+	contention->own_cgroup = own_cgroup ? strdup(own_cgroup) : NULL;
 	contention->hides_others = has_hidepid();
 	contention->factor = 1;
 	contention->n_workers = n_workers_total(contention);

@@ -21,6 +21,7 @@
 #include "util/error.h"
 #include "util/log.h"
 #include "util/plural.h"
+#include "util/proc.h"
 #include "util/size.h"
 
 static uint64_t machine_bytes(void)
@@ -34,21 +35,15 @@ static uint64_t machine_bytes(void)
  */
 static uint64_t cgroup_memory_max(void)
 {
-	char root[PATH_MAX], line[PATH_MAX], path[2 * PATH_MAX + 32];
-	FILE *file = fopen("/proc/self/cgroup", "re");
+	char root[PATH_MAX], cgroup[PATH_MAX], path[2 * PATH_MAX + 32];
 	uint64_t least = UINT64_MAX;
-	bool is_found = false;
 	unsigned long long max;
+	FILE *file;
 
-	while (file && !is_found && fgets(line, sizeof(line), file))
-		is_found = strncmp(line, "0::/", 4) == 0;
-	if (file)
-		fclose(file);
-	if (!is_found || !cgroup_find_root(root, sizeof(root)))
+	if (!proc_own_cgroup(cgroup, sizeof(cgroup)) || !cgroup_find_root(root, sizeof(root)))
 		return UINT64_MAX;
-	line[strcspn(line, "\n")] = '\0';
-	for (char *end; (end = strrchr(line + 3, '/')); *end = '\0') {
-		snprintf(path, sizeof(path), "%s%s/memory.max", root, line + 3);
+	for (char *end; (end = strrchr(cgroup, '/')); *end = '\0') {
+		snprintf(path, sizeof(path), "%s%s/memory.max", root, cgroup);
 		file = fopen(path, "re");
 		if (file && fscanf(file, "%llu", &max) == 1 && max < least)
 			least = max;

@@ -249,12 +249,12 @@ static void on_mounts_changed(void *data, uint32_t events)
 static void find_own_cgroup(struct gate *gate)
 {
 	static const char suffix[] = ".service";
-	char text[PROC_TEXT_BYTES], root[PATH_MAX], path[PATH_MAX], folder[2 * PATH_MAX];
+	char root[PATH_MAX], path[PATH_MAX], folder[2 * PATH_MAX];
 	_cleanup_(close_fdp) int fd = -1;
 	struct cgroup_about about;
-	size_t n = proc_read(text, sizeof(text), "/proc/self/cgroup");
+	size_t n;
 
-	if (!proc_parse_cgroup(text, n, NULL, path, sizeof(path)))
+	if (!proc_own_cgroup(path, sizeof(path)))
 		return;
 	n = strlen(path);
 	if (n < sizeof(suffix) || strcmp(path + n - (sizeof(suffix) - 1), suffix) != 0 ||

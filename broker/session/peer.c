@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "util/error.h"
+#include "util/proc.h"
 
 /* Linux 6.5; not in Debian 12's headers. */
 #ifndef SO_PEERPIDFD
@@ -89,27 +90,23 @@ static void take_pidfd(struct peer_identity *identity, int fd)
 static int read_cgroup(struct peer_identity *identity, int proc_fd)
 {
 	_cleanup_(close_fdp) int fd = openat(proc_fd, "cgroup", O_RDONLY | O_CLOEXEC);
-	_cleanup_(freep) char *text = malloc(PEER_CGROUP_BYTES);
+	_cleanup_(freep) char *text = malloc(PEER_CGROUP_BYTES), *path = malloc(PEER_CGROUP_BYTES);
 	size_t used = 0;
-	char *line, *end;
 	ssize_t n;
 
-	if (!text)
+	if (!text || !path)
 		return error_origin(-ENOMEM);
-	while (fd >= 0 && (n = read(fd, text + used, PEER_CGROUP_BYTES - 1 - used)) > 0)
+	while (fd >= 0 && (n = read(fd, text + used, PEER_CGROUP_BYTES - used)) > 0)
 		used += (size_t)n;
-	text[used] = '\0';
-	for (line = text; line && *line; line = end ? end + 1 : NULL) {
-		end = strchr(line, '\n');
-		if (strncmp(line, "0::/", 4) != 0 || !end)
-			continue;
-		*end = '\0';
-		identity->cgroup = strdup(line + 3);
-		if (!identity->cgroup)
-			return error_origin(-ENOMEM);
-		identity->peer.cgroup = identity->cgroup;
-		break;
-	}
+	/* A line without its end was cut: its path may be that of another cgroup. */
+	while (used > 0 && text[used - 1] != '\n')
+		used--;
+	if (!proc_parse_cgroup(text, used, NULL, path, PEER_CGROUP_BYTES))
+		return 0;
+	identity->cgroup = strdup(path);
+	if (!identity->cgroup)
+		return error_origin(-ENOMEM);
+	identity->peer.cgroup = identity->cgroup;
 	return 0;
 }
 

@@ -13,21 +13,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "util/cleanup.h"
+#include "util/proc.h"
+
 bool cgroup_find_root(char *ret, size_t bytes)
 {
-	char line[2 * PATH_MAX], path[PATH_MAX], type[64];
-	FILE *file = fopen("/proc/self/mounts", "re");
+	_cleanup_(fclosep) FILE *file = fopen("/proc/self/mounts", "re");
+	char line[2 * PATH_MAX];
 	bool is_found = false;
 
+	/* Read line by line: a machine with many containers has megabytes of mounts. */
 	while (file && !is_found && fgets(line, sizeof(line), file))
-		/* A backslash is part of an escape; cgroups are not mounted at such paths. */
-		is_found = sscanf(line, "%*s %4095s %63s", path, type) == 2 &&
-			   strcmp(type, "cgroup2") == 0 && !strchr(path, '\\') &&
-			   strlen(path) < bytes;
-	if (file)
-		fclose(file);
-	if (is_found)
-		strcpy(ret, path);
+		is_found = proc_parse_mounts(line, strlen(line), NULL, ret, bytes);
 	return is_found;
 }
 

@@ -302,3 +302,11 @@ size_t proc_read(char *ret, size_t bytes, const char *format, ...)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	return fd < 0 ? 0 : proc_read_fd(fd, ret, bytes);
 }
+
+bool proc_own_cgroup(char *ret, size_t bytes)
+{
+	char text[PROC_TEXT_BYTES];
+
+	return proc_parse_cgroup(text, proc_read(text, sizeof(text), "/proc/self/cgroup"), NULL,
+				 ret, bytes);
+}

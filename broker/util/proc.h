@@ -53,6 +53,9 @@ bool proc_parse_stat(const char *text, size_t bytes, const uint64_t mask[static 
 bool proc_parse_cgroup(const char *text, size_t bytes, const char *controller, char *ret,
 		       size_t ret_bytes);
 
+/* Get the path of this process's cgroup in the unified hierarchy. Return: false: unknown. */
+bool proc_own_cgroup(char *ret, size_t bytes);
+
 /* cpu.stat of a cgroup, of either version: time in which its quota throttled it. */
 bool proc_parse_throttled(const char *text, size_t bytes, uint64_t *ret_ns);
 

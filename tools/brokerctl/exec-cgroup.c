@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "broker/util/cgroup.h"
+#include "broker/util/proc.h"
 #include "brokerbench/cgroup-v2.h"
 #include "exec.h"
 
@@ -31,20 +32,10 @@ enum { MANAGER_MS = 3000 };
 /* Find this process's cgroup in the unified hierarchy. */
 static bool own_cgroup(char *ret, size_t bytes)
 {
-	char line[EXEC_PATH_BYTES], mount[EXEC_PATH_BYTES / 2];
-	FILE *file = fopen("/proc/self/cgroup", "re");
-	bool is_found = false;
+	char path[EXEC_PATH_BYTES], mount[EXEC_PATH_BYTES / 2];
 
-	while (file && !is_found && fgets(line, sizeof(line), file)) {
-		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::/", 4) != 0 || !cgroup_find_root(mount, sizeof(mount)))
-			continue;
-		is_found = (size_t)snprintf(ret, bytes, "%s%s", mount, line[4] ? line + 3 : "") <
-			   bytes;
-	}
-	if (file)
-		fclose(file);
-	return is_found;
+	return proc_own_cgroup(path, sizeof(path)) && cgroup_find_root(mount, sizeof(mount)) &&
+	       (size_t)snprintf(ret, bytes, "%s%s", mount, path[1] ? path : "") < bytes;
 }
 
 /* Run systemctl in the new process, with its output to @to. */
