@@ -13,6 +13,14 @@ const struct figure *figure_find(const struct figure *figures, const char *json)
 	return NULL;
 }
 
+const struct figure *lease_state_figure(unsigned int i)
+{
+	static const char *const states[] = {"over", "waiting", "shrinking", "capped", "restored"};
+
+	return i < sizeof(states) / sizeof(states[0]) ? figure_find(lease_figures, states[i])
+						      : NULL;
+}
+
 double figure_real(const struct figure *figure, const void *record)
 {
 	const void *at = (const char *)record + figure->offset;

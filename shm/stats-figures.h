@@ -110,6 +110,9 @@ static inline int figure_is_end(const struct figure *figure)
 /* Return the figure whose JSON name is @json; NULL: there is none. */
 const struct figure *figure_find(const struct figure *figures, const char *json);
 
+/* Return the figure of a lease's state @i, from the most severe on; NULL: there are no more. */
+const struct figure *lease_state_figure(unsigned int i);
+
 /* Return true if the figure is a word that is computed for each update. */
 static inline int figure_is_computed(const struct figure *figure)
 {

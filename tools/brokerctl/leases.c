@@ -106,11 +106,7 @@ static void print_row(const struct rbk_stats_view *view, const struct row *row)
 	table_cell("%s", text_bytes(lease->credited_bytes));
 	table_cell("%s", text_bytes(used_of(lease)));
 	table_figures(lease_figures, lease);
-	table_cell("%s%s%s%s%s", lease->flags & RBK_STATS_LEASE_OVER ? "over " : "",
-		   lease->flags & RBK_STATS_LEASE_WAITING ? "waiting " : "",
-		   lease->flags & RBK_STATS_LEASE_SHRINKING ? "shrinking " : "",
-		   lease->flags & RBK_STATS_LEASE_CAPPED ? "capped " : "",
-		   lease->flags & RBK_STATS_LEASE_RESTORED ? "restored" : "");
+	table_cell("%s", text_lease_states(lease));
 	table_mark(lease->flags & RBK_STATS_LEASE_OVER ? MARK_FAULT : MARK_NOTE);
 }
 

@@ -1,47 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Columns of leases, with the terms of brokerctl leases. */
-#include <stdio.h>
 #include <string.h>
 
 #include "columns.h"
 #include "figures.h"
 #include "monitor/text.h"
 
-/* Most severe first. */
-static const struct {
-	uint32_t flag;
-	const char *name;
-} states[] = {
-	{RBK_STATS_LEASE_OVER, "over"},           {RBK_STATS_LEASE_WAITING, "waiting"},
-	{RBK_STATS_LEASE_SHRINKING, "shrinking"}, {RBK_STATS_LEASE_CAPPED, "capped"},
-	{RBK_STATS_LEASE_RESTORED, "restored"},
-};
-enum { N_STATES = sizeof(states) / sizeof(states[0]) };
-
-struct lease_state lease_state(const struct model_lease *lease)
-{
-	struct lease_state state = {""};
-	size_t n = 0;
-
-	for (unsigned int i = 0; i < N_STATES; i++)
-		if (lease->now.flags & states[i].flag)
-			n += (size_t)snprintf(state.text + n, sizeof(state.text) - n, "%s%s",
-					      n ? " " : "", states[i].name);
-	return state;
-}
-
 static double key_state(ROW)
 {
+	const struct figure *state;
 	double key = 0;
 
-	for (unsigned int i = 0; i < N_STATES; i++)
-		key = 2 * key + !!(row->lease->now.flags & states[i].flag);
+	for (unsigned int i = 0; (state = lease_state_figure(i)); i++)
+		key = 2 * key + (double)figure_number(state, &row->lease->now);
 	return key;
 }
 
 static void draw_state(CELL)
 {
-	cell_set(ret, lease_state(row->lease).text);
+	cell_set(ret, text_lease_states(&row->lease->now));
 	if (row->lease->now.flags &
 	    (RBK_STATS_LEASE_OVER | RBK_STATS_LEASE_WAITING | RBK_STATS_LEASE_SHRINKING))
 		ret->style = STYLE_WARN;

@@ -371,20 +371,18 @@ void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_
 {
 	const struct model_lease *lease = model_lease(model, number);
 	const struct rbk_stats_lease *now = lease ? &lease->now : NULL;
-	struct lease_state state;
 	uint64_t age_ns;
 
 	if (!lease) {
 		line(lines, STYLE_WARN, "this lease is gone");
 		return;
 	}
-	state = lease_state(lease);
 	age_ns = model->updated_at_ns > now->opened_at_ns ? model->updated_at_ns - now->opened_at_ns
 							  : 0;
 	line(lines, STYLE_BOLD, "Lease %u %s", now->number, text_name(now->name));
 	line(lines, STYLE_PLAIN, "tenant %s   on %s   opened %s ago   %s",
 	     lease->tenant ? text_name(lease->tenant->now.name) : "–", device_label(now->device),
-	     figure_duration(age_ns).text, state.text);
+	     figure_duration(age_ns).text, text_lease_states(now));
 	if (now->pid)
 		line(lines, STYLE_PLAIN, "opened by process %u of user %u   member%s %u", now->pid,
 		     now->uid, plural(now->n_members), now->n_members);

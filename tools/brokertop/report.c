@@ -46,8 +46,7 @@ static void report_device(const struct model *model, uint32_t index)
 	const struct rbk_stats_device *now = &device->now;
 
 	json_item();
-	json_unsigned("device", index);
-	json_string("name", now->name);
+	json_figures_part(device_figures, now, 0, NULL, "name");
 	json_optional("memory_total", now->memory_total);
 	if (model->is_root) {
 		json_number("load", model_load(now));
@@ -62,12 +61,10 @@ static void report_device(const struct model *model, uint32_t index)
 		json_optional("clock_hz", now->clock_hz);
 		json_optional("temperature_millicelsius", now->temperature_millicelsius);
 		json_optional("power_microwatts", now->power_microwatts);
-		json_unsigned("queued", now->n_queued);
-		json_unsigned("released", now->n_released);
+		json_figures_part(device_figures, now, 0, "queued", "released");
 		json_unsigned("backlog_ns", now->backlog_ns);
 		rate("tasks_per_s", device->tasks_per_s);
-		json_boolean("drained", now->flags & RBK_STATS_DEVICE_DRAINED);
-		json_boolean("lost", now->flags & RBK_STATS_DEVICE_LOST);
+		json_figures_part(device_figures, now, 0, "drained", "lost");
 		json_boolean("breaker_open", now->breaker != RBK_STATS_BREAKER_CLOSED);
 	}
 	json_object_end();
@@ -122,8 +119,7 @@ static void report_session(const struct model *model, const struct model_session
 	json_unsigned("tenant", now->tenant);
 	json_unsigned("pid", now->pid);
 	json_unsigned("uid", now->uid);
-	json_string("name", now->name);
-	json_string("comm", now->comm);
+	json_figures_part(session_figures, now, 0, "name", "comm");
 	rate("tasks_per_s", session->tasks_per_s);
 	rate("gpu_part", session->gpu_part);
 	rate("copied_bytes_per_s", session->copied_bytes_per_s);
@@ -208,6 +204,7 @@ static void report_decision(const struct model *model, const struct model_decisi
 static void report_lease(const struct model *model, const struct model_lease *lease)
 {
 	const struct rbk_stats_lease *now = &lease->now;
+	const struct figure *state;
 
 	json_item();
 	json_unsigned("lease", now->number);
@@ -216,11 +213,8 @@ static void report_lease(const struct model *model, const struct model_lease *le
 	json_figures_part(lease_figures, now, 0, "device", "members");
 	json_unsigned("opened_ns", now->opened_at_ns + (uint64_t)model->realtime_offset_ns);
 	json_figures_part(lease_figures, now, 0, "min_bytes", "refused");
-	json_boolean("over", now->flags & RBK_STATS_LEASE_OVER);
-	json_boolean("waiting", now->flags & RBK_STATS_LEASE_WAITING);
-	json_boolean("shrinking", now->flags & RBK_STATS_LEASE_SHRINKING);
-	json_boolean("capped", now->flags & RBK_STATS_LEASE_CAPPED);
-	json_boolean("restored", now->flags & RBK_STATS_LEASE_RESTORED);
+	for (unsigned int i = 0; (state = lease_state_figure(i)); i++)
+		json_figures_part(state, now, 0, NULL, state->json);
 	report_top(lease_figures, now);
 	json_object_end();
 }

@@ -147,8 +147,8 @@ static bool matches(const struct row *row, const char *text)
 	if (row->session &&
 	    (has_text(row->session->now.name, text) || has_text(row->session->now.comm, text)))
 		return true;
-	if (row->lease &&
-	    (has_text(row->lease->now.name, text) || has_text(lease_state(row->lease).text, text)))
+	if (row->lease && (has_text(row->lease->now.name, text) ||
+			   has_text(text_lease_states(&row->lease->now), text)))
 		return true;
 	return row->tenant && has_text(row->tenant->now.name, text);
 }

@@ -139,12 +139,6 @@ extern const struct column tenant_columns[], session_columns[], plan_columns[], 
 extern const unsigned int n_tenant_columns, n_session_columns, n_plan_columns, n_decision_columns,
 	n_lease_columns;
 
-/* Words such as "over waiting", as in brokerctl leases; "" if there is nothing to report. */
-struct lease_state {
-	char text[48];
-};
-struct lease_state lease_state(const struct model_lease *lease);
-
 /* words.c */
 
 /* Return a style that distinguishes the tenant from others. */

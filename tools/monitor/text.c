@@ -7,6 +7,8 @@
 
 #include <ringbroker.h>
 
+#include "shm/stats-figures.h"
+
 /* Return the next of sixteen buffers, so that one call can use several results. */
 static char *next_text(void)
 {
@@ -68,5 +70,19 @@ const char *text_name(const char *name)
 	for (i = 0; i + 1 < TEXT_BYTES && name[i]; i++)
 		text[i] = name[i] < ' ' || name[i] > '~' ? '?' : name[i];
 	text[i] = '\0';
+	return text;
+}
+
+const char *text_lease_states(const struct rbk_stats_lease *lease)
+{
+	const struct figure *state;
+	char *text = next_text();
+	int n = 0;
+
+	text[0] = '\0';
+	for (unsigned int i = 0; (state = lease_state_figure(i)); i++)
+		if (figure_number(state, lease))
+			n += snprintf(text + n, (size_t)(TEXT_BYTES - n), "%s%s", n ? " " : "",
+				      state->json);
 	return text;
 }

@@ -7,6 +7,8 @@
  */
 #include <stdint.h>
 
+#include <ringbroker/stats.h>
+
 /* Format as "1.5 ms", "12 GiB" or "3.4%"; "-" for a value that is not known. */
 const char *text_ns(double ns);
 const char *text_bytes(uint64_t bytes);
@@ -16,3 +18,5 @@ const char *text_percent(double part, double whole);
  * terminal.
  */
 const char *text_name(const char *name);
+/* Return words such as "over waiting"; "" if there is nothing to report. */
+const char *text_lease_states(const struct rbk_stats_lease *lease);
