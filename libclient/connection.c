@@ -24,6 +24,7 @@
 
 #include "libclient/private.h"
 #include "shm/admin-path.h"
+#include "shm/stats-names.h"
 
 #define CONNECT_TIMEOUT_NS 30000000000u
 #define SYSTEM_SOCKET_PATH "/run/ringbroker/brokerd.sock"
@@ -422,16 +423,9 @@ RBK_EXPORT int rbk_get_tenant(struct rbk *rbk, struct rbk_tenant *ret, struct rb
 RBK_EXPORT const char *rbk_reason_name(unsigned int reason)
 {
 	static const char *const names[RBK_REASON_COUNT] = {
-		[RBK_REASON_NONE] = "none",
-		[RBK_REASON_GPU_AVAILABLE] = "gpu-available",
-		[RBK_REASON_GPU_UNAVAILABLE] = "gpu-unavailable",
-		[RBK_REASON_CPU_FALLBACK] = "cpu-fallback",
-		[RBK_REASON_COST_MODEL] = "cost-model",
-		[RBK_REASON_MEMORY_CONSTRAINT] = "memory-constraint",
-		[RBK_REASON_USER_PREFERENCE] = "user-preference",
-		[RBK_REASON_BELOW_THRESHOLD] = "below-threshold",
-		[RBK_REASON_CONTENTION] = "contention",
-		[RBK_REASON_BREAKER_OPEN] = "breaker-open",
+#define NAME(id, name) [RBK_REASON_##id] = name,
+		STATS_REASON_NAMES(NAME)
+#undef NAME
 	};
 
 	return reason < RBK_REASON_COUNT ? names[reason] : "unknown";

@@ -8,6 +8,19 @@
  */
 #include <stdint.h>
 
+/* Names of enum rbk_reason. NAME(end of RBK_REASON_*, name) */
+#define STATS_REASON_NAMES(NAME)                     \
+	NAME(NONE, "none")                           \
+	NAME(GPU_AVAILABLE, "gpu-available")         \
+	NAME(GPU_UNAVAILABLE, "gpu-unavailable")     \
+	NAME(CPU_FALLBACK, "cpu-fallback")           \
+	NAME(COST_MODEL, "cost-model")               \
+	NAME(MEMORY_CONSTRAINT, "memory-constraint") \
+	NAME(USER_PREFERENCE, "user-preference")     \
+	NAME(BELOW_THRESHOLD, "below-threshold")     \
+	NAME(CONTENTION, "contention")               \
+	NAME(BREAKER_OPEN, "breaker-open")
+
 struct stats_word {
 	const char *name, *text;
 };

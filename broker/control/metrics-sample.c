@@ -37,16 +37,9 @@ void metrics_write_created(const struct metrics_page *page, struct metrics_text 
 static const char *reason_name(unsigned int reason)
 {
 	static const char *const names[RBK_REASON_COUNT] = {
-		[RBK_REASON_NONE] = "reason=\"none\"",
-		[RBK_REASON_GPU_AVAILABLE] = "reason=\"gpu-available\"",
-		[RBK_REASON_GPU_UNAVAILABLE] = "reason=\"gpu-unavailable\"",
-		[RBK_REASON_CPU_FALLBACK] = "reason=\"cpu-fallback\"",
-		[RBK_REASON_COST_MODEL] = "reason=\"cost-model\"",
-		[RBK_REASON_MEMORY_CONSTRAINT] = "reason=\"memory-constraint\"",
-		[RBK_REASON_USER_PREFERENCE] = "reason=\"user-preference\"",
-		[RBK_REASON_BELOW_THRESHOLD] = "reason=\"below-threshold\"",
-		[RBK_REASON_CONTENTION] = "reason=\"contention\"",
-		[RBK_REASON_BREAKER_OPEN] = "reason=\"breaker-open\"",
+#define NAME(id, name) [RBK_REASON_##id] = "reason=\"" name "\"",
+		STATS_REASON_NAMES(NAME)
+#undef NAME
 	};
 
 	return names[reason];

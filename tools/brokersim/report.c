@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/stats-names.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 
@@ -198,9 +199,10 @@ static int by_loss(const void *a, const void *b)
 int report_misses(FILE *file, const struct sim *sim, uint32_t n)
 {
 	static const char *const reasons[RBK_REASON_COUNT] = {
-		"none",       "gpu-available",     "gpu-unavailable", "cpu-fallback",
-		"cost-model", "memory-constraint", "user-preference", "below-threshold",
-		"contention", "breaker-open"};
+#define NAME(id, name) [RBK_REASON_##id] = name,
+		STATS_REASON_NAMES(NAME)
+#undef NAME
+	};
 	const struct world *world = sim->world;
 	_cleanup_(freep) const struct sim_verdict **worst =
 		calloc(world->n_tasks + 1, sizeof(struct sim_verdict *));
