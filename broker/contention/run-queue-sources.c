@@ -202,15 +202,6 @@ bool run_queue_has_stat(struct run_queue *rq, char ret_why[static RUN_QUEUE_WHY_
 	return false;
 }
 
-/* Return the processor time of this process. */
-static uint64_t own_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * run_queue_second_ns + (uint64_t)now.tv_nsec;
-}
-
 void run_queue_read_processors(struct run_queue *rq, uint64_t now_ns, uint64_t least_ns)
 {
 	uint64_t again_ns = rq->stat_cost_ns * 100, begin_ns, used_ns;
@@ -227,7 +218,7 @@ void run_queue_read_processors(struct run_queue *rq, uint64_t now_ns, uint64_t l
 		return;
 	}
 	rq->stat_cost_ns = clock_now_ns() - begin_ns;
-	used_ns = own_ns();
+	used_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
 	atomic_store_explicit(&rq->steal_ns, stat.steal_ns, memory_order_relaxed);
 	rq->read.has_processors = true;
 	rq->read.n_processors = stat.n_processors;

@@ -131,15 +131,6 @@ static uint64_t next_walk_ns(const struct run_queue *rq)
 			     : 0;
 }
 
-/* Return the processor time of this thread. */
-static uint64_t used_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * run_queue_second_ns + (uint64_t)now.tv_nsec;
-}
-
 static void walk(struct run_queue *rq, uint64_t now_ns)
 {
 	uint64_t start_ns;
@@ -155,9 +146,9 @@ static void walk(struct run_queue *rq, uint64_t now_ns)
 		run_queue_check_processes(rq, now_ns);
 	rq->needs_walk = false;
 	rq->walked_ns = now_ns;
-	start_ns = used_ns();
+	start_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 	r = probes_walk(rq->probes);
-	rq->walk_cost_ns = used_ns() - start_ns;
+	rq->walk_cost_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns;
 	rq->has_walk_failed = r != 0;
 	if (r) {
 		log_debug(LOG_DETAIL, "cannot walk the tasks: %s", strerror(-r));

@@ -59,11 +59,8 @@ static const uint64_t update_min_ns = 10000000;
 
 static void heartbeat(struct publish *publish, uint64_t now_ns)
 {
-	struct timespec realtime;
-	uint64_t realtime_ns;
+	const uint64_t realtime_ns = clock_read_ns(CLOCK_REALTIME);
 
-	clock_gettime(CLOCK_REALTIME, &realtime);
-	realtime_ns = (uint64_t)realtime.tv_sec * 1000000000u + (uint64_t)realtime.tv_nsec;
 	stats_heartbeat(publish->stats, now_ns, (int64_t)(clock_now_ns() - now_ns),
 			(int64_t)(realtime_ns - now_ns));
 }

@@ -17,10 +17,7 @@
 
 static uint64_t read_cpu_clock(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static inline uint64_t now_of(const struct turn *turn)

@@ -9,20 +9,22 @@
 
 struct clock clock_state_ = {.ns_mult = 1ull << 32, .tick_mult = 1ull << 32, .use_tsc = 0};
 
-uint64_t clock_now_ns(void)
+uint64_t clock_read_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t clock_now_ns(void)
+{
+	return clock_read_ns(CLOCK_MONOTONIC);
 }
 
 uint64_t clock_boot_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return clock_read_ns(CLOCK_BOOTTIME);
 }
 
 #if defined(__x86_64__)

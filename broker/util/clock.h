@@ -8,6 +8,7 @@
  * comparable. clock_init() runs once before any other thread starts.
  */
 #include <stdint.h>
+#include <sys/types.h>
 
 struct clock {
 	uint64_t ns_mult;   /* nanoseconds = ticks * ns_mult >> 32 */
@@ -20,6 +21,8 @@ extern struct clock clock_state_;
 /* Calibrate the counter against CLOCK_MONOTONIC for about 10 ms. */
 void clock_init(void);
 
+/* Return one of the kernel's clocks in nanoseconds. It must exist. */
+uint64_t clock_read_ns(clockid_t clock);
 /* Return CLOCK_MONOTONIC in nanoseconds: for timers and times shown to people. */
 uint64_t clock_now_ns(void);
 

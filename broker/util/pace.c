@@ -98,11 +98,7 @@ bool suspend_step(struct suspend *suspend, uint64_t before_ns, uint64_t boot_ns,
 
 bool suspend_look(struct suspend *suspend)
 {
-	uint64_t before_ns = clock_now_ns(), after_ns;
-	struct timespec boot;
+	const uint64_t before_ns = clock_now_ns(), boot_ns = clock_boot_ns();
 
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	after_ns = clock_now_ns();
-	return suspend_step(suspend, before_ns,
-			    (uint64_t)boot.tv_sec * 1000000000u + (uint64_t)boot.tv_nsec, after_ns);
+	return suspend_step(suspend, before_ns, boot_ns, clock_now_ns());
 }

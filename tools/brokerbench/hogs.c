@@ -22,11 +22,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "broker/util/cgroup.h"
 #include "cgroup-v2.h"
+#include "util/clock.h"
 
 enum { MAX_HOGS = 1024, UNIT_STEPS = 2000 };
 
@@ -50,14 +50,6 @@ struct hogs {
 	char cgroup[PATH_MAX]; /* path of the cgroup; empty: none was made */
 	pid_t pids[MAX_HOGS];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Compute a chain of dependent multiplications, without memory accesses or system calls. */
 static uint64_t compute(uint64_t value)
@@ -91,13 +83,13 @@ static void hog_main(struct shared *shared, struct progress *progress, int cpu,
 
 		if (order == STOP)
 			_exit(0);
-		if (order == SLEEP || (end_ns > 0 && now_ns() > end_ns)) {
+		if (order == SLEEP || (end_ns > 0 && clock_now_ns() > end_ns)) {
 			end_ns = 0;
 			syscall(SYS_futex, &shared->order, FUTEX_WAIT, order, NULL, NULL, 0);
 			continue;
 		}
 		if (end_ns == 0)
-			end_ns = now_ns() + limit_ns;
+			end_ns = clock_now_ns() + limit_ns;
 		value = compute(value);
 		atomic_fetch_add_explicit(&progress->n, 1, memory_order_relaxed);
 	}
@@ -105,7 +97,7 @@ static void hog_main(struct shared *shared, struct progress *progress, int cpu,
 
 static uint64_t tell(struct hogs *hogs, enum order order)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_now_ns();
 
 	atomic_store(&hogs->shared->order, order);
 	syscall(SYS_futex, &hogs->shared->order, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

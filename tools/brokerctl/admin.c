@@ -18,6 +18,7 @@
 #include "output.h"
 #include "records.h"
 #include "shm/policy-keys.h"
+#include "util/clock.h"
 #include "util/plural.h"
 
 /* --- Limits --- */
@@ -361,14 +362,6 @@ static void print_drained(const struct drained_thing *thing, const struct progre
 		       text_bytes(drained->device_bytes));
 }
 
-static double now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /*
  * Wait, at most @limit_s seconds, until the drained object has no tasks, and no device memory but
  * what clients hold.
@@ -379,12 +372,12 @@ static int await_drained(struct control *control, const struct drained_thing *th
 {
 	const struct rbk_admin_drained *drained = &progress->drained;
 	const struct timespec pause = {.tv_nsec = 50000000};
-	const double end_s = now_s() + limit_s;
+	const double end_ns = (double)clock_now_ns() + 1e9 * limit_s;
 	int status = EXIT_OK;
 
 	while (status == EXIT_OK && drained->is_drained && !drained->is_held &&
 	       (drained->n_tasks > 0 || drained->device_bytes > 0)) {
-		if (now_s() >= end_s) {
+		if ((double)clock_now_ns() >= end_ns) {
 			print_drained(thing, progress);
 			return control_fail(EXIT_FAILED, "not drained after %g s", limit_s);
 		}

@@ -15,12 +15,12 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "command.h"
 #include "exec.h"
 #include "monitor/text.h"
+#include "util/clock.h"
 
 static const int passed_on[] = {
 	SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT, SIGTSTP,
@@ -140,11 +140,8 @@ static void pass_on(pid_t pid, int signals)
 /* Return true if a tick is due. The first one is due at once. */
 static bool is_due(uint64_t *next_ms)
 {
-	struct timespec now;
-	uint64_t now_ms;
+	const uint64_t now_ms = clock_now_ns() / 1000000;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	if (now_ms < *next_ms)
 		return false;
 	*next_ms = now_ms + TICK_MS;

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "broker/util/cgroup.h"
@@ -22,6 +21,7 @@
 #include "command.h"
 #include "gate.h"
 #include "monitor/text.h"
+#include "util/clock.h"
 #include "util/plural.h"
 
 void gate_folder(const struct control *control, char ret[static PATH_MAX])
@@ -135,12 +135,9 @@ unsigned int gate_refusals(const struct device_gate_record *record,
 const char *gate_refusal_text(const struct device_gate_refusal *refusal)
 {
 	static char text[256];
-	struct timespec now;
 	char comm[DEVICE_GATE_COMM_BYTES + 1];
-	int64_t age_ns;
+	const int64_t age_ns = (int64_t)(clock_boot_ns() - refusal->at_ns);
 
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	age_ns = now.tv_sec * 1000000000ll + now.tv_nsec - (int64_t)refusal->at_ns;
 	snprintf(comm, sizeof(comm), "%.*s", DEVICE_GATE_COMM_BYTES, refusal->comm);
 	snprintf(text, sizeof(text), "process %u (%s) of uid %u, device %u:%u, %s ago",
 		 refusal->pid, text_name(comm), refusal->uid, refusal->major, refusal->minor,

@@ -30,6 +30,7 @@
 #include "command.h"
 #include "gate.h"
 #include "output.h"
+#include "util/clock.h"
 #include "util/plural.h"
 
 enum {
@@ -395,13 +396,11 @@ static int close_gate(const struct control *control, struct gate_plan *plan, con
 static int turn_on(const struct control *control, const struct arguments *arguments)
 {
 	struct gate_plan plan = {.folder_fd = -1, .cgroup_fd = -1};
-	struct timespec now;
 	char folder[PATH_MAX];
 	int status, fd;
 
 	gate_folder(control, folder);
-	clock_gettime(CLOCK_REALTIME, &now);
-	plan.record.closed_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	plan.record.closed_ns = clock_read_ns(CLOCK_REALTIME);
 	status = find_cgroup(arguments, &plan);
 	if (!status)
 		status = find_nodes(arguments, &plan.record);

@@ -25,6 +25,7 @@
 #include "output.h"
 #include "records.h"
 #include "timeline.h"
+#include "util/clock.h"
 
 enum {
 	EVENTS_DEFAULT = 200000,
@@ -185,14 +186,6 @@ static void read_counters(struct trace *trace)
 	}
 }
 
-static double now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /*
  * Record for the given time. If the broker dies, keep what it wrote.
  * Return: EXIT_*.
@@ -200,14 +193,14 @@ static double now_s(void)
 static int record_all(struct trace *trace, double seconds)
 {
 	const struct timespec pause = {.tv_nsec = poll_ns};
-	const double end_s = now_s() + seconds;
+	const double end_ns = (double)clock_now_ns() + 1e9 * seconds;
 	struct rbk_error error = {""};
 	int status, r;
 
 	for (unsigned int n = 1;; n++) {
 		status = read_logs(trace);
 		read_counters(trace);
-		if (status || now_s() >= end_s)
+		if (status || (double)clock_now_ns() >= end_ns)
 			return status;
 		nanosleep(&pause, NULL);
 		if (n % polls_per_look)

@@ -29,6 +29,7 @@
 #include "settings.h"
 #include "source.h"
 #include "terminal.h"
+#include "util/clock.h"
 #include "util/streams.h"
 
 enum {
@@ -75,14 +76,6 @@ static volatile sig_atomic_t stop_signal;
 static void on_signal(int number)
 {
 	stop_signal = number;
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * second_ns + (uint64_t)now.tv_nsec;
 }
 
 /*
@@ -162,7 +155,7 @@ static int look_at_pages(struct top *top)
  */
 static int look(struct top *top)
 {
-	const uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	const uint64_t now_ns = clock_now_ns();
 	int r;
 
 	if (top->origin.is_recorded) {
@@ -175,7 +168,7 @@ static int look(struct top *top)
 	source_update(&top->source, wants(top), now_ns);
 	hear_of_change(top);
 	source_warning(&top->source, now_ns, top->origin.warning, sizeof(top->origin.warning));
-	top->origin.now_ns = clock_ns(CLOCK_REALTIME);
+	top->origin.now_ns = clock_read_ns(CLOCK_REALTIME);
 	top->origin.may_change = !why_not(top);
 	r = look_at_pages(top);
 	return r ? r : picture_update(&top->picture, &top->model);
@@ -304,9 +297,9 @@ static int write_failed(void)
 /* Wait up to 2 s for the two broker updates that rates need. */
 static int await_rates(struct top *top)
 {
-	const uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + 2 * second_ns;
+	const uint64_t end_ns = clock_now_ns() + 2 * second_ns;
 
-	while (!top->model.has_rates && !stop_signal && clock_ns(CLOCK_MONOTONIC) < end_ns) {
+	while (!top->model.has_rates && !stop_signal && clock_now_ns() < end_ns) {
 		sleep_ns(second_ns / 20);
 		if (look(top))
 			return out_of_memory();
@@ -373,12 +366,12 @@ static int run_lines(struct top *top)
 /* Wait up to 2 s until the pages have the figures of an update after they were mapped. */
 static void await_update(struct source *source)
 {
-	const uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + 2 * second_ns;
+	const uint64_t end_ns = clock_now_ns() + 2 * second_ns;
 
 	while (source->state == SOURCE_LIVE && !source->is_settled && !stop_signal &&
-	       clock_ns(CLOCK_MONOTONIC) < end_ns) {
+	       clock_now_ns() < end_ns) {
 		sleep_ns(second_ns / 20);
-		source_update(source, true, clock_ns(CLOCK_MONOTONIC));
+		source_update(source, true, clock_now_ns());
 	}
 }
 
@@ -397,7 +390,7 @@ static int run_record(struct top *top)
 	for (uint64_t n = 0; r == 0 && n < n_moments && !stop_signal; n++) {
 		if (n > 0)
 			sleep_ns(top->options.delay_ns);
-		source_update(&top->source, true, clock_ns(CLOCK_MONOTONIC));
+		source_update(&top->source, true, clock_now_ns());
 		if (n == 0)
 			await_update(&top->source);
 		if (top->source.state == SOURCE_GONE)
@@ -456,7 +449,7 @@ static bool handle_played(struct top *top, const struct input *input)
 	const char *text = NULL;
 
 	if (!picture->is_played || picture->prompt != PROMPT_NONE ||
-	    !player_handle(&top->player, input->code, clock_ns(CLOCK_MONOTONIC), &text))
+	    !player_handle(&top->player, input->code, clock_now_ns(), &text))
 		return false;
 	snprintf(picture->message, sizeof(picture->message), "%s", text ? text : "");
 	picture->message_style = STYLE_WARN;
@@ -497,7 +490,7 @@ static int play(struct top *top)
 {
 	struct picture *picture = &top->picture;
 
-	if (player_run(&top->player, clock_ns(CLOCK_MONOTONIC))) {
+	if (player_run(&top->player, clock_now_ns())) {
 		snprintf(picture->message, sizeof(picture->message),
 			 "this is the end of the recording; space plays it again");
 		picture->message_style = STYLE_WARN;
@@ -525,7 +518,7 @@ static int run_terminal(struct top *top)
 	else
 		settings_load(&top->picture, top->settings_path);
 	while (!stop_signal && status == EXIT_OK) {
-		uint64_t next_ns = clock_ns(CLOCK_MONOTONIC) + top->picture.delay_ns, now_ns;
+		uint64_t next_ns = clock_now_ns() + top->picture.delay_ns, now_ns;
 
 		if (top->origin.is_recorded) {
 			status = play(top);
@@ -541,7 +534,7 @@ static int run_terminal(struct top *top)
 		picture_draw(&top->picture, &top->model, &top->origin, &top->canvas, true);
 		if (terminal_draw(&top->canvas))
 			return out_of_memory();
-		now_ns = clock_ns(CLOCK_MONOTONIC);
+		now_ns = clock_now_ns();
 		if (now_ns < next_ns)
 			poll(fds, 2, (int)((next_ns - now_ns + 999999) / 1000000));
 		/* The terminal has been closed. */

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "change.h"
 #include "figures.h"
+#include "util/clock.h"
 
 static const uint64_t request_ns = 500000000;
 static const uint64_t look_ns = 500000000;
@@ -25,14 +25,6 @@ static const uint64_t silent_ns = 2000000000;
 static const uint64_t first_pause_ns = 4000000000;
 static const uint64_t max_pause_ns = 16000000000;
 enum { SILENT_PERIODS = 8 };
-
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static const struct rbk_stats_header *first_page(const struct source *source)
 {
@@ -109,7 +101,7 @@ static void take_connection(struct source *source)
 
 	source->r = request->r;
 	source->error = request->error;
-	source->next_ns = clock_ns() + look_ns;
+	source->next_ns = clock_now_ns() + look_ns;
 	if (request->r)
 		return;
 	pages_unmap(&source->pages);
@@ -123,7 +115,7 @@ static void take_connection(struct source *source)
 	source->state = SOURCE_LIVE;
 	source->n_updates = rbk_stats_load(&first_page(source)->n_updates);
 	source->is_settled = false;
-	source->heard_at_ns = clock_ns();
+	source->heard_at_ns = clock_now_ns();
 	source->next_ns = 0;
 }
 
@@ -137,7 +129,7 @@ static void take_answer(struct source *source)
 		take_connection(source);
 		return;
 	case SOURCE_PROBE:
-		source->next_ns = clock_ns() + source->pause_ns;
+		source->next_ns = clock_now_ns() + source->pause_ns;
 		if (source->pause_ns < max_pause_ns)
 			source->pause_ns *= 2;
 		break;

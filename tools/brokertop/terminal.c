@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <term.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "monitor/text.h"
+#include "util/clock.h"
 
 static struct {
 	bool is_open;
@@ -190,13 +190,11 @@ int terminal_draw(const struct canvas *canvas)
 
 static bool mouse_input(struct input *ret)
 {
-	struct timespec now;
 	MEVENT event;
 
 	if (getmouse(&event) != OK)
 		return false;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	ret->at_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	ret->at_ns = clock_now_ns();
 	ret->x = event.x;
 	ret->y = event.y == LINES - 1 ? -1 : event.y;
 	if (event.bstate & BUTTON4_PRESSED)

@@ -17,6 +17,7 @@
 #include <ringbroker/admin.h>
 
 #include "shm/stats-figures.h"
+#include "util/clock.h"
 #include "util/plural.h"
 #include "util/suggest.h"
 #include "monitor/text.h"
@@ -56,12 +57,8 @@ bool pages_number(const char *text, uint64_t max, uint64_t *ret)
 
 int64_t page_age_ns(const struct rbk_stats_header *page)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	/* Unsigned, so that any value in the page wraps around. */
-	return (int64_t)((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
-			 rbk_stats_load(&page->updated_at_ns) -
+	return (int64_t)(clock_now_ns() - rbk_stats_load(&page->updated_at_ns) -
 			 (uint64_t)__atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED));
 }
 
