@@ -100,7 +100,7 @@ static uint64_t count_in_flight(const struct session *session)
 }
 
 static void publish_session(const struct publish *publish, struct session *session,
-			    struct stats_session *shown, unsigned int *n_asked)
+			    struct stats_shown *shown, unsigned int *n_asked)
 {
 	const struct session_stats *stats = &session->stats;
 	struct rbk_stats_session figures = {
@@ -133,22 +133,22 @@ static void publish_session(const struct publish *publish, struct session *sessi
 	look_at_latencies(&session->latencies, publish->updated_ns);
 	figures.p50_ns = session->latencies.p50_ns;
 	figures.p99_ns = session->latencies.p99_ns;
-	stats_set_session(shown, &figures);
+	stats_shown_set(shown, &figures);
 }
 
 void publish_next_session(struct publish *publish)
 {
-	struct stats_session *shown = stats_first_session(publish->stats);
+	struct stats_shown *shown = stats_first_shown(publish->stats, STATS_SESSIONS);
 
 	if (!shown)
 		return;
-	stats_session_last(shown);
+	stats_shown_last(shown);
 	publish_session(publish, shown->owner, shown, &publish->n_asked);
 }
 
 /* --- Leases --- */
 
-static void publish_lease(const struct lease *lease, struct stats_lease *shown)
+static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 {
 	struct rbk_stats_lease figures = {
 		.number = lease->number,
@@ -183,15 +183,15 @@ static void publish_lease(const struct lease *lease, struct stats_lease *shown)
 	if (lease->is_capped)
 		figures.flags |= RBK_STATS_LEASE_CAPPED;
 	snprintf(figures.name, sizeof(figures.name), "%s", lease->name);
-	stats_set_lease(shown, &figures);
+	stats_shown_set(shown, &figures);
 }
 
 void publish_next_lease(struct publish *publish)
 {
-	struct stats_lease *shown = stats_first_lease(publish->stats);
+	struct stats_shown *shown = stats_first_shown(publish->stats, STATS_LEASES);
 
 	if (!shown)
 		return;
-	stats_lease_last(shown);
+	stats_shown_last(shown);
 	publish_lease(shown->owner, shown);
 }

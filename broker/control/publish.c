@@ -187,9 +187,9 @@ static uint32_t count_pieces(const struct publish *publish, enum publish_step st
 	case PUBLISH_TENANTS:
 		return min_u32(stats_n_tenants(publish->stats), MAX_TENANTS);
 	case PUBLISH_SESSIONS:
-		return min_u32(stats_n_sessions(publish->stats), MAX_SESSIONS);
+		return min_u32(stats_n_shown(publish->stats, STATS_SESSIONS), MAX_SESSIONS);
 	case PUBLISH_LEASES:
-		return min_u32(stats_n_leases(publish->stats), MAX_LEASES);
+		return min_u32(stats_n_shown(publish->stats, STATS_LEASES), MAX_LEASES);
 	case PUBLISH_WHOLE:
 		return 1;
 	case PUBLISH_NOTHING:

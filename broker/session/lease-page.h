@@ -26,7 +26,7 @@ struct lease_page {
 	size_t bytes;
 	int fd;
 	uint32_t opener; /* number of the session that opened the lease */
-	struct stats_lease shown;
+	struct stats_shown shown;
 };
 
 /*

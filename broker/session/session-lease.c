@@ -60,7 +60,7 @@ static void lease_discard(struct session *session, struct lease *lease)
 	log_debug_of(SESSION_ABOUT(session), LOG_LEASE_ENDED,
 		     "lease %u of \"%s\" on device %u ended; it used %llu bytes at most",
 		     lease->number, lease->name, lease->device, ull(lease->peak_bytes));
-	stats_lease_deinit(&page->shown);
+	stats_shown_deinit(&page->shown);
 	lease_free(lease);
 	lease_page_free(page);
 }
@@ -469,7 +469,8 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 	lease->owner = page;
 	lease->opened_ns = clock_ticks_to_ns(clock_ticks());
 	lease_show(lease);
-	stats_lease_init(&page->shown, session->tenant_stats, lease);
+	stats_shown_init(&page->shown, STATS_LEASES, session->server->pages, session->tenant_stats,
+			 lease);
 	return lease;
 }
 _Static_assert(RBK_WIRE_NAME_BYTES <= LEASE_NAME_BYTES, "names fit");

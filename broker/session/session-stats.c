@@ -156,7 +156,7 @@ int session_stats_join(struct session *session)
 
 	session->began_ns = now_ns();
 	if (!session->tenant) {
-		stats_session_init(&session->shown, server->pages, NULL, session);
+		stats_shown_init(&session->shown, STATS_SESSIONS, server->pages, NULL, session);
 		return 0;
 	}
 	number = session->tenant->number;
@@ -181,7 +181,7 @@ found:
 	user->n_sessions++;
 	session->stats_user = user;
 	session->tenant_stats = user->stats;
-	stats_session_init(&session->shown, server->pages, user->stats, session);
+	stats_shown_init(&session->shown, STATS_SESSIONS, server->pages, user->stats, session);
 	return 0;
 }
 
@@ -288,7 +288,7 @@ void session_stats_leave(struct session *session)
 
 	stop_waiting(session);
 	stop_watching(session);
-	stats_session_deinit(&session->shown);
+	stats_shown_deinit(&session->shown);
 	if (!user)
 		return;
 	session->tenant->past.n_completed += n_completed(session);
@@ -819,9 +819,8 @@ static void sum_up(const struct tenant *tenant, const struct stats_user *user,
 		.copied_bytes = tenant->past.copied_bytes,
 		.transferred_bytes = tenant->past.transferred_bytes,
 	};
-	list_for_each (node, &user->stats->sessions) {
-		const struct stats_session *shown =
-			container_of(node, struct stats_session, of_tenant);
+	list_for_each (node, &user->stats->shown[STATS_SESSIONS].list) {
+		const struct stats_shown *shown = container_of(node, struct stats_shown, of_tenant);
 
 		add_session(shown->owner, sums);
 	}

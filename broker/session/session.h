@@ -283,7 +283,7 @@ struct session {
 	struct list_node lease_waits; /* lease requests that are not answered yet */
 	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* existing objects */
 	uint64_t began_ns;                                     /* as in statistics pages */
-	struct stats_session shown;
+	struct stats_shown shown;
 	struct session_latencies latencies;
 	struct session_reset reset;
 	uint32_t n_jobs; /* jobs on the setup thread, plus n_lane_jobs, plus 1 if is_receiving */

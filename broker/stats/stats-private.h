@@ -30,11 +30,12 @@ struct stats {
 	struct stats_page root;
 	struct stats_device_counts counts[RBK_MAX_DEVICES];
 	struct rbk_stats_device devices[RBK_MAX_DEVICES]; /* figures set last */
-	struct stats_slots tenant_slots, session_slots, lease_slots;
-	struct list_node sessions;
-	uint32_t n_sessions;
-	struct list_node leases;
-	uint32_t n_leases;
+	struct stats_slots tenant_slots;
+	struct {
+		struct stats_slots slots;
+		struct list_node list; /* struct stats_shown */
+		uint32_t n;            /* length of the list */
+	} shown[STATS_SHOWN_KINDS];
 	uint32_t n_threads; /* used records of THREADS */
 };
 
@@ -100,15 +101,11 @@ void stats_slots_show(struct stats *stats);
 void stats_delay_clear(struct stats *stats, uint32_t root_slot);
 
 /*
- * stats-session.c: give a tenant's sessions their records in a new page, or take them away before
- * the page is removed.
+ * stats-shown.c: give a tenant's sessions and leases their records in a new page, or take them away
+ * before the page is removed.
  */
-void stats_sessions_map(struct stats_tenant *tenant);
-void stats_sessions_unmap(struct stats_tenant *tenant);
-
-/* stats-lease.c: the same for leases. */
-void stats_leases_map(struct stats_tenant *tenant);
-void stats_leases_unmap(struct stats_tenant *tenant);
+void stats_shown_map(struct stats_tenant *tenant);
+void stats_shown_unmap(struct stats_tenant *tenant);
 
 /* Update the heartbeat of one page. */
 void stats_page_touch(const struct stats *stats, const struct stats_page *page);

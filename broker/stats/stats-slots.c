@@ -65,6 +65,6 @@ void stats_slot_give(struct stats *stats, struct stats_slots *slots, uint32_t sl
 void stats_slots_show(struct stats *stats)
 {
 	show(stats, &stats->tenant_slots);
-	show(stats, &stats->session_slots);
-	show(stats, &stats->lease_slots);
+	for (unsigned int kind = 0; kind < STATS_SHOWN_KINDS; kind++)
+		show(stats, &stats->shown[kind].slots);
 }

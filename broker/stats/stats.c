@@ -59,13 +59,13 @@ int stats_new(uint32_t n_devices, uint64_t now_ns, struct stats **ret)
 	stats->root.fd = -1;
 	stats->tenant_slots.section = RBK_STATS_SECTION_TENANTS;
 	stats->tenant_slots.n = STATS_MAX_TENANTS;
-	stats->session_slots.section = RBK_STATS_SECTION_SESSIONS;
-	stats->session_slots.n = STATS_MAX_SESSIONS;
-	stats->lease_slots.section = RBK_STATS_SECTION_LEASES;
-	stats->lease_slots.n = STATS_MAX_LEASES;
+	stats->shown[STATS_SESSIONS].slots.section = RBK_STATS_SECTION_SESSIONS;
+	stats->shown[STATS_SESSIONS].slots.n = STATS_MAX_SESSIONS;
+	stats->shown[STATS_LEASES].slots.section = RBK_STATS_SECTION_LEASES;
+	stats->shown[STATS_LEASES].slots.n = STATS_MAX_LEASES;
 	list_init(&stats->tenants);
-	list_init(&stats->sessions);
-	list_init(&stats->leases);
+	for (unsigned int kind = 0; kind < STATS_SHOWN_KINDS; kind++)
+		list_init(&stats->shown[kind].list);
 	*ret = stats;
 	return 0;
 }
@@ -125,8 +125,8 @@ int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 	list_init(&tenant->plans);
 	list_init(&tenant->resets);
 	list_init(&tenant->gathered);
-	list_init(&tenant->sessions);
-	list_init(&tenant->leases);
+	for (unsigned int kind = 0; kind < STATS_SHOWN_KINDS; kind++)
+		list_init(&tenant->shown[kind].list);
 	list_append(&stats->tenants, &tenant->link);
 	tenant->next = stats->buckets[number % STATS_BUCKETS];
 	stats->buckets[number % STATS_BUCKETS] = tenant;
@@ -380,8 +380,7 @@ void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page
 		plan_take_slot(container_of(node, struct stats_plan, link));
 		tenant->n_unlisted--;
 	}
-	stats_sessions_map(tenant);
-	stats_leases_map(tenant);
+	stats_shown_map(tenant);
 }
 
 struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns)
@@ -392,8 +391,7 @@ struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_n
 	if (!page.header)
 		return none;
 	tenant_flush(tenant);
-	stats_sessions_unmap(tenant);
-	stats_leases_unmap(tenant);
+	stats_shown_unmap(tenant);
 	list_for_each (node, &tenant->plans) {
 		plan_drop_slot(container_of(node, struct stats_plan, link));
 		tenant->n_unlisted++;

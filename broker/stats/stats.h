@@ -55,6 +55,9 @@ struct stats_page {
 	uint64_t backed[STATS_BACKED_WORDS]; /* bits of pieces with memory; see stats_page_back() */
 };
 
+/* Objects that have records of their own. */
+enum stats_shown_kind { STATS_SESSIONS, STATS_LEASES, STATS_SHOWN_KINDS };
+
 /* A tenant's counts. */
 struct stats_tenant {
 	/* Hot. */
@@ -73,10 +76,10 @@ struct stats_tenant {
 	struct list_node resets;   /* the same plans; last reset at the end */
 	uint32_t n_plans;          /* length of plans and of resets */
 	struct stats_page page;
-	struct list_node sessions;    /* struct stats_session */
-	uint64_t own_sessions;        /* bit i: record i of the page is taken */
-	struct list_node leases;      /* struct stats_lease */
-	uint64_t own_leases;          /* as own_sessions */
+	struct {
+		struct list_node list; /* struct stats_shown */
+		uint64_t taken;        /* bit i: record i of the page is taken */
+	} shown[STATS_SHOWN_KINDS];
 	struct rbk_stats_plan *spill; /* counts of plans without a slot; never read */
 	struct rbk_stats_decision own_log;
 	uint64_t n_refused;  /* records of refused entries ever written */
@@ -116,25 +119,15 @@ struct stats_plan {
 	char name[RBK_NAME_BYTES];
 };
 
-/* A session's records, embedded in its owner. Zeroed: not initialised. */
-struct stats_session {
-	struct list_node link; /* in stats, see stats_first_session() */
+/* The records of a session or a lease, embedded in its owner. Zeroed: not initialised. */
+struct stats_shown {
+	struct list_node link; /* in stats, see stats_first_shown() */
 	struct stats *stats;
 	struct stats_tenant *tenant; /* NULL: an administrator's session */
-	struct list_node of_tenant;  /* in tenant->sessions */
-	uint32_t root_slot;          /* or STATS_NO_SLOT */
-	uint32_t own_slot;           /* in the tenant's page; or STATS_NO_SLOT */
-	void *owner;
-};
-
-/* A lease's records, embedded in its owner. Zeroed: not initialised. */
-struct stats_lease {
-	struct list_node link; /* in stats, see stats_first_lease() */
-	struct stats *stats;
-	struct stats_tenant *tenant;
-	struct list_node of_tenant; /* in tenant->leases */
-	uint32_t root_slot;         /* or STATS_NO_SLOT */
-	uint32_t own_slot;          /* in the tenant's page; or STATS_NO_SLOT */
+	struct list_node of_tenant;  /* in the tenant's shown[kind].list */
+	enum stats_shown_kind kind;
+	uint32_t root_slot; /* or STATS_NO_SLOT */
+	uint32_t own_slot;  /* in the tenant's page; or STATS_NO_SLOT */
 	void *owner;
 };
 
@@ -425,28 +418,23 @@ void stats_plan_init(struct stats_plan *plan, struct stats_tenant *tenant,
 void stats_plan_deinit(struct stats_plan *plan);
 
 /*
- * Begin to show a session of @tenant, or of no tenant (NULL). It has records as far as these are
- * free. They are empty until stats_set_session().
+ * Begin to show a session of @tenant, or of no tenant (NULL), or a lease, which has a tenant. It
+ * has records as far as these are free. They are empty until stats_shown_set().
  */
-void stats_session_init(struct stats_session *session, struct stats *stats,
-			struct stats_tenant *tenant, void *owner);
-/* Free the session's records. A session that was not initialised is accepted. */
-void stats_session_deinit(struct stats_session *session);
-/* Return the first session, in no particular order; NULL: none. */
-struct stats_session *stats_first_session(const struct stats *stats);
-uint32_t stats_n_sessions(const struct stats *stats);
-/* Move a session to the end, for callers that visit a few sessions at a time. */
-void stats_session_last(struct stats_session *session);
-/* Copy all of @figures but the sequence into the existing pages. */
-void stats_set_session(struct stats_session *session, const struct rbk_stats_session *figures);
-
-/* The same functions for leases, all of which have a tenant. */
-void stats_lease_init(struct stats_lease *lease, struct stats_tenant *tenant, void *owner);
-void stats_lease_deinit(struct stats_lease *lease);
-struct stats_lease *stats_first_lease(const struct stats *stats);
-uint32_t stats_n_leases(const struct stats *stats);
-void stats_lease_last(struct stats_lease *lease);
-void stats_set_lease(struct stats_lease *lease, const struct rbk_stats_lease *figures);
+void stats_shown_init(struct stats_shown *shown, enum stats_shown_kind kind, struct stats *stats,
+		      struct stats_tenant *tenant, void *owner);
+/* Free the records. A session or lease that was not initialised is accepted. */
+void stats_shown_deinit(struct stats_shown *shown);
+/* Return the first of a kind, in no particular order; NULL: none. */
+struct stats_shown *stats_first_shown(const struct stats *stats, enum stats_shown_kind kind);
+uint32_t stats_n_shown(const struct stats *stats, enum stats_shown_kind kind);
+/* Move it to the end, for callers that visit a few at a time. */
+void stats_shown_last(struct stats_shown *shown);
+/*
+ * Copy all of @figures, a struct rbk_stats_session or rbk_stats_lease, but the sequence into the
+ * existing pages.
+ */
+void stats_shown_set(struct stats_shown *shown, const void *figures);
 
 /*
  * Count the gathered inline tasks of all plans, before an update or before a reader receives a

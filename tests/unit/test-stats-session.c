@@ -73,27 +73,27 @@ static struct rbk_stats_session record(const struct rbk_stats_view *view, uint32
 	return session;
 }
 
-static void show(struct stats_session *session, uint32_t number)
+static void show(struct stats_shown *session, uint32_t number)
 {
 	const struct rbk_stats_session figures = {
 		.number = number, .name = "client", .n_tasks = number * 10};
 
-	stats_set_session(session, &figures);
+	stats_shown_set(session, &figures);
 }
 
 TEST(test_session__in_both_pages, setup, teardown)
 {
 	struct kit *kit = *state;
-	struct stats_session first, second, admin;
+	struct stats_shown first, second, admin;
 
 	assert_int_equal(rbk_stats_count(&kit->root, RBK_STATS_SECTION_SESSIONS),
 			 STATS_MAX_SESSIONS);
 	assert_int_equal(rbk_stats_count(&kit->own, RBK_STATS_SECTION_SESSIONS),
 			 STATS_OWN_SESSIONS);
-	stats_session_init(&first, kit->stats, kit->other, NULL);
-	stats_session_init(&second, kit->stats, kit->tenant, NULL);
-	stats_session_init(&admin, kit->stats, NULL, NULL);
-	assert_int_equal(stats_n_sessions(kit->stats), 3);
+	stats_shown_init(&first, STATS_SESSIONS, kit->stats, kit->other, NULL);
+	stats_shown_init(&second, STATS_SESSIONS, kit->stats, kit->tenant, NULL);
+	stats_shown_init(&admin, STATS_SESSIONS, kit->stats, NULL, NULL);
+	assert_int_equal(stats_n_shown(kit->stats, STATS_SESSIONS), 3);
 	show(&first, 1);
 	show(&second, 2);
 	show(&admin, 3);
@@ -106,27 +106,27 @@ TEST(test_session__in_both_pages, setup, teardown)
 	assert_int_equal(record(&kit->own, 1).number, 0);
 
 	/* The record of an ended session is used for the next one. */
-	stats_session_deinit(&first);
-	stats_session_deinit(&first);
+	stats_shown_deinit(&first);
+	stats_shown_deinit(&first);
 	assert_int_equal(record(&kit->root, 0).number, 0);
 	assert_int_equal(record(&kit->root, 0).name[0], 0);
-	stats_session_init(&first, kit->stats, kit->tenant, NULL);
+	stats_shown_init(&first, STATS_SESSIONS, kit->stats, kit->tenant, NULL);
 	show(&first, 4);
 	assert_int_equal(record(&kit->root, 0).number, 4);
 	assert_int_equal(record(&kit->own, 1).number, 4);
-	stats_session_deinit(&second);
+	stats_shown_deinit(&second);
 	assert_int_equal(record(&kit->own, 0).number, 0);
 	assert_int_equal(record(&kit->own, 1).number, 4);
-	stats_session_deinit(&first);
-	stats_session_deinit(&admin);
-	assert_int_equal(stats_n_sessions(kit->stats), 0);
-	assert_null(stats_first_session(kit->stats));
+	stats_shown_deinit(&first);
+	stats_shown_deinit(&admin);
+	assert_int_equal(stats_n_shown(kit->stats, STATS_SESSIONS), 0);
+	assert_null(stats_first_shown(kit->stats, STATS_SESSIONS));
 }
 
 /* A record gets its memory without a lock that a reader of the page can hold. */
 TEST(test_session__memory, setup, teardown)
 {
-	struct stats_session *sessions = calloc(STATS_MAX_SESSIONS, sizeof(*sessions));
+	struct stats_shown *sessions = calloc(STATS_MAX_SESSIONS, sizeof(*sessions));
 	struct kit *kit = *state;
 	struct stat before, after;
 
@@ -134,29 +134,29 @@ TEST(test_session__memory, setup, teardown)
 	assert_int_equal(fstat(stats_root(kit->stats)->fd, &before), 0);
 	n_allocations = 0;
 	for (uint32_t i = 0; i < STATS_MAX_SESSIONS; i++) {
-		stats_session_init(&sessions[i], kit->stats, kit->tenant, NULL);
+		stats_shown_init(&sessions[i], STATS_SESSIONS, kit->stats, kit->tenant, NULL);
 		show(&sessions[i], i + 1);
 	}
 	assert_int_equal(n_allocations, 0);
 	assert_int_equal(fstat(stats_root(kit->stats)->fd, &after), 0);
 	assert_true(after.st_blocks > before.st_blocks);
 	for (uint32_t i = 0; i < STATS_MAX_SESSIONS; i++)
-		stats_session_deinit(&sessions[i]);
+		stats_shown_deinit(&sessions[i]);
 	free(sessions);
 }
 
 TEST(test_session__pages_come_and_go, setup, teardown)
 {
 	struct kit *kit = *state;
-	struct stats_session first, second;
+	struct stats_shown first, second;
 
-	stats_session_init(&first, kit->stats, kit->tenant, NULL);
-	stats_session_init(&second, kit->stats, kit->tenant, NULL);
+	stats_shown_init(&first, STATS_SESSIONS, kit->stats, kit->tenant, NULL);
+	stats_shown_init(&second, STATS_SESSIONS, kit->stats, kit->tenant, NULL);
 	show(&first, 1);
 	tenant_page_unmap(kit->tenant, 2);
 	stats_root_unmap(kit->stats, 2);
 	show(&second, 2);
-	stats_session_deinit(&first);
+	stats_shown_deinit(&first);
 
 	assert_int_equal(tenant_page_map(kit->tenant, 3), 0);
 	assert_int_equal(stats_root_map(kit->stats, 3), 0);
@@ -166,31 +166,31 @@ TEST(test_session__pages_come_and_go, setup, teardown)
 	show(&second, 3);
 	assert_int_equal(record(&kit->own, 0).number, 3);
 	assert_int_equal(record(&kit->root, 1).number, 3);
-	stats_session_deinit(&second);
+	stats_shown_deinit(&second);
 }
 
 /* The page says after which record all are free, as sessions come and go. */
 TEST(test_session__used_records, setup, teardown)
 {
 	struct kit *kit = *state;
-	struct stats_session sessions[3];
+	struct stats_shown sessions[3];
 
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 0);
 	for (uint32_t i = 0; i < 3; i++) {
-		stats_session_init(&sessions[i], kit->stats, kit->tenant, NULL);
+		stats_shown_init(&sessions[i], STATS_SESSIONS, kit->stats, kit->tenant, NULL);
 		show(&sessions[i], i + 1);
 		assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), i + 1);
 	}
-	stats_session_deinit(&sessions[1]);
+	stats_shown_deinit(&sessions[1]);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 3);
 	/* The same for a page that is mapped later. */
 	stats_root_unmap(kit->stats, 2);
 	assert_int_equal(stats_root_map(kit->stats, 3), 0);
 	kit->root = view_of(stats_root(kit->stats));
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 3);
-	stats_session_deinit(&sessions[2]);
+	stats_shown_deinit(&sessions[2]);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 1);
-	stats_session_deinit(&sessions[0]);
+	stats_shown_deinit(&sessions[0]);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 0);
 	/* Short or absent sections have no such limit. */
 	assert_int_equal(rbk_stats_used(&kit->own, RBK_STATS_SECTION_SESSIONS), STATS_OWN_SESSIONS);
@@ -202,23 +202,23 @@ TEST(test_session__used_records, setup, teardown)
 TEST(test_session__too_many, setup, teardown)
 {
 	enum { N = STATS_MAX_SESSIONS + 2 };
-	struct stats_session *sessions = calloc(N, sizeof(*sessions));
+	struct stats_shown *sessions = calloc(N, sizeof(*sessions));
 	struct kit *kit = *state;
 
 	assert_non_null(sessions);
 	for (uint32_t i = 0; i < N; i++) {
-		stats_session_init(&sessions[i], kit->stats, kit->tenant, NULL);
+		stats_shown_init(&sessions[i], STATS_SESSIONS, kit->stats, kit->tenant, NULL);
 		show(&sessions[i], i + 1);
 	}
 	for (uint32_t i = 0; i < STATS_OWN_SESSIONS; i++)
 		assert_int_equal(record(&kit->own, i).number, i + 1);
 	assert_int_equal(record(&kit->root, STATS_MAX_SESSIONS - 1).number, STATS_MAX_SESSIONS);
-	stats_session_deinit(&sessions[100]);
-	stats_session_init(&sessions[100], kit->stats, kit->tenant, NULL);
+	stats_shown_deinit(&sessions[100]);
+	stats_shown_init(&sessions[100], STATS_SESSIONS, kit->stats, kit->tenant, NULL);
 	show(&sessions[100], 77777);
 	assert_int_equal(record(&kit->root, 100).number, 77777);
 	for (uint32_t i = 0; i < N; i++)
-		stats_session_deinit(&sessions[i]);
+		stats_shown_deinit(&sessions[i]);
 	for (uint32_t i = 0; i < STATS_MAX_SESSIONS; i++)
 		assert_int_equal(record(&kit->root, i).number, 0);
 	free(sessions);
@@ -228,17 +228,17 @@ TEST(test_session__too_many, setup, teardown)
 TEST(test_root__is_sparse, setup, teardown)
 {
 	struct kit *kit = *state;
-	struct stats_session session;
+	struct stats_shown session;
 	struct stat before, after;
 
 	assert_int_equal(fstat(stats_root(kit->stats)->fd, &before), 0);
 	assert_true((uint64_t)before.st_blocks * 512 < (uint64_t)before.st_size / 4);
-	stats_session_init(&session, kit->stats, NULL, NULL);
+	stats_shown_init(&session, STATS_SESSIONS, kit->stats, NULL, NULL);
 	show(&session, 1);
 	assert_int_equal(fstat(stats_root(kit->stats)->fd, &after), 0);
 	assert_true(after.st_blocks - before.st_blocks <= 128 * 2);
 	assert_int_equal(after.st_size, before.st_size);
-	stats_session_deinit(&session);
+	stats_shown_deinit(&session);
 }
 
 static struct rbk_stats_lease lease_record(const struct rbk_stats_view *view, uint32_t index)
@@ -250,24 +250,24 @@ static struct rbk_stats_lease lease_record(const struct rbk_stats_view *view, ui
 	return lease;
 }
 
-static void show_lease(struct stats_lease *lease, uint32_t number)
+static void show_lease(struct stats_shown *lease, uint32_t number)
 {
 	const struct rbk_stats_lease figures = {
 		.number = number, .name = "program", .granted_bytes = number * 10};
 
-	stats_set_lease(lease, &figures);
+	stats_shown_set(lease, &figures);
 }
 
 TEST(test_lease__in_both_pages, setup, teardown)
 {
 	struct kit *kit = *state;
-	struct stats_lease first, second;
+	struct stats_shown first, second;
 
 	assert_int_equal(rbk_stats_count(&kit->root, RBK_STATS_SECTION_LEASES), STATS_MAX_LEASES);
 	assert_int_equal(rbk_stats_count(&kit->own, RBK_STATS_SECTION_LEASES), STATS_OWN_LEASES);
-	stats_lease_init(&first, kit->other, NULL);
-	stats_lease_init(&second, kit->tenant, NULL);
-	assert_int_equal(stats_n_leases(kit->stats), 2);
+	stats_shown_init(&first, STATS_LEASES, kit->stats, kit->other, NULL);
+	stats_shown_init(&second, STATS_LEASES, kit->stats, kit->tenant, NULL);
+	assert_int_equal(stats_n_shown(kit->stats, STATS_LEASES), 2);
 	show_lease(&first, 1);
 	show_lease(&second, 2);
 	assert_int_equal(lease_record(&kit->root, 0).number, 1);
@@ -282,29 +282,29 @@ TEST(test_lease__in_both_pages, setup, teardown)
 	kit->own = view_of(&kit->tenant->page);
 	show_lease(&second, 4);
 	assert_int_equal(lease_record(&kit->own, 0).number, 4);
-	stats_lease_deinit(&first);
-	stats_lease_deinit(&first);
+	stats_shown_deinit(&first);
+	stats_shown_deinit(&first);
 	assert_int_equal(lease_record(&kit->root, 0).number, 0);
-	stats_lease_deinit(&second);
+	stats_shown_deinit(&second);
 	assert_int_equal(lease_record(&kit->own, 0).number, 0);
-	assert_null(stats_first_lease(kit->stats));
+	assert_null(stats_first_shown(kit->stats, STATS_LEASES));
 }
 
 TEST(test_lease__too_many, setup, teardown)
 {
 	enum { N = STATS_MAX_LEASES + 2 };
-	struct stats_lease *leases = calloc(N, sizeof(*leases));
+	struct stats_shown *leases = calloc(N, sizeof(*leases));
 	struct kit *kit = *state;
 
 	assert_non_null(leases);
 	for (uint32_t i = 0; i < N; i++) {
-		stats_lease_init(&leases[i], kit->tenant, NULL);
+		stats_shown_init(&leases[i], STATS_LEASES, kit->stats, kit->tenant, NULL);
 		show_lease(&leases[i], i + 1);
 	}
 	assert_int_equal(lease_record(&kit->root, STATS_MAX_LEASES - 1).number, STATS_MAX_LEASES);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_LEASES), STATS_MAX_LEASES);
 	for (uint32_t i = 0; i < N; i++)
-		stats_lease_deinit(&leases[i]);
+		stats_shown_deinit(&leases[i]);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_LEASES), 0);
 	for (uint32_t i = 0; i < STATS_MAX_LEASES; i++)
 		assert_int_equal(lease_record(&kit->root, i).number, 0);
