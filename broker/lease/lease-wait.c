@@ -19,11 +19,6 @@
 #include "util/checked.h"
 #include "util/number.h"
 
-static struct lease_wait *wait_of(struct list_node *node)
-{
-	return container_of(node, struct lease_wait, link);
-}
-
 void lease_wait_begin(struct lease_wait *wait)
 {
 	struct lease *lease = wait->lease;
@@ -169,7 +164,7 @@ static void search_begin(struct leases *leases, struct lease_search *search)
 	struct list_node *waits = &leases->waits[search->device];
 
 	list_for_each (node, waits) {
-		struct lease_wait *wait = wait_of(node);
+		struct lease_wait *wait = lease_wait_of(node);
 
 		wait->lease->thought = (struct lease_thought){.heap = NULL};
 		wait->lease->tenant->leases->thought_bytes = 0;
@@ -178,7 +173,7 @@ static void search_begin(struct leases *leases, struct lease_search *search)
 			wait->member->n_unserved = 0;
 	}
 	list_for_each (node, waits) {
-		struct lease_wait *wait = wait_of(node);
+		struct lease_wait *wait = lease_wait_of(node);
 		struct lease_thought *thought = &wait->lease->thought;
 
 		leases->n_looks++;
@@ -190,7 +185,7 @@ static void search_begin(struct leases *leases, struct lease_search *search)
 		thought->credit_bytes += wait->member->credit_bytes;
 	}
 	list_for_each (node, waits) {
-		struct lease *lease = wait_of(node)->lease;
+		struct lease *lease = lease_wait_of(node)->lease;
 
 		think_of(search, lease);
 		if (!lease->thought.heap)
@@ -225,7 +220,7 @@ struct lease_wait *lease_find_next_deadlocked(struct leases *leases)
 
 	serve_all(leases, search);
 	while (search->at != &leases->waits[search->device]) {
-		struct lease_wait *wait = wait_of(search->at);
+		struct lease_wait *wait = lease_wait_of(search->at);
 
 		leases->n_looks++;
 		search->at = search->at->prev;

@@ -223,6 +223,12 @@ struct lease_wait {
 	void (*done)(struct lease_wait *wait, int res);
 };
 
+/* Return the wait whose link is @node. */
+static inline struct lease_wait *lease_wait_of(struct list_node *node)
+{
+	return container_of(node, struct lease_wait, link);
+}
+
 /* Return: 0 or -ENOMEM. */
 int leases_init(struct leases *leases);
 /* No lease may be left. */

@@ -41,11 +41,6 @@ enum {
 	MAX_VISITS = 2 * RESIDENCY_SLICE, /* visits of plans; the last search may exceed it */
 };
 
-static struct lease_wait *wait_of(struct list_node *node)
-{
-	return container_of(node, struct lease_wait, link);
-}
-
 static struct seeker seeker_of(struct residency_device *device, const struct lease_wait *wait)
 {
 	return (struct seeker){
@@ -181,9 +176,9 @@ static uint64_t left_by_waits(struct residency_device *device, struct tenant *te
 {
 	sums_begin(device);
 	list_for_each (node, &device->residency->leases.waits[device->index]) {
-		if (wait_of(node) == wait)
+		if (lease_wait_of(node) == wait)
 			break;
-		sums_add(device, wait_of(node));
+		sums_add(device, lease_wait_of(node));
 	}
 	return left_by_sums(device, tenant, ret_ahead_bytes);
 }
@@ -486,7 +481,7 @@ void residency_leases_serve(struct residency_device *device)
 	divide(device);
 	sums_begin(device);
 	list_for_each_safe (node, waits) {
-		struct lease_wait *wait = wait_of(node);
+		struct lease_wait *wait = lease_wait_of(node);
 		struct lease *lease = wait->lease;
 		const uint64_t of_lease = lease->blocked_number;
 		const uint64_t of_tenant = lease->tenant->memory->blocked_number;
