@@ -27,8 +27,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "helpers.h"
 #include "neighbours.h"
 
 enum { K = CLASSIFY_NEIGHBOURS, OFFSET = 128 };
@@ -57,14 +57,6 @@ struct classifier {
 	struct rbk_error *error;       /* error of the current call */
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 __attribute__((format(printf, 3, 4))) static int fail(struct classifier *c, int error,
 						      const char *format, ...)
 {
@@ -74,11 +66,6 @@ __attribute__((format(printf, 3, 4))) static int fail(struct classifier *c, int 
 	vsnprintf(c->error->text, sizeof(c->error->text), format, args);
 	va_end(args);
 	return error;
-}
-
-static size_t aligned(size_t bytes)
-{
-	return (bytes + RBK_REF_ALIGN - 1) / RBK_REF_ALIGN * RBK_REF_ALIGN;
 }
 
 static float centred(uint8_t pixel)
@@ -306,13 +293,6 @@ static int run(struct classifier *c)
 	}
 	c->result.run_ns = now_ns() - begin_ns;
 	return 0;
-}
-
-static int compare_ns(const void *left, const void *right)
-{
-	const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-
-	return (a > b) - (a < b);
 }
 
 /* Compute the 50th and the 99th percentile of the samples, which are sorted in place. */

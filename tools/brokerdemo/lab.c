@@ -18,15 +18,9 @@
 
 #include <ringbroker/admin.h>
 
+#include "helpers.h"
+
 enum { SETTLE_MS = 20000, STEP_MS = 5 };
-
-uint64_t lab_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 int lab_fail(struct lab *lab, int r, const char *format, ...)
 {
@@ -176,7 +170,7 @@ static int submit(struct lab *lab, struct lab_task *task)
 	rbk_sqe_set_data64(sqe, task->id);
 	rbk_sqe_set_strategy(sqe, task->strategy);
 	rbk_sqe_set_flags(sqe, task->flags);
-	task->round_trip_ns = lab_now_ns();
+	task->round_trip_ns = now_ns();
 	r = rbk_submit(lab->ring);
 	return r < 0 ? lab_fail(lab, r, "cannot submit: %s", strerror(-r)) : 0;
 }
@@ -241,7 +235,7 @@ static int complete(struct lab *lab, struct lab_task *tasks, unsigned int n, str
 	for (unsigned int i = 0; i < n; i++) {
 		if (tasks[i].id != rbk_cqe_get_data64(cqe))
 			continue;
-		tasks[i].round_trip_ns = lab_now_ns() - tasks[i].round_trip_ns;
+		tasks[i].round_trip_ns = now_ns() - tasks[i].round_trip_ns;
 		tasks[i].cqe = *cqe;
 		rbk_cqe_seen(lab->ring, cqe);
 		find_decision(lab, &tasks[i]);
@@ -278,13 +272,13 @@ int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_
 		rbk_sqe_set_strategy(sqe, tasks[i].strategy);
 		rbk_sqe_set_flags(sqe, tasks[i].flags);
 	}
-	begin_ns = lab_now_ns();
+	begin_ns = now_ns();
 	for (unsigned int i = 0; i < n; i++)
 		tasks[i].round_trip_ns = begin_ns;
 	r = rbk_submit_and_wait(lab->ring, n);
 	if (r < 0)
 		return lab_fail(lab, r, "cannot submit: %s", strerror(-r));
-	*ret_wall_ns = lab_now_ns() - begin_ns;
+	*ret_wall_ns = now_ns() - begin_ns;
 	for (unsigned int i = 0; i < n; i++) {
 		struct lab_task *task = NULL;
 

@@ -89,8 +89,6 @@ int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_
 
 /* ---- Figures ---- */
 
-uint64_t lab_now_ns(void);
-
 /* Wait until the broker has updated its figures with everything up to now. */
 int lab_settle(struct lab *lab);
 

@@ -6,28 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "helpers.h"
 
 enum {
 	N_TASKS = 2000,
 	N_ELEMENTS = 256,
 	ARENA_BYTES = 16384,
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static int compare_ns(const void *left, const void *right)
-{
-	const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-
-	return (a > b) - (a < b);
-}
 
 /* Make a plan that adds two vectors. */
 static int make_plan(struct rbk *rbk, struct rbk_plan **ret, struct rbk_error *error)

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
+
 enum { N_SIZES = 3, MAX_DEVICES = 4, PATIENCE_S = 30 };
 
 /* sizes of a profile file that the table shows */
@@ -126,14 +128,14 @@ static int read_folder(struct lab *lab, const char *folder, struct profile *prof
 /* Wait until the broker has measured a device. */
 static int await_figures(struct lab *lab, unsigned int index, struct rbk_stats_device *ret)
 {
-	const uint64_t end_ns = lab_now_ns() + (uint64_t)PATIENCE_S * 1000000000;
+	const uint64_t end_ns = now_ns() + (uint64_t)PATIENCE_S * 1000000000;
 	int r;
 
 	do {
 		r = lab_settle(lab);
 		if (r == 0)
 			r = lab_device_stats(lab, index, ret);
-	} while (r == 0 && ret->flops_per_ns <= 0 && lab_now_ns() < end_ns);
+	} while (r == 0 && ret->flops_per_ns <= 0 && now_ns() < end_ns);
 	return r;
 }
 
@@ -207,7 +209,7 @@ static bool are_complete(struct lab *lab, const struct profile *profiles)
 
 int scene_profiles(struct lab *lab, const struct scene_options *options)
 {
-	const uint64_t end_ns = lab_now_ns() + (uint64_t)PATIENCE_S * 1000000000;
+	const uint64_t end_ns = now_ns() + (uint64_t)PATIENCE_S * 1000000000;
 	struct profile profiles[MAX_DEVICES] = {0};
 	int r = 0;
 
@@ -219,7 +221,7 @@ int scene_profiles(struct lab *lab, const struct scene_options *options)
 		r = read_folder(lab, options->profiles, profiles);
 		if (r == 0 && !are_complete(lab, profiles))
 			r = lab_settle(lab);
-	} while (r == 0 && !are_complete(lab, profiles) && lab_now_ns() < end_ns);
+	} while (r == 0 && !are_complete(lab, profiles) && now_ns() < end_ns);
 	if (r == 0)
 		print_families(lab, profiles);
 	return r;

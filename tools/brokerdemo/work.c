@@ -14,12 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
 #include "work-reference.h"
-
-static size_t aligned(size_t bytes)
-{
-	return (bytes + RBK_REF_ALIGN - 1) / RBK_REF_ALIGN * RBK_REF_ALIGN;
-}
 
 static int fail(struct rbk_error *error, int r, const char *text)
 {
