@@ -14,6 +14,7 @@
  */
 #include "telemetry/fdinfo.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "util/checked.h"
@@ -50,18 +51,13 @@ static bool span_skip(struct span *span, const char *prefix)
 	return true;
 }
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t';
-}
-
 static struct span span_trim(struct span span)
 {
-	while (span.bytes > 0 && is_blank(span.at[0])) {
+	while (span.bytes > 0 && isblank((unsigned char)span.at[0])) {
 		span.at++;
 		span.bytes--;
 	}
-	while (span.bytes > 0 && is_blank(span.at[span.bytes - 1]))
+	while (span.bytes > 0 && isblank((unsigned char)span.at[span.bytes - 1]))
 		span.bytes--;
 	return span;
 }
@@ -93,7 +89,7 @@ static bool parse_size(struct span value, uint64_t *ret)
 
 	if (!span_number(&value, &number))
 		return false;
-	if (value.bytes > 0 && !is_blank(value.at[0]))
+	if (value.bytes > 0 && !isblank((unsigned char)value.at[0]))
 		return false;
 	value = span_trim(value);
 	if (value.bytes == 0 || span_is(value, "B"))

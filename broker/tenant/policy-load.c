@@ -15,6 +15,7 @@
  */
 #include "tenant/policy.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,11 +42,6 @@ static const char line_break[] = "\n";
 	policy_complain(loader, (loader)->file, (loader)->line, NULL, __VA_ARGS__)
 
 /* ---- Lines ---- */
-
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t';
-}
 
 /* Check @length characters of @name, which is not terminated there. */
 static bool is_name(const char *name, size_t length)
@@ -154,8 +150,8 @@ static void enter_section(struct policy_loader *loader, const char *line, size_t
 	n = (size_t)(end - name);
 	if (n == 6 && memcmp(name, "broker", 6) == 0) {
 		enter_broker(loader);
-	} else if (n > 7 && memcmp(name, "tenant", 6) == 0 && is_blank(name[6])) {
-		for (name += 6; is_blank(*name); name++)
+	} else if (n > 7 && memcmp(name, "tenant", 6) == 0 && isblank((unsigned char)name[6])) {
+		for (name += 6; isblank((unsigned char)*name); name++)
 			;
 		enter_tenant(loader, name, (size_t)(end - name));
 	} else {
@@ -218,9 +214,9 @@ static char *next_line(char *buffer, int buffer_bytes, void *stream)
 	loader->has_complained = false;
 	if (length > 0 && line[length - 1] == '\r')
 		length--;
-	while (length > 0 && is_blank(line[0]))
+	while (length > 0 && isblank((unsigned char)line[0]))
 		line++, length--;
-	while (length > 0 && is_blank(line[length - 1]))
+	while (length > 0 && isblank((unsigned char)line[length - 1]))
 		length--;
 
 	loader->is_continuing = check_line(loader, line, length, is_continued);
@@ -242,7 +238,7 @@ static const char *comment_in(const char *value)
 	if (value[0] == '#')
 		return value;
 	for (const char *at = value; (at = strchr(at, '#')); at++)
-		if (is_blank(at[-1]))
+		if (isblank((unsigned char)at[-1]))
 			return at;
 	return NULL;
 }
