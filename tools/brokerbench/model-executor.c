@@ -321,39 +321,16 @@ static struct executor *model_free(struct executor *executor)
 	return NULL;
 }
 
-static const struct executor_ops timed_ops = {
-	.arena_import = arena_nothing,
-	.arena_release = arena_nothing,
-	.plan_prepare = plan_prepare,
-	.plan_release = plan_release,
-	.block_load = block_load,
-	.block_unload = block_unload,
-	.plan_load = plan_load,
-	.plan_unload = plan_unload,
-	.reopen = reopen,
-	.is_lost = is_lost,
-	.submit = submit,
-	.flush = flush,
-	.reap = reap,
-	.free = model_free,
-};
-
-static const struct executor_ops instant_ops = {
-	.arena_import = arena_nothing,
-	.arena_release = arena_nothing,
-	.plan_prepare = plan_prepare,
-	.plan_release = plan_release,
-	.block_load = block_load,
-	.block_unload = block_unload,
-	.plan_load = plan_load,
-	.plan_unload = plan_unload,
-	.reopen = reopen,
-	.is_lost = is_lost,
-	.submit = submit_at_once,
-	.flush = flush_nothing,
-	.reap = reap,
-	.free = model_free,
-};
+#define MODEL_OPS(submit_fn, flush_fn)                                                          \
+	{                                                                                       \
+		.arena_import = arena_nothing, .arena_release = arena_nothing,                  \
+		.plan_prepare = plan_prepare, .plan_release = plan_release,                     \
+		.block_load = block_load, .block_unload = block_unload, .plan_load = plan_load, \
+		.plan_unload = plan_unload, .reopen = reopen, .is_lost = is_lost,               \
+		.submit = submit_fn, .flush = flush_fn, .reap = reap, .free = model_free,       \
+	}
+static const struct executor_ops timed_ops = MODEL_OPS(submit, flush);
+static const struct executor_ops instant_ops = MODEL_OPS(submit_at_once, flush_nothing);
 
 int model_executor_new(const struct model_options *options, struct executor **ret)
 {
