@@ -236,9 +236,10 @@ static int start_thread(struct vk_device *device, pthread_t *thread, const char 
 	return thread_start(thread, name, main, device);
 }
 
-int vk_queue_open(struct vk_device *device)
+int vk_timeline_new(struct vk_device *device, uint32_t family, uint32_t n_commands,
+		    VkSemaphore *ret_timeline, VkCommandPool *ret_pool,
+		    VkCommandBuffer *ret_commands)
 {
-	struct vk_queue *queue = &device->submit;
 	const VkSemaphoreTypeCreateInfo type = {
 		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
 		.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
@@ -250,30 +251,36 @@ int vk_queue_open(struct vk_device *device)
 	const VkCommandPoolCreateInfo pool = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
 		.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-		.queueFamilyIndex = device->queue_family,
+		.queueFamilyIndex = family,
 	};
 	VkCommandBufferAllocateInfo commands = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
 		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-		.commandBufferCount = 1,
+		.commandBufferCount = n_commands,
 	};
 	int r;
 
+	r = vk_result(device->vk.vkCreateSemaphore(device->handle, &semaphore, NULL, ret_timeline),
+		      "vkCreateSemaphore");
+	if (r)
+		return error_fold(r);
+	r = vk_result(device->vk.vkCreateCommandPool(device->handle, &pool, NULL, ret_pool),
+		      "vkCreateCommandPool");
+	if (r)
+		return error_fold(r);
+	commands.commandPool = *ret_pool;
+	return vk_result(
+		device->vk.vkAllocateCommandBuffers(device->handle, &commands, ret_commands),
+		"vkAllocateCommandBuffers");
+}
+
+int vk_queue_open(struct vk_device *device)
+{
+	struct vk_queue *queue = &device->submit;
+
 	queue->submitted = 0;
-	r = vk_result(
-		device->vk.vkCreateSemaphore(device->handle, &semaphore, NULL, &queue->timeline),
-		"vkCreateSemaphore");
-	if (r)
-		return error_fold(r);
-	r = vk_result(
-		device->vk.vkCreateCommandPool(device->handle, &pool, NULL, &queue->setup_pool),
-		"vkCreateCommandPool");
-	if (r)
-		return error_fold(r);
-	commands.commandPool = queue->setup_pool;
-	return vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &commands,
-							     &queue->setup_commands),
-			 "vkAllocateCommandBuffers");
+	return vk_timeline_new(device, device->queue_family, 1, &queue->timeline,
+			       &queue->setup_pool, &queue->setup_commands);
 }
 
 void vk_queue_close(struct vk_device *device)

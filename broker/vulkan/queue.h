@@ -72,6 +72,15 @@ struct vk_queue {
 };
 
 /*
+ * Make a timeline, and a pool of command buffers for a family of queues. After an error the caller
+ * destroys what was made.
+ * Return: 0 or negative errno.
+ */
+int vk_timeline_new(struct vk_device *device, uint32_t family, uint32_t n_commands,
+		    VkSemaphore *ret_timeline, VkCommandPool *ret_pool,
+		    VkCommandBuffer *ret_commands);
+
+/*
  * Make and free the objects that live as long as the logical device. No task is in flight.
  * Return: 0 or negative errno.
  */

@@ -51,41 +51,12 @@ void vk_upload_find_queue(struct vk_device *device)
 int vk_upload_open(struct vk_device *device)
 {
 	struct vk_upload *upload = &device->upload;
-	const VkSemaphoreTypeCreateInfo type = {
-		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
-		.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
-	};
-	const VkSemaphoreCreateInfo semaphore = {
-		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
-		.pNext = &type,
-	};
-	const VkCommandPoolCreateInfo pool = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-		.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-		.queueFamilyIndex = upload->family,
-	};
-	VkCommandBufferAllocateInfo commands = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-		.commandBufferCount = VK_UPLOAD_CHUNKS,
-	};
 	int r;
 
 	if (!upload->has_queue)
 		return 0;
-	r = vk_result(
-		device->vk.vkCreateSemaphore(device->handle, &semaphore, NULL, &upload->timeline),
-		"vkCreateSemaphore");
-	if (r)
-		return error_fold(r);
-	r = vk_result(device->vk.vkCreateCommandPool(device->handle, &pool, NULL, &upload->pool),
-		      "vkCreateCommandPool");
-	if (r)
-		return error_fold(r);
-	commands.commandPool = upload->pool;
-	r = vk_result(
-		device->vk.vkAllocateCommandBuffers(device->handle, &commands, upload->commands),
-		"vkAllocateCommandBuffers");
+	r = vk_timeline_new(device, upload->family, VK_UPLOAD_CHUNKS, &upload->timeline,
+			    &upload->pool, upload->commands);
 	if (r)
 		return error_fold(r);
 	device->vk.vkGetDeviceQueue(device->handle, upload->family, upload->index, &upload->queue);
