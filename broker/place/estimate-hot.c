@@ -49,13 +49,6 @@
 /* 100 days: no execution takes longer, but clocks jump by more. */
 #define MAX_EXEC_NS 8640000000000000ull
 
-static float clamp(float value, float min, float max)
-{
-	if (!(value >= min))
-		return min;
-	return value > max ? max : value;
-}
-
 /*
  * Convert a ratio to a deviation, longer (above 0) or shorter (below 0), in the same measure: 3
  * times is 2 or -2.
@@ -83,7 +76,7 @@ static void write_entry(struct place_plan *place_plan, uint32_t bucket, uint8_t 
 
 	if (history->records[device].is_wrong)
 		flags &= (uint8_t)~PLACE_ENTRY_TRUSTED;
-	servers = clamp(servers, MIN_SERVERS, PLACE_MAX_SERVERS);
+	servers = place_clamp(servers, MIN_SERVERS, PLACE_MAX_SERVERS);
 	factor = ratio * estimate->prior_servers / servers;
 	low_ns = place_clamp_ns(estimate->prior_base_ns * factor);
 	high_ns = place_clamp_ns((estimate->prior_base_ns + estimate->prior_slope_ns) * factor);
@@ -91,7 +84,7 @@ static void write_entry(struct place_plan *place_plan, uint32_t bucket, uint8_t 
 		.base_ns = low_ns,
 		.slope_ns = high_ns - low_ns,
 		.servers = servers,
-		.spread = (uint16_t)clamp(spread * 1024, 0, UINT16_MAX),
+		.spread = (uint16_t)place_clamp(spread * 1024, 0, UINT16_MAX),
 		.flags = flags,
 		.felt = place_felt_byte(felt_by),
 	};
@@ -263,8 +256,8 @@ static void observe_first(struct place_estimate *estimate, float ratio)
 		estimate->ratio = median(first);
 	else
 		estimate->ratio = most > least * 1.5f ? least : least + (most - least) / 2;
-	estimate->deviation =
-		clamp((most - least) / (2 * estimate->ratio), NEW_DEVIATION / 2, 5 * NEW_DEVIATION);
+	estimate->deviation = place_clamp((most - least) / (2 * estimate->ratio), NEW_DEVIATION / 2,
+					  5 * NEW_DEVIATION);
 	if (estimate->n == 1)
 		estimate->deviation = PRIOR_SPREAD;
 	estimate->run = 0;
@@ -297,11 +290,11 @@ static void count_run(int32_t *run, float *closest, float deviation)
 
 static void begin_anew(struct place_estimate *estimate, float factor, uint64_t n_done)
 {
-	estimate->ratio = clamp(estimate->ratio * factor, MIN_RATIO, MAX_RATIO);
+	estimate->ratio = place_clamp(estimate->ratio * factor, MIN_RATIO, MAX_RATIO);
 	if (estimate->n < PLACE_TRUST) {
 		for (uint32_t i = 0; i < estimate->n; i++)
 			estimate->first[i] =
-				clamp(estimate->first[i] * factor, MIN_RATIO, MAX_RATIO);
+				place_clamp(estimate->first[i] * factor, MIN_RATIO, MAX_RATIO);
 	} else {
 		estimate->n = PLACE_TRUST;
 	}
@@ -338,11 +331,12 @@ static float observe(struct place_estimate *estimate, float ratio, uint32_t wind
 	gain = 2.0f / (float)(window + 1);
 	if (gain * (float)(estimate->n + 1) < 1)
 		gain = 1.0f / (float)(estimate->n + 1);
-	clipped = clamp(deviation, -2.5f * scale, 2.5f * scale);
-	estimate->ratio = clamp(estimate->ratio * ratio_of(gain * clipped), MIN_RATIO, MAX_RATIO);
+	clipped = place_clamp(deviation, -2.5f * scale, 2.5f * scale);
+	estimate->ratio =
+		place_clamp(estimate->ratio * ratio_of(gain * clipped), MIN_RATIO, MAX_RATIO);
 	size = deviation < 0 ? -deviation : deviation;
-	scale += gain * (clamp(size, 0, 4 * scale) - scale);
-	estimate->deviation = clamp(scale, MIN_DEVIATION, 1);
+	scale += gain * (place_clamp(size, 0, 4 * scale) - scale);
+	estimate->deviation = place_clamp(scale, MIN_DEVIATION, 1);
 	if (estimate->n < window)
 		estimate->n++;
 	return is_change ? deviation : 0;
@@ -428,7 +422,7 @@ static void keep_error(struct place_plan *place_plan, uint8_t device, double rat
 static void observe_servers(const struct place_device *device, struct place_estimate *estimate,
 			    float servers, bool was_alone)
 {
-	servers = clamp(servers, MIN_SERVERS, (float)device->n_servers);
+	servers = place_clamp(servers, MIN_SERVERS, (float)device->n_servers);
 	if (was_alone || servers > estimate->servers)
 		estimate->servers += (servers - estimate->servers) / 4;
 }
@@ -450,8 +444,8 @@ static float learn_work(struct placer *placer, struct place_plan *place_plan, ui
 		estimate->run = 0;
 		return 0;
 	}
-	deviation = observe(estimate, clamp(ratio, MIN_RATIO, MAX_RATIO), placer->config.window,
-			    history->n_done);
+	deviation = observe(estimate, place_clamp(ratio, MIN_RATIO, MAX_RATIO),
+			    placer->config.window, history->n_done);
 	if (deviation > 0 && n >= PLACE_TRUST && estimate->run == 0)
 		place_estimate_slowed(placer, history, bucket, device, before);
 	return deviation;

@@ -39,20 +39,13 @@
 #define DEVICE_TASKS 32
 #define DEVICE_PRIOR 4
 
-static float clamp(float value, float min, float max)
-{
-	if (!(value >= min))
-		return min;
-	return value > max ? max : value;
-}
-
 void place_device_update(struct place_device *device)
 {
 	double share = 1;
 
 	if (device->told_ns > 0)
 		share = device->felt_ns / device->told_ns;
-	device->slowdown = 1 + (device->contention - 1) * clamp((float)share, 0, MAX_FELT);
+	device->slowdown = 1 + (device->contention - 1) * place_clamp((float)share, 0, MAX_FELT);
 }
 
 float place_most_contention(struct place_device *device, uint64_t began_ns, uint64_t now_ns)
@@ -86,7 +79,7 @@ bool place_narrow(const struct place_estimate *estimate, float known, float cont
 		return true;
 	}
 	if (estimate->n >= PLACE_TRUST)
-		margin = clamp(2 * estimate->deviation, LEAST_MARGIN, MOST_MARGIN);
+		margin = place_clamp(2 * estimate->deviation, LEAST_MARGIN, MOST_MARGIN);
 	if (known * (1 + margin) < least) {
 		*ratio = least;
 		return true;
@@ -108,7 +101,8 @@ static float middle(float a, float b, float c)
 static void feel_on_device(struct place_device *device, float alone_ns, float took_ns)
 {
 	const double told_ns = (double)((device->contention - 1) * alone_ns);
-	const double felt_ns = (double)clamp(took_ns - alone_ns, 0, (float)told_ns * MAX_FELT);
+	const double felt_ns =
+		(double)place_clamp(took_ns - alone_ns, 0, (float)told_ns * MAX_FELT);
 
 	if (device->told_ns <= 0)
 		device->told_ns = device->felt_ns = told_ns * DEVICE_PRIOR;
@@ -132,7 +126,7 @@ void place_feel(struct place_device *device, struct place_estimate *estimate, fl
 		}
 		return;
 	}
-	share = clamp((took_ns / alone_ns - 1) / (device->contention - 1), 0, MAX_FELT) - 1;
+	share = place_clamp((took_ns / alone_ns - 1) / (device->contention - 1), 0, MAX_FELT) - 1;
 	estimate->felt += (middle(estimate->felt_before[0], estimate->felt_before[1], share) -
 			   estimate->felt) *
 			  0.75f;
@@ -145,7 +139,8 @@ uint8_t place_felt_byte(const struct place_estimate *estimate)
 {
 	if (estimate->felt == 0)
 		return PLACE_FELT_ONE;
-	return (uint8_t)(sqrtf(clamp(1 + estimate->felt, 0, MAX_FELT)) * PLACE_FELT_ONE + 0.5f);
+	return (uint8_t)(sqrtf(place_clamp(1 + estimate->felt, 0, MAX_FELT)) * PLACE_FELT_ONE +
+			 0.5f);
 }
 
 /* --- Changes before contention was known --- */

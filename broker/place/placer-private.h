@@ -449,12 +449,17 @@ static inline float place_felt(const struct place_entry *entry, float contention
 	return 1 + (contention - 1) * root * root;
 }
 
-/* Clamp to PLACE_MIN_NS..PLACE_MAX_NS; NaN becomes PLACE_MIN_NS. */
+/* Clamp to @min..@max; NaN becomes @min. */
+static inline float place_clamp(float value, float min, float max)
+{
+	if (!(value >= min))
+		return min;
+	return value > max ? max : value;
+}
+
 static inline float place_clamp_ns(float ns)
 {
-	if (!(ns >= PLACE_MIN_NS))
-		return PLACE_MIN_NS;
-	return ns > PLACE_MAX_NS ? PLACE_MAX_NS : ns;
+	return place_clamp(ns, PLACE_MIN_NS, PLACE_MAX_NS);
 }
 
 /* Return the execution while all servers are idle. */
