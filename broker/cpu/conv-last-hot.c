@@ -115,22 +115,6 @@ size_t CPU_FN(pack_conv_last)(const struct cpu_window *args, size_t begin, size_
 	return 1;
 }
 
-VEC_INLINE void last_copy(float *to, const float *from, size_t n)
-{
-	for (; n >= VW; n -= VW, from += VW, to += VW)
-		vf_store(to, vf_load(from));
-	if (n)
-		vf_store_partial(to, vf_load_partial(from, n), n);
-}
-
-VEC_INLINE void last_zero(float *to, size_t n)
-{
-	for (; n >= VW; n -= VW, to += VW)
-		vf_store(to, (vf){0});
-	if (n)
-		vf_store_partial(to, (vf){0}, n);
-}
-
 /* Gathered elements [begin, end) of a pixel's row of the product */
 struct last_span {
 	size_t begin, end;
@@ -153,12 +137,12 @@ VEC_INLINE void last_run(const struct last_span *span, size_t at, size_t n, size
 	last = at + until > end ? end : at + until;
 	to += begin - span->begin;
 	if (first >= last) {
-		last_zero(to, end - begin);
+		window_zero(to, end - begin);
 		return;
 	}
-	last_zero(to, first - begin);
-	last_copy(to + (first - begin), x + (first - at), last - first);
-	last_zero(to + (last - begin), end - last);
+	window_zero(to, first - begin);
+	window_copy(to + (first - begin), x + (first - at), last - first);
+	window_zero(to + (last - begin), end - last);
 }
 
 /* A pixel of the output */
@@ -204,7 +188,7 @@ static void last_look_inner(const struct cpu_window *args, const struct last_pix
 			const size_t end = min_size(at + run, span->end);
 
 			if (begin < end) {
-				last_copy(to, from + (begin - at), end - begin);
+				window_copy(to, from + (begin - at), end - begin);
 				to += end - begin;
 			}
 			from += args->dilation[1] * line;
@@ -316,9 +300,9 @@ static void last_begin(const float *bias, size_t m, size_t n, float *y, size_t y
 {
 	for (size_t i = 0; i < m; i++, y += y_rs) {
 		if (bias)
-			last_copy(y, bias, n);
+			window_copy(y, bias, n);
 		else
-			last_zero(y, n);
+			window_zero(y, n);
 	}
 }
 

@@ -170,22 +170,6 @@ static strip_tile_fn *strip_tile_of(size_t pixels, size_t n)
 	return strip_tiles_1[pixels - 1];
 }
 
-VEC_INLINE void strip_copy(float *to, const float *from, size_t n)
-{
-	for (; n >= VW; n -= VW, from += VW, to += VW)
-		vf_store(to, vf_load(from));
-	if (n)
-		vf_store_partial(to, vf_load_partial(from, n), n);
-}
-
-VEC_INLINE void strip_zero(float *to, size_t n)
-{
-	for (; n >= VW; n -= VW, to += VW)
-		vf_store(to, (vf){0});
-	if (n)
-		vf_store_partial(to, (vf){0}, n);
-}
-
 /*
  * Copy the rows that windows of output rows [@oy, @oy + @n_rows) see of picture @x. Rows outside it
  * are not written.
@@ -204,9 +188,9 @@ static void strip_fill(const struct cpu_window *args, const float *x, size_t oy,
 	for (size_t i = 0; i < n; i++, to += line) {
 		if (first + i >= args->height)
 			continue;
-		strip_zero(to, before);
-		strip_copy(to + before, x + (first + i) * row, inside);
-		strip_zero(to + before + inside, line - before - inside);
+		window_zero(to, before);
+		window_copy(to + before, x + (first + i) * row, inside);
+		window_zero(to + before + inside, line - before - inside);
 	}
 }
 

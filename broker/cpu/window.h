@@ -124,11 +124,7 @@ static inline struct window_lanes window_lanes_of(uint32_t bits, size_t stride)
 	if (bits == 0 || stride == 1)
 		return lanes;
 	if (stride == 2) {
-		/* Bit l becomes bit 2 * l. */
-		lanes.reads = (bits | bits << 8) & 0x00ff00ffu;
-		lanes.reads = (lanes.reads | lanes.reads << 4) & 0x0f0f0f0fu;
-		lanes.reads = (lanes.reads | lanes.reads << 2) & 0x33333333u;
-		lanes.reads = (lanes.reads | lanes.reads << 1) & 0x55555555u;
+		lanes.reads = window_spread(bits);
 		return lanes;
 	}
 	lanes.reads = 0;
@@ -191,4 +187,21 @@ VEC_INLINE vf window_load_all(const float *from, const size_t stride)
 		return vf_load(from);
 	return __builtin_shufflevector(vf_load(from), vf_load_lanes(from + VW, VEC_ALL >> 1),
 				       VEC_EVEN);
+}
+
+/* Copy elements that lie side by side. */
+VEC_INLINE void window_copy(float *to, const float *from, size_t n)
+{
+	for (; n >= VW; n -= VW, from += VW, to += VW)
+		vf_store(to, vf_load(from));
+	if (n)
+		vf_store_partial(to, vf_load_partial(from, n), n);
+}
+
+VEC_INLINE void window_zero(float *to, size_t n)
+{
+	for (; n >= VW; n -= VW, to += VW)
+		vf_store(to, (vf){0});
+	if (n)
+		vf_store_partial(to, (vf){0}, n);
 }
