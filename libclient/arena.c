@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "libclient/private.h"
+#include "shm/number.h"
 
 #define ARENA_NO_ID RBK_REF_ARENA(RBK_REF_INVALID)
 
@@ -160,7 +161,7 @@ RBK_EXPORT int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int f
 	arena->rbk = client_ref(rbk);
 	arena->fd = -1;
 	arena->id = ARENA_NO_ID;
-	arena->bytes = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+	arena->bytes = round_up(bytes, page_bytes);
 
 	r = -EOPNOTSUPP;
 	if (rbk->exports && !(flags & RBK_ARENA_MEMFD)) {
@@ -245,7 +246,7 @@ RBK_EXPORT void *rbk_arena_alloc(struct rbk_arena *arena, size_t bytes)
 	}
 	pointer = arena->data + arena->used;
 	/* The arena's size is a multiple of the alignment: rounding up stays within it. */
-	arena->used += (bytes + RBK_REF_ALIGN - 1) / RBK_REF_ALIGN * RBK_REF_ALIGN;
+	arena->used += round_up(bytes, RBK_REF_ALIGN);
 	return pointer;
 }
 

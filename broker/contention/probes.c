@@ -32,6 +32,7 @@
 #include <run-queue.skel.h>
 
 #include "contention/probes-why.h"
+#include "shm/number.h"
 #include "util/error.h"
 #include "util/log.h"
 
@@ -235,11 +236,10 @@ enum { TRIES = 5 };
 
 static int map(struct bpf_map *map, size_t value_bytes, struct mapping *ret)
 {
-	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	size_t n_bytes = bpf_map__max_entries(map) * ((value_bytes + 7) & ~(size_t)7);
+	const size_t n_bytes = round_up(bpf_map__max_entries(map) * round_up(value_bytes, 8),
+					(size_t)sysconf(_SC_PAGESIZE));
 	void *at;
 
-	n_bytes = (n_bytes + page_bytes - 1) & ~(page_bytes - 1);
 	at = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
 	if (at == MAP_FAILED)
 		return -errno;

@@ -147,7 +147,7 @@ VEC_INLINE void arg_keys(const struct cpu_arg *args, const enum cpu_type type, s
 
 void CPU_FN(arg)(const struct cpu_arg *args, size_t begin, size_t end)
 {
-	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(args->inner, CPU_COLUMN_BLOCK);
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t outer = unit / blocks, first = unit % blocks * CPU_COLUMN_BLOCK;

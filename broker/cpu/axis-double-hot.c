@@ -15,7 +15,7 @@ struct axis_unit {
 
 VEC_INLINE struct axis_unit axis_unit(size_t unit, size_t len, size_t inner)
 {
-	const size_t blocks = (inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(inner, CPU_COLUMN_BLOCK);
 	const size_t first = unit % blocks * CPU_COLUMN_BLOCK;
 	const size_t n = inner - first < CPU_COLUMN_BLOCK ? inner - first : CPU_COLUMN_BLOCK;
 

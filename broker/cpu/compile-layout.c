@@ -46,8 +46,7 @@ static int add_conversion(struct compiler *c, const struct tensor *tensor, bool 
 /* Reserve scratch for one of the node's operands in the other order. */
 static struct cpu_operand room_for(struct compiler *c, const struct tensor *tensor)
 {
-	c->work_max +=
-		(tensor->max_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+	c->work_max += round_up(tensor->max_bytes, PLAN_SCRATCH_ALIGN);
 	return compile_work(c, tensor->max_bytes);
 }
 
@@ -154,7 +153,7 @@ bool cpu_layout_is_constant(const struct plan *plan, const struct tensor *tensor
 
 double cpu_layout_filled(uint32_t channels, uint32_t width)
 {
-	return channels / ((double)width * ((channels + width - 1) / width));
+	return channels / ((double)width * div_up(channels, width));
 }
 
 double cpu_layout_filled_narrow(uint32_t channels)

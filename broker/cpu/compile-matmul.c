@@ -40,8 +40,7 @@ static bool fill_matrix(const struct cpu_fill *fill, uint64_t number)
 	const size_t depth = k < CPU_GEMM_KC ? k : CPU_GEMM_KC;
 	const size_t panels = FILL_FLOATS / (depth * nr) > 0 ? FILL_FLOATS / (depth * nr) : 1;
 	const size_t width = panels * nr;
-	const size_t n_across = (n + width - 1) / width,
-		     n_down = (k + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
+	const size_t n_across = div_up(n, width), n_down = div_up(k, CPU_GEMM_KC);
 	const size_t matrix = number / (n_across * n_down);
 	const size_t p = number / n_across % n_down * CPU_GEMM_KC, j = number % n_across * width;
 	const size_t kb = k - p < CPU_GEMM_KC ? k - p : CPU_GEMM_KC;

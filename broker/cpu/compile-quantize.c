@@ -41,7 +41,7 @@ static void quantize_axis(struct compiler *c, const struct shape *x)
 	struct cpu_step_quantize *step = compile_args(c);
 	const unsigned int axis = params->quantize.axis;
 	const size_t n = x->dims[axis], block = params->quantize.block;
-	const size_t n_blocks = (n + block - 1) / block;
+	const size_t n_blocks = div_up(n, block);
 
 	step->outer = extent_range(x, 0, axis);
 	step->axis = extent_aligned(x, x->rank, axis);
@@ -211,14 +211,14 @@ static bool fill_integer(const struct cpu_fill *fill, uint64_t number)
 {
 	const struct integer_fill *args = (const void *)fill->args;
 	const size_t bytes = args->packed_bytes;
-	const size_t n_parts = (bytes + FILL_BYTES - 1) / FILL_BYTES;
+	const size_t n_parts = div_up(bytes, FILL_BYTES);
 	const size_t matrix = number / n_parts, part = number % n_parts;
 	uint8_t *const to = (uint8_t *)fill->pack->data + matrix * bytes;
 	struct cpu_int8_gemm gemm = args->gemm;
 	size_t step;
 
 	gemm.b = (const uint8_t *)fill->from[0] + matrix * gemm.k * gemm.n;
-	step = (args->pack(&gemm, 0, 0, to) + n_parts - 1) / n_parts;
+	step = div_up(args->pack(&gemm, 0, 0, to), n_parts);
 	args->pack(&gemm, part * step, (part + 1) * step, to);
 	return number + 1 < args->n_matrices * n_parts;
 }
@@ -302,7 +302,7 @@ CPU_STEP_HOLDS(struct integer_conv_fill);
 
 static bool fill_integer_conv(const struct cpu_fill *fill, uint64_t number)
 {
-	const size_t n_parts = (fill->pack->map_bytes + FILL_BYTES - 1) / FILL_BYTES;
+	const size_t n_parts = div_up(fill->pack->map_bytes, FILL_BYTES);
 	const struct integer_conv_fill *args = (const void *)fill->args;
 	struct cpu_int8_conv conv = args->conv;
 	void *const to = fill->pack->data;
@@ -310,7 +310,7 @@ static bool fill_integer_conv(const struct cpu_fill *fill, uint64_t number)
 
 	conv.window.weights = fill->from[0];
 	n_units = args->pack(&conv, 0, 0, to);
-	each = (n_units + n_parts - 1) / n_parts;
+	each = div_up(n_units, n_parts);
 	args->pack(&conv, number * each, (number + 1) * each, to);
 	return (number + 1) * each < n_units;
 }

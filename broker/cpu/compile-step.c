@@ -137,7 +137,7 @@ struct cpu_operand compile_work(struct compiler *c, uint64_t bytes)
 		.present = true,
 	};
 
-	c->work_used += (bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+	c->work_used += round_up(bytes, PLAN_SCRATCH_ALIGN);
 	assert(c->work_used <= c->work_max);
 	if (c->work_used > c->compiled->work_bytes)
 		c->compiled->work_bytes = c->work_used;

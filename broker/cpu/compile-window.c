@@ -116,14 +116,14 @@ CPU_STEP_HOLDS(struct window_fill);
 /* Pack some units of the weights. */
 static bool fill_window(const struct cpu_fill *fill, uint64_t number)
 {
-	const size_t n_parts = (fill->pack->map_bytes + FILL_BYTES - 1) / FILL_BYTES;
+	const size_t n_parts = div_up(fill->pack->map_bytes, FILL_BYTES);
 	const struct window_fill *window = (const void *)fill->args;
 	struct cpu_window args = window->args;
 	size_t n_units, step;
 
 	args.weights = fill->from[0];
 	n_units = window->pack(&args, 0, 0, fill->pack->data);
-	step = (n_units + n_parts - 1) / n_parts;
+	step = div_up(n_units, n_parts);
 	window->pack(&args, number * step, (number + 1) * step, fill->pack->data);
 	return (number + 1) * step < n_units;
 }

@@ -132,7 +132,7 @@ static void (*const direct_micros[2][DIRECT_MR])(const struct direct_tile *tile)
 /* Compute @n pixels from the tile's first one on, in tiles of about equal size. */
 static void direct_pixels(struct direct_tile tile, size_t n, struct cpu_pause *pause)
 {
-	const size_t n_tiles = (n + DIRECT_MR - 1) / DIRECT_MR;
+	const size_t n_tiles = div_up(n, DIRECT_MR);
 
 	for (size_t t = 0; t < n_tiles; t++) {
 		const size_t mr = n * (t + 1) / n_tiles - n * t / n_tiles;
@@ -156,7 +156,7 @@ static struct direct_tile direct_tile_of(const struct cpu_window *args,
 	const size_t channels = args->channels / args->group;
 	const size_t n_all = args->out_channels / args->group;
 	const size_t depth = args->kernel[0] * args->kernel[1] * args->kernel[2] * channels;
-	const size_t padded = (n_all + GEMM_NR - 1) / GEMM_NR * GEMM_NR;
+	const size_t padded = round_up(n_all, GEMM_NR);
 	const size_t first = panel->group * n_all + panel->first;
 
 	return (struct direct_tile){

@@ -33,7 +33,7 @@ static size_t last_taps(const struct cpu_window *args)
 /* Return the channels of small groups; groups of several channels are padded to whole vectors. */
 static size_t last_padded(const struct cpu_window *args)
 {
-	return args->group == args->channels ? args->channels : (args->channels + VW - 1) / VW * VW;
+	return args->group == args->channels ? args->channels : round_up(args->channels, VW);
 }
 
 size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
@@ -57,8 +57,8 @@ static size_t last_pack_panels(const struct cpu_window *args, size_t begin, size
 {
 	const size_t taps = last_taps(args), channels = args->channels / args->group;
 	const size_t depth = taps * channels, n = args->out_channels / args->group;
-	const size_t n_blocks = (depth + LAST_PACK_DEPTH - 1) / LAST_PACK_DEPTH;
-	const size_t n_panels = (n + GEMM_NR - 1) / GEMM_NR;
+	const size_t n_blocks = div_up(depth, LAST_PACK_DEPTH);
+	const size_t n_panels = div_up(n, GEMM_NR);
 	const size_t n_units = args->group * n_panels * n_blocks;
 
 	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
@@ -83,7 +83,7 @@ static size_t last_pack_groups(const struct cpu_window *args, size_t begin, size
 {
 	const size_t taps = last_taps(args), group = args->channels / args->group;
 	const size_t padded = last_padded(args);
-	const size_t n_blocks = (padded + LAST_PACK_CHANNELS - 1) / LAST_PACK_CHANNELS;
+	const size_t n_blocks = div_up(padded, LAST_PACK_CHANNELS);
 	const size_t n_units = taps * n_blocks;
 
 	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
@@ -323,7 +323,7 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 	const size_t channels = args->channels / args->group, depth = last_taps(args) * channels;
 	const size_t n_all = args->out_channels / args->group, y_rs = args->out_channels;
 	const size_t k_end = args->k_end ? args->k_end : depth;
-	const size_t n_padded = (n_all + GEMM_NR - 1) / GEMM_NR * GEMM_NR;
+	const size_t n_padded = round_up(n_all, GEMM_NR);
 	const size_t first_column = piece->group * n_all + piece->m_begin;
 	const size_t m = piece->n, n = piece->m_end - piece->m_begin;
 	const bool is_plain = cpu_window_is_plain(args), interleaves = n >= LAST_INTERLEAVE_MIN;

@@ -54,7 +54,7 @@ size_t CPU_FN(pack_conv_strips_size)(const struct cpu_window *args)
 {
 	if (STRIP_IS_NARROW(args))
 		return STRIP_NARROW_FN(pack_conv_strips_size)(args);
-	return strip_depth(args) * ((args->out_channels + VW - 1) / VW * VW);
+	return strip_depth(args) * round_up(args->out_channels, VW);
 }
 
 /* Pack panels of two vectors of out channels, the last one perhaps of one: taps, then channels. */
@@ -207,7 +207,7 @@ static void strip_row(const struct cpu_window *args, const struct strip *strip, 
 		      size_t oy, size_t j, size_t n, float *y)
 {
 	const size_t most = n > VW ? STRIP_PIXELS_2 : STRIP_PIXELS_1;
-	const size_t n_tiles = (args->out_width + most - 1) / most;
+	const size_t n_tiles = div_up(args->out_width, most);
 	const size_t taps_row = args->kernel[2] * args->channels * (n > VW ? 2 * VW : VW);
 	const float *weights = args->weights_packed + j * strip_depth(args);
 	const float *bias = args->bias ? args->bias + j : NULL;

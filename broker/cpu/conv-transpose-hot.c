@@ -50,8 +50,8 @@ size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, 
 {
 	const size_t m = args->out_channels / args->group, depth = args->channels / args->group;
 	const size_t taps = transpose_taps(args);
-	const size_t n_rows = (m + WINDOW_PACK_ROWS - 1) / WINDOW_PACK_ROWS;
-	const size_t n_blocks = (depth + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
+	const size_t n_rows = div_up(m, WINDOW_PACK_ROWS);
+	const size_t n_blocks = div_up(depth, CPU_GEMM_KC);
 	const size_t n_units = args->group * taps * n_blocks * n_rows;
 
 	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {

@@ -14,6 +14,7 @@
 
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
+#include "shm/number.h"
 
 enum { DOUBLE_LANES = 16, DOUBLE_PIECE = 256 };
 
@@ -29,7 +30,7 @@ struct double_block {
 /* Return the block of @len adjacent elements. */
 VEC_INLINE struct double_block double_line(size_t len)
 {
-	const size_t steps = (len + DOUBLE_LANES - 1) / DOUBLE_LANES;
+	const size_t steps = div_up(len, DOUBLE_LANES);
 
 	return (struct double_block){
 		.steps = steps,

@@ -153,7 +153,7 @@ const struct cpu_routine CPU_FN(gather) = {run_gather, units_gather};
 	}                                                                                       \
 	static bool name(const struct cpu_elements *args, size_t begin, size_t end)             \
 	{                                                                                       \
-		const size_t cuts = (args->len + CPU_GATHER_BLOCK - 1) / CPU_GATHER_BLOCK;      \
+		const size_t cuts = div_up(args->len, CPU_GATHER_BLOCK);                        \
 		bool all = true;                                                                \
                                                                                                 \
 		for (size_t unit = begin; unit < end; unit++) {                                 \

@@ -14,6 +14,7 @@
 
 #include "cpu/extent.h"
 #include "cpu/rows.h"
+#include "shm/number.h"
 
 enum {
 	CPU_GATHER_BLOCK = 4096,  /* indices along the axis per unit of GatherElements */
@@ -92,16 +93,16 @@ enum cpu_scatter {
  */
 static inline size_t cpu_elements_units(const struct cpu_elements *args, bool cuts)
 {
-	size_t units = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	size_t units = div_up(args->inner, CPU_COLUMN_BLOCK);
 
 	for (unsigned int i = 0; i < args->n_outer; i++)
 		units *= args->extent[i];
-	return cuts ? units * ((args->len + CPU_GATHER_BLOCK - 1) / CPU_GATHER_BLOCK) : units;
+	return cuts ? units * div_up(args->len, CPU_GATHER_BLOCK) : units;
 }
 
 static inline size_t cpu_scatter_nd_units(const struct cpu_scatter_nd *args)
 {
-	return (args->run + CPU_SCATTER_BLOCK - 1) / CPU_SCATTER_BLOCK;
+	return div_up(args->run, CPU_SCATTER_BLOCK);
 }
 
 /* Arguments of steps. Members that may depend on the count, and pointers, are unset in args. */

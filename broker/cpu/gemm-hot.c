@@ -213,7 +213,7 @@ void CPU_FN(gemm_pack_a)(size_t m, size_t k, const float *a, size_t a_rs, size_t
 
 size_t CPU_FN(pack_b_size)(size_t k, size_t n)
 {
-	return k * ((n + GEMM_NR - 1) / GEMM_NR * GEMM_NR);
+	return k * round_up(n, GEMM_NR);
 }
 
 void CPU_FN(pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to)
@@ -300,7 +300,7 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 		       float *workspace)
 {
 	const size_t m = tile->m_end - tile->m_begin, n = tile->n_end - tile->n_begin;
-	const size_t n_padded = (gemm->n + GEMM_NR - 1) / GEMM_NR * GEMM_NR;
+	const size_t n_padded = round_up(gemm->n, GEMM_NR);
 	float *const a_packed = workspace;
 	float *const b_panel = workspace + GEMM_MC * CPU_GEMM_KC;
 	const bool b_plain = !gemm->b_packed && gemm->b_cs == 1 &&

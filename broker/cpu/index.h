@@ -5,6 +5,7 @@
 #include "cpu/kernels.h"
 #include "cpu/run.h"
 #include "cpu/vec.h"
+#include "shm/number.h"
 
 /* Rows or elements between two cpu_pause() calls; each may miss the cache. */
 enum { INDEX_PAUSE = 1 << 12 };
@@ -64,7 +65,7 @@ VEC_INLINE bool index_offset(const struct cpu_indices *indices, const bool wide,
 VEC_INLINE size_t index_unit(const struct cpu_elements *args, size_t unit, size_t *ret_flat,
 			     size_t *ret_table)
 {
-	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(args->inner, CPU_COLUMN_BLOCK);
 	const size_t column = unit % blocks * CPU_COLUMN_BLOCK;
 	size_t index = unit / blocks, flat = column, table = column;
 

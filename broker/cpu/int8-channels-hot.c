@@ -337,7 +337,7 @@ void CPU_FN(i8_channels_row)(const struct i8_channels *of, bool a_signed, size_t
 			     const int32_t *pixels, size_t at)
 {
 	const size_t nv = of->m > VW ? 2 : 1;
-	const size_t n_tiles = (n + CHANNELS_PIXELS - 1) / CHANNELS_PIXELS;
+	const size_t n_tiles = div_up(n, CHANNELS_PIXELS);
 	const struct i8_finish *finish = of->finish;
 	/* Zeroed, since rows after the last pixel are transposed, too. */
 	int32_t tile[VW * I8_NR];

@@ -47,7 +47,7 @@ static size_t conv_taps(const struct cpu_window *window)
 /* Return @m per-channel values, rounded up to whole vectors. */
 static size_t conv_padded(size_t m)
 {
-	return (m + VW - 1) / VW * VW;
+	return round_up(m, VW);
 }
 
 /*
@@ -134,7 +134,7 @@ size_t CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size
 	const bool by_channels = cpu_int8_conv_by_channels(window);
 	const struct i8_depth depth = i8_depth_of(window);
 	const size_t taps = conv_taps(window), m = window->out_channels / window->group;
-	const size_t rows = by_channels ? I8_NR : I8_MR, blocks = (m + rows - 1) / rows;
+	const size_t rows = by_channels ? I8_NR : I8_MR, blocks = div_up(m, rows);
 	const size_t group_words = (by_channels ? conv_padded(m) : m) * (depth.words + 1);
 	const uint8_t *weights = (const uint8_t *)(const void *)window->weights;
 
@@ -388,7 +388,7 @@ static void conv_flat(const struct cpu_int8_conv *conv, const struct i8_depth *d
 static void conv_piece(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
 		       const struct cpu_conv_piece *piece, struct i8_conv_workspace *work)
 {
-	if ((piece->n + I8_NR - 1) / I8_NR * depth->words <= I8_KCW)
+	if (div_up(piece->n, I8_NR) * depth->words <= I8_KCW)
 		conv_flat(conv, depth, piece, work);
 	else
 		conv_deep(conv, depth, piece, work);
@@ -526,7 +526,7 @@ static void conv_rows_of(const struct cpu_int8_conv *conv, const struct i8_depth
 		.arrange = &work->arrange,
 		.first = rows->begin / rows->cut.parts,
 		.skips = i8_zero(&conv->x_zero, 0, conv->x_signed, flip) == 0,
-		.sums_rs = (width + I8_NR - 1) / I8_NR * I8_NR,
+		.sums_rs = round_up(width, I8_NR),
 	};
 	size_t n = min_size(end - band.first, I8_CONV_MC * CPU_CONV_PIXELS / band.sums_rs);
 

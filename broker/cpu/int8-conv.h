@@ -10,6 +10,7 @@
  * Excess elements of a last word are zero.
  */
 #include "cpu/int8-level.h"
+#include "shm/number.h"
 
 struct i8_depth {
 	size_t channels; /* channels of a group */
@@ -23,8 +24,8 @@ struct i8_depth {
 static inline struct i8_depth i8_depth_of(const struct cpu_window *w)
 {
 	const size_t channels = w->channels / w->group;
-	const size_t groups = (channels + I8_GROUP - 1) / I8_GROUP;
-	const size_t row_groups = (w->kernel[2] + I8_GROUP - 1) / I8_GROUP;
+	const size_t groups = div_up(channels, I8_GROUP);
+	const size_t row_groups = div_up(w->kernel[2], I8_GROUP);
 	struct i8_depth d = {.channels = channels};
 	size_t blocks;
 
@@ -34,8 +35,8 @@ static inline struct i8_depth i8_depth_of(const struct cpu_window *w)
 	d.plane_words = w->kernel[1] * d.row_words;
 	d.words = d.planes * d.plane_words;
 	/* Blocks of about equal size */
-	blocks = (d.words + I8_KCW - 1) / I8_KCW;
-	d.block = (d.words + blocks - 1) / blocks;
+	blocks = div_up(d.words, I8_KCW);
+	d.block = div_up(d.words, blocks);
 	return d;
 }
 

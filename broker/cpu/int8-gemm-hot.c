@@ -386,7 +386,7 @@ VEC_INLINE v4 i8_pack_words(const uint8_t *from, bool is_signed)
 size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool a_signed,
 			 int32_t *to)
 {
-	const size_t kw = (k + I8_GROUP - 1) / I8_GROUP;
+	const size_t kw = div_up(k, I8_GROUP);
 
 	for (size_t first = 0; first < m; first += I8_MR) {
 		const size_t rows = min_size(I8_MR, m - first);
@@ -521,12 +521,12 @@ void CPU_FN(i8_finish_bytes)(const struct cpu_requantize *requantize, struct i8_
 
 static size_t i8_padded(size_t n)
 {
-	return (n + I8_NR - 1) / I8_NR * I8_NR;
+	return round_up(n, I8_NR);
 }
 
 static size_t i8_words(size_t k)
 {
-	return (k + I8_GROUP - 1) / I8_GROUP;
+	return div_up(k, I8_GROUP);
 }
 
 /* The sums of the columns, followed by the words, block by block and panel by panel */
@@ -554,7 +554,7 @@ static void i8_pack_panel(const struct cpu_int8_gemm *gemm, size_t p, size_t kb,
 size_t CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to)
 {
 	const size_t n_padded = i8_padded(gemm->n), n_panels = n_padded / I8_NR;
-	const size_t n_units = (gemm->k + I8_KC - 1) / I8_KC * n_panels;
+	const size_t n_units = div_up(gemm->k, I8_KC) * n_panels;
 	int32_t *const sums = to;
 
 	if (begin == 0 && end > 0)

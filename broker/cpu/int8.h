@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "cpu/kernels.h"
+#include "shm/number.h"
 
 enum cpu_int8_level {
 	CPU_INT8_SSE2 = 0, /* the generic build where the processor is no x86 */
@@ -131,14 +132,14 @@ struct cpu_int8_conv_cut {
 static inline struct cpu_int8_conv_cut cpu_int8_conv_cut(const struct cpu_window *args)
 {
 	const size_t m = args->out_channels / args->group;
-	const size_t most = (m + CPU_INT8_CONV_CHANNELS - 1) / CPU_INT8_CONV_CHANNELS;
+	const size_t most = div_up(m, CPU_INT8_CONV_CHANNELS);
 	struct cpu_int8_conv_cut cut = {.matrices = args->batch * args->group};
 	const size_t units = cut.matrices * args->out_height;
 
-	cut.parts = (CPU_CONV_ENOUGH + units - 1) / units;
+	cut.parts = div_up(CPU_CONV_ENOUGH, units);
 	cut.parts = cut.parts < most ? cut.parts : most;
-	cut.part_channels = (most + cut.parts - 1) / cut.parts * CPU_INT8_CONV_CHANNELS;
-	cut.parts = (m + cut.part_channels - 1) / cut.part_channels;
+	cut.part_channels = div_up(most, cut.parts) * CPU_INT8_CONV_CHANNELS;
+	cut.parts = div_up(m, cut.part_channels);
 	return cut;
 }
 
@@ -199,9 +200,9 @@ static inline size_t cpu_quantize_rows(const struct cpu_quantize *args)
 static inline size_t cpu_quantize_units(const struct cpu_quantize *args)
 {
 	const size_t rows = cpu_quantize_rows(args);
-	const size_t pieces = (args->inner + CPU_QUANT_PIECE - 1) / CPU_QUANT_PIECE;
+	const size_t pieces = div_up(args->inner, CPU_QUANT_PIECE);
 
-	return (args->outer * args->axis + rows - 1) / rows * pieces;
+	return div_up(args->outer * args->axis, rows) * pieces;
 }
 
 /* Return: the kernels of @level; NULL if this processor or this build has none. */

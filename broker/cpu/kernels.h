@@ -22,6 +22,7 @@
 #include "cpu/map.h"
 #include "cpu/move.h"
 #include "cpu/rows.h"
+#include "shm/number.h"
 
 enum cpu_simd {
 	CPU_SIMD_AUTO = 0, /* the processor's highest level */
@@ -160,7 +161,7 @@ struct cpu_nbits_weights {
 static inline struct cpu_nbits_weights cpu_nbits_columns(const struct cpu_nbits_weights *weights,
 							 size_t j, size_t n)
 {
-	const size_t n_blocks = (weights->k + weights->block - 1) / weights->block;
+	const size_t n_blocks = div_up(weights->k, weights->block);
 	struct cpu_nbits_weights part = *weights;
 
 	part.n = n;
@@ -415,18 +416,18 @@ struct cpu_conv_cut {
 static inline struct cpu_conv_cut cpu_conv_cut(const struct cpu_window *args)
 {
 	const size_t m = args->out_channels / args->group;
-	const size_t most = (m + CPU_CONV_CHANNELS - 1) / CPU_CONV_CHANNELS;
+	const size_t most = div_up(m, CPU_CONV_CHANNELS);
 	struct cpu_conv_cut cut = {.matrices = args->batch * args->group};
 	size_t units;
 
-	cut.panels = (cpu_window_out(args) + CPU_CONV_PANEL - 1) / CPU_CONV_PANEL;
+	cut.panels = div_up(cpu_window_out(args), CPU_CONV_PANEL);
 	units = cut.matrices * cut.panels;
-	cut.parts = (CPU_CONV_ENOUGH + units - 1) / units;
+	cut.parts = div_up(CPU_CONV_ENOUGH, units);
 	cut.parts = cut.parts < most ? cut.parts : most;
-	if (cut.parts < (m + CPU_CONV_PART_MAX - 1) / CPU_CONV_PART_MAX)
-		cut.parts = (m + CPU_CONV_PART_MAX - 1) / CPU_CONV_PART_MAX;
-	cut.part_rows = (most + cut.parts - 1) / cut.parts * CPU_CONV_CHANNELS;
-	cut.parts = (m + cut.part_rows - 1) / cut.part_rows;
+	if (cut.parts < div_up(m, CPU_CONV_PART_MAX))
+		cut.parts = div_up(m, CPU_CONV_PART_MAX);
+	cut.part_rows = div_up(most, cut.parts) * CPU_CONV_CHANNELS;
+	cut.parts = div_up(m, cut.part_rows);
 	return cut;
 }
 
@@ -471,7 +472,7 @@ static inline struct cpu_conv_piece cpu_conv_piece(const struct cpu_window *args
 		n_panels = left / cut.parts;
 		if (n_panels > cut.panels - panel)
 			n_panels = cut.panels - panel;
-		n_panels = (n_panels - 1) / ((n_panels + most - 1) / most) + 1;
+		n_panels = (n_panels - 1) / div_up(n_panels, most) + 1;
 	} else if (n_parts > left) {
 		n_parts = left;
 	}
@@ -587,11 +588,11 @@ static inline struct cpu_direct_cut cpu_direct_cut(const struct cpu_window *args
 	const size_t width = is_plain ? 1 : args->out_width;
 	struct cpu_direct_cut cut = {
 		.rows = args->batch * cpu_window_out(args) / width,
-		.panel_rows = (CPU_DIRECT_PIXELS + width - 1) / width,
-		.group_parts = (n + CPU_DIRECT_COLUMNS - 1) / CPU_DIRECT_COLUMNS,
+		.panel_rows = div_up(CPU_DIRECT_PIXELS, width),
+		.group_parts = div_up(n, CPU_DIRECT_COLUMNS),
 	};
 
-	cut.panels = (cut.rows + cut.panel_rows - 1) / cut.panel_rows;
+	cut.panels = div_up(cut.rows, cut.panel_rows);
 	cut.parts = args->group * cut.group_parts;
 	/*
 	 * With single-pixel windows the larger operand is read once. With other windows the many
@@ -744,7 +745,7 @@ static inline size_t cpu_conv_transpose_blocks(const struct cpu_window *args)
 
 	for (unsigned int i = 0; i < 3; i++)
 		pixels *= (out[i] - 1) / args->stride[i] + 1;
-	return (pixels + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS;
+	return div_up(pixels, CPU_CONV_PIXELS);
 }
 
 static inline size_t cpu_conv_transpose_units(const struct cpu_window *args)
@@ -759,8 +760,7 @@ enum { CPU_TRANSPOSE_F64_CHANNELS = 48 };
 /* Return the units per picture and group. */
 static inline size_t cpu_conv_transpose_f64_parts(const struct cpu_window *args)
 {
-	return (args->out_channels / args->group + CPU_TRANSPOSE_F64_CHANNELS - 1) /
-	       CPU_TRANSPOSE_F64_CHANNELS;
+	return div_up(args->out_channels / args->group, CPU_TRANSPOSE_F64_CHANNELS);
 }
 
 /* Return: the kernels of @level; NULL if this processor or this build has none. */

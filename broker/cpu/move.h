@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/number.h"
+
 struct cpu_pause;
 
 enum { CPU_MOVE_MAX_DIMS = 16 };
@@ -65,14 +67,14 @@ static inline size_t cpu_move_column_units(const struct cpu_move *args)
 {
 	const size_t columns = cpu_move_columns(args);
 
-	return (args->extent[args->n_dims - 1] + columns - 1) / columns;
+	return div_up(args->extent[args->n_dims - 1], columns);
 }
 
 static inline size_t cpu_move_row_units(const struct cpu_move *args)
 {
 	const size_t rows = cpu_move_rows(args);
 
-	return (args->extent[args->n_dims - 2] + rows - 1) / rows;
+	return div_up(args->extent[args->n_dims - 2], rows);
 }
 
 static inline size_t cpu_move_units(const struct cpu_move *args)

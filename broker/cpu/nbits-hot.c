@@ -38,12 +38,12 @@ static size_t nbits_block_words(size_t block)
 
 static size_t nbits_panel_words(size_t k, size_t block)
 {
-	return (k + block - 1) / block * nbits_block_words(block);
+	return div_up(k, block) * nbits_block_words(block);
 }
 
 size_t CPU_FN(pack_nbits_size)(size_t k, size_t n, size_t block)
 {
-	return (n + GEMM_NR - 1) / GEMM_NR * nbits_panel_words(k, block) * sizeof(uint32_t);
+	return div_up(n, GEMM_NR) * nbits_panel_words(k, block) * sizeof(uint32_t);
 }
 
 static float nbits_zero(const struct cpu_nbits_weights *weights, size_t column, size_t b,
@@ -61,7 +61,7 @@ static float nbits_zero(const struct cpu_nbits_weights *weights, size_t column, 
 
 void CPU_FN(pack_nbits)(const struct cpu_nbits_weights *weights, void *to)
 {
-	const size_t block = weights->block, n_blocks = (weights->k + block - 1) / block;
+	const size_t block = weights->block, n_blocks = div_up(weights->k, block);
 	uint32_t *words = to;
 
 	for (size_t j = 0; j < weights->n; j += GEMM_NR) {

@@ -245,7 +245,7 @@ VEC_INLINE void lp_norm_columns(const struct cpu_lp_norm *args, const float *x, 
 
 void CPU_FN(lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end)
 {
-	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(args->inner, CPU_COLUMN_BLOCK);
 
 	if (args->type == CPU_F64) {
 		CPU_FN(lp_norm_f64)(args, begin, end);

@@ -155,7 +155,7 @@ VEC_INLINE void quant_units(const enum quant_what what, const struct cpu_quantiz
 			    size_t begin, size_t end)
 {
 	const size_t rows = cpu_quantize_rows(args), n_rows = args->outer * args->axis;
-	const size_t pieces = (args->inner + CPU_QUANT_PIECE - 1) / CPU_QUANT_PIECE;
+	const size_t pieces = div_up(args->inner, CPU_QUANT_PIECE);
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t from = unit % pieces * CPU_QUANT_PIECE, left = args->inner - from;

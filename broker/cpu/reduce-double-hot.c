@@ -68,7 +68,7 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 	const size_t len = args->n_reduced ? args->reduced[last] : 1;
 	const size_t stride = args->n_reduced ? args->reduced_stride[last] : 0;
 	const size_t inner = args->inner_kept ? args->kept[args->n_kept - 1] : 1;
-	const size_t blocks = (inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(inner, CPU_COLUMN_BLOCK);
 	const double *all = args->x;
 	double *y = args->y;
 

@@ -387,7 +387,7 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 	}
 
 	const size_t inner = args->kept[args->n_kept - 1];
-	const size_t blocks = (inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(inner, CPU_COLUMN_BLOCK);
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t outer = unit / blocks, first = unit % blocks * CPU_COLUMN_BLOCK;

@@ -6,6 +6,7 @@
  */
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
+#include "shm/number.h"
 
 /* An odometer over all dimensions but the last. */
 struct reduce_walk {
@@ -53,7 +54,7 @@ VEC_INLINE size_t reduce_n_terms(const struct cpu_reduce *args)
 VEC_INLINE void reduce_range(const struct cpu_reduce *args, size_t *begin, size_t *end)
 {
 	const size_t inner = args->kept[args->n_kept - 1];
-	const size_t blocks = (inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(inner, CPU_COLUMN_BLOCK);
 
 	*begin = *begin / blocks * inner + *begin % blocks * CPU_COLUMN_BLOCK;
 	*end = *end / blocks * inner + *end % blocks * CPU_COLUMN_BLOCK;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "cpu/map.h"
+#include "shm/number.h"
 
 struct cpu_pause;
 
@@ -199,7 +200,7 @@ enum { CPU_ATTENTION_ROWS = 48 };
 
 static inline size_t cpu_column_units(size_t outer, size_t inner)
 {
-	return outer * ((inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK);
+	return outer * div_up(inner, CPU_COLUMN_BLOCK);
 }
 
 static inline size_t cpu_softmax_units(const struct cpu_softmax *args)
@@ -213,7 +214,7 @@ static inline size_t cpu_reduce_units(const struct cpu_reduce *args)
 
 	for (unsigned int i = 0; i < args->n_kept; i++) {
 		if (args->inner_kept && i + 1 == args->n_kept)
-			units *= (args->kept[i] + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+			units *= div_up(args->kept[i], CPU_COLUMN_BLOCK);
 		else
 			units *= args->kept[i];
 	}
@@ -250,7 +251,7 @@ static inline size_t cpu_attention_rows(const struct cpu_attention *args)
 
 static inline size_t cpu_attention_blocks(const struct cpu_attention *args)
 {
-	return (cpu_attention_rows(args) + CPU_ATTENTION_ROWS - 1) / CPU_ATTENTION_ROWS;
+	return div_up(cpu_attention_rows(args), CPU_ATTENTION_ROWS);
 }
 
 static inline size_t cpu_attention_units(const struct cpu_attention *args)

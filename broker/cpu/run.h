@@ -14,11 +14,6 @@
 /* Elements of one unit of a flat elementwise step: a multiple of every vector's width. */
 enum { CPU_FLAT_UNIT = 8192 };
 
-static inline size_t div_up(size_t a, size_t b)
-{
-	return (a + b - 1) / b;
-}
-
 /* multiply-adds of one unit in one round, at most: a millisecond or less */
 #define CPU_ROUND_TERMS (20e6)
 /* cost of reading one operand of a term, in multiply-adds */

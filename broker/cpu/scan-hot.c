@@ -90,7 +90,7 @@ static void scan_i32(const struct cpu_scan *args, const int32_t *x, int32_t *y)
 
 void CPU_FN(scan)(const struct cpu_scan *args, size_t begin, size_t end)
 {
-	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(args->inner, CPU_COLUMN_BLOCK);
 
 	if (args->type == CPU_F64) {
 		CPU_FN(scan_f64)(args, begin, end);

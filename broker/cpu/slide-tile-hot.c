@@ -193,8 +193,7 @@ static tile_pass_fn *tile_pass_of(const struct cpu_window *args)
 	/* Choose the tile whose last one computes fewer pixels again. */
 	return passes[width == 5][stride == 2]
 		     [n > TILE_PIXELS_ODD &&
-		      (n + TILE_PIXELS_EVEN - 1) / TILE_PIXELS_EVEN * TILE_PIXELS_EVEN <=
-			      (n + TILE_PIXELS_ODD - 1) / TILE_PIXELS_ODD * TILE_PIXELS_ODD];
+		      round_up(n, TILE_PIXELS_EVEN) <= round_up(n, TILE_PIXELS_ODD)];
 }
 
 bool CPU_FN(conv_tiles_last)(const struct cpu_window *args, size_t begin, size_t end)

@@ -130,7 +130,7 @@ VEC_INLINE void softmax_columns(struct cpu_pause *pause, const float *x, float *
 VEC_INLINE void softmax_units(const struct cpu_softmax *args, size_t begin, size_t end,
 			      const bool is_log)
 {
-	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t blocks = div_up(args->inner, CPU_COLUMN_BLOCK);
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t first = unit % blocks * CPU_COLUMN_BLOCK;

@@ -16,6 +16,7 @@
 
 #include "cpu/kernels.h"
 #include "plan/plan.h"
+#include "shm/number.h"
 
 struct cpu_executor;
 struct cpu_pack;
@@ -140,7 +141,7 @@ struct cpu_block {
 /* Return the offset in a block where the plan's own scratch ends and the steps' scratch begins. */
 static inline uint64_t cpu_work_offset(const struct plan *plan)
 {
-	return (plan->scratch_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+	return round_up(plan->scratch_bytes, PLAN_SCRATCH_ALIGN);
 }
 
 /*

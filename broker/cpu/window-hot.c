@@ -37,8 +37,8 @@ size_t CPU_FN(pack_conv_size)(const struct cpu_window *args)
 size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
 	const size_t depth = conv_depth(args), m = args->out_channels / args->group;
-	const size_t n_rows = (m + WINDOW_PACK_ROWS - 1) / WINDOW_PACK_ROWS;
-	const size_t n_blocks = (depth + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
+	const size_t n_rows = div_up(m, WINDOW_PACK_ROWS);
+	const size_t n_blocks = div_up(depth, CPU_GEMM_KC);
 	const size_t n_units = args->group * n_blocks * n_rows;
 
 	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
@@ -151,7 +151,7 @@ static void conv_pack_pixels(const struct cpu_window *args, const float *x, size
 	}
 	/* The rows of one tap, one channel after another, share a view. */
 	for (size_t tap = 0; tap < taps && tap < p + kb; tap++) {
-		const size_t channel = tap >= p ? 0 : (p - tap + taps - 1) / taps;
+		const size_t channel = tap >= p ? 0 : div_up(p - tap, taps);
 		size_t k = channel * taps + tap;
 		const float *from = x + channel * plane;
 

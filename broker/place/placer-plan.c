@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "place/placer-private.h"
+#include "shm/number.h"
 #include "util/checked.h"
 #include "util/error.h"
 
@@ -231,7 +232,7 @@ static size_t rest_bytes(uint32_t n_buckets, uint32_t n_devices)
 {
 	size_t bytes = entries_bytes(n_buckets, n_devices) + n_devices * sizeof(struct place_gate);
 
-	return (bytes + 63) & ~(size_t)63;
+	return round_up(bytes, 64);
 }
 
 uint64_t place_plan_bytes(const struct placer *placer, const struct plan *plan)

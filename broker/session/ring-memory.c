@@ -30,6 +30,7 @@
 #include "session/server.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
+#include "shm/number.h"
 #include "shm/ring.h"
 #include "util/error.h"
 #include "util/pages.h"
@@ -50,9 +51,7 @@ enum {
 
 static size_t round_to_pages(size_t bytes)
 {
-	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-
-	return (bytes + page_bytes - 1) & ~(page_bytes - 1);
+	return round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
 /* Create a memfd of @bytes with all pages allocated. */

@@ -32,6 +32,7 @@
 
 #include "session/server-private.h"
 #include "session/sigbus.h"
+#include "shm/number.h"
 #include "util/error.h"
 #include "util/log.h"
 #include "util/number.h"
@@ -353,7 +354,7 @@ static bool arena_wrap(struct session_arena *arena)
 		uint64_t bytes = options->executors[i]->info.arena_segment_bytes;
 
 		if (arena_is_wrapped_for(arena, i))
-			n_fds += (arena->bytes + bytes - 1) / bytes;
+			n_fds += div_up(arena->bytes, bytes);
 	}
 	arena->was_wrapped = true;
 	if (n_fds == 0 || account_charge(arena->session->tenant->account,

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "shm/number.h"
 #include "shm/stats-layout.h"
 #include "stats/stats-private.h"
 #include "util/error.h"
@@ -33,7 +34,7 @@ enum {
 static void layout_add(struct stats_layout *layout, enum rbk_stats_section_id id, uint64_t stride,
 		       uint32_t count)
 {
-	layout->bytes = (layout->bytes + SECTION_ALIGN - 1) & ~(uint64_t)(SECTION_ALIGN - 1);
+	layout->bytes = round_up(layout->bytes, SECTION_ALIGN);
 	layout->sections[id] = (struct rbk_stats_section){
 		.offset = (uint32_t)layout->bytes,
 		.stride = (uint32_t)stride,
@@ -44,9 +45,7 @@ static void layout_add(struct stats_layout *layout, enum rbk_stats_section_id id
 
 static void layout_end(struct stats_layout *layout)
 {
-	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-
-	layout->bytes = (layout->bytes + page_bytes - 1) & ~(page_bytes - 1);
+	layout->bytes = round_up(layout->bytes, (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 void stats_layout_tenant(const struct stats *stats, struct stats_layout *ret)

@@ -1,10 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers: minimum and maximum, saturating sums and differences, the growth of counters, and a hash
+ * Numbers: minimum and maximum, saturating differences, the growth of counters, and a hash
  */
 #include <stddef.h>
 #include <stdint.h>
+
+#include "shm/number.h"
 
 static inline uint32_t min_u32(uint32_t a, uint32_t b)
 {
@@ -24,14 +26,6 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
 static inline size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
-}
-
-/* Return the sum; UINT64_MAX if it is larger. */
-static inline uint64_t saturating_add(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
 /* Return the difference; 0 if it is negative. */

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "plan/executor.h"
+#include "shm/number.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -57,7 +58,7 @@ static void import_free(struct vk_device *device, struct vk_import *import)
 /* Make an import without segments. Return: NULL if out of memory. */
 static struct vk_import *import_new(enum vulkan_path path, uint64_t bytes, uint64_t segment_bytes)
 {
-	uint64_t n = (bytes + segment_bytes - 1) / segment_bytes;
+	uint64_t n = div_up(bytes, segment_bytes);
 	struct vk_import *import;
 
 	if (n > UINT32_MAX)
@@ -177,7 +178,7 @@ void vk_arena_wrap(const struct vk_device *device, struct exec_arena *arena)
 	if (device->paths.best != VULKAN_PATH_UDMABUF || arena->immutable)
 		return;
 	wraps = malloc(sizeof(*wraps) +
-		       (arena->bytes + segment_bytes - 1) / segment_bytes * sizeof(wraps->fds[0]));
+		       div_up(arena->bytes, segment_bytes) * sizeof(wraps->fds[0]));
 	if (!wraps)
 		return;
 	wraps->n = 0;

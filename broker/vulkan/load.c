@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 
 #include "plan/executor.h"
+#include "shm/number.h"
 #include "util/error.h"
 #include "vulkan/block.h"
 #include "vulkan/device.h"
@@ -608,7 +609,7 @@ static struct vk_commands_cost heap_usage(const struct vk_device *device)
 
 static uint64_t share(struct vk_device *device, uint64_t before, uint64_t after, uint32_t n)
 {
-	return after > before ? vk_memory_pages(device, (after - before + n - 1) / n) : 0;
+	return after > before ? vk_memory_pages(device, div_up(after - before, n)) : 0;
 }
 
 /* Return the pipe of step @i: two pipes alternate if the device has both. */
@@ -659,7 +660,7 @@ static int record_measured(struct vk_device *device, const struct vk_allocation 
 	after = heap_usage(device);
 	ret->device_bytes = share(device, before.device_bytes, after.device_bytes, n_buffers);
 	ret->host_bytes = share(device, before.host_bytes, after.host_bytes, n_buffers);
-	ret->buffer_bytes = (plan.command_memory.used_bytes + n_buffers - 1) / n_buffers;
+	ret->buffer_bytes = div_up(plan.command_memory.used_bytes, n_buffers);
 	pool_free(&plan);
 	return r ? error_fold(r) : 0;
 }
@@ -695,7 +696,6 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 	ret->buffer_bytes = shorter.buffer_bytes;
 	if (longer.buffer_bytes > shorter.buffer_bytes)
 		ret->dispatch_bytes =
-			(longer.buffer_bytes - shorter.buffer_bytes + MEASURED_STEPS - 1) /
-			MEASURED_STEPS;
+			div_up(longer.buffer_bytes - shorter.buffer_bytes, MEASURED_STEPS);
 	return 0;
 }

@@ -38,7 +38,7 @@ static void fill_rotary(const struct vk_step *step, const struct plan *plan, uin
 	uint32_t *w = params->w;
 
 	w[ROTARY_TOTAL] = shape_dim(x, 0, count) * seq * heads * (size - dim / 2);
-	w[ROTARY_GROUPS] = vk_divide_up(w[ROTARY_TOTAL], step->info->tile_cols);
+	w[ROTARY_GROUPS] = div_up(w[ROTARY_TOTAL], step->info->tile_cols);
 	w[ROTARY_HEADS] = heads;
 	w[ROTARY_SEQ] = seq;
 	w[ROTARY_HEAD] = size;
@@ -92,7 +92,7 @@ static void fill_present(const struct vk_step *step, const struct plan *plan, ui
 	uint32_t *w = params->w;
 
 	w[PRESENT_TOTAL] = batch * heads.n * (heads.past + heads.seq) * heads.size;
-	w[PRESENT_GROUPS] = vk_divide_up(w[PRESENT_TOTAL], step->info->tile_cols);
+	w[PRESENT_GROUPS] = div_up(w[PRESENT_TOTAL], step->info->tile_cols);
 	w[PRESENT_HEADS] = heads.n;
 	w[PRESENT_PAST] = heads.past;
 	w[PRESENT_SEQ] = heads.seq;
@@ -163,7 +163,7 @@ static void fill_attention(const struct vk_step *step, const struct plan *plan, 
 		w[ATTENTION_FLAGS] |= ATTENTION_HAS_VALID;
 	if (vk_has_operand(step, VK_OUT + 1))
 		w[ATTENTION_FLAGS] |= ATTENTION_HAS_QK;
-	w[ATTENTION_BLOCKS] = vk_divide_up((uint64_t)q.n / k.n * q.seq, step->info->tile_rows);
+	w[ATTENTION_BLOCKS] = div_up((uint64_t)q.n / k.n * q.seq, step->info->tile_rows);
 	w[ATTENTION_GROUPS] = batch * k.n * w[ATTENTION_BLOCKS];
 	vk_set_groups(params,
 		      step->info->tile_rows == 1 ? w[ATTENTION_QUERIES] : w[ATTENTION_GROUPS], 1);

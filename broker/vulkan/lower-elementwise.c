@@ -167,7 +167,7 @@ static void set_elementwise(const struct vk_step *step, const struct dims *dims,
 	uint32_t *w = params->w;
 
 	w[ELEMENTWISE_TOTAL] = total;
-	w[ELEMENTWISE_GROUPS] = vk_divide_up(total, step->info->tile_cols);
+	w[ELEMENTWISE_GROUPS] = div_up(total, step->info->tile_cols);
 	w[ELEMENTWISE_RANK] = dims->n;
 	for (unsigned int i = 0; i < dims->n; i++) {
 		w[ELEMENTWISE_DIMS + i] = dims->size[i];

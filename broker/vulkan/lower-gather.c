@@ -65,7 +65,7 @@ static void set_total(const struct vk_step *step, uint64_t total, struct vk_para
 			       ONE_HOT_GROUPS == 1 && TRILU_GROUPS == 1 && SAMPLE_GROUPS == 1,
 		       "alike");
 	params->w[GATHER_TOTAL] = (uint32_t)total;
-	params->w[GATHER_GROUPS] = vk_divide_up(total, step->info->tile_cols);
+	params->w[GATHER_GROUPS] = div_up(total, step->info->tile_cols);
 	vk_set_groups(params, params->w[GATHER_GROUPS], 1);
 }
 

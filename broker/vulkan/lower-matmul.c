@@ -52,8 +52,8 @@ static void set_matmul(const struct vk_pipe_info *info, struct vk_params *params
 	w[MATMUL_K] = k;
 	w[MATMUL_LDA] = lda;
 	w[MATMUL_LDB] = ldb;
-	w[MATMUL_COL_TILES] = vk_divide_up(n, info->tile_cols);
-	w[MATMUL_TILES] = w[MATMUL_COL_TILES] * vk_divide_up(m, info->tile_rows);
+	w[MATMUL_COL_TILES] = div_up(n, info->tile_cols);
+	w[MATMUL_TILES] = w[MATMUL_COL_TILES] * div_up(m, info->tile_rows);
 	w[MATMUL_BATCH_DIMS] = 0;
 	w[MATMUL_ALPHA] = vk_float_bits(1.0f);
 	w[MATMUL_BETA] = 0;
@@ -160,7 +160,7 @@ static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint3
 static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
-	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
+	const uint64_t batches = div_up(w[BATCH_END], VK_MAX_GROUPS);
 
 	return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 64);
 }

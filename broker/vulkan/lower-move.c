@@ -64,7 +64,7 @@ static void fill_move(const struct vk_step *step, const struct plan *plan, uint3
 		total *= dim[0];
 	}
 	w[MOVE_TOTAL] = (uint32_t)total;
-	w[MOVE_GROUPS] = vk_divide_up(total, step->info->tile_cols);
+	w[MOVE_GROUPS] = div_up(total, step->info->tile_cols);
 	w[MOVE_VALUE] = (uint32_t)move.value;
 	w[MOVE_VALUE + 1] = (uint32_t)(move.value >> 32);
 	vk_set_groups(params, w[MOVE_GROUPS], 1);
@@ -107,7 +107,7 @@ static void fill_copy(const struct vk_step *step, const struct plan *plan, uint3
 
 	params->w[COPY_WORDS] = (uint32_t)(bytes / 4);
 	params->w[COPY_REST] = bytes % 4;
-	params->w[COPY_GROUPS] = vk_divide_up((bytes + 3) / 4, step->info->tile_cols);
+	params->w[COPY_GROUPS] = div_up((bytes + 3) / 4, step->info->tile_cols);
 	vk_set_groups(params, params->w[COPY_GROUPS], 1);
 }
 

@@ -89,7 +89,7 @@ static void fill_batch_norm(const struct vk_step *step, const struct plan *plan,
 	w[NORM_RUN] = vk_elems(x, count, 2, x->rank);
 	w[NORM_PERIOD] = x->dims[1];
 	w[NORM_EPSILON] = vk_float_bits(step->node->params.norm.epsilon);
-	w[NORM_GROUPS] = vk_divide_up(w[NORM_ROWS], step->info->tile_cols);
+	w[NORM_GROUPS] = div_up(w[NORM_ROWS], step->info->tile_cols);
 	vk_set_groups(params, w[NORM_GROUPS], 1);
 }
 

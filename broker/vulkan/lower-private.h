@@ -18,6 +18,7 @@
 
 #include "plan/executor.h"
 #include "plan/plan.h"
+#include "shm/number.h"
 #include "util/checked.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
@@ -233,7 +234,7 @@ static inline uint32_t vk_float_bits(float value)
 static inline void vk_set_groups(struct vk_params *params, uint32_t n, uint32_t batch)
 {
 	params->groups[0] = n < VK_MAX_GROUPS ? n : VK_MAX_GROUPS;
-	params->groups[1] = vk_divide_up(n, VK_MAX_GROUPS);
+	params->groups[1] = div_up(n, VK_MAX_GROUPS);
 	params->groups[2] = batch < VK_MAX_GROUPS ? batch : VK_MAX_GROUPS;
 	params->groups[3] = 0;
 	params->w[ALL_GROUPS] = n;

@@ -55,7 +55,7 @@ static void fill_quantize_one(const struct vk_step *step, const struct plan *pla
 	uint32_t *w = params->w;
 
 	w[QUANTIZE_TOTAL] = n_of(plan, step->node->in[0], count);
-	w[QUANTIZE_GROUPS] = vk_divide_up(w[QUANTIZE_TOTAL], step->info->tile_cols);
+	w[QUANTIZE_GROUPS] = div_up(w[QUANTIZE_TOTAL], step->info->tile_cols);
 	w[QUANTIZE_INNER] = w[QUANTIZE_TOTAL];
 	w[QUANTIZE_AXIS] = 1;
 	w[QUANTIZE_BLOCK] = 1;
@@ -83,8 +83,7 @@ static void fill_quantize(const struct vk_step *step, const struct plan *plan, u
 		return;
 	w[QUANTIZE_INNER_STEP] = 1;
 	w[QUANTIZE_AXIS_STEP] = w[QUANTIZE_INNER];
-	w[QUANTIZE_OUTER_STEP] =
-		w[QUANTIZE_INNER] * vk_divide_up(w[QUANTIZE_AXIS], w[QUANTIZE_BLOCK]);
+	w[QUANTIZE_OUTER_STEP] = w[QUANTIZE_INNER] * div_up(w[QUANTIZE_AXIS], w[QUANTIZE_BLOCK]);
 }
 
 static int lower_quantize(struct lowering *l)
@@ -108,12 +107,12 @@ static void fill_range(const struct vk_step *step, const struct plan *plan, uint
 {
 	/* Minimum number of elements for a workgroup. */
 	const uint32_t worth = 2048, total = n_of(plan, step->node->in[0], count);
-	const uint32_t most = vk_divide_up(total, worth);
+	const uint32_t most = div_up(total, worth);
 	uint32_t *w = params->w;
 
 	w[RANGE_TOTAL] = total;
-	w[RANGE_PIECE] = vk_divide_up(total, most < OP_RANGES ? most : OP_RANGES);
-	w[RANGE_PIECES] = vk_divide_up(total, w[RANGE_PIECE]);
+	w[RANGE_PIECE] = div_up(total, most < OP_RANGES ? most : OP_RANGES);
+	w[RANGE_PIECES] = div_up(total, w[RANGE_PIECE]);
 	vk_set_groups(params, step->args[0] ? 1 : w[RANGE_PIECES], 1);
 }
 
@@ -217,7 +216,7 @@ static void fill_conv_integer(const struct vk_step *step, const struct plan *pla
 static uint64_t turns_matmul_integer(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
-	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
+	const uint64_t batches = div_up(w[BATCH_END], VK_MAX_GROUPS);
 	const uint64_t k = w[MATMUL_K];
 	const uint64_t steps = step->info->tile_rows == 64 ? k * 7 / 4 + 109
 			       : w[MATMUL_N] < 4           ? k
@@ -236,7 +235,7 @@ static void fill_requantize(const struct vk_step *step, const struct plan *plan,
 	uint32_t *w = params->w;
 
 	w[REQUANTIZE_TOTAL] = n_of(plan, node->out[0], count);
-	w[REQUANTIZE_GROUPS] = vk_divide_up(w[REQUANTIZE_TOTAL], step->info->tile_cols);
+	w[REQUANTIZE_GROUPS] = div_up(w[REQUANTIZE_TOTAL], step->info->tile_cols);
 	/*
 	 * Scales of A are per row of a product. Scales of B are per column of a product, per
 	 * channel of a convolution.
@@ -320,10 +319,10 @@ static void fill_nbits(const struct vk_step *step, const struct plan *plan, uint
 	w[NBITS_M] = vk_elems(a, count, 0, a->rank - 1u);
 	w[NBITS_N] = node->params.nbits.n;
 	w[NBITS_K] = shape_dim(a, a->rank - 1u, count);
-	w[NBITS_BLOCKS] = vk_divide_up(w[NBITS_K], block);
+	w[NBITS_BLOCKS] = div_up(w[NBITS_K], block);
 	w[NBITS_BLOCK_WORDS] = block / 8;
-	w[NBITS_COL_TILES] = vk_divide_up(w[NBITS_N], step->info->tile_cols);
-	w[NBITS_TILES] = w[NBITS_COL_TILES] * vk_divide_up(w[NBITS_M], step->info->tile_rows);
+	w[NBITS_COL_TILES] = div_up(w[NBITS_N], step->info->tile_cols);
+	w[NBITS_TILES] = w[NBITS_COL_TILES] * div_up(w[NBITS_M], step->info->tile_rows);
 	w[NBITS_ZEROS] = vk_has_operand(step, 3) ? zeros_form(plan->tensors[node->in[3]].dtype) : 0;
 	w[NBITS_HAS_BIAS] = vk_has_operand(step, 4);
 	vk_set_groups(params, w[NBITS_TILES], 1);

@@ -74,7 +74,7 @@ static void set_rows(const struct vk_step *step, const struct shape *shape, unsi
 	w[ROWS_TOTAL] = vk_elems(shape, count, 0, axis) * inner;
 	w[ROWS_SIZE] = shape_dim(shape, axis, count);
 	w[ROWS_INNER] = inner;
-	w[ROWS_GROUPS] = vk_divide_up(w[ROWS_TOTAL], step->info->tile_cols);
+	w[ROWS_GROUPS] = div_up(w[ROWS_TOTAL], step->info->tile_cols);
 	vk_set_groups(params, w[ROWS_GROUPS], 1);
 }
 
@@ -157,7 +157,7 @@ static void fill_reduce(const struct vk_step *step, const struct plan *plan, uin
 	w[REDUCE_KEPT] = n[0];
 	w[REDUCE_SUMMED] = n[1];
 	w[REDUCE_KIND] = step->node->op->kind - OP_REDUCE_SUM;
-	w[REDUCE_GROUPS] = vk_divide_up(total[0], step->info->tile_cols);
+	w[REDUCE_GROUPS] = div_up(total[0], step->info->tile_cols);
 	vk_set_groups(params, w[REDUCE_GROUPS], 1);
 }
 

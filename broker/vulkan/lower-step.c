@@ -67,7 +67,7 @@ struct vk_operand lower_work(struct lowering *l, uint64_t bytes)
 		.bytes = bytes,
 	};
 
-	l->work_used += (bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+	l->work_used += round_up(bytes, PLAN_SCRATCH_ALIGN);
 	assert(l->work_used <= l->node->work_bytes);
 	if (l->work_used > l->lowered->work_bytes)
 		l->lowered->work_bytes = l->work_used;

@@ -70,7 +70,7 @@ static void set_total(const struct vk_step *step, const struct plan *plan, uint3
 	const uint64_t total = shape_elems(vk_shape_of(plan, step->node->out[0]), count);
 
 	params->w[WINDOW_TOTAL] = (uint32_t)total;
-	vk_set_groups(params, vk_divide_up(total, step->info->tile_cols), 1);
+	vk_set_groups(params, div_up(total, step->info->tile_cols), 1);
 }
 
 static void fill_pool(const struct vk_step *step, const struct plan *plan, uint32_t count,
@@ -119,9 +119,8 @@ void vk_set_conv(const struct vk_step *step, const struct plan *plan, uint32_t c
 	set_weights(step, plan, weights, params);
 	w[CONV_HAS_BIAS] = 0;
 	w[CONV_COL_TILES] =
-		vk_divide_up((uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W], step->info->tile_cols);
-	w[CONV_TILES] =
-		w[CONV_COL_TILES] * vk_divide_up(w[CONV_OUT_CHANNELS], step->info->tile_rows);
+		div_up((uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W], step->info->tile_cols);
+	w[CONV_TILES] = w[CONV_COL_TILES] * div_up(w[CONV_OUT_CHANNELS], step->info->tile_rows);
 	/* The batch is images times groups. */
 	vk_set_groups(params, w[CONV_TILES], shape_dim(in, 0, count) * w[CONV_GROUPS]);
 }
@@ -137,7 +136,7 @@ static void fill_conv(const struct vk_step *step, const struct plan *plan, uint3
 uint64_t vk_turns_conv(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
-	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
+	const uint64_t batches = div_up(w[BATCH_END], VK_MAX_GROUPS);
 
 	return batches * (w[CONV_IN_CHANNELS] *
 				  (1 + w[WINDOW_KERNEL_H] * (1 + (uint64_t)w[WINDOW_KERNEL_W])) +

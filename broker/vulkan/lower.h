@@ -14,6 +14,7 @@
 #include "plan/executor.h"
 #include "plan/plan.h"
 #include "shaders/params.glsl"
+#include "shm/number.h"
 #include "vulkan/pipeline.h"
 
 /* The parameter block that a shader reads: shaders/params.glsl explains the words. */
@@ -75,7 +76,7 @@ struct vk_lowered {
 /* Return the offset at which the plan's own scratch ends and the steps' scratch begins. */
 static inline uint64_t vk_work_offset(const struct plan *plan)
 {
-	return (plan->scratch_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+	return round_up(plan->scratch_bytes, PLAN_SCRATCH_ALIGN);
 }
 
 /* The properties of a device that vk_lower_some() needs. */
@@ -105,11 +106,6 @@ int vk_lower_some(struct lowering *lowering);
 /* Return: NULL. */
 struct lowering *vk_lowering_free(struct lowering *lowering);
 void vk_lowered_deinit(struct vk_lowered *lowered);
-
-static inline uint32_t vk_divide_up(uint64_t value, uint32_t by)
-{
-	return (uint32_t)((value + by - 1) / by);
-}
 
 /* A table of pipes. */
 struct vk_pipes {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "plan/executor.h"
+#include "shm/number.h"
 #include "util/error.h"
 #include "util/log.h"
 #include "vulkan/device.h"
@@ -175,14 +176,12 @@ void vk_memory_deinit(struct vk_device *device)
 
 uint64_t vk_memory_pages(const struct vk_device *device, uint64_t bytes)
 {
-	uint64_t page = device->memory.page_bytes;
-
-	return (bytes + page - 1) & ~(page - 1);
+	return round_up(bytes, device->memory.page_bytes);
 }
 
 uint64_t vk_memory_aligned(uint64_t bytes)
 {
-	return (bytes + VK_MEMORY_ALIGN - 1) & ~(uint64_t)(VK_MEMORY_ALIGN - 1);
+	return round_up(bytes, VK_MEMORY_ALIGN);
 }
 
 /* Return: 0; EXECUTOR_E_NO_MEMORY; negative errno. */
@@ -290,7 +289,7 @@ bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *a
 	/*
 	 * Drop whole pages only: the first and the last page may hold bytes of other allocations.
 	 */
-	begin = (host + allocation->dropped_bytes + page - 1) & ~(page - 1);
+	begin = round_up(host + allocation->dropped_bytes, page);
 	allocation->dropped_bytes += bytes;
 	end = (host + allocation->dropped_bytes) & ~(page - 1);
 	/* If the kernel refuses, the driver frees the pages later. */

@@ -46,8 +46,7 @@ static void section_cut(const struct plan *plan, const struct vk_step *step, uin
 
 	step->fill(step, plan, plan->max_count, &params);
 	section->n_batches = min_u32(n_parts, params.w[BATCH_END]);
-	section->n_ranges =
-		min_u32(vk_divide_up(n_parts, section->n_batches), params.w[ALL_GROUPS]);
+	section->n_ranges = min_u32(div_up(n_parts, section->n_batches), params.w[ALL_GROUPS]);
 }
 
 uint32_t vk_sections_make(const struct plan *plan, const struct vk_step *steps, uint32_t n_steps,
@@ -108,19 +107,19 @@ void vk_params_cut(struct vk_params *params, const struct vk_section *section, u
 {
 	const uint32_t n = params->w[ALL_GROUPS], batch = params->w[BATCH_END];
 	const uint64_t range = index % section->n_ranges, share = index / section->n_ranges;
-	const uint64_t batch_size = vk_divide_up(batch, section->n_batches);
-	uint64_t size = vk_divide_up(n, section->n_ranges), begin, end;
+	const uint64_t batch_size = div_up(batch, section->n_batches);
+	uint64_t size = div_up(n, section->n_ranges), begin, end;
 
 	/*
 	 * Round up to whole rows of the folded grid: in all parts but the last, workgroups beyond
 	 * the end would run twice.
 	 */
 	if (size > VK_MAX_GROUPS)
-		size = (size + VK_MAX_GROUPS - 1) / VK_MAX_GROUPS * VK_MAX_GROUPS;
+		size = round_up(size, VK_MAX_GROUPS);
 	begin = range * size < n ? range * size : n;
 	end = begin + size < n ? begin + size : n;
 	params->groups[0] = min_u32((uint32_t)(end - begin), VK_MAX_GROUPS);
-	params->groups[1] = vk_divide_up(end - begin, VK_MAX_GROUPS);
+	params->groups[1] = div_up(end - begin, VK_MAX_GROUPS);
 	params->groups[3] = (uint32_t)begin;
 
 	begin = share * batch_size < batch ? share * batch_size : batch;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "plan/executor.h"
+#include "shm/number.h"
 #include "util/cleanup.h"
 #include "util/dma-buf.h"
 #include "util/error.h"
@@ -59,7 +60,7 @@ static int copy(struct vk_device *device, const struct vk_segment *segment)
 		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
 	params = (struct vk_params *)block.host;
 	*params = (struct vk_params){
-		.groups = {vk_divide_up(WORDS, info->tile_cols), 1, 1},
+		.groups = {div_up(WORDS, info->tile_cols), 1, 1},
 		.address = {segment->address, [VK_OUT] = segment->address + HALF_BYTES},
 	};
 	params->w[COPY_WORDS] = WORDS;

@@ -4,6 +4,7 @@
 
 #include "libclient/onnx/canon.h"
 #include "libclient/onnx/eval.h"
+#include "shm/number.h"
 
 void canon_transpose(struct graph *graph)
 {
@@ -183,7 +184,7 @@ void canon_slice(struct graph *graph)
 /* Compute the sizes of equal parts; since opset 18 the last part may be smaller. */
 static bool split_evenly(struct graph *graph, uint32_t dim, unsigned int n, int64_t *ret)
 {
-	uint32_t size = (dim + n - 1) / n;
+	uint32_t size = div_up(dim, n);
 
 	if (dim % n && graph->node->opset < 18) {
 		graph_refuse(graph, "a dimension of %u cannot be split into %u equal parts", dim,

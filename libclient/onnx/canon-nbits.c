@@ -8,6 +8,7 @@
  * points, one for each block. Zero points that are left out are half of the range.
  */
 #include "libclient/onnx/canon.h"
+#include "shm/number.h"
 
 struct product {
 	uint32_t k, n, bits, block, n_blocks;
@@ -21,7 +22,7 @@ static struct tensor *unpacked(struct graph *graph, struct tensor *tensor, const
 			       uint32_t bits, uint32_t rows, uint32_t per_row, uint32_t kept)
 {
 	const uint32_t per_byte = 8 / bits;
-	const uint64_t row_bytes = ((uint64_t)per_row + per_byte - 1) / per_byte;
+	const uint64_t row_bytes = div_up((uint64_t)per_row, per_byte);
 	struct constant *bytes;
 	uint8_t *data;
 
@@ -101,7 +102,7 @@ static bool read_product(struct graph *graph, struct product *ret)
 			     ret->bits, ret->block);
 		return false;
 	}
-	ret->n_blocks = (ret->k + ret->block - 1) / ret->block;
+	ret->n_blocks = div_up(ret->k, ret->block);
 	if ((uint64_t)ret->n * ret->n_blocks * ret->block > OP_MAX_DIM) {
 		graph_refuse(graph, "%u by %u is too large", ret->n, ret->k);
 		return false;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "libclient/onnx/eval.h"
+#include "shm/number.h"
 
 /* Copy @n elements of @in from @first on, in the walk's order, to @out from element @to on. */
 static void move(const struct constant *in, int64_t first, struct eval_walk *walk,
@@ -91,11 +92,6 @@ int eval_transpose(struct graph *graph, struct step *step, int arg)
 	return move_all(graph, step, 0, &walk);
 }
 
-static int64_t clamp(int64_t at, int64_t low, int64_t high)
-{
-	return at < low ? low : at > high ? high : at;
-}
-
 int64_t eval_slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *ret_n)
 {
 	int64_t span;
@@ -103,12 +99,12 @@ int64_t eval_slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, 
 	start = start < 0 ? start + dim : start;
 	end = end < 0 ? end + dim : end;
 	if (step > 0) {
-		start = clamp(start, 0, dim);
-		end = clamp(end, 0, dim);
+		start = clamp_i64(start, 0, dim);
+		end = clamp_i64(end, 0, dim);
 		span = end - start;
 	} else {
-		start = clamp(start, 0, dim - 1);
-		end = clamp(end, -1, dim - 1);
+		start = clamp_i64(start, 0, dim - 1);
+		end = clamp_i64(end, -1, dim - 1);
 		span = start - end;
 		step = step == INT64_MIN ? INT64_MAX : -step;
 	}

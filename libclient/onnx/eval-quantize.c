@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libclient/onnx/eval.h"
+#include "shm/number.h"
 
 static bool has_only_known_attributes(const struct step *step)
 {
@@ -58,9 +59,8 @@ uint64_t eval_scale_at(const struct eval_scales *scales, uint64_t i)
 
 	if (scales->is_single)
 		return 0;
-	return scales->is_list
-		       ? at
-		       : (i / inner / size * ((size + block - 1) / block) + at) * inner + i % inner;
+	return scales->is_list ? at
+			       : (i / inner / size * div_up(size, block) + at) * inner + i % inner;
 }
 
 int eval_dequantize(struct graph *graph, struct step *step, int arg)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libclient/onnx/graph.h"
+#include "shm/number.h"
 
 /* A constant of the plan and its offset in the arena. */
 struct placed {
@@ -94,8 +95,7 @@ static uint64_t place_constants(struct maker *maker)
 			placed->is_same = true;
 			continue;
 		}
-		bytes += (placed->tensor->constant->n_bytes + RBK_REF_ALIGN - 1) / RBK_REF_ALIGN *
-			 RBK_REF_ALIGN;
+		bytes += round_up(placed->tensor->constant->n_bytes, RBK_REF_ALIGN);
 	}
 	return bytes;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "libclient/onnx/mem.h"
+#include "shm/number.h"
 
 #define MEM_ALIGN       16u
 #define MEM_FIRST_BYTES 16384u
@@ -73,7 +74,7 @@ void *mem_take(struct mem *mem, uint64_t bytes)
 		return NULL;
 	}
 	/* An empty request, too, gets its own address. */
-	bytes = (bytes + !bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
+	bytes = round_up(bytes + !bytes, MEM_ALIGN);
 	if (!block || bytes > block->bytes - block->used_bytes)
 		block = add_block(mem, bytes);
 	if (!block) {

@@ -11,6 +11,7 @@
 
 #include "libclient/onnx/canon.h"
 #include "libclient/onnx/eval.h"
+#include "shm/number.h"
 
 /* A four-bit matrix in the form of DequantizeLinear. */
 struct nibbles {
@@ -153,7 +154,7 @@ static bool find_blocks(const struct nibbles *nibbles, uint64_t k, uint64_t n, s
 	}
 	while (size > 16 && size / 2 >= k)
 		size /= 2;
-	*ret = (struct blocks){nibbles, k, n, size, (k + size - 1) / size};
+	*ret = (struct blocks){nibbles, k, n, size, div_up(k, size)};
 	return size >= 16;
 }
 

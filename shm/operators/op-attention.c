@@ -291,7 +291,7 @@ static uint64_t attention_work(const struct op_call *call)
 
 		if (input(call, ATTENTION_PAST_K + i))
 			one += shape_elems(&call->in[ATTENTION_PAST_K + i]->shape, in[i]->dims[0]);
-		bytes += (one * sizeof(float) + 255) / 256 * 256;
+		bytes += round_up(one * sizeof(float), OP_WORK_ALIGN);
 	}
 	return bytes;
 }

@@ -285,13 +285,6 @@ int op_call_broadcast(struct op_call *call, unsigned int skip, struct shape *ret
 	return 0;
 }
 
-static uint64_t saturating_add(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 static uint64_t saturating_mul(uint64_t a, uint64_t b)
 {
 	uint64_t product;

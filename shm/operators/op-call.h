@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "shm/dtype.h"
+#include "shm/number.h"
 #include "shm/operators/op.h"
 #include "shm/plan-wire.h"
 

@@ -92,12 +92,7 @@ static int check_one(struct op_call *call, const struct op_tensor *tensor)
 /* Return an upper limit of the bytes of packed eight-bit constants: two bytes each. */
 static uint64_t packed_bytes(uint64_t n, uint64_t depth)
 {
-	return (((depth + 4) * 2 + 4) * ((n + 31) & ~(uint64_t)31) + 255) & ~(uint64_t)255;
-}
-
-static uint64_t round_up(uint64_t bytes)
-{
-	return (bytes + 255) & ~(uint64_t)255;
+	return round_up(((depth + 4) * 2 + 4) * round_up(n, 32), OP_WORK_ALIGN);
 }
 
 static int matmul_integer_infer(struct op_call *call)
@@ -139,7 +134,7 @@ static uint64_t qlinear_matmul_work(const struct op_call *call)
 {
 	const struct shape *out = &call->out_shape[0];
 
-	return round_up(shape_elems(out, out->dims[0]) * sizeof(int32_t));
+	return round_up(shape_elems(out, out->dims[0]) * sizeof(int32_t), OP_WORK_ALIGN);
 }
 
 /* Convolutions of eight-bit numbers have no depth dimension. */
@@ -223,7 +218,7 @@ static uint64_t qlinear_conv_work(const struct op_call *call)
 	const struct shape *out = &call->out_shape[0];
 
 	return conv_packed_bytes(&call->in[3]->shape) +
-	       round_up(shape_elems(out, out->dims[0]) * sizeof(int32_t));
+	       round_up(shape_elems(out, out->dims[0]) * sizeof(int32_t), OP_WORK_ALIGN);
 }
 
 /* Check that @tensor has @n elements, in one dimension or in any shape that ONNX Runtime uses. */
@@ -289,10 +284,10 @@ static uint64_t nbits_work(const struct op_call *call)
 {
 	const struct shape *a = &call->in[0]->shape;
 	const uint64_t block = call->params.nbits.block, k = a->dims[a->rank - 1];
-	const uint64_t blocks = (k + block - 1) / block;
-	const uint64_t n = ((uint64_t)call->params.nbits.n + 31) & ~(uint64_t)31;
+	const uint64_t blocks = div_up(k, block);
+	const uint64_t n = round_up(call->params.nbits.n, 32);
 
-	return round_up(n * blocks * (2 + block / 8) * sizeof(uint32_t));
+	return round_up(n * blocks * (2 + block / 8) * sizeof(uint32_t), OP_WORK_ALIGN);
 }
 
 const struct op op_matmul_integer = {

@@ -40,11 +40,6 @@ static void cost_in_and_out(const struct op_call *call, struct cost *ret)
 
 /* ---- Slice ---- */
 
-static int64_t clamp(int64_t at, int64_t low, int64_t high)
-{
-	return at < low ? low : at > high ? high : at;
-}
-
 /*
  * Clamp ONNX's range of a dimension.
  * Return: the number of indices in it.
@@ -55,12 +50,12 @@ static int64_t slice_range(int64_t dim, int64_t start, int64_t end, int64_t step
 	start = start < 0 ? start + dim : start;
 	end = end < 0 ? end + dim : end;
 	if (step > 0) {
-		*ret_start = clamp(start, 0, dim);
-		end = clamp(end, 0, dim);
+		*ret_start = clamp_i64(start, 0, dim);
+		end = clamp_i64(end, 0, dim);
 		return end > *ret_start ? (end - *ret_start - 1) / step + 1 : 0;
 	}
-	*ret_start = clamp(start, 0, dim - 1);
-	end = clamp(end, -1, dim - 1);
+	*ret_start = clamp_i64(start, 0, dim - 1);
+	end = clamp_i64(end, -1, dim - 1);
 	/* -step would overflow for the least number. */
 	return end < *ret_start ? (end - *ret_start + 1) / step + 1 : 0;
 }

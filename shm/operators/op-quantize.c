@@ -153,7 +153,7 @@ static void dynamic_cost(const struct op_call *call, struct cost *ret)
 /* Ranges of pieces of the input. */
 static uint64_t dynamic_work(const struct op_call *call)
 {
-	return (OP_RANGES * 2 * sizeof(float) + 255) & ~(uint64_t)255;
+	return round_up(OP_RANGES * 2 * sizeof(float), OP_WORK_ALIGN);
 }
 
 static const struct op_attr quantize_attrs[] = {

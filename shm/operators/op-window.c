@@ -48,7 +48,7 @@ static int resolve_dim(struct op_call *call, unsigned int i, enum auto_pad auto_
 	uint64_t out, pad;
 
 	if (auto_pad == PAD_SAME_UPPER || auto_pad == PAD_SAME_LOWER) {
-		out = (in + stride - 1) / stride;
+		out = div_up(in, stride);
 		pad = (out - 1) * stride + extent;
 		pad = pad > in ? pad - in : 0;
 		begin = auto_pad == PAD_SAME_UPPER ? pad / 2 : pad - pad / 2;

@@ -117,6 +117,7 @@ enum {
 	OP_MAX_OUTPUTS = 32,
 	OP_MAX_SPATIAL = 3,
 	OP_MAX_CLASSES = 6,
+	OP_WORK_ALIGN = 256,    /* of each piece of work memory, in bytes */
 	OP_RANGES = 64,         /* pieces of DynamicQuantizeLinear's input, with a range each */
 	OP_MESSAGE_BYTES = 512, /* bytes of the sentence that says why a node is refused */
 };
@@ -382,8 +383,8 @@ struct op {
 
 	/*
 	 * Return the most bytes of work memory that an executor may need for one run at max_count,
-	 * beside inputs and outputs. Each piece is a multiple of 256. Saturates. Shapes are
-	 * inferred and verified. NULL: none.
+	 * beside inputs and outputs. Each piece is a multiple of OP_WORK_ALIGN. Saturates. Shapes
+	 * are inferred and verified. NULL: none.
 	 */
 	uint64_t (*work)(const struct op_call *call);
 };

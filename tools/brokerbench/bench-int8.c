@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "cpu/int8.h"
+#include "crew.h"
 #include "direct.h"
 #include "library.h"
 #include "util/checked.h"
@@ -39,13 +40,6 @@ static void int8_deinit(struct int8_matmul *matmul)
 	free(matmul->workspace);
 }
 
-static void *memory(size_t bytes)
-{
-	return aligned_alloc(CPU_WORKSPACE_ALIGN, (bytes + CPU_WORKSPACE_ALIGN - 1) /
-							  CPU_WORKSPACE_ALIGN *
-							  CPU_WORKSPACE_ALIGN);
-}
-
 static int int8_init(struct int8_matmul *matmul, struct library *library, uint32_t m, uint32_t k,
 		     uint32_t n)
 {
@@ -53,12 +47,12 @@ static int int8_init(struct int8_matmul *matmul, struct library *library, uint32
 	uint32_t random = 1;
 
 	*matmul = (struct int8_matmul){.kernels = cpu_int8_best(CPU_SIMD_AUTO)};
-	matmul->a = memory((size_t)m * k);
-	matmul->b = memory((size_t)k * n);
-	matmul->c = memory(c_bytes);
-	matmul->expected = memory(c_bytes);
-	matmul->packed = memory(matmul->kernels->pack_b_size(k, n));
-	matmul->workspace = memory(CPU_WORKSPACE_BYTES);
+	matmul->a = crew_memory((size_t)m * k);
+	matmul->b = crew_memory((size_t)k * n);
+	matmul->c = crew_memory(c_bytes);
+	matmul->expected = crew_memory(c_bytes);
+	matmul->packed = crew_memory(matmul->kernels->pack_b_size(k, n));
+	matmul->workspace = crew_memory(CPU_WORKSPACE_BYTES);
 	if (!matmul->a || !matmul->b || !matmul->c || !matmul->expected || !matmul->packed ||
 	    !matmul->workspace)
 		return -ENOMEM;

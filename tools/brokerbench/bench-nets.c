@@ -11,6 +11,7 @@
 
 #include "bench.h"
 #include "fused.h"
+#include "shm/number.h"
 #include "util/checked.h"
 
 #define CONSTANT_BYTES (8u << 20)
@@ -85,9 +86,8 @@ static unsigned int add_layer(struct rbk_builder *builder, const struct layer *l
 		snprintf(name, sizeof(name), "w%u", number);
 		in[1] = rbk_builder_constant(builder, name, RBK_DTYPE_F32, 4, dims, constants,
 					     *offset);
-		*offset += ((uint64_t)dims[0] * dims[1] * dims[2] * dims[3] * sizeof(float) +
-			    RBK_REF_ALIGN - 1) /
-			   RBK_REF_ALIGN * RBK_REF_ALIGN;
+		*offset += round_up((uint64_t)dims[0] * dims[1] * dims[2] * dims[3] * sizeof(float),
+				    RBK_REF_ALIGN);
 	}
 	node = rbk_builder_node(builder, layer->op, NULL, in, is_conv ? 2 : 1, &out, 1);
 	rbk_builder_attr_ints(builder, node, "kernel_shape", kernel, 2);

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "cpu/kernels.h"
+#include "shm/number.h"
 #include "util/clock.h"
 #include "util/ends.h"
 #include "util/thread.h"
@@ -160,6 +161,11 @@ struct crew *crew_free(struct crew *crew)
 	return NULL;
 }
 
+void *crew_memory(size_t bytes)
+{
+	return aligned_alloc(CPU_WORKSPACE_ALIGN, round_up(bytes, CPU_WORKSPACE_ALIGN));
+}
+
 int crew_new(unsigned int n_threads, struct crew **ret)
 {
 	struct crew *crew;
@@ -167,13 +173,13 @@ int crew_new(unsigned int n_threads, struct crew **ret)
 
 	if (n_threads < 1 || n_threads > MAX_THREADS)
 		return -EINVAL;
-	crew = aligned_alloc(128, (sizeof(*crew) + 127) / 128 * 128);
+	crew = aligned_alloc(128, round_up(sizeof(*crew), 128));
 	if (!crew)
 		return -ENOMEM;
 	memset(crew, 0, sizeof(*crew));
 	crew->n_threads = n_threads;
 	for (unsigned int i = 0; i < n_threads; i++) {
-		crew->workspaces[i] = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+		crew->workspaces[i] = crew_memory(CPU_WORKSPACE_BYTES);
 		if (!crew->workspaces[i]) {
 			crew_free(crew);
 			return -ENOMEM;

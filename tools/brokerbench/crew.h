@@ -25,3 +25,6 @@ struct crew *crew_free(struct crew *crew);
 
 /* Compute units [0, @n_units), in several parts of similar size per thread. */
 void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units);
+
+/* Allocate memory aligned as kernels need it. Return: to be freed with free(); NULL. */
+void *crew_memory(size_t bytes);

@@ -7,6 +7,7 @@
 
 #include "cpu/kernels.h"
 #include "crew.h"
+#include "shm/number.h"
 
 struct kernel_matmul {
 	const struct cpu_kernels *kernels;
@@ -32,7 +33,7 @@ void kernel_matmul_run(struct kernel_matmul *matmul)
 {
 	const size_t mr = matmul->kernels->gemm_mr;
 
-	crew_run(matmul->crew, compute, matmul, (matmul->gemm.m + mr - 1) / mr);
+	crew_run(matmul->crew, compute, matmul, div_up(matmul->gemm.m, mr));
 }
 
 struct kernel_matmul *kernel_matmul_free(struct kernel_matmul *matmul)
@@ -43,11 +44,6 @@ struct kernel_matmul *kernel_matmul_free(struct kernel_matmul *matmul)
 	free(matmul->packed);
 	free(matmul);
 	return NULL;
-}
-
-static size_t round_up(size_t value, size_t unit)
-{
-	return (value + unit - 1) / unit * unit;
 }
 
 int kernel_matmul_new(uint32_t m, uint32_t k, uint32_t n, const float *a, const float *b, float *c,
@@ -61,8 +57,7 @@ int kernel_matmul_new(uint32_t m, uint32_t k, uint32_t n, const float *a, const 
 		return -ENOMEM;
 	matmul->kernels = cpu_kernels_get(CPU_SIMD_AUTO);
 	n_packed = matmul->kernels->pack_b_size(k, n);
-	matmul->packed = aligned_alloc(CPU_WORKSPACE_ALIGN,
-				       round_up(n_packed * sizeof(float), CPU_WORKSPACE_ALIGN));
+	matmul->packed = crew_memory(n_packed * sizeof(float));
 	r = matmul->packed ? crew_new(n_threads, &matmul->crew) : -ENOMEM;
 	if (r) {
 		kernel_matmul_free(matmul);

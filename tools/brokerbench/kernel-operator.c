@@ -13,6 +13,7 @@
 
 #include "cpu/int8.h"
 #include "crew.h"
+#include "shm/number.h"
 
 /* rows per thread from which a product is divided by rows */
 #define ROWS_PER_THREAD 48u
@@ -154,13 +155,6 @@ static void run_gelu(void *data, size_t begin, size_t end, void *workspace)
 
 /* ---- Preparation ---- */
 
-static void *memory(size_t bytes)
-{
-	return aligned_alloc(CPU_WORKSPACE_ALIGN, (bytes + CPU_WORKSPACE_ALIGN - 1) /
-							  CPU_WORKSPACE_ALIGN *
-							  CPU_WORKSPACE_ALIGN);
-}
-
 static void cut_product(struct kernel_operator *kernel, unsigned int n_threads, size_t mr,
 			size_t nr)
 {
@@ -168,7 +162,7 @@ static void cut_product(struct kernel_operator *kernel, unsigned int n_threads, 
 
 	kernel->by_columns = n_threads > 1 && m < ROWS_PER_THREAD * n_threads;
 	kernel->unit = kernel->by_columns ? nr : mr;
-	kernel->n_units = ((kernel->by_columns ? n : m) + kernel->unit - 1) / kernel->unit;
+	kernel->n_units = div_up(kernel->by_columns ? n : m, kernel->unit);
 }
 
 static int prepare_gemm(struct kernel_operator *kernel, const struct operator_data *data,
@@ -194,7 +188,8 @@ static int prepare_gemm(struct kernel_operator *kernel, const struct operator_da
 		.alpha = 1,
 		.beta = is_gemm ? 1 : 0,
 	};
-	kernel->packed = memory(kernel->kernels->pack_b_size(shape->k, shape->n) * sizeof(float));
+	kernel->packed =
+		crew_memory(kernel->kernels->pack_b_size(shape->k, shape->n) * sizeof(float));
 	if (!kernel->packed)
 		return -ENOMEM;
 	kernel->kernels->pack_b(shape->k, shape->n, data->weights, kernel->gemm.b_rs,
@@ -222,7 +217,7 @@ static int prepare_gemm8(struct kernel_operator *kernel, const struct operator_d
 		.y = data->y,
 		.y_rs = shape->n,
 	};
-	kernel->packed = memory(kernel->kernels8->pack_b_size(shape->k, shape->n));
+	kernel->packed = crew_memory(kernel->kernels8->pack_b_size(shape->k, shape->n));
 	if (!kernel->packed)
 		return -ENOMEM;
 	kernel->kernels8->pack_b(&kernel->gemm8, 0, SIZE_MAX, kernel->packed);
@@ -272,7 +267,7 @@ static int prepare_conv(struct kernel_operator *kernel, const struct operator_da
 		last ? cpu_conv_last_units(&kernel->window) : cpu_conv_units(&kernel->window);
 	if (cpu_conv_is_depthwise(&kernel->window) && !last)
 		return 0;
-	kernel->packed = memory(
+	kernel->packed = crew_memory(
 		(last ? kernels->pack_conv_last_size : kernels->pack_conv_size)(&kernel->window) *
 		sizeof(float));
 	if (!kernel->packed)
@@ -300,7 +295,7 @@ static int prepare_conv8(struct kernel_operator *kernel, const struct operator_d
 	}
 	kernel->fn = run_conv8;
 	kernel->n_units = cpu_int8_conv_units(&kernel->conv8.window);
-	kernel->packed = memory(kernel->kernels8->pack_conv_size(&kernel->conv8.window));
+	kernel->packed = crew_memory(kernel->kernels8->pack_conv_size(&kernel->conv8.window));
 	if (!kernel->packed)
 		return -ENOMEM;
 	kernel->kernels8->pack_conv(&kernel->conv8, 0, SIZE_MAX, kernel->packed);

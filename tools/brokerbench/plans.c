@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include "shm/number.h"
+
 #define N_ADD_TENSORS 3
 
 void plans_fill(float *values, size_t n, uint32_t seed)
@@ -20,14 +22,9 @@ void plans_fill(float *values, size_t n, uint32_t seed)
 	}
 }
 
-static uint64_t round_up(uint64_t bytes)
-{
-	return (bytes + RBK_REF_ALIGN - 1) / RBK_REF_ALIGN * RBK_REF_ALIGN;
-}
-
 static uint64_t add_stride(const struct plans_add *add)
 {
-	return round_up(add->n_floats * sizeof(float));
+	return round_up(add->n_floats * sizeof(float), RBK_REF_ALIGN);
 }
 
 void plans_add_refs(const struct plans_add *add, unsigned int set, uint64_t *ret_refs)
@@ -136,9 +133,9 @@ static void describe_matmul(const struct plans_matmul *matmul, struct rbk_builde
 int plans_matmul_init(struct plans_matmul *matmul, struct bench_env *env, struct rbk *rbk,
 		      uint32_t m, uint32_t k, uint32_t n, bool is_constant)
 {
-	uint64_t a_bytes = round_up((uint64_t)m * k * sizeof(float));
-	uint64_t b_bytes = round_up((uint64_t)k * n * sizeof(float));
-	uint64_t c_bytes = round_up((uint64_t)m * n * sizeof(float));
+	uint64_t a_bytes = round_up((uint64_t)m * k * sizeof(float), RBK_REF_ALIGN);
+	uint64_t b_bytes = round_up((uint64_t)k * n * sizeof(float), RBK_REF_ALIGN);
+	uint64_t c_bytes = round_up((uint64_t)m * n * sizeof(float), RBK_REF_ALIGN);
 	struct rbk_builder *builder = NULL;
 	struct rbk_error error = {""};
 	float *a, *b;

@@ -16,6 +16,7 @@
 
 #include "plans.h"
 #include "random.h"
+#include "shm/number.h"
 #include "util/checked.h"
 #include "util/error.h"
 
@@ -265,7 +266,7 @@ static void add_nodes(const struct place_profile *profile, const struct plan *pl
 		      const struct scenario_truth *truth, struct world_cost *cost)
 {
 	if (truth && truth->tile_rows)
-		n_rows = (n_rows + truth->tile_rows - 1) / truth->tile_rows * truth->tile_rows;
+		n_rows = round_up(n_rows, truth->tile_rows);
 	for (unsigned int i = 0; i < plan->n_nodes; i++) {
 		const struct node *node = &plan->nodes[i];
 		double flops =

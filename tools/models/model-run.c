@@ -13,6 +13,7 @@
 
 #include "models/model-private.h"
 #include "models/model.h"
+#include "shm/number.h"
 #include "util/clock.h"
 
 enum { WAIT_NS = 200000000 };
@@ -24,7 +25,7 @@ static uint64_t place_bytes(const struct rbk_onnx_bound *bound, uint32_t rows)
 	uint64_t bytes = bound_bytes(bound, rows);
 
 	/* A tensor without elements has a place, too, since references must differ. */
-	return bytes ? (bytes + RBK_REF_ALIGN - 1) / RBK_REF_ALIGN * RBK_REF_ALIGN : RBK_REF_ALIGN;
+	return bytes ? round_up(bytes, RBK_REF_ALIGN) : RBK_REF_ALIGN;
 }
 
 static int make_places(struct prepared *prepared, struct rbk *rbk, uint32_t rows,
