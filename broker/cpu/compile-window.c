@@ -11,26 +11,18 @@
 #include "cpu/run-window.h"
 #include "util/error.h"
 
-/* Return the extent of spatial dimension @i: depth, height, width. */
-static size_t spatial(const struct shape *shape, unsigned int i)
-{
-	const unsigned int missing = 2 + OP_MAX_SPATIAL - shape->rank;
-
-	return i < missing ? 1 : shape->dims[2 + i - missing];
-}
-
 void compile_window(const struct shape *x, const struct shape *y, const union op_params *params,
 		    struct cpu_window *args, struct cpu_extent *batch)
 {
 	*batch = extent_aligned(x, x->rank, 0);
 	args->channels = x->dims[1];
-	args->depth = spatial(x, 0);
-	args->height = spatial(x, 1);
-	args->width = spatial(x, 2);
+	args->depth = shape_spatial(x, 0);
+	args->height = shape_spatial(x, 1);
+	args->width = shape_spatial(x, 2);
 	args->out_channels = y->dims[1];
-	args->out_depth = spatial(y, 0);
-	args->out_height = spatial(y, 1);
-	args->out_width = spatial(y, 2);
+	args->out_depth = shape_spatial(y, 0);
+	args->out_height = shape_spatial(y, 1);
+	args->out_width = shape_spatial(y, 2);
 	args->group = params->window.group;
 	args->includes_pad = params->window.includes_pad;
 	args->p = params->window.p;

@@ -37,14 +37,6 @@ static const struct vk_pipe max_pool_u8 = VK_EACH("MaxPool, uint8", pool_bytes, 
 static const struct vk_pipe average_pool = VK_EACH("AveragePool", pool, POOL_AVERAGE, 0);
 static const struct vk_pipe lp_pool = VK_EACH("LpPool", pool, POOL_LP, 0);
 
-/* Return dimension @i of depth, height, width; it does not depend on the count. */
-static uint32_t spatial(const struct shape *shape, unsigned int i)
-{
-	const unsigned int missing = 2 + OP_MAX_SPATIAL - shape->rank;
-
-	return i < missing ? 1 : shape->dims[2 + i - missing];
-}
-
 static void set_window(const struct vk_step *step, const struct plan *plan,
 		       struct vk_params *params)
 {
@@ -54,8 +46,8 @@ static void set_window(const struct vk_step *step, const struct plan *plan,
 	uint32_t *w = params->w;
 
 	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++) {
-		w[WINDOW_OF(WINDOW_IN_H, i)] = spatial(in, i);
-		w[WINDOW_OF(WINDOW_OUT_H, i)] = spatial(out, i);
+		w[WINDOW_OF(WINDOW_IN_H, i)] = shape_spatial(in, i);
+		w[WINDOW_OF(WINDOW_OUT_H, i)] = shape_spatial(out, i);
 		w[WINDOW_OF(WINDOW_KERNEL_H, i)] = op->window.kernel[i];
 		w[WINDOW_OF(WINDOW_STRIDE_H, i)] = op->window.stride[i];
 		w[WINDOW_OF(WINDOW_DILATION_H, i)] = op->window.dilation[i];

@@ -162,6 +162,17 @@ static inline uint32_t shape_dim(const struct shape *shape, unsigned int i, uint
 	return i == 0 && shape->dynamic ? count : shape->dims[i];
 }
 
+/*
+ * Return the extent of spatial dimension @i of a shape with batch and channels: depth, height,
+ * width; 1 for a missing one.
+ */
+static inline uint32_t shape_spatial(const struct shape *shape, unsigned int i)
+{
+	const unsigned int missing = 2 + OP_MAX_SPATIAL - shape->rank;
+
+	return i < missing ? 1 : shape->dims[2 + i - missing];
+}
+
 /* Attributes after verification, with ONNX's defaults filled in and axes made non-negative. */
 union op_params {
 	struct {
