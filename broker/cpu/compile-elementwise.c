@@ -25,23 +25,17 @@ enum {
 	CPU_MAP_BIT_SHIFT = CPU_MAP_SHIFT_LEFT,
 };
 
-#define FUNCTION_OF(KIND, ...) [OP_##KIND - OP_ADD] = (enum cpu_map_op)CPU_MAP_##KIND
-static const enum cpu_map_op functions[] = {OP_ELEMENTWISE(FUNCTION_OF)};
+/* by op_params.elementwise.form */
+#define FUNCTION_OF(KIND, ...)     [OP_##KIND - OP_ADD][0] = (enum cpu_map_op)CPU_MAP_##KIND
+#define OTHER_FORM(FUNCTION, KIND) [OP_##KIND - OP_ADD][1] = CPU_MAP_##FUNCTION
+static const enum cpu_map_op functions[][2] = {
+	OP_ELEMENTWISE(FUNCTION_OF),
+	OP_OTHER_FORMS(OTHER_FORM),
+};
 
 static enum cpu_map_op function_of(const struct node *node)
 {
-	const bool form = node->params.elementwise.form;
-
-	switch (node->op->kind) {
-	case OP_GELU:
-		return form ? CPU_MAP_GELU_TANH : CPU_MAP_GELU;
-	case OP_MOD:
-		return form ? CPU_MAP_FMOD : CPU_MAP_MOD;
-	case OP_BIT_SHIFT:
-		return form ? CPU_MAP_SHIFT_RIGHT : CPU_MAP_SHIFT_LEFT;
-	default:
-		return functions[node->op->kind - OP_ADD];
-	}
+	return functions[node->op->kind - OP_ADD][node->params.elementwise.form];
 }
 
 void compile_activation(struct compiler *c, const struct node *node)

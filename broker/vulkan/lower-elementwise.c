@@ -204,23 +204,17 @@ static void fill_elementwise(const struct vk_step *step, const struct plan *plan
 	       sizeof(node->params.elementwise.i));
 }
 
-#define FUNCTION_OF(KIND, ...) [OP_##KIND - OP_ADD] = MAP_##KIND
-static const uint8_t functions[] = {OP_ELEMENTWISE(FUNCTION_OF)};
+/* by op_params.elementwise.form */
+#define FUNCTION_OF(KIND, ...)     [OP_##KIND - OP_ADD][0] = MAP_##KIND
+#define OTHER_FORM(FUNCTION, KIND) [OP_##KIND - OP_ADD][1] = MAP_##FUNCTION
+static const uint8_t functions[][2] = {
+	OP_ELEMENTWISE(FUNCTION_OF),
+	OP_OTHER_FORMS(OTHER_FORM),
+};
 
 static uint32_t function_of(const struct node *node)
 {
-	const bool form = node->params.elementwise.form;
-
-	switch (node->op->kind) {
-	case OP_GELU:
-		return form ? MAP_GELU_TANH : MAP_GELU;
-	case OP_MOD:
-		return form ? MAP_FMOD : MAP_MOD;
-	case OP_BIT_SHIFT:
-		return form ? MAP_SHIFT_RIGHT : MAP_BIT_SHIFT;
-	default:
-		return functions[node->op->kind - OP_ADD];
-	}
+	return functions[node->op->kind - OP_ADD][node->params.elementwise.form];
 }
 
 /* Return the type that stands for all element types of the same width. */

@@ -54,11 +54,11 @@
 	X(NOT, not, "Not", 1, 1, UNARY(1, ELEMENTWISE, OP_BOOL)), \
 	X(BITWISE_NOT, bitwise_not, "BitwiseNot", 1, 18, UNARY(18, ELEMENTWISE, INTEGERS))
 
-/* Second functions of Mod, Gelu and BitShift, chosen by an attribute. */
+/* Second functions of operators, chosen by an attribute: X(FUNCTION, the operator's KIND). */
 #define OP_OTHER_FORMS(X) \
-	X(FMOD), \
-	X(GELU_TANH), \
-	X(SHIFT_RIGHT)
+	X(FMOD, MOD), \
+	X(GELU_TANH, GELU), \
+	X(SHIFT_RIGHT, BIT_SHIFT)
 
 /* Functions of one float; some also take integers. */
 #define OP_FLOAT_FUNCTIONS(X) \
