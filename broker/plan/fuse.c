@@ -38,19 +38,6 @@ static struct node *maker_of(const struct fuser *fuser, uint16_t t)
 	return node->computed_by == PLAN_NO_NODE ? node : &fuser->plan->nodes[node->computed_by];
 }
 
-static bool takes_activation(const struct node *node)
-{
-	switch (node->op->kind) {
-	case OP_MATMUL:
-	case OP_GEMM:
-	case OP_CONV:
-	case OP_CONV_TRANSPOSE:
-		return node->activation == PLAN_NO_NODE;
-	default:
-		return false;
-	}
-}
-
 /* Return true if @t is scratch with bytes of its own, and has one reader. */
 static bool is_given_up(const struct fuser *fuser, uint16_t t)
 {
@@ -108,7 +95,7 @@ static bool fuse_activation(struct fuser *fuser, uint16_t index)
 	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE)
 		return false;
 	maker = maker_of(fuser, from);
-	if (!takes_activation(maker))
+	if (!maker->op->takes_activation || maker->activation != PLAN_NO_NODE)
 		return false;
 	maker->activation = index;
 	compute_along(fuser, maker, index, from);

@@ -315,14 +315,10 @@ static bool find_types(struct graph *graph, struct step *step)
 /* Return true for a batch of 0 images, with every other dimension at least 1. */
 static bool is_batch_of_none(const struct step *step)
 {
-	static const enum op_kind kinds[] = {OP_CONV,         OP_CONV_TRANSPOSE, OP_CONV_INTEGER,
-					     OP_QLINEAR_CONV, OP_MAX_POOL,       OP_AVERAGE_POOL,
-					     OP_LP_POOL};
+	const enum op_family family = step->row->family;
+	bool is_one = family == OP_FAMILY_CONVOLUTION || family == OP_FAMILY_POOLING;
 	struct shape one = step->in[0]->shape;
-	bool is_one = false;
 
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-		is_one |= kinds[i] == step->row->kind;
 	if (one.rank == 0 || one.dims[0] != 0)
 		return false;
 	one.dims[0] = 1;

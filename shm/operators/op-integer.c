@@ -334,16 +334,6 @@ const struct op op_qlinear_matmul = {
 	.work = qlinear_matmul_work,
 };
 
-static const struct op_attr conv_attrs[] = {
-	{"auto_pad", RBK_ATTR_STRING, false},
-	{"dilations", RBK_ATTR_INTS, false},
-	{"group", RBK_ATTR_INT, false},
-	{"kernel_shape", RBK_ATTR_INTS, false},
-	{"pads", RBK_ATTR_INTS, false},
-	{"strides", RBK_ATTR_INTS, false},
-	{0},
-};
-
 const struct op op_conv_integer = {
 	.kind = OP_CONV_INTEGER,
 	.family = OP_FAMILY_CONVOLUTION,
@@ -360,7 +350,7 @@ const struct op op_conv_integer = {
 	.out_classes = "I",
 	.data_independent = true,
 	.splits_rows = true,
-	.attrs = conv_attrs,
+	.attrs = op_conv_attrs,
 	.infer = conv_integer_infer,
 	.cost = conv_integer_cost,
 	.work = conv_integer_work,
@@ -384,7 +374,7 @@ const struct op op_qlinear_conv = {
 	.out_classes = "Y",
 	.data_independent = true,
 	.splits_rows = true,
-	.attrs = conv_attrs,
+	.attrs = op_conv_attrs,
 	.infer = qlinear_conv_infer,
 	.cost = qlinear_conv_cost,
 	.work = qlinear_conv_work,

@@ -21,3 +21,4 @@ int op_conv_infer(struct op_call *call);
 
 /* Attributes of operators without attributes. */
 static const struct op_attr op_no_attrs[] = {{0}};
+extern const struct op_attr op_conv_attrs[];

@@ -428,7 +428,7 @@ static void conv_transpose_cost(const struct op_call *call, struct cost *ret)
 	cost_tensors(ret, call);
 }
 
-static const struct op_attr conv_attrs[] = {
+const struct op_attr op_conv_attrs[] = {
 	{"auto_pad", RBK_ATTR_STRING, false},
 	{"dilations", RBK_ATTR_INTS, false},
 	{"group", RBK_ATTR_INT, false},
@@ -445,7 +445,8 @@ const struct op op_conv = {
 	.opset = 22,
 	OP_ROW_OF_ONE_CLASS(2, 3, OP_ALL_FLOATS),
 	.splits_rows = true,
-	.attrs = conv_attrs,
+	.takes_activation = true,
+	.attrs = op_conv_attrs,
 	.infer = op_conv_infer,
 	.cost = conv_cost,
 };
@@ -539,6 +540,7 @@ const struct op op_conv_transpose = {
 	.opset = 22,
 	OP_ROW_OF_ONE_CLASS(2, 3, OP_ALL_FLOATS),
 	.splits_rows = true,
+	.takes_activation = true,
 	.attrs = conv_transpose_attrs,
 	.infer = conv_transpose_infer,
 	.cost = conv_transpose_cost,

@@ -378,6 +378,7 @@ struct op {
 	bool data_independent; /* run time does not depend on tensor contents */
 	bool splits_rows;      /* rows of a dynamic leading dimension are computed independently */
 	bool is_activation;    /* may be fused into the product in front of it: plan/fuse.c */
+	bool takes_activation; /* a product into which an activation may be fused */
 	bool is_like_first;    /* with one output, that output has the first input's shape */
 	const struct op_attr *attrs; /* ends with a NULL name */
 
