@@ -22,11 +22,6 @@ enum {
 	ATTENTION_VALID
 };
 
-static const struct op_tensor *input(const struct op_call *call, unsigned int i)
-{
-	return i < call->n_in ? call->in[i] : NULL;
-}
-
 /* Dimensions of an input with heads. */
 struct heads {
 	struct dim batch;
@@ -83,7 +78,7 @@ static int check_shape(struct op_call *call, unsigned int i, unsigned int rank,
 
 static int rotary_infer(struct op_call *call)
 {
-	const struct op_tensor *positions = input(call, 3);
+	const struct op_tensor *positions = op_call_input(call, 3);
 	const struct op_tensor *cos_cache = call->in[1];
 	int64_t n_heads, dim;
 	struct heads x;
@@ -134,13 +129,13 @@ static int rotary_infer(struct op_call *call)
 static void rotary_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->in[0]->shape, 3);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 /* Check the mask: it broadcasts to [batch][heads][queries][keys], but may have fewer keys. */
 static int check_mask(struct op_call *call, const struct heads *q, uint32_t n_keys)
 {
-	const struct op_tensor *mask = input(call, ATTENTION_MASK);
+	const struct op_tensor *mask = op_call_input(call, ATTENTION_MASK);
 	const struct dim full[4] = {q->batch, {.n = q->n}, {.n = q->seq}, {.n = n_keys}};
 	bool fits = true;
 
@@ -168,8 +163,8 @@ static int check_mask(struct op_call *call, const struct heads *q, uint32_t n_ke
 static int attention_shapes(struct op_call *call, struct heads *q, struct heads *k, struct heads *v,
 			    uint32_t *ret_past)
 {
-	const struct op_tensor *past_k = input(call, ATTENTION_PAST_K);
-	const struct op_tensor *past_v = input(call, ATTENTION_PAST_V);
+	const struct op_tensor *past_k = op_call_input(call, ATTENTION_PAST_K);
+	const struct op_tensor *past_v = op_call_input(call, ATTENTION_PAST_V);
 	int64_t q_heads, kv_heads;
 	int r;
 
@@ -240,7 +235,7 @@ static int attention_infer(struct op_call *call)
 				      k.seq);
 	total = past + k.seq;
 	r = check_mask(call, &q, total);
-	if (!r && input(call, ATTENTION_VALID))
+	if (!r && op_call_input(call, ATTENTION_VALID))
 		r = check_shape(call, ATTENTION_VALID, 1, &q.batch);
 	if (r)
 		return r;
@@ -272,12 +267,12 @@ static void attention_cost(const struct op_call *call, struct cost *ret)
 	const struct shape *q = &call->in[0]->shape, *k = &call->in[1]->shape;
 	uint64_t keys = k->rank == 4 ? k->dims[2] : k->dims[1];
 
-	if (input(call, ATTENTION_PAST_K))
+	if (op_call_input(call, ATTENTION_PAST_K))
 		keys += call->in[ATTENTION_PAST_K]->shape.dims[2];
 	/* One product with the keys and one with the values. */
 	cost_elems(ret, q, 2 * keys);
 	cost_elems(ret, &call->out_shape[0], 2 * keys);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 /* Past and present keys and values together, if they are not outputs. */
@@ -289,7 +284,7 @@ static uint64_t attention_work(const struct op_call *call)
 	for (unsigned int i = 0; i < 2; i++) {
 		uint64_t one = shape_elems(in[i], in[i]->dims[0]);
 
-		if (input(call, ATTENTION_PAST_K + i))
+		if (op_call_input(call, ATTENTION_PAST_K + i))
 			one += shape_elems(&call->in[ATTENTION_PAST_K + i]->shape, in[i]->dims[0]);
 		bytes += round_up(one * sizeof(float), OP_WORK_ALIGN);
 	}

@@ -324,7 +324,7 @@ void cost_bytes(struct cost *cost, const struct shape *shape, uint8_t dtype)
 	*sum = saturating_add(*sum, saturating_mul(shape_unit_elems(shape), dtype_bytes(dtype)));
 }
 
-void cost_tensors(struct cost *cost, const struct op_call *call)
+void cost_tensors(const struct op_call *call, struct cost *cost)
 {
 	for (unsigned int i = 0; i < call->n_in; i++) {
 		if (call->in[i])

@@ -109,6 +109,12 @@ int op_call_check_arity(struct op_call *call);
 int op_call_refuse(struct op_call *call, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Return input @i; NULL: absent. */
+static inline const struct op_tensor *op_call_input(const struct op_call *call, unsigned int i)
+{
+	return i < call->n_in ? call->in[i] : NULL;
+}
+
 /* Return true if the attribute is given. */
 bool op_call_has(const struct op_call *call, const char *name);
 
@@ -144,10 +150,10 @@ int op_call_broadcast(struct op_call *call, unsigned int skip, struct shape *ret
 /*
  * Costs. Sums saturate; plan_new() refuses a plan that comes near saturation.
  *
- * cost_elems() adds @flops per element of @shape, cost_bytes() the bytes of @shape, cost_tensors()
- * the bytes of all inputs and outputs.
+ * cost_elems() adds @flops per element of @shape, cost_bytes() the bytes of @shape. cost_tensors()
+ * adds the bytes of all inputs and outputs, and is the cost of an operator that only copies.
  */
 void cost_elems(struct cost *cost, const struct shape *shape, uint64_t flops);
 void cost_bytes(struct cost *cost, const struct shape *shape, uint8_t dtype);
-void cost_tensors(struct cost *cost, const struct op_call *call);
+void cost_tensors(const struct op_call *call, struct cost *cost);
 void cost_add(struct cost *sum, const struct cost *cost);

@@ -56,7 +56,7 @@ static void elementwise_cost(const struct op_call *call, struct cost *ret)
 		   flops * (!is_double      ? 1
 			    : flops > LIGHT ? FLOAT64_FUNCTION
 					    : FLOAT64));
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 /* ---- Rules of operators with parameters ---- */

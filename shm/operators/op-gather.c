@@ -259,7 +259,7 @@ static int scatter_nd_infer(struct op_call *call)
 static void scatter_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->in[2]->shape, 1);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 	cost_bytes(ret, &call->in[2]->shape, call->in[2]->dtype);
 }
 
@@ -328,7 +328,7 @@ static void grid_sample_cost(const struct op_call *call, struct cost *ret)
 
 	cost_elems(ret, &call->in[1]->shape, 8);
 	cost_elems(ret, &call->out_shape[0], 2 * each * each * (spatial == 3 ? each : 1));
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static const struct op_attr axis_attrs[] = {

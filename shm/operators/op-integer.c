@@ -76,11 +76,6 @@ static int check_channels(struct op_call *call, const struct op_tensor *tensor,
 	return check_each(call, tensor, weights, weights->shape.rank - 1u);
 }
 
-static const struct op_tensor *input(const struct op_call *call, unsigned int i)
-{
-	return i < call->n_in ? call->in[i] : NULL;
-}
-
 static int check_one(struct op_call *call, const struct op_tensor *tensor)
 {
 	if (!tensor || (!tensor->shape.dynamic && shape_elems(&tensor->shape, 1) == 1))
@@ -101,18 +96,10 @@ static int matmul_integer_infer(struct op_call *call)
 
 	r = infer_as(call, op_matmul_infer, 2, (const unsigned int[]){0, 1});
 	if (!r)
-		r = check_each(call, input(call, 2), call->in[0], 1);
+		r = check_each(call, op_call_input(call, 2), call->in[0], 1);
 	if (!r)
-		r = check_each(call, input(call, 3), call->in[1], 0);
+		r = check_each(call, op_call_input(call, 3), call->in[1], 0);
 	return r;
-}
-
-static void matmul_integer_cost(const struct op_call *call, struct cost *ret)
-{
-	const struct shape *a = &call->in[0]->shape;
-
-	cost_elems(ret, &call->out_shape[0], 2ull * a->dims[a->rank - 1]);
-	cost_tensors(ret, call);
 }
 
 static int qlinear_matmul_infer(struct op_call *call)
@@ -156,9 +143,9 @@ static int conv_integer_infer(struct op_call *call)
 	if (!r)
 		r = infer_as(call, op_conv_infer, 2, (const unsigned int[]){0, 1});
 	if (!r)
-		r = check_one(call, input(call, 2));
+		r = check_one(call, op_call_input(call, 2));
 	if (!r)
-		r = check_channels(call, input(call, 3), call->in[1]);
+		r = check_channels(call, op_call_input(call, 3), call->in[1]);
 	return r;
 }
 
@@ -169,7 +156,7 @@ static void conv_cost(const struct op_call *call, const struct shape *weights, s
 	for (unsigned int i = 1; i < weights->rank; i++)
 		taps *= weights->dims[i];
 	cost_elems(ret, &call->out_shape[0], 2 * taps);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 /* A packed word holds one tap on the CPU, or one channel: an additional channel covers both. */
@@ -232,7 +219,7 @@ static int check_elems(struct op_call *call, const struct op_tensor *tensor, uin
 
 static int nbits_infer(struct op_call *call)
 {
-	const struct op_tensor *a = call->in[0], *zeros = input(call, 3);
+	const struct op_tensor *a = call->in[0], *zeros = op_call_input(call, 3);
 	int64_t k = 0, n = 0, bits, block = 0, ignored;
 	uint64_t blocks;
 	int r;
@@ -257,7 +244,7 @@ static int nbits_infer(struct op_call *call)
 				      "input \"%s\" is %s, expected its last dimension to be "
 				      "%lld, K",
 				      a->name, SHAPE_TEXT(&a->shape), (long long)k);
-	if (input(call, 4))
+	if (op_call_input(call, 4))
 		return op_call_refuse(call, "input \"%s\", g_idx, is given, expected none",
 				      call->in[4]->name);
 	blocks = ((uint64_t)k + (uint64_t)block - 1) / (uint64_t)block;
@@ -269,7 +256,7 @@ static int nbits_infer(struct op_call *call)
 				zeros->dtype == RBK_DTYPE_U8 ? (uint64_t)n * ((blocks + 1) / 2)
 							     : (uint64_t)n * blocks);
 	if (!r)
-		r = check_elems(call, input(call, 5), (uint64_t)n);
+		r = check_elems(call, op_call_input(call, 5), (uint64_t)n);
 	if (r)
 		return r;
 	call->params.nbits.block = (uint32_t)block;
@@ -308,7 +295,7 @@ const struct op op_matmul_integer = {
 	.splits_rows = true,
 	.attrs = op_no_attrs,
 	.infer = matmul_integer_infer,
-	.cost = matmul_integer_cost,
+	.cost = op_matmul_cost,
 };
 
 const struct op op_qlinear_matmul = {
@@ -330,7 +317,7 @@ const struct op op_qlinear_matmul = {
 	.splits_rows = true,
 	.attrs = op_no_attrs,
 	.infer = qlinear_matmul_infer,
-	.cost = matmul_integer_cost,
+	.cost = op_matmul_cost,
 	.work = qlinear_matmul_work,
 };
 
@@ -408,6 +395,6 @@ const struct op op_matmul_nbits = {
 	.splits_rows = true,
 	.attrs = nbits_attrs,
 	.infer = nbits_infer,
-	.cost = matmul_integer_cost,
+	.cost = op_matmul_cost,
 	.work = nbits_work,
 };

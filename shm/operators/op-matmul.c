@@ -80,12 +80,12 @@ int op_matmul_infer(struct op_call *call)
 	return 0;
 }
 
-static void matmul_cost(const struct op_call *call, struct cost *ret)
+void op_matmul_cost(const struct op_call *call, struct cost *ret)
 {
 	const struct shape *a = &call->in[0]->shape;
 
 	cost_elems(ret, &call->out_shape[0], 2ull * a->dims[a->rank - 1]);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static int gemm_infer(struct op_call *call)
@@ -156,7 +156,7 @@ static void gemm_cost(const struct op_call *call, struct cost *ret)
 	cost_elems(ret, &call->out_shape[0], 2ull * a->dims[call->params.gemm.trans_a ? 0 : 1]);
 	if (call->in[2])
 		cost_elems(ret, &call->out_shape[0], 2);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 const struct op op_matmul = {
@@ -169,7 +169,7 @@ const struct op op_matmul = {
 	.takes_activation = true,
 	.attrs = op_no_attrs,
 	.infer = op_matmul_infer,
-	.cost = matmul_cost,
+	.cost = op_matmul_cost,
 };
 
 static const struct op_attr gemm_attrs[] = {

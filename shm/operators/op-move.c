@@ -33,11 +33,6 @@ static void cost_outputs(const struct op_call *call, struct cost *ret)
 	}
 }
 
-static void cost_in_and_out(const struct op_call *call, struct cost *ret)
-{
-	cost_tensors(ret, call);
-}
-
 /* ---- Slice ---- */
 
 /*
@@ -431,6 +426,6 @@ static const struct op_attr pad_attrs[] = {
 MOVE(SLICE, slice, "Slice", 13, 1, 1, slice_attrs, slice_infer, cost_outputs);
 MOVE(CONCAT, concat, "Concat", 13, OP_MAX_INPUTS, 1, concat_attrs, concat_infer, cost_outputs);
 MOVE(SPLIT, split, "Split", 18, 1, OP_MAX_OUTPUTS, split_attrs, split_infer, cost_outputs);
-MOVE(EXPAND, expand, "Expand", 13, 1, 1, expand_attrs, expand_infer, cost_in_and_out);
-MOVE(TILE, tile, "Tile", 13, 1, 1, tile_attrs, tile_infer, cost_in_and_out);
+MOVE(EXPAND, expand, "Expand", 13, 1, 1, expand_attrs, expand_infer, cost_tensors);
+MOVE(TILE, tile, "Tile", 13, 1, 1, tile_attrs, tile_infer, cost_tensors);
 MOVE(PAD, pad, "Pad", 25, 1, 1, pad_attrs, pad_infer, cost_outputs);

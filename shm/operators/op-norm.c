@@ -160,7 +160,7 @@ static int batch_norm_infer(struct op_call *call)
 static void norm_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->in[0]->shape, NORM_FLOPS);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static const struct op_attr layer_norm_attrs[] = {

@@ -46,11 +46,6 @@ static int one_hot_infer(struct op_call *call)
 	return 0;
 }
 
-static void one_hot_cost(const struct op_call *call, struct cost *ret)
-{
-	cost_tensors(ret, call);
-}
-
 static int trilu_infer(struct op_call *call)
 {
 	const struct op_tensor *in = call->in[0];
@@ -71,11 +66,6 @@ static int trilu_infer(struct op_call *call)
 	/* The row index determines which of its elements are kept. */
 	call->mixes_rows = in->shape.rank == 2;
 	return 0;
-}
-
-static void trilu_cost(const struct op_call *call, struct cost *ret)
-{
-	cost_tensors(ret, call);
 }
 
 static const struct op_attr one_hot_attrs[] = {
@@ -106,7 +96,7 @@ const struct op op_one_hot = {
 	.splits_rows = true,
 	.attrs = one_hot_attrs,
 	.infer = one_hot_infer,
-	.cost = one_hot_cost,
+	.cost = cost_tensors,
 };
 
 const struct op op_trilu = {
@@ -119,5 +109,5 @@ const struct op op_trilu = {
 	.is_like_first = true,
 	.attrs = trilu_attrs,
 	.infer = trilu_infer,
-	.cost = trilu_cost,
+	.cost = cost_tensors,
 };

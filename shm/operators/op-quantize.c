@@ -133,7 +133,7 @@ static int dequantize_infer(struct op_call *call)
 static void quantize_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->in[0]->shape, 3);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static int dynamic_infer(struct op_call *call)
@@ -147,7 +147,7 @@ static int dynamic_infer(struct op_call *call)
 static void dynamic_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->in[0]->shape, 5);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 /* Ranges of pieces of the input. */

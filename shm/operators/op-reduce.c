@@ -44,7 +44,7 @@ static int reduce_infer(struct op_call *call)
 static void reduce_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->in[0]->shape, 1);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static int arg_infer(struct op_call *call)

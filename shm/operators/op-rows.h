@@ -19,6 +19,9 @@ extern const struct op OP_LIST(OP_ROW_NAME);
 int op_matmul_infer(struct op_call *call);
 int op_conv_infer(struct op_call *call);
 
-/* Attributes of operators without attributes. */
+/* The cost of a product of matrices, of which input 0 is the left one. */
+void op_matmul_cost(const struct op_call *call, struct cost *ret);
+
+/* Attributes of operators without attributes, and of convolutions. */
 static const struct op_attr op_no_attrs[] = {{0}};
 extern const struct op_attr op_conv_attrs[];

@@ -60,13 +60,13 @@ static int cum_sum_infer(struct op_call *call)
 static void softmax_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->out_shape[0], SOFTMAX_FLOPS);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static void cum_sum_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_elems(ret, &call->out_shape[0], 1);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static const struct op_attr softmax_attrs[] = {

@@ -55,7 +55,7 @@ static void top_k_cost(const struct op_call *call, struct cost *ret)
 	for (uint32_t k = call->params.top_k.k; k > 1; k /= 2)
 		compares++;
 	cost_elems(ret, &call->in[0]->shape, compares);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 static const struct op_attr top_k_attrs[] = {

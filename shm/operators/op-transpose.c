@@ -42,11 +42,6 @@ static int transpose_infer(struct op_call *call)
 	return 0;
 }
 
-static void transpose_cost(const struct op_call *call, struct cost *ret)
-{
-	cost_tensors(ret, call);
-}
-
 static const struct op_attr transpose_attrs[] = {
 	{"perm", RBK_ATTR_INTS, false},
 	{0},
@@ -61,5 +56,5 @@ const struct op op_transpose = {
 	.splits_rows = true,
 	.attrs = transpose_attrs,
 	.infer = transpose_infer,
-	.cost = transpose_cost,
+	.cost = cost_tensors,
 };

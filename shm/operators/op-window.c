@@ -221,7 +221,7 @@ static void conv_cost(const struct op_call *call, struct cost *ret)
 	for (unsigned int i = 1; i < weight->rank; i++)
 		taps *= weight->dims[i];
 	cost_elems(ret, &call->out_shape[0], 2 * taps + bias);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 /* Read the attributes of all poolings: kernel and ceil_mode. */
@@ -288,7 +288,7 @@ static void pool_cost(const struct op_call *call, struct cost *ret)
 		if (__builtin_mul_overflow(taps, call->params.window.kernel[i], &taps))
 			taps = UINT64_MAX;
 	cost_elems(ret, &call->out_shape[0], taps);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 /* Check the weights, and that their channels match the input's. */
@@ -425,7 +425,7 @@ static void conv_transpose_cost(const struct op_call *call, struct cost *ret)
 		taps *= weight->dims[i];
 	cost_elems(ret, &call->in[0]->shape, 2 * taps);
 	cost_elems(ret, &call->out_shape[0], 1);
-	cost_tensors(ret, call);
+	cost_tensors(call, ret);
 }
 
 const struct op_attr op_conv_attrs[] = {
