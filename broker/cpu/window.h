@@ -107,6 +107,15 @@ VEC_INLINE vf window_larger(vf a, vf b)
 #endif
 }
 
+/* Move bit l of @lanes to bit 2 * l. */
+VEC_INLINE uint32_t window_spread(uint32_t lanes)
+{
+	lanes = (lanes | lanes << 8) & 0x00ff00ffu;
+	lanes = (lanes | lanes << 4) & 0x0f0f0f0fu;
+	lanes = (lanes | lanes << 2) & 0x33333333u;
+	return (lanes | lanes << 1) & 0x55555555u;
+}
+
 /*
  * The active lanes of a vector whose lanes are @stride elements apart in memory, and the elements,
  * counted from lane 0's, that are read for them.
