@@ -470,8 +470,7 @@ TEST(test_sessions__are_shown)
 	/* The broker replaces the escape character in the client's name. */
 	session = find_session(&root, "cli?[31ment");
 	assert_fields(session, (pid, getpid()), (uid, getuid()));
-	/* The first 15 characters */
-	assert_string_equal(session.comm, "test-admin-sock");
+	assert_string_equal(session.comm, "test-admin-sock"); /* 15 characters */
 	assert_fields(session, (n_rings, 1), (n_arenas, 1), (arena_bytes, 65536));
 	assert_true(session.tenant != 0);
 	other = find_session(&own, "cli?[31ment");
