@@ -862,6 +862,7 @@ TEST(test_no_memory__dispatcher)
 
 	KIT(kit, 2, plain);
 	options = kit.bench.rig.dispatch->options;
+	options.spin_ns = -1;
 	for (unsigned int n = 1;; n++) {
 		fail_alloc_at(n);
 		r = dispatch_new(&options, &dispatch);
@@ -872,5 +873,7 @@ TEST(test_no_memory__dispatcher)
 	}
 	assert_int_equal(r, 0);
 	assert_true(n_failed >= 6);
+	/* Rings of this dispatcher adapt their spin times. */
+	assert_true(dispatch->min_spin_ticks < dispatch->max_spin_ticks);
 	dispatch_free(dispatch);
 }

@@ -108,6 +108,21 @@ static void expect_protocol(struct bench *bench)
 	assert_ptr_equal(hostile, ring);
 }
 
+/* A tail before the head, or behind more entries than the ring holds. */
+TEST(test_hostile__sq_tail)
+{
+	static const uint32_t tails[] = {N_ENTRIES + 1, 1u << 31, UINT32_MAX};
+	const uint32_t start = UINT32_MAX - 5;
+
+	BENCH(bench, 1, N_ENTRIES);
+	rig_ring_set_index(&bench.ring, start);
+	for (unsigned int i = 0; i < ARRAY_SIZE(tails); i++) {
+		bench.ring.sq->sq_tail = start + tails[i];
+		expect_protocol(&bench);
+	}
+	bench.ring.sq->sq_tail = start;
+}
+
 /* A head before the oldest completion or after the newest is noticed when the room is used up. */
 TEST(test_hostile__cq_head)
 {
@@ -500,6 +515,63 @@ TEST(test_sleep__bell_wakes)
 	/* A ring is activated once, however often its bell rings. */
 	ring_the_bell(&bench);
 	assert_int_equal(bench.rig.dispatch->n_active, 1);
+}
+
+/*
+ * The client rings once per token. If a bell finds no work, the next entry must find another token,
+ * or it would wait forever.
+ */
+TEST(test_bell__without_work)
+{
+	struct dispatch_ring *ring;
+	uint32_t token;
+
+	BENCH(bench, 1, N_ENTRIES);
+	ring = put_to_sleep(&bench, UINT32_MAX - 1);
+	for (unsigned int i = 0; i < 4; i++) {
+		token = bench.ring.cq->sq_wait;
+		ring_the_bell(&bench);
+		assert_false(ring->is_active);
+		assert_int_not_equal(bench.ring.cq->sq_wait, token);
+		assert_int_not_equal(bench.ring.cq->sq_wait, 0);
+	}
+}
+
+/* A bell soon after the last work doubles the spin time, a later one halves it, within limits. */
+TEST(test_bell__adapts_spin)
+{
+	const uint64_t hour_ticks = clock_ns_to_ticks(3600000000000);
+	const struct {
+		uint64_t before_ticks, idle_ticks, after_ticks;
+	} cases[] = {
+		{hour_ticks / 4, 0, hour_ticks / 4 * 2},
+		{hour_ticks, 0, hour_ticks},
+		{5000, 2 * hour_ticks, 2500},
+		{1000, 2 * hour_ticks, 1000},
+	};
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	struct rig_ring other;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->min_spin_ticks = 1000;
+	dispatch->max_spin_ticks = hour_ticks;
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		ring = put_to_sleep(&bench, 7);
+		ring->spin_ticks = cases[i].before_ticks;
+		ring->last_work_ticks = clock_ticks() - cases[i].idle_ticks;
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+		ring_the_bell(&bench);
+		assert_int_equal(ring->spin_ticks, cases[i].after_ticks);
+		assert_int_equal(rig_work(&bench.rig), 1);
+		expect_cqe(&bench, i, 0);
+	}
+	/* A new ring begins between the limits. */
+	rig_ring_new(&bench.rig, N_ENTRIES, &other);
+	assert_in_range(rig_dispatch_ring(&other)->spin_ticks, 1001, hour_ticks - 1);
+	rig_ring_deinit(&other);
 }
 
 /* Under contention, a ring hardly spins, and its spin time is not adapted. */

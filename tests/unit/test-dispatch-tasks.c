@@ -725,6 +725,8 @@ TEST(test_close__drains)
 	rig_work(&bench.rig);
 	assert_false(rig_has_answer(&bench.rig));
 	fake_finish(bench.gpu, 15, -EIO);
+	/* The executor has not begun 11, and finds it cancelled. */
+	assert_false(fake_begin(bench.cpu, 11));
 	fake_finish(bench.cpu, 11, 0);
 	rig_work(&bench.rig);
 	assert_false(rig_has_answer(&bench.rig));
