@@ -229,39 +229,6 @@ TEST(test_culprit__not_moved, setup, teardown)
 	}
 }
 
-TEST(test_culprit__short_and_full_decision_agree, setup, teardown)
-{
-	struct pair *pair = *state;
-	struct placer_bench *bench = &pair->bench;
-	uint32_t n_contention = 0;
-
-	for (unsigned int i = 0; i < 20000; i++) {
-		struct place_request request = {
-			.count = 1 +
-				 placer_bench_random(bench, 1u << placer_bench_random(bench, 20)),
-		};
-		struct place_decision quick, full;
-
-		if (i % 5 == 0)
-			placer_set_contention(bench->placer, CPU,
-					      1 + (float)placer_bench_random(bench, 30),
-					      bench->now_ns);
-		if (i % 7 == 0)
-			place_flow_set_own_contention(pair->culprit,
-						      (float)placer_bench_random(bench, 9) / 8);
-		if (i % 3 == 0)
-			placer_bench_learn_some(bench, (uint8_t)placer_bench_random(bench, 2),
-						request.count);
-		bench->place_plan->wish_bucket = UINT16_MAX;
-		quick = place_decide(bench->placer, bench->place_plan, pair->culprit, request, 5);
-		full = place_decide_in_full(bench->placer, bench->place_plan, pair->culprit,
-					    request, 5);
-		assert_memory_equal(&quick, &full, sizeof(quick));
-		n_contention += quick.reason == RBK_REASON_CONTENTION;
-	}
-	assert_in_range(n_contention, 10, 19000);
-}
-
 TEST(test_share__invalid_values, setup, teardown)
 {
 	const float shares[] = {NAN, -1, -INFINITY, 1e30f, INFINITY};

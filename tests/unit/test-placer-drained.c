@@ -177,28 +177,3 @@ TEST(test_explore__never)
 	assert_true(n_explored > 0);
 	assert_true(n_on[GPU] > 0 && n_on[GPU2] + n_on[CPU] >= 15000);
 }
-
-/* The short way for one GPU decides as the full rules do. */
-TEST(test_short_path)
-{
-	unsigned int n_gpu = 0;
-
-	PLACER_BENCH(bench, 2, NULL);
-	for (unsigned int i = 0; i < 20000; i++) {
-		struct place_request request = {
-			.count = 1 +
-				 placer_bench_random(&bench, 1u << placer_bench_random(&bench, 20)),
-		};
-		const bool is_drained = i % 3 == 0;
-		struct place_decision quick, full;
-
-		placer_set_drained(bench.placer, GPU, is_drained);
-		bench.place_plan->wish_bucket = UINT16_MAX;
-		quick = place_decide(bench.placer, bench.place_plan, bench.flow, request, 5);
-		full = place_decide_in_full(bench.placer, bench.place_plan, bench.flow, request, 5);
-		assert_memory_equal(&quick, &full, sizeof(quick));
-		assert_false(is_drained && quick.device != CPU);
-		n_gpu += quick.device == GPU;
-	}
-	assert_in_range(n_gpu, 1000, 13334);
-}
