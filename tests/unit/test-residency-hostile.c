@@ -369,25 +369,6 @@ TEST(test_wishes__evict_after_want)
 	assert_false(memory->residency->is_parked);
 }
 
-/* A waiter is answered as soon as its plan can no longer be loaded. */
-TEST(test_wishes__limit_lowered_meanwhile)
-{
-	struct plan_memory *there, *waiting;
-	struct wish wish = {.res = 1};
-
-	BEGIN(rig);
-	there = rig_settled(&rig, 1, 60 * MIB);
-	rig_want(&rig, there, 1000);
-	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
-	ask(&rig, waiting, &wish, RESIDENCY_WAIT);
-	rig_settle(&rig);
-	assert_int_equal(wish.n_done, 0);
-	rig_share(&rig, 0, 0, 0, 0);
-	residency_limits_changed(rig.residency);
-	rig_settle(&rig);
-	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
-}
-
 /* A plan that is resident on one device still counts as waiting for another. */
 TEST(test_wishes__of_a_named_device)
 {

@@ -147,22 +147,14 @@ static void hold(struct residency_rig *rig)
 	atomic_store(&rig->devices[RIG_DEVICE].is_held, true);
 }
 
-/* A plan is requested while its eviction by hand is pending. */
-TEST(test_wish__during_pending_eviction)
+/* A waiter for room keeps waiting when its plan is evicted by hand. */
+TEST(test_wish__wait_outlasts_eviction)
 {
-	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
-	struct plan_memory *memory, *other;
+	struct plan_memory *slot, *other;
+	struct rig_wish evict, wait;
 
 	BEGIN(rig);
-	memory = rig_settled(&rig, 0, 60 * MIB);
-	residency_ask(rig.residency, memory, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
-	residency_ask(rig.residency, memory, &bring.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
-	rig_settle(&rig);
-	assert_true(evict.n_done == 1 && evict.res == 0);
-	assert_true(bring.n_done == 1 && bring.res == 0);
-	assert_true(rig_is_ready(memory));
-
-	/* A waiter for room keeps waiting when the plan is evicted again. */
+	slot = rig_settled(&rig, 0, 60 * MIB);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
 	other = rig_settled(&rig, 1, 90 * MIB);
 	assert_true(rig_is_ready(other) && !rig_is_ready(memory));
