@@ -168,3 +168,14 @@ struct plan *cpu_rig_long_plan(struct exec_arena *arena)
 	describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
 	return reference_plan(d, arena);
 }
+
+struct plan *cpu_rig_binary_plan(const char *op)
+{
+	struct describe *d = describe_new("binary", 64);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 60));
+	describe_input(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 60));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, op, "", "x,z", "y");
+	return reference_plan(d, NULL);
+}

@@ -46,3 +46,5 @@ void cpu_rig_run(struct cpu_rig *rig, struct cpu_job *job);
 struct plan *cpu_rig_knn_plan(struct exec_arena *arena, uint32_t max_count, uint32_t n);
 /* A plan of several steps that are long enough for workers to share. */
 struct plan *cpu_rig_long_plan(struct exec_arena *arena);
+/* y = x @op z, with up to 64 rows. */
+struct plan *cpu_rig_binary_plan(const char *op);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor: whole plans against the reference, inline and through the workers; a fake
- * reactor under load; cancellation; limits; failing allocations.
+ * The CPU executor: whole plans against the reference, inline and through the workers; full
+ * queues; limits; failing allocations.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +50,7 @@ TEST(test_run__knn_inline_and_queued)
 		assert_true(
 			reference_buffers_close(plan, count, &queued.buffers, &want, 1e-5, 1e-5));
 		rig.executor->ops->run_inline(rig.executor, &direct.task);
-		assert_int_equal(direct.task.res, 0);
+		assert_fields(direct.task, (res, 0), (busy_ticks, 0));
 		for (unsigned int i = 0; i < want.n; i++)
 			assert_memory_equal(direct.buffers.bindings[i], queued.buffers.bindings[i],
 					    want.bytes[i]);
@@ -98,142 +97,9 @@ TEST(test_run__same_bits_for_any_workers)
 	reference_arena_deinit(&arena);
 }
 
-enum { N_SLOTS = 48, N_PLANS = 4 };
-
-static struct plan *small_plan(unsigned int kind, struct exec_arena *arena)
-{
-	struct describe *d;
-
-	if (kind == 0)
-		return cpu_rig_knn_plan(arena, 20, 300);
-	if (kind == 1)
-		return cpu_rig_long_plan(arena);
-	d = describe_new("", 64);
-	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 60));
-	describe_input(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 60));
-	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-	describe_node(d, kind == 2 ? "Add" : "Mul", "", "x,z", "y");
-	return reference_plan(d, NULL);
-}
-
-struct load {
-	struct cpu_rig rig;
-	struct cpu_job jobs[N_SLOTS];
-	struct reference_buffers want[N_SLOTS];
-	struct exec_task *idle[N_SLOTS];
-	unsigned int n_idle;
-	unsigned int n_done, n_cancelled, n_too_late;
-	bool asked[N_SLOTS]; /* cancellation asked, but too late */
-};
-
-static struct cpu_job *job_of(struct exec_task *task)
-{
-	return (struct cpu_job *)task;
-}
-
-static void load_reap(struct load *load)
-{
-	struct exec_task *tasks[7];
-	const unsigned int n = load->rig.executor->ops->reap(load->rig.executor, tasks, 7);
-
-	assert_true(n <= 7);
-	for (unsigned int i = 0; i < n; i++) {
-		struct cpu_job *job = job_of(tasks[i]);
-		const size_t slot = (size_t)(job - load->jobs);
-		const uint8_t state = atomic_load(&job->task.state);
-
-		if (state == EXEC_CANCELLED) {
-			assert_int_equal(job->task.res, -ECANCELED);
-			load->n_cancelled++;
-		} else {
-			assert_int_equal(state, EXEC_ENDED);
-			assert_int_equal(job->task.res, 0);
-			for (unsigned int b = 0; b < job->buffers.n; b++)
-				assert_memory_equal(job->buffers.bindings[b],
-						    load->want[slot].bindings[b],
-						    job->buffers.bytes[b]);
-			load->n_done++;
-			load->n_too_late += load->asked[slot];
-		}
-		load->asked[slot] = false;
-		load->idle[load->n_idle++] = tasks[i];
-	}
-}
-
-static void load_submit(struct load *load)
-{
-	struct exec_task *task = load->idle[--load->n_idle];
-	struct cpu_job *job = job_of(task);
-
-	for (unsigned int b = 0; b < job->buffers.n; b++)
-		if (task->plan->bindings[b].written)
-			memset(job->buffers.bindings[b], 0x5a, job->buffers.bytes[b]);
-	task->res = 1;
-	assert_int_equal(load->rig.executor->ops->submit(load->rig.executor, task), 0);
-}
-
-/* 10,000 tasks of several plans and counts. Some are cancelled, and some cancelled too late. */
-TEST(test_load__random_plans_and_cancels)
-{
-	struct plan *plans[N_PLANS];
-	struct exec_arena arena;
-	struct load *load = calloc(1, sizeof(*load));
-	uint64_t random = 99;
-
-	reference_arena_init(&arena, 390 * 500 * sizeof(float), 11);
-	cpu_rig_init(&load->rig,
-		     &(struct cpu_options){.n_workers = 3, .spin_ns = 2000, .no_pin = true});
-	for (unsigned int i = 0; i < N_PLANS; i++) {
-		plans[i] = small_plan(i, &arena);
-		cpu_rig_prepare(&load->rig, plans[i]);
-	}
-	for (unsigned int i = 0; i < N_SLOTS; i++) {
-		struct plan *plan = plans[i % 12 == 1 ? 1 : (i % 3 + 2) % N_PLANS];
-
-		cpu_job_init(&load->jobs[i], plan, i % plan->max_count + 1, i);
-		load->rig.executor->ops->run_inline(load->rig.executor, &load->jobs[i].task);
-		reference_buffers_copy(&load->want[i], &load->jobs[i].buffers);
-		load->idle[load->n_idle++] = &load->jobs[i].task;
-	}
-
-	for (uint64_t n = 0, end = test_scaled(10000); n < end;) {
-		for (uint64_t burst = reference_random(&random) % 20; burst > 0 && load->n_idle > 0;
-		     burst--, n++)
-			load_submit(load);
-		load->rig.executor->ops->flush(load->rig.executor);
-		for (uint64_t tries = reference_random(&random) % 4; tries > 0; tries--) {
-			const size_t slot = reference_random(&random) % N_SLOTS;
-			uint8_t expected = EXEC_QUEUED;
-
-			if (!atomic_compare_exchange_strong(&load->jobs[slot].task.state, &expected,
-							    EXEC_CANCELLED) &&
-			    expected == EXEC_RUNNING)
-				load->asked[slot] = true;
-		}
-		load_reap(load);
-	}
-	while (load->n_idle < N_SLOTS)
-		load_reap(load);
-	print_message("%u done, %u cancelled, %u too late\n", load->n_done, load->n_cancelled,
-		      load->n_too_late);
-	assert_true(load->n_done > 0);
-	assert_true(load->n_cancelled > 0);
-	assert_true(load->n_too_late > 0);
-
-	for (unsigned int i = 0; i < N_SLOTS; i++) {
-		reference_buffers_deinit(&load->want[i]);
-		cpu_job_deinit(&load->jobs[i]);
-	}
-	for (unsigned int i = 0; i < N_PLANS; i++)
-		cpu_rig_release(&load->rig, plans[i]);
-	cpu_rig_deinit(&load->rig);
-	reference_arena_deinit(&arena);
-	free(load);
-}
-
 TEST(test_submit__full_is_busy)
 {
-	struct plan *plan = small_plan(2, NULL);
+	struct plan *plan = cpu_rig_binary_plan("Add");
 	struct exec_task *tasks[8];
 	struct cpu_job jobs[5];
 	struct cpu_rig rig;
@@ -267,7 +133,7 @@ TEST(test_submit__full_is_busy)
 /* A reactor that sleeps on the waker is woken by a completion. */
 TEST(test_reap__waker_rings)
 {
-	struct plan *plan = small_plan(3, NULL);
+	struct plan *plan = cpu_rig_binary_plan("Mul");
 	struct cpu_job job;
 	struct cpu_rig rig;
 
@@ -715,7 +581,7 @@ TEST(test_pack__once_in_a_plan)
 
 TEST(test_release__never_prepared)
 {
-	struct plan *plan = small_plan(2, NULL);
+	struct plan *plan = cpu_rig_binary_plan("Add");
 	struct cpu_rig rig;
 
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
@@ -725,7 +591,7 @@ TEST(test_release__never_prepared)
 
 TEST(test_prepare__unsupported)
 {
-	struct plan *plan = small_plan(2, NULL);
+	struct plan *plan = cpu_rig_binary_plan("Add");
 	struct cpu_rig rig;
 
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
@@ -902,7 +768,7 @@ TEST(test_workers__signals_and_names)
 	unsigned int n_workers = 0;
 	struct dirent *entry;
 	struct cpu_job job;
-	struct plan *plan = small_plan(2, NULL);
+	struct plan *plan = cpu_rig_binary_plan("Add");
 	struct cpu_rig rig;
 	DIR *dir;
 

@@ -14,6 +14,7 @@
 #include "support/scaled.h"
 #include "support/test.h"
 #include "unit/cpu-rig.h"
+#include "util/checked.h"
 #include "util/clock.h"
 
 #define N DESCRIBE_COUNT
@@ -51,27 +52,32 @@ static struct plan *plain_plan(struct exec_arena *arena, uint32_t max_count)
 	return reference_plan(d, arena);
 }
 
-enum { MAX_JOBS = 12 };
+enum { MAX_JOBS = 36, MAX_PLANS = 6 };
 
 struct rig {
 	struct cpu_rig cpu;
 	struct exec_arena arena;
-	struct plan *plans[2];
+	struct plan *plans[MAX_PLANS];
+	unsigned int n_plans;
 	struct cpu_job jobs[MAX_JOBS];
 	struct reference_buffers want[MAX_JOBS];
 	unsigned int n_jobs;
 };
 
+static void rig_prepare(struct rig *rig, struct plan *plan)
+{
+	cpu_rig_prepare(&rig->cpu, plan);
+	rig->plans[rig->n_plans++] = plan;
+}
+
 static void rig_init(struct rig *rig, unsigned int n_workers)
 {
 	memset(rig, 0, sizeof(*rig));
-	reference_arena_init(&rig->arena, 256 * 256 * sizeof(float), 3);
+	reference_arena_init(&rig->arena, 390 * 500 * sizeof(float), 3);
 	cpu_rig_init(&rig->cpu, &(struct cpu_options){
 					.n_workers = n_workers, .spin_ns = 2000, .no_pin = true});
-	rig->plans[0] = scratch_plan(&rig->arena, 4000);
-	rig->plans[1] = plain_plan(&rig->arena, 4000);
-	cpu_rig_prepare(&rig->cpu, rig->plans[0]);
-	cpu_rig_prepare(&rig->cpu, rig->plans[1]);
+	rig_prepare(rig, scratch_plan(&rig->arena, 4000));
+	rig_prepare(rig, plain_plan(&rig->arena, 4000));
 }
 
 static struct cpu_job *rig_add(struct rig *rig, unsigned int plan, uint32_t count)
@@ -102,12 +108,13 @@ static const struct cpu_plan *compiled(const struct rig *rig, unsigned int plan)
 /* Assert that no block of scratch is taken, and that no task counts as stopped. */
 static void expect_all_free(const struct rig *rig)
 {
-	const struct cpu_plan *plan = compiled(rig, 0);
+	for (unsigned int i = 0; i < rig->n_plans; i++) {
+		const struct cpu_plan *plan = compiled(rig, i);
 
-	for (unsigned int i = 0; i < plan->n_blocks; i++)
-		assert_false(atomic_load(&plan->blocks[i].is_taken));
-	assert_int_equal(atomic_load(&plan->n_stopped), 0);
-	assert_int_equal(atomic_load(&compiled(rig, 1)->n_stopped), 0);
+		for (unsigned int k = 0; k < plan->n_blocks; k++)
+			assert_false(atomic_load(&plan->blocks[k].is_taken));
+		assert_int_equal(atomic_load(&plan->n_stopped), 0);
+	}
 	assert_int_equal(atomic_load(&cpu_executor_from(rig->cpu.executor)->n_teams), 0);
 	assert_int_equal(atomic_load(&cpu_executor_from(rig->cpu.executor)->n_urgent), 0);
 }
@@ -119,8 +126,8 @@ static void rig_deinit(struct rig *rig)
 		reference_buffers_deinit(&rig->want[i]);
 		cpu_job_deinit(&rig->jobs[i]);
 	}
-	cpu_rig_release(&rig->cpu, rig->plans[0]);
-	cpu_rig_release(&rig->cpu, rig->plans[1]);
+	for (unsigned int i = 0; i < rig->n_plans; i++)
+		cpu_rig_release(&rig->cpu, rig->plans[i]);
 	cpu_rig_deinit(&rig->cpu);
 	reference_arena_deinit(&rig->arena);
 }
@@ -341,65 +348,159 @@ TEST(test_stop__cancelled_within_a_unit)
 	rig_deinit(&rig);
 }
 
-/* Several workers with helpers, and urgent tasks, stops and cancellations at random. */
+/* ---- A load ---- */
+
+struct load {
+	struct rig rig;
+	uint64_t random;
+	bool is_submitted[MAX_JOBS]; /* true: not reaped yet */
+	bool was_queued[MAX_JOBS];   /* true: cancelled before it began */
+	bool was_running[MAX_JOBS];  /* true: was to be cancelled before it began, but ran */
+	unsigned int n_submitted;
+	unsigned int n_done, n_stopped, n_cancelled, n_unbegun, n_too_late;
+};
+
+/* Submit up to 20 idle jobs, then flush. Return: their number. */
+static unsigned int load_submit(struct load *load)
+{
+	struct executor *executor = load->rig.cpu.executor;
+	unsigned int n = 0;
+
+	for (uint64_t burst = reference_random(&load->random) % 21; burst > 0; burst--) {
+		const size_t i = reference_random(&load->random) % MAX_JOBS;
+		struct exec_task *task = &load->rig.jobs[i].task;
+
+		if (load->is_submitted[i])
+			continue;
+		/* A stopped task may become urgent, or stop being urgent. */
+		task->is_urgent = reference_random(&load->random) % 2;
+		task->slice_ticks = reference_random(&load->random) % 3 ? 0 : 20000;
+		assert_int_equal(executor->ops->submit(executor, task), 0);
+		load->is_submitted[i] = true;
+		n++;
+	}
+	executor->ops->flush(executor);
+	load->n_submitted += n;
+	return n;
+}
+
+/* Cancel a task before it begins, or stop or cancel it after that. */
+static void load_disturb(struct load *load, size_t i)
+{
+	struct exec_task *task = &load->rig.jobs[i].task;
+	uint8_t state = EXEC_QUEUED;
+
+	switch (reference_random(&load->random) % 16) {
+	case 0:
+	case 1:
+		if (atomic_compare_exchange_strong(&task->state, &state, EXEC_CANCELLED))
+			load->was_queued[i] = true;
+		else if (state == EXEC_RUNNING)
+			load->was_running[i] = true;
+		break;
+	case 2:
+	case 3:
+	case 4:
+		exec_task_stop(task, EXEC_CANCELLED);
+		break;
+	default:
+		exec_task_stop(task, EXEC_STOPPING);
+	}
+}
+
+/* Check and count a task that is over. */
+static void load_end(struct load *load, size_t i)
+{
+	struct cpu_job *job = &load->rig.jobs[i];
+
+	if (job->task.res == -ECANCELED) {
+		load->n_cancelled++;
+		if (load->was_queued[i]) {
+			assert_int_equal(job->task.busy_ticks, 0);
+			assert_false(job->task.has_progress);
+			load->n_unbegun++;
+		}
+	} else {
+		assert_false(load->was_queued[i]);
+		expect_result(&load->rig, job);
+		load->n_done++;
+		load->n_too_late += load->was_running[i];
+	}
+	load->was_queued[i] = load->was_running[i] = false;
+	cpu_job_wipe(job);
+}
+
+/* Return: the number of reaped tasks. */
+static unsigned int load_reap(struct load *load)
+{
+	struct executor *executor = load->rig.cpu.executor;
+	struct exec_task *tasks[7];
+	const unsigned int n = executor->ops->reap(executor, tasks, ARRAY_SIZE(tasks));
+
+	assert_true(n <= ARRAY_SIZE(tasks));
+	load->n_submitted -= n;
+	for (unsigned int k = 0; k < n; k++) {
+		const size_t i = (size_t)((struct cpu_job *)tasks[k] - load->rig.jobs);
+
+		load->is_submitted[i] = false;
+		if (tasks[k]->res != EXEC_UNFINISHED)
+			load_end(load, i);
+		else
+			load->n_stopped++;
+	}
+	return n;
+}
+
+static bool load_has_all(const struct load *load)
+{
+	return load->n_done > 0 && load->n_stopped > 0 && load->n_unbegun > 0 &&
+	       load->n_cancelled > load->n_unbegun && load->n_too_late > 0;
+}
+
+/*
+ * Several workers with helpers run bursts of tasks of several plans, urgent or not, so that each
+ * plan also interrupts itself. Tasks are stopped and cancelled at random, some too late. The load
+ * goes on until each of these has happened.
+ */
 TEST(test_stop__load)
 {
-	const uint64_t rounds = test_scaled(3000);
-	unsigned int n_stopped = 0, n_cancelled = 0, n_done = 0, n_queued = 0;
-	bool is_queued[MAX_JOBS] = {false};
-	uint64_t random = 11;
-	static struct rig rig;
+	static struct load load;
+	struct rig *rig = &load.rig;
+	const uint64_t least = test_scaled(6000);
 
-	rig_init(&rig, 3);
-	for (unsigned int i = 0; i < MAX_JOBS; i++)
-		cpu_job_wipe(rig_add(&rig, i % 3 == 2, i % 2 ? 700 + i : 1 + i));
-	for (unsigned int n = 0; n < rounds || n_queued > 0;) {
-		const unsigned int i = (unsigned int)(reference_random(&random) % MAX_JOBS);
-		struct cpu_job *job = &rig.jobs[i];
-		struct exec_task *tasks[4];
-		unsigned int n_reaped;
+	load.random = 11;
+	rig_init(rig, 3);
+	rig_prepare(rig, cpu_rig_knn_plan(&rig->arena, 20, 300));
+	rig_prepare(rig, cpu_rig_long_plan(&rig->arena));
+	rig_prepare(rig, cpu_rig_binary_plan("Add"));
+	rig_prepare(rig, cpu_rig_binary_plan("Mul"));
+	for (unsigned int i = 0; i < MAX_JOBS; i++) {
+		const unsigned int plan = i % MAX_PLANS, count = i / MAX_PLANS % 2 ? 700 + i : i;
 
-		if (n < rounds && !is_queued[i]) {
-			/* A stopped task may become urgent, or stop being urgent. */
-			job->task.is_urgent = reference_random(&random) % 3 == 0;
-			job->task.slice_ticks = reference_random(&random) % 3 ? 0 : 20000;
-			cpu_rig_submit(&rig.cpu, job);
-			is_queued[i] = true;
-			n_queued++;
-			n++;
-		} else if (is_queued[i]) {
-			exec_task_stop(&job->task, reference_random(&random) % 8 ? EXEC_STOPPING
-										 : EXEC_CANCELLED);
+		cpu_job_wipe(rig_add(rig, plan, 1 + count % rig->plans[plan]->max_count));
+	}
+	for (uint64_t n = 0, most = 100 * least; n < most || load.n_submitted > 0;) {
+		if (n >= least && load_has_all(&load))
+			most = n;
+		if (n < most)
+			n += load_submit(&load);
+		for (uint64_t tries = reference_random(&load.random) % 12; tries > 0; tries--) {
+			const size_t i = reference_random(&load.random) % MAX_JOBS;
+
+			if (load.is_submitted[i])
+				load_disturb(&load, i);
 		}
-		n_reaped = rig.cpu.executor->ops->reap(rig.cpu.executor, tasks, 4);
-		for (unsigned int k = 0; k < n_reaped; k++) {
-			job = (struct cpu_job *)tasks[k];
-			is_queued[job - rig.jobs] = false;
-			n_queued--;
-			if (job->task.res == EXEC_UNFINISHED) {
-				n_stopped++;
-				if (n < rounds)
-					continue;
-				rig.cpu.executor->ops->abandon(rig.cpu.executor, &job->task);
-			} else if (job->task.res == -ECANCELED) {
-				n_cancelled++;
-			} else {
-				expect_result(&rig, job);
-				n_done++;
-			}
-			cpu_job_wipe(job);
-		}
-		if (n_reaped == 0)
+		if (load_reap(&load) == 0)
 			sched_yield();
 	}
 	for (unsigned int i = 0; i < MAX_JOBS; i++)
-		if (rig.jobs[i].task.has_progress)
-			rig.cpu.executor->ops->abandon(rig.cpu.executor, &rig.jobs[i].task);
-	print_message("%u done, %u stopped, %u cancelled\n", n_done, n_stopped, n_cancelled);
-	assert_true(n_done > 0);
-	assert_true(n_stopped > 0);
-	assert_true(n_cancelled > 0);
-	rig_deinit(&rig);
+		if (rig->jobs[i].task.has_progress)
+			rig->cpu.executor->ops->abandon(rig->cpu.executor, &rig->jobs[i].task);
+	print_message(
+		"%u done, %u stopped, %u cancelled, %u of them before they began, %u too late\n",
+		load.n_done, load.n_stopped, load.n_cancelled, load.n_unbegun, load.n_too_late);
+	assert_true(load_has_all(&load));
+	rig_deinit(rig);
 }
 
 TEST_MAIN(NULL, NULL, clock_init(), cpu_flush_denormals())

@@ -5,9 +5,7 @@
  * The time of each task is counted separately. test-cpu-units.c shows that every operator admits
  * urgent tasks.
  */
-#include <errno.h>
 #include <sched.h>
-#include <string.h>
 
 #include "cpu/internal.h"
 #include "support/describe.h"
@@ -167,72 +165,6 @@ TEST(test_urgent__between_with_one_worker)
 	cpu_job_deinit(&long_job);
 	cpu_rig_release(&rig, plan);
 	cpu_rig_release(&rig, small);
-	cpu_rig_deinit(&rig);
-	reference_arena_deinit(&arena);
-}
-
-enum { LOAD_JOBS = 24, LOAD_ROUNDS = 40 };
-
-/*
- * Several workers and helpers run two plans repeatedly, urgent and not. One plan also interrupts
- * itself on several workers at once, and some tasks are cancelled.
- */
-TEST(test_urgent__load)
-{
-	struct reference_buffers want[LOAD_JOBS];
-	static struct cpu_job jobs[LOAD_JOBS];
-	unsigned int n_cancelled = 0, n_done = 0;
-	struct exec_arena arena;
-	struct plan *plans[2];
-	struct cpu_rig rig;
-
-	reference_arena_init(&arena, 390 * 500 * sizeof(float), 3);
-	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 3, .spin_ns = 2000, .no_pin = true});
-	plans[0] = cpu_rig_long_plan(&arena);
-	plans[1] = square_plan(&arena, 600);
-	cpu_rig_prepare(&rig, plans[0]);
-	cpu_rig_prepare(&rig, plans[1]);
-	for (unsigned int i = 0; i < LOAD_JOBS; i++) {
-		struct plan *plan = plans[i / 2 % 2];
-
-		cpu_job_init(&jobs[i], plan, i % 5 == 0 ? plan->max_count : 1 + i, i);
-		rig.executor->ops->run_inline(rig.executor, &jobs[i].task);
-		assert_int_equal(jobs[i].task.busy_ticks, 0);
-		reference_buffers_copy(&want[i], &jobs[i].buffers);
-	}
-	for (unsigned int round = 0; round < LOAD_ROUNDS; round++) {
-		for (unsigned int i = 0; i < LOAD_JOBS; i++) {
-			uint8_t queued = EXEC_QUEUED;
-
-			cpu_job_wipe(&jobs[i]);
-			jobs[i].task.is_urgent = (i + round) % 2;
-			cpu_rig_submit(&rig, &jobs[i]);
-			if (i % 4 == 3)
-				n_cancelled += atomic_compare_exchange_strong(
-					&jobs[i].task.state, &queued, EXEC_CANCELLED);
-		}
-		for (unsigned int i = 0; i < LOAD_JOBS; i++) {
-			struct cpu_job *job = (struct cpu_job *)cpu_rig_reap(&rig);
-
-			if (atomic_load(&job->task.state) == EXEC_CANCELLED) {
-				assert_int_equal(job->task.res, -ECANCELED);
-				assert_int_equal(job->task.busy_ticks, 0);
-				continue;
-			}
-			assert_int_equal(job->task.res, 0);
-			cpu_job_expect(job, &want[job - jobs]);
-			n_done++;
-		}
-	}
-	assert_int_equal(n_done + n_cancelled, LOAD_ROUNDS * LOAD_JOBS);
-	assert_true(n_cancelled > 0);
-	assert_int_equal(atomic_load(&cpu_executor_from(rig.executor)->n_urgent), 0);
-	for (unsigned int i = 0; i < LOAD_JOBS; i++) {
-		reference_buffers_deinit(&want[i]);
-		cpu_job_deinit(&jobs[i]);
-	}
-	cpu_rig_release(&rig, plans[0]);
-	cpu_rig_release(&rig, plans[1]);
 	cpu_rig_deinit(&rig);
 	reference_arena_deinit(&arena);
 }
