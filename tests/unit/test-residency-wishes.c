@@ -150,11 +150,11 @@ static void hold(struct residency_rig *rig)
 /* A waiter for room keeps waiting when its plan is evicted by hand. */
 TEST(test_wish__wait_outlasts_eviction)
 {
-	struct plan_memory *slot, *other;
+	struct plan_memory *memory, *other;
 	struct rig_wish evict, wait;
 
 	BEGIN(rig);
-	slot = rig_settled(&rig, 0, 60 * MIB);
+	memory = rig_settled(&rig, 0, 60 * MIB);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
 	other = rig_settled(&rig, 1, 90 * MIB);
 	assert_true(rig_is_ready(other) && !rig_is_ready(memory));
