@@ -6,7 +6,7 @@
     brokertop.py --update BROKERTOP RECORD-SCENE doc/operating.md
                     draws what the pictures are compared with anew, and the one in that document
 
-Every view at three sizes, with and without UTF-8, must equal its picture in data/brokertop; so must the
+Every view at three sizes must equal its picture in data/brokertop, two views in ASCII at one size; so must the
 picture in doc/operating.md. No control character of a hostile page is printed. A wrong command line, file or
 terminal yields one message.
 """
@@ -54,7 +54,7 @@ def record(folder, scene, moments):
 
 
 def pictures(paths):
-    """Yield the name and options of every picture."""
+    """Yield the name and options of every picture; those in ASCII have a file at 120x40 only."""
     for size in SIZES:
         yield f'three-{size}', ['--page', paths['three'], '--size', size]
         yield f'three-{size}-ascii', ['--page', paths['three'], '--size', size, '--ascii']
@@ -72,6 +72,12 @@ def pictures(paths):
 def check_pictures(paths):
     for name, arguments in pictures(paths):
         text, _ = top('--once', *arguments)
+        width = int(re.search(r'(\d+)x', name)[1])
+        expect(max(map(len, text.decode().splitlines())) <= width, name, 'is too wide')
+        if name.endswith('ascii'):
+            expect(text.isascii(), name, 'is not ASCII')
+            if '120x40' not in name:
+                continue
         path = os.path.join(DATA, name + '.txt')
         if UPDATES:
             with open(path, 'wb') as file:
@@ -80,10 +86,6 @@ def check_pictures(paths):
         with open(path, 'rb') as file:
             wanted = file.read()
         expect(text == wanted, f'{name} is\n{text.decode()}\ninstead of\n{wanted.decode()}')
-        if name.endswith('ascii'):
-            expect(text.isascii(), name, 'is not ASCII')
-        width = int(re.search(r'(\d+)x', name)[1])
-        expect(max(map(len, text.decode().splitlines())) <= width, name, 'is too wide')
 
 
 def check_locale(paths):
