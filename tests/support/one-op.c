@@ -204,11 +204,10 @@ void expect_infers(const char *op, const char *inputs, const char *attrs, const 
 	plan_free(plan);
 }
 
-static void expect_bytes_refused_va(const void *desc, size_t desc_bytes, va_list words)
+void expect_bytes_refused_(const void *desc, size_t desc_bytes, const char *const *words)
 {
 	char message[PLAN_MESSAGE_BYTES] = "";
 	struct plan *plan = NULL;
-	const char *word;
 	int r;
 
 	r = plan_new(desc, desc_bytes, &one_op_arenas, message, &plan);
@@ -217,49 +216,28 @@ static void expect_bytes_refused_va(const void *desc, size_t desc_bytes, va_list
 		fail_msg("expected a refusal, got %d", r);
 	}
 	assert_null(plan);
-	while ((word = va_arg(words, const char *))) {
-		if (!strstr(message, word))
-			fail_msg("\"%s\" is not in: %s", word, message);
-	}
+	for (; *words; words++)
+		if (!strstr(message, *words))
+			fail_msg("\"%s\" is not in: %s", *words, message);
 	for (size_t i = 0; message[i]; i++)
 		assert_in_range(message[i], 0x20, 0x7e);
 }
 
-static void expect_refused_va(struct describe *describe, va_list words)
+void expect_refused_(struct describe *describe, const char *const *words)
 {
 	size_t bytes;
 	void *desc = describe_finish(describe, &bytes);
 
-	expect_bytes_refused_va(desc, bytes, words);
+	expect_bytes_refused_(desc, bytes, words);
 	free(desc);
 }
 
-void expect_refuses(const char *op, const char *inputs, const char *attrs, ...)
+void expect_refuses_(const char *op, const char *inputs, const char *attrs,
+		     const char *const *words)
 {
 	char node[64];
-	va_list words;
 
 	snprintf(node, sizeof(node), "node 0 \"it\" (%s): ", op);
-	expect_refused(one_op(op, inputs, attrs), node, NULL);
-	va_start(words, attrs);
-	expect_refused_va(one_op(op, inputs, attrs), words);
-	va_end(words);
-}
-
-void expect_refused(struct describe *describe, ...)
-{
-	va_list words;
-
-	va_start(words, describe);
-	expect_refused_va(describe, words);
-	va_end(words);
-}
-
-void expect_bytes_refused(const void *desc, size_t desc_bytes, ...)
-{
-	va_list words;
-
-	va_start(words, desc_bytes);
-	expect_bytes_refused_va(desc, desc_bytes, words);
-	va_end(words);
+	expect_refused(one_op(op, inputs, attrs), node);
+	expect_refused_(one_op(op, inputs, attrs), words);
 }

@@ -28,14 +28,20 @@ struct describe *one_op_counted(const char *op, const char *inputs, const char *
 void expect_infers(const char *op, const char *inputs, const char *attrs, const char *shape);
 
 /*
- * Expect that the plan is rejected with a sentence that names the node and contains all of @words,
- * which end with NULL. expect_refused() takes a description under construction,
- * expect_bytes_refused() a finished one.
+ * Expect that the plan is rejected with a sentence that names the node and contains all of the
+ * words. expect_refused() takes a description under construction, expect_bytes_refused() a finished
+ * one.
  */
-void expect_refuses(const char *op, const char *inputs, const char *attrs, ...)
-	__attribute__((sentinel));
-void expect_refused(struct describe *describe, ...) __attribute__((sentinel));
-void expect_bytes_refused(const void *desc, size_t desc_bytes, ...) __attribute__((sentinel));
+#define expect_refuses(op, inputs, attrs, ...) \
+	expect_refuses_(op, inputs, attrs, (const char *const[]){__VA_ARGS__, NULL})
+#define expect_refused(describe, ...) \
+	expect_refused_(describe, (const char *const[]){__VA_ARGS__, NULL})
+#define expect_bytes_refused(desc, desc_bytes, ...) \
+	expect_bytes_refused_(desc, desc_bytes, (const char *const[]){__VA_ARGS__, NULL})
+void expect_refuses_(const char *op, const char *inputs, const char *attrs,
+		     const char *const *words);
+void expect_refused_(struct describe *describe, const char *const *words);
+void expect_bytes_refused_(const void *desc, size_t desc_bytes, const char *const *words);
 
 /*
  * Expect that the plan is accepted.

@@ -31,16 +31,15 @@ TEST(test_add__count)
 TEST(test_add__refused)
 {
 	expect_refuses("Add", "[2,3] [2]", "", "inputs \"a\" [2,3] and \"b\" [2] do not broadcast",
-		       "dimension 1 would be 3 and 2", NULL);
-	expect_refuses("Mul", "[count,3] [2,3]", "", "dimension 0 would be count and 2", NULL);
-	expect_refuses("Mul", "[count,3] [100,3]", "", "dimension 0 would be count and 100", NULL);
-	expect_refuses("Add", "[count] [4,1]", "", "would make count dimension 1 of the output",
-		       NULL);
-	expect_refuses("Add", "[count] [4,3]", "", "dimension 1 would be count and 3", NULL);
-	expect_refuses("Add", "[count,3] [1,1,3]", "", "count dimension 1", NULL);
-	expect_refuses("Add", "[count,3] [count,1,3]", "", "count dimension 1", NULL);
-	expect_refuses("Add", "[2]", "", "1 input, expected at least 2", NULL);
-	expect_refuses("Add", "[2] [2]", "axis=1", "unknown attribute \"axis\"", NULL);
+		       "dimension 1 would be 3 and 2");
+	expect_refuses("Mul", "[count,3] [2,3]", "", "dimension 0 would be count and 2");
+	expect_refuses("Mul", "[count,3] [100,3]", "", "dimension 0 would be count and 100");
+	expect_refuses("Add", "[count] [4,1]", "", "would make count dimension 1 of the output");
+	expect_refuses("Add", "[count] [4,3]", "", "dimension 1 would be count and 3");
+	expect_refuses("Add", "[count,3] [1,1,3]", "", "count dimension 1");
+	expect_refuses("Add", "[count,3] [count,1,3]", "", "count dimension 1");
+	expect_refuses("Add", "[2]", "", "1 input, expected at least 2");
+	expect_refuses("Add", "[2] [2]", "axis=1", "unknown attribute \"axis\"");
 }
 
 TEST(test_relu__shapes)
@@ -48,7 +47,7 @@ TEST(test_relu__shapes)
 	expect_infers("Relu", "[2,3]", "", "[2,3]");
 	expect_infers("Relu", "[]", "", "[]");
 	expect_infers("Relu", "[count]", "", "[count]");
-	expect_refuses("Relu", "[2] [2]", "", "2 inputs, expected at most 1", NULL);
+	expect_refuses("Relu", "[2] [2]", "", "2 inputs, expected at most 1");
 }
 
 TEST(test_elementwise__cost)
@@ -70,7 +69,7 @@ TEST(test_elementwise__int64_refused)
 	describe_tensor(d, "indices", RBK_TENSOR_INPUT, RBK_DTYPE_I64, 0, DESCRIBE_DIMS(4));
 	describe_output(d, "y", DESCRIBE_DIMS(4));
 	describe_node(d, "Exp", "e", "indices", "y");
-	expect_refused(d, "node 0 \"e\" (Exp)", "input \"indices\" is int64, expected", NULL);
+	expect_refused(d, "node 0 \"e\" (Exp)", "input \"indices\" is int64, expected");
 }
 
 TEST(test_where__broadcast)
@@ -91,25 +90,24 @@ TEST(test_where__broadcast)
 	describe_input(d, "y", DESCRIBE_DIMS(1));
 	describe_inferred(d, "z", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
 	describe_node(d, "Where", "w", "c,x,y", "z");
-	expect_refused(d, "(Where)", "do not broadcast", NULL);
-	expect_refuses("Where", "[2] [2] [2]", "", "input \"a\" is float32, expected bool", NULL);
+	expect_refused(d, "(Where)", "do not broadcast");
+	expect_refuses("Where", "[2] [2] [2]", "", "input \"a\" is float32, expected bool");
 }
 
 TEST(test_elementwise__attributes)
 {
 	expect_infers("Clip", "[2,3]", "min=0.5", "[2,3]");
 	expect_infers("Gelu", "[count,3]", "approximate=tanh", "[count,3]");
-	expect_refuses("Gelu", "[2]", "approximate=fast", "\"fast\", expected one of none, tanh",
-		       NULL);
-	expect_refuses("Mod", "[2] [2]", "", "\"fmod\" is 0, expected 1 for float32", NULL);
+	expect_refuses("Gelu", "[2]", "approximate=fast", "\"fast\", expected one of none, tanh");
+	expect_refuses("Mod", "[2] [2]", "", "\"fmod\" is 0, expected 1 for float32");
 	expect_infers("Mod", "[2] [2]", "fmod=1", "[2]");
 	expect_infers("Shrink", "[count,3]", "lambd=1.5 bias=1.5", "[count,3]");
-	expect_refuses("Cast", "[2]", "to=12", "\"to\" is 12", NULL);
-	expect_refuses("Cast", "[2]", "", "\"to\"", NULL);
+	expect_refuses("Cast", "[2]", "to=12", "\"to\" is 12");
+	expect_refuses("Cast", "[2]", "", "\"to\"");
 	expect_infers("PRelu", "[count,3,4] [3,1]", "", "[count,3,4]");
-	expect_refuses("PRelu", "[3] [2,3]", "", "the slope \"b\" is [2,3]", NULL);
+	expect_refuses("PRelu", "[3] [2,3]", "", "the slope \"b\" is [2,3]");
 	expect_infers("Less", "[2,1] [3]", "", "[2,3]");
-	expect_refuses("And", "[2] [2]", "", "input \"a\" is float32, expected bool", NULL);
+	expect_refuses("And", "[2] [2]", "", "input \"a\" is float32, expected bool");
 }
 
 static struct plan *unary_plan(const char *op, uint8_t dtype)

@@ -43,16 +43,15 @@ TEST(test_gather__shapes)
 TEST(test_gather__refused)
 {
 	expect_refuses("Gather", "[count,4] i64[3]", "",
-		       "would point into dimension count of input \"a\" [count,4]", NULL);
+		       "would point into dimension count of input \"a\" [count,4]");
 	expect_refuses("Gather", "[5,4] i64[count]", "axis=1",
-		       "would make count dimension 1 of the output", NULL);
-	expect_refuses("Gather", "[count,4] i64[count]", "", "dimension count", NULL);
-	expect_refuses("Gather", "[] i64[3]", "", "input \"a\" is a scalar", NULL);
-	expect_refuses("Gather", "[5,4] i64[3]", "axis=2", "attribute \"axis\" is 2", NULL);
-	expect_refuses("Gather", "[5,4] i64[3]", "axis=-9223372036854775808", "attribute \"axis\"",
-		       NULL);
-	expect_refuses("Gather", "[2,2,2,2,2] i64[2,2,2,2,2]", "", "more than 8 dimensions", NULL);
-	expect_refuses("Gather", "[5,4] [3]", "", "is float32, expected one of int32", NULL);
+		       "would make count dimension 1 of the output");
+	expect_refuses("Gather", "[count,4] i64[count]", "", "dimension count");
+	expect_refuses("Gather", "[] i64[3]", "", "input \"a\" is a scalar");
+	expect_refuses("Gather", "[5,4] i64[3]", "axis=2", "attribute \"axis\" is 2");
+	expect_refuses("Gather", "[5,4] i64[3]", "axis=-9223372036854775808", "attribute \"axis\"");
+	expect_refuses("Gather", "[2,2,2,2,2] i64[2,2,2,2,2]", "", "more than 8 dimensions");
+	expect_refuses("Gather", "[5,4] [3]", "", "is float32, expected one of int32");
 }
 
 TEST(test_gather_elements__shapes)
@@ -66,14 +65,14 @@ TEST(test_gather_elements__shapes)
 TEST(test_gather_elements__refused)
 {
 	expect_refuses("GatherElements", "[5,4] i64[9,5]", "",
-		       "dimension 1 of input \"b\" [9,5] is 5, expected no more", NULL);
-	expect_refuses("GatherElements", "[5,4] i64[9]", "", "another number of dimensions", NULL);
-	expect_refuses("GatherElements", "[] i64[]", "", "is a scalar", NULL);
-	expect_refuses("GatherElements", "[count,4] i64[count,4]", "", "dimension count", NULL);
+		       "dimension 1 of input \"b\" [9,5] is 5, expected no more");
+	expect_refuses("GatherElements", "[5,4] i64[9]", "", "another number of dimensions");
+	expect_refuses("GatherElements", "[] i64[]", "", "is a scalar");
+	expect_refuses("GatherElements", "[count,4] i64[count,4]", "", "dimension count");
 	expect_refuses("GatherElements", "[count,4] i64[5,4]", "axis=1",
-		       "dimension 0 of input \"b\" [5,4] is 5", NULL);
+		       "dimension 0 of input \"b\" [5,4] is 5");
 	expect_refuses("GatherElements", "[5,4] i64[count,4]", "axis=1",
-		       "is count, expected no more", NULL);
+		       "is count, expected no more");
 }
 
 TEST(test_gather_nd__shapes)
@@ -89,20 +88,18 @@ TEST(test_gather_nd__shapes)
 TEST(test_gather_nd__refused)
 {
 	expect_refuses("GatherND", "[5,4] i64[3,3]", "",
-		       "has indices of 3 numbers, expected from 1 to 2", NULL);
-	expect_refuses("GatherND", "[5,4] i64[]", "", "is a scalar", NULL);
-	expect_refuses("GatherND", "[] i64[1]", "", "is a scalar", NULL);
-	expect_refuses("GatherND", "[5,4] i64[count]", "", "has indices of count numbers", NULL);
+		       "has indices of 3 numbers, expected from 1 to 2");
+	expect_refuses("GatherND", "[5,4] i64[]", "", "is a scalar");
+	expect_refuses("GatherND", "[] i64[1]", "", "is a scalar");
+	expect_refuses("GatherND", "[5,4] i64[count]", "", "has indices of count numbers");
 	expect_refuses("GatherND", "[5,4] i64[5,1]", "batch_dims=2",
-		       "attribute \"batch_dims\" is 2", NULL);
+		       "attribute \"batch_dims\" is 2");
 	expect_refuses("GatherND", "[5,4] i64[5,1]", "batch_dims=-1",
-		       "attribute \"batch_dims\" is -1", NULL);
-	expect_refuses("GatherND", "[5,4] i64[6,1]", "batch_dims=1", "differ in dimension 0", NULL);
-	expect_refuses("GatherND", "[count,4] i64[3,1]", "", "dimension count", NULL);
-	expect_refuses("GatherND", "[count,4] i64[5,1]", "batch_dims=1", "differ in dimension 0",
-		       NULL);
-	expect_refuses("GatherND", "[2,2,2,2,2,2] i64[2,2,2,2,1]", "", "more than 8 dimensions",
-		       NULL);
+		       "attribute \"batch_dims\" is -1");
+	expect_refuses("GatherND", "[5,4] i64[6,1]", "batch_dims=1", "differ in dimension 0");
+	expect_refuses("GatherND", "[count,4] i64[3,1]", "", "dimension count");
+	expect_refuses("GatherND", "[count,4] i64[5,1]", "batch_dims=1", "differ in dimension 0");
+	expect_refuses("GatherND", "[2,2,2,2,2,2] i64[2,2,2,2,1]", "", "more than 8 dimensions");
 }
 
 TEST(test_scatter__shapes)
@@ -124,17 +121,16 @@ TEST(test_scatter__shapes)
 TEST(test_scatter__refused)
 {
 	expect_refuses("ScatterElements", "[5,4] i64[9,3] [9,4]", "",
-		       "input \"c\" is [9,4], expected [9,3]", NULL);
-	expect_refuses("ScatterElements", "[count,4] i64[count,4] [count,4]", "", "dimension count",
-		       NULL);
+		       "input \"c\" is [9,4], expected [9,3]");
+	expect_refuses("ScatterElements", "[count,4] i64[count,4] [count,4]", "",
+		       "dimension count");
 	expect_refuses("ScatterElements", "[5] i64[2] [2]", "reduction=sum",
-		       "attribute \"reduction\" is \"sum\"", NULL);
-	expect_refuses("ScatterND", "[5,4] i64[3,1] [3]", "", "input \"c\" is [3], expected [3,4]",
-		       NULL);
-	expect_refuses("ScatterND", "[count,4] i64[3,1] [3,4]", "", "dimension count", NULL);
-	expect_refuses("ScatterND", "[] i64[3,1] [3]", "", "is a scalar", NULL);
-	expect_refuses("ScatterND", "[5] i64[3,2] [3]", "", "indices of 2 numbers", NULL);
-	expect_refuses("ScatterND", "[5] i64[3,1]", "", "2 inputs, expected at least 3", NULL);
+		       "attribute \"reduction\" is \"sum\"");
+	expect_refuses("ScatterND", "[5,4] i64[3,1] [3]", "", "input \"c\" is [3], expected [3,4]");
+	expect_refuses("ScatterND", "[count,4] i64[3,1] [3,4]", "", "dimension count");
+	expect_refuses("ScatterND", "[] i64[3,1] [3]", "", "is a scalar");
+	expect_refuses("ScatterND", "[5] i64[3,2] [3]", "", "indices of 2 numbers");
+	expect_refuses("ScatterND", "[5] i64[3,1]", "", "2 inputs, expected at least 3");
 }
 
 TEST(test_one_hot)
@@ -143,13 +139,13 @@ TEST(test_one_hot)
 	expect("OneHot", "i64[] [2]", "depth=7", "[7]", false);
 	expect("OneHot", "i64[count,3] [2]", "depth=7", "[count,3,7]", true);
 	expect("OneHot", "i64[count,3] [2]", "depth=7 axis=1", "[count,7,3]", true);
-	expect_refuses("OneHot", "i64[count] [2]", "depth=7 axis=0", "would make count dimension 1",
-		       NULL);
-	expect_refuses("OneHot", "i64[3] [2]", "", "attribute \"depth\" is missing", NULL);
-	expect_refuses("OneHot", "i64[3] [2]", "depth=0", "\"depth\" is 0", NULL);
-	expect_refuses("OneHot", "i64[3] [2]", "depth=2147483648", "\"depth\" is 2147483648", NULL);
-	expect_refuses("OneHot", "i64[3] [3]", "depth=4", "input \"b\" is [3], expected [2]", NULL);
-	expect_refuses("OneHot", "i64[1,1,1,1,1,1,1,1] [2]", "depth=4", "has 8 dimensions", NULL);
+	expect_refuses("OneHot", "i64[count] [2]", "depth=7 axis=0",
+		       "would make count dimension 1");
+	expect_refuses("OneHot", "i64[3] [2]", "", "attribute \"depth\" is missing");
+	expect_refuses("OneHot", "i64[3] [2]", "depth=0", "\"depth\" is 0");
+	expect_refuses("OneHot", "i64[3] [2]", "depth=2147483648", "\"depth\" is 2147483648");
+	expect_refuses("OneHot", "i64[3] [3]", "depth=4", "input \"b\" is [3], expected [2]");
+	expect_refuses("OneHot", "i64[1,1,1,1,1,1,1,1] [2]", "depth=4", "has 8 dimensions");
 }
 
 TEST(test_trilu)
@@ -158,8 +154,8 @@ TEST(test_trilu)
 
 	expect_infers("Trilu", "[3,4]", "", "[3,4]");
 	expect_infers("Trilu", "[count,3,4]", "k=-2 upper=0", "[count,3,4]");
-	expect_refuses("Trilu", "[3]", "", "expected two dimensions or more", NULL);
-	expect_refuses("Trilu", "[3,4]", "upper=2", "\"upper\" is 2", NULL);
+	expect_refuses("Trilu", "[3]", "", "expected two dimensions or more");
+	expect_refuses("Trilu", "[3,4]", "upper=2", "\"upper\" is 2");
 
 	plan = expect_plan(one_op("Trilu", "[3,4]", "k=9223372036854775807"));
 	assert_int_equal(plan->nodes[0].params.trilu.k, OP_MAX_DIM);
@@ -178,18 +174,16 @@ TEST(test_grid_sample__shapes)
 	expect_infers(op, "[count,3,4,5] [count,6,7,2]", "mode=bicubic", "[count,3,6,7]");
 	expect_infers(op, "[2,3,4,5,6] [2,7,8,9,3]", "padding_mode=reflection", "[2,3,7,8,9]");
 	expect_refuses(op, "[3,4,5] [2,6,7,2]", "", "\"a\" [3,4,5] has 3 dimensions",
-		       "expected 4 or 5", NULL);
+		       "expected 4 or 5");
 	expect_refuses(op, "[2,3,4,5,6] [2,7,8,9,3]", "mode=cubic", "\"mode\" is cubic",
-		       "for 4 dimensions", "\"a\" is [2,3,4,5,6]", NULL);
-	expect_refuses(op, "[2,3,4,5] [2,6,7,3]", "", "\"b\" is [2,6,7,3]", "the last of them 2",
-		       NULL);
-	expect_refuses(op, "[2,3,4,5] [2,6,7,8,2]", "", "expected 4 dimensions", NULL);
-	expect_refuses(op, "[2,3,4,5] [3,6,7,2]", "", "differ in dimension 0", NULL);
-	expect_refuses(op, "[count,3,4,5] [3,6,7,2]", "", "differ in dimension 0", NULL);
+		       "for 4 dimensions", "\"a\" is [2,3,4,5,6]");
+	expect_refuses(op, "[2,3,4,5] [2,6,7,3]", "", "\"b\" is [2,6,7,3]", "the last of them 2");
+	expect_refuses(op, "[2,3,4,5] [2,6,7,8,2]", "", "expected 4 dimensions");
+	expect_refuses(op, "[2,3,4,5] [3,6,7,2]", "", "differ in dimension 0");
+	expect_refuses(op, "[count,3,4,5] [3,6,7,2]", "", "differ in dimension 0");
 	expect_refuses(op, "[2,3,4,5] [2,6,7,2]", "mode=lanczos", "\"mode\" is \"lanczos\"",
-		       "linear, nearest, cubic", NULL);
+		       "linear, nearest, cubic");
 	expect_refuses(op, "[2,3,4,5] [2,6,7,2]", "padding_mode=wrap",
-		       "\"padding_mode\" is \"wrap\"", NULL);
-	expect_refuses(op, "[2,3,4,5] [2,6,7,2]", "align_corners=2", "\"align_corners\" is 2",
-		       NULL);
+		       "\"padding_mode\" is \"wrap\"");
+	expect_refuses(op, "[2,3,4,5] [2,6,7,2]", "align_corners=2", "\"align_corners\" is 2");
 }

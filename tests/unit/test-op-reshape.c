@@ -17,18 +17,18 @@ TEST(test_reshape__shapes)
 
 TEST(test_reshape__refused)
 {
-	expect_refuses("Reshape", "[2,3]", "shape=[7]", "\"shape\" gives [7]", "\"a\" [2,3]", NULL);
-	expect_refuses("Reshape", "[2,3]", "shape=[4,-1]", "as many elements", NULL);
-	expect_refuses("Reshape", "[2,3]", "shape=[-1,-1]", "-1 twice", NULL);
-	expect_refuses("Reshape", "[2,3]", "shape=[2,3,0]", "copies dimension 2", NULL);
-	expect_refuses("Reshape", "[2,3]", "shape=[-2,3]", "value -2", NULL);
-	expect_refuses("Reshape", "[2]", "shape=[1,1,1,1,1,1,1,1,2]", "9 values", NULL);
+	expect_refuses("Reshape", "[2,3]", "shape=[7]", "\"shape\" gives [7]", "\"a\" [2,3]");
+	expect_refuses("Reshape", "[2,3]", "shape=[4,-1]", "as many elements");
+	expect_refuses("Reshape", "[2,3]", "shape=[-1,-1]", "-1 twice");
+	expect_refuses("Reshape", "[2,3]", "shape=[2,3,0]", "copies dimension 2");
+	expect_refuses("Reshape", "[2,3]", "shape=[-2,3]", "value -2");
+	expect_refuses("Reshape", "[2]", "shape=[1,1,1,1,1,1,1,1,2]", "9 values");
 	expect_refuses("Reshape", "[2]", "shape=[2147483647,2147483647,2147483647,2147483647]",
-		       "as many elements", NULL);
-	expect_refuses("Reshape", "[count,3]", "shape=[3,-1]", "would lose count", NULL);
-	expect_refuses("Reshape", "[count,3]", "shape=[-1]", "would lose count", NULL);
-	expect_refuses("Reshape", "[count,4]", "shape=[0,3]", "as many elements", NULL);
-	expect_refuses("Reshape", "[2]", "", "\"shape\" is missing", NULL);
+		       "as many elements");
+	expect_refuses("Reshape", "[count,3]", "shape=[3,-1]", "would lose count");
+	expect_refuses("Reshape", "[count,3]", "shape=[-1]", "would lose count");
+	expect_refuses("Reshape", "[count,4]", "shape=[0,3]", "as many elements");
+	expect_refuses("Reshape", "[2]", "", "\"shape\" is missing");
 }
 
 /*

@@ -32,19 +32,18 @@ TEST(test_transpose__shapes)
 TEST(test_transpose__refused)
 {
 	expect_refuses("Transpose", "[2,3,4]", "perm=[0,1]",
-		       "attribute \"perm\" has 2 values, expected 3", NULL);
+		       "attribute \"perm\" has 2 values, expected 3");
 	expect_refuses("Transpose", "[2,3]", "perm=[0,2]",
-		       "\"perm\" has the value 2, expected numbers from 0 to 1", NULL);
-	expect_refuses("Transpose", "[2,3]", "perm=[0,-1]", "\"perm\" has the value -1", NULL);
-	expect_refuses("Transpose", "[2,3]", "perm=[1,1]", "names dimension 1 twice", NULL);
+		       "\"perm\" has the value 2, expected numbers from 0 to 1");
+	expect_refuses("Transpose", "[2,3]", "perm=[0,-1]", "\"perm\" has the value -1");
+	expect_refuses("Transpose", "[2,3]", "perm=[1,1]", "names dimension 1 twice");
 }
 
 TEST(test_transpose__count_refused)
 {
 	expect_refuses("Transpose", "[count,3]", "",
-		       "input \"a\" [count,3] would lose count as its leading dimension", NULL);
+		       "input \"a\" [count,3] would lose count as its leading dimension");
 	expect_refuses("Transpose", "[count,3,4]", "perm=[1,0,2]",
 		       "expected \"perm\" to begin "
-		       "with 0",
-		       NULL);
+		       "with 0");
 }

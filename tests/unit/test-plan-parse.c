@@ -36,7 +36,7 @@ static void *make(size_t *ret_bytes)
                                                                                \
 		assert_false(view.lvalue == (__typeof__(view.lvalue))(value)); \
 		view.lvalue = value;                                           \
-		expect_bytes_refused(desc_, bytes_, __VA_ARGS__, NULL);        \
+		expect_bytes_refused(desc_, bytes_, __VA_ARGS__);              \
 		free(desc_);                                                   \
 	} while (0)
 
@@ -73,12 +73,12 @@ TEST(test_parse__every_length)
 		void *copy = malloc(n ? n : 1);
 
 		memcpy(copy, desc, n);
-		expect_bytes_refused(copy, n, "the description has", NULL);
+		expect_bytes_refused(copy, n, "the description has");
 		free(copy);
 	}
 	desc = realloc(desc, bytes + 8);
 	memset(desc + bytes, 0, 8);
-	expect_bytes_refused(desc, bytes + 8, "but its header describes", NULL);
+	expect_bytes_refused(desc, bytes + 8, "but its header describes");
 	free(desc);
 }
 
@@ -118,7 +118,7 @@ TEST(test_parse__pinned)
 
 	d = one_op("Relu", "[2]", "");
 	describe_pin(d, 16);
-	expect_refused(d, "names device 16, expected one below 16", NULL);
+	expect_refused(d, "names device 16, expected one below 16");
 }
 
 TEST(test_parse__tensors)
@@ -204,7 +204,7 @@ TEST(test_parse__attribute_overflow)
 			view.attrs[0].type = types[i];
 			view.attrs[0].n = lengths[j];
 			expect_bytes_refused(desc, bytes, "attribute 0 \"k\"",
-					     "reaches beyond the blob", NULL);
+					     "reaches beyond the blob");
 			free(desc);
 		}
 	}
@@ -231,19 +231,19 @@ TEST(test_parse__names_without_end)
 	struct describe_view view = describe_view(desc);
 
 	memset(view.nodes[1].op, 'x', RBK_NAME_BYTES);
-	expect_bytes_refused(desc, bytes, "node 1 \"best\" has no operator or one", NULL);
+	expect_bytes_refused(desc, bytes, "node 1 \"best\" has no operator or one");
 	memset(view.nodes[1].name, 'x', RBK_NAME_BYTES);
-	expect_bytes_refused(desc, bytes, "the name of node 1", NULL);
+	expect_bytes_refused(desc, bytes, "the name of node 1");
 	memset(view.tensors[4].name, 'x', RBK_NAME_BYTES);
-	expect_bytes_refused(desc, bytes, "tensor 4 has no name or one", NULL);
+	expect_bytes_refused(desc, bytes, "tensor 4 has no name or one");
 	memset(view.header->name, 'x', RBK_NAME_BYTES);
-	expect_bytes_refused(desc, bytes, "the plan's name", NULL);
+	expect_bytes_refused(desc, bytes, "the plan's name");
 	free(desc);
 
 	desc = make(&bytes);
 	view = describe_view(desc);
 	memset(view.attrs[1].name, 'x', RBK_NAME_BYTES);
-	expect_bytes_refused(desc, bytes, "attribute 1 has no name or one", NULL);
+	expect_bytes_refused(desc, bytes, "attribute 1 has no name or one");
 	free(desc);
 }
 
@@ -251,15 +251,15 @@ TEST(test_parse__names_without_end)
 TEST(test_parse__unprintable_string)
 {
 	expect_refuses("MaxPool", "[1,1,8]", "kernel_shape=[2] auto_pad=\x1b[2J\xff",
-		       "\"auto_pad\" is \"?[2J?\"", NULL);
+		       "\"auto_pad\" is \"?[2J?\"");
 	expect_refuses("MaxPool", "[1,1,8]",
 		       "kernel_shape=[2] auto_pad=0123456789abcdefghijklmnopqrstuvwxyz"
 		       "0123456789abcdefghijklmnopqrstuvwxyz",
-		       "\"auto_pad\" has type", NULL);
+		       "\"auto_pad\" has type");
 	expect_refuses("MaxPool", "[1,1,8]",
 		       "kernel_shape=[2] auto_pad=abcdefghijklmnopqrstuvwxyz0123456789",
-		       "\"auto_pad\" is \"abcdefghijklmnopqrstuvwxyz012345\", expected", NULL);
-	expect_refuses("MaxPool", "[1,1,8]", "kernel_shape=[2] auto_pad=VALI", "\"VALI\"", NULL);
+		       "\"auto_pad\" is \"abcdefghijklmnopqrstuvwxyz012345\", expected");
+	expect_refuses("MaxPool", "[1,1,8]", "kernel_shape=[2] auto_pad=VALI", "\"VALI\"");
 }
 
 /* Two nodes may share the same edges. */
@@ -290,5 +290,5 @@ TEST(test_parse__longest_names)
 		      "y123456789abcdef0123456789abcde");
 	expect_refused(d, "node 0 \"n123456789abcdef0123456789abcde\"",
 		       "\"x123456789abcdef0123456789abcde\"", "\"w123456789abcdef0123456789abcde\"",
-		       "inner dimensions 8 and 9, expected equal ones", NULL);
+		       "inner dimensions 8 and 9, expected equal ones");
 }
