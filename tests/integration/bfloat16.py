@@ -10,79 +10,10 @@ import math
 import os
 import random
 import struct
-import subprocess
-import sys
-import tempfile
 
 import onnxfile as onnx
-
-from started import expect
-
-CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
-LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
-BFLOAT16 = onnx.BFLOAT16
-
-
-def run(model, *arguments):
-    return subprocess.run([CTL, 'run', model, '--device', DEVICE, *arguments], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False)
-
-
-def bits_of(value):
-    """Return the bits of the nearest bfloat16, rounding ties to even."""
-    bits = struct.unpack('<I', struct.pack('<f', value))[0]
-    if math.isnan(value):
-        return bits >> 16 | 0x40
-    return bits + 0x7fff + (bits >> 16 & 1) >> 16
-
-
-def value_of(bits):
-    return struct.unpack('<f', struct.pack('<I', bits << 16))[0]
-
-
-def rounded(values):
-    return [value_of(bits_of(value)) for value in values]
-
-
-def file_of(folder, name, dtype, dims, values):
-    """Write a TensorProto file, because .npy has no bfloat16."""
-    if dtype == BFLOAT16:
-        values = [bits_of(value) for value in values]
-    return onnx.write(os.path.join(folder, f'{name}.pb'), onnx.tensor(name, dtype, dims, values))
-
-
-class Model:
-    """A chain of nodes, and the expected output of each node."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.nodes, self.inputs, self.outputs, self.constants, self.arguments = [], [], [], [], []
-
-    def input(self, dims, values):
-        name = f'in{len(self.inputs)}'
-        self.inputs.append((name, BFLOAT16, dims))
-        self.arguments.append(f'--input={name}={file_of(self.folder, name, BFLOAT16, dims, values)}')
-        return name
-
-    def constant(self, dims, values):
-        name = f'constant{len(self.constants)}'
-        self.constants.append(onnx.tensor(name, BFLOAT16, dims, [bits_of(value) for value in values]))
-        return name
-
-    def node(self, op, inputs, dims, values, dtype=BFLOAT16, **attributes):
-        """Return the node's output name and its expected values, rounded."""
-        name = f'out{len(self.outputs)}_{op}'
-        self.nodes.append(onnx.node(op, inputs, [name], name, **attributes))
-        self.outputs.append((name, dtype, dims))
-        self.arguments.append(f'--expect={name}={file_of(self.folder, name, dtype, dims, values)}')
-        return name, rounded(values)
-
-    def run(self, *arguments):
-        path = onnx.write(os.path.join(self.folder, 'model.onnx'),
-                          onnx.model(self.nodes, self.inputs, self.outputs, self.constants, 23))
-        result = run(path, *self.arguments, *arguments)
-        expect(result.returncode == 0, DEVICE, 'ended with', result.returncode, result.stdout)
-        return path
+from onnxfile import BFLOAT16
+from onnxmodel import Model, array_file, expect, private_folder, run
 
 
 def convolve(x, w, bias, n_in, n_out, size):
@@ -130,33 +61,39 @@ def transposed(x, rows, columns):
 
 def check_network(folder, rng):
     """A window, a product, a norm and a softmax, with activations and moves in between."""
-    def numbers(n, scale=1.0):
-        return rounded([rng.uniform(-scale, scale) for _ in range(n)])
+    def numbers(n):
+        return [onnx.bfloat16_value(onnx.bfloat16_bits(rng.uniform(-1.0, 1.0))) for _ in range(n)]
 
-    model = Model(folder)
+    def constant(dims, values):
+        return model.constant(BFLOAT16, dims, values)
+
+    def add(op, *inputs, dims, values, **attributes):
+        return model.node(op, inputs, BFLOAT16, dims, values, **attributes)
+
+    model = Model(folder, 23)
     n_in, n_out, size, columns = 5, 8, 12, 40
     pixels = size * size
     x, w, bias = numbers(n_in * pixels), numbers(n_out * n_in * 9), numbers(n_out)
-    at = model.input([1, n_in, size, size], x)
-    at, x = model.node('Conv', [at, model.constant([n_out, n_in, 3, 3], w), model.constant([n_out], bias)],
-                       [1, n_out, size, size], convolve(x, w, bias, n_in, n_out, size), pads=[1, 1, 1, 1])
-    at, x = model.node('Relu', [at], [1, n_out, size, size], [max(value, 0.0) for value in x])
-    at, x = model.node('Flatten', [at], [n_out, pixels], x, axis=2)
-    at, x = model.node('Transpose', [at], [pixels, n_out], transposed(x, n_out, pixels))
+    at = model.input(BFLOAT16, [1, n_in, size, size], x)
+    at, x = add('Conv', at, constant([n_out, n_in, 3, 3], w), constant([n_out], bias), dims=[1, n_out, size, size],
+                values=convolve(x, w, bias, n_in, n_out, size), pads=[1, 1, 1, 1])
+    at, x = add('Relu', at, dims=[1, n_out, size, size], values=[max(value, 0.0) for value in x])
+    at, x = add('Flatten', at, dims=[n_out, pixels], values=x, axis=2)
+    at, x = add('Transpose', at, dims=[pixels, n_out], values=transposed(x, n_out, pixels))
     w = numbers(n_out * columns)
-    at, x = model.node('MatMul', [at, model.constant([n_out, columns], w)], [pixels, columns],
-                       multiply(x, w, pixels, n_out, columns))
+    at, x = add('MatMul', at, constant([n_out, columns], w), dims=[pixels, columns],
+                values=multiply(x, w, pixels, n_out, columns))
     w = numbers(columns)
-    at, x = model.node('Add', [at, model.constant([columns], w)], [pixels, columns],
-                       [value + w[i % columns] for i, value in enumerate(x)])
+    at, x = add('Add', at, constant([columns], w), dims=[pixels, columns],
+                values=[value + w[i % columns] for i, value in enumerate(x)])
     w, bias = numbers(columns), numbers(columns)
-    at, x = model.node('LayerNormalization', [at, model.constant([columns], w), model.constant([columns], bias)],
-                       [pixels, columns], normalise(x, w, bias, pixels, columns))
-    at, x = model.node('Gelu', [at], [pixels, columns],
-                       [0.5 * value * (1 + math.erf(value / math.sqrt(2))) for value in x])
-    at, x = model.node('Softmax', [at], [pixels, columns], softmax(x, pixels, columns), axis=1)
-    at, x = model.node('ReduceMax', [at], [pixels, 1], [max(x[i * columns:(i + 1) * columns])
-                                                        for i in range(pixels)], axes=[1])
+    at, x = add('LayerNormalization', at, constant([columns], w), constant([columns], bias), dims=[pixels, columns],
+                values=normalise(x, w, bias, pixels, columns))
+    at, x = add('Gelu', at, dims=[pixels, columns],
+                values=[0.5 * value * (1 + math.erf(value / math.sqrt(2))) for value in x])
+    at, x = add('Softmax', at, dims=[pixels, columns], values=softmax(x, pixels, columns), axis=1)
+    add('ReduceMax', at, dims=[pixels, 1], values=[max(x[i * columns:(i + 1) * columns]) for i in range(pixels)],
+        axes=[1])
     # Elements in the middle of the chain may be off by an ulp; sums of such elements are off by more.
     path = model.run('--atol=0.03', '--rtol=0.03')
     model.run('--atol=0.03', '--rtol=0.03', '--disable-optimisation=all')
@@ -169,17 +106,16 @@ def check_casts(folder):
             0xff800000, 0x7f800000, 0x00000001, 0x00008000, 0x00018000, 0x807fffff, 0x80000000]
     values = [struct.unpack('<f', struct.pack('<I', each))[0] for each in bits]
     n = len(values)
-    narrow = [value_of(b) for b in (0x3f80, 0x3f82, 0x3f81, 0x3f80, 0x7f80, 0x7f7f, 0x7f80,
-                                    0xff80, 0x7f80, 0x0000, 0x0000, 0x0002, 0x8080, 0x8000)]
-    model = Model(folder)
-    model.inputs.append(('f', onnx.FLOAT, [n]))
-    model.arguments.append(f'--input=f={file_of(folder, "f", onnx.FLOAT, [n], values)}')
-    at, _ = model.node('Cast', ['f'], [n], narrow, to=BFLOAT16)
-    model.node('Cast', [at], [n], narrow, onnx.FLOAT, to=onnx.FLOAT)
+    narrow = [onnx.bfloat16_value(b) for b in (0x3f80, 0x3f82, 0x3f81, 0x3f80, 0x7f80, 0x7f7f, 0x7f80,
+                                               0xff80, 0x7f80, 0x0000, 0x0000, 0x0002, 0x8080, 0x8000)]
+    model = Model(folder, 23)
+    at = model.input(onnx.FLOAT, [n], values)
+    at, _ = model.node('Cast', [at], BFLOAT16, [n], narrow, to=BFLOAT16)
+    model.node('Cast', [at], onnx.FLOAT, [n], narrow, to=onnx.FLOAT)
     small = [1.0, -2.5, 300.0, -1e9, math.inf, -math.inf]
-    at = model.input([len(small)], small)
-    model.node('Cast', [at], [len(small)], [1, -2, 127, -128, 127, -128], onnx.INT8, to=onnx.INT8)
-    model.node('Cast', [at], [len(small)], [1, 1, 1, 1, 1, 1], onnx.BOOL, to=onnx.BOOL)
+    at = model.input(BFLOAT16, [len(small)], small)
+    model.node('Cast', [at], onnx.INT8, [len(small)], [1, -2, 127, -128, 127, -128], to=onnx.INT8)
+    model.node('Cast', [at], onnx.BOOL, [len(small)], [1, 1, 1, 1, 1, 1], to=onnx.BOOL)
     model.run('--atol=0', '--rtol=0')
 
 
@@ -191,11 +127,11 @@ def check_files(folder, path):
     expect(result.returncode == 2 and 'bfloat16 is given as a TensorProto in a .pb file' in result.stdout,
            'float32 for bfloat16:', result.returncode, result.stdout)
     short = onnx.write(os.path.join(folder, 'short.pb'),
-                       onnx.tensor('x', BFLOAT16, [1, 5, 12, 12], [0x3f80] * 719))
+                       onnx.tensor('x', BFLOAT16, [1, 5, 12, 12], [1.0] * 719))
     result = run(path, f'--input={short}')
     expect(result.returncode == 2 and 'bfloat16' in result.stdout, 'cut short:', result.returncode,
            result.stdout)
-    whole = file_of(folder, 'whole', BFLOAT16, [1, 5, 12, 12], values)
+    whole = array_file(folder, 'whole', BFLOAT16, [1, 5, 12, 12], values)
     out = os.path.join(folder, 'y')
     result = run(path, f'--input={whole}', f'--output=out1_Relu={out}.npy')
     expect(result.returncode == 2 and 'a .npy file cannot hold bfloat16' in result.stdout, 'as .npy:',
@@ -208,11 +144,9 @@ def check_files(folder, path):
 
 
 def main():
-    rng = random.Random(16)
-    with tempfile.TemporaryDirectory() as folder:
+    with private_folder('bfloat16-') as folder:
         check_casts(folder)
-        path = check_network(folder, rng)
-        check_files(folder, path)
+        check_files(folder, check_network(folder, random.Random(16)))
 
 
 main()

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from started import start
+from started import expect, start, wait_for
 
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
           'ratio', 'target']
@@ -34,11 +34,6 @@ def run(program, *arguments, **kwargs):
                           text=True, timeout=LIMIT, check=False, **kwargs)
 
 
-def expect(condition, what):
-    if not condition:
-        sys.exit(f'brokerbench.py: {what}')
-
-
 def brokers(folder):
     """Return the processes whose socket is in the folder."""
     found = []
@@ -53,13 +48,6 @@ def brokers(folder):
         if name == 'brokerd' and folder.encode() in environment:
             found.append(int(pid))
     return found
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 60
-    while not condition():
-        expect(time.monotonic() < deadline, what)
-        time.sleep(0.02)
 
 
 def test_command_line(program):

@@ -11,6 +11,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
+from started import expect
+
 KEYS = ['scenario', 'policy', 'makespan', 'bound', 'accuracy', 'regret', 'jain', 'p50', 'p99']
 POLICIES = {'ours', 'cpu', 'gpu', 'threshold', 'round-robin', 'ect', 'heft', 'means', 'oracle',
             'oracle-lpt'}
@@ -45,11 +47,6 @@ def run(*arguments, **kwargs):
     return subprocess.run([program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=LIMIT, check=False,
                           env={**os.environ, 'BROKERSIM_DATA': data}, **kwargs)
-
-
-def expect(condition, what):
-    if not condition:
-        sys.exit(f'brokersim.py: {what}')
 
 
 def objects(*arguments):

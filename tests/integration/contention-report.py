@@ -18,10 +18,11 @@ import tempfile
 import threading
 import time
 
+import ctlrig
 import started
+from ctlrig import BROKERD
 from started import LIMIT, expect, wait_for
 
-CTL, BROKERD, CLIENT = sys.argv[1:4]
 LADDER = ['ebpf', 'schedstat', 'psi', 'stat', 'none']
 FIGURES = {'run_ns', 'wait_ns', 'idle_wait_ns', 'n_waits', 'n_preemptions', 'n_involuntary',
            'n_throttled', 'n_migrations', 'p50_ns', 'p99_ns', 'max_ns', 'causers'}
@@ -44,25 +45,19 @@ def as_user(uid):
     return {} if uid is None else {'user': uid, 'group': uid, 'extra_groups': []}
 
 
-class Client:
+class Client(ctlrig.Client):
     """A client that runs tasks without a pause, in the background."""
 
     def __init__(self, broker, uid=None):
-        self.process = subprocess.Popen([CLIENT, broker.socket, 'small'], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, **as_user(uid))
+        super().__init__(broker, 'small', **as_user(uid))
         self.is_stopping = False
         self.run(10, 10)
         self.thread = threading.Thread(target=self.work)
         self.thread.start()
 
-    def run(self, small, large):
-        self.process.stdin.write(f'{small} {large}\n')
-        self.process.stdin.flush()
-        return self.process.stdout.readline() == 'ok\n'
-
     def work(self):
-        while not self.is_stopping and self.run(0, 20):
-            pass
+        while not self.is_stopping:
+            self.run(0, 20)
 
     def __enter__(self):
         return self
@@ -70,16 +65,11 @@ class Client:
     def __exit__(self, *_):
         self.is_stopping = True
         self.thread.join()
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(LIMIT)
+        self.stop()
 
 
 def ctl(broker, *arguments, uid=None):
-    result = subprocess.run([CTL, '--socket', broker.socket, *arguments], timeout=LIMIT,
-                            check=False, capture_output=True, text=True, **as_user(uid))
-    expect(result.returncode == 0, arguments, 'ended with', result.returncode, result.stderr)
-    return result.stdout
+    return ctlrig.ctl(broker, *arguments, **as_user(uid))
 
 
 class Report:

@@ -6,31 +6,22 @@ device.
     onnx-inline.py BROKERCTL DEVICE
 """
 import math
-import os
-import subprocess
-import sys
-import tempfile
 
 import onnxfile as onnx
+from onnxmodel import Model, private_folder
 
-CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
-LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 X = [-2.0, -0.5, 0.25, 1.0, 3.0, -4.0]
 FLOAT_ATTRIBUTE = 1
 
 
-def run(folder, contents, expected):
+def check(folder, nodes, expected, constants=(), **more):
     """Run the model with x of 2x3, and compare all of its outputs."""
-    path = onnx.write(os.path.join(folder, 'model.onnx'), contents)
-    arguments = [f'--expect={name}={onnx.npy(os.path.join(folder, name + ".npy"), onnx.FLOAT, *each)}'
-                 for name, each in expected.items()]
-    given = onnx.npy(os.path.join(folder, 'x.npy'), onnx.FLOAT, [2, 3], X)
-    result = subprocess.run([CTL, 'run', path, '--device', DEVICE, f'--input=x={given}', *arguments],
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            timeout=LIMIT, check=False)
-    if result.returncode != 0:
-        print('onnx-inline.py:', DEVICE, 'ended with', result.returncode, result.stdout)
-        sys.exit(1)
+    model = Model(folder, 17, **more)
+    model.nodes, model.constants = nodes, constants
+    model.input(onnx.FLOAT, [2, 3], X, name='x')
+    for name, each in expected.items():
+        model.output(name, onnx.FLOAT, *each)
+    model.run()
 
 
 def leaky(values, alpha):
@@ -61,10 +52,9 @@ def functions(folder):
     half, quarter = leaky(X, 0.5), leaky(X, 0.25)
     p = [a + b for a, b in zip(half, X)]
     exps = [math.exp(value) for value in half]
-    run(folder, onnx.model(nodes, [('x', onnx.FLOAT, shape)],
-                           [(name, onnx.FLOAT, shape) for name in 'pqrs'], functions=made),
-        {'p': (shape, p), 'q': (shape, [value / sum(exps) for value in exps]),
-         'r': (shape, [a + b for a, b in zip(quarter, p)]), 's': (shape, leaky(X, 0.01))})
+    check(folder, nodes,
+          {'p': (shape, p), 'q': (shape, [value / sum(exps) for value in exps]),
+           'r': (shape, [a + b for a, b in zip(quarter, p)]), 's': (shape, leaky(X, 0.01))}, functions=made)
 
 
 def branches(folder):
@@ -89,12 +79,9 @@ def branches(folder):
     constants = [onnx.tensor('other', onnx.FLOAT, shape, other),
                  onnx.tensor('one', onnx.INT64, [], [1]), onnx.tensor('two', onnx.INT64, [], [2])]
     p = [2 * (a + b) for a, b in zip(X, other)]
-    run(folder, onnx.model(nodes, [('x', onnx.FLOAT, shape)],
-                           [(name, onnx.FLOAT, shape) for name in ('p', 'same', 'q', 'r')], constants,
-                           functions=made),
-        {'p': (shape, p), 'same': (shape, X),
-         'q': (shape, [2 * (a - b) for a, b in zip(X, other)]),
-         'r': (shape, [2 * (a - b) for a, b in zip(p, other)])})
+    check(folder, nodes,
+          {'p': (shape, p), 'same': (shape, X), 'q': (shape, [2 * (a - b) for a, b in zip(X, other)]),
+           'r': (shape, [2 * (a - b) for a, b in zip(p, other)])}, constants, functions=made)
 
 
 def sparse(folder):
@@ -103,18 +90,12 @@ def sparse(folder):
     for place, value in ((1, 0.5), (4, -2.0), (11, 3.0)):
         weights[place] = value
     wanted = [sum(X[i * 3 + k] * weights[k * 4 + j] for k in range(3)) for i in range(2) for j in range(4)]
-    run(folder, onnx.model([onnx.node('MatMul', ['x', 'w'], ['y'])], [('x', onnx.FLOAT, [2, 3])],
-                           [('y', onnx.FLOAT, [2, 4])],
-                           sparse_constants=[onnx.sparse('w', onnx.FLOAT, [3, 4], [0.5, -2.0, 3.0],
-                                                         [1, 4, 11])]),
-        {'y': ([2, 4], wanted)})
+    check(folder, [onnx.node('MatMul', ['x', 'w'], ['y'])], {'y': ([2, 4], wanted)},
+          sparse_constants=[onnx.sparse('w', onnx.FLOAT, [3, 4], [0.5, -2.0, 3.0], [1, 4, 11])])
 
 
 def main():
-    os.environ.pop('RINGBROKER_SOCKET', None)
-    with tempfile.TemporaryDirectory(prefix='inline-', dir='/tmp') as folder:
-        os.environ['XDG_RUNTIME_DIR'] = folder
-        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+    with private_folder('inline-') as folder:
         functions(folder)
         branches(folder)
         sparse(folder)

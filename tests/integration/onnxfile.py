@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Writers of ONNX models and .npy files, for tests of programs that read them."""
 import array
+import math
 import struct
 
 FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16, DOUBLE, BFLOAT16 = 1, 2, 3, 6, 7, 9, 10, 11, 16
@@ -30,7 +31,21 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
+def bfloat16_bits(value):
+    """Return the bits of the nearest bfloat16, rounding ties to even."""
+    bits = struct.unpack('<I', struct.pack('<f', value))[0]
+    if math.isnan(value):
+        return bits >> 16 | 0x40
+    return bits + 0x7fff + (bits >> 16 & 1) >> 16
+
+
+def bfloat16_value(bits):
+    return struct.unpack('<f', struct.pack('<I', bits << 16))[0]
+
+
 def packed(dtype, values):
+    if dtype == BFLOAT16:
+        values = [bfloat16_bits(value) for value in values]
     if dtype in (UINT4, INT4):
         values = [value & 15 for value in values] + [0]
         return bytes(values[i] | values[i + 1] << 4 for i in range(0, len(values) - 1, 2))
