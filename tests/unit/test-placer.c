@@ -578,7 +578,7 @@ TEST(test_decide__short_and_full_path_agree, setup_two, teardown)
 							      (float)placer_bench_random(bench, 2),
 					      bench->now_ns);
 		if (i % 11 == 0)
-			place_flow_set_own_contention(bench->placer, bench->flow,
+			place_flow_set_own_contention(bench->flow,
 						      (float)placer_bench_random(bench, 9) / 8);
 		if (i % 4 == 0)
 			placer_bench_learn_some(bench, (uint8_t)placer_bench_random(bench, 2),
