@@ -177,14 +177,21 @@ def check_plan_times(broker):
     def learned():
         return {(plan['tenant'], plan['plan']): plan for plan in of_type(objects(ctl(broker, 'stats', '--json')), 'plan')}
 
-    def table():
-        heads, *rows = [re.split(r' {2,}', line.strip()) for line in ctl(broker, 'plans').splitlines()[1:] if line]
+    def table(sort):
+        listing = ctl(broker, 'plans', f'--sort={sort}').splitlines()[1:]
+        heads, *rows = [re.split(r' {2,}', line.strip()) for line in listing if line]
         return [dict(zip(heads, row, strict=True)) for row in rows]
 
-    # The factor of contention changes at any time.
-    before, rows, after = learned(), table(), learned()
-    while before != after:
-        before, rows, after = after, table(), learned()
+    for sort in ('name', '-name', 'tasks', '-tasks'):
+        # The factor of contention changes at any time.
+        before, rows, after = learned(), table(sort), learned()
+        while before != after:
+            before, rows, after = after, table(sort), learned()
+        expect_plan_times(rows, after)
+
+
+def expect_plan_times(rows, after):
+    """Each of @rows has the times, the error and the trust of its plan in @after."""
     expect(len(rows) == len(after) == 6, rows)
     for row in rows:
         plan = after[row['TENANT'], row['PLAN']]

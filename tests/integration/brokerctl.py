@@ -220,14 +220,19 @@ def check_no_administrators(folder):
     """Without an administrators' socket, or without permission for it, brokerctl names the reason."""
     broker = Broker(folder, '--admin-socket=none', '--gpu=none', '--calibration=none', name='without')
     path = os.path.join(folder, 'without.admin')
-    remedy = 'start brokerd without --admin-socket=none'
-    for cause in (f'{path} does not exist', f'no program listens at {path}'):
-        mend = expect_not_permitted(broker, f"this broker has no administrators' socket ({cause})", remedy)
+    remedy = "name the path of the broker's"
+    for cause in (f"no administrators' socket is at {path}",
+                  f"no program listens at the administrators' socket ({path})"):
+        mend = expect_not_permitted(broker, cause, remedy)
         expect(mend.startswith(remedy), mend)
         if not os.path.exists(path):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
                 left.bind(path)
     broker.stop()
+    # A path that no broker can have proves no broker.
+    command = [CTL, '--socket=/etc/passwd/x', f'--admin-socket={folder}/absent', 'check']
+    said = subprocess.run(command, timeout=LIMIT, check=False, stdout=subprocess.PIPE).stdout.decode()
+    expect(remedy not in said, said)
     if os.geteuid() != 0:
         print('brokerctl.py: needs root to become another user')
         return

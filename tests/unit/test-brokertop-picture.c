@@ -721,8 +721,7 @@ TEST(test_changes__are_confirmed, setup, teardown)
 	admin_socket_explain(&attempt, why_not, sizeof(why_not));
 	input_handle(&picture, &model, why_not, &change, canvas.width, &evict);
 	assert_int_equal(picture.prompt, PROMPT_NONE);
-	assert_true(is_shown("this broker has no administrators' socket (/x/admin.sock does not "
-			     "exist); start brokerd"));
+	assert_true(is_shown("no administrators' socket is at /x/admin.sock; name the path"));
 }
 
 TEST(test_mouse__keys_and_rows, setup, teardown)

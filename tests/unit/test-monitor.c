@@ -300,12 +300,11 @@ TEST(test_admin_socket__causes)
 	expect_explained(&attempt, "you may look, but not change anything: that is for root, ");
 	attempt.r = -ENOENT;
 	expect_explained(&attempt,
-			 "this broker has no administrators' socket (/x/?sock does not exist); "
-			 "start brokerd without --admin-socket=none");
+			 "no administrators' socket is at /x/?sock; name the path of the broker's");
 	attempt.r = -ECONNREFUSED;
-	expect_explained(&attempt,
-			 "this broker has no administrators' socket (no program listens at "
-			 "/x/?sock); start brokerd without --admin-socket=none");
+	expect_explained(
+		&attempt,
+		"no program listens at the administrators' socket (/x/?sock); name the path");
 	attempt.r = -EDQUOT;
 	expect_explained(&attempt, "cannot use the administrators' socket: too many sessions");
 	assert_string_equal(admin_socket_remedy(&attempt), "");

@@ -116,10 +116,20 @@ static const char *mend_restart(const struct checkup *checkup, char mend[FINDING
 	return mend;
 }
 
-/* Return true if the error of a connection says that no broker listens. */
-static bool is_absent(int r)
+/* Return true unless the result of a connection says that no broker listens at the path. */
+static bool is_of_broker(int r)
 {
-	return r == -ENOENT || r == -ECONNREFUSED;
+	switch (r) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ENAMETOOLONG:
+	case -ENOTDIR:
+	case -ELOOP:
+	case -EPROTOTYPE:
+		return false;
+	default:
+		return true;
+	}
 }
 
 /* Return the remedy for a connection, to the administrators' socket or not, that failed with @r. */
@@ -210,7 +220,7 @@ static const char *mend_admin(const struct checkup *checkup, char mend[FINDING_B
 	return mend;
 }
 
-/* @is_running: a broker listens at the clients' socket. */
+/* Report who may use the administrators' socket. @is_running: a broker has the clients' socket. */
 static void check_admin(struct checkup *checkup, const struct rbk *rbk,
 			const struct admin_attempt *attempt, bool is_running)
 {
@@ -229,7 +239,7 @@ static void check_admin(struct checkup *checkup, const struct rbk *rbk,
 			    "this user may read everything, but change nothing");
 	else if (r == -EACCES || r == -EPERM)
 		finding_set(&finding, HEALTH_WARN, mend_admin(checkup, mend), "%s", cause);
-	else if (is_running && is_absent(r))
+	else if (is_running && (r == -ENOENT || r == -ECONNREFUSED))
 		finding_set(&finding, HEALTH_WARN, admin_socket_remedy(attempt), "%s", cause);
 	else
 		finding_set(&finding, HEALTH_WARN, mend_connection(checkup, true, r, mend), "%s",
@@ -317,7 +327,7 @@ static void check_broker(struct checkup *checkup)
 	if (rbk || admin)
 		ask_broker(checkup, admin ? admin : rbk, admin);
 	check_socket(checkup, rbk, r, &error);
-	check_admin(checkup, admin, &attempt, !is_absent(r));
+	check_admin(checkup, admin, &attempt, is_of_broker(r));
 	check_version(checkup, rbk ? rbk : admin);
 	rbk_disconnect(rbk);
 	rbk_disconnect(admin);

@@ -26,7 +26,7 @@ struct finding {
 	const char *why;  /* why the check matters */
 	enum health health;
 	char text[FINDING_BYTES]; /* the result, in words */
-	char mend[FINDING_BYTES]; /* the command that repairs it; "": nothing to repair */
+	char mend[FINDING_BYTES]; /* the remedy, a command or an instruction; "": none needed */
 };
 
 struct doctor {

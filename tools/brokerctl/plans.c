@@ -17,9 +17,7 @@ struct row {
 	uint64_t resident_bytes, footprint_bytes;
 	/* the least of all GPUs, learned and predicted now; 0: none */
 	double gpu_alone_ns, gpu_now_ns;
-	double speedup; /* highest factor over the CPU, of all devices */
-	/* figures of the last task's device; NULL: the plan has run no task */
-	const struct rbk_stats_plan_device *last;
+	double speedup; /* highest speed-up over the CPU, of all devices */
 	union plan_copy copy;
 };
 
@@ -68,8 +66,6 @@ static void row_times(struct row *row)
 
 	row->gpu_alone_ns = alone ? plan->devices[alone].estimate_ns : 0;
 	row->gpu_now_ns = now ? stats_now_ns(&plan->devices[now]) : 0;
-	if (row->n_tasks > 0 && plan->last_device < n_devices)
-		row->last = &plan->devices[plan->last_device];
 }
 
 static void row_sums(struct row *row)
@@ -115,6 +111,9 @@ static const char *place_of(const struct row *row, char *text, size_t bytes)
 static void print_row(const struct row *row)
 {
 	const struct rbk_stats_plan *plan = &row->copy.plan;
+	const bool has_last = row->n_tasks > 0 && plan->last_device < row->tenant->view.n_devices;
+	const struct rbk_stats_plan_device *last =
+		&plan->devices[has_last ? plan->last_device : RBK_DEVICE_CPU];
 	uint64_t n_cpu_tasks = plan->devices[RBK_DEVICE_CPU].n_tasks;
 	char place[TABLE_CELL_BYTES];
 
@@ -133,8 +132,8 @@ static void print_row(const struct row *row)
 	table_cell("%s", text_ns(row->gpu_now_ns));
 	table_cell("%s", text_ns(plan->devices[RBK_DEVICE_CPU].estimate_ns));
 	table_cell("%s", text_ns(row->gpu_alone_ns));
-	table_cell("%s", row->last ? text_percent(row->last->mean_error, 1) : "-");
-	table_cell("%s", !row->last ? "-" : row->last->is_trusted ? "yes" : "no");
+	table_cell("%s", has_last ? text_percent(last->mean_error, 1) : "-");
+	table_cell("%s", !has_last ? "-" : last->is_trusted ? "yes" : "no");
 	if (row->speedup > 0)
 		table_cell("%.2f", row->speedup);
 	else

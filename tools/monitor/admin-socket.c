@@ -62,12 +62,10 @@ void admin_socket_cause(const struct admin_attempt *attempt, char *text, size_t 
 			 "brokerd runs as, and the admin-users of brokerd.conf(5)");
 		break;
 	case -ENOENT:
-		snprintf(text, bytes,
-			 "this broker has no administrators' socket (%s does not exist)", path);
+		snprintf(text, bytes, "no administrators' socket is at %s", path);
 		break;
 	case -ECONNREFUSED:
-		snprintf(text, bytes,
-			 "this broker has no administrators' socket (no program listens at %s)",
+		snprintf(text, bytes, "no program listens at the administrators' socket (%s)",
 			 path);
 		break;
 	case -EACCES:
@@ -90,8 +88,8 @@ const char *admin_socket_remedy(const struct admin_attempt *attempt)
 	switch (attempt->r) {
 	case -ENOENT:
 	case -ECONNREFUSED:
-		return "start brokerd without --admin-socket=none, or name the path of its socket "
-		       "(brokerctl --admin-socket, RINGBROKER_ADMIN_SOCKET)";
+		return "name the path of the broker's (brokerctl --admin-socket, "
+		       "RINGBROKER_ADMIN_SOCKET), or start brokerd without --admin-socket=none";
 	case -EACCES:
 	case -EPERM:
 		return "admin-group of brokerd.conf(5) lets others look, and admin-users make "
