@@ -694,7 +694,7 @@ static bool has_hidepid(void)
 int contention_new(const struct contention_options *options, struct contention **ret)
 {
 	_cleanup_(contention_freep) struct contention *contention = calloc(1, sizeof(*contention));
-	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_config config = CONTENTION_CONFIG_DEFAULT;
 	const char *own_cgroup = options->own_cgroup;
 	char path[2 * PATH_MAX];
 	int r;

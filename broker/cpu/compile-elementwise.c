@@ -25,7 +25,7 @@ enum {
 	CPU_MAP_BIT_SHIFT = CPU_MAP_SHIFT_LEFT,
 };
 
-/* by op_params.elementwise.form */
+/* The functions of each operator, indexed by op_params.elementwise.form. */
 #define FUNCTION_OF(KIND, ...)     [OP_##KIND - OP_ADD][0] = (enum cpu_map_op)CPU_MAP_##KIND
 #define OTHER_FORM(FUNCTION, KIND) [OP_##KIND - OP_ADD][1] = CPU_MAP_##FUNCTION
 static const enum cpu_map_op functions[][2] = {

@@ -425,10 +425,10 @@ void stats_shown_init(struct stats_shown *shown, enum stats_shown_kind kind, str
 		      struct stats_tenant *tenant, void *owner);
 /* Free the records. A session or lease that was not initialised is accepted. */
 void stats_shown_deinit(struct stats_shown *shown);
-/* Return the first of a kind, in no particular order; NULL: none. */
+/* Return the first record of a kind, in no particular order; NULL: there is none. */
 struct stats_shown *stats_first_shown(const struct stats *stats, enum stats_shown_kind kind);
 uint32_t stats_n_shown(const struct stats *stats, enum stats_shown_kind kind);
-/* Move it to the end, for callers that visit a few at a time. */
+/* Move @shown to the end of its list, for callers that visit a few records at a time. */
 void stats_shown_last(struct stats_shown *shown);
 /*
  * Copy all of @figures, a struct rbk_stats_session or rbk_stats_lease, but the sequence into the

@@ -204,7 +204,7 @@ static void fill_elementwise(const struct vk_step *step, const struct plan *plan
 	       sizeof(node->params.elementwise.i));
 }
 
-/* by op_params.elementwise.form */
+/* The functions of each operator, indexed by op_params.elementwise.form. */
 #define FUNCTION_OF(KIND, ...)     [OP_##KIND - OP_ADD][0] = MAP_##KIND
 #define OTHER_FORM(FUNCTION, KIND) [OP_##KIND - OP_ADD][1] = MAP_##FUNCTION
 static const uint8_t functions[][2] = {

@@ -19,9 +19,10 @@ extern const struct op OP_LIST(OP_ROW_NAME);
 int op_matmul_infer(struct op_call *call);
 int op_conv_infer(struct op_call *call);
 
-/* The cost of a product of matrices, of which input 0 is the left one. */
+/* Compute the cost of a product of matrices, of which input 0 is the left one. */
 void op_matmul_cost(const struct op_call *call, struct cost *ret);
 
-/* Attributes of operators without attributes, and of convolutions. */
+/* The empty list, for operators without attributes. */
 static const struct op_attr op_no_attrs[] = {{0}};
+/* Attributes of convolutions. */
 extern const struct op_attr op_conv_attrs[];

@@ -16,7 +16,7 @@ enum {
 
 void processors_init(struct processors *processors, uint32_t n, uint32_t n_workers)
 {
-	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_config config = CONTENTION_CONFIG_DEFAULT;
 
 	memset(processors, 0, sizeof(*processors));
 	processors->n = n;

@@ -241,7 +241,7 @@ TEST(test_others__own_workers)
 		.has_processors = true,
 		.n_processors = 2,
 	};
-	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_config config = CONTENTION_CONFIG_DEFAULT;
 	const struct contention_verdict *verdict = NULL;
 	struct contention_judge judge;
 
@@ -262,7 +262,7 @@ TEST(test_others__own_workers)
 /* Preemptions without waits are no contention, nor are waits without preemptions. */
 TEST(test_signals__both)
 {
-	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_config config = CONTENTION_CONFIG_DEFAULT;
 
 	(void)state;
 	for (unsigned int signals = 0; signals < 4; signals++) {
@@ -563,7 +563,7 @@ static uint64_t draw_word(uint64_t *random)
 
 TEST(test_figures__arbitrary)
 {
-	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_config config = CONTENTION_CONFIG_DEFAULT;
 	struct contention_judge judge;
 	uint64_t random = 7;
 
@@ -618,7 +618,7 @@ TEST(test_config__invalid_values)
 TEST(test_processors__none)
 {
 	struct contention_sample sample = {.has_workers = true, .has_processors = true};
-	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_config config = CONTENTION_CONFIG_DEFAULT;
 	struct contention_judge judge;
 
 	(void)state;

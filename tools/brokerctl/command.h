@@ -267,7 +267,10 @@ void control_disconnect(struct control *control);
  * Return: the exit status.
  */
 int control_refused(const struct control *control, int error, const struct rbk_error *text);
-/* As admin_socket_users(), of the administrators' socket that brokerctl tries. */
+/*
+ * Name the users who may use the administrators' socket that brokerctl tries, in the words of
+ * admin_socket_users().
+ */
 const char *control_who_may(const struct control *control);
 /*
  * Return the group whose members may use the administrators' socket, or NULL if there is none.

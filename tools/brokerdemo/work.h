@@ -54,8 +54,7 @@ int work_init(struct work *work, struct rbk *rbk, const struct work_shape *shape
 	      uint32_t n_outputs, struct rbk_error *error);
 /*
  * Free the plan and its arenas. No task of the plan may be in flight. A zeroed or partly
- * initialized
- * @work is accepted.
+ * initialized @work is accepted.
  */
 void work_deinit(struct work *work);
 

@@ -14,7 +14,7 @@
 
 void judge_init(struct judge *judge, const struct sim *sim)
 {
-	const struct contention_config config = CONTENTION_JUDGE_DEFAULT;
+	const struct contention_config config = CONTENTION_CONFIG_DEFAULT;
 	const uint32_t n_servers = sim->devices[RBK_DEVICE_CPU].n_servers;
 
 	*judge = (struct judge){.share = 1, .next_ns = JUDGE_PERIOD_NS};

@@ -91,7 +91,7 @@ static void sort_by_name(struct picture *picture, const struct model *model,
 	say(picture, STYLE_WARN, "this view has no such column");
 }
 
-/* @by: as of table_search(). */
+/* Move the cursor to the next or previous match: table_search() explains @by. */
 static void search(struct picture *picture, int by)
 {
 	struct table *table = picture_table(picture);

@@ -38,7 +38,7 @@ struct source_request {
 	struct pages pages;
 	uint32_t only;
 	struct rbk_error error;
-	struct admin_attempt admin; /* as of pages_connect_best() */
+	struct admin_attempt admin; /* result at the administrators' socket */
 	char text[600];             /* result of the change */
 };
 
