@@ -105,15 +105,6 @@ void attack_note_longest(struct attack *attack, uint64_t ns)
 		;
 }
 
-void attack_note_uncharged(struct attack *attack, uint64_t bytes)
-{
-	uint64_t most_bytes = atomic_load(&attack->uncharged_bytes);
-
-	while (bytes > most_bytes &&
-	       !atomic_compare_exchange_weak(&attack->uncharged_bytes, &most_bytes, bytes))
-		;
-}
-
 static int connect_only(const struct attack *attack)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -130,7 +121,8 @@ static int connect_only(const struct attack *attack)
 	return r;
 }
 
-int attack_try_connect(struct attack *attack)
+/* Return: the descriptor of a session, or -1 if the broker refused it. */
+static int try_connect(const struct attack *attack)
 {
 	const struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO, .cookie = 1},
@@ -155,7 +147,7 @@ int attack_try_connect(struct attack *attack)
 
 int attack_connect(struct attack *attack)
 {
-	int fd = attack_try_connect(attack);
+	int fd = try_connect(attack);
 
 	if (fd < 0)
 		attack_fail(attack, "the attacker cannot connect: %s", strerror(errno));

@@ -145,10 +145,9 @@ void attack_print_table(struct attack_result *result)
 		      (unsigned long long)attack->n_done, (unsigned long long)attack->n_refused,
 		      (double)attack->longest_ns / 1e6, (double)result->longest_answer_ns / 1e6);
 	print_message("  brokerd's memory: %.1f MiB more than before at most, charged %.1f MiB; "
-		      "above charges at most %.1f MiB; %.1f MiB held uncharged; %u open files at "
-		      "most\n",
+		      "above charges at most %.1f MiB; %u open files at most\n",
 		      mib(result->memory_bytes), mib(result->charged_bytes),
-		      mib(result->excess_bytes), mib(attack->uncharged_bytes), result->most_fds);
+		      mib(result->excess_bytes), result->most_fds);
 	print_message("  before and after: %u %u descriptors, %u %u threads, %.1f %.1f MiB of "
 		      "memory, %.1f %.1f MiB charged; all gone after %.1f ms\n",
 		      before->usage.n_fds, after->usage.n_fds, before->usage.n_threads,
@@ -237,13 +236,12 @@ void attack_print_json(const struct attack_result *result, FILE *file)
 	fprintf(file,
 		", \"attacker\": {\"done\": %llu, \"refused\": %llu, \"longest_ns\": %llu}"
 		", \"longest_answer_ns\": %llu, \"memory_bytes\": %llu, \"charged_bytes\": %llu"
-		", \"excess_bytes\": %llu, \"uncharged_bytes\": %llu, \"open_files\": %u",
+		", \"excess_bytes\": %llu, \"open_files\": %u",
 		(unsigned long long)attack->n_done, (unsigned long long)attack->n_refused,
 		(unsigned long long)attack->longest_ns,
 		(unsigned long long)result->longest_answer_ns,
 		(unsigned long long)result->memory_bytes, (unsigned long long)result->charged_bytes,
-		(unsigned long long)result->excess_bytes,
-		(unsigned long long)attack->uncharged_bytes, result->most_fds);
+		(unsigned long long)result->excess_bytes, result->most_fds);
 	json_rest(file, "before", &result->before);
 	json_rest(file, "after", &result->after);
 	fprintf(file, ", \"rest_ns\": %llu, \"within\": %s, \"wrong\": %u}\n",

@@ -59,15 +59,11 @@ static const struct attack_row rows[] = {
 	 ATTACK_FRIEND_SET_UP, 2},
 	{20, "plan-flood", "plans to prepare, of the neighbour's own tenant", attack_setup_flood,
 	 ATTACK_FRIEND_SET_UP, 16, .is_one_tenant = true},
-	{21, "unread", "answers with rings that are never read, in sessions that have ended",
-	 attack_unread, ATTACK_FRIEND_SET_UP, 1},
-	{22, "kept-rings", "memory of rings that were removed", attack_kept_rings,
-	 ATTACK_FRIEND_SET_UP, 1},
-	{23, "bells", "bells of 960 rings without an entry", attack_bells, ATTACK_FRIEND_INLINE,
+	{21, "bells", "bells of 960 rings without an entry", attack_bells, ATTACK_FRIEND_INLINE,
 	 15},
-	{24, "plan-queue", "descriptions that wait, charged with all of the host's memory",
+	{22, "plan-queue", "descriptions that wait, charged with all of the host's memory",
 	 attack_plan_queue, ATTACK_FRIEND_SET_UP, 16, .arguments = "--host-max=256MiB"},
-	{25, "waiters", "a connection that is waited for 320,000 times", attack_waiters,
+	{23, "waiters", "a connection that is waited for 320,000 times", attack_waiters,
 	 ATTACK_FRIEND_INLINE, 1},
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -99,8 +99,6 @@ struct attack {
 	_Atomic uint64_t n_done;     /* successful requests or tasks of the attacker */
 	_Atomic uint64_t n_refused;  /* refused requests or tasks of the attacker */
 	_Atomic uint64_t longest_ns; /* longest time that the row notes */
-	/* peak of the broker's memory that the attacker held and was not charged for */
-	_Atomic uint64_t uncharged_bytes;
 	_Atomic bool has_failed;
 	char failure[512];
 };
@@ -143,16 +141,10 @@ unsigned int attack_share(const struct attack *attack, unsigned int thread,
 
 /* Open a session without the library. */
 int attack_connect(struct attack *attack);
-/*
- * Open a session without the library.
- * Return: its descriptor, or -1 if the broker refused it.
- */
-int attack_try_connect(struct attack *attack);
 
 /* Count in n_done if @res is a success, else in n_refused. */
 void attack_count(struct attack *attack, int res);
 void attack_note_longest(struct attack *attack, uint64_t ns);
-void attack_note_uncharged(struct attack *attack, uint64_t bytes);
 
 /*
  * attack_send() sends without waiting for the answer. attack_receive() receives an answer into
@@ -274,8 +266,6 @@ void attack_links(struct attack *attack, unsigned int thread);       /* 16 */
 void attack_tables(struct attack *attack, unsigned int thread);      /* 17 */
 void attack_observers(struct attack *attack, unsigned int thread);   /* 18 */
 void attack_oddities(struct attack *attack, unsigned int thread);    /* 19 */
-void attack_unread(struct attack *attack, unsigned int thread);      /* 21 */
-void attack_kept_rings(struct attack *attack, unsigned int thread);  /* 22 */
-void attack_bells(struct attack *attack, unsigned int thread);       /* 23 */
-void attack_plan_queue(struct attack *attack, unsigned int thread);  /* 24 */
-void attack_waiters(struct attack *attack, unsigned int thread);     /* 25 */
+void attack_bells(struct attack *attack, unsigned int thread);       /* 21 */
+void attack_plan_queue(struct attack *attack, unsigned int thread);  /* 22 */
+void attack_waiters(struct attack *attack, unsigned int thread);     /* 23 */

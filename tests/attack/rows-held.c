@@ -1,52 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attacks by resources that clients hold, or make the broker hold, for long: rows 21 to 25; see
+ * Attacks by resources that clients hold, or make the broker hold, for long: rows 21 to 23; see
  * attack.h.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "attack/attack.h"
 
 enum { FDS_PER_RING = 3 };
-
-/* Return the allocated bytes of the file behind a descriptor. */
-static uint64_t allocated_bytes(int fd)
-{
-	struct stat status;
-
-	return fstat(fd, &status) == 0 ? (uint64_t)status.st_blocks * 512 : 0;
-}
-
-/* Return the host memory, in bytes, that all sessions of the attacker are charged now. */
-static uint64_t charged_bytes(struct attack *attack, int session)
-{
-	const struct rbk_wire_request ask = {.type = RBK_WIRE_STATS, .cookie = 7};
-	struct rbk_wire_stats stats = {{0}};
-
-	/* Charges on the page may be a tenth of a second old. */
-	usleep(200000);
-	attack_send(attack, session, &ask, sizeof(ask), NULL, 0);
-	attack_receive(attack, session, &stats, sizeof(stats));
-	return stats.host_bytes;
-}
-
-/*
- * Note how many of @bytes are not charged. @bytes is memory that the broker made and the calling
- * thread holds. The attacker's other threads must hold none.
- */
-static void compare_with_charges(struct attack *attack, int session, uint64_t bytes)
-{
-	uint64_t charged = charged_bytes(attack, session);
-
-	attack_note_uncharged(attack, bytes > charged ? bytes - charged : 0);
-}
 
 static void ask_for_ring(struct attack *attack, int fd, uint32_t n_entries)
 {
@@ -68,91 +33,7 @@ static unsigned int take_ring(int fd, int fds[FDS_PER_RING], struct rbk_wire_rin
 	return n > 0 ? n_fds : 0;
 }
 
-static void close_all(const int *fds, unsigned int n)
-{
-	for (unsigned int i = 0; i < n; i++)
-		close(fds[i]);
-}
-
-/* ---- 21: answers with descriptors that are never read, in sessions that the broker ended ---- */
-
-void attack_unread(struct attack *attack, unsigned int thread)
-{
-	enum { N_RINGS = 8, N_ENTRIES = 8192 };
-	unsigned int n_dead = 64, n_fds = 0, n;
-	int watcher, *dead, *fds;
-	struct rbk_wire_ring ring;
-	struct pollfd poll_fd;
-	uint64_t bytes = 0;
-
-	if (thread > 0) {
-		attack_goes_on(attack);
-		return;
-	}
-	watcher = attack_connect(attack);
-	dead = calloc(n_dead, sizeof(*dead));
-	fds = calloc(n_dead * N_RINGS, FDS_PER_RING * sizeof(*fds));
-	for (n = 0; n < n_dead && attack_goes_on(attack); n++) {
-		dead[n] = attack_try_connect(attack);
-		if (dead[n] < 0) {
-			attack_count(attack, -EAGAIN);
-			break;
-		}
-		for (unsigned int i = 0; i < N_RINGS; i++)
-			ask_for_ring(attack, dead[n], N_ENTRIES);
-		/* Wait for the answers; then a packet of one byte ends the session. */
-		usleep(20000);
-		raw_send(dead[n], "", 1, NULL, 0);
-		poll_fd = (struct pollfd){.fd = dead[n], .events = POLLRDHUP};
-		poll(&poll_fd, 1, 5000);
-		attack_count(attack, 0);
-	}
-	/* Keep all connections until all are examined. */
-	for (unsigned int i = 0; i < n; i++)
-		for (unsigned int k = 0; k < N_RINGS; k++)
-			n_fds += take_ring(dead[i], &fds[n_fds], &ring);
-	for (unsigned int i = 0; i < n_fds; i++)
-		bytes += allocated_bytes(fds[i]);
-	compare_with_charges(attack, watcher, bytes);
-	close_all(fds, n_fds);
-	close_all(dead, n);
-}
-
-/* ---- 22: memfds of rings that were removed ---- */
-
-void attack_kept_rings(struct attack *attack, unsigned int thread)
-{
-	enum { N_KEPT = 64 };
-	struct rbk_wire_id remove = {.request = {.type = RBK_WIRE_RING_REMOVE, .cookie = 5}};
-	unsigned int n_fds = 0, n;
-	struct rbk_wire_ring ring;
-	uint64_t bytes = 0;
-	int *fds, session;
-
-	if (thread > 0) {
-		attack_goes_on(attack);
-		return;
-	}
-	session = attack_connect(attack);
-	fds = calloc(N_KEPT, FDS_PER_RING * sizeof(*fds));
-	for (unsigned int i = 0; i < N_KEPT && attack_goes_on(attack); i++) {
-		ask_for_ring(attack, session, RBK_MAX_RING_ENTRIES);
-		n = take_ring(session, &fds[n_fds], &ring);
-		attack_count(attack, n > 0 ? 0 : -EDQUOT);
-		if (n == 0)
-			break;
-		n_fds += n;
-		remove.id = ring.id;
-		attack_send(attack, session, &remove, sizeof(remove), NULL, 0);
-		attack_receive(attack, session, NULL, 0);
-	}
-	for (unsigned int i = 0; i < n_fds; i++)
-		bytes += allocated_bytes(fds[i]);
-	compare_with_charges(attack, session, bytes);
-	close_all(fds, n_fds);
-}
-
-/* ---- 23: bells of many rings ---- */
+/* ---- 21: bells of many rings ---- */
 
 void attack_bells(struct attack *attack, unsigned int thread)
 {
@@ -180,7 +61,7 @@ void attack_bells(struct attack *attack, unsigned int thread)
 	}
 }
 
-/* ---- 24: queued descriptions, each charged for the largest plan it may become ---- */
+/* ---- 22: queued descriptions, each charged for the largest plan it may become ---- */
 
 void attack_plan_queue(struct attack *attack, unsigned int thread)
 {
@@ -208,7 +89,7 @@ void attack_plan_queue(struct attack *attack, unsigned int thread)
 	}
 }
 
-/* ---- 25: a socket with very many waiters ---- */
+/* ---- 23: a socket with very many waiters ---- */
 
 struct waiters {
 	int fd;

@@ -150,6 +150,32 @@ TEST(test_kept__ended_sessions)
 	close(fd);
 }
 
+/*
+ * Answers that are not read keep the rings' memory too, in sessions that the broker ended because
+ * of a packet without a request.
+ */
+TEST(test_kept__unread_in_ended_sessions)
+{
+	int sessions[MANY_RINGS], fd = session_new(), fds[3];
+	const uint64_t n_before = host_bytes(fd);
+	uint32_t id;
+
+	for (unsigned int i = 0; i < MANY_RINGS; i++) {
+		struct pollfd poll_fd = {.events = POLLIN};
+
+		poll_fd.fd = sessions[i] = session_new();
+		send_ring_add(sessions[i], N_ENTRIES);
+		assert_int_equal(poll(&poll_fd, 1, ANSWER_MS), 1);
+		assert_int_equal(raw_send(sessions[i], "", 1, NULL, 0), 1);
+		poll_fd.events = POLLRDHUP;
+		assert_int_equal(poll(&poll_fd, 1, ANSWER_MS), 1);
+	}
+	assert_int_equal(ring_add(fd, &id, fds), -EDQUOT);
+	close_all(sessions, MANY_RINGS);
+	expect_host_bytes(fd, n_before);
+	close(fd);
+}
+
 /* Mappings, and descriptors opened with O_PATH, keep memory too. */
 TEST(test_kept__mappings_and_path_descriptors)
 {
