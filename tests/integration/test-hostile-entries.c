@@ -667,51 +667,6 @@ TEST(test_indices__impossible_tail, hostile_begin, hostile_end)
 	broker_wait_log(&broker, "the client's ring indices are invalid");
 }
 
-TEST(test_indices__impossible_head, hostile_begin, hostile_end)
-{
-	static const int32_t heads[] = {1, 64, 65, 1000, INT32_MAX};
-	struct raw_ring ring;
-	int fd;
-
-	for (unsigned int i = 0; i < sizeof(heads) / sizeof(*heads); i++) {
-		fd = begin_nops(&ring, 100);
-		rbk_ring_publish(&ring.sq->cq_head, ring.head + (uint32_t)heads[i]);
-		/*
-		 * Enough entries that the broker looks at the head; a ring that seems full sleeps
-		 * instead.
-		 */
-		for (unsigned int k = 0; k < 64; k++)
-			memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
-		raw_ring_publish(&ring);
-		nudge(&ring);
-		harness_sleep_ms(20);
-		assert_true(ring.cq->closed || ring.cq->cq_tail - 100 <= 64);
-		raw_ring_close(&ring);
-		close(fd);
-	}
-}
-
-/* A completion head that moves back affects only the client, and the ring goes on. */
-TEST(test_indices__head_moving_back, hostile_begin, hostile_end)
-{
-	struct raw_ring ring;
-	struct rbk_cqe cqe;
-	int fd = begin_nops(&ring, 100);
-
-	rbk_ring_publish(&ring.sq->cq_head, ring.head - 60);
-	for (unsigned int i = 0; i < 64; i++)
-		memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
-	raw_ring_publish(&ring);
-	harness_sleep_ms(20);
-	assert_false(ring.cq->closed);
-	rbk_ring_publish(&ring.sq->cq_head, ring.head);
-	nudge(&ring);
-	for (unsigned int i = 0; i < 64; i++)
-		assert_true(raw_ring_take(&ring, &cqe));
-	raw_ring_close(&ring);
-	close(fd);
-}
-
 struct spinner {
 	struct raw_ring *ring;
 	atomic_bool stop;
