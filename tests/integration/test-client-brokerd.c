@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -425,45 +424,6 @@ TEST(test_sleep__no_wakeup_is_lost)
 		rbk_ring_free(ring);
 		broker_end(&broker, SIGTERM, 0);
 	}
-}
-
-/* Wait until the broker sleeps. Return: the token of its sleep. */
-static uint32_t sleep_token(struct rbk_ring *ring)
-{
-	uint64_t start_ns = client_now_ns();
-	uint32_t token;
-
-	while (!(token = __atomic_load_n(&ring->cq->sq_wait, __ATOMIC_ACQUIRE)) &&
-	       client_now_ns() - start_ns < patience_ns)
-		sleep_us(1000);
-	assert_int_not_equal(token, 0);
-	return token;
-}
-
-/*
- * A client that is delayed between publishing and checking the token rings for a sleep that began
- * after the work was done. It does not ring for that token again, so the broker must announce a new
- * one.
- */
-TEST(test_sleep__late_ring_needs_new_token)
-{
-	const struct rbk_cqe *cqe;
-	struct rbk_ring *ring;
-	struct broker broker;
-
-	broker_begin(&broker, "auto");
-	ring = ring_make(&broker, 8, UINT64_MAX);
-	for (int i = 0; i < 5; i++) {
-		ring->sq_rung = sleep_token(ring);
-		assert_int_equal(send(rbk_ring_fd(ring), "", 1, MSG_NOSIGNAL), 1);
-		sleep_us(20000);
-		rbk_prep_nop(rbk_get_sqe(ring));
-		assert_int_equal(rbk_submit(ring), 1);
-		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
-		rbk_cqe_seen(ring, cqe);
-	}
-	rbk_ring_free(ring);
-	broker_end(&broker, SIGTERM, 0);
 }
 
 /* More entries than completions have room for: the client announces that it has consumed some. */

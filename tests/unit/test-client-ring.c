@@ -5,10 +5,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/client-fixture.h"
@@ -719,57 +717,6 @@ TEST(test_lost__while_waiting)
 			 */
 			if (loss != LOSS_CLOSED || how >= 2)
 				expect_soon(lose_waiting_ms, (enum loss)loss, how);
-}
-
-/* Lose a broker in its own process by SIGKILL. */
-static double lose_killed_ms(enum loss loss, int how)
-{
-	struct fixture fixture = {.n_fds = count_fds()};
-	struct rbk_options options = {.size = sizeof(options)};
-	char path[128];
-	struct rbk_ring *ring;
-	const struct rbk_cqe *cqe;
-	struct stopwatch stopwatch;
-	int pipe_fds[2];
-	double ms;
-	pid_t pid;
-
-	assert_int_equal(pipe(pipe_fds), 0);
-	pid = fork();
-	if (pid == 0) {
-		struct fake_broker *fake = fake_broker_new(NULL);
-
-		if (write(pipe_fds[1], fake_broker_path(fake), sizeof(path)) < 0)
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	/* Only the child holds the write end: read() returns if the child ends. */
-	close(pipe_fds[1]);
-	assert_int_equal(read(pipe_fds[0], path, sizeof(path)), sizeof(path));
-	close(pipe_fds[0]);
-	options.socket_path = path;
-	assert_int_equal(rbk_connect(&options, &fixture.rbk, NULL), 0);
-	ring = ring_make(&fixture, 4);
-	submit_nops(ring, 1, 0);
-	expect_nops(ring, 1, 0);
-	stopwatch_start(&stopwatch);
-	kill(pid, SIGKILL);
-	assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
-	ms = stopwatch_stop_ms(&stopwatch);
-	waitpid(pid, NULL, 0);
-	unlink(path);
-	*strrchr(path, '/') = '\0';
-	rmdir(path);
-	rbk_ring_free(ring);
-	rbk_disconnect(fixture.rbk);
-	assert_int_equal(count_fds(), fixture.n_fds);
-	return ms;
-}
-
-TEST(test_lost__sigkill)
-{
-	expect_soon(lose_killed_ms, LOSS_KILL, 0);
 }
 
 TEST(test_lost__impossible_indices)
