@@ -547,7 +547,7 @@ static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void 
 {
 	unsigned int n_checked = 0, n_zero_pads = 0;
 
-	while (n_checked < test_scaled(60)) {
+	while (n_checked < test_scaled(60) || n_zero_pads == 0) {
 		const size_t group = pick(1, 8) / 7 + 1;
 		struct cpu_window w = {
 			.batch = pick(1, 2),
@@ -575,7 +575,6 @@ static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void 
 		n_zero_pads += w.pad_begin[1] > 0 && !(variant & 4);
 		n_checked++;
 	}
-	assert_true(n_zero_pads > 0);
 }
 
 TEST(test_conv__by_channels)

@@ -223,10 +223,11 @@ TEST(test_math__same_bits)
 {
 	const struct cpu_kernels *avx2 = cpu_kernels_get(CPU_SIMD_AVX2);
 	const struct cpu_kernels *avx512 = cpu_kernels_get(CPU_SIMD_AVX512);
-	float *x = arguments_new(), *y[2];
+	float *x, *y[2];
 
 	if (!avx2 || !avx512)
 		skip();
+	x = arguments_new();
 	for (unsigned int i = 0; i < 2; i++)
 		y[i] = reference_alloc(N_ARGUMENTS * sizeof(*y[i]));
 	for (size_t f = 0; f < sizeof(functions) / sizeof(functions[0]); f++) {
