@@ -85,6 +85,14 @@ class Terminal:
                 fail(what, 'does not come:\n' + '\n'.join(lines))
             time.sleep(0.05)
 
+    def settled(self):
+        """Return the screen of a recording once it is drawn: equal in two looks, half a second apart."""
+        def is_drawn(lines):
+            time.sleep(0.5)
+            return lines if self.screen() == lines else None
+
+        return self.wait(is_drawn, 'a screen that stays')
+
     def wait_for(self, text):
         return self.wait(lambda lines: any(text in line for line in lines), text)
 
@@ -267,14 +275,14 @@ def check_mouse(folder):
             terminal.wait_for('TASKS/s▾')
             # Click into the second row.
             x, y = place('TENANT')
-            name = terminal.screen()[y + 2].split()[0]
+            name = terminal.settled()[y + 2].split()[0]
             mouse(terminal, is_sgr, 0, x, y + 2)
             terminal.type('Enter')
             terminal.wait_for(f'Tenant {name}')
             # Click on the name of another view, and then twice into its first row.
             mouse(terminal, is_sgr, 0, *place('2 Tenants'))
             terminal.wait_without(f'Tenant {name}')
-            name = terminal.screen()[y + 1].split()[0]
+            name = terminal.settled()[y + 1].split()[0]
             mouse(terminal, is_sgr, 0, x, y + 1, times=2)
             terminal.wait_for(f'Tenant {name}')
             terminal.type('Escape')
