@@ -54,7 +54,7 @@ struct contention_config {
 	uint64_t window_ns;       /* approximate length of the window for the factor */
 	uint64_t max_back_off_ns; /* longest time until one more worker is tried */
 };
-#define CONTENTION_CONFIG_DEFAULT               \
+#define CONTENTION_CONFIG_DEFAULT              \
 	((struct contention_config){           \
 		.begin_factor = 1.25f,         \
 		.end_factor = 1.1f,            \
