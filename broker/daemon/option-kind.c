@@ -138,6 +138,13 @@ static void print_number(const struct option_row *row, FILE *stream, const void 
 	fprintf(stream, "%llu", ull(load(row, at) / (row->unit ? row->unit : 1)));
 }
 
+static void print_size(const struct option_row *row, FILE *stream, const void *at)
+{
+	char text[SIZE_TEXT_BYTES];
+
+	fputs(size_text(load(row, at), text), stream);
+}
+
 static int parse_octal(const struct option_row *row, const struct option_source *source,
 		       const char *value, void *at)
 {
@@ -357,7 +364,7 @@ const struct option_kind option_kind_flag = {parse_flag, NULL};
 const struct option_kind option_kind_choice = {parse_choice, print_choice};
 const struct option_kind option_kind_number = {parse_number, print_number};
 const struct option_kind option_kind_octal = {parse_octal, NULL};
-const struct option_kind option_kind_size = {parse_size, print_number};
+const struct option_kind option_kind_size = {parse_size, print_size};
 const struct option_kind option_kind_spin = {parse_spin, NULL};
 const struct option_kind option_kind_nice = {parse_nice, NULL};
 const struct option_kind option_kind_factor = {parse_factor, print_factor};

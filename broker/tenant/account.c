@@ -47,24 +47,25 @@ struct account_book {
 	uint64_t n_accounts;
 };
 
-/* Names of slots for messages; the policy key that limits each, or NULL. */
+/* Names of slots for messages, of many and of one; the policy key that limits each, or NULL. */
 static const struct {
-	const char *name, *key;
+	const char *name, *one, *key;
 } account_slots[ACCOUNT_SLOT_COUNT] = {
-	[ACCOUNT_SESSIONS] = {"sessions", "sessions-max"},
-	[ACCOUNT_RINGS] = {"rings", NULL},
-	[ACCOUNT_ARENAS] = {"arenas", "arenas-max"},
-	[ACCOUNT_PLANS] = {"plans", "plans-max"},
-	[ACCOUNT_FDS] = {"descriptors", NULL},
-	[ACCOUNT_MAPPINGS] = {"mappings", NULL},
-	[ACCOUNT_WATCHES] = {"inotify watches", NULL},
-	[ACCOUNT_TASKS] = {"ring entries", "tasks-max"},
+	[ACCOUNT_SESSIONS] = {"sessions", "session", "sessions-max"},
+	[ACCOUNT_RINGS] = {"rings", "ring", NULL},
+	[ACCOUNT_ARENAS] = {"arenas", "arena", "arenas-max"},
+	[ACCOUNT_PLANS] = {"plans", "plan", "plans-max"},
+	[ACCOUNT_FDS] = {"descriptors", "descriptor", NULL},
+	[ACCOUNT_MAPPINGS] = {"mappings", "mapping", NULL},
+	[ACCOUNT_WATCHES] = {"inotify watches", "inotify watch", NULL},
+	[ACCOUNT_TASKS] = {"ring entries", "ring entry", "tasks-max"},
 	/* These slots count bytes; their names follow a size. */
-	[ACCOUNT_ARENA_BYTES] = {"of arenas", "arena-bytes-max"},
-	[ACCOUNT_HOST_BYTES] = {"of host memory", "host-max"},
+	[ACCOUNT_ARENA_BYTES] = {"of arenas", "of arenas", "arena-bytes-max"},
+	[ACCOUNT_HOST_BYTES] = {"of host memory", "of host memory", "host-max"},
+#define OF_DEVICE(kind, i) kind " on device " #i, kind " on device " #i
 #define DEVICE(i)                                                   \
-	[ACCOUNT_VRAM + i] = {"of VRAM on device " #i, "vram-max"}, \
-			[ACCOUNT_GTT + i] = {"of GTT on device " #i, "gtt-max"}
+	[ACCOUNT_VRAM + i] = {OF_DEVICE("of VRAM", i), "vram-max"}, \
+			[ACCOUNT_GTT + i] = {OF_DEVICE("of GTT", i), "gtt-max"}
 	DEVICE(0),
 	DEVICE(1),
 	DEVICE(2),
@@ -82,6 +83,7 @@ static const struct {
 	DEVICE(14),
 	DEVICE(15),
 #undef DEVICE
+#undef OF_DEVICE
 };
 _Static_assert(RBK_MAX_DEVICES == 16, "a name for each device's slots");
 
@@ -299,6 +301,7 @@ const char *account_explain(const struct account *account, char text[ACCOUNT_TEX
 	const uint64_t max = is_of_book ? account->book->max[slot] : account->limits.max[slot];
 	const uint64_t used = is_of_book ? account->book->total[slot] : account->used[slot];
 	const uint64_t amount = account->refused_amount;
+	const char *name = max == 1 ? account_slots[slot].one : account_slots[slot].name;
 	char max_text[SIZE_ROUNDED_BYTES], used_text[SIZE_ROUNDED_BYTES],
 		more_text[SIZE_ROUNDED_BYTES];
 	char excess[SIZE_ROUNDED_BYTES];
@@ -311,14 +314,13 @@ const char *account_explain(const struct account *account, char text[ACCOUNT_TEX
 		snprintf(text, ACCOUNT_TEXT_BYTES,
 			 "all tenants together may have %s %s%s%s%s, have %s, and tenant %s asks "
 			 "for %s more%s",
-			 max_text, account_slots[slot].name, key ? " (the broker's " : "",
-			 key ? key : "", key ? ")" : "", used_text, account->name, more_text,
-			 excess);
+			 max_text, name, key ? " (the broker's " : "", key ? key : "",
+			 key ? ")" : "", used_text, account->name, more_text, excess);
 	else
 		snprintf(text, ACCOUNT_TEXT_BYTES,
 			 "tenant %s may have %s %s%s%s%s, has %s, and asks for %s more%s",
-			 account->name, max_text, account_slots[slot].name, key ? " (" : "",
-			 key ? key : "", key ? ")" : "", used_text, more_text, excess);
+			 account->name, max_text, name, key ? " (" : "", key ? key : "",
+			 key ? ")" : "", used_text, more_text, excess);
 	return text;
 }
 

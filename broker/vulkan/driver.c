@@ -45,8 +45,9 @@ void vk_device_lose(struct vk_device *device, const char *why)
 {
 	if (!atomic_exchange_explicit(&device->lost, true, memory_order_acq_rel))
 		log_warning_of(LOG_OF_DEVICE(device->executor.index), LOG_DEVICE_LOST,
-			       "%s is lost: %s; its tasks move to other devices", device->name,
-			       why);
+			       "%s is lost: %s; tasks not yet submitted to it move to other "
+			       "devices",
+			       device->name, why);
 }
 
 void vk_device_die(struct vk_device *device, const char *why)

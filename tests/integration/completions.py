@@ -153,6 +153,8 @@ def zsh(folder, lines):
                             stderr=subprocess.STDOUT, timeout=LIMIT, env=dict(os.environ, ZDOTDIR=home), check=False)
     found = read(home, 'found').splitlines()
     expect(len(found) == len(lines), 'zsh ended with', result.returncode, result.stdout.decode(errors='replace'))
+    for line in found:
+        expect(not line.endswith('= '), 'zsh adds a blank after "=":', line)
     return [[re.sub(r'^--[a-z-]+=', '', word) for word in re.findall(r'(?:\\.|\S)+', after[line.rindex(' ') + 1:])]
             if after != line else [] for line, after in zip(lines, found)]
 
@@ -219,17 +221,23 @@ CASES_OF = {
         ('brokerctl exec --vram 4G -- ls --no', []),
         ('brokerctl exec ls --vram /et', ['/etc']),
         ('brokerd --gpu s', ['software'])),
-    'zsh': (('brokerctl why plan ', ['net', QUOTED]),),
-    'fish': (('brokerctl why plan ', ['net', HOSTILE]),),
+    'zsh': (
+        ('brokerctl why plan ', ['net', QUOTED]),
+        ('brokerctl exec --vram 4G run-only-st', ['run-only-stub']),
+        ('brokerctl exec -- run-only-st', ['run-only-stub'])),
+    'fish': (
+        ('brokerctl why plan ', ['net', HOSTILE]),
+        ('brokerctl exec --vram 4G run-only-st', ['run-only-stub'])),
 }
 
 
 def check_completed(folder):
     with tempfile.TemporaryDirectory() as home:
-        stub = os.path.join(home, 'brokerctl')
-        with open(stub, 'w', encoding='utf-8') as file:
-            file.write(STUB.replace('@HOSTILE@', HOSTILE))
-        os.chmod(stub, 0o755)
+        for name in ('brokerctl', 'run-only-stub'):
+            stub = os.path.join(home, name)
+            with open(stub, 'w', encoding='utf-8') as file:
+                file.write(STUB.replace('@HOSTILE@', HOSTILE))
+            os.chmod(stub, 0o755)
         os.environ.update(HOME=home, PATH=home + ':' + os.environ['PATH'])
         for shell in (bash, zsh, fish):
             if not shutil.which(shell.__name__):

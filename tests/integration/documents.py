@@ -355,9 +355,7 @@ def check_placement(folder):
     shown = {key.strip('`'): value for keys, values in rows for key, value in
              zip(keys.split(', '), values.split(', '), strict=True)}
     for key, value in shown.items():
-        mib = re.fullmatch(r'(\d+)MiB', value)
-        expect(found.get(key) == (str(int(mib[1]) << 20) if mib else value), f'placement.md has {key} = {value}, and brokerd',
-               found.get(key))
+        expect(found.get(key) == value, f'placement.md has {key} = {value}, and brokerd', found.get(key))
     expect(len(shown) > 12, 'placement.md has few defaults:', shown)
     status, said = run(ROOT, '', [BROKERSIM, '--json', '--policies=ours', 'tools/brokersim/scenarios/decisions.scenario'])
     expect(status == 0, 'brokersim ended with', status, said)

@@ -131,7 +131,7 @@ TEST(test_check__right)
 	assert_ptr_equal(strstr(check.text, "file: b.conf\nbroker: "), check.text);
 	assert_non_null(strstr(check.text, "broker: vram-headroom = 7.5%\n"));
 	assert_non_null(strstr(check.text, "broker: socket = /nowhere/at/all/sock\n"));
-	assert_non_null(strstr(check.text, "\nplacement: threshold = 1048576; min-count = 64; "));
+	assert_non_null(strstr(check.text, "\nplacement: threshold = 1MiB; min-count = 64; "));
 	assert_non_null(strstr(check.text, "\ntenant default: vram-max = 100%; "));
 	assert_non_null(strstr(check.text, "\ntenant web: match-uid = 0, 33; vram-max = "
 					   "2GiB; vram-reserve = 0%; vram-high = "
@@ -616,7 +616,7 @@ TEST(test_limit__each_is_named)
 
 	assert_int_equal(plan_new(rbk, &plan, &error), 0);
 	assert_int_equal(plan_new(rbk, &more_plans, &error), -EDQUOT);
-	assert_string_equal(error.text, "no room for the plan: tenant default may have 1 plans "
+	assert_string_equal(error.text, "no room for the plan: tenant default may have 1 plan "
 					"(plans-max), has 1, and asks for 1 more");
 	rbk_plan_free(plan);
 	assert_int_equal(plan_new(rbk, &plan, &error), 0);
@@ -691,7 +691,7 @@ TEST(test_reload__changes_limits_of_sessions)
 	broker_write_policy(&broker, "[tenant default]\narenas-max = 1\n");
 	broker_reload(&broker, "again: changed: default; 1 tenant in all");
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), -EDQUOT);
-	assert_non_null(strstr(error.text, "may have 1 arenas (arenas-max), has 2,"));
+	assert_non_null(strstr(error.text, "may have 1 arena (arenas-max), has 2,"));
 	rbk_arena_free(arenas[1]);
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), -EDQUOT);
 	rbk_arena_free(arenas[0]);

@@ -72,9 +72,9 @@ TEST(test_place__defaults)
 
 	assert_int_equal(parse(&options, NULL, NULL), -1);
 	expect_place(&options,
-		     "threshold = 1048576; min-count = 64; strategy = automatic; energy-slack = 2; "
+		     "threshold = 1MiB; min-count = 64; strategy = automatic; energy-slack = 2; "
 		     "speedup-threshold = 1.5; window = 100; exploration = 1%; success-rate = 95%; "
-		     "partition-min-size = 10485760; partition-min-gain = 20%; balance-high = 1.2; "
+		     "partition-min-size = 10MiB; partition-min-gain = 20%; balance-high = 1.2; "
 		     "balance-low = 0.8; submission-max = 10ms; force-cpu = no; contention-action "
 		     "= act");
 }

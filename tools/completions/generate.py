@@ -309,7 +309,11 @@ done
 
 def zsh_calls(kind, program):
     """Return commands that offer the words, and the live names, of a kind."""
-    fixed = [f'compadd -- {" ".join(words(kind))}'] if words(kind) else []
+    keys = [word for word in words(kind) if word.endswith('=')]
+    whole = [word for word in words(kind) if not word.endswith('=')]
+    fixed = [f'compadd -- {" ".join(whole)}'] if whole else []
+    # A value follows a key without a blank.
+    fixed += [f'compadd -S "" -- {" ".join(keys)}'] if keys else []
     return '; '.join(fixed + [f'_{program.name}_live {names}' for names in live(kind)])
 
 
@@ -328,7 +332,7 @@ def zsh_kind(kind, name, program):
     if kind == 'PLAN':
         # The operand before is its tenant.
         return f':{name}:{{_{program.name}_live plans --tenant=$words[CURRENT-1]}}'
-    if live(kind):
+    if live(kind) or any(word.endswith('=') for word in words(kind)):
         return f':{name}:{{{zsh_calls(kind, program)}}}'
     return f':{name}:({" ".join(words(kind))})'
 
@@ -345,7 +349,7 @@ def zsh_arguments(scope, program):
             arguments.append(f"'-{option.letter}{'+' if option.kind else ''}{text}{kind}'")
         arguments.append(f"'--{option.name}{sign}{text}{kind}'")
     if scope.operands == ['PROGRAM']:
-        return arguments + ["'(-)1:program:_command_names -e'", "'*::argument:_normal'"]
+        return arguments + ["'(-)1:program: _command_names -e'", "'*::argument:_normal'"]
     for number, kind in enumerate(scope.operands, 1):
         is_rest = scope.repeats and number == len(scope.operands)
         arguments.append(f"'{'*' if is_rest else number}{zsh_kind(kind, 'argument', program)}'")
@@ -359,11 +363,11 @@ def zsh(program):
     if not program.commands:
         lines.append('_arguments -S \\\n\t' + ' \\\n\t'.join(zsh_arguments(program, program)))
         return '\n'.join(lines) + '\n'
-    lines += ['local curcontext="$curcontext" state line', 'local -a commands', 'commands=(']
+    lines += ['local curcontext="$curcontext" state line', 'local -a subcommands', 'subcommands=(']
     lines += [f"\t'{command.name}:{zsh_quoted(command.summary)}'" for command in program.commands]
     lines += [')', '', '_arguments -C -S \\\n\t' + ' \\\n\t'.join(
         zsh_arguments(program, program) + ["'1:command:->command'", "'*::argument:->argument'"]),
-        '', 'case $state in', 'command)', "\t_describe 'command' commands", '\t;;', 'argument)',
+        '', 'case $state in', 'command)', "\t_describe 'command' subcommands", '\t;;', 'argument)',
         '\tcase $words[1] in']
     for command in program.commands:
         lines += [f'\t{command.name})', '\t\t_arguments -S \\\n\t\t\t' + ' \\\n\t\t\t'.join(
