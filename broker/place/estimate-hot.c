@@ -389,14 +389,9 @@ static void watch(struct placer *placer, struct place_plan *place_plan, struct p
 /* Update a mean over the window, in which there are *@n values so far. */
 static void keep_mean(double *mean, uint32_t *n, double value, uint32_t window)
 {
-	double gain;
-
 	if (*n < window)
 		++*n;
-	gain = 1.0 / *n;
-	if (*n >= window && window > 1)
-		gain = 2.0 / (window + 1.0);
-	*mean += gain * (value - *mean);
+	*mean += (value - *mean) * (*n >= window && window > 1 ? 2.0 / (window + 1.0) : 1.0 / *n);
 }
 
 /* Update the mean error by a prediction's; @ratio: predicted / observed. */

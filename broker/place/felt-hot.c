@@ -117,6 +117,9 @@ void place_feel(struct place_device *device, struct place_estimate *estimate, fl
 	float share;
 
 	if (device->contention <= PLACE_MILD_CONTENTION) {
+		if (estimate->felt == 0 && estimate->felt_before[0] == 0 &&
+		    estimate->felt_before[1] == 0 && device->told_ns <= 0)
+			return;
 		/* Small shares become 0, which is quick everywhere. */
 		estimate->felt = fabsf(estimate->felt) < 1e-3f ? 0 : estimate->felt * 0.875f;
 		estimate->felt_before[0] = estimate->felt_before[1] = estimate->felt;
