@@ -14,6 +14,7 @@
 #include "shm/half.h"
 #include "support/scaled.h"
 #include "support/test.h"
+#include "unit/cpu-levels.h"
 #include "unit/cpu-rig.h"
 #include "unit/vulkan-rig.h"
 
@@ -114,7 +115,7 @@ static void open_cpu(void)
 		for (enum cpu_simd level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 			struct device *device = &devices[n_devices];
 
-			if (!cpu_kernels_get(level)) {
+			if (!cpu_level(level)) {
 				print_message("no %s here: not tested\n", names[level]);
 				continue;
 			}

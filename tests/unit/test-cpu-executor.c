@@ -20,6 +20,7 @@
 #include "support/describe.h"
 #include "support/scaled.h"
 #include "support/test.h"
+#include "unit/cpu-levels.h"
 #include "unit/cpu-rig.h"
 #include "unit/fail-alloc.h"
 #include "util/checked.h"
@@ -820,7 +821,7 @@ TEST(test_workers__idle_costs_nothing)
 TEST(test_denormals__flushed)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
-		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+		const struct cpu_kernels *kernels = cpu_level((enum cpu_simd)level);
 		float x[37], small[37], y[37];
 
 		if (!kernels)

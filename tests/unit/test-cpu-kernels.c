@@ -11,14 +11,15 @@
 #include "reference/reference.h"
 #include "shm/half.h"
 #include "support/test.h"
+#include "unit/cpu-levels.h"
 
 enum { MANY = 1000001 };
 
 static void for_each_level(void (*check)(const struct cpu_kernels *kernels))
 {
 	for (enum cpu_simd level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++)
-		if (cpu_kernels_get(level))
-			check(cpu_kernels_get(level));
+		if (cpu_level(level))
+			check(cpu_level(level));
 }
 
 /* Reductions of zero elements, along rows and along columns. */
@@ -163,7 +164,7 @@ TEST(test_half__bits)
 	uint64_t seed = 4711;
 
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
-		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+		const struct cpu_kernels *kernels = cpu_level((enum cpu_simd)level);
 
 		if (!kernels)
 			continue;

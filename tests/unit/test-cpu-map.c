@@ -16,6 +16,7 @@
 #include "cpu/kernels.h"
 #include "reference/reference.h"
 #include "support/test.h"
+#include "unit/cpu-levels.h"
 
 static uint64_t seed = 815;
 
@@ -487,7 +488,7 @@ static void check_case(const struct cpu_kernels *kernels, const struct map_case 
 static void for_each_level(void (*check)(const struct cpu_kernels *kernels))
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
-		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+		const struct cpu_kernels *kernels = cpu_level((enum cpu_simd)level);
 
 		if (kernels)
 			check(kernels);

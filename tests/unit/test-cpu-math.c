@@ -12,6 +12,7 @@
 #include "map-want.h"
 #include "reference/reference.h"
 #include "support/test.h"
+#include "unit/cpu-levels.h"
 
 struct function {
 	enum cpu_map_op op;
@@ -208,7 +209,7 @@ TEST(test_math__errors)
 	bool right = true;
 
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
-		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+		const struct cpu_kernels *kernels = cpu_level((enum cpu_simd)level);
 
 		for (size_t i = 0; kernels && i < sizeof(functions) / sizeof(functions[0]); i++)
 			right &= check(kernels, &functions[i], x, y);
@@ -221,8 +222,8 @@ TEST(test_math__errors)
 /* Levels with fused multiply-adds give the same bits, except for the bits of a NaN. */
 TEST(test_math__same_bits)
 {
-	const struct cpu_kernels *avx2 = cpu_kernels_get(CPU_SIMD_AVX2);
-	const struct cpu_kernels *avx512 = cpu_kernels_get(CPU_SIMD_AVX512);
+	const struct cpu_kernels *avx2 = cpu_level(CPU_SIMD_AVX2);
+	const struct cpu_kernels *avx512 = cpu_level(CPU_SIMD_AVX512);
 	float *x, *y[2];
 
 	if (!avx2 || !avx512)
