@@ -19,9 +19,9 @@ import time
 from started import expect, start, wait_for
 
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
-          'ratio', 'target']
+          'ratio', 'target', 'p999', 'baseline_p999']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
-           'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
+           'mid', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
            'matmul-vulkan', 'copied-bytes', 'starpu', 'residency', 'ledger', 'decision',
            'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
@@ -116,6 +116,28 @@ def test_models(program, folder):
     decision = [row for row in rows if row['bench'] == 'decision']
     expect(len(decision) == 5, f'rows {decision}')
     expect(not os.listdir(folder), 'something is left behind')
+
+
+def test_mid(program):
+    """Each product has a row of times and one of processor time; then come a neighbour's NOPs and brokerd's share."""
+    result = run(program, '--json', '--seconds=0.05', 'mid')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    if not rows:
+        expect('skipped' in result.stderr, 'neither a row nor a reason')
+        return
+    for row in rows:
+        expect(list(row) == FIELDS, f'fields {list(row)}')
+        expect(row['p50'] <= row['p99'] <= row['p999'], f'{row}: percentiles')
+    times = [row for row in rows if row['params'].startswith('n=') and row['unit'] == 'us']
+    expect(len(times) == 48 and len(rows) == 51, f'{len(times)} of {len(rows)} rows')
+    for row, cpu in zip(times[::2], times[1::2]):
+        expect(cpu['params'] == row['params'] + ' cpu', f'{row} is followed by {cpu}')
+        expect(row['target'] is not None and row['baseline_p50'] > 0 and cpu['baseline_p50'] > 0, f'{row}, {cpu}')
+        # All that the kernel takes on one thread is processor time of the broker's worker.
+        expect('workers=1' not in row['params'] or cpu['p50'] > 0.5 * row['baseline_p50'], f'{row}, {cpu}')
+    for row in rows[-2:]:
+        expect(row['unit'] == '%' and 0 <= row['p50'] <= 100, f'{row}: share')
 
 
 def test_lease(program):
@@ -247,6 +269,7 @@ def main():
         test_command_line(program)
         test_report(program, folder)
         test_models(program, folder)
+        test_mid(program)
         test_lease(program)
         test_operators(program)
         test_rows(program)

@@ -83,6 +83,8 @@ TEST(test_report__json_has_the_fields)
 		.baseline = "bare-ring",
 		.baseline_p50 = 151,
 		.baseline_p99 = 140.25,
+		.p999 = 60,
+		.baseline_p999 = 130,
 		.target = 0.9,
 	};
 	char *text = json_of(&row);
@@ -90,7 +92,8 @@ TEST(test_report__json_has_the_fields)
 	assert_string_equal(text, "{\"bench\":\"nop-throughput\",\"params\":\"batch=64\","
 				  "\"unit\":\"M/s\",\"p50\":75.5,\"p99\":70,"
 				  "\"baseline\":\"bare-ring\",\"baseline_p50\":151,"
-				  "\"baseline_p99\":140.25,\"ratio\":0.5,\"target\":0.9}\n");
+				  "\"baseline_p99\":140.25,\"ratio\":0.5,\"target\":0.9,\"p999\":60,"
+				  "\"baseline_p999\":130}\n");
 	free(text);
 }
 
@@ -128,7 +131,7 @@ TEST(test_report__no_ratio_to_nothing)
 
 	assert_true(isnan(report_ratio(&row)));
 	assert_non_null(strstr(text, "\"p99\":null,"));
-	assert_non_null(strstr(text, "\"ratio\":null,\"target\":null}"));
+	assert_non_null(strstr(text, "\"ratio\":null,\"target\":null,"));
 	free(text);
 }
 

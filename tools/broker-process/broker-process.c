@@ -480,3 +480,8 @@ const char *broker_process_socket(const struct broker_process *broker)
 {
 	return broker->socket;
 }
+
+pid_t broker_process_pid(const struct broker_process *broker)
+{
+	return broker->pid;
+}

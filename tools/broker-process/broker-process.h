@@ -39,6 +39,9 @@ struct broker_process *broker_process_free(struct broker_process *broker);
 
 const char *broker_process_socket(const struct broker_process *broker);
 
+/* Return the process id of brokerd. */
+pid_t broker_process_pid(const struct broker_process *broker);
+
 /*
  * Install handlers that stop brokers before a signal ends the program. Call once, before the first
  * broker is started.

@@ -12,112 +12,15 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "bench.h"
-#include "direct.h"
-#include "kernel-matmul.h"
 #include "library.h"
-#include "plans.h"
-#include "target.h"
+#include "product.h"
 #include "util/checked.h"
-#include "util/clock.h"
-
-/* A product through the broker */
-struct through {
-	const struct bench_env *env;
-	int cpu; /* processor of the waiting thread */
-	bool spins;
-	struct target_task task;
-};
-
-static int run_kernel(void *data)
-{
-	kernel_matmul_run(data);
-	return 0;
-}
 
 static int run_library(void *data)
 {
 	return library_matmul_run(data);
-}
-
-static int through_round(void *data, uint64_t budget_ns, struct samples *samples)
-{
-	struct through *through = data;
-	size_t first = samples->n;
-	int r;
-
-	bench_pin(through->env, through->cpu);
-	if (through->spins)
-		r = target_round_trips(&through->task, budget_ns, samples);
-	else
-		r = target_waits(&through->task, budget_ns, samples);
-	for (size_t i = first; i < samples->n; i++)
-		samples->values[i] /= 1e3;
-	return r;
-}
-
-/* Check that @c equals @expected up to the rounding of @k terms of at most 1. */
-static int check(struct bench_env *env, const struct plans_matmul *matmul, const float *expected)
-{
-	const double bound = 1e-6 * (matmul->k + 16.0);
-
-	for (size_t i = 0; i < (size_t)matmul->m * matmul->n; i++)
-		if (!(fabs((double)matmul->c[i] - (double)expected[i]) <= bound))
-			return bench_fail(env, -EILSEQ,
-					  "%u x %u x %u: element %zu is %g, the baseline has %g",
-					  matmul->m, matmul->k, matmul->n, i, (double)matmul->c[i],
-					  (double)expected[i]);
-	return 0;
-}
-
-/* Run both sides once and compare their results; the baseline writes to the plan's memory, too. */
-static int run_and_check(struct bench_env *env, const struct plans_matmul *matmul, direct_fn *run,
-			 void *data, const struct direct *baseline)
-{
-	size_t bytes = (size_t)matmul->m * matmul->n * sizeof(float);
-	float *expected;
-	int r;
-
-	expected = malloc(bytes);
-	if (!expected)
-		return bench_fail(env, -ENOMEM, "no memory for a result");
-	memset(matmul->c, 0xff, bytes);
-	r = baseline->run(baseline->data);
-	memcpy(expected, matmul->c, bytes);
-	memset(matmul->c, 0xff, bytes);
-	if (!r)
-		r = run(data);
-	if (r)
-		bench_fail(env, r, "a product failed");
-	else
-		r = check(env, matmul, expected);
-	free(expected);
-	return r;
-}
-
-static int run_target(void *data)
-{
-	return target_run_once(data);
-}
-
-static struct target_task task_of(const struct target *target, const struct plans_matmul *matmul,
-				  unsigned int depth)
-{
-	struct target_task task = {
-		.ring = target->ring,
-		.plan_id = rbk_plan_id(matmul->plan),
-		.count = 1,
-		.n_refs = matmul->n_refs,
-		.strategy = RBK_STRATEGY_ONLY_CPU,
-		.depth = depth,
-		.output_stride = matmul->output_stride,
-	};
-
-	memcpy(task.refs, matmul->refs, sizeof(matmul->refs));
-	return task;
 }
 
 /* ---- matmul-cpu ---- */
@@ -127,38 +30,30 @@ static int compare_kernel(struct bench_env *env, const struct target *target, ui
 {
 	static const unsigned int depths[] = {1, PLANS_MATMUL_OUTPUTS};
 	const int waiter_cpu = n_threads == 1 ? env->peer_cpu : -1;
-	struct plans_matmul matmul;
-	struct kernel_matmul *kernel = NULL;
-	struct direct direct;
+	struct product product;
 	char params[48];
 	int r;
 
-	r = plans_matmul_init(&matmul, env, target->rbk, n, n, n, true);
+	r = product_init(&product, env, target, n, n_threads);
 	if (r)
 		return r;
-	bench_pin(env, -1); /* so that helpers do not get this thread's processor; see crew.h */
-	r = kernel_matmul_new(n, n, n, matmul.a, matmul.b, matmul.c, n_threads, &kernel);
-	if (r)
-		bench_fail(env, r, "cannot prepare the kernel");
-	/* the one worker's processor; see target.h */
-	direct = (struct direct){env, env->client_cpu, run_kernel, kernel};
-
 	for (size_t i = 0; i < ARRAY_SIZE(depths) && !r; i++) {
-		struct through ours = {env, waiter_cpu, false, task_of(target, &matmul, depths[i])};
+		struct product_through ours = {env, waiter_cpu, false,
+					       product_task(target, &product.matmul, depths[i])};
 		const struct bench_row row = {params, "us", false, "kernel"};
 
 		snprintf(params, sizeof(params), "n=%u threads=%u in-flight=%u", n, n_threads,
 			 depths[i]);
-		r = run_and_check(env, &matmul, run_target, &ours.task, &direct);
+		r = product_check(env, &product.matmul, product_run_target, &ours.task,
+				  &product.direct);
 		if (r)
 			break;
-		r = bench_compare(env, &row, (struct bench_side){through_round, &ours},
-				  (struct bench_side){direct_round, &direct});
+		r = bench_compare(env, &row, (struct bench_side){product_round, &ours},
+				  (struct bench_side){direct_round, &product.direct});
 		if (r)
 			bench_fail(env, r, "measuring failed (%s)", params);
 	}
-	kernel_matmul_free(kernel);
-	plans_matmul_deinit(&matmul);
+	product_deinit(&product);
 	return r;
 }
 
@@ -224,7 +119,7 @@ static int compare_library(struct bench_env *env, const struct target *target,
 	struct bench_row row = {.unit = "us"};
 	double us, best_us = HUGE_VAL;
 	struct direct direct, ours;
-	struct through through;
+	struct product_through through;
 	char params[48], size[24];
 	int r;
 
@@ -259,8 +154,8 @@ static int compare_library(struct bench_env *env, const struct target *target,
 		bench_fail(env, r, "cannot prepare the kernel");
 		goto out;
 	}
-	ours = (struct direct){env, env->client_cpu, run_kernel, kernel};
-	r = run_and_check(env, &matmul, run_kernel, kernel, &direct);
+	ours = (struct direct){env, env->client_cpu, product_run_kernel, kernel};
+	r = product_check(env, &matmul, product_run_kernel, kernel, &direct);
 	if (!r)
 		r = bench_compare(env, &row, (struct bench_side){direct_round, &ours},
 				  (struct bench_side){direct_round, &direct});
@@ -268,11 +163,11 @@ static int compare_library(struct bench_env *env, const struct target *target,
 		goto out;
 
 	snprintf(params, sizeof(params), "%s broker", size);
-	through = (struct through){env, is_tiny ? env->client_cpu : env->peer_cpu, is_tiny,
-				   task_of(target, &matmul, 1)};
-	r = run_and_check(env, &matmul, run_target, &through.task, &direct);
+	through = (struct product_through){env, is_tiny ? env->client_cpu : env->peer_cpu, is_tiny,
+					   product_task(target, &matmul, 1)};
+	r = product_check(env, &matmul, product_run_target, &through.task, &direct);
 	if (!r)
-		r = bench_compare(env, &row, (struct bench_side){through_round, &through},
+		r = bench_compare(env, &row, (struct bench_side){product_round, &through},
 				  (struct bench_side){direct_round, &direct});
 out:
 	for (unsigned int i = 0; i < N_LIBRARIES; i++)

@@ -101,7 +101,7 @@ int bench_compare(struct bench_env *env, const struct bench_row *row, struct ben
 void bench_report(struct bench_env *env, const struct bench_row *row, struct samples *ours,
 		  struct samples *baseline)
 {
-	double tail = row->is_rate ? 1.0 : 99.0;
+	const double tail = row->is_rate ? 1.0 : 99.0, end = row->is_rate ? 0.1 : 99.9;
 	struct report_row line = {
 		.bench = env->bench,
 		.params = row->params,
@@ -111,6 +111,8 @@ void bench_report(struct bench_env *env, const struct bench_row *row, struct sam
 		.baseline = row->baseline,
 		.baseline_p50 = samples_percentile(baseline, 50.0),
 		.baseline_p99 = samples_percentile(baseline, tail),
+		.p999 = samples_percentile(ours, end),
+		.baseline_p999 = samples_percentile(baseline, end),
 		.target = row->target,
 	};
 

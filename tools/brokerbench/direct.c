@@ -6,6 +6,7 @@
  */
 #include "direct.h"
 
+#include "cost.h"
 #include "util/clock.h"
 
 #define SAMPLE_NS     2000u
@@ -32,6 +33,7 @@ int direct_round(void *data, uint64_t budget_ns, struct samples *samples)
 	n_calls = once_ns >= SAMPLE_NS ? 1 : SAMPLE_NS / (unsigned int)(once_ns + 1) + 1;
 
 	budget = clock_ns_to_ticks(budget_ns);
+	cost_begin(direct->cost);
 	start = last = clock_ticks();
 	for (i = 0; i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
 		for (j = 0; j < n_calls && !r; j++)
@@ -42,5 +44,6 @@ int direct_round(void *data, uint64_t budget_ns, struct samples *samples)
 		samples_add(samples, (double)clock_elapsed_ns(last, now) / (1e3 * n_calls));
 		last = now;
 	}
+	cost_end(direct->cost, (uint64_t)i * n_calls);
 	return 0;
 }

@@ -6,6 +6,8 @@
 #include "bench.h"
 #include "samples.h"
 
+struct cost;
+
 /*
  * Compute once.
  * Return: 0; a negative errno.
@@ -17,6 +19,7 @@ struct direct {
 	int cpu; /* processor to pin to; below 0: any */
 	direct_fn *run;
 	void *data;
+	struct cost *cost; /* counts the measured calls; NULL: not counted */
 };
 
 /* A bench_round_fn with a struct direct as data; samples are microseconds per call. */

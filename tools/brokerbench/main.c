@@ -24,11 +24,13 @@
 #define MAX_SECONDS     3600.0
 
 static const struct bench *const benches[] = {
-	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,   &bench_task_overhead,
-	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_int8,
-	&bench_operators,      &bench_nets,           &bench_fusion,         &bench_matmul_vulkan,
-	&bench_copied_bytes,   &bench_starpu,         &bench_residency,      &bench_ledger,
-	&bench_decision,       &bench_contention,     &bench_probes,         &bench_scrape,
+	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,
+	&bench_task_overhead,  &bench_sessions,       &bench_mid,
+	&bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_int8,
+	&bench_operators,      &bench_nets,           &bench_fusion,
+	&bench_matmul_vulkan,  &bench_copied_bytes,   &bench_starpu,
+	&bench_residency,      &bench_ledger,         &bench_decision,
+	&bench_contention,     &bench_probes,         &bench_scrape,
 	&bench_watched,        &bench_brokertop,      &bench_lease,
 };
 
@@ -52,9 +54,12 @@ static const char help[] =
 	"Columns and JSON fields: bench; params; unit; p50 and p99 of ours; baseline, its name;\n"
 	"baseline_p50 and baseline_p99; ratio, which is p50 / baseline_p50 in the row's unit, so\n"
 	"that below 1 is better for times and above 1 is better for rates (\"/s\"). p99 is the\n"
-	"value that 99 of 100 samples are at least as good as. target is the ratio's, if there is\n"
-	"one. What this machine cannot measure is a line on standard error that says why, and no\n"
-	"row.\n"
+	"value that 99 of 100 samples are at least as good as; p999, in JSON alone, that of 999\n"
+	"of 1,000. target is the ratio's, if there is one. What this machine cannot measure is a\n"
+	"line on standard error that says why, and no row.\n"
+	"\n"
+	"mid's rows \"cpu\" are the processor time per task, of the client and the broker\n"
+	"together. Its rows in % are brokerd's share of a processor.\n"
 	"\n"
 	"operators has some 150 rows, of --seconds each: three minutes, or one with --quick. Its\n"
 	"targets are 0.9, and 1 for small shapes; where pictures are computed, beside\n"

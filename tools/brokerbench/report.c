@@ -2,7 +2,7 @@
 /*
  * The report
  *
- * Ten fields need no JSON library, but correct JSON. Strings are escaped, since names of Vulkan
+ * A few fields need no JSON library, but correct JSON. Strings are escaped, since names of Vulkan
  * devices and of core types come from outside. Numbers that JSON cannot represent become null.
  */
 #include "report.h"
@@ -60,6 +60,10 @@ void report_json(FILE *file, const struct report_row *row)
 	json_number(file, report_ratio(row));
 	fputs(",\"target\":", file);
 	json_number(file, row->target != 0.0 ? row->target : NAN);
+	fputs(",\"p999\":", file);
+	json_number(file, row->p999);
+	fputs(",\"baseline_p999\":", file);
+	json_number(file, row->baseline_p999);
 	fputs("}\n", file);
 	fflush(file);
 }

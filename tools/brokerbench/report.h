@@ -13,6 +13,7 @@ struct report_row {
 	const char *baseline;
 	double baseline_p50;
 	double baseline_p99;
+	double p999, baseline_p999; /* the table leaves them out */
 	double target; /* target of the ratio: at most, of times; at least, of rates; 0: none */
 };
 
@@ -21,7 +22,10 @@ struct report_row {
  */
 double report_ratio(const struct report_row *row);
 
-/* Write the row as one line of JSON with the fields of struct report_row, ratio before target. */
+/*
+ * Write the row as one line of JSON with the fields of struct report_row, ratio before target, and
+ * p999 last.
+ */
 void report_json(FILE *file, const struct report_row *row);
 
 /* Write the row as one line of the table, with the heading if @is_first. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "broker-process/broker-process.h"
+#include "cost.h"
 #include "util/clock.h"
 
 #define RING_ENTRIES 1024u
@@ -60,6 +61,12 @@ static int connect_to(struct target *target, struct bench_env *env, const char *
 	if (r)
 		return bench_refused(env, r, error.text);
 	return 0;
+}
+
+int target_connect(struct target *target, struct bench_env *env, const char *socket)
+{
+	*target = (struct target)TARGET_INIT;
+	return connect_to(target, env, socket);
 }
 
 static bool is_pinned(enum target_kind kind)
@@ -230,6 +237,7 @@ int target_round_trips(void *data, uint64_t budget_ns, struct samples *samples)
 			return r;
 	}
 	budget = clock_ns_to_ticks(budget_ns);
+	cost_begin(task->cost);
 	start = last = clock_ticks();
 	for (i = 0; i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
 		r = round_trip(task);
@@ -239,6 +247,7 @@ int target_round_trips(void *data, uint64_t budget_ns, struct samples *samples)
 		samples_add(samples, (double)clock_elapsed_ns(last, now));
 		last = now;
 	}
+	cost_end(task->cost, i);
 	return 0;
 }
 
@@ -269,6 +278,7 @@ static int waits_deep(const struct target_task *task, uint64_t budget, struct sa
 	for (i = 0; i < task->depth && !r; i++)
 		r = wait_and_submit(task, &turn);
 	/* A sample is as many completions as are in flight, since they tend to arrive together. */
+	cost_begin(task->cost);
 	start = last = clock_ticks();
 	for (i = 0; !r && i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
 		for (n = 0; n < task->depth && !r; n++)
@@ -278,6 +288,7 @@ static int waits_deep(const struct target_task *task, uint64_t budget, struct sa
 			samples_add(samples, (double)clock_elapsed_ns(last, now) / task->depth);
 		last = now;
 	}
+	cost_end(task->cost, (uint64_t)i * task->depth);
 	for (; n_ahead > 0 && !r; n_ahead--)
 		r = wait_one(task);
 	return r;
@@ -299,6 +310,7 @@ int target_waits(void *data, uint64_t budget_ns, struct samples *samples)
 
 	for (i = 0; i < WARM_UP_WAITS && !r; i++)
 		r = target_run_once(task);
+	cost_begin(task->cost);
 	start = last = clock_ticks();
 	for (i = 0; !r && i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
 		r = target_run_once(task);
@@ -307,6 +319,7 @@ int target_waits(void *data, uint64_t budget_ns, struct samples *samples)
 			samples_add(samples, (double)clock_elapsed_ns(last, now));
 		last = now;
 	}
+	cost_end(task->cost, i);
 	return r;
 }
 

@@ -14,6 +14,7 @@
 #include "bench.h"
 
 struct broker_process;
+struct cost;
 
 enum target_kind {
 	/* Both sides spin: the measuring thread and the reactor are pinned to two processors. */
@@ -49,6 +50,13 @@ struct target {
  */
 int target_init(struct target *target, struct bench_env *env, enum target_kind kind);
 
+/*
+ * Open a further session of the broker at @socket, with a ring of its own. End it with
+ * target_deinit(), also after a failure.
+ * Return: 0; a negative errno, which has been reported.
+ */
+int target_connect(struct target *target, struct bench_env *env, const char *socket);
+
 /* Disconnect and stop the broker. The session's objects must be freed before. */
 void target_deinit(struct target *target);
 
@@ -66,6 +74,7 @@ struct target_task {
 	uint32_t depth;         /* target_waits(): tasks in flight, each with its own output */
 	uint64_t output_stride; /* bytes from one task's output to the next */
 	uint32_t batch;         /* target_throughput(): entries per publication */
+	struct cost *cost;      /* NULL, or counts measured tasks, except target_throughput()'s */
 };
 
 /* Measure nanoseconds per round trip, spinning. */
