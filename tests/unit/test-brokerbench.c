@@ -89,11 +89,12 @@ TEST(test_report__json_has_the_fields)
 	};
 	char *text = json_of(&row);
 
-	assert_string_equal(text, "{\"bench\":\"nop-throughput\",\"params\":\"batch=64\","
-				  "\"unit\":\"M/s\",\"p50\":75.5,\"p99\":70,"
-				  "\"baseline\":\"bare-ring\",\"baseline_p50\":151,"
-				  "\"baseline_p99\":140.25,\"ratio\":0.5,\"target\":0.9,\"p999\":60,"
-				  "\"baseline_p999\":130}\n");
+	assert_string_equal(text,
+			    "{\"bench\":\"nop-throughput\",\"params\":\"batch=64\","
+			    "\"unit\":\"M/s\",\"p50\":75.5,\"p99\":70,"
+			    "\"baseline\":\"bare-ring\",\"baseline_p50\":151,"
+			    "\"baseline_p99\":140.25,\"ratio\":0.5,\"target\":0.9,\"p999\":60,"
+			    "\"baseline_p999\":130}\n");
 	free(text);
 }
 

@@ -231,12 +231,13 @@ int target_round_trips(void *data, uint64_t budget_ns, struct samples *samples)
 	r = samples_reserve(samples, ROUND_SAMPLES);
 	if (r)
 		return r;
-	for (i = 0; i < WARM_UP; i++) {
+	budget = clock_ns_to_ticks(budget_ns);
+	start = clock_ticks();
+	for (i = 0; i < WARM_UP && clock_ticks() - start < budget; i++) {
 		r = round_trip(task);
 		if (r)
 			return r;
 	}
-	budget = clock_ns_to_ticks(budget_ns);
 	cost_begin(task->cost);
 	start = last = clock_ticks();
 	for (i = 0; i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
