@@ -102,7 +102,7 @@ static void each_level(void (*check)(const struct cpu_int8_kernels *kernels, voi
 			fprintf(stderr, "level %d is not here: not tested\n", level);
 			continue;
 		}
-		assert_ptr_equal(cpu_int8_get(kernels->level), kernels);
+		assert_int_equal(kernels->level, level);
 		check(kernels, workspace);
 	}
 	free(workspace);
@@ -772,7 +772,8 @@ TEST(test_range__passes_over_nan)
 
 TEST(test_best__within_a_level)
 {
-	assert_ptr_equal(cpu_int8_best(CPU_SIMD_SSE2), cpu_int8_get(CPU_INT8_SSE2));
+	if (HAS_EVERY_LEVEL)
+		assert_int_equal(cpu_int8_best(CPU_SIMD_SSE2)->level, CPU_INT8_SSE2);
 	assert_true(cpu_int8_best(CPU_SIMD_AVX2)->level <= CPU_INT8_AVX_VNNI);
 	assert_ptr_equal(cpu_int8_best(CPU_SIMD_AUTO), cpu_int8_best(CPU_SIMD_AVX512));
 	assert_null(cpu_int8_get(CPU_INT8_COUNT));
