@@ -47,25 +47,25 @@ struct account_book {
 	uint64_t n_accounts;
 };
 
-/* Names of slots for messages, of many and of one; the policy key that limits each, or NULL. */
+/* Names of slots for messages; the policy key that limits each, or NULL; the name of a single one.
+ */
 static const struct {
-	const char *name, *one, *key;
+	const char *name, *key, *one;
 } account_slots[ACCOUNT_SLOT_COUNT] = {
-	[ACCOUNT_SESSIONS] = {"sessions", "session", "sessions-max"},
-	[ACCOUNT_RINGS] = {"rings", "ring", NULL},
-	[ACCOUNT_ARENAS] = {"arenas", "arena", "arenas-max"},
-	[ACCOUNT_PLANS] = {"plans", "plan", "plans-max"},
-	[ACCOUNT_FDS] = {"descriptors", "descriptor", NULL},
-	[ACCOUNT_MAPPINGS] = {"mappings", "mapping", NULL},
-	[ACCOUNT_WATCHES] = {"inotify watches", "inotify watch", NULL},
-	[ACCOUNT_TASKS] = {"ring entries", "ring entry", "tasks-max"},
+	[ACCOUNT_SESSIONS] = {"sessions", "sessions-max", "session"},
+	[ACCOUNT_RINGS] = {"rings", NULL, "ring"},
+	[ACCOUNT_ARENAS] = {"arenas", "arenas-max", "arena"},
+	[ACCOUNT_PLANS] = {"plans", "plans-max", "plan"},
+	[ACCOUNT_FDS] = {"descriptors", NULL, "descriptor"},
+	[ACCOUNT_MAPPINGS] = {"mappings", NULL, "mapping"},
+	[ACCOUNT_WATCHES] = {"inotify watches", NULL, "inotify watch"},
+	[ACCOUNT_TASKS] = {"ring entries", "tasks-max", "ring entry"},
 	/* These slots count bytes; their names follow a size. */
-	[ACCOUNT_ARENA_BYTES] = {"of arenas", "of arenas", "arena-bytes-max"},
-	[ACCOUNT_HOST_BYTES] = {"of host memory", "of host memory", "host-max"},
-#define OF_DEVICE(kind, i) kind " on device " #i, kind " on device " #i
-#define DEVICE(i)                                                   \
-	[ACCOUNT_VRAM + i] = {OF_DEVICE("of VRAM", i), "vram-max"}, \
-			[ACCOUNT_GTT + i] = {OF_DEVICE("of GTT", i), "gtt-max"}
+	[ACCOUNT_ARENA_BYTES] = {"of arenas", "arena-bytes-max", NULL},
+	[ACCOUNT_HOST_BYTES] = {"of host memory", "host-max", NULL},
+#define DEVICE(i)                                                         \
+	[ACCOUNT_VRAM + i] = {"of VRAM on device " #i, "vram-max", NULL}, \
+			[ACCOUNT_GTT + i] = {"of GTT on device " #i, "gtt-max", NULL}
 	DEVICE(0),
 	DEVICE(1),
 	DEVICE(2),
@@ -83,7 +83,6 @@ static const struct {
 	DEVICE(14),
 	DEVICE(15),
 #undef DEVICE
-#undef OF_DEVICE
 };
 _Static_assert(RBK_MAX_DEVICES == 16, "a name for each device's slots");
 
@@ -301,7 +300,8 @@ const char *account_explain(const struct account *account, char text[ACCOUNT_TEX
 	const uint64_t max = is_of_book ? account->book->max[slot] : account->limits.max[slot];
 	const uint64_t used = is_of_book ? account->book->total[slot] : account->used[slot];
 	const uint64_t amount = account->refused_amount;
-	const char *name = max == 1 ? account_slots[slot].one : account_slots[slot].name;
+	const char *name = max == 1 && account_slots[slot].one ? account_slots[slot].one
+							       : account_slots[slot].name;
 	char max_text[SIZE_ROUNDED_BYTES], used_text[SIZE_ROUNDED_BYTES],
 		more_text[SIZE_ROUNDED_BYTES];
 	char excess[SIZE_ROUNDED_BYTES];
