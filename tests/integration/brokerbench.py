@@ -34,6 +34,15 @@ def run(program, *arguments, **kwargs):
                           text=True, timeout=LIMIT, check=False, **kwargs)
 
 
+def measure(program, *arguments, **kwargs):
+    """Return the rows of a run, of which there are none only for a reason."""
+    result = run(program, '--json', *arguments, **kwargs)
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(rows or 'skipped' in result.stderr, 'neither a row nor a reason')
+    return rows
+
+
 def brokers(folder):
     """Return the processes whose socket is in the folder."""
     found = []
@@ -76,11 +85,7 @@ def test_command_line(program):
 
 
 def test_report(program, folder):
-    result = run(program, '--json', '--seconds=0.05', 'nop-round-trip', 'wake-latency')
-    expect(result.returncode == 0, f'failed: {result.stderr}')
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    if not rows:
-        expect('skipped' in result.stderr, 'neither a row nor a reason')
+    rows = measure(program, '--seconds=0.05', 'nop-round-trip', 'wake-latency')
     for row in rows:
         expect(list(row) == FIELDS, f'fields {list(row)}')
         expect(row['bench'] in ('nop-round-trip', 'wake-latency'), row['bench'])
@@ -120,11 +125,8 @@ def test_models(program, folder):
 
 def test_mid(program):
     """Each product has a row of times and one of processor time; then come a neighbour's NOPs and brokerd's share."""
-    result = run(program, '--json', '--seconds=0.05', 'mid')
-    expect(result.returncode == 0, f'failed: {result.stderr}')
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = measure(program, '--seconds=0.05', 'mid')
     if not rows:
-        expect('skipped' in result.stderr, 'neither a row nor a reason')
         return
     for row in rows:
         expect(list(row) == FIELDS, f'fields {list(row)}')
@@ -142,12 +144,8 @@ def test_mid(program):
 def test_lease(program):
     """Targets are differences and times, reported as ratios; skipped without Vulkan; without ffmpeg,
     which takes long."""
-    result = run(program, '--json', '--quick', '--seconds=0.01', 'lease',
+    rows = measure(program, '--quick', '--seconds=0.01', 'lease',
                  env={**os.environ, 'PATH': '/nowhere'})
-    expect(result.returncode == 0, f'failed: {result.stderr}')
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    if not rows:
-        expect('skipped' in result.stderr, 'neither a row nor a reason')
     for row in rows:
         base = row['baseline_p50']
         wanted = {'allocate': (base + 150) / base, 'budget': 2000 / base}
@@ -157,11 +155,8 @@ def test_lease(program):
 
 def test_operators(program):
     """Every operator is compared with oneDNN, if oneDNN is installed."""
-    result = run(program, '--json', '--quick', '--seconds=0.01', 'operators')
-    expect(result.returncode == 0, f'failed: {result.stderr}')
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = measure(program, '--quick', '--seconds=0.01', 'operators')
     if not rows:
-        expect('skipped' in result.stderr, 'neither a row nor a reason')
         return
     for row in rows:
         expect(list(row) == FIELDS, f'fields {list(row)}')

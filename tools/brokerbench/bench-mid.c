@@ -11,11 +11,9 @@
  * Then NOPs of another session while products run one after the other, beside NOPs alone; and the
  * broker's processor time while its clients are idle, and with one short task in ten milliseconds.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -251,11 +249,12 @@ static int sample_shares(struct bench_env *env, const struct target *target,
 		r = samples_reserve(samples, N_SHARES);
 	for (unsigned int i = 0; i < N_SHARES && !r; i++) {
 		const uint64_t start_ns = clock_now_ns(), before_ns = cost.ns;
-		uint64_t now = start_ns;
+		uint64_t now = start_ns, next = start_ns;
 
 		cost_begin(&cost);
 		do {
-			bench_settle(task ? PERIOD_NS : interval_ns);
+			next += task ? PERIOD_NS : interval_ns;
+			bench_settle(next > now ? next - now : 0);
 			if (task)
 				r = target_run_once(task);
 			now = clock_now_ns();
