@@ -29,7 +29,6 @@ static int compare_kernel(struct bench_env *env, const struct target *target, ui
 			  unsigned int n_threads)
 {
 	static const unsigned int depths[] = {1, PLANS_MATMUL_OUTPUTS};
-	const int waiter_cpu = n_threads == 1 ? env->peer_cpu : -1;
 	struct product product;
 	char params[48];
 	int r;
@@ -38,7 +37,7 @@ static int compare_kernel(struct bench_env *env, const struct target *target, ui
 	if (r)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(depths) && !r; i++) {
-		struct product_through ours = {env, waiter_cpu, false,
+		struct product_through ours = {env, -1, false,
 					       product_task(target, &product.matmul, depths[i])};
 		const struct bench_row row = {params, "us", false, "kernel"};
 
@@ -163,7 +162,7 @@ static int compare_library(struct bench_env *env, const struct target *target,
 		goto out;
 
 	snprintf(params, sizeof(params), "%s broker", size);
-	through = (struct product_through){env, is_tiny ? env->client_cpu : env->peer_cpu, is_tiny,
+	through = (struct product_through){env, is_tiny ? env->client_cpu : -1, is_tiny,
 					   product_task(target, &matmul, 1)};
 	r = product_check(env, &matmul, product_run_target, &through.task, &direct);
 	if (!r)

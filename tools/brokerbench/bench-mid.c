@@ -111,7 +111,7 @@ static int compare_size(struct bench_env *env, const struct target *target, size
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(ways) && !r; i++) {
 		struct product_through ours = {
-			env, n_workers == 1 ? env->peer_cpu : -1, ways[i].spins,
+			env, -1, ways[i].spins,
 			product_task(target, &product.matmul, ways[i].depth)};
 
 		snprintf(params, sizeof(params), "n=%u workers=%u %s", n, n_workers,

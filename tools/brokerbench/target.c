@@ -71,7 +71,7 @@ int target_connect(struct target *target, struct bench_env *env, const char *soc
 
 static bool is_pinned(enum target_kind kind)
 {
-	return kind == TARGET_PINNED || kind == TARGET_INLINE || kind == TARGET_ONE_WORKER;
+	return kind == TARGET_PINNED || kind == TARGET_INLINE;
 }
 
 static int start_private(struct target *target, struct bench_env *env, enum target_kind kind,
@@ -111,9 +111,7 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 				  kind == TARGET_GPU ? "--gpu=auto" : "--gpu=none");
 	if (r)
 		goto error;
-	bench_pin(env, !is_pinned(kind)            ? -1
-		       : kind == TARGET_ONE_WORKER ? env->peer_cpu
-						   : env->client_cpu);
+	bench_pin(env, is_pinned(kind) ? env->client_cpu : -1);
 	if (kind != TARGET_GPU)
 		return 0;
 

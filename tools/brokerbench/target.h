@@ -22,8 +22,8 @@ enum target_kind {
 	/* Workers compute; no thread is pinned. */
 	TARGET_WORKERS,
 	/*
-	 * One worker, which the broker pins to the first processor. The reactor and the measuring
-	 * thread are on the second processor; one of them sleeps while the other works.
+	 * One worker, which the broker pins to the first processor. The kernel places the reactor,
+	 * which runs short tasks itself, and the measuring thread.
 	 */
 	TARGET_ONE_WORKER,
 	/* One worker, which sleeps: tiny tasks run on the reactor. Pinned like TARGET_PINNED. */
