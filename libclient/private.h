@@ -357,6 +357,7 @@ struct rbk_ring {
 
 	uint32_t probe_every;
 	uint32_t sleep_token; /* token of the last sleep */
+	uint32_t processor;   /* as last written for the broker */
 	bool armed;           /* the wait word holds an event loop's token */
 	bool spin_is_fixed;
 	uint32_t spin_skipped; /* waits since the last wait that spun */

@@ -46,7 +46,7 @@ static int scratch_size(const struct cpu_executor *cpu, const struct plan *plan,
 {
 	const unsigned int n_spare =
 		cpu->n_workers < CPU_MAX_SPARE_BLOCKS ? cpu->n_workers : CPU_MAX_SPARE_BLOCKS;
-	const unsigned int n_blocks = cpu->n_workers + 2 + n_spare;
+	const unsigned int n_blocks = cpu->n_workers + 3 + n_spare;
 	uint64_t stride, bytes;
 
 	if (plan->scratch_bytes + compiled->work_bytes == 0)
@@ -287,7 +287,7 @@ static struct executor *cpu_free(struct executor *executor)
 	for (unsigned int i = 0; cpu->workers && i < cpu->n_workers; i++)
 		if (cpu->workers[i].started)
 			pthread_join(cpu->workers[i].thread, NULL);
-	for (unsigned int i = 0; cpu->workers && i < cpu->n_workers; i++) {
+	for (unsigned int i = 0; cpu->workers && i <= cpu->n_workers; i++) {
 		struct cpu_worker *worker = &cpu->workers[i];
 
 		spsc_deinit(&worker->done);
@@ -318,6 +318,7 @@ static const struct executor_ops cpu_ops = {
 	.plan_shrink = cpu_plan_shrink,
 	.plan_release = cpu_plan_release,
 	.run_inline = cpu_pool_run_inline,
+	.run_here = cpu_pool_run_here,
 	.submit = cpu_pool_submit,
 	.flush = cpu_pool_flush,
 	.reap = cpu_pool_reap,
@@ -357,6 +358,33 @@ static bool queue_init(struct cpu_queue *queue, uint32_t n_slots)
 	return queue->slots != NULL;
 }
 
+static int layer_init(struct cpu_layer *layer, struct cpu_worker *worker,
+		      const _Atomic uint32_t *n_waiting, void (*serve)(struct cpu_pause *pause))
+{
+	layer->worker = worker;
+	layer->pause = (struct cpu_pause){
+		.n_waiting = n_waiting,
+		.state = &cpu_calm_state,
+		.leave = EXEC_CANCELLED,
+		.serve = serve,
+	};
+	layer->context.pause = &layer->pause;
+	layer->context.workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+	return layer->context.workspace ? 0 : error_origin(-ENOMEM);
+}
+
+/* Initialise what the reactor needs to run tasks itself. */
+static int reactor_init(struct cpu_executor *cpu)
+{
+	struct cpu_worker *worker = cpu_reactor_worker(cpu);
+
+	worker->cpu = cpu;
+	worker->index = cpu->n_workers;
+	worker->processor = -1;
+	return layer_init(&worker->layers[CPU_LAYER_BASE], worker, &cpu_one_waiting,
+			  cpu_reactor_serve);
+}
+
 static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsigned int index,
 		       int processor)
 {
@@ -364,19 +392,13 @@ static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsi
 	worker->index = index;
 	worker->processor = processor;
 	for (unsigned int i = 0; i < CPU_LAYERS; i++) {
-		struct cpu_context *context = &worker->layers[i].context;
-		struct cpu_pause *pause = &worker->layers[i].pause;
-
-		worker->layers[i].worker = worker;
 		/* No task runs in between an urgent task. */
-		pause->n_waiting = i == CPU_LAYER_BETWEEN ? &cpu_none_waiting : &cpu->n_urgent;
-		pause->state = &cpu_calm_state;
-		pause->leave = EXEC_CANCELLED;
-		pause->serve = cpu_worker_serve;
-		context->pause = pause;
-		context->workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
-		if (!context->workspace)
-			return error_origin(-ENOMEM);
+		int r = layer_init(&worker->layers[i], worker,
+				   i == CPU_LAYER_BETWEEN ? &cpu_none_waiting : &cpu->n_urgent,
+				   cpu_worker_serve);
+
+		if (r)
+			return error_fold(r);
 	}
 	if (!queue_init(&worker->queue, cpu->max_tasks) ||
 	    !spsc_init(&worker->done, cpu->max_tasks))
@@ -427,15 +449,19 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 					    : n_processors <= 2 ? 0
 								: DEFAULT_SPIN_NS);
 	cpu->inline_context.workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
-	cpu->workers = aligned_alloc(alignof(struct cpu_worker), n_workers * sizeof(*cpu->workers));
+	cpu->workers =
+		aligned_alloc(alignof(struct cpu_worker), (n_workers + 1) * sizeof(*cpu->workers));
 	if (!queue_init(&cpu->urgent, max_tasks) || !cpu->inline_context.workspace ||
 	    !cpu->workers) {
 		free(cpu->workers);
 		cpu->workers = NULL;
 		return error_origin(-ENOMEM);
 	}
-	memset(cpu->workers, 0, n_workers * sizeof(*cpu->workers));
+	memset(cpu->workers, 0, (n_workers + 1) * sizeof(*cpu->workers));
 
+	r = reactor_init(cpu);
+	if (r)
+		return error_fold(r);
 	for (unsigned int i = 0; i < n_workers; i++) {
 		if (!options->no_pin && n_workers <= n_processors)
 			do

@@ -60,6 +60,10 @@ struct cpu_layer {
 	bool is_kept;          /* the led task was stopped, and counts in plan->n_stopped */
 };
 
+/*
+ * A thread that computes tasks: a worker's, or the reactor's own while it runs a task itself. The
+ * reactor's has no thread to start, no queue and no urgent tasks in between.
+ */
 struct cpu_worker {
 	struct cpu_queue queue; /* tasks for this worker */
 	struct spsc done;       /* tasks returned to the reactor */
@@ -79,7 +83,7 @@ struct cpu_executor {
 	const struct cpu_kernels *kernels;
 	enum cpu_layout_wish layout_wish;
 	unsigned int n_workers;
-	struct cpu_worker *workers;
+	struct cpu_worker *workers; /* n_workers, then the reactor's own */
 	struct cpu_context inline_context;
 	struct chunks memory;
 	struct cpu_pack_cache packs;
@@ -94,6 +98,10 @@ struct cpu_executor {
 	unsigned int n_in_use; /* the first n_in_use workers are in use; mirrors n_active */
 	bool submitted;        /* tasks were submitted since the last flush */
 	bool is_unpinned;      /* workers use all processors although each has its own */
+	/* The arguments of executor_ops.run_here, for the task that the reactor runs itself */
+	unsigned int n_helpers;
+	exec_look_fn *look;
+	void *look_context;
 
 	struct cpu_queue urgent; /* shared; workers take from it before other queues */
 	/* Urgent tasks that have not begun. Every computing worker polls it. */
@@ -103,6 +111,8 @@ struct cpu_executor {
 	alignas(128) _Atomic uint32_t n_teams;    /* open teams */
 	/* Written by the reactor on changes, see cpu_executor_limit(). */
 	alignas(128) _Atomic uint32_t n_active; /* workers from this index on only sleep */
+	/* the worker that does not help the reactor, see cpu_worker_may_help_reactor() */
+	_Atomic uint32_t kept_off;
 	_Atomic bool is_contended;
 	_Atomic bool stop;
 };
@@ -110,6 +120,21 @@ struct cpu_executor {
 static inline struct cpu_executor *cpu_executor_from(struct executor *executor)
 {
 	return (struct cpu_executor *)executor; /* its first member */
+}
+
+/* The thread of the reactor, while it runs a task itself */
+static inline struct cpu_worker *cpu_reactor_worker(const struct cpu_executor *cpu)
+{
+	return &cpu->workers[cpu->n_workers];
+}
+
+/*
+ * Return true if the worker may help the reactor. One worker does not, so that no more threads
+ * compute than there are workers.
+ */
+static inline bool cpu_worker_may_help_reactor(const struct cpu_worker *worker)
+{
+	return worker->index != atomic_load_explicit(&worker->cpu->kept_off, memory_order_relaxed);
 }
 
 /* Return true if the worker is beyond the limit of cpu_executor_limit(). */
@@ -124,6 +149,8 @@ int cpu_worker_start(struct cpu_worker *worker);
 bool cpu_worker_rouse(struct cpu_worker *worker);
 /* Wake up to @n sleeping workers of those in use. Any thread. */
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
+/* Wake up to @n sleeping workers that may help the reactor. Reactor only. */
+void cpu_pool_wake_helpers(struct cpu_executor *cpu, unsigned int n);
 
 /* Let a leader that has waited @n_spins times wait a little more for its helpers. */
 void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);
@@ -132,11 +159,15 @@ void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);
 extern const _Atomic uint8_t cpu_calm_state;
 /* pool-hot.c: the pause.n_waiting of the layer that runs urgent tasks itself */
 extern const _Atomic uint32_t cpu_none_waiting;
+/* pool-hot.c: the pause.n_waiting of the reactor, which looks at its rings at each poll */
+extern const _Atomic uint32_t cpu_one_waiting;
 /*
  * pool-hot.c: cpu_pause.serve of a layer: run urgent tasks, and leave the kernel if its task was
  * cancelled.
  */
 void cpu_worker_serve(struct cpu_pause *pause);
+/* The same for the reactor's own layer: look, and leave the kernel if its task was cancelled. */
+void cpu_reactor_serve(struct cpu_pause *pause);
 /* pool-hot.c: do one piece of work, own or stolen. Return: true if there was any. */
 bool cpu_worker_work(struct cpu_worker *worker);
 /* Return true if there is work, or a stop request, for which a worker should stay awake. */
@@ -147,4 +178,6 @@ int cpu_pool_submit(struct executor *executor, struct exec_task *task);
 void cpu_pool_flush(struct executor *executor);
 unsigned int cpu_pool_reap(struct executor *executor, struct exec_task **ret, unsigned int max);
 void cpu_pool_run_inline(struct executor *executor, struct exec_task *task);
+void cpu_pool_run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
+		       exec_look_fn *look, void *context);
 void cpu_pool_abandon(struct executor *executor, struct exec_task *task);

@@ -32,6 +32,11 @@
  * stopped repeatedly still completes. The workers do not know whether other tasks wait: the reactor
  * requests the stop by the task's state, or sets a time slice in advance.
  *
+ * The reactor itself runs a task where the dispatcher says so: as a worker does, with a scratch
+ * block of its own, without a queue. Workers may help it, except one, so that no more threads
+ * compute than there are workers. It looks at its rings wherever a worker polls, and cuts steps
+ * into short chunks where kernels do not poll.
+ *
  * Under contention only the first n_active workers are used. The reactor pushes nothing to the
  * other queues, and tasks already in them are taken first. A limited worker leaves the team that it
  * helps between two chunks.
@@ -40,6 +45,7 @@
  * for every task in flight, so it is never full. worker.c puts workers to sleep, wake.c wakes them.
  */
 #include <errno.h>
+#include <sched.h>
 
 #include "cpu/internal.h"
 #include "util/clock.h"
@@ -57,9 +63,15 @@ enum { CHUNKS_PER_WORKER = 8 };
 static const double whole_max_ns = 200000;
 /* shortest step for which sleeping workers are woken: waking one costs several us */
 static const double wake_min_ns = 200000;
+/*
+ * The same for the reactor: time of a chunk whose kernel does not poll within, and the shortest
+ * step for which it wakes a helper, which takes some 40 us to come.
+ */
+static const double here_chunk_ns = 5000, here_wake_min_ns = 100000;
 
 const _Atomic uint8_t cpu_calm_state = EXEC_RUNNING;
 const _Atomic uint32_t cpu_none_waiting = 0;
+const _Atomic uint32_t cpu_one_waiting = 1;
 
 /*
  * Push a task; reactor only. There is room for every task in flight: a reaped task was popped
@@ -258,6 +270,23 @@ static inline void progress_next(struct exec_progress *progress, uint32_t n_roun
 	progress->step++;
 }
 
+/* Check whether the thread is the reactor's. */
+static inline bool worker_is_reactor(const struct cpu_worker *worker)
+{
+	return worker->index == worker->cpu->n_workers;
+}
+
+/* Wake up to @n sleeping workers for the team of @leader. */
+static void team_wake(const struct cpu_worker *leader, unsigned int n)
+{
+	struct cpu_executor *cpu = leader->cpu;
+
+	if (worker_is_reactor(leader))
+		cpu_pool_wake_helpers(cpu, n < cpu->n_helpers ? n : cpu->n_helpers);
+	else
+		cpu_pool_wake(cpu, n);
+}
+
 /*
  * Compute the round that the team of @layer is set to, from @progress on, together with any helpers
  * that join. Return: false if the task stops here; @progress holds where to resume.
@@ -277,7 +306,7 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 		/* Pairs with the fence in worker_sleep() of worker.c. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) > 0)
-			cpu_pool_wake(cpu, (unsigned int)team->n_chunks - 1);
+			team_wake(worker, (unsigned int)team->n_chunks - 1);
 	}
 
 	is_stopped = !team_work(cpu, team, &layer->context, NULL, layer, task);
@@ -342,10 +371,11 @@ static bool team_help(struct cpu_worker *worker)
 	if (atomic_load_explicit(&cpu->n_teams, memory_order_relaxed) == 0)
 		return false;
 	for (unsigned int layer = CPU_LAYERS; layer-- > 0;)
-		for (unsigned int i = 1; i < cpu->n_workers; i++) {
-			const unsigned int other = (worker->index + i) % cpu->n_workers;
+		for (unsigned int i = 1; i <= cpu->n_workers; i++) {
+			const unsigned int other = (worker->index + i) % (cpu->n_workers + 1);
 
-			if (team_join(worker, &cpu->workers[other].layers[layer].team))
+			if ((other < cpu->n_workers || cpu_worker_may_help_reactor(worker)) &&
+			    team_join(worker, &cpu->workers[other].layers[layer].team))
 				return true;
 		}
 	return false;
@@ -373,6 +403,16 @@ static inline int32_t task_result(const _Atomic bool *is_out_of_range)
 	return atomic_load_explicit(is_out_of_range, memory_order_relaxed) ? -EDOM : 0;
 }
 
+static inline unsigned int inline_block(const struct cpu_executor *cpu)
+{
+	return cpu->n_workers + 1;
+}
+
+static inline unsigned int second_block(const struct cpu_executor *cpu)
+{
+	return cpu->n_workers + 2;
+}
+
 void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
@@ -380,7 +420,7 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 	_Atomic bool is_out_of_range = false;
 	struct cpu_frame frame;
 
-	frame_init(&frame, plan, task, cpu->n_workers, &is_out_of_range);
+	frame_init(&frame, plan, task, inline_block(cpu), &is_out_of_range);
 	for (const struct cpu_step *step = plan->steps, *end = step + plan->n_steps; step < end;
 	     step++)
 		step->run(step, &frame, 0, SIZE_MAX, &cpu->inline_context);
@@ -410,13 +450,16 @@ static bool layer_run_chunks(struct cpu_layer *layer, struct exec_task *task,
 	return true;
 }
 
-/* Return the number of chunks for a step of @ns. */
-static size_t step_chunks(const struct cpu_executor *cpu, double ns, size_t n_units)
+/* Return the number of chunks for a round of @ns. */
+static size_t step_chunks(const struct cpu_worker *worker, const struct cpu_step *step, double ns,
+			  size_t n_units)
 {
-	const double most = CHUNKS_PER_WORKER * (double)cpu->n_workers;
+	const double most = CHUNKS_PER_WORKER * (double)worker->cpu->n_workers;
 	double n_chunks = ns / chunk_ns;
 
-	if (n_chunks > most)
+	if (worker_is_reactor(worker))
+		n_chunks = step->looks ? n_chunks : ns / here_chunk_ns;
+	else if (n_chunks > most)
 		n_chunks = ns / chunk_max_ns > most ? ns / chunk_max_ns : most;
 	if (n_chunks > (double)ENDS_MAX)
 		n_chunks = (double)ENDS_MAX;
@@ -431,7 +474,7 @@ static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
 			     const struct cpu_step *step, const struct cpu_frame *frame, double ns,
 			     struct exec_task *task, struct exec_progress *progress)
 {
-	const unsigned int n_workers = worker->cpu->n_workers;
+	const double wake_ns = worker_is_reactor(worker) ? here_wake_min_ns : wake_min_ns;
 	struct cpu_team *team = &layer->team;
 
 	team->step = step;
@@ -440,15 +483,28 @@ static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
 	team->n_units = step->units(step, frame->count);
 	/* A step that was begun keeps its chunks. */
 	team->n_chunks = progress->n_chunks ? progress->n_chunks
-					    : step_chunks(worker->cpu, ns, team->n_units);
+					    : step_chunks(worker, step, ns, team->n_units);
 	if (team->n_chunks <= 1) {
 		step->run(step, frame, 0, SIZE_MAX, &layer->context);
 		layer->has_worked = true;
 		return true;
 	}
-	if (n_workers == 1)
+	if (worker->cpu->n_workers == 1 ||
+	    (worker_is_reactor(worker) && (worker->cpu->n_helpers == 0 || ns <= share_min_ns)))
 		return layer_run_chunks(layer, task, progress);
-	return team_lead(worker, layer, task, progress, ns > wake_min_ns);
+	return team_lead(worker, layer, task, progress, ns > wake_ns);
+}
+
+/* Check whether a step of @ns is computed in one call, although it could be cut. */
+static bool step_is_whole(const struct cpu_worker *worker, const struct cpu_step *step, double ns)
+{
+	const struct cpu_executor *cpu = worker->cpu;
+	const bool is_reactor = worker_is_reactor(worker);
+	const bool is_alone = cpu->n_workers == 1 || (is_reactor && cpu->n_helpers == 0);
+
+	if (step->looks && is_alone)
+		return ns <= whole_max_ns;
+	return ns <= (!is_reactor ? share_min_ns : step->looks ? chunk_ns : here_chunk_ns);
 }
 
 /* Run a step. Return: false if the task stops within it; @progress holds where to resume. */
@@ -460,8 +516,7 @@ static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
 	const uint32_t at = progress->step;
 
 	frame->n_rounds = 1;
-	if (ns <= share_min_ns ||
-	    (step->looks && worker->cpu->n_workers == 1 && ns <= whole_max_ns)) {
+	if (step_is_whole(worker, step, ns)) {
 		step->run(step, frame, 0, SIZE_MAX, &layer->context);
 		layer->has_worked = true;
 		progress_next(progress, 1);
@@ -498,24 +553,20 @@ static inline void block_free(struct cpu_plan *plan, unsigned int block)
 		atomic_store_explicit(&plan->blocks[block].is_taken, false, memory_order_release);
 }
 
-static inline unsigned int second_block(const struct cpu_executor *cpu)
-{
-	return cpu->n_workers + 1;
-}
-
 /*
  * Take a block for a task that begins. Beside the two blocks for special cases, there is one for
- * each worker and a spare one for each stopped task, so a free block exists.
+ * each worker and the reactor, and a spare one for each stopped task, so a free block exists.
  */
 static unsigned int block_take(const struct cpu_worker *worker, struct cpu_plan *plan)
 {
-	const unsigned int n_workers = worker->cpu->n_workers;
+	const struct cpu_executor *cpu = worker->cpu;
 
 	if (!plan->blocks || block_try(&plan->blocks[worker->index]))
 		return worker->index;
 	for (;;)
 		for (unsigned int i = plan->n_blocks; i-- > 0;)
-			if ((i < n_workers || i > n_workers + 1) && block_try(&plan->blocks[i]))
+			if (i != inline_block(cpu) && i != second_block(cpu) &&
+			    block_try(&plan->blocks[i]))
 				return i;
 }
 
@@ -618,16 +669,14 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 	task->res = !is_stopped && exec_task_end(task) ? task_result(&is_out_of_range) : -ECANCELED;
 }
 
-/* Run a task and hand it back. @block: the scratch block taken for it; negative: none was taken. */
-static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
-		       int block)
+/* Run a task. @block: the scratch block taken for it; negative: none was taken. */
+static void worker_carry_out(struct cpu_worker *worker, struct cpu_layer *layer,
+			     struct exec_task *task, int block)
 {
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
 	struct exec_progress progress = {0};
 
-	if (task->is_urgent)
-		atomic_fetch_sub_explicit(&cpu->n_urgent, 1, memory_order_relaxed);
 	task->copied_bytes = 0;
 	task->transferred_bytes = 0;
 	if (exec_task_begin(task)) {
@@ -648,6 +697,17 @@ static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struc
 		task->busy_ticks = 0;
 		task->res = -ECANCELED;
 	}
+}
+
+/* Run a task as worker_carry_out() does, and hand it back. */
+static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
+		       int block)
+{
+	struct cpu_executor *cpu = worker->cpu;
+
+	if (task->is_urgent)
+		atomic_fetch_sub_explicit(&cpu->n_urgent, 1, memory_order_relaxed);
+	worker_carry_out(worker, layer, task, block);
 	/*
 	 * The queue has a slot for every task in flight. The plan may be freed once the task is
 	 * pushed.
@@ -716,6 +776,43 @@ void cpu_worker_serve(struct cpu_pause *pause)
 	if (layer->may_leave &&
 	    atomic_load_explicit(pause->state, memory_order_relaxed) == EXEC_CANCELLED)
 		longjmp(layer->leave, 1);
+}
+
+void cpu_reactor_serve(struct cpu_pause *pause)
+{
+	struct cpu_layer *layer =
+		(struct cpu_layer *)((char *)pause - offsetof(struct cpu_layer, pause));
+	struct cpu_executor *cpu = layer->worker->cpu;
+
+	cpu->look(cpu->look_context);
+	if (layer->may_leave &&
+	    atomic_load_explicit(pause->state, memory_order_relaxed) == EXEC_CANCELLED)
+		longjmp(layer->leave, 1);
+}
+
+/* Choose the worker that does not help the reactor: the one on its processor, else the last. */
+static void choose_kept_off(struct cpu_executor *cpu)
+{
+	const int processor = sched_getcpu();
+	unsigned int i = 0;
+
+	while (i + 1 < cpu->n_in_use && cpu->workers[i].processor != processor)
+		i++;
+	atomic_store_explicit(&cpu->kept_off, i, memory_order_relaxed);
+}
+
+void cpu_pool_run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
+		       exec_look_fn *look, void *context)
+{
+	struct cpu_executor *cpu = cpu_executor_from(executor);
+	struct cpu_worker *worker = cpu_reactor_worker(cpu);
+
+	cpu->n_helpers = n_helpers < cpu->n_in_use ? n_helpers : cpu->n_in_use - 1;
+	if (cpu->n_helpers > 0)
+		choose_kept_off(cpu);
+	cpu->look = look;
+	cpu->look_context = context;
+	worker_carry_out(worker, &worker->layers[CPU_LAYER_BASE], task, -1);
 }
 
 /* Run a task or, if there is none, help with a step. Return: true if there was either. */

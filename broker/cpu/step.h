@@ -120,10 +120,11 @@ struct cpu_plan {
 	struct compiler *compiler; /* during compilation only */
 	bool has_failed;           /* out of memory: the plan is being abandoned */
 	/*
-	 * One block for each worker i (block i), one for the inline caller, and one for an urgent
-	 * task that preempts a task of the same plan on one stack. n_spare more blocks serve
-	 * stopped tasks, which keep the block they began with. At most n_spare tasks may be stopped
-	 * at a time, so each worker always finds a free block.
+	 * One block for each worker i (block i), one for the task that the reactor runs itself
+	 * (block n_workers), one for the inline caller, and one for an urgent task that preempts a
+	 * task of the same plan on one stack. n_spare more blocks serve stopped tasks, which keep
+	 * the block they began with. At most n_spare tasks may be stopped at a time, so each worker
+	 * and the reactor always find a free block.
 	 */
 	uint8_t *scratch;
 	struct cpu_block *blocks; /* NULL: without scratch */

@@ -35,6 +35,14 @@ void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n)
 			n--;
 }
 
+void cpu_pool_wake_helpers(struct cpu_executor *cpu, unsigned int n)
+{
+	for (unsigned int i = 0; n > 0 && i < cpu->n_in_use; i++)
+		if (cpu_worker_may_help_reactor(&cpu->workers[i]) &&
+		    cpu_worker_rouse(&cpu->workers[i]))
+			n--;
+}
+
 void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins)
 {
 	/* A helper may have lost its processor, perhaps to this very loop. */

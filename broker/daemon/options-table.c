@@ -131,6 +131,11 @@ const struct option_row option_rows[] = {
 	 "how long the reactor, the thread that serves all clients, works\n"
 	 "before it checks all sources of work again (default: 100)",
 	 AT(turn_ns), .least = 1, .most = 100000, .unit = 1000},
+	{"reactor-task", "MICROSECONDS", OPTION_START, &option_kind_number,
+	 "microseconds of the longest task that the reactor runs itself, 0 for none",
+	 "longest predicted time of a task that the reactor itself runs on\n"
+	 "the CPU while nobody else has work (default: 200; 0: none)",
+	 AT(reactor_task_ns), .most = 1000, .unit = 1000},
 	{"reactor-nice", "N", OPTION_START, &option_kind_nice,
 	 "nice level of the reactor, -20 to 19",
 	 "nice level of the reactor, -20 to 19 (default: 10 below that of the\n"

@@ -23,6 +23,7 @@
 
 #include "daemon/admin-folder.h"
 #include "daemon/options-private.h"
+#include "dispatch/dispatch.h"
 #include "shm/admin-path.h"
 #include "util/checked.h"
 #include "util/suggest.h"
@@ -165,6 +166,7 @@ static void set_defaults(struct options *options)
 	*options = (struct options){
 		.place = PLACE_CONFIG_DEFAULT,
 		.spin_ns = -1,
+		.reactor_task_ns = REACTOR_TASK_NS,
 		.turn_ns = TURN_BUDGET_US * 1000ull,
 		.reactor_nice = OPTIONS_NICE_DEFAULT,
 		.log_level = LOG_LEVEL_INFO,

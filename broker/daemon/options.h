@@ -57,6 +57,7 @@ struct options {
 	enum profiles_mode calibration;
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
+	uint64_t reactor_task_ns;   /* longest task that the reactor runs itself; 0: none */
 	uint64_t turn_ns;           /* the reactor's budget */
 	uint64_t stop_ns;           /* time until tasks in flight are abandoned; 0: 10 s */
 	int reactor_nice;           /* its nice level; OPTIONS_NICE_DEFAULT: 10 below brokerd's */

@@ -283,6 +283,7 @@ static int make_dispatch(struct broker *broker)
 		.residency = broker->residency,
 		.config = broker->options.place,
 		.spin_ns = broker->options.spin_ns,
+		.reactor_task_ns = broker->options.reactor_task_ns,
 		.stop_ns = broker->options.stop_ns,
 		.n_processors = count_processors(),
 		.set_pace = budget_set_pace,

@@ -19,16 +19,15 @@
 
 /*
  * Each plan has a leaky bucket: each inline run that takes longer than inline_overrun_ns adds
- * INLINE_OVERRUN_COST, each other run removes 1, and once the bucket is full the plan is no longer
+ * OVERRUN_COST, each other run removes 1, and once the bucket is full the plan is no longer
  * inlined. So an occasional preemption of the reactor is forgiven, and a plan whose estimate is
  * wrong is found within a few runs.
  *
  * A tenant has another bucket for all plans of all its sessions, so that a new plan brings no new
  * tolerance. While it is full no plan of the tenant is inlined. An overrun leaves this bucket
- * inline_pause_ns after the last one was added.
+ * OVERRUN_PAUSE_NS after the last one was added.
  */
-static const uint64_t inline_overrun_ns = 20000, inline_pause_ns = 1000000000;
-enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
+static const uint64_t inline_overrun_ns = 20000;
 
 /*
  * Every entry is handled in one function, since calls between its parts would save registers each
@@ -221,12 +220,10 @@ static __attribute__((__cold__, __noinline__)) void note_overrun(const struct di
 								 struct flow *flow,
 								 struct session_plan *plan)
 {
-	plan->inline_overruns += INLINE_OVERRUN_COST;
-	if (plan->inline_overruns >= INLINE_OVERRUN_LIMIT)
+	plan->inline_overruns += OVERRUN_COST;
+	if (plan->inline_overruns >= OVERRUN_LIMIT)
 		plan->inline_max_count = 0;
-	flow->inline_overruns += INLINE_OVERRUN_COST;
-	flow->inline_again_ticks =
-		dispatch->inline_clock_ticks + clock_ns_to_ticks(inline_pause_ns);
+	flow_note_overrun(flow, dispatch->inline_clock_ticks);
 }
 
 static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,
@@ -234,20 +231,6 @@ static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,
 {
 	plan->inline_overruns -= plan->inline_overruns > 0;
 	flow->inline_overruns -= flow->inline_overruns > 0;
-}
-
-/*
- * If inline_pause_ns has passed for a flow whose bucket is full, take one overrun out of the
- * bucket.
- * Return: true if it has passed.
- */
-static __attribute__((__noinline__)) bool may_inline_again(const struct dispatch *dispatch,
-							   struct flow *flow)
-{
-	if (dispatch->now_ticks < flow->inline_again_ticks)
-		return false;
-	flow->inline_overruns = INLINE_OVERRUN_LIMIT - INLINE_OVERRUN_COST;
-	return true;
 }
 
 /* Inlined, so that the outcome never lies in memory: see ring_post(). */
@@ -338,8 +321,7 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 	case RBK_OP_RUN:
 		if (sqe->count > plan->inline_max_count)
 			break;
-		if (__builtin_expect(ring->flow->inline_overruns >= INLINE_OVERRUN_LIMIT, 0) &&
-		    !may_inline_again(dispatch, ring->flow))
+		if (!flow_may_use_reactor(ring->flow, dispatch->now_ticks))
 			break;
 		if (__builtin_expect(ring->ring->session->n_unfixed > 0, 0) &&
 		    may_sleep(dispatch, plan))

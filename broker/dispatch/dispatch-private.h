@@ -209,6 +209,69 @@ struct replace {
 	struct walk walk;
 };
 
+/* Tasks that the reactor runs itself, see reactor-run-hot.c. */
+enum {
+	REACTOR_RUNS = 8,
+	/* Most active rings: each look and each decision visits them all. */
+	REACTOR_RUN_RINGS = 16,
+	/* Longest predicted time of several tasks: about that of waking a worker */
+	REACTOR_SEVERAL_NS = 50000,
+};
+struct reactor_run {
+	uint64_t most_ns;   /* longest predicted time of such a task; 0: none runs */
+	uint32_t n_held;    /* runs taken: running and waiting */
+	uint32_t n_waiting; /* the first ones of waiting */
+	struct {
+		struct run *run;
+		uint64_t work_ns;   /* predicted when it was taken */
+	} waiting[REACTOR_RUNS];    /* oldest first */
+	struct run *running;        /* NULL: none */
+	struct exec_task *returned; /* to be taken back by dispatch_reap(); NULL: none */
+	const struct flow *flow;    /* of all runs held */
+	uint64_t work_ns;           /* predicted, of all runs held */
+
+	/* These describe the running one. */
+	bool is_overrun;       /* a piece took too long */
+	uint32_t n_calls;      /* looks that found a neighbour's entries */
+	int kernel_result;     /* negative: look_at_kernel() failed during a task */
+	uint64_t looked_ticks; /* end of the last look */
+	uint64_t reaped_ticks; /* when executors were last asked for finished tasks */
+	uint64_t stop_ticks;   /* when it is stopped */
+	/* the times of reactor-run-hot.c in ticks */
+	uint64_t long_piece_ticks, reap_ticks, quiet_ticks;
+};
+
+/*
+ * Overruns of the reactor by tasks that it runs itself fill leaky buckets: an overrun adds
+ * OVERRUN_COST, each other run removes 1, and once a bucket is full, at OVERRUN_LIMIT, workers run
+ * the tasks.
+ */
+enum { OVERRUN_COST = 64, OVERRUN_LIMIT = 512 };
+
+/* Time for which a flow whose bucket is full may not use the reactor */
+enum { OVERRUN_PAUSE_NS = 1000000000 };
+
+/* Note that a task of @flow took the reactor too long. */
+static inline void flow_note_overrun(struct flow *flow, uint64_t now_ticks)
+{
+	flow->inline_overruns += OVERRUN_COST;
+	flow->inline_again_ticks = now_ticks + clock_ns_to_ticks(OVERRUN_PAUSE_NS);
+}
+
+/*
+ * Return true if the reactor may run tasks of @flow itself: the flow's bucket is not full, or
+ * OVERRUN_PAUSE_NS has passed, and then one overrun leaves the bucket.
+ */
+static inline bool flow_may_use_reactor(struct flow *flow, uint64_t now_ticks)
+{
+	if (__builtin_expect(flow->inline_overruns < OVERRUN_LIMIT, 1))
+		return true;
+	if (now_ticks < flow->inline_again_ticks)
+		return false;
+	flow->inline_overruns = OVERRUN_LIMIT - OVERRUN_COST;
+	return true;
+}
+
 /* Load of a device */
 struct device_load {
 	uint32_t n_queued;        /* runs in its queue */
@@ -299,6 +362,7 @@ struct dispatch {
 	struct server_stats *stats;
 	struct half *free_halves;
 	struct device_load loads[RBK_MAX_DEVICES];
+	struct reactor_run reactor_run;
 	struct exec_ref inline_refs[RBK_MAX_REFS];
 
 	/* Cold. */
@@ -324,7 +388,8 @@ struct dispatch {
 	uint64_t busy_ticks;       /* when rings or devices last had work */
 	uint64_t rest_until_ticks; /* until then other work for clients rests */
 	uint64_t crowded_spin_ticks, min_spin_ticks, max_spin_ticks;
-	bool is_contended; /* processors are contended: hardly spin */
+	bool is_contended;    /* processors are contended: hardly spin */
+	uint64_t moved_ticks; /* when the reactor last left a client's processor */
 	struct loop_watch *waker_watch;
 	struct loop_timer *mute_timer;
 	struct loop_timer *drain_timer;
@@ -380,6 +445,16 @@ void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *rin
  */
 unsigned int dispatch_poll(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
 
+/* reactor-run-hot.c */
+
+void reactor_run_init(struct dispatch *dispatch);
+
+/*
+ * Decide whether the reactor itself runs a run that is to be submitted to the CPU, and queue it
+ * then. The caller counts it as one that the executor holds.
+ */
+bool reactor_run_takes(struct dispatch *dispatch, struct run *run);
+
 /* work-hot.c */
 
 /*
@@ -395,6 +470,13 @@ unsigned int dispatch_tasks(struct dispatch *dispatch);
 unsigned int dispatch_wake(struct dispatch *dispatch);
 
 /* dispatch.c */
+
+/*
+ * Run the oldest of the runs that the reactor has taken, and take it back; there must be one. Not
+ * to be called within the run of another.
+ * Return: the number of tasks, 1.
+ */
+unsigned int reactor_run_next(struct dispatch *dispatch);
 
 /*
  * Poll rings, wake clients, then work on tasks.

@@ -14,12 +14,14 @@
  * the processors are contended, it hardly spins at all.
  */
 #include <errno.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/error.h"
+#include "util/thread.h"
 
 enum {
 	/* Waking clients gets 1 / BELLS_PART of a turn's budget. */
@@ -40,6 +42,8 @@ static const uint64_t spin_crowded_ns = 2000;
 static const uint64_t spin_floor_ns = 20000;
 static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
+/* Time between two moves of the reactor off clients' processors, each of which takes some 10 us */
+static const uint64_t move_interval_ns = 1000000;
 static const uint64_t mute_window_ns = 10000000;
 /* A ring that was not muted for so long starts at level 0 again. */
 static const uint64_t mute_forgiven_ns = 1000000000;
@@ -331,6 +335,30 @@ static void charge_bell(struct dispatch *dispatch, struct flow *flow, uint64_t b
 		flow_charge(dispatch, flow);
 }
 
+/* Return true if the ring's client was last seen on the reactor's processor. */
+static bool shares_processor(const struct dispatch_ring *ring)
+{
+	const uint32_t processor = __atomic_load_n(&ring->ring->sq->processor, __ATOMIC_RELAXED);
+
+	return processor != 0 && processor == (uint32_t)sched_getcpu() + 1;
+}
+
+/*
+ * Leave the processor of a client that has rung. The kernel often wakes the reactor there, although
+ * another processor is idle: then neither the reactor nor the client may spin. A move that fails
+ * changes nothing.
+ */
+static void leave_client(struct dispatch *dispatch, const struct dispatch_ring *ring,
+			 uint64_t now_ticks)
+{
+	if (dispatch->is_contended || dispatch->options.n_processors < 2 ||
+	    dispatch->options.spin_ns == 0 || !shares_processor(ring) ||
+	    now_ticks - dispatch->moved_ticks < clock_ns_to_ticks(move_interval_ns))
+		return;
+	dispatch->moved_ticks = now_ticks;
+	(void)thread_leave_processor();
+}
+
 static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
 {
 	/* A throttled ring has not announced a sleep, and is resumed without a bell. */
@@ -354,6 +382,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 	/* Without a spin of full length, nothing can be learned of its worth. */
 	if (dispatch->options.spin_ns < 0 && !dispatch->is_contended)
 		learn_spin(dispatch, ring, now_ticks);
+	leave_client(dispatch, ring, now_ticks);
 	ring_activate(dispatch, ring, now_ticks);
 }
 
@@ -451,7 +480,7 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			continue;
 		}
 		budget = ring->spin_ticks;
-		if (is_crowded && budget > dispatch->crowded_spin_ticks)
+		if (budget > dispatch->crowded_spin_ticks && (is_crowded || shares_processor(ring)))
 			budget = dispatch->crowded_spin_ticks;
 		if ((int64_t)(now_ticks - ring->last_work_ticks) < (int64_t)budget) {
 			i++;

@@ -28,6 +28,8 @@ enum {
 	/* Divisor of the time for work beside rings, see settle() */
 	SETTLE_REST = 4,
 	MAX_REST = 50, /* in turn budgets */
+	/* Looks that found a neighbour's entries, after which a task is left to the workers */
+	MOST_CALLS = 4,
 	/* A batch of entries takes 1 / BATCH_PART of a turn. */
 	BATCH_PART = 8,
 };
@@ -125,6 +127,27 @@ static void await_devices(struct dispatch *dispatch)
 		liveness_arm(dispatch);
 }
 
+/* Called each time before the loop is entered. */
+static inline void announce_work(struct dispatch *dispatch)
+{
+	const struct dispatch_options *options = &dispatch->options;
+
+	if (!dispatch->is_working && dispatch_is_working(dispatch) && options->work_begins)
+		options->work_begins(options->work_context);
+}
+
+/*
+ * Poll the kernel, as each turn does; with @block until an event comes. A turn without this poll
+ * would leave bells, requests and timers waiting for as long as tasks return or are ended.
+ */
+static int look_at_kernel(struct dispatch *dispatch, bool block)
+{
+	announce_work(dispatch);
+	flow_await_refill(dispatch);
+	await_slice(dispatch);
+	return loop_turn(dispatch->options.loop, block);
+}
+
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
 {
 	unsigned int n = dispatch_poll(dispatch, ret_hostile);
@@ -138,6 +161,153 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 	if (!turn_queue_is_empty(&dispatch->bells))
 		dispatch_ring_bells(dispatch);
 	return n + dispatch_tasks(dispatch);
+}
+
+/* --- tasks that the reactor runs itself --- */
+
+/*
+ * Return true if a ring has entries or the kernel has news, or if it is time to ask executors for
+ * finished tasks.
+ */
+static bool sees_work(struct dispatch *dispatch, uint64_t now_ticks)
+{
+	struct reactor_run *own = &dispatch->reactor_run;
+	bool has_news =
+		!turn_queue_is_empty(&dispatch->rung) || loop_has_news(dispatch->options.loop);
+	bool is_called = false;
+
+	/* A neighbour's ring may have become active during the task. */
+	for (uint32_t i = 0; i < dispatch->n_active && i < REACTOR_RUN_RINGS; i++) {
+		const struct dispatch_ring *ring = dispatch->active[i];
+
+		if (!dispatch_ring_has_work(ring))
+			continue;
+		has_news = true;
+		is_called |= ring->flow != own->flow;
+	}
+	own->n_calls += is_called;
+	return has_news || (dispatch->n_submitted > own->n_held &&
+			    now_ticks - own->reaped_ticks > own->reap_ticks);
+}
+
+/*
+ * Do a turn's work but for that which can wait until the task has ended.
+ * Return: false if the task must stop, because the next turn has more to do.
+ */
+static __attribute__((__noinline__)) bool work_between(struct dispatch *dispatch)
+{
+	struct reactor_run *own = &dispatch->reactor_run;
+	struct dispatch_ring *hostile = NULL;
+
+	if (loop_has_news(dispatch->options.loop)) {
+		own->kernel_result = look_at_kernel(dispatch, false);
+		if (own->kernel_result < 0)
+			return false;
+		own->kernel_result = 0;
+	}
+	if (!turn_queue_is_empty(&dispatch->rung))
+		dispatch_answer_bells(dispatch);
+	dispatch_work(dispatch, &hostile);
+	if (!turn_queue_is_empty(&dispatch->bells))
+		dispatch_ring_bells(dispatch);
+	/* The session of a hostile ring ends in the next turn, which finds its indices again. */
+	return !hostile;
+}
+
+/* Answer what came during the task, between two pieces of it: an exec_look_fn. */
+static void look_between(void *context)
+{
+	struct dispatch *dispatch = context;
+	struct reactor_run *own = &dispatch->reactor_run;
+	uint64_t now_ticks = clock_ticks();
+	bool goes_on = true;
+
+	own->is_overrun |= now_ticks - own->looked_ticks > own->long_piece_ticks;
+	if (__builtin_expect(sees_work(dispatch, now_ticks), 0)) {
+		goes_on = work_between(dispatch);
+		now_ticks = own->reaped_ticks = clock_ticks();
+	}
+	own->looked_ticks = now_ticks;
+	if (__builtin_expect(!goes_on || now_ticks > own->stop_ticks || own->n_calls > MOST_CALLS ||
+				     dispatch->n_active > REACTOR_RUN_RINGS,
+			     0))
+		exec_task_stop(&own->running->exec, EXEC_STOPPING);
+}
+
+static void note_time(struct dispatch *dispatch, struct run *run)
+{
+	struct reactor_run *own = &dispatch->reactor_run;
+	struct session_plan *plan = run->task->plan;
+	struct flow *flow = run->task->ring->flow;
+
+	if (own->is_overrun || own->looked_ticks > own->stop_ticks) {
+		plan->reactor_overruns += OVERRUN_COST;
+		flow_note_overrun(flow, dispatch->now_ticks);
+	} else {
+		plan->reactor_overruns -= plan->reactor_overruns > 0;
+		flow->inline_overruns -= flow->inline_overruns > 0;
+	}
+}
+
+/* Remove the oldest run that waits. */
+static struct run *take_waiting(struct reactor_run *own, uint64_t *ret_work_ns)
+{
+	struct run *run = own->waiting[0].run;
+
+	*ret_work_ns = own->waiting[0].work_ns;
+	own->n_waiting--;
+	for (uint32_t i = 0; i < own->n_waiting; i++)
+		own->waiting[i] = own->waiting[i + 1];
+	return run;
+}
+
+/* Return the number of processors left for helpers, beside the reactor and a client that polls. */
+static unsigned int count_free(const struct dispatch *dispatch, const struct run *run)
+{
+	const struct session_ring *ring = run->task->ring->ring;
+	const unsigned int n_taken = 1 + (rbk_ring_sleep_token(&ring->sq->cq_wait) == 0);
+
+	if (dispatch->is_contended || dispatch->options.n_processors <= n_taken)
+		return 0;
+	return dispatch->options.n_processors - n_taken;
+}
+
+unsigned int reactor_run_next(struct dispatch *dispatch)
+{
+	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
+	struct reactor_run *own = &dispatch->reactor_run;
+	uint64_t work_ns;
+	struct run *run = take_waiting(own, &work_ns);
+
+	own->running = run;
+	own->is_overrun = false;
+	own->n_calls = 0;
+	own->looked_ticks = own->reaped_ticks = clock_ticks();
+	/* Twice the prediction, and the time of a switch: a worker would not be sooner. */
+	own->stop_ticks = own->looked_ticks + clock_ns_to_ticks(2 * work_ns + REACTOR_SEVERAL_NS);
+	cpu->ops->run_here(cpu, &run->exec, count_free(dispatch, run), look_between, dispatch);
+	dispatch->now_ticks = clock_ticks();
+	own->is_overrun |= dispatch->now_ticks - own->looked_ticks > own->long_piece_ticks;
+	note_time(dispatch, run);
+	/* The client was not idle meanwhile. */
+	run->task->ring->last_work_ticks = dispatch->now_ticks;
+
+	own->running = NULL;
+	own->n_held--;
+	own->work_ns -= work_ns;
+	own->returned = &run->exec;
+	dispatch_tasks(dispatch);
+	return 1;
+}
+
+/* Run a task on this thread, last in a turn, so that nothing else waits for it; tell its client. */
+static unsigned int run_here(struct dispatch *dispatch)
+{
+	unsigned int n = reactor_run_next(dispatch);
+
+	if (!turn_queue_is_empty(&dispatch->bells))
+		dispatch_ring_bells(dispatch);
+	return n;
 }
 
 static unsigned int dispatch_turn(struct dispatch *dispatch)
@@ -165,6 +335,8 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	}
 	if (!list_is_empty(&dispatch->own))
 		n += own_start(dispatch);
+	if (dispatch->reactor_run.n_waiting > 0)
+		n += run_here(dispatch);
 	if (dispatch->n_submitted + dispatch->n_queued > 0)
 		await_devices(dispatch);
 	if (n > 0)
@@ -243,27 +415,6 @@ bool dispatch_is_working(struct dispatch *dispatch)
 	dispatch->is_working =
 		dispatch->n_active > 0 || dispatch->n_submitted + dispatch->n_queued > 0;
 	return dispatch->is_working;
-}
-
-/* Called each time before the loop is entered. */
-static inline void announce_work(struct dispatch *dispatch)
-{
-	const struct dispatch_options *options = &dispatch->options;
-
-	if (!dispatch->is_working && dispatch_is_working(dispatch) && options->work_begins)
-		options->work_begins(options->work_context);
-}
-
-/*
- * Poll the kernel, as each turn does; with @block until an event comes. A turn without this poll
- * would leave bells, requests and timers waiting for as long as tasks return or are ended.
- */
-static int look_at_kernel(struct dispatch *dispatch, bool block)
-{
-	announce_work(dispatch);
-	flow_await_refill(dispatch);
-	await_slice(dispatch);
-	return loop_turn(dispatch->options.loop, block);
 }
 
 /* Sleep, unless a last turn finds something to do. */
@@ -352,6 +503,8 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		} else {
 			r = look_at_kernel(dispatch, false);
 		}
+		if (r >= 0)
+			r = dispatch->reactor_run.kernel_result;
 		if (dispatch->n_submitted > 0)
 			notice_losses(dispatch);
 		if (dispatch->drain_expired && dispatch->n_submitted > 0)
@@ -474,6 +627,7 @@ static int dispatch_init(struct dispatch *dispatch)
 	r = make_placer(dispatch);
 	if (r)
 		return error_fold(r);
+	reactor_run_init(dispatch);
 	r = make_halves(dispatch);
 	if (r)
 		return error_fold(r);

@@ -22,6 +22,8 @@ struct residency;
 struct tenant;
 struct waker;
 
+enum { REACTOR_TASK_NS = 200000 }; /* default of dispatch_options.reactor_task_ns in brokerd */
+
 struct dispatch_options {
 	struct loop *loop;
 	struct waker *waker; /* wakes the reactor; signalled by executors */
@@ -31,7 +33,9 @@ struct dispatch_options {
 	struct place_config config;
 	/* copied; see struct placer_options */
 	const struct place_profile *profiles[RBK_MAX_DEVICES];
-	int64_t spin_ns;       /* spin time before sleeping; -1: adaptive; 0: none */
+	int64_t spin_ns; /* spin time before sleeping; -1: adaptive; 0: none */
+	/* longest predicted time of a task that the reactor runs on the CPU itself; 0: none */
+	uint64_t reactor_task_ns;
 	uint32_t n_processors; /* processors that the broker may use */
 	uint64_t stop_ns;      /* time until dispatch_stop() abandons tasks; 0: 10 s */
 	/*

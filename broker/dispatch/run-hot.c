@@ -364,7 +364,7 @@ static void run_measure(const struct dispatch *dispatch, struct run *run, uint8_
 }
 
 /*
- * Submit a run.
+ * Submit a run, or leave it to the reactor itself.
  * Return: false if the executor takes no more now.
  */
 static bool run_submit(struct dispatch *dispatch, struct run *run)
@@ -380,14 +380,16 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	/* An urgent task may take longer than predicted. */
 	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);
-	if (executor->ops->submit(executor, &run->exec) != 0)
-		return false;
+	if (device != RBK_DEVICE_CPU || !reactor_run_takes(dispatch, run)) {
+		if (executor->ops->submit(executor, &run->exec) != 0)
+			return false;
+		dispatch->flush_mask |= 1u << device;
+	}
 	note_dequeued(dispatch, device);
 	load->n_urgent += run->exec.is_urgent;
 	load->n_held++;
 	run->task->ring->flow->n_held[device]++;
 	dispatch->n_submitted++;
-	dispatch->flush_mask |= 1u << device;
 	return true;
 }
 

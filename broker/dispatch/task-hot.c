@@ -267,21 +267,33 @@ static inline void task_returned(struct dispatch *dispatch, struct exec_task *ex
 	task_finish(dispatch, task, task->res);
 }
 
+/* Note that executors have returned something, at now_ticks. */
+static inline void note_returned(struct dispatch *dispatch)
+{
+	if (dispatch->turn->source.cause == RBK_TURN_CAUSES)
+		turn_open_at(dispatch->turn, RBK_TURN_COMPLETIONS, dispatch->now_ticks);
+	dispatch->may_rebalance = true;
+}
+
 unsigned int dispatch_reap(struct dispatch *dispatch)
 {
 	struct exec_task *done[REAP_BATCH];
 	struct executor *executor;
 	unsigned int n, n_total = 0;
 
+	done[0] = dispatch->reactor_run.returned;
+	if (done[0]) {
+		dispatch->reactor_run.returned = NULL;
+		note_returned(dispatch);
+		task_returned(dispatch, done[0]);
+		n_total++;
+	}
 	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
 		executor = dispatch->executors[i];
 		n = executor->ops->reap(executor, done, REAP_BATCH);
 		if (n > 0) {
 			dispatch->now_ticks = clock_ticks();
-			if (dispatch->turn->source.cause == RBK_TURN_CAUSES)
-				turn_open_at(dispatch->turn, RBK_TURN_COMPLETIONS,
-					     dispatch->now_ticks);
-			dispatch->may_rebalance = true;
+			note_returned(dispatch);
 		}
 		for (unsigned int k = 0; k < n; k++) {
 			if (dispatch->loads[i].own && done[k] == &dispatch->loads[i].own->exec)

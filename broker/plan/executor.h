@@ -280,6 +280,9 @@ struct exec_load {
 	bool starts_cold;
 };
 
+/* See executor_ops.run_here. */
+typedef void exec_look_fn(void *context);
+
 struct executor_ops {
 	/*
 	 * Wraps a memfd into arena->wraps[index], all of it or nothing, where
@@ -428,6 +431,17 @@ struct executor_ops {
 	 * sets, only res and end_ticks are set.
 	 */
 	void (*run_inline)(struct executor *executor, struct exec_task *task);
+
+	/*
+	 * reactor: runs a task in the caller, instead of submit() and reap(): until the task ends
+	 * or is stopped, it is as any task that the executor holds, and afterwards as one that
+	 * reap() has handed back. Calls @look between pieces of work, about every ten microseconds
+	 * where the kernels allow it. @look may cancel or stop the task, and may call every reactor
+	 * function but this one. At most @n_helpers other threads of the device compute parts of
+	 * the task meanwhile. NULL: this device cannot. Needs abandon().
+	 */
+	void (*run_here)(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
+			 exec_look_fn *look, void *context);
 
 	/* reactor: queues a task. Return: 0; EXECUTOR_E_BUSY. */
 	int (*submit)(struct executor *executor, struct exec_task *task);

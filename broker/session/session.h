@@ -110,13 +110,14 @@ struct session_plan {
 	uint32_t inline_max_count; /* highest count that runs on the reactor; the dispatcher's */
 	/* reason of tasks that run there without asking the placer; 0: ask it; the dispatcher's */
 	uint8_t inline_reason;
-	uint32_t inline_overruns; /* fill of a leaky bucket; the dispatcher's */
-	uint32_t n_in_flight;     /* tasks; the dispatcher's */
-	struct stats_plan stats;  /* counts of completed tasks; the dispatcher's */
-	uint8_t state;            /* enum slot_state */
-	bool wants_reply;         /* a remove request waits for the reply */
-	uint16_t failed;          /* bit i: device i cannot prepare the plan; the setup thread's */
-	uint32_t n_measured;      /* devices that have measured the plan; the setup thread's */
+	/* fills of leaky buckets of tasks that took the reactor too long; the dispatcher's */
+	uint32_t inline_overruns, reactor_overruns;
+	uint32_t n_in_flight;    /* tasks; the dispatcher's */
+	struct stats_plan stats; /* counts of completed tasks; the dispatcher's */
+	uint8_t state;           /* enum slot_state */
+	bool wants_reply;        /* a remove request waits for the reply */
+	uint16_t failed;         /* bit i: device i cannot prepare the plan; the setup thread's */
+	uint32_t n_measured;     /* devices that have measured the plan; the setup thread's */
 	uint32_t cookie;
 	struct charge charges[3]; /* one plan; executors' memory; the plan's own records */
 	struct offload_job job;

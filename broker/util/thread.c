@@ -112,3 +112,20 @@ int thread_nice(void)
 
 	return get_attr(&attr) == 0 && has_nice(&attr) ? attr.nice : 0;
 }
+
+int thread_leave_processor(void)
+{
+	const int processor = sched_getcpu();
+	cpu_set_t all, others;
+
+	if (processor < 0 || sched_getaffinity(0, sizeof(all), &all) < 0)
+		return error_origin(-errno);
+	others = all;
+	CPU_CLR(processor, &others);
+	if (CPU_COUNT(&others) == 0)
+		return THREAD_E_NO_OTHER;
+	/* The kernel migrates the thread before the call returns. */
+	if (sched_setaffinity(0, sizeof(others), &others) < 0)
+		return error_origin(-errno);
+	return sched_setaffinity(0, sizeof(all), &all) < 0 ? error_origin(-errno) : 0;
+}

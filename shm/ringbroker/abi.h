@@ -279,7 +279,13 @@ struct rbk_sq_area {
 	uint32_t pad1[31];
 	/* the client's sleep token; 0: awake; the broker rings at the next completion */
 	uint32_t cq_wait;
-	uint32_t pad2[63];
+	/*
+	 * 1 + the number of the processor on which the client last rang or waited; 0: not known. A
+	 * hint: a broker on the same processor moves away, and does not poll while the client waits
+	 * for that processor.
+	 */
+	uint32_t processor;
+	uint32_t pad2[62];
 	struct rbk_sqe sqes[];
 };
 
@@ -396,6 +402,7 @@ _Static_assert(sizeof(struct rbk_sq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, sq_tail) == 0, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, cq_head) == 128, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, cq_wait) == 256, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, processor) == 260, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, sqes) == 512, "abi");
 _Static_assert(sizeof(struct rbk_cq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");

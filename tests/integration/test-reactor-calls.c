@@ -37,6 +37,8 @@ static const struct {
 	{CALL(write), "wakes threads by their eventfds; log lines"},
 	{CALL(recvmsg), "messages, looked at before they are received"},
 	{CALL(recvfrom), "bells"},
+	{CALL(sched_getaffinity), "before it leaves a client's processor"},
+	{CALL(sched_setaffinity), "leaves a client's processor, some 10 us, at most once in 1 ms"},
 	{CALL(recvmmsg), "likewise, all that is in one"},
 	{CALL(sendmsg), "answers"},
 	{CALL(sendto), "bells"},

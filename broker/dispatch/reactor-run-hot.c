@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tasks that the reactor runs itself
+ *
+ * A task that a worker runs costs two switches of threads, to the worker and back, which take
+ * longer than a task of tens of microseconds. So while no other tenant has work, the reactor runs
+ * such a task itself, on the CPU. For everything else the task is one that the executor holds: it
+ * can be cancelled, and stopped. Between pieces of the task, which take some ten microseconds at
+ * most, the reactor does what it does in a turn: it answers entries, bells and requests, takes back
+ * what other executors return, and releases tasks to them. It stops the task, and a worker resumes
+ * it, when the task takes longer than predicted, or when neighbours' entries come again and again.
+ *
+ * A task is taken by its predicted time. A piece or a task that takes too long fills the leaky
+ * buckets of its plan and its tenant, as tasks that run inline do: a plan whose bucket is full is
+ * left to the workers for good.
+ *
+ * This file takes the tasks, dispatch.c runs them.
+ *
+ * The tasks taken are of one flow, in the order of their release, and no worker holds a task of the
+ * CPU meanwhile. Several are taken only if all of them together are shorter than a switch.
+ */
+#include "dispatch/dispatch-private.h"
+#include "util/clock.h"
+
+/* A piece of a task that takes longer is an overrun: neighbours wait for it. */
+static const uint64_t long_piece_ns = 50000;
+/* Time after which executors are asked again for finished tasks, while entries are absent */
+static const uint64_t reap_ns = 10000;
+/* A ring that had entries within this time belongs to a neighbour that has work. */
+static const uint64_t quiet_ns = 50000;
+
+void reactor_run_init(struct dispatch *dispatch)
+{
+	struct reactor_run *own = &dispatch->reactor_run;
+	const struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
+
+	if (cpu->ops->run_here)
+		own->most_ns = dispatch->options.reactor_task_ns;
+	own->long_piece_ticks = clock_ns_to_ticks(long_piece_ns);
+	own->reap_ticks = clock_ns_to_ticks(reap_ns);
+	own->quiet_ticks = clock_ns_to_ticks(quiet_ns);
+}
+
+/* Return true if a flow other than @flow had entries lately, or if there are too many rings. */
+static bool has_busy_neighbour(const struct dispatch *dispatch, const struct flow *flow)
+{
+	if (dispatch->n_active > REACTOR_RUN_RINGS)
+		return true;
+	for (uint32_t i = 0; i < dispatch->n_active; i++) {
+		const struct dispatch_ring *ring = dispatch->active[i];
+
+		if (ring->flow != flow &&
+		    dispatch->now_ticks - ring->last_work_ticks < dispatch->reactor_run.quiet_ticks)
+			return true;
+	}
+	return false;
+}
+
+/* Return true if touching a run's tensors never waits for a process that takes pages away. */
+static bool is_fixed(const struct run *run)
+{
+	if (run->task->ring->ring->session->n_unfixed == 0)
+		return true;
+	for (uint32_t i = 0; i < run->exec.plan->n_bindings; i++)
+		if (!run->refs[i].arena->is_fixed)
+			return false;
+	return true;
+}
+
+bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
+{
+	struct reactor_run *own = &dispatch->reactor_run;
+	const struct session_plan *plan = run->task->plan;
+	struct flow *flow = run->task->ring->flow;
+	const uint64_t work_ns = run->place.work_ns;
+
+	if (work_ns > own->most_ns || run->exec.has_progress || own->n_waiting == REACTOR_RUNS)
+		return false;
+	if (own->n_held > 0 && (own->work_ns + work_ns > REACTOR_SEVERAL_NS || own->flow != flow))
+		return false;
+	/* Workers that have a task are awake, or soon will be. */
+	if (dispatch->loads[RBK_DEVICE_CPU].n_held != own->n_held ||
+	    dispatch->loads[RBK_DEVICE_CPU].own)
+		return false;
+	if (!plan->plan->data_independent || plan->reactor_overruns >= OVERRUN_LIMIT ||
+	    !flow_may_use_reactor(flow, dispatch->now_ticks))
+		return false;
+	if (!is_fixed(run) || has_busy_neighbour(dispatch, flow))
+		return false;
+
+	own->flow = flow;
+	own->waiting[own->n_waiting].run = run;
+	own->waiting[own->n_waiting++].work_ns = work_ns;
+	own->n_held++;
+	own->work_ns += work_ns;
+	return true;
+}

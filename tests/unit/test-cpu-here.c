@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CPU executor: tasks that the reactor runs itself, with and without helpers; what it does
+ * between their pieces; how they are stopped and cancelled. Results are those of a worker, bit by
+ * bit.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cpu/internal.h"
+#include "support/describe.h"
+#include "support/test.h"
+#include "unit/cpu-rig.h"
+
+enum { MOST_WORKERS = 3 };
+
+struct rig {
+	struct cpu_rig cpu;
+	struct exec_arena arena;
+	struct plan *plan;
+	struct cpu_job job, other; /* both of plan */
+	struct reference_buffers want, want_other;
+
+	/* of look() */
+	unsigned int n_looks;
+	enum exec_state to; /* what the task is asked for at each look; EXEC_IDLE: nothing */
+	bool runs_inline;   /* other runs inline at each look */
+	bool submits;       /* other is submitted at the first look */
+};
+
+static void rig_init(struct rig *rig, unsigned int n_workers, uint32_t count)
+{
+	memset(rig, 0, sizeof(*rig));
+	reference_arena_init(&rig->arena, 390 * 500 * sizeof(float), 3);
+	cpu_rig_init(&rig->cpu, &(struct cpu_options){
+					.n_workers = n_workers, .spin_ns = 2000, .no_pin = true});
+	rig->plan = cpu_rig_long_plan(&rig->arena);
+	cpu_rig_prepare(&rig->cpu, rig->plan);
+	cpu_job_init(&rig->job, rig->plan, count, 1);
+	cpu_rig_run(&rig->cpu, &rig->job);
+	assert_int_equal(rig->job.task.res, 0);
+	reference_buffers_copy(&rig->want, &rig->job.buffers);
+	cpu_job_wipe(&rig->job);
+	cpu_job_init(&rig->other, rig->plan, 1, 2);
+	cpu_rig_run(&rig->cpu, &rig->other);
+	reference_buffers_copy(&rig->want_other, &rig->other.buffers);
+}
+
+static void rig_deinit(struct rig *rig)
+{
+	const struct cpu_plan *compiled = rig->plan->exec[RBK_DEVICE_CPU];
+
+	for (unsigned int i = 0; i < compiled->n_blocks; i++)
+		assert_false(atomic_load(&compiled->blocks[i].is_taken));
+	assert_int_equal(atomic_load(&compiled->n_stopped), 0);
+	assert_int_equal(atomic_load(&cpu_executor_from(rig->cpu.executor)->n_teams), 0);
+	reference_buffers_deinit(&rig->want);
+	reference_buffers_deinit(&rig->want_other);
+	cpu_job_deinit(&rig->job);
+	cpu_job_deinit(&rig->other);
+	cpu_rig_release(&rig->cpu, rig->plan);
+	cpu_rig_deinit(&rig->cpu);
+	reference_arena_deinit(&rig->arena);
+}
+
+static void look(void *context)
+{
+	struct rig *rig = context;
+	struct executor *executor = rig->cpu.executor;
+
+	if (rig->n_looks++ == 0 && rig->submits)
+		cpu_rig_submit(&rig->cpu, &rig->other);
+	if (rig->runs_inline) {
+		cpu_job_wipe(&rig->other);
+		executor->ops->run_inline(executor, &rig->other.task);
+		cpu_job_expect(&rig->other, &rig->want_other);
+	}
+	if (rig->to != EXEC_IDLE)
+		exec_task_stop(&rig->job.task, rig->to);
+}
+
+static void run_here(struct rig *rig, unsigned int n_helpers)
+{
+	struct executor *executor = rig->cpu.executor;
+
+	atomic_store(&rig->job.task.state, EXEC_QUEUED);
+	executor->ops->run_here(executor, &rig->job.task, n_helpers, look, rig);
+}
+
+static void expect_done(struct rig *rig)
+{
+	assert_int_equal(rig->job.task.res, 0);
+	assert_true(rig->job.task.busy_ticks > 0);
+	cpu_job_expect(&rig->job, &rig->want);
+	cpu_job_wipe(&rig->job);
+}
+
+/* The reactor looks many times, and inline tasks of the same plan do not touch its scratch. */
+TEST(test_here__same_bits)
+{
+	static struct rig rig;
+
+	for (unsigned int n_workers = 1; n_workers <= MOST_WORKERS; n_workers++) {
+		rig_init(&rig, n_workers, 40);
+		for (unsigned int n_helpers = 0; n_helpers <= MOST_WORKERS; n_helpers++) {
+			rig.n_looks = 0;
+			rig.runs_inline = n_helpers % 2;
+			run_here(&rig, n_helpers);
+			expect_done(&rig);
+			assert_true(rig.n_looks > 3);
+		}
+		rig_deinit(&rig);
+	}
+}
+
+/* A task that is asked to stop at each look is resumed, here and by a worker. */
+TEST(test_here__stops_and_resumes)
+{
+	static struct rig rig;
+
+	for (unsigned int n_workers = 1; n_workers <= MOST_WORKERS; n_workers++) {
+		unsigned int n_stops = 0;
+
+		rig_init(&rig, n_workers, 40);
+		rig.to = EXEC_STOPPING;
+		do {
+			if (n_stops % 2) {
+				cpu_rig_run(&rig.cpu, &rig.job);
+				break;
+			}
+			run_here(&rig, n_workers - 1);
+			assert_int_equal(rig.job.task.res, EXEC_UNFINISHED);
+			assert_true(rig.job.task.has_progress);
+		} while (++n_stops < 1000);
+		assert_int_equal(n_stops, 1);
+		expect_done(&rig);
+
+		/* To its end on this thread */
+		for (n_stops = 0; n_stops == 0 || rig.job.task.res == EXEC_UNFINISHED; n_stops++) {
+			assert_true(n_stops < 100000);
+			run_here(&rig, 0);
+		}
+		assert_true(n_stops > 2);
+		expect_done(&rig);
+		rig_deinit(&rig);
+	}
+}
+
+/* A stopped task that is not to go on leaves its scratch. */
+TEST(test_here__abandons)
+{
+	static struct rig rig;
+
+	rig_init(&rig, 2, 40);
+	rig.to = EXEC_STOPPING;
+	run_here(&rig, 0);
+	assert_true(rig.job.task.has_progress);
+	rig.cpu.executor->ops->abandon(rig.cpu.executor, &rig.job.task);
+	assert_false(rig.job.task.has_progress);
+	rig.to = EXEC_IDLE;
+	run_here(&rig, 1);
+	expect_done(&rig);
+	rig_deinit(&rig);
+}
+
+TEST(test_here__cancels)
+{
+	static struct rig rig;
+
+	for (unsigned int n_workers = 1; n_workers <= MOST_WORKERS; n_workers++) {
+		rig_init(&rig, n_workers, 40);
+		rig.to = EXEC_CANCELLED;
+		run_here(&rig, n_workers);
+		assert_int_equal(rig.job.task.res, -ECANCELED);
+		assert_false(rig.job.task.has_progress);
+		/* before it begins */
+		rig.n_looks = 0;
+		atomic_store(&rig.job.task.state, EXEC_CANCELLED);
+		rig.cpu.executor->ops->run_here(rig.cpu.executor, &rig.job.task, 0, look, &rig);
+		assert_int_equal(rig.job.task.res, -ECANCELED);
+		assert_int_equal(rig.n_looks, 0);
+		rig.to = EXEC_IDLE;
+		run_here(&rig, n_workers);
+		expect_done(&rig);
+		rig_deinit(&rig);
+	}
+}
+
+/* A worker computes a task of the same plan meanwhile. */
+TEST(test_here__beside_a_worker)
+{
+	static struct rig rig;
+
+	rig_init(&rig, 2, 40);
+	rig.submits = true;
+	for (unsigned int i = 0; i < 20; i++) {
+		rig.n_looks = 0;
+		cpu_job_wipe(&rig.other);
+		run_here(&rig, 1);
+		expect_done(&rig);
+		assert_ptr_equal(cpu_rig_reap(&rig.cpu), &rig.other.task);
+		cpu_job_expect(&rig.other, &rig.want_other);
+	}
+	rig_deinit(&rig);
+}

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tasks that the reactor runs itself: which ones it takes; what it answers between their pieces;
+ * how they are stopped, cancelled and left to workers.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "dispatch/dispatch-private.h"
+#include "session/session.h"
+#include "support/test.h"
+#include "unit/dispatch-bench.h"
+#include "util/clock.h"
+
+/* One fake executor runs at a time. */
+static struct {
+	struct bench *bench;
+	/* what happens between two pieces of the task; NULL: nothing */
+	void (*between)(struct bench *bench, struct exec_task *task);
+	exec_look_fn *look;
+	void *context;
+	unsigned int n_runs, n_abandoned;
+} script;
+
+static void run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
+		     exec_look_fn *look, void *context)
+{
+	script.n_runs++;
+	script.look = look;
+	script.context = context;
+	task->start_ticks = task->end_ticks = clock_ticks();
+	task->busy_ticks = 1;
+	if (!exec_task_begin(task)) {
+		task->busy_ticks = 0;
+		task->res = -ECANCELED;
+		return;
+	}
+	if (script.between)
+		script.between(script.bench, task);
+	task->end_ticks = clock_ticks();
+	task->has_progress = atomic_load(&task->state) == EXEC_STOPPING;
+	task->res = task->has_progress ? EXEC_UNFINISHED : exec_task_end(task) ? 0 : -ECANCELED;
+}
+
+static void abandon(struct executor *executor, struct exec_task *task)
+{
+	task->has_progress = false;
+	script.n_abandoned++;
+}
+
+static void begin(struct bench *bench)
+{
+	bench_begin_placement(bench, 1, N_ENTRIES, NULL,
+			      (const struct bench_speed[]){{.bytes_per_ns = 1}});
+	bench->cpu->ops.abandon = abandon;
+	bench->cpu->ops.run_here = run_here;
+	memset(&script, 0, sizeof(script));
+	script.bench = bench;
+	bench->rig.dispatch->reactor_run.most_ns = REACTOR_TASK_NS;
+}
+
+#define BEGIN(name) SCOPED(bench, name, begin, bench_end)
+
+static struct reactor_run *own(struct bench *bench)
+{
+	return &bench->rig.dispatch->reactor_run;
+}
+
+/* Run what the reactor has taken, one after the other, as its turns do. */
+static unsigned int run_all(struct bench *bench)
+{
+	unsigned int n = 0;
+
+	while (own(bench)->n_waiting > 0) {
+		n += reactor_run_next(bench->rig.dispatch);
+		rig_work(&bench->rig);
+	}
+	return n;
+}
+
+static unsigned int put_and_run(struct bench *bench, uint64_t user_data)
+{
+	put_run(bench, bench->queued, user_data, 0);
+	rig_work(&bench->rig);
+	return run_all(bench);
+}
+
+static void expect_taken(struct bench *bench, uint64_t user_data)
+{
+	assert_int_equal(put_and_run(bench, user_data), 1);
+	expect_cqe(bench, user_data, 0);
+	assert_int_equal(own(bench)->n_held, 0);
+	assert_int_equal(own(bench)->work_ns, 0);
+	assert_int_equal(bench->rig.dispatch->n_submitted, 0);
+}
+
+/* The task goes to a worker, which completes it. */
+static void expect_left(struct bench *bench, uint64_t user_data)
+{
+	assert_int_equal(put_and_run(bench, user_data), 0);
+	assert_int_equal(bench->cpu->n_tasks, 1);
+	assert_true(fake_begin(bench->cpu, user_data));
+	finish(bench, bench->cpu, user_data, 0);
+	expect_cqe(bench, user_data, 0);
+}
+
+TEST(test_reactor__runs_short_tasks)
+{
+	BEGIN(bench);
+	for (uint64_t i = 0; i < 3; i++)
+		expect_taken(&bench, i);
+	assert_int_equal(bench.cpu->n_submitted, 0);
+	assert_int_equal(bench.cpu->n_flushed, 0);
+}
+
+/* Without the option, or with an executor that cannot, workers run everything. */
+TEST(test_reactor__off)
+{
+	BEGIN(bench);
+	own(&bench)->most_ns = 0;
+	expect_left(&bench, 1);
+	bench.rig.dispatch->options.reactor_task_ns = 1000;
+	bench.cpu->ops.run_here = NULL;
+	reactor_run_init(bench.rig.dispatch);
+	expect_left(&bench, 2);
+	bench.cpu->ops.run_here = run_here;
+	reactor_run_init(bench.rig.dispatch);
+	expect_taken(&bench, 3);
+}
+
+TEST(test_reactor__leaves_long_tasks)
+{
+	struct session_plan *wide;
+	struct rbk_sqe sqe;
+
+	BEGIN(bench);
+	wide = bench_relu(&bench, 4096, 64);
+	/* 32 KiB at 1 byte per ns */
+	own(&bench)->most_ns = 20000;
+	sqe = bench_entry(wide, bench.arena, 32768, 1, 1);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(own(&bench)->n_held, 0);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	fake_begin(bench.cpu, 1);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_taken(&bench, 2);
+}
+
+/* While a worker has a task, it gets the next one as well. */
+TEST(test_reactor__leaves_tasks_to_busy_workers)
+{
+	BEGIN(bench);
+	own(&bench)->most_ns = 0;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	assert_true(fake_begin(bench.cpu, 1));
+	own(&bench)->most_ns = REACTOR_TASK_NS;
+	put_run(&bench, bench.queued, 2, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(own(&bench)->n_held, 0);
+	finish(&bench, bench.cpu, 1, 0);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, 0);
+	expect_taken(&bench, 3);
+}
+
+/* Pages that a client can take away would hold up the reactor. */
+TEST(test_reactor__leaves_unfixed_arenas)
+{
+	BEGIN(bench);
+	bench.arena->exec.is_fixed = false;
+	bench.rig.session->n_unfixed = 1;
+	expect_left(&bench, 1);
+	bench.arena->exec.is_fixed = true;
+	expect_taken(&bench, 2);
+	bench.rig.session->n_unfixed = 0;
+}
+
+/* Several tasks of a flow are taken if they are shorter than a switch to a worker together. */
+TEST(test_reactor__takes_several)
+{
+	uint64_t work_ns;
+
+	BEGIN(bench);
+	put_run(&bench, bench.queued, 0, 0);
+	rig_work(&bench.rig);
+	work_ns = own(&bench)->work_ns;
+	assert_in_range(work_ns, 1, 10000);
+	for (uint64_t i = 1; i < 4; i++)
+		put_run(&bench, bench.queued, i, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(own(&bench)->n_held, 4);
+	assert_int_equal(own(&bench)->work_ns, 4 * work_ns);
+	assert_int_equal(run_all(&bench), 4);
+	for (uint64_t i = 0; i < 4; i++)
+		expect_cqe(&bench, i, 0);
+	/* The places are as many as there are. */
+	for (uint64_t i = 0; i < REACTOR_RUNS + 1; i++)
+		put_run(&bench, bench.queued, i, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(own(&bench)->n_waiting, REACTOR_RUNS);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	finish(&bench, bench.cpu, REACTOR_RUNS, 0);
+	assert_int_equal(run_all(&bench), REACTOR_RUNS);
+	assert_int_equal(own(&bench)->work_ns, 0);
+	expect_cqe(&bench, REACTOR_RUNS, 0);
+	for (uint64_t i = 0; i < REACTOR_RUNS; i++)
+		expect_cqe(&bench, i, 0);
+}
+
+static void put_nop_and_look(struct bench *bench, struct exec_task *task)
+{
+	put_bare(bench, RBK_OP_NOP, 7, 0);
+	script.look(script.context);
+	expect_cqe(bench, 7, 0);
+	assert_int_equal(atomic_load(&task->state), EXEC_RUNNING);
+}
+
+/* Entries are answered before the task ends. */
+TEST(test_reactor__answers_entries_between)
+{
+	BEGIN(bench);
+	script.between = put_nop_and_look;
+	expect_taken(&bench, 1);
+}
+
+static void put_run_and_look(struct bench *bench, struct exec_task *task)
+{
+	script.between = NULL;
+	put_run(bench, bench->queued, 2, 0);
+	script.look(script.context);
+	/* The next task waits for its turn: none runs within another. */
+	assert_int_equal(script.n_runs, 1);
+	assert_int_equal(own(bench)->n_held, 2);
+}
+
+TEST(test_reactor__takes_next_between)
+{
+	BEGIN(bench);
+	script.between = put_run_and_look;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(run_all(&bench), 2);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, 0);
+}
+
+static void overrun(struct bench *bench, struct exec_task *task)
+{
+	script.look(script.context);
+	assert_int_equal(atomic_load(&task->state), EXEC_RUNNING);
+	own(bench)->stop_ticks = clock_ticks() - 1;
+	script.look(script.context);
+	assert_int_equal(atomic_load(&task->state), EXEC_STOPPING);
+}
+
+/* A worker resumes a task that took too long. The plan of such tasks is left to workers. */
+TEST(test_reactor__stops_overruns)
+{
+	BEGIN(bench);
+	script.between = overrun;
+	for (uint64_t i = 0; i < OVERRUN_LIMIT / OVERRUN_COST; i++) {
+		assert_int_equal(put_and_run(&bench, i), 1);
+		assert_int_equal(bench.cpu->n_tasks, 1);
+		assert_true(bench.cpu->tasks[0]->has_progress);
+		expect_none(&bench);
+		assert_true(fake_begin(bench.cpu, i));
+		bench.cpu->tasks[0]->has_progress = false;
+		finish(&bench, bench.cpu, i, 0);
+		expect_cqe(&bench, i, 0);
+	}
+	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_LIMIT);
+	bench.rig.dispatch->active[0]->flow->inline_overruns = 0;
+	expect_left(&bench, 9);
+	assert_int_equal(script.n_abandoned, 0);
+}
+
+static void pause_long(struct bench *bench, struct exec_task *task)
+{
+	script.look(script.context);
+	own(bench)->looked_ticks -= own(bench)->long_piece_ticks + 1;
+	script.look(script.context);
+	/* The task goes on, but its plan is remembered. */
+	assert_int_equal(atomic_load(&task->state), EXEC_RUNNING);
+}
+
+TEST(test_reactor__counts_long_pieces)
+{
+	struct flow *flow;
+
+	BEGIN(bench);
+	script.between = pause_long;
+	expect_taken(&bench, 1);
+	flow = bench.rig.dispatch->active[0]->flow;
+	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_COST);
+	assert_int_equal(flow->inline_overruns, OVERRUN_COST);
+	script.between = NULL;
+	expect_taken(&bench, 2);
+	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_COST - 1);
+	/* A tenant whose bucket is full gets no other plan there for a while. */
+	flow->inline_overruns = OVERRUN_LIMIT;
+	flow->inline_again_ticks = UINT64_MAX;
+	expect_left(&bench, 3);
+	flow->inline_again_ticks = 0;
+	expect_taken(&bench, 4);
+}
+
+static void cancel_and_look(struct bench *bench, struct exec_task *task)
+{
+	put_cancel(bench, 2, 1, 0);
+	script.look(script.context);
+	assert_int_equal(atomic_load(&task->state), EXEC_CANCELLED);
+	expect_cqe(bench, 2, 0);
+}
+
+TEST(test_reactor__cancels)
+{
+	BEGIN(bench);
+	script.between = cancel_and_look;
+	assert_int_equal(put_and_run(&bench, 1), 1);
+	expect_cqe(&bench, 1, -ECANCELED);
+	/* before it has begun */
+	script.between = NULL;
+	put_run(&bench, bench.queued, 3, 0);
+	rig_work(&bench.rig);
+	put_cancel(&bench, 4, 3, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(run_all(&bench), 1);
+	expect_cqe(&bench, 4, 0);
+	expect_cqe(&bench, 3, -ECANCELED);
+	assert_int_equal(own(&bench)->n_held, 0);
+	expect_taken(&bench, 5);
+}
+
+struct neighbour {
+	struct bench bench;
+	struct tenant tenant;
+	struct rig_ring ring;
+};
+static struct neighbour *neighbour;
+
+static void neighbour_begin(struct neighbour *ret)
+{
+	begin(&ret->bench);
+	ret->tenant =
+		(struct tenant){.weight = 100, .number = 77, .priority_max = RBK_PRIORITY_URGENT};
+	rig_ring_new_for(&ret->bench.rig, &ret->tenant, N_ENTRIES, &ret->ring);
+	neighbour = ret;
+}
+
+static void neighbour_end(struct neighbour *ret)
+{
+	rig_ring_deinit(&ret->ring);
+	bench_end(&ret->bench);
+}
+
+static void put_nop_of_neighbour(uint64_t user_data)
+{
+	rig_put(&neighbour->ring,
+		&(const struct rbk_sqe){.opcode = RBK_OP_NOP, .user_data = user_data});
+}
+
+static void expect_nop_of_neighbour(uint64_t user_data)
+{
+	struct rbk_cqe cqe;
+
+	assert_true(rig_take(&neighbour->ring, &cqe));
+	assert_int_equal(cqe.user_data, user_data);
+}
+
+/* Let the neighbour's last entry be long ago. */
+static void calm_down(struct bench *bench)
+{
+	rig_dispatch_ring(&neighbour->ring)->last_work_ticks -= own(bench)->quiet_ticks + 1;
+}
+
+static void neighbour_calls(struct bench *bench, struct exec_task *task)
+{
+	uint64_t i;
+
+	for (i = 0; atomic_load(&task->state) == EXEC_RUNNING; i++) {
+		assert_true(i < 100);
+		put_nop_of_neighbour(i);
+		script.look(script.context);
+		expect_nop_of_neighbour(i);
+	}
+	assert_true(i > 1);
+}
+
+/* A neighbour's entries are answered between; if they come again and again, a worker goes on. */
+TEST(test_reactor__makes_way_for_neighbours)
+{
+	SCOPED(neighbour, beside, neighbour_begin, neighbour_end);
+	struct bench *bench = &beside.bench;
+
+	put_nop_of_neighbour(0);
+	rig_work(&bench->rig);
+	expect_nop_of_neighbour(0);
+	expect_left(bench, 1);
+	calm_down(bench);
+	expect_taken(bench, 2);
+
+	script.between = neighbour_calls;
+	assert_int_equal(put_and_run(bench, 3), 1);
+	assert_int_equal(bench->cpu->n_tasks, 1);
+	assert_true(fake_begin(bench->cpu, 3));
+	bench->cpu->tasks[0]->has_progress = false;
+	finish(bench, bench->cpu, 3, 0);
+	expect_cqe(bench, 3, 0);
+	/* A neighbour is not the plan's fault. */
+	assert_int_equal(bench->queued->reactor_overruns, 0);
+}
