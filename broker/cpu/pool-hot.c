@@ -835,8 +835,15 @@ bool cpu_worker_sees_work(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
 
-	if (atomic_load_explicit(&cpu->stop, memory_order_relaxed) ||
-	    atomic_load_explicit(&cpu->n_teams, memory_order_relaxed) > 0 ||
+	uint32_t n_teams = atomic_load_explicit(&cpu->n_teams, memory_order_relaxed);
+
+	/* A team that the worker keeps off would only make it spin. */
+	if (n_teams > 0 && !cpu_worker_may_help_reactor(worker) &&
+	    atomic_load_explicit(&cpu_reactor_worker(cpu)->layers[CPU_LAYER_BASE].team.state,
+				 memory_order_relaxed) &
+		    CPU_TEAM_OPEN)
+		n_teams--;
+	if (atomic_load_explicit(&cpu->stop, memory_order_relaxed) || n_teams > 0 ||
 	    queue_length(&cpu->urgent) > 0)
 		return true;
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
