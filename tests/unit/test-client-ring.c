@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -403,6 +404,30 @@ TEST(test_wait__time_out)
 	}
 	submit_nops(ring, 1, 1);
 	expect_nops(ring, 1, 1);
+	rbk_ring_free(ring);
+}
+
+/* A client that waits names its processor for the broker. */
+TEST(test_wait__tells_processor)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	cpu_set_t all, one;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	assert_int_equal(ring->sq->processor, 0);
+	for (int i = 0; i < CPU_SETSIZE; i++) {
+		if (!CPU_ISSET(i, &all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(i, &one);
+		assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 1000), -ETIME);
+		assert_int_equal(ring->sq->processor, i + 1);
+	}
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 	rbk_ring_free(ring);
 }
 

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -605,6 +606,83 @@ TEST(test_sleep__contended)
 	dispatch_sleep_rings(dispatch);
 	assert_true(ring->is_active);
 	assert_int_equal(ring->spin_ticks, budget_ticks);
+}
+
+/* Pin this thread to the processor that it is on. Return: the processors that it may use. */
+static cpu_set_t stay_here(uint32_t *ret_processor)
+{
+	cpu_set_t all, here;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
+	*ret_processor = (uint32_t)sched_getcpu();
+	return all;
+}
+
+/*
+ * Where the client is on the reactor's own processor, its ring hardly spins, and a bell makes the
+ * reactor leave, but not again and again. Elsewhere, and where no processor is named, nothing
+ * changes.
+ */
+TEST(test_sleep__beside_client)
+{
+	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	uint32_t processor;
+	uint64_t moved_ticks;
+	cpu_set_t all;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->max_spin_ticks = budget_ticks;
+	ring = rig_dispatch_ring(&bench.ring);
+	all = stay_here(&processor);
+	for (unsigned int i = 0; i < 2; i++) {
+		bench.ring.sq->processor = i == 0 ? 0 : processor + 2;
+		ring = put_to_sleep(&bench, 7 + i);
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+		ring_the_bell(&bench);
+		assert_int_equal(dispatch->moved_ticks, 0);
+		assert_int_equal(rig_work(&bench.rig), 1);
+		expect_cqe(&bench, i, 0);
+		ring->spin_ticks = budget_ticks;
+		ring->last_work_ticks = clock_ticks() - budget_ticks / 2;
+		dispatch_sleep_rings(dispatch);
+		assert_true(ring->is_active);
+	}
+
+	bench.ring.sq->processor = processor + 1;
+	dispatch_sleep_rings(dispatch);
+	assert_false(ring->is_active);
+	put_bare(&bench, RBK_OP_NOP, 2, 0);
+	ring_the_bell(&bench);
+	moved_ticks = dispatch->moved_ticks;
+	assert_int_not_equal(moved_ticks, 0);
+	assert_true(ring->is_active);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 2, 0);
+
+	/* A move a moment ago, then contention, when no thread spins: the reactor stays. */
+	for (unsigned int i = 0; i < 2; i++) {
+		moved_ticks = i == 0 ? clock_ticks() - 1000 : 0;
+		dispatch->moved_ticks = moved_ticks;
+		dispatch_set_contended(dispatch, i == 1);
+		ring = put_to_sleep(&bench, 17 + i);
+		put_bare(&bench, RBK_OP_NOP, 3 + i, 0);
+		ring_the_bell(&bench);
+		if (i == 1)
+			assert_int_equal(dispatch->moved_ticks, moved_ticks);
+		else
+			assert_true(clock_ticks() - moved_ticks > clock_ns_to_ticks(1000000) ||
+				    dispatch->moved_ticks == moved_ticks);
+		assert_int_equal(rig_work(&bench.rig), 1);
+		expect_cqe(&bench, 3 + i, 0);
+	}
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 /*

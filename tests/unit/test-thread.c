@@ -237,3 +237,29 @@ TEST(test_nice)
 	pthread_join(thread, NULL);
 	assert_int_equal(read_attr().nice, nice);
 }
+
+/* The thread is elsewhere at least once in many calls: the scheduler may bring it back at once. */
+TEST(test_leave_processor)
+{
+	cpu_set_t all, here, now;
+	bool has_left = false;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	for (unsigned int i = 0; i < 100 && !has_left && CPU_COUNT(&all) > 1; i++) {
+		const int before = sched_getcpu();
+
+		assert_int_equal(thread_leave_processor(), 0);
+		has_left = sched_getcpu() != before;
+	}
+	assert_true(has_left || CPU_COUNT(&all) == 1);
+	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
+	assert_true(CPU_EQUAL(&now, &all));
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
+	assert_int_equal(thread_leave_processor(), THREAD_E_NO_OTHER);
+	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
+	assert_true(CPU_EQUAL(&now, &here));
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
