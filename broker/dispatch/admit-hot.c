@@ -223,7 +223,8 @@ static __attribute__((__cold__, __noinline__)) void note_overrun(const struct di
 	plan->inline_overruns += OVERRUN_COST;
 	if (plan->inline_overruns >= OVERRUN_LIMIT)
 		plan->inline_max_count = 0;
-	flow_note_overrun(flow, dispatch->inline_clock_ticks);
+	overrun_note(&flow->inline_overruns, &flow->inline_again_ticks,
+		     dispatch->inline_clock_ticks);
 }
 
 static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,
@@ -321,7 +322,8 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 	case RBK_OP_RUN:
 		if (sqe->count > plan->inline_max_count)
 			break;
-		if (!flow_may_use_reactor(ring->flow, dispatch->now_ticks))
+		if (!overrun_permits(&ring->flow->inline_overruns, ring->flow->inline_again_ticks,
+				     dispatch->now_ticks))
 			break;
 		if (__builtin_expect(ring->ring->session->n_unfixed > 0, 0) &&
 		    may_sleep(dispatch, plan))

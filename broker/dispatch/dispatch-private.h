@@ -248,27 +248,27 @@ struct reactor_run {
  */
 enum { OVERRUN_COST = 64, OVERRUN_LIMIT = 512 };
 
-/* Time for which a flow whose bucket is full may not use the reactor */
+/* Time for which a full bucket keeps tasks off the reactor */
 enum { OVERRUN_PAUSE_NS = 1000000000 };
 
-/* Note that a task of @flow took the reactor too long. */
-static inline void flow_note_overrun(struct flow *flow, uint64_t now_ticks)
+/* Add an overrun to the bucket with @fill. */
+static inline void overrun_note(uint32_t *fill, uint64_t *again_ticks, uint64_t now_ticks)
 {
-	flow->inline_overruns += OVERRUN_COST;
-	flow->inline_again_ticks = now_ticks + clock_ns_to_ticks(OVERRUN_PAUSE_NS);
+	*fill += OVERRUN_COST;
+	*again_ticks = now_ticks + clock_ns_to_ticks(OVERRUN_PAUSE_NS);
 }
 
 /*
- * Return true if the reactor may run tasks of @flow itself: the flow's bucket is not full, or
- * OVERRUN_PAUSE_NS has passed, and then one overrun leaves the bucket.
+ * Return true if the bucket with @fill is not full, or if OVERRUN_PAUSE_NS has passed since its
+ * last overrun; then one overrun leaves the bucket.
  */
-static inline bool flow_may_use_reactor(struct flow *flow, uint64_t now_ticks)
+static inline bool overrun_permits(uint32_t *fill, uint64_t again_ticks, uint64_t now_ticks)
 {
-	if (__builtin_expect(flow->inline_overruns < OVERRUN_LIMIT, 1))
+	if (__builtin_expect(*fill < OVERRUN_LIMIT, 1))
 		return true;
-	if (now_ticks < flow->inline_again_ticks)
+	if (now_ticks < again_ticks)
 		return false;
-	flow->inline_overruns = OVERRUN_LIMIT - OVERRUN_COST;
+	*fill = OVERRUN_LIMIT - OVERRUN_COST;
 	return true;
 }
 

@@ -225,7 +225,10 @@ static void look_between(void *context)
 	own->is_overrun |= now_ticks - own->looked_ticks > own->long_piece_ticks;
 	if (__builtin_expect(sees_work(dispatch, now_ticks), 0)) {
 		goes_on = work_between(dispatch);
-		now_ticks = own->reaped_ticks = clock_ticks();
+		own->reaped_ticks = clock_ticks();
+		/* Other work is no fault of the task. */
+		own->stop_ticks += own->reaped_ticks - now_ticks;
+		now_ticks = own->reaped_ticks;
 	}
 	own->looked_ticks = now_ticks;
 	if (__builtin_expect(!goes_on || now_ticks > own->stop_ticks || own->n_calls > MOST_CALLS ||
@@ -241,8 +244,10 @@ static void note_time(struct dispatch *dispatch, struct run *run)
 	struct flow *flow = run->task->ring->flow;
 
 	if (own->is_overrun || own->looked_ticks > own->stop_ticks) {
-		plan->reactor_overruns += OVERRUN_COST;
-		flow_note_overrun(flow, dispatch->now_ticks);
+		overrun_note(&plan->reactor_overruns, &plan->reactor_again_ticks,
+			     dispatch->now_ticks);
+		overrun_note(&flow->inline_overruns, &flow->inline_again_ticks,
+			     dispatch->now_ticks);
 	} else {
 		plan->reactor_overruns -= plan->reactor_overruns > 0;
 		flow->inline_overruns -= flow->inline_overruns > 0;

@@ -12,7 +12,7 @@
  *
  * A task is taken by its predicted time. A piece or a task that takes too long fills the leaky
  * buckets of its plan and its tenant, as tasks that run inline do: a plan whose bucket is full is
- * left to the workers for good.
+ * left to the workers for OVERRUN_PAUSE_NS, and for as long after each further overrun.
  *
  * This file takes the tasks, dispatch.c runs them.
  *
@@ -70,7 +70,7 @@ static bool is_fixed(const struct run *run)
 bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
 {
 	struct reactor_run *own = &dispatch->reactor_run;
-	const struct session_plan *plan = run->task->plan;
+	struct session_plan *plan = run->task->plan;
 	struct flow *flow = run->task->ring->flow;
 	const uint64_t work_ns = run->place.work_ns;
 
@@ -82,10 +82,11 @@ bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
 	if (dispatch->loads[RBK_DEVICE_CPU].n_held != own->n_held ||
 	    dispatch->loads[RBK_DEVICE_CPU].own)
 		return false;
-	if (!plan->plan->data_independent || plan->reactor_overruns >= OVERRUN_LIMIT ||
-	    !flow_may_use_reactor(flow, dispatch->now_ticks))
+	if (!plan->plan->data_independent || !is_fixed(run) || has_busy_neighbour(dispatch, flow))
 		return false;
-	if (!is_fixed(run) || has_busy_neighbour(dispatch, flow))
+	if (!overrun_permits(&plan->reactor_overruns, plan->reactor_again_ticks,
+			     dispatch->now_ticks) ||
+	    !overrun_permits(&flow->inline_overruns, flow->inline_again_ticks, dispatch->now_ticks))
 		return false;
 
 	own->flow = flow;

@@ -112,12 +112,13 @@ struct session_plan {
 	uint8_t inline_reason;
 	/* fills of leaky buckets of tasks that took the reactor too long; the dispatcher's */
 	uint32_t inline_overruns, reactor_overruns;
-	uint32_t n_in_flight;    /* tasks; the dispatcher's */
-	struct stats_plan stats; /* counts of completed tasks; the dispatcher's */
-	uint8_t state;           /* enum slot_state */
-	bool wants_reply;        /* a remove request waits for the reply */
-	uint16_t failed;         /* bit i: device i cannot prepare the plan; the setup thread's */
-	uint32_t n_measured;     /* devices that have measured the plan; the setup thread's */
+	uint64_t reactor_again_ticks; /* when a full bucket of the latter permits tasks again */
+	uint32_t n_in_flight;         /* tasks; the dispatcher's */
+	struct stats_plan stats;      /* counts of completed tasks; the dispatcher's */
+	uint8_t state;                /* enum slot_state */
+	bool wants_reply;             /* a remove request waits for the reply */
+	uint16_t failed;     /* bit i: device i cannot prepare the plan; the setup thread's */
+	uint32_t n_measured; /* devices that have measured the plan; the setup thread's */
 	uint32_t cookie;
 	struct charge charges[3]; /* one plan; executors' memory; the plan's own records */
 	struct offload_job job;
