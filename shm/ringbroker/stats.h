@@ -172,7 +172,7 @@ struct rbk_stats_tenant {
 
 	/* Tasks that were placed and completed. */
 	uint64_t n_tasks;                        /* count */
-	uint64_t n_inline;                       /* count of tasks run on the reactor itself */
+	uint64_t n_inline;                       /* count of tasks run at once, without a queue */
 	uint64_t n_errors;                       /* count of tasks with a negative result */
 	uint64_t n_deadlines_missed;             /* count */
 	uint64_t n_partitioned;                  /* count of tasks split over devices */
@@ -264,7 +264,7 @@ struct rbk_stats_plan {
 	char name[RBK_NAME_BYTES]; /* NUL-terminated, written by the client: untrusted */
 	uint64_t fingerprint;      /* equal for plans of the same shape */
 	uint64_t made_at_ns;
-	uint64_t n_inline;                       /* count of its tasks run on the reactor itself */
+	uint64_t n_inline;                       /* count of its tasks run at once */
 	uint64_t reasons[RBK_STATS_MAX_REASONS]; /* count by enum rbk_reason */
 	uint32_t count;                          /* rows of its last task */
 	uint8_t last_device;                     /* device of its last task, RBK_DEVICE_* */
