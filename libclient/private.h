@@ -363,8 +363,9 @@ struct rbk_ring {
 	uint32_t spin_skipped; /* waits since the last wait that spun */
 	uint64_t probe_clock_ns;
 	uint64_t probe_bell_ns;
-	uint64_t spin_ns;              /* spin budget: fixed, or its upper limit */
+	uint64_t spin_ns;              /* spin budget: fixed, or its limit where sleeps are short */
 	uint64_t wait_mean_ns;         /* mean of recent waits */
+	uint64_t wake_lag_ns;          /* time from an event to the end of the sleep that it ends */
 	struct client_ring_cold *cold; /* NULL in a child */
 };
 

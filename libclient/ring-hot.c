@@ -7,9 +7,10 @@
  * broker writes.
  *
  * A wait has three steps. First it polls a few hundred times without reading the clock, which
- * suffices for a small task. Then it spins with a budget that follows recent waits, because
- * spinning pays only if it ends before a sleep and its wake-up would. Finally it sleeps as abi.h
- * defines: announce a token, look once more, and wait for a byte through the bell.
+ * suffices for a small task. Then it spins for as long as a sleep and its wake-up take, unless
+ * recent waits were longer. Finally it sleeps as abi.h defines: announce a token, look once more,
+ * and wait for a byte through the bell. Where the broker predicts the end of the task, the wait
+ * spins until a near end, and a timer ends the sleep shortly before an end that is far.
  *
  * A broker that dies sends nothing. A sleeping thread sees the end of file on the bell. A thread
  * that only peeks or submits would not, so ring_tick() reads the clock now and then and, when
@@ -22,6 +23,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -39,7 +41,8 @@
 #define PROBE_BELL_NS       20000000u /* time between two checks of the bell */
 #define BELL_DRAIN_MAX      64        /* recv() calls of one bell_drain() */
 #define SPIN_TRY_AFTER      16u       /* waits without spinning before one spins again */
-#define SPIN_MARGIN_NS      2000u
+#define SPIN_MAX_PART       4u        /* factor of the spin limit where sleeps end late */
+#define LATE_PART           8u        /* a wait spins 1 / LATE_PART longer than predicted */
 
 static inline void relax(void)
 {
@@ -340,23 +343,30 @@ static uint32_t next_token(struct rbk_ring *ring)
 	return ring->sleep_token;
 }
 
+/*
+ * Return the longest time that a wait spins. A wait that spins for as long as a sleep and its
+ * wake-up take costs at most twice what the better of the two costs.
+ */
+static uint64_t spin_limit_ns(const struct rbk_ring *ring)
+{
+	const uint64_t most_ns = SPIN_MAX_PART * ring->spin_ns;
+
+	if (ring->spin_is_fixed || ring->wake_lag_ns <= ring->spin_ns)
+		return ring->spin_ns;
+	return ring->wake_lag_ns < most_ns ? ring->wake_lag_ns : most_ns;
+}
+
 /* Return the time that this wait may spin. */
 static uint64_t spin_budget_ns(struct rbk_ring *ring)
 {
-	uint64_t budget_ns;
+	const uint64_t limit_ns = spin_limit_ns(ring);
 
-	if (ring->spin_is_fixed)
-		return ring->spin_ns;
-	budget_ns = 2 * ring->wait_mean_ns + SPIN_MARGIN_NS;
-	if (ring->wait_mean_ns < ring->spin_ns)
-		return budget_ns < ring->spin_ns ? budget_ns : ring->spin_ns;
-	/*
-	 * Waits that slept include their wake-up: spin now and then, to learn whether waits became
-	 * shorter.
-	 */
+	if (ring->spin_is_fixed || ring->wait_mean_ns < limit_ns)
+		return limit_ns;
+	/* Spin now and then, to learn whether waits became shorter. */
 	if (++ring->spin_skipped >= SPIN_TRY_AFTER) {
 		ring->spin_skipped = 0;
-		return ring->spin_ns;
+		return limit_ns;
 	}
 	return 0;
 }
@@ -367,8 +377,10 @@ static uint64_t spin_budget_ns(struct rbk_ring *ring)
  */
 static void learn_wait(struct rbk_ring *ring, uint64_t wait_ns)
 {
-	if (wait_ns > 2 * (uint64_t)ring->spin_ns)
-		wait_ns = 2 * (uint64_t)ring->spin_ns;
+	const uint64_t most_ns = 2 * spin_limit_ns(ring);
+
+	if (wait_ns > most_ns)
+		wait_ns = most_ns;
 	ring->wait_mean_ns = (7 * ring->wait_mean_ns + wait_ns) / 8;
 }
 
@@ -401,10 +413,12 @@ static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
 		left.tv_nsec = (long)(left_ns % 1000000000u);
 		timeout = &left;
 	}
-	if (ppoll(&poll_fd, 1, timeout, NULL) < 0)
+	n = ppoll(&poll_fd, 1, timeout, NULL);
+	if (n < 0)
 		return errno == EINTR ? -EINTR : -errno;
-	if (poll_fd.revents)
-		bell_drain(ring);
+	if (n == 0)
+		return -ETIME;
+	bell_drain(ring);
 	return 0;
 }
 
@@ -431,9 +445,109 @@ static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t dea
 	return r;
 }
 
+/* A wait that polls did not end at once */
+struct wait {
+	uint32_t n; /* completions wanted */
+	uint64_t start_ns, deadline_ns;
+	uint64_t now_ns; /* last reading of the clock */
+	uint64_t spin_end_ns;
+	uint64_t rise_ns; /* when a sleep ends, before the predicted end; 0: with the bell */
+};
+
+/*
+ * Follow the broker's prediction, if there is one: spin until a near end and a little longer, and
+ * sleep until shortly before one that is far.
+ */
+static void follow_prediction(const struct rbk_ring *ring, struct wait *wait)
+{
+	const uint64_t due_ns = __atomic_load_n(&ring->cq->due_ns, __ATOMIC_RELAXED);
+	uint64_t limit_ns, late_ns;
+
+	wait->rise_ns = 0;
+	if (ring->spin_is_fixed || due_ns <= wait->now_ns)
+		return;
+	limit_ns = spin_limit_ns(ring);
+	late_ns = (due_ns - wait->start_ns) / LATE_PART;
+	wait->spin_end_ns = due_ns + (late_ns < limit_ns ? late_ns : limit_ns);
+	if (due_ns - wait->now_ns > limit_ns)
+		wait->rise_ns =
+			due_ns - (ring->wake_lag_ns < limit_ns ? ring->wake_lag_ns : limit_ns);
+}
+
+/* Spin as long as it pays. Return: true once the completions are there. */
+static bool wait_awake(struct rbk_ring *ring, struct wait *wait)
+{
+	follow_prediction(ring, wait);
+	while (wait->rise_ns == 0 && wait->now_ns < wait->spin_end_ns &&
+	       wait->now_ns < wait->deadline_ns) {
+		for (unsigned int i = 0; i < LOOKS_PER_CLOCK; i++) {
+			if (look(ring) >= wait->n)
+				return true;
+			relax();
+		}
+		wait->now_ns = client_now_ns();
+		if (wait->now_ns - ring->probe_bell_ns > PROBE_BELL_NS) {
+			ring->probe_bell_ns = wait->now_ns;
+			ring_is_over(ring, true);
+		}
+		if (ring->lost || __atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED))
+			break;
+		follow_prediction(ring, wait);
+	}
+	return false;
+}
+
+/*
+ * Learn how late a sleep ends after @event_ns: the longest delay counts at once, and is forgotten
+ * slowly.
+ */
+static void learn_wake(struct rbk_ring *ring, uint64_t event_ns, uint64_t now_ns)
+{
+	uint64_t lag_ns = now_ns > event_ns ? now_ns - event_ns : 0;
+
+	if (lag_ns > SPIN_MAX_PART * ring->spin_ns)
+		lag_ns = SPIN_MAX_PART * ring->spin_ns;
+	if (lag_ns > ring->wake_lag_ns)
+		ring->wake_lag_ns = lag_ns;
+	else
+		ring->wake_lag_ns -= (ring->wake_lag_ns - lag_ns) / 8;
+}
+
+/* Sleep until wait->rise_ns at most. Return: as wait_asleep(). */
+static cold_path int rise(struct rbk_ring *ring, struct wait *wait)
+{
+	/* Timers of most threads may be late by 50 us, so that the kernel saves wake-ups. */
+	const int slack_ns = prctl(PR_GET_TIMERSLACK);
+	int r;
+
+	prctl(PR_SET_TIMERSLACK, 1ul);
+	r = wait_asleep(ring, wait->n, wait->rise_ns);
+	if (slack_ns > 0)
+		prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
+	wait->now_ns = client_now_ns();
+	if (r == -ETIME)
+		learn_wake(ring, wait->rise_ns, wait->now_ns);
+	return r;
+}
+
+/* Learn from a wait that slept. Its own wake-up, after the broker rang, is no part of the wait. */
+static void learn_sleep(struct rbk_ring *ring, uint64_t start_ns)
+{
+	const uint64_t rung_ns = __atomic_load_n(&ring->cq->rung_ns, __ATOMIC_RELAXED);
+	const uint64_t now_ns = client_now_ns();
+
+	if (rung_ns <= start_ns) {
+		learn_wait(ring, now_ns - start_ns);
+		return;
+	}
+	learn_wake(ring, rung_ns, now_ns);
+	learn_wait(ring, rung_ns - start_ns);
+}
+
 static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 {
-	uint64_t budget_ns, start_ns, now_ns, deadline_ns;
+	struct wait wait = {.n = n};
+	uint64_t budget_ns;
 	int r;
 
 	if (ring->cq_tail - ring->cq_head >= n)
@@ -451,26 +565,23 @@ static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 			}
 
 	tell_processor(ring);
-	start_ns = now_ns = client_now_ns();
-	deadline_ns = timeout_ns > CLIENT_NEVER - now_ns ? CLIENT_NEVER : now_ns + timeout_ns;
-	while (now_ns - start_ns < budget_ns && now_ns < deadline_ns) {
-		for (unsigned int i = 0; i < LOOKS_PER_CLOCK; i++) {
-			if (look(ring) >= n) {
-				learn_wait(ring, now_ns - start_ns);
-				return 0;
-			}
-			relax();
+	wait.start_ns = wait.now_ns = client_now_ns();
+	wait.deadline_ns =
+		timeout_ns > CLIENT_NEVER - wait.now_ns ? CLIENT_NEVER : wait.now_ns + timeout_ns;
+	wait.spin_end_ns =
+		budget_ns > CLIENT_NEVER - wait.now_ns ? CLIENT_NEVER : wait.now_ns + budget_ns;
+	do {
+		if (wait_awake(ring, &wait)) {
+			learn_wait(ring, wait.now_ns - wait.start_ns);
+			return 0;
 		}
-		now_ns = client_now_ns();
-		if (now_ns - ring->probe_bell_ns > PROBE_BELL_NS) {
-			ring->probe_bell_ns = now_ns;
-			ring_is_over(ring, true);
-		}
-		if (ring->lost || __atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED))
+		if (wait.rise_ns == 0 || wait.rise_ns >= wait.deadline_ns) {
+			r = wait_asleep(ring, n, wait.deadline_ns);
 			break;
-	}
-	r = wait_asleep(ring, n, deadline_ns);
-	learn_wait(ring, client_now_ns() - start_ns);
+		}
+		r = rise(ring, &wait);
+	} while (r == -ETIME);
+	learn_sleep(ring, wait.start_ns);
 	return r;
 }
 

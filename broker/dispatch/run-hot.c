@@ -363,6 +363,35 @@ static void run_measure(const struct dispatch *dispatch, struct run *run, uint8_
 							    run->n_rows);
 }
 
+/* Return true if a client may spin while the device computes, without slowing it. */
+static bool leaves_processor(const struct dispatch *dispatch, uint8_t device)
+{
+	const struct executor_info *info = &dispatch->executors[device]->info;
+
+	if (info->kind == EXECUTOR_GPU)
+		return true;
+	return info->kind == EXECUTOR_CPU && !dispatch->is_contended &&
+	       info->n_threads < dispatch->options.n_processors;
+}
+
+/*
+ * Tell a client that has one task in flight, which begins now, when the task is predicted to
+ * complete.
+ */
+static void tell_due(const struct dispatch *dispatch, const struct run *run)
+{
+	struct dispatch_ring *ring = run->task->ring;
+	const uint8_t device = run->place.decision.device;
+
+	if (ring->ring->n_in_flight != 1 || run->task->half || dispatch->loads[device].n_held > 0 ||
+	    !leaves_processor(dispatch, device))
+		return;
+	ring->is_due = true;
+	__atomic_store_n(&ring->ring->cq->due_ns,
+			 clock_now_ns() + run->place.work_ns + run->place.later_ns,
+			 __ATOMIC_RELAXED);
+}
+
 /*
  * Submit a run, or leave it to the reactor itself.
  * Return: false if the executor takes no more now.
@@ -385,6 +414,7 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 			return false;
 		dispatch->flush_mask |= 1u << device;
 	}
+	tell_due(dispatch, run);
 	note_dequeued(dispatch, device);
 	load->n_urgent += run->exec.is_urgent;
 	load->n_held++;

@@ -201,6 +201,10 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	struct task *successor = task->chain_next;
 
 	dispatch->n_succeeded += res >= 0;
+	if (ring->is_due) {
+		ring->is_due = false;
+		__atomic_store_n(&ring->ring->cq->due_ns, 0, __ATOMIC_RELAXED);
+	}
 	task_post(dispatch, task, res);
 	ring_mark_dirty(dispatch, ring);
 

@@ -20,6 +20,7 @@
 #include "session/server-private.h"
 #include "session/sigbus.h"
 #include "shm/ring.h"
+#include "util/clock.h"
 #include "util/error.h"
 
 /*
@@ -156,6 +157,7 @@ void session_ring_wake(struct session_ring *ring)
 	struct session *session = ring->session;
 	uint64_t begin_ticks;
 
+	__atomic_store_n(&ring->cq->rung_ns, clock_now_ns(), __ATOMIC_RELAXED);
 	if (session->user->is_slow) {
 		bell_do_slowly(ring, BELL_RING);
 		return;

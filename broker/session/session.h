@@ -359,8 +359,8 @@ void session_ring_listen(struct session_ring *ring);
 bool session_ring_drain_bell(struct session_ring *ring);
 
 /*
- * The dispatcher: wake a client that sleeps on the ring. A system call, made by a thread for a slow
- * user.
+ * The dispatcher: wake a client that sleeps on the ring, and tell it the time. A system call, made
+ * by a thread for a slow user.
  */
 void session_ring_wake(struct session_ring *ring);
 

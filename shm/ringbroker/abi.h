@@ -297,7 +297,17 @@ struct rbk_cq_area {
 	/* the broker's sleep token; 0: awake; the client rings at the next entry */
 	uint32_t sq_wait;
 	uint32_t closed; /* non-zero: the broker ended this ring and consumes no more entries */
-	uint32_t pad2[62];
+	/*
+	 * Two hints for a client that waits, in ns of CLOCK_MONOTONIC. When the broker last rang
+	 * the bell: a client that was awake would have seen its completion by then.
+	 */
+	uint64_t rung_ns;
+	/*
+	 * When the only task in flight is predicted to complete. 0: not known, several are in
+	 * flight, or a client that spins would take a processor from them.
+	 */
+	uint64_t due_ns;
+	uint32_t pad2[58];
 	struct rbk_cqe cqes[];
 };
 
@@ -409,5 +419,7 @@ _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_head) == 128, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, closed) == 260, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, rung_ns) == 264, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, due_ns) == 272, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cqes) == 512, "abi");
 #endif

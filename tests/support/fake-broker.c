@@ -46,6 +46,7 @@ enum fake_command {
 	COMMAND_CLOSE_RINGS,
 	COMMAND_SPOIL_RINGS,
 	COMMAND_RING_BELLS,
+	COMMAND_TELL_DUE,
 };
 
 struct fake_ring {
@@ -176,6 +177,14 @@ static void ring_drop(struct fake_ring *ring)
 	ring->used = false;
 }
 
+static uint64_t fake_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 /*
  * Complete the ring's entries as far as the completion ring has room.
  * Return: true if it completed any.
@@ -208,6 +217,8 @@ static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
 	if (token != 0 && token != ring->rung_token && ring->bell >= 0) {
 		ring->rung_token = token;
 		count(&fake->n_wakeups_sent, 1);
+		__atomic_store_n(&ring->cq->rung_ns, fake_now_ns() - fake->options.rung_early_ns,
+				 __ATOMIC_RELAXED);
 		send(ring->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	return true;
@@ -636,6 +647,10 @@ static void fake_obey(struct fake_broker *fake)
 			for (uint32_t n = 0; n < fake->arguments[0]; n++)
 				send(ring->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 			break;
+		case COMMAND_TELL_DUE:
+			__atomic_store_n(&ring->cq->due_ns, fake_now_ns() + fake->arguments[0],
+					 __ATOMIC_RELAXED);
+			break;
 		default:
 			break;
 		}
@@ -761,6 +776,11 @@ void fake_broker_spoil_rings(struct fake_broker *fake, uint32_t cq_tail_ahead,
 void fake_broker_ring_bells(struct fake_broker *fake, unsigned int n)
 {
 	fake_do(fake, COMMAND_RING_BELLS, n, 0);
+}
+
+void fake_broker_tell_due(struct fake_broker *fake, uint32_t left_ns)
+{
+	fake_do(fake, COMMAND_TELL_DUE, left_ns, 0);
 }
 
 unsigned int fake_broker_requests(struct fake_broker *fake, uint32_t type)

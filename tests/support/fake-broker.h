@@ -60,6 +60,7 @@ struct fake_options {
 	uint32_t fault_at;         /* the n-th request of that type, from 0 */
 	uint32_t start;            /* first value of all ring indices */
 	uint32_t max_ring_entries; /* 0: RBK_MAX_RING_ENTRIES */
+	uint64_t rung_early_ns;    /* it tells clients that it rang so much earlier */
 	uint64_t segment_bytes;    /* bytes of an arena's segment; 0: no segments */
 	bool exports;              /* true: it makes arenas */
 	bool is_old;               /* true: ABI version 1.0, without features and later requests */
@@ -94,6 +95,9 @@ void fake_broker_spoil_rings(struct fake_broker *fake, uint32_t cq_tail_ahead,
 
 /* Ring all bells @n times without cause. */
 void fake_broker_ring_bells(struct fake_broker *fake, unsigned int n);
+
+/* Predict in all rings that the next completion comes @left_ns from now. */
+void fake_broker_tell_due(struct fake_broker *fake, uint32_t left_ns);
 
 /*
  * Count the requests of @type received, the existing objects (such as arenas), the bells received,

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "support/client-fixture.h"
@@ -304,6 +305,15 @@ static void *release_later(void *data)
 	return NULL;
 }
 
+/* The thread's processor time */
+static uint64_t thread_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 TEST(test_wait__sleeps)
 {
 	for (int with_timeout = 0; with_timeout < 2; with_timeout++) {
@@ -311,7 +321,6 @@ TEST(test_wait__sleeps)
 		struct rbk_ring *ring;
 		const struct rbk_cqe *cqe;
 		struct release release;
-		struct timespec cpu;
 		pthread_t thread;
 
 		fixture_begin_connected(&fixture, NULL);
@@ -322,8 +331,7 @@ TEST(test_wait__sleeps)
 
 			fake_broker_pause(fixture.fake, true);
 			pthread_create(&thread, NULL, release_later, &release);
-			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-			cpu_ns = (uint64_t)cpu.tv_nsec + (uint64_t)cpu.tv_sec * 1000000000u;
+			cpu_ns = thread_ns();
 			submit_nops(ring, 2, 0);
 			/* Two spurious bytes in the bell do not end the wait. */
 			fake_broker_ring_bells(fixture.fake, 2);
@@ -332,10 +340,7 @@ TEST(test_wait__sleeps)
 			else
 				assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
 			assert_true(since_ms(start_ns) >= 25);
-			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-			cpu_ns =
-				(uint64_t)cpu.tv_nsec + (uint64_t)cpu.tv_sec * 1000000000u - cpu_ns;
-			assert_true(cpu_ns < 10000000);
+			assert_true(thread_ns() - cpu_ns < 10000000);
 			pthread_join(thread, NULL);
 			assert_int_equal(rbk_cq_ready(ring), 2);
 			rbk_cq_advance(ring, 2);
@@ -428,6 +433,159 @@ TEST(test_wait__tells_processor)
 		assert_int_equal(ring->sq->processor, i + 1);
 	}
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+	rbk_ring_free(ring);
+}
+
+/* Complete the entries in the second sleep of a new ring's client. */
+static void *release_second_sleep(void *data)
+{
+	const struct release *release = data;
+
+	while (__atomic_load_n(&release->ring->sq->cq_wait, __ATOMIC_RELAXED) != 2)
+		sleep_ms(1);
+	fake_broker_pause(release->fake, false);
+	return NULL;
+}
+
+/*
+ * A client sleeps until shortly before the predicted end of its task, spins for a short time, and
+ * sleeps again when the task takes longer.
+ */
+TEST(test_wait__rises_before_the_end)
+{
+	const int slack_ns = prctl(PR_GET_TIMERSLACK);
+	const struct rbk_cqe *cqe;
+	struct release release;
+	struct rbk_ring *ring;
+	uint64_t start_ns, spent_ns;
+	pthread_t thread;
+
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	release = (struct release){fixture.fake, ring};
+	fake_broker_pause(fixture.fake, true);
+	submit_nops(ring, 1, 0);
+	start_ns = client_now_ns();
+	fake_broker_tell_due(fixture.fake, 30000000);
+	pthread_create(&thread, NULL, release_second_sleep, &release);
+	spent_ns = thread_ns();
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
+	spent_ns = thread_ns() - spent_ns;
+	assert_true(since_ms(start_ns) >= 29);
+	assert_true(spent_ns < 10000000);
+	assert_in_range(ring->wake_lag_ns, 1, 4 * ring->spin_ns);
+	assert_int_equal(prctl(PR_GET_TIMERSLACK), slack_ns);
+	pthread_join(thread, NULL);
+	rbk_ring_free(ring);
+}
+
+/* A timeout before the predicted end is kept; so is a completion before it. */
+TEST(test_wait__prediction_is_only_a_hint)
+{
+	struct release release;
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint64_t start_ns;
+	pthread_t thread;
+
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	release = (struct release){fixture.fake, ring};
+	fake_broker_pause(fixture.fake, true);
+	submit_nops(ring, 1, 0);
+	fake_broker_tell_due(fixture.fake, UINT32_MAX);
+	start_ns = client_now_ns();
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000), -ETIME);
+	pthread_create(&thread, NULL, release_later, &release);
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
+	assert_true(since_ms(start_ns) < 4000);
+	pthread_join(thread, NULL);
+	rbk_ring_free(ring);
+}
+
+/* A client that spins for a fixed time, or never, does so whatever is predicted. */
+TEST(test_wait__fixed_spin_ignores_predictions)
+{
+	struct release release;
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	pthread_t thread;
+
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	release = (struct release){fixture.fake, ring};
+	rbk_ring_set_spin_ns(ring, 0);
+	fake_broker_pause(fixture.fake, true);
+	submit_nops(ring, 1, 0);
+	fake_broker_tell_due(fixture.fake, 10000000);
+	pthread_create(&thread, NULL, release_later, &release);
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
+	/* No timer has ended its sleep. */
+	assert_int_equal(ring->wake_lag_ns, 0);
+	pthread_join(thread, NULL);
+	rbk_ring_free(ring);
+}
+
+/* The client's own wake-up is no part of a wait that it learns from. */
+TEST(test_wait__learns_until_the_bell)
+{
+	enum { EARLY_NS = 20000000 };
+	const struct fake_options options = {.rung_early_ns = EARLY_NS};
+	struct release release;
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint64_t wait_ns;
+	pthread_t thread;
+
+	FIXTURE(fixture, &options);
+	ring = ring_make(&fixture, 4);
+	release = (struct release){fixture.fake, ring};
+	/* Without a limit that a wait reaches, and so long waits before that it does not spin */
+	ring->spin_ns = ring->wait_mean_ns = 8000000000000;
+	fake_broker_pause(fixture.fake, true);
+	submit_nops(ring, 1, 0);
+	pthread_create(&thread, NULL, release_later, &release);
+	wait_ns = client_now_ns();
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
+	wait_ns = client_now_ns() - wait_ns;
+	assert_in_range(ring->wait_mean_ns - 7000000000000, 1, (wait_ns - EARLY_NS) / 8);
+	/* This wake-up is what a sleep costs. */
+	assert_in_range(ring->wake_lag_ns, EARLY_NS, wait_ns);
+	pthread_join(thread, NULL);
+	rbk_ring_free(ring);
+}
+
+/*
+ * Return the least, or with @most the most, processor time of several waits in vain, after sleeps
+ * whose wake-up took @wake_lag_ns: in some of them the thread may lose its processor, or start
+ * cold.
+ */
+static uint64_t spent_in_vain_ns(struct rbk_ring *ring, uint64_t wake_lag_ns, bool most)
+{
+	const struct rbk_cqe *cqe;
+	uint64_t ns, best_ns = most ? 0 : UINT64_MAX;
+
+	for (unsigned int i = 0; i < TRIES; i++) {
+		ring->wait_mean_ns = 0;
+		ring->wake_lag_ns = wake_lag_ns;
+		ns = thread_ns();
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000), -ETIME);
+		ns = thread_ns() - ns;
+		best_ns = most == (ns > best_ns) ? ns : best_ns;
+	}
+	return best_ns;
+}
+
+/* A wait spins as long as a sleep and its wake-up take, within limits. */
+TEST(test_wait__spins_as_long_as_a_sleep_costs)
+{
+	struct rbk_ring *ring;
+
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	assert_true(spent_in_vain_ns(ring, 150000, true) > 140000);
+	assert_true(spent_in_vain_ns(ring, 0, false) < 140000);
+	assert_true(spent_in_vain_ns(ring, 1000000000, false) < 1000000);
 	rbk_ring_free(ring);
 }
 

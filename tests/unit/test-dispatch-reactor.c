@@ -428,3 +428,79 @@ TEST(test_reactor__makes_way_for_neighbours)
 	/* A neighbour is not the plan's fault. */
 	assert_int_equal(bench->queued->reactor_overruns, 0);
 }
+
+/* --- the client's hint of when its task is due --- */
+
+static uint64_t due_ns(const struct bench *bench)
+{
+	return __atomic_load_n(&bench->ring.cq->due_ns, __ATOMIC_RELAXED);
+}
+
+static void expect_due_between(struct bench *bench, struct exec_task *task)
+{
+	assert_in_range(due_ns(bench), 1, clock_now_ns() + 1000000000);
+}
+
+/* The client of a task that the reactor or a worker runs is told when it is due, until it is done.
+ */
+TEST(test_due__is_told)
+{
+	BEGIN(bench);
+	bench.rig.dispatch->options.n_processors = 2;
+	script.between = expect_due_between;
+	expect_taken(&bench, 1);
+	assert_int_equal(due_ns(&bench), 0);
+	own(&bench)->most_ns = 0;
+	put_run(&bench, bench.queued, 2, 0);
+	rig_work(&bench.rig);
+	assert_in_range(due_ns(&bench), 1, clock_now_ns() + 1000000000);
+	assert_true(fake_begin(bench.cpu, 2));
+	finish(&bench, bench.cpu, 2, 0);
+	assert_int_equal(due_ns(&bench), 0);
+	expect_cqe(&bench, 2, 0);
+}
+
+/* The end of several tasks in flight is not told; a hint for the first one stays until its end. */
+TEST(test_due__is_of_the_only_task)
+{
+	uint64_t first_ns;
+
+	BEGIN(bench);
+	bench.rig.dispatch->options.n_processors = 2;
+	own(&bench)->most_ns = 0;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	first_ns = due_ns(&bench);
+	assert_true(first_ns > 0);
+	put_run(&bench, bench.queued, 2, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(due_ns(&bench), first_ns);
+	finish(&bench, bench.cpu, 1, 0);
+	assert_int_equal(due_ns(&bench), 0);
+	finish(&bench, bench.cpu, 2, 0);
+	put_run(&bench, bench.queued, 3, 0);
+	put_run(&bench, bench.queued, 4, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(due_ns(&bench), 0);
+	for (uint64_t i = 3; i < 5; i++)
+		finish(&bench, bench.cpu, i, 0);
+	for (uint64_t i = 1; i < 5; i++)
+		expect_cqe(&bench, i, 0);
+}
+
+/* A client that spun would take a processor from its task. */
+TEST(test_due__keeps_clients_asleep_without_processors)
+{
+	BEGIN(bench);
+	own(&bench)->most_ns = 0;
+	for (unsigned int i = 0; i < 2; i++) {
+		bench.rig.dispatch->options.n_processors =
+			i ? 2 : bench.cpu->executor.info.n_threads;
+		dispatch_set_contended(bench.rig.dispatch, i);
+		put_run(&bench, bench.queued, i, 0);
+		rig_work(&bench.rig);
+		assert_int_equal(due_ns(&bench), 0);
+		finish(&bench, bench.cpu, i, 0);
+		expect_cqe(&bench, i, 0);
+	}
+}
