@@ -360,12 +360,14 @@ struct rbk_ring {
 	uint32_t processor;   /* as last written for the broker */
 	bool armed;           /* the wait word holds an event loop's token */
 	bool spin_is_fixed;
+	uint32_t due_credit;   /* above 0: the broker predicted the end of recent waits */
 	uint32_t spin_skipped; /* waits since the last wait that spun */
 	uint64_t probe_clock_ns;
 	uint64_t probe_bell_ns;
 	uint64_t spin_ns;              /* spin budget: fixed, or its limit where sleeps are short */
 	uint64_t wait_mean_ns;         /* mean of recent waits */
 	uint64_t wake_lag_ns;          /* time from an event to the end of the sleep that it ends */
+	uint64_t early_ns;             /* time from completions to the end that was predicted */
 	struct client_ring_cold *cold; /* NULL in a child */
 };
 

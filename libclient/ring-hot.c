@@ -41,7 +41,9 @@
 #define PROBE_BELL_NS       20000000u /* time between two checks of the bell */
 #define BELL_DRAIN_MAX      64        /* recv() calls of one bell_drain() */
 #define SPIN_TRY_AFTER      16u       /* waits without spinning before one spins again */
-#define SPIN_MAX_PART       4u        /* factor of the spin limit where sleeps end late */
+#define SPIN_MAX_PART       2u        /* factor of the spin limit where sleeps end late */
+#define DUE_NS              3000u     /* time in which a broker that is awake begins a task */
+#define DUE_CREDIT          8u        /* waits without a prediction after which none is awaited */
 #define LATE_PART           8u        /* a wait spins 1 / LATE_PART longer than predicted */
 
 static inline void relax(void)
@@ -368,7 +370,10 @@ static uint64_t spin_budget_ns(struct rbk_ring *ring)
 		ring->spin_skipped = 0;
 		return limit_ns;
 	}
-	return 0;
+	/* A broker that is awake soon predicts the end, if it did so lately. */
+	return ring->due_credit > 0 && __atomic_load_n(&ring->cq->sq_wait, __ATOMIC_RELAXED) == 0
+		       ? DUE_NS
+		       : 0;
 }
 
 /*
@@ -450,8 +455,10 @@ struct wait {
 	uint32_t n; /* completions wanted */
 	uint64_t start_ns, deadline_ns;
 	uint64_t now_ns; /* last reading of the clock */
+	bool has_spun;   /* the broker had time to predict the end */
 	uint64_t spin_end_ns;
-	uint64_t rise_ns; /* when a sleep ends, before the predicted end; 0: with the bell */
+	uint64_t due_ns;   /* the broker's prediction; 0: none was seen */
+	uint64_t alarm_ns; /* when a sleep ends, before the predicted end; 0: with the bell */
 };
 
 /*
@@ -461,24 +468,25 @@ struct wait {
 static void follow_prediction(const struct rbk_ring *ring, struct wait *wait)
 {
 	const uint64_t due_ns = __atomic_load_n(&ring->cq->due_ns, __ATOMIC_RELAXED);
-	uint64_t limit_ns, late_ns;
+	uint64_t limit_ns, late_ns, ahead_ns;
 
-	wait->rise_ns = 0;
+	wait->alarm_ns = 0;
 	if (ring->spin_is_fixed || due_ns <= wait->now_ns)
 		return;
+	wait->due_ns = due_ns;
 	limit_ns = spin_limit_ns(ring);
 	late_ns = (due_ns - wait->start_ns) / LATE_PART;
 	wait->spin_end_ns = due_ns + (late_ns < limit_ns ? late_ns : limit_ns);
+	ahead_ns = ring->wake_lag_ns + ring->early_ns;
 	if (due_ns - wait->now_ns > limit_ns)
-		wait->rise_ns =
-			due_ns - (ring->wake_lag_ns < limit_ns ? ring->wake_lag_ns : limit_ns);
+		wait->alarm_ns = due_ns - (ahead_ns < limit_ns ? ahead_ns : limit_ns);
 }
 
 /* Spin as long as it pays. Return: true once the completions are there. */
 static bool wait_awake(struct rbk_ring *ring, struct wait *wait)
 {
 	follow_prediction(ring, wait);
-	while (wait->rise_ns == 0 && wait->now_ns < wait->spin_end_ns &&
+	while (wait->alarm_ns == 0 && wait->now_ns < wait->spin_end_ns &&
 	       wait->now_ns < wait->deadline_ns) {
 		for (unsigned int i = 0; i < LOOKS_PER_CLOCK; i++) {
 			if (look(ring) >= wait->n)
@@ -497,51 +505,62 @@ static bool wait_awake(struct rbk_ring *ring, struct wait *wait)
 	return false;
 }
 
-/*
- * Learn how late a sleep ends after @event_ns: the longest delay counts at once, and is forgotten
- * slowly.
- */
-static void learn_wake(struct rbk_ring *ring, uint64_t event_ns, uint64_t now_ns)
+/* Follow a time of which the longest counts at once, and is forgotten slowly. */
+static void learn_longest(const struct rbk_ring *ring, uint64_t *longest_ns, uint64_t from_ns,
+			  uint64_t to_ns)
 {
-	uint64_t lag_ns = now_ns > event_ns ? now_ns - event_ns : 0;
+	const uint64_t most_ns = SPIN_MAX_PART * ring->spin_ns;
+	uint64_t ns = to_ns > from_ns ? to_ns - from_ns : 0;
 
-	if (lag_ns > SPIN_MAX_PART * ring->spin_ns)
-		lag_ns = SPIN_MAX_PART * ring->spin_ns;
-	if (lag_ns > ring->wake_lag_ns)
-		ring->wake_lag_ns = lag_ns;
+	if (ns > most_ns)
+		ns = most_ns;
+	if (ns > *longest_ns)
+		*longest_ns = ns;
 	else
-		ring->wake_lag_ns -= (ring->wake_lag_ns - lag_ns) / 8;
+		*longest_ns -= (*longest_ns - ns) / 8;
 }
 
-/* Sleep until wait->rise_ns at most. Return: as wait_asleep(). */
-static cold_path int rise(struct rbk_ring *ring, struct wait *wait)
+/* Sleep until wait->alarm_ns at most. Return: as wait_asleep(). */
+static cold_path int wait_for_alarm(struct rbk_ring *ring, struct wait *wait)
 {
 	/* Timers of most threads may be late by 50 us, so that the kernel saves wake-ups. */
 	const int slack_ns = prctl(PR_GET_TIMERSLACK);
 	int r;
 
 	prctl(PR_SET_TIMERSLACK, 1ul);
-	r = wait_asleep(ring, wait->n, wait->rise_ns);
+	r = wait_asleep(ring, wait->n, wait->alarm_ns);
 	if (slack_ns > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
 	wait->now_ns = client_now_ns();
 	if (r == -ETIME)
-		learn_wake(ring, wait->rise_ns, wait->now_ns);
+		learn_longest(ring, &ring->wake_lag_ns, wait->alarm_ns, wait->now_ns);
 	return r;
 }
 
+/* Learn from a wait whose completions were there at @end_ns. */
+static void learn_end(struct rbk_ring *ring, const struct wait *wait, uint64_t end_ns)
+{
+	learn_wait(ring, end_ns - wait->start_ns);
+	if (wait->due_ns)
+		learn_longest(ring, &ring->early_ns, end_ns, wait->due_ns);
+	if (wait->due_ns)
+		ring->due_credit = DUE_CREDIT;
+	else if (wait->has_spun && ring->due_credit > 0)
+		ring->due_credit--;
+}
+
 /* Learn from a wait that slept. Its own wake-up, after the broker rang, is no part of the wait. */
-static void learn_sleep(struct rbk_ring *ring, uint64_t start_ns)
+static void learn_sleep(struct rbk_ring *ring, const struct wait *wait)
 {
 	const uint64_t rung_ns = __atomic_load_n(&ring->cq->rung_ns, __ATOMIC_RELAXED);
 	const uint64_t now_ns = client_now_ns();
 
-	if (rung_ns <= start_ns) {
-		learn_wait(ring, now_ns - start_ns);
+	if (rung_ns <= wait->start_ns) {
+		learn_end(ring, wait, now_ns);
 		return;
 	}
-	learn_wake(ring, rung_ns, now_ns);
-	learn_wait(ring, rung_ns - start_ns);
+	learn_longest(ring, &ring->wake_lag_ns, rung_ns, now_ns);
+	learn_end(ring, wait, rung_ns);
 }
 
 static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
@@ -572,16 +591,16 @@ static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 		budget_ns > CLIENT_NEVER - wait.now_ns ? CLIENT_NEVER : wait.now_ns + budget_ns;
 	do {
 		if (wait_awake(ring, &wait)) {
-			learn_wait(ring, wait.now_ns - wait.start_ns);
+			learn_end(ring, &wait, wait.now_ns);
 			return 0;
 		}
-		if (wait.rise_ns == 0 || wait.rise_ns >= wait.deadline_ns) {
+		if (wait.alarm_ns == 0 || wait.alarm_ns >= wait.deadline_ns) {
 			r = wait_asleep(ring, n, wait.deadline_ns);
 			break;
 		}
-		r = rise(ring, &wait);
+		r = wait_for_alarm(ring, &wait);
 	} while (r == -ETIME);
-	learn_sleep(ring, wait.start_ns);
+	learn_sleep(ring, &wait);
 	return r;
 }
 

@@ -560,7 +560,7 @@ struct rbk_ring *rbk_ring_free(struct rbk_ring *ring);
 
 /*
  * Set how long a wait spins before it sleeps. By default the time follows recent waits, what sleeps
- * cost, and the broker's prediction: 50 us at most, up to 200 us where waking up takes that long, 0
+ * cost, and the broker's prediction: 50 us at most, 100 us where waking up takes that long, 0
  * on a machine with one processor. After this call it is @spin_ns. A sleep costs 5 to 50 us of
  * latency, more in virtual machines; spinning costs processor time.
  */
