@@ -22,7 +22,7 @@ struct residency;
 struct tenant;
 struct waker;
 
-enum { REACTOR_TASK_NS = 200000 }; /* default of dispatch_options.reactor_task_ns in brokerd */
+enum { REACTOR_TASK_NS = 2000000 }; /* default of dispatch_options.reactor_task_ns in brokerd */
 
 struct dispatch_options {
 	struct loop *loop;

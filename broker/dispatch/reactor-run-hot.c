@@ -76,6 +76,10 @@ bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
 
 	if (work_ns > own->most_ns || run->exec.has_progress || own->n_waiting == REACTOR_RUNS)
 		return false;
+	/* The reactor's priority is high: it does not compute for long while other programs wait.
+	 */
+	if (dispatch->is_contended && work_ns > REACTOR_SEVERAL_NS)
+		return false;
 	if (own->n_held > 0 && (own->work_ns + work_ns > REACTOR_SEVERAL_NS || own->flow != flow))
 		return false;
 	/* Workers that have a task are awake, or soon will be. */

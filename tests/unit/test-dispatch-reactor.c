@@ -152,6 +152,30 @@ TEST(test_reactor__leaves_long_tasks)
 	expect_taken(&bench, 2);
 }
 
+/* While other programs wait for processors, the reactor only runs what is shorter than a switch. */
+TEST(test_reactor__leaves_tasks_to_workers_under_contention)
+{
+	struct session_plan *wide;
+	struct rbk_sqe sqe;
+
+	BEGIN(bench);
+	wide = bench_relu(&bench, 4096, 64);
+	/* 64 KiB at 1 byte per ns */
+	sqe = bench_entry(wide, bench.arena, 32768, 2, 1);
+	dispatch_set_contended(bench.rig.dispatch, true);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(own(&bench)->n_held, 0);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_taken(&bench, 2);
+	dispatch_set_contended(bench.rig.dispatch, false);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(run_all(&bench), 1);
+	expect_cqe(&bench, 1, 0);
+}
+
 /* While a worker has a task, it gets the next one as well. */
 TEST(test_reactor__leaves_tasks_to_busy_workers)
 {
