@@ -27,6 +27,15 @@ struct cpu_queue {
 	uint64_t mask;
 };
 
+/* Return the number of tasks in the queue, which may change meanwhile. */
+static inline uint32_t cpu_queue_length(const struct cpu_queue *queue)
+{
+	const uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+	const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+
+	return tail > head ? (uint32_t)(tail - head) : 0;
+}
+
 enum {
 	CPU_TEAM_OPEN = 1u << 31,
 	CPU_SHARE_MIN_NS = 60000, /* minimum length of a step that is worth sharing */
@@ -40,6 +49,8 @@ struct cpu_team {
 	const struct cpu_step *step;
 	const struct cpu_frame *frame;
 	const struct exec_task *task; /* the step's task */
+	/* exec_task.busy_processor, for workers that have not joined */
+	_Atomic uint32_t busy_processor;
 	size_t n_units, n_chunks;
 	alignas(128) struct ends chunks;
 	_Atomic uint64_t helper_ticks; /* time that helpers have spent on it */
@@ -111,7 +122,7 @@ struct cpu_executor {
 	alignas(128) _Atomic uint32_t n_teams;    /* open teams */
 	/* Written by the reactor on changes, see cpu_executor_limit(). */
 	alignas(128) _Atomic uint32_t n_active; /* workers from this index on only sleep */
-	/* the worker that does not help the reactor, see cpu_worker_may_help_reactor() */
+	/* the worker that does not help the reactor, see cpu_worker_may_help() */
 	_Atomic uint32_t kept_off;
 	_Atomic bool is_contended;
 	_Atomic bool stop;
@@ -128,13 +139,26 @@ static inline struct cpu_worker *cpu_reactor_worker(const struct cpu_executor *c
 	return &cpu->workers[cpu->n_workers];
 }
 
-/*
- * Return true if the worker may help the reactor. One worker does not, so that no more threads
- * compute than there are workers.
- */
-static inline bool cpu_worker_may_help_reactor(const struct cpu_worker *worker)
+/* Return true if the worker is pinned to @busy_processor, see struct exec_task. */
+static inline bool cpu_worker_is_at(const struct cpu_worker *worker, uint32_t busy_processor)
 {
-	return worker->index != atomic_load_explicit(&worker->cpu->kept_off, memory_order_relaxed);
+	return busy_processor != 0 && (uint32_t)(worker->processor + 1) == busy_processor;
+}
+
+/*
+ * Return true if @worker may help @leader with the team's step. One worker does not help the
+ * reactor, so that no more threads compute than there are workers.
+ */
+static inline bool cpu_worker_may_help(const struct cpu_worker *worker,
+				       const struct cpu_worker *leader, const struct cpu_team *team)
+{
+	const struct cpu_executor *cpu = worker->cpu;
+
+	if (leader->index == cpu->n_workers &&
+	    worker->index == atomic_load_explicit(&cpu->kept_off, memory_order_relaxed))
+		return false;
+	return !cpu_worker_is_at(worker,
+				 atomic_load_explicit(&team->busy_processor, memory_order_relaxed));
 }
 
 /* Return true if the worker is beyond the limit of cpu_executor_limit(). */
@@ -147,10 +171,12 @@ static inline bool cpu_worker_is_limited(const struct cpu_worker *worker)
 int cpu_worker_start(struct cpu_worker *worker);
 /* Wake @worker if it sleeps. Any thread. Return: true if it slept. */
 bool cpu_worker_rouse(struct cpu_worker *worker);
-/* Wake up to @n sleeping workers of those in use. Any thread. */
+/* Wake up to @n sleeping workers of those in use, first those whose queues have tasks. Any thread.
+ */
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
-/* Wake up to @n sleeping workers that may help the reactor. Reactor only. */
-void cpu_pool_wake_helpers(struct cpu_executor *cpu, unsigned int n);
+/* Wake up to @n sleeping workers of those in use that may help @leader with the team's step. */
+void cpu_pool_wake_helpers(const struct cpu_worker *leader, const struct cpu_team *team,
+			   unsigned int n);
 
 /* Let a leader that has waited @n_spins times wait a little more for its helpers. */
 void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);

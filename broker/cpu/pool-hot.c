@@ -37,6 +37,10 @@
  * compute than there are workers. It looks at its rings wherever a worker polls, and cuts steps
  * into short chunks where kernels do not poll.
  *
+ * A client that polls keeps a processor busy. The worker pinned to that processor gets none of the
+ * client's tasks and does not help with them: a leader would wait for a helper that has lost its
+ * processor for milliseconds.
+ *
  * Under contention only the first n_active workers are used. The reactor pushes nothing to the
  * other queues, and tasks already in them are taken first. A limited worker leaves the team that it
  * helps between two chunks.
@@ -109,14 +113,6 @@ static struct exec_task *queue_pop(struct cpu_queue *queue)
 	}
 }
 
-static uint32_t queue_length(struct cpu_queue *queue)
-{
-	const uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
-	const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-
-	return tail > head ? (uint32_t)(tail - head) : 0;
-}
-
 /* Queues that a helper checks after each chunk. */
 enum { HELPER_LOOKS = 16 };
 
@@ -127,7 +123,7 @@ static bool worker_is_wanted(const struct cpu_worker *worker)
 	const unsigned int n = cpu->n_workers < HELPER_LOOKS ? cpu->n_workers : HELPER_LOOKS;
 
 	for (unsigned int i = 0, other = worker->index; i < n; i++) {
-		if (queue_length(&cpu->workers[other].queue) > 0)
+		if (cpu_queue_length(&cpu->workers[other].queue) > 0)
 			return true;
 		other = other + 1 < cpu->n_workers ? other + 1 : 0;
 	}
@@ -276,15 +272,12 @@ static inline bool worker_is_reactor(const struct cpu_worker *worker)
 	return worker->index == worker->cpu->n_workers;
 }
 
-/* Wake up to @n sleeping workers for the team of @leader. */
-static void team_wake(const struct cpu_worker *leader, unsigned int n)
+/* Return the number of helpers that have work in the step, of those that may help. */
+static unsigned int most_helpers(const struct cpu_worker *leader, const struct cpu_team *team)
 {
-	struct cpu_executor *cpu = leader->cpu;
+	const unsigned int n = (unsigned int)team->n_chunks - 1;
 
-	if (worker_is_reactor(leader))
-		cpu_pool_wake_helpers(cpu, n < cpu->n_helpers ? n : cpu->n_helpers);
-	else
-		cpu_pool_wake(cpu, n);
+	return worker_is_reactor(leader) && n > leader->cpu->n_helpers ? leader->cpu->n_helpers : n;
 }
 
 /*
@@ -299,6 +292,7 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 	bool is_stopped;
 
 	ends_reset(&team->chunks, progress->front, progress->back);
+	atomic_store_explicit(&team->busy_processor, task->busy_processor, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 	/* Pairs with the acquire in team_join(): the fields are visible. */
 	atomic_store_explicit(&team->state, CPU_TEAM_OPEN, memory_order_release);
@@ -306,7 +300,7 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 		/* Pairs with the fence in worker_sleep() of worker.c. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) > 0)
-			team_wake(worker, (unsigned int)team->n_chunks - 1);
+			cpu_pool_wake_helpers(worker, team, most_helpers(worker, team));
 	}
 
 	is_stopped = !team_work(cpu, team, &layer->context, NULL, layer, task);
@@ -374,8 +368,10 @@ static bool team_help(struct cpu_worker *worker)
 		for (unsigned int i = 1; i <= cpu->n_workers; i++) {
 			const unsigned int other = (worker->index + i) % (cpu->n_workers + 1);
 
-			if ((other < cpu->n_workers || cpu_worker_may_help_reactor(worker)) &&
-			    team_join(worker, &cpu->workers[other].layers[layer].team))
+			const struct cpu_worker *leader = &cpu->workers[other];
+			struct cpu_team *team = &cpu->workers[other].layers[layer].team;
+
+			if (cpu_worker_may_help(worker, leader, team) && team_join(worker, team))
 				return true;
 		}
 	return false;
@@ -831,35 +827,63 @@ bool cpu_worker_work(struct cpu_worker *worker)
 	return true;
 }
 
+/* Return true if a team is open that the worker may help: another one would only make it spin. */
+static bool worker_sees_team(const struct cpu_worker *worker)
+{
+	const struct cpu_executor *cpu = worker->cpu;
+
+	if (atomic_load_explicit(&cpu->n_teams, memory_order_relaxed) == 0)
+		return false;
+	for (unsigned int i = 0; i <= cpu->n_workers; i++)
+		for (unsigned int layer = 0; layer < CPU_LAYERS; layer++) {
+			const struct cpu_team *team = &cpu->workers[i].layers[layer].team;
+
+			if ((atomic_load_explicit(&team->state, memory_order_relaxed) &
+			     CPU_TEAM_OPEN) &&
+			    cpu_worker_may_help(worker, &cpu->workers[i], team))
+				return true;
+		}
+	return false;
+}
+
 bool cpu_worker_sees_work(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
 
-	uint32_t n_teams = atomic_load_explicit(&cpu->n_teams, memory_order_relaxed);
-
-	/* A team that the worker keeps off would only make it spin. */
-	if (n_teams > 0 && !cpu_worker_may_help_reactor(worker) &&
-	    atomic_load_explicit(&cpu_reactor_worker(cpu)->layers[CPU_LAYER_BASE].team.state,
-				 memory_order_relaxed) &
-		    CPU_TEAM_OPEN)
-		n_teams--;
-	if (atomic_load_explicit(&cpu->stop, memory_order_relaxed) || n_teams > 0 ||
-	    queue_length(&cpu->urgent) > 0)
+	if (atomic_load_explicit(&cpu->stop, memory_order_relaxed) || worker_sees_team(worker) ||
+	    cpu_queue_length(&cpu->urgent) > 0)
 		return true;
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
-		if (queue_length(&cpu->workers[i].queue) > 0)
+		if (cpu_queue_length(&cpu->workers[i].queue) > 0)
 			return true;
 	return false;
+}
+
+static unsigned int worker_after(const struct cpu_executor *cpu, unsigned int worker)
+{
+	return worker + 1 < cpu->n_in_use ? worker + 1 : 0;
+}
+
+/* Return the worker that gets a task: the next one, or the one after it if that is at a busy
+ * processor. */
+static unsigned int choose_worker(struct cpu_executor *cpu, const struct exec_task *task)
+{
+	unsigned int chosen = cpu->next_worker;
+
+	if (cpu_worker_is_at(&cpu->workers[chosen], task->busy_processor))
+		chosen = worker_after(cpu, chosen);
+	cpu->next_worker = worker_after(cpu, chosen);
+	return chosen;
 }
 
 int cpu_pool_submit(struct executor *executor, struct exec_task *task)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
-	struct cpu_queue *queue =
-		task->is_urgent ? &cpu->urgent : &cpu->workers[cpu->next_worker].queue;
+	struct cpu_queue *queue;
 
 	if (cpu->n_in_flight == cpu->max_tasks)
 		return EXECUTOR_E_BUSY;
+	queue = task->is_urgent ? &cpu->urgent : &cpu->workers[choose_worker(cpu, task)].queue;
 	/* Published by the release in queue_push(). */
 	atomic_store_explicit(&task->state, EXEC_QUEUED, memory_order_relaxed);
 	/* Only a hint; decremented when the task begins. */
@@ -867,7 +891,6 @@ int cpu_pool_submit(struct executor *executor, struct exec_task *task)
 		atomic_fetch_add_explicit(&cpu->n_urgent, 1, memory_order_relaxed);
 	/* The queue has room for every task in flight. */
 	queue_push(queue, task);
-	cpu->next_worker = cpu->next_worker + 1 < cpu->n_in_use ? cpu->next_worker + 1 : 0;
 	cpu->n_in_flight++;
 	cpu->submitted = true;
 	return 0;
@@ -885,9 +908,9 @@ void cpu_pool_flush(struct executor *executor)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) == 0)
 		return;
-	waiting = queue_length(&cpu->urgent);
+	waiting = cpu_queue_length(&cpu->urgent);
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
-		waiting += queue_length(&cpu->workers[i].queue);
+		waiting += cpu_queue_length(&cpu->workers[i].queue);
 	/*
 	 * Polling workers find the tasks themselves; if n_looking is out of date, their last poll
 	 * before sleeping corrects it.

@@ -31,14 +31,22 @@ void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n)
 	const unsigned int n_active = atomic_load_explicit(&cpu->n_active, memory_order_relaxed);
 
 	for (unsigned int i = 0; n > 0 && i < n_active; i++)
+		if (cpu_queue_length(&cpu->workers[i].queue) > 0 &&
+		    cpu_worker_rouse(&cpu->workers[i]))
+			n--;
+	for (unsigned int i = 0; n > 0 && i < n_active; i++)
 		if (cpu_worker_rouse(&cpu->workers[i]))
 			n--;
 }
 
-void cpu_pool_wake_helpers(struct cpu_executor *cpu, unsigned int n)
+void cpu_pool_wake_helpers(const struct cpu_worker *leader, const struct cpu_team *team,
+			   unsigned int n)
 {
-	for (unsigned int i = 0; n > 0 && i < cpu->n_in_use; i++)
-		if (cpu_worker_may_help_reactor(&cpu->workers[i]) &&
+	struct cpu_executor *cpu = leader->cpu;
+	const unsigned int n_active = atomic_load_explicit(&cpu->n_active, memory_order_relaxed);
+
+	for (unsigned int i = 0; n > 0 && i < n_active; i++)
+		if (cpu_worker_may_help(&cpu->workers[i], leader, team) &&
 		    cpu_worker_rouse(&cpu->workers[i]))
 			n--;
 }

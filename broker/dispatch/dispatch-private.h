@@ -148,6 +148,7 @@ struct dispatch_ring {
 	bool is_throttled;       /* tenant over its quota or drained: see flow.c */
 	bool is_dirty;           /* in dispatch.dirty, with completions to publish */
 	bool is_due;             /* the client is told when its task completes */
+	bool is_watched;         /* its client did not sleep when its last task completed */
 	uint32_t sleep_token;    /* token of the broker's last sleep */
 	uint32_t rung_token;     /* token of the client's sleep last rung for */
 	uint32_t n_left;         /* entries left of a batch that took too long */

@@ -266,11 +266,11 @@ static struct run *take_waiting(struct reactor_run *own, uint64_t *ret_work_ns)
 	return run;
 }
 
-/* Return the number of processors left for helpers, beside the reactor and a client that polls. */
+/* Return the number of processors left for helpers, beside the reactor and a client that is awake.
+ */
 static unsigned int count_free(const struct dispatch *dispatch, const struct run *run)
 {
-	const struct session_ring *ring = run->task->ring->ring;
-	const unsigned int n_taken = 1 + (rbk_ring_sleep_token(&ring->sq->cq_wait) == 0);
+	const unsigned int n_taken = 1 + run->task->ring->is_watched;
 
 	if (dispatch->is_contended || dispatch->options.n_processors <= n_taken)
 		return 0;

@@ -28,6 +28,7 @@ static bool own_submit(struct dispatch *dispatch, struct dispatch_own *own)
 	if (load->own || load->n_queued > 0 || load->n_held > 0)
 		return false;
 	own->exec.is_urgent = own->exec.has_progress = false;
+	own->exec.busy_processor = 0;
 	own->exec.slice_ticks = 0;
 	own->exec.start_ticks = own->exec.end_ticks = own->exec.busy_ticks = 0;
 	own->exec.copied_bytes = own->exec.transferred_bytes = 0;

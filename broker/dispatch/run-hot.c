@@ -363,6 +363,17 @@ static void run_measure(const struct dispatch *dispatch, struct run *run, uint8_
 							    run->n_rows);
 }
 
+/*
+ * Return 1 + the processor of a client that does not sleep while its tasks run, as far as the past
+ * tells; 0: none. Under contention workers are not pinned, and the processors have other work.
+ */
+static uint32_t busy_processor(const struct dispatch *dispatch, const struct dispatch_ring *ring)
+{
+	if (!ring->is_watched || dispatch->is_contended)
+		return 0;
+	return __atomic_load_n(&ring->ring->sq->processor, __ATOMIC_RELAXED);
+}
+
 /* Return true if a client may spin while the device computes, without slowing it. */
 static bool leaves_processor(const struct dispatch *dispatch, uint8_t device)
 {
@@ -406,6 +417,7 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	run->exec.start_ticks = run->exec.end_ticks = run->exec.busy_ticks = 0;
 	run->exec.copied_bytes = run->exec.transferred_bytes = 0;
 	run->exec.is_urgent = run_is_urgent(dispatch, run, device);
+	run->exec.busy_processor = busy_processor(dispatch, run->task->ring);
 	/* An urgent task may take longer than predicted. */
 	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);

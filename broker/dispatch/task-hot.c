@@ -205,6 +205,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 		ring->is_due = false;
 		__atomic_store_n(&ring->ring->cq->due_ns, 0, __ATOMIC_RELAXED);
 	}
+	ring->is_watched = __atomic_load_n(&ring->ring->sq->cq_wait, __ATOMIC_RELAXED) == 0;
 	task_post(dispatch, task, res);
 	ring_mark_dirty(dispatch, ring);
 

@@ -125,6 +125,12 @@ struct exec_task {
 	bool is_urgent;
 	_Atomic uint8_t state; /* enum exec_state */
 	/*
+	 * 1 + a processor that another thread keeps busy while the task runs, such as a client that
+	 * polls; 0: none. A CPU executor's worker that is pinned to it gets the task only if it is
+	 * the only one, and does not help with it: the task would wait for its share of time.
+	 */
+	uint32_t busy_processor;
+	/*
 	 * Time slice in clock_ticks(), after which an executor that can stop tasks stops this one;
 	 * 0: none.
 	 */

@@ -203,3 +203,69 @@ TEST(test_here__beside_a_worker)
 	}
 	rig_deinit(&rig);
 }
+
+/* --- processors that other threads keep busy --- */
+
+/* Pretend that the workers are pinned to processors from FIRST_PROCESSOR on, which no thread is at.
+ */
+enum { FIRST_PROCESSOR = 1000, PATIENCE_RUNS = 20000 };
+static struct cpu_executor *pretend_pinned(struct rig *rig)
+{
+	struct cpu_executor *cpu = cpu_executor_from(rig->cpu.executor);
+
+	for (unsigned int i = 0; i < cpu->n_workers; i++)
+		cpu->workers[i].processor = FIRST_PROCESSOR + (int)i;
+	return cpu;
+}
+
+static bool was_helped(struct rig *rig, uint32_t busy_processor)
+{
+	const struct exec_task *task = &rig->job.task;
+
+	rig->job.task.busy_processor = busy_processor;
+	run_here(rig, 1);
+	expect_done(rig);
+	return task->busy_ticks > task->end_ticks - task->start_ticks;
+}
+
+/*
+ * A worker at a busy processor does not help. The last worker never helps here: as many threads
+ * compute as there are workers.
+ */
+TEST(test_busy__does_not_help)
+{
+	static struct rig rig;
+	bool is_helped = false;
+
+	rig_init(&rig, 2, 40);
+	pretend_pinned(&rig);
+	for (unsigned int i = 0; i < 50; i++)
+		assert_false(was_helped(&rig, 1 + FIRST_PROCESSOR));
+	for (unsigned int i = 0; i < PATIENCE_RUNS && !is_helped; i++)
+		is_helped = was_helped(&rig, 1 + FIRST_PROCESSOR + 1);
+	assert_true(is_helped);
+	rig_deinit(&rig);
+}
+
+/* A worker at a busy processor gets no task, unless it is the only worker. */
+TEST(test_busy__gets_no_task)
+{
+	static struct rig rig;
+
+	for (unsigned int n_workers = 1; n_workers <= MOST_WORKERS; n_workers++) {
+		struct cpu_executor *cpu;
+		uint64_t before;
+
+		rig_init(&rig, n_workers, 40);
+		cpu = pretend_pinned(&rig);
+		before = atomic_load(&cpu->workers[0].queue.tail);
+		for (unsigned int i = 0; i < 2 * n_workers; i++) {
+			rig.other.task.busy_processor = 1 + FIRST_PROCESSOR;
+			cpu_rig_submit(&rig.cpu, &rig.other);
+			assert_ptr_equal(cpu_rig_reap(&rig.cpu), &rig.other.task);
+		}
+		assert_int_equal(atomic_load(&cpu->workers[0].queue.tail) - before,
+				 n_workers > 1 ? 0 : 2);
+		rig_deinit(&rig);
+	}
+}

@@ -528,3 +528,34 @@ TEST(test_due__keeps_clients_asleep_without_processors)
 		expect_cqe(&bench, i, 0);
 	}
 }
+
+/* --- processors of clients that are awake --- */
+
+static uint32_t busy_processor_of(struct bench *bench, uint64_t user_data)
+{
+	uint32_t processor;
+
+	put_run(bench, bench->queued, user_data, 0);
+	rig_work(&bench->rig);
+	processor = bench->cpu->tasks[0]->busy_processor;
+	finish(bench, bench->cpu, user_data, 0);
+	expect_cqe(bench, user_data, 0);
+	return processor;
+}
+
+/* Workers stay off the processor of a client that was awake when its last task completed. */
+TEST(test_busy__processor_of_client)
+{
+	BEGIN(bench);
+	own(&bench)->most_ns = 0;
+	bench.ring.sq->processor = 3;
+	assert_int_equal(busy_processor_of(&bench, 1), 0);
+	assert_int_equal(busy_processor_of(&bench, 2), 3);
+	bench.ring.sq->cq_wait = 1;
+	assert_int_equal(busy_processor_of(&bench, 3), 3);
+	assert_int_equal(busy_processor_of(&bench, 4), 0);
+	bench.ring.sq->cq_wait = 0;
+	assert_int_equal(busy_processor_of(&bench, 5), 0);
+	dispatch_set_contended(bench.rig.dispatch, true);
+	assert_int_equal(busy_processor_of(&bench, 6), 0);
+}
