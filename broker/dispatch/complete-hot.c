@@ -23,6 +23,10 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 	 * In this order: a client that has seen an entry's completion finds room for another entry.
 	 */
 	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
+	if (ring->cq_tail == dispatch_ring->cq_published)
+		/* A client that sleeps waits for completions, not for room. */
+		return;
+	dispatch_ring->cq_published = ring->cq_tail;
 	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
 	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
 	if (token == 0 || token == dispatch_ring->rung_token)

@@ -151,6 +151,7 @@ struct dispatch_ring {
 	bool is_watched;         /* its client did not sleep when its last task completed */
 	uint32_t sleep_token;    /* token of the broker's last sleep */
 	uint32_t rung_token;     /* token of the client's sleep last rung for */
+	uint32_t cq_published;   /* completions that the client can see */
 	uint32_t n_left;         /* entries left of a batch that took too long */
 	uint64_t left_ticks;     /* admission of these entries */
 	uint64_t left_queue_ns;  /* time that the batch's inline tasks took */

@@ -345,14 +345,16 @@ static bool shares_processor(const struct dispatch_ring *ring)
 
 /*
  * Leave the processor of a client that has rung. The kernel often wakes the reactor there, although
- * another processor is idle: then neither the reactor nor the client may spin. A move that fails
- * changes nothing.
+ * another processor is idle: then neither the reactor nor the client may spin. A move pays only if
+ * more entries follow, as they did before this bell: it takes longer than two switches of threads.
+ * A move that fails changes nothing.
  */
 static void leave_client(struct dispatch *dispatch, const struct dispatch_ring *ring,
 			 uint64_t now_ticks)
 {
 	if (dispatch->is_contended || dispatch->options.n_processors < 2 ||
 	    dispatch->options.spin_ns == 0 || !shares_processor(ring) ||
+	    now_ticks - ring->last_work_ticks >= dispatch->max_spin_ticks ||
 	    now_ticks - dispatch->moved_ticks < clock_ns_to_ticks(move_interval_ns))
 		return;
 	dispatch->moved_ticks = now_ticks;

@@ -666,15 +666,20 @@ TEST(test_sleep__beside_client)
 	assert_int_equal(rig_work(&bench.rig), 1);
 	expect_cqe(&bench, 2, 0);
 
-	/* A move a moment ago, then contention, when no thread spins: the reactor stays. */
-	for (unsigned int i = 0; i < 2; i++) {
+	/*
+	 * A move a moment ago, then contention, when no thread spins, then the first entry after a
+	 * long time: the reactor stays.
+	 */
+	for (unsigned int i = 0; i < 3; i++) {
 		moved_ticks = i == 0 ? clock_ticks() - 1000 : 0;
 		dispatch->moved_ticks = moved_ticks;
 		dispatch_set_contended(dispatch, i == 1);
 		ring = put_to_sleep(&bench, 17 + i);
+		if (i == 2)
+			ring->last_work_ticks = clock_ticks() - budget_ticks;
 		put_bare(&bench, RBK_OP_NOP, 3 + i, 0);
 		ring_the_bell(&bench);
-		if (i == 1)
+		if (i > 0)
 			assert_int_equal(dispatch->moved_ticks, moved_ticks);
 		else
 			assert_true(clock_ticks() - moved_ticks > clock_ns_to_ticks(1000000) ||
@@ -815,6 +820,20 @@ TEST(test_sleep__client_is_rung_once)
 	put_bare(&bench, RBK_OP_NOP, 5, 0);
 	rig_work(&bench.rig);
 	assert_true(is_rung_for(&bench));
+}
+
+/* A client that sleeps is rung for when its task completes, not when the task is admitted. */
+TEST(test_sleep__client_sleeps_through_admission)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	bench.ring.sq->cq_wait = 5;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.ring.cq->sq_head, 1);
+	assert_false(is_rung_for(&bench));
+	finish(&bench, bench.cpu, 1, 0);
+	assert_true(is_rung_for(&bench));
+	expect_cqe(&bench, 1, 0);
 }
 
 /* --- The turn, beside a client --- */
