@@ -217,8 +217,8 @@ enum {
 	REACTOR_RUNS = 8,
 	/* Most active rings: each look and each decision visits them all. */
 	REACTOR_RUN_RINGS = 16,
-	/* Longest predicted time of several tasks: about that of waking a worker */
-	REACTOR_SEVERAL_NS = 50000,
+	/* Time of a switch to a worker and back */
+	REACTOR_SWITCH_NS = 50000,
 };
 struct reactor_run {
 	uint64_t most_ns;   /* longest predicted time of such a task; 0: none runs */
@@ -457,6 +457,10 @@ void reactor_run_init(struct dispatch *dispatch);
  * then. The caller counts it as one that the executor holds.
  */
 bool reactor_run_takes(struct dispatch *dispatch, struct run *run);
+
+/* Return the number of processors left for helpers, beside the reactor and a client that is awake.
+ */
+unsigned int reactor_run_free(const struct dispatch *dispatch, const struct run *run);
 
 /* work-hot.c */
 

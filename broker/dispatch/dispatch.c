@@ -266,17 +266,6 @@ static struct run *take_waiting(struct reactor_run *own, uint64_t *ret_work_ns)
 	return run;
 }
 
-/* Return the number of processors left for helpers, beside the reactor and a client that is awake.
- */
-static unsigned int count_free(const struct dispatch *dispatch, const struct run *run)
-{
-	const unsigned int n_taken = 1 + run->task->ring->is_watched;
-
-	if (dispatch->is_contended || dispatch->options.n_processors <= n_taken)
-		return 0;
-	return dispatch->options.n_processors - n_taken;
-}
-
 unsigned int reactor_run_next(struct dispatch *dispatch)
 {
 	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
@@ -289,8 +278,9 @@ unsigned int reactor_run_next(struct dispatch *dispatch)
 	own->n_calls = 0;
 	own->looked_ticks = own->reaped_ticks = clock_ticks();
 	/* Twice the prediction, and the time of a switch: a worker would not be sooner. */
-	own->stop_ticks = own->looked_ticks + clock_ns_to_ticks(2 * work_ns + REACTOR_SEVERAL_NS);
-	cpu->ops->run_here(cpu, &run->exec, count_free(dispatch, run), look_between, dispatch);
+	own->stop_ticks = own->looked_ticks + clock_ns_to_ticks(2 * work_ns + REACTOR_SWITCH_NS);
+	cpu->ops->run_here(cpu, &run->exec, reactor_run_free(dispatch, run), look_between,
+			   dispatch);
 	dispatch->now_ticks = clock_ticks();
 	own->is_overrun |= dispatch->now_ticks - own->looked_ticks > own->long_piece_ticks;
 	note_time(dispatch, run);

@@ -17,7 +17,7 @@
  * This file takes the tasks, dispatch.c runs them.
  *
  * The tasks taken are of one flow, in the order of their release, and no worker holds a task of the
- * CPU meanwhile. Several are taken only if all of them together are shorter than a switch.
+ * CPU meanwhile. Several are taken only if workers would not complete them sooner.
  */
 #include "dispatch/dispatch-private.h"
 #include "util/clock.h"
@@ -67,6 +67,29 @@ static bool is_fixed(const struct run *run)
 	return true;
 }
 
+unsigned int reactor_run_free(const struct dispatch *dispatch, const struct run *run)
+{
+	const unsigned int n_taken = 1 + run->task->ring->is_watched;
+
+	if (dispatch->is_contended || dispatch->options.n_processors <= n_taken)
+		return 0;
+	return dispatch->options.n_processors - n_taken;
+}
+
+/*
+ * Return the longest predicted time of several tasks together. Two workers would save half of the
+ * time, and cost a switch; one worker saves nothing, nor do several without processors.
+ */
+static uint64_t most_together_ns(const struct dispatch *dispatch, const struct run *run)
+{
+	if (dispatch->is_contended)
+		return REACTOR_SWITCH_NS;
+	if (dispatch->executors[RBK_DEVICE_CPU]->info.n_threads == 1 ||
+	    reactor_run_free(dispatch, run) == 0)
+		return dispatch->reactor_run.most_ns;
+	return 2 * (uint64_t)REACTOR_SWITCH_NS;
+}
+
 bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
 {
 	struct reactor_run *own = &dispatch->reactor_run;
@@ -78,9 +101,10 @@ bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
 		return false;
 	/* The reactor's priority is high: it does not compute for long while other programs wait.
 	 */
-	if (dispatch->is_contended && work_ns > REACTOR_SEVERAL_NS)
+	if (dispatch->is_contended && work_ns > REACTOR_SWITCH_NS)
 		return false;
-	if (own->n_held > 0 && (own->work_ns + work_ns > REACTOR_SEVERAL_NS || own->flow != flow))
+	if (own->n_held > 0 &&
+	    (own->work_ns + work_ns > most_together_ns(dispatch, run) || own->flow != flow))
 		return false;
 	/* Workers that have a task are awake, or soon will be. */
 	if (dispatch->loads[RBK_DEVICE_CPU].n_held != own->n_held ||

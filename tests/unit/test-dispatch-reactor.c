@@ -239,6 +239,40 @@ TEST(test_reactor__takes_several)
 		expect_cqe(&bench, i, 0);
 }
 
+/* Several tasks are left to workers that would complete them sooner, if processors are left. */
+TEST(test_reactor__leaves_several_to_free_workers)
+{
+	enum { N = 3 };
+	static const struct {
+		uint32_t n_threads, n_processors;
+		bool is_watched;
+		uint32_t n_taken;
+	} cases[] = {{1, 8, false, N}, {2, 2, true, N}, {2, 2, false, 1}, {2, 3, true, 1}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct session_plan *wide;
+		struct rbk_sqe sqe;
+
+		BEGIN(bench);
+		wide = bench_relu(&bench, 4096, 64);
+		bench.cpu->executor.info.n_threads = cases[i].n_threads;
+		bench.rig.dispatch->options.n_processors = cases[i].n_processors;
+		rig_dispatch_ring(&bench.ring)->is_watched = cases[i].is_watched;
+		/* 64 KiB each, at 1 byte per ns */
+		for (uint64_t k = 0; k < N; k++) {
+			sqe = bench_entry(wide, bench.arena, 32768, 2, k);
+			rig_put(&bench.ring, &sqe);
+		}
+		rig_work(&bench.rig);
+		assert_int_equal(own(&bench)->n_held, cases[i].n_taken);
+		assert_int_equal(run_all(&bench), cases[i].n_taken);
+		for (uint64_t k = cases[i].n_taken; k < N; k++)
+			finish(&bench, bench.cpu, k, 0);
+		for (uint64_t k = 0; k < N; k++)
+			expect_cqe(&bench, k, 0);
+	}
+}
+
 static void put_nop_and_look(struct bench *bench, struct exec_task *task)
 {
 	const uint64_t stop_ticks = own(bench)->stop_ticks;
