@@ -284,6 +284,8 @@ unsigned int reactor_run_next(struct dispatch *dispatch)
 	dispatch->now_ticks = clock_ticks();
 	own->is_overrun |= dispatch->now_ticks - own->looked_ticks > own->long_piece_ticks;
 	note_time(dispatch, run);
+	if (run->exec.res == 0)
+		stats_reactor_ran(run->task->ring->ring->session->tenant_stats);
 	/* The client was not idle meanwhile. */
 	run->task->ring->last_work_ticks = dispatch->now_ticks;
 

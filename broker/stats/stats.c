@@ -534,6 +534,7 @@ void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns)
 	clear_words(&totals->n_tasks, &totals->log_head);
 	stats_store(&totals->inline_ns, 0);
 	stats_store(&totals->n_entries_refused, 0);
+	stats_store(&totals->n_reactor, 0);
 	stats_store(&totals->log_first, totals->log_head);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		clear_words(&totals->devices[i].n_tasks, &totals->devices[i].share);

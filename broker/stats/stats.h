@@ -321,6 +321,12 @@ static inline void stats_throttled(struct stats_tenant *tenant, uint64_t ns, uin
 	stats_add(&tenant->totals->n_throttled, n_begun);
 }
 
+/* Count a queued task that the reactor ran instead of a worker. */
+static inline void stats_reactor_ran(struct stats_tenant *tenant)
+{
+	stats_add(&tenant->totals->n_reactor, 1);
+}
+
 /* Count an entry that was invalid. */
 static inline void stats_entry_refused(struct stats_tenant *tenant)
 {

@@ -50,7 +50,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   10          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   11          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -198,14 +198,13 @@ struct rbk_stats_tenant {
 	uint64_t n_plans;             /* plans now */
 	uint64_t n_plans_unlisted;    /* plans now without a slot in PLANS */
 	uint64_t host_used, host_max; /* bytes; UINT64_MAX: no limit */
-	/* Since 1.2. */
-	/* count: the part of exec_ns of inline tasks, which are in no histogram */
+	/* Since 1.2: count: the part of exec_ns of inline tasks, which are in no histogram */
 	uint64_t inline_ns;
-	/* Since 1.9. */
-	uint64_t arena_bytes; /* bytes of the arenas that its clients have registered now */
-	/* Since 1.10. */
-	uint64_t n_entries_refused; /* count of entries that were invalid, and ran nowhere */
-	uint64_t reserved[12];
+	uint64_t arena_bytes; /* since 1.9: bytes of the arenas that its clients have registered now
+			       */
+	uint64_t n_entries_refused; /* since 1.10: count of entries that were invalid */
+	uint64_t n_reactor; /* since 1.11: count of queued tasks that the reactor ran itself */
+	uint64_t reserved[11];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS]; /* count by queue time; no inline tasks */

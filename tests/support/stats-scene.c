@@ -158,6 +158,7 @@ static struct rbk_stats_tenant tenant_of(const struct about *about, uint32_t num
 		.weight = about->weight,
 		.n_tasks = n,
 		.n_inline = n / 2,
+		.n_reactor = n / 4,
 		.queue_ns = n * 1000,
 		.exec_ns = n * 20000,
 		.copied_bytes = n * 100,

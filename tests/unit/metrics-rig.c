@@ -88,6 +88,7 @@ void metrics_rig_tenant(struct metrics_rig *rig, uint32_t index, const char *nam
 	number_words(&tenant->n_tasks, &tenant->inline_ns, 1000 * (index + 1));
 	tenant->exec_ns = 5000000000 + index;
 	tenant->inline_ns = 1000000000;
+	tenant->n_reactor = 40 + index;
 	for (uint32_t i = 0; i < METRICS_RIG_DEVICES; i++) {
 		struct rbk_stats_tenant_device *device = &tenant->devices[i];
 

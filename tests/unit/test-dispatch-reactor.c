@@ -110,9 +110,13 @@ static void expect_left(struct bench *bench, uint64_t user_data)
 
 TEST(test_reactor__runs_short_tasks)
 {
+	const struct rbk_stats_tenant *totals;
+
 	BEGIN(bench);
+	totals = bench.rig.session->tenant_stats->totals;
 	for (uint64_t i = 0; i < 3; i++)
 		expect_taken(&bench, i);
+	assert_fields(*totals, (n_tasks, 3), (n_reactor, 3), (n_inline, 0));
 	assert_int_equal(bench.cpu->n_submitted, 0);
 	assert_int_equal(bench.cpu->n_flushed, 0);
 }
@@ -123,6 +127,7 @@ TEST(test_reactor__off)
 	BEGIN(bench);
 	own(&bench)->most_ns = 0;
 	expect_left(&bench, 1);
+	assert_int_equal(bench.rig.session->tenant_stats->totals->n_reactor, 0);
 	bench.rig.dispatch->options.reactor_task_ns = 1000;
 	bench.cpu->ops.run_here = NULL;
 	reactor_run_init(bench.rig.dispatch);

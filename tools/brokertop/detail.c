@@ -235,9 +235,10 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	     figure_bytes(tenant->copied_bytes_per_s).text,
 	     figure_bytes(tenant->transferred_bytes_per_s).text,
 	     figure_rate(tenant->errors_per_s).text);
-	line(lines, STYLE_PLAIN, "in all   %s   by the reactor %s   split %s   explored %s",
-	     count(now->n_tasks), count(now->n_inline), count(now->n_partitioned),
-	     count(now->n_explored));
+	line(lines, STYLE_PLAIN,
+	     "in all   %s   at once %s   by the reactor %s   split %s   explored %s",
+	     count(now->n_tasks), count(now->n_inline), count(now->n_reactor),
+	     count(now->n_partitioned), count(now->n_explored));
 	line(lines, STYLE_PLAIN, "         errors %s   late %s   delayed by its quota %s",
 	     count(now->n_errors), count(now->n_deadlines_missed),
 	     figure_ns((double)now->throttled_ns).text);
@@ -330,7 +331,7 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 	line(lines, STYLE_PLAIN, "tenant %s   session %u   plan %u   fingerprint %016llx",
 	     text_name(plan->tenant_name), plan->now.session, plan->now.plan_id,
 	     (unsigned long long)plan->now.fingerprint);
-	line(lines, STYLE_PLAIN, "made %s ago   tasks %s   now %s/s   by the reactor %s",
+	line(lines, STYLE_PLAIN, "made %s ago   tasks %s   now %s/s   at once %s",
 	     figure_duration(age_ns).text, count(plan->n_tasks),
 	     figure_rate(plan->tasks_per_s).text, count(plan->now.n_inline));
 	line(lines, STYLE_PLAIN, "last task of %u rows on %s: %s", plan->now.count,
