@@ -171,8 +171,7 @@ static inline bool cpu_worker_is_limited(const struct cpu_worker *worker)
 int cpu_worker_start(struct cpu_worker *worker);
 /* Wake @worker if it sleeps. Any thread. Return: true if it slept. */
 bool cpu_worker_rouse(struct cpu_worker *worker);
-/* Wake up to @n sleeping workers of those in use, first those whose queues have tasks. Any thread.
- */
+/* Wake up to @n sleeping workers of those in use, first those with tasks queued. Any thread. */
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
 /* Wake up to @n sleeping workers of those in use that may help @leader with the team's step. */
 void cpu_pool_wake_helpers(const struct cpu_worker *leader, const struct cpu_team *team,

@@ -367,7 +367,6 @@ static bool team_help(struct cpu_worker *worker)
 	for (unsigned int layer = CPU_LAYERS; layer-- > 0;)
 		for (unsigned int i = 1; i <= cpu->n_workers; i++) {
 			const unsigned int other = (worker->index + i) % (cpu->n_workers + 1);
-
 			const struct cpu_worker *leader = &cpu->workers[other];
 			struct cpu_team *team = &cpu->workers[other].layers[layer].team;
 
@@ -864,8 +863,7 @@ static unsigned int worker_after(const struct cpu_executor *cpu, unsigned int wo
 	return worker + 1 < cpu->n_in_use ? worker + 1 : 0;
 }
 
-/* Return the worker that gets a task: the next one, or the one after it if that is at a busy
- * processor. */
+/* Choose the worker that gets a task: not one at a busy processor, if there is another. */
 static unsigned int choose_worker(struct cpu_executor *cpu, const struct exec_task *task)
 {
 	unsigned int chosen = cpu->next_worker;

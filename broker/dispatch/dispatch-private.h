@@ -458,8 +458,7 @@ void reactor_run_init(struct dispatch *dispatch);
  */
 bool reactor_run_takes(struct dispatch *dispatch, struct run *run);
 
-/* Return the number of processors left for helpers, beside the reactor and a client that is awake.
- */
+/* Return the number of processors left for helpers, beside the reactor and an awake client. */
 unsigned int reactor_run_free(const struct dispatch *dispatch, const struct run *run);
 
 /* work-hot.c */
