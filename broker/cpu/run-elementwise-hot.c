@@ -65,18 +65,22 @@ static struct cpu_map row_from(const struct cpu_step_map *s, const struct cpu_ma
 	return args;
 }
 
-static struct cpu_map map_args(const struct cpu_step *step, const struct cpu_frame *frame)
+/*
+ * Fill in place: a copy of what was just stored in parts would wait until the stores are in the
+ * cache, for about as long as a small row takes.
+ */
+static void map_args(const struct cpu_step *step, const struct cpu_frame *frame,
+		     struct cpu_map *ret)
 {
 	const struct cpu_step_map *s = cpu_step_args(step);
-	struct cpu_map args = {
-		.step = {s->step[0], s->step[1], s->step[2]},
-		.i = {s->i[0], s->i[1]},
-		.out = cpu_operand_at(&step->out[0], frame),
-	};
 
-	for (unsigned int i = 0; i < s->n_in; i++)
-		args.in[i] = cpu_operand_at(&step->in[i], frame);
-	return args;
+	for (unsigned int i = 0; i < CPU_MAP_MAX_IN; i++) {
+		ret->in[i] = i < s->n_in ? cpu_operand_at(&step->in[i], frame) : NULL;
+		ret->step[i] = s->step[i];
+	}
+	ret->out = cpu_operand_at(&step->out[0], frame);
+	ret->i[0] = s->i[0];
+	ret->i[1] = s->i[1];
 }
 
 size_t cpu_units_map_flat(const struct cpu_step *step, uint32_t count)
@@ -93,11 +97,12 @@ void cpu_run_map_flat(const struct cpu_step *step, const struct cpu_frame *frame
 	const size_t n = cpu_extent_at(&s->inner, frame->count);
 	const size_t from = begin * CPU_FLAT_UNIT;
 	const size_t to = end > n / CPU_FLAT_UNIT ? n : end * CPU_FLAT_UNIT;
-	struct cpu_map args = map_args(step, frame);
+	struct cpu_map args, part;
 
+	map_args(step, frame, &args);
 	if (from > 0)
-		args = row_from(s, &args, from);
-	run_row(step, &args, to - from);
+		part = row_from(s, &args, from);
+	run_row(step, from > 0 ? &part : &args, to - from);
 }
 
 size_t cpu_units_map(const struct cpu_step *step, uint32_t count)
@@ -115,9 +120,10 @@ void cpu_run_map(const struct cpu_step *step, const struct cpu_frame *frame, siz
 {
 	const struct cpu_step_map *s = cpu_step_args(step);
 	const size_t inner = cpu_extent_at(&s->inner, frame->count);
-	struct cpu_map row = map_args(step, frame);
+	struct cpu_map row, part;
 	size_t extent[CPU_MAX_DIMS], at[CPU_MAX_DIMS], rest = begin;
 
+	map_args(step, frame, &row);
 	end = min_size(end, cpu_units_map(step, frame->count));
 	row.out = (char *)row.out + begin * inner * s->out_bytes;
 	for (unsigned int d = s->n_outer; d-- > 0;) {
@@ -130,11 +136,12 @@ void cpu_run_map(const struct cpu_step *step, const struct cpu_frame *frame, siz
 	for (size_t unit = begin; unit < end; unit++) {
 		for (size_t i = 0; i < inner; i += s->pause) {
 			const size_t n = min_size(inner - i, s->pause);
-			const struct cpu_map part = i > 0 ? row_from(s, &row, i) : row;
 
-			if (i > 0)
+			if (i > 0) {
 				cpu_pause(context->pause);
-			run_row(step, &part, n);
+				part = row_from(s, &row, i);
+			}
+			run_row(step, i > 0 ? &part : &row, n);
 		}
 		row.out = (char *)row.out + inner * s->out_bytes;
 		for (unsigned int d = s->n_outer; d-- > 0;) {
