@@ -138,7 +138,7 @@ TEST(test_rings__do_not_raise_the_share)
 	const struct customer_options many = {
 		.uid = SECOND, .width = 128, .n_entries = EACH, .is_careless = true};
 	const char *const args[] = {"--gpu=none", "--workers=1", NULL};
-	const uint64_t n_tasks = test_scaled(1500);
+	const uint64_t n_tasks = test_scaled(4000);
 	struct customer customers[1 + RINGS];
 	uint64_t before[2], ns[2], n_done;
 	double share = -1;

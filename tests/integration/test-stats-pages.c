@@ -58,6 +58,16 @@ static void wait_tasks(const struct rbk_stats_view *view, uint64_t n_tasks)
 	assert_int_equal(totals_of(view).n_tasks, n_tasks);
 }
 
+/* Wait until the page shows @n_plans plans: it does so at its next update, tasks are counted
+ * before. */
+static void wait_plans(const struct rbk_stats_view *view, uint64_t n_plans)
+{
+	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+
+	while (totals_of(view).n_plans != n_plans && harness_now_ns() < end_ns)
+		harness_sleep_ms(5);
+}
+
 union plan_copy {
 	struct rbk_stats_plan plan;
 	uint64_t words[(sizeof(struct rbk_stats_plan) +
@@ -108,6 +118,7 @@ TEST(test_own__counts)
 	stats_load_run(&load, N_SMALL, N_LARGE);
 	wait_tasks(&view, N_SMALL + N_LARGE);
 
+	wait_plans(&view, 2);
 	totals = totals_of(&view);
 	assert_string_equal(totals.name, "default");
 	assert_int_equal(totals.n_errors, 0);
