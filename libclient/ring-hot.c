@@ -337,12 +337,13 @@ RBK_EXPORT unsigned int rbk_cq_ready(const struct rbk_ring *ring)
 
 /* ---- Waiting ---- */
 
-/* Return a token that differs from the last sleep's and is not 0. */
-static uint32_t next_token(struct rbk_ring *ring)
+/* Announce a sleep with a token that differs from the last sleep's and is not 0. */
+static void announce_sleep(struct rbk_ring *ring)
 {
 	if (++ring->sleep_token == 0)
 		ring->sleep_token = 1;
-	return ring->sleep_token;
+	__atomic_store_n(&ring->sq->slept, ring->sleep_token, __ATOMIC_RELAXED);
+	rbk_ring_announce_sleep(&ring->sq->cq_wait, ring->sleep_token);
 }
 
 /*
@@ -433,7 +434,7 @@ static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t dea
 	int r = 0;
 
 	while (!r) {
-		rbk_ring_announce_sleep(&ring->sq->cq_wait, next_token(ring));
+		announce_sleep(ring);
 		if (look(ring) >= n)
 			break;
 		if (ring_is_over(ring, false)) {
@@ -587,6 +588,7 @@ static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 	wait.start_ns = wait.now_ns = client_now_ns();
 	wait.deadline_ns =
 		timeout_ns > CLIENT_NEVER - wait.now_ns ? CLIENT_NEVER : wait.now_ns + timeout_ns;
+	wait.has_spun = budget_ns > 0;
 	wait.spin_end_ns =
 		budget_ns > CLIENT_NEVER - wait.now_ns ? CLIENT_NEVER : wait.now_ns + budget_ns;
 	do {
@@ -600,7 +602,10 @@ static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 		}
 		r = wait_for_alarm(ring, &wait);
 	} while (r == -ETIME);
-	learn_sleep(ring, &wait);
+	if (r)
+		learn_wait(ring, client_now_ns() - wait.start_ns);
+	else
+		learn_sleep(ring, &wait);
 	return r;
 }
 
@@ -645,7 +650,7 @@ RBK_EXPORT int rbk_ring_arm(struct rbk_ring *ring)
 	if (ring_is_over(ring, false))
 		return look(ring) > 0 ? 1 : ring->lost;
 	ring->armed = true;
-	rbk_ring_announce_sleep(&ring->sq->cq_wait, next_token(ring));
+	announce_sleep(ring);
 	if (look(ring) == 0 && !ring_is_over(ring, false)) {
 		wake_broker_for_rest(ring);
 		return 0;

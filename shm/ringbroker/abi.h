@@ -262,7 +262,8 @@ struct rbk_cqe {
  * that publishes stores its index with release, executes such a fence and reads the other side's
  * wait word. So either the sleeper sees the entry or the publisher sees the token. Because tokens
  * differ, the publisher rings once per sleep, not once per entry. A byte through the ring's bell, a
- * socket pair, wakes either side; end of file on the bell means that the other side is gone.
+ * socket pair, wakes either side; end of file on the bell means that the other side is gone. A
+ * client sleeps for completions: that its entries were consumed does not wake it.
  *
  * The broker sleeps on a new ring from the beginning. At the first bell it adds F_SEAL_FUTURE_WRITE
  * to the submission area's memfd, so the client maps both areas before it rings: afterwards the
@@ -281,11 +282,16 @@ struct rbk_sq_area {
 	uint32_t cq_wait;
 	/*
 	 * 1 + the number of the processor on which the client last rang or waited; 0: not known. A
-	 * hint: a broker on the same processor moves away, and does not poll while the client waits
-	 * for that processor.
+	 * hint: a broker on the same processor does not poll there, and moves away if entries
+	 * follow each other. Its workers there leave tasks of a client that polls to others.
 	 */
 	uint32_t processor;
-	uint32_t pad2[62];
+	/*
+	 * The token of the last sleep, also while the client is awake: tells a client that slept
+	 * during its task from one that polls. A hint; 0 in clients that do not write it.
+	 */
+	uint32_t slept;
+	uint32_t pad2[61];
 	struct rbk_sqe sqes[];
 };
 
@@ -303,8 +309,8 @@ struct rbk_cq_area {
 	 */
 	uint64_t rung_ns;
 	/*
-	 * When the only task in flight is predicted to complete. 0: not known, several are in
-	 * flight, or a client that spins would take a processor from them.
+	 * When a task that began as the only one in flight is predicted to complete. 0: not known,
+	 * or a client that spins would take a processor from it.
 	 */
 	uint64_t due_ns;
 	uint32_t pad2[58];
@@ -413,6 +419,7 @@ _Static_assert(offsetof(struct rbk_sq_area, sq_tail) == 0, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, cq_head) == 128, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, cq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, processor) == 260, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, slept) == 264, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, sqes) == 512, "abi");
 _Static_assert(sizeof(struct rbk_cq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");

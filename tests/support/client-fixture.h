@@ -81,3 +81,40 @@ static inline void sleep_ms(long ms)
 
 	nanosleep(&time, NULL);
 }
+
+/* --- rings --- */
+
+static inline struct rbk_ring *ring_make(struct fixture *fixture, unsigned int entries)
+{
+	struct rbk_ring *ring = NULL;
+
+	assert_int_equal(rbk_ring_new(fixture->rbk, entries, &ring, &fixture->error), 0);
+	return ring;
+}
+
+/* Timeout for events that must come, however slow the machine: a wait that reaches it hangs. */
+static const uint64_t patience_ns = 60000000000;
+
+static inline void submit_nops(struct rbk_ring *ring, unsigned int n, uint64_t first)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+		assert_non_null(sqe);
+		rbk_prep_nop(sqe);
+		rbk_sqe_set_data64(sqe, first + i);
+	}
+	assert_int_equal(rbk_submit(ring), n);
+}
+
+static inline void expect_nops(struct rbk_ring *ring, unsigned int n, uint64_t first)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		const struct rbk_cqe *cqe;
+
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
+		assert_int_equal(rbk_cqe_get_data64(cqe), first + i);
+		assert_int_equal(cqe->res, 0);
+		rbk_cqe_seen(ring, cqe);
+	}
+}
