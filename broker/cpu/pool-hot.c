@@ -37,9 +37,9 @@
  * compute than there are workers. It looks at its rings wherever a worker polls, and cuts steps
  * into short chunks where kernels do not poll.
  *
- * A client that polls keeps a processor busy. The worker pinned to that processor gets none of the
- * client's tasks and does not help with them: a leader would wait for a helper that has lost its
- * processor for milliseconds.
+ * A client that polls keeps a processor busy. The worker pinned to that processor is not chosen for
+ * the client's tasks, and does not help with them: a leader would wait for a helper that has lost
+ * its processor for milliseconds.
  *
  * Under contention only the first n_active workers are used. The reactor pushes nothing to the
  * other queues, and tasks already in them are taken first. A limited worker leaves the team that it

@@ -134,7 +134,7 @@ const struct option_row option_rows[] = {
 	{"reactor-task", "MICROSECONDS", OPTION_START, &option_kind_number,
 	 "microseconds of the longest task that the reactor runs itself, 0 for none",
 	 "longest predicted time of a task that the reactor itself runs on\n"
-	 "the CPU while nobody else has work (default: 200; 0: none)",
+	 "the CPU while nobody else has work (default: 2000; 0: none)",
 	 AT(reactor_task_ns), .most = 10000, .unit = 1000},
 	{"reactor-nice", "N", OPTION_START, &option_kind_nice,
 	 "nice level of the reactor, -20 to 19",

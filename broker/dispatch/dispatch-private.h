@@ -148,10 +148,11 @@ struct dispatch_ring {
 	bool is_throttled;       /* tenant over its quota or drained: see flow.c */
 	bool is_dirty;           /* in dispatch.dirty, with completions to publish */
 	bool is_due;             /* the client is told when its task completes */
-	bool is_watched;         /* its client did not sleep when its last task completed */
+	bool is_watched;         /* its client did not sleep during its last task */
 	uint32_t sleep_token;    /* token of the broker's last sleep */
 	uint32_t rung_token;     /* token of the client's sleep last rung for */
 	uint32_t cq_published;   /* completions that the client can see */
+	uint32_t client_slept;   /* rbk_sq_area.slept when the last task completed */
 	uint32_t n_left;         /* entries left of a batch that took too long */
 	uint64_t left_ticks;     /* admission of these entries */
 	uint64_t left_queue_ns;  /* time that the batch's inline tasks took */
@@ -235,6 +236,7 @@ struct reactor_run {
 
 	/* These describe the running one. */
 	bool is_overrun;       /* a piece took too long */
+	bool is_in_the_way;    /* a worker got a neighbour's task, and needs a processor */
 	uint32_t n_calls;      /* looks that found a neighbour's entries */
 	int kernel_result;     /* negative: look_at_kernel() failed during a task */
 	uint64_t looked_ticks; /* end of the last look */

@@ -163,6 +163,41 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 	return n + dispatch_tasks(dispatch);
 }
 
+/*
+ * Do the work for clients beside their rings in at most 1 / SETTLE_REST of the time in which rings
+ * and devices have work. So a client that connects in a loop, or sends one request after the other,
+ * does not delay every entry. After rings and devices were idle for a budget, this work may take
+ * all of the time.
+ */
+static void settle(struct dispatch *dispatch)
+{
+	const uint64_t budget_ticks = dispatch->turn->budget_ticks;
+	uint64_t begin_ticks, now_ticks, rest_ticks;
+
+	if (!server_is_settling(dispatch->server)) {
+		/* looks for faults */
+		server_settle(dispatch->server);
+		return;
+	}
+	begin_ticks = clock_ticks();
+	if ((int64_t)(dispatch->rest_until_ticks - begin_ticks) > 0 &&
+	    (int64_t)(begin_ticks - dispatch->busy_ticks) < (int64_t)budget_ticks)
+		return;
+	server_settle(dispatch->server);
+	now_ticks = clock_ticks();
+	rest_ticks = (now_ticks - begin_ticks) * (SETTLE_REST - 1);
+	if (rest_ticks > MAX_REST * budget_ticks)
+		rest_ticks = MAX_REST * budget_ticks;
+	dispatch->rest_until_ticks = now_ticks + rest_ticks;
+}
+
+/* Return true if there is such work, and its rest is over. */
+static bool settle_is_due(const struct dispatch *dispatch, uint64_t now_ticks)
+{
+	return dispatch->server && server_is_settling(dispatch->server) &&
+	       (int64_t)(now_ticks - dispatch->rest_until_ticks) >= 0;
+}
+
 /* --- tasks that the reactor runs itself --- */
 
 /*
@@ -186,8 +221,9 @@ static bool sees_work(struct dispatch *dispatch, uint64_t now_ticks)
 		is_called |= ring->flow != own->flow;
 	}
 	own->n_calls += is_called;
-	return has_news || (dispatch->n_submitted > own->n_held &&
-			    now_ticks - own->reaped_ticks > own->reap_ticks);
+	return has_news || settle_is_due(dispatch, now_ticks) ||
+	       (dispatch->n_submitted > own->n_held &&
+		now_ticks - own->reaped_ticks > own->reap_ticks);
 }
 
 /*
@@ -210,6 +246,8 @@ static __attribute__((__noinline__)) bool work_between(struct dispatch *dispatch
 	dispatch_work(dispatch, &hostile);
 	if (!turn_queue_is_empty(&dispatch->bells))
 		dispatch_ring_bells(dispatch);
+	if (settle_is_due(dispatch, clock_ticks()))
+		settle(dispatch);
 	/* The session of a hostile ring ends in the next turn, which finds its indices again. */
 	return !hostile;
 }
@@ -232,7 +270,7 @@ static void look_between(void *context)
 	}
 	own->looked_ticks = now_ticks;
 	if (__builtin_expect(!goes_on || now_ticks > own->stop_ticks || own->n_calls > MOST_CALLS ||
-				     dispatch->n_active > REACTOR_RUN_RINGS,
+				     own->is_in_the_way || dispatch->n_active > REACTOR_RUN_RINGS,
 			     0))
 		exec_task_stop(&own->running->exec, EXEC_STOPPING);
 }
@@ -266,6 +304,30 @@ static struct run *take_waiting(struct reactor_run *own, uint64_t *ret_work_ns)
 	return run;
 }
 
+/* Note that the reactor does not hold a run any more. */
+static void let_go(struct reactor_run *own, uint64_t work_ns)
+{
+	own->n_held--;
+	own->work_ns -= work_ns;
+}
+
+/*
+ * Give a run to a worker if a neighbour's task came after the run was taken: they share the workers
+ * as the scheduler decides.
+ */
+static bool give_to_worker(struct dispatch *dispatch, struct run *run)
+{
+	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
+	const struct flow *flow = run->task->ring->flow;
+
+	if (dispatch->loads[RBK_DEVICE_CPU].n_held == flow->n_held[RBK_DEVICE_CPU] ||
+	    cpu->ops->submit(cpu, &run->exec) != 0)
+		return false;
+	dispatch->flush_mask |= 1u << RBK_DEVICE_CPU;
+	dispatch_flush(dispatch);
+	return true;
+}
+
 unsigned int reactor_run_next(struct dispatch *dispatch)
 {
 	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
@@ -273,8 +335,12 @@ unsigned int reactor_run_next(struct dispatch *dispatch)
 	uint64_t work_ns;
 	struct run *run = take_waiting(own, &work_ns);
 
+	if (give_to_worker(dispatch, run)) {
+		let_go(own, work_ns);
+		return 1;
+	}
 	own->running = run;
-	own->is_overrun = false;
+	own->is_overrun = own->is_in_the_way = false;
 	own->n_calls = 0;
 	own->looked_ticks = own->reaped_ticks = clock_ticks();
 	/* Twice the prediction, and the time of a switch: a worker would not be sooner. */
@@ -284,14 +350,13 @@ unsigned int reactor_run_next(struct dispatch *dispatch)
 	dispatch->now_ticks = clock_ticks();
 	own->is_overrun |= dispatch->now_ticks - own->looked_ticks > own->long_piece_ticks;
 	note_time(dispatch, run);
-	if (run->exec.res == 0)
+	if (run->exec.res == 0 && run->exec.count == run->n_rows)
 		stats_reactor_ran(run->task->ring->ring->session->tenant_stats);
 	/* The client was not idle meanwhile. */
 	run->task->ring->last_work_ticks = dispatch->now_ticks;
 
 	own->running = NULL;
-	own->n_held--;
-	own->work_ns -= work_ns;
+	let_go(own, work_ns);
 	own->returned = &run->exec;
 	dispatch_tasks(dispatch);
 	return 1;
@@ -339,34 +404,6 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	if (n > 0)
 		dispatch->busy_ticks = dispatch->now_ticks;
 	return n;
-}
-
-/*
- * Do the work for clients beside their rings in at most 1 / SETTLE_REST of the time in which rings
- * and devices have work. So a client that connects in a loop, or sends one request after the other,
- * does not delay every entry. After rings and devices were idle for a budget, this work may take
- * all of the time.
- */
-static void settle(struct dispatch *dispatch)
-{
-	const uint64_t budget_ticks = dispatch->turn->budget_ticks;
-	uint64_t begin_ticks, now_ticks, rest_ticks;
-
-	if (!server_is_settling(dispatch->server)) {
-		/* looks for faults */
-		server_settle(dispatch->server);
-		return;
-	}
-	begin_ticks = clock_ticks();
-	if ((int64_t)(dispatch->rest_until_ticks - begin_ticks) > 0 &&
-	    (int64_t)(begin_ticks - dispatch->busy_ticks) < (int64_t)budget_ticks)
-		return;
-	server_settle(dispatch->server);
-	now_ticks = clock_ticks();
-	rest_ticks = (now_ticks - begin_ticks) * (SETTLE_REST - 1);
-	if (rest_ticks > MAX_REST * budget_ticks)
-		rest_ticks = MAX_REST * budget_ticks;
-	dispatch->rest_until_ticks = now_ticks + rest_ticks;
 }
 
 void dispatch_configure(struct dispatch *dispatch, const struct place_config *config)

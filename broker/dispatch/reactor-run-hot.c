@@ -8,7 +8,8 @@
  * can be cancelled, and stopped. Between pieces of the task, which take some ten microseconds at
  * most, the reactor does what it does in a turn: it answers entries, bells and requests, takes back
  * what other executors return, and releases tasks to them. It stops the task, and a worker resumes
- * it, when the task takes longer than predicted, or when neighbours' entries come again and again.
+ * it, when the task takes longer than predicted, when a worker gets a neighbour's task, or when
+ * neighbours' entries come again and again.
  *
  * A task is taken by its predicted time. A piece or a task that takes too long fills the leaky
  * buckets of its plan and its tenant, as tasks that run inline do: a plan whose bucket is full is

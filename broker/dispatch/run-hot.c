@@ -33,6 +33,8 @@ enum {
 	MAX_URGENT = 8,     /* until one that is not urgent has returned */
 	/* Reactor time to release a submission and take it back, in entries */
 	REAP_ENTRIES = 8,
+	/* A client that sleeps for longer gains nothing by rising early. */
+	MOST_DUE_NS = 1000000000,
 };
 
 /* --- where a run is counted --- */
@@ -394,12 +396,14 @@ static void tell_due(const struct dispatch *dispatch, const struct run *run)
 	struct dispatch_ring *ring = run->task->ring;
 	const uint8_t device = run->place.decision.device;
 
-	if (ring->ring->n_in_flight != 1 || run->task->half || dispatch->loads[device].n_held > 0 ||
-	    !leaves_processor(dispatch, device))
+	const float predicted_ns = run->task->predicted_ns;
+
+	if (ring->ring->n_in_flight != 1 || run->has_begun || run->task->half ||
+	    dispatch->loads[device].n_held > 0 || !(predicted_ns > 0) ||
+	    predicted_ns > (float)MOST_DUE_NS || !leaves_processor(dispatch, device))
 		return;
 	ring->is_due = true;
-	__atomic_store_n(&ring->ring->cq->due_ns,
-			 clock_now_ns() + run->place.work_ns + run->place.later_ns,
+	__atomic_store_n(&ring->ring->cq->due_ns, clock_now_ns() + (uint64_t)predicted_ns,
 			 __ATOMIC_RELAXED);
 }
 
@@ -425,6 +429,9 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 		if (executor->ops->submit(executor, &run->exec) != 0)
 			return false;
 		dispatch->flush_mask |= 1u << device;
+		if (device == RBK_DEVICE_CPU && dispatch->reactor_run.n_held > 0)
+			dispatch->reactor_run.is_in_the_way |=
+				dispatch->reactor_run.flow != run->task->ring->flow;
 	}
 	tell_due(dispatch, run);
 	note_dequeued(dispatch, device);

@@ -191,6 +191,18 @@ static void task_post(struct dispatch *dispatch, struct task *task, int res)
 	ring_post(dispatch, task->ring, task->user_data, &outcome);
 }
 
+/* See whether the client slept while its task ran: whether it is likely to sleep during the next.
+ */
+static void ring_see_client(struct dispatch_ring *ring)
+{
+	const struct rbk_sq_area *sq = ring->ring->sq;
+	const uint32_t slept = __atomic_load_n(&sq->slept, __ATOMIC_RELAXED);
+
+	ring->is_watched =
+		__atomic_load_n(&sq->cq_wait, __ATOMIC_RELAXED) == 0 && slept == ring->client_slept;
+	ring->client_slept = slept;
+}
+
 /*
  * Complete @task and free its slot.
  * Return: the successor whose turn has come, or NULL.
@@ -205,7 +217,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 		ring->is_due = false;
 		__atomic_store_n(&ring->ring->cq->due_ns, 0, __ATOMIC_RELAXED);
 	}
-	ring->is_watched = __atomic_load_n(&ring->ring->sq->cq_wait, __ATOMIC_RELAXED) == 0;
+	ring_see_client(ring);
 	task_post(dispatch, task, res);
 	ring_mark_dirty(dispatch, ring);
 

@@ -126,8 +126,9 @@ struct exec_task {
 	_Atomic uint8_t state; /* enum exec_state */
 	/*
 	 * 1 + a processor that another thread keeps busy while the task runs, such as a client that
-	 * polls; 0: none. A CPU executor's worker that is pinned to it gets the task only if it is
-	 * the only one, and does not help with it: the task would wait for its share of time.
+	 * polls; 0: none. A CPU executor's worker that is pinned to it does not help with the task,
+	 * and is not chosen for it if there is another: the task would wait for its share of time.
+	 * It may still take the task if it is idle first.
 	 */
 	uint32_t busy_processor;
 	/*

@@ -269,3 +269,33 @@ TEST(test_busy__gets_no_task)
 		rig_deinit(&rig);
 	}
 }
+
+/* Wait until both workers sleep. */
+static void wait_asleep(const struct cpu_executor *cpu)
+{
+	while (atomic_load(&cpu->workers[0].asleep) == 0 ||
+	       atomic_load(&cpu->workers[1].asleep) == 0)
+		sched_yield();
+}
+
+/* The worker whose queue has the task is woken for it, and no other. */
+TEST(test_busy__wakes_owner_of_task)
+{
+	static struct rig rig;
+	struct cpu_executor *cpu;
+	unsigned int woken;
+
+	rig_init(&rig, 2, 40);
+	cpu = pretend_pinned(&rig);
+	for (unsigned int i = 0; i < 10; i++) {
+		woken = 1 - i % 2;
+		rig.other.task.busy_processor = 1 + FIRST_PROCESSOR + i % 2;
+		rig.other.task.count = 1;
+		wait_asleep(cpu);
+		cpu_rig_submit(&rig.cpu, &rig.other);
+		/* rouse() has cleared the flag; the worker may sleep again by now. */
+		assert_int_equal(atomic_load(&cpu->workers[1 - woken].asleep), 1);
+		assert_ptr_equal(cpu_rig_reap(&rig.cpu), &rig.other.task);
+	}
+	rig_deinit(&rig);
+}

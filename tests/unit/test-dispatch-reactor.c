@@ -492,7 +492,96 @@ TEST(test_reactor__makes_way_for_neighbours)
 	assert_int_equal(bench->queued->reactor_overruns, 0);
 }
 
+static void put_run_of_neighbour(const struct bench *bench, uint64_t user_data)
+{
+	const struct rbk_sqe sqe = run_entry(bench, bench->queued, user_data);
+
+	rig_put(&neighbour->ring, &sqe);
+}
+
+static void neighbour_runs(struct bench *bench, struct exec_task *task)
+{
+	put_run_of_neighbour(bench, 9);
+	script.look(script.context);
+	assert_int_equal(atomic_load(&task->state), EXEC_STOPPING);
+}
+
+/*
+ * A worker that gets a neighbour's task may be on the reactor's processor. The reactor stops its
+ * task at once, and leaves the tasks that it has not begun to workers, too.
+ */
+TEST(test_reactor__makes_way_for_neighbours_tasks)
+{
+	SCOPED(neighbour, beside, neighbour_begin, neighbour_end);
+	struct bench *bench = &beside.bench;
+
+	calm_down(bench);
+	for (uint64_t i = 0; i < 2; i++)
+		put_run(bench, bench->queued, i, 0);
+	rig_work(&bench->rig);
+	assert_int_equal(own(bench)->n_held, 2);
+	script.between = neighbour_runs;
+	reactor_run_next(bench->rig.dispatch);
+	rig_work(&bench->rig);
+	assert_int_equal(script.n_runs, 1);
+	script.between = NULL;
+	assert_int_equal(run_all(bench), 1);
+	assert_int_equal(script.n_runs, 1);
+	assert_int_equal(own(bench)->n_held, 0);
+	assert_int_equal(own(bench)->work_ns, 0);
+	assert_int_equal(bench->cpu->n_tasks, 3);
+	for (unsigned int i = 0; i < 3; i++)
+		bench->cpu->tasks[i]->has_progress = false;
+	finish(bench, bench->cpu, 0, 0);
+	finish(bench, bench->cpu, 1, 0);
+	finish(bench, bench->cpu, 9, 0);
+	expect_cqe(bench, 0, 0);
+	expect_cqe(bench, 1, 0);
+	expect_nop_of_neighbour(9);
+	assert_int_equal(bench->queued->reactor_overruns, 0);
+	assert_int_equal(bench->rig.session->tenant_stats->totals->n_reactor, 0);
+}
+
+/* --- requests during a task --- */
+
+static struct turn_owner requester;
+static struct turn_job request;
+static unsigned int n_requests;
+
+static void run_request(struct turn_job *job)
+{
+	n_requests++;
+}
+
+static void request_between(struct bench *bench, struct exec_task *task)
+{
+	turn_queue_submit(&bench->rig.server->work, &requester, &request);
+	script.look(script.context);
+	assert_int_equal(n_requests, 1);
+	/* Such work then rests, and the task goes on. */
+	bench->rig.dispatch->rest_until_ticks = UINT64_MAX / 2;
+	turn_queue_submit(&bench->rig.server->work, &requester, &request);
+	script.look(script.context);
+	assert_int_equal(n_requests, 1);
+	assert_int_equal(atomic_load(&task->state), EXEC_RUNNING);
+}
+
+/* Clients' requests do not wait for the end of a task, within their share of the time. */
+TEST(test_reactor__answers_requests_between)
+{
+	BEGIN(bench);
+	n_requests = 0;
+	turn_owner_init(&requester, 100, 0);
+	turn_job_init(&request, RBK_TURN_OTHER, run_request);
+	bench.rig.dispatch->server = bench.rig.server;
+	script.between = request_between;
+	expect_taken(&bench, 1);
+	turn_queue_withdraw(&bench.rig.server->work, &request);
+}
+
 /* --- the client's hint of when its task is due --- */
+
+static struct bench due_bench;
 
 static uint64_t due_ns(const struct bench *bench)
 {
@@ -521,6 +610,30 @@ TEST(test_due__is_told)
 	finish(&bench, bench.cpu, 2, 0);
 	assert_int_equal(due_ns(&bench), 0);
 	expect_cqe(&bench, 2, 0);
+}
+
+/* The end is the task's, not the sum of the time of all threads that compute it. */
+TEST(test_due__is_time_that_passes)
+{
+	struct session_plan *wide;
+	struct rbk_sqe sqe;
+	uint64_t before_ns, told_ns;
+
+	bench_begin_placement(
+		&due_bench, 1, N_ENTRIES, NULL,
+		(const struct bench_speed[]){{.bytes_per_ns = 0.01f, .n_servers = 4}});
+	due_bench.rig.dispatch->options.n_processors = 8;
+	wide = bench_relu(&due_bench, 4096, 64);
+	/* 64 KiB */
+	sqe = bench_entry(wide, due_bench.arena, 32768, 2, 1);
+	rig_put(&due_bench.ring, &sqe);
+	before_ns = clock_now_ns();
+	rig_work(&due_bench.rig);
+	told_ns = due_ns(&due_bench);
+	assert_in_range(told_ns, before_ns + 1000000, clock_now_ns() + 6600000);
+	finish(&due_bench, due_bench.cpu, 1, 0);
+	expect_cqe(&due_bench, 1, 0);
+	bench_end(&due_bench);
 }
 
 /* The end of several tasks in flight is not told; a hint for the first one stays until its end. */
@@ -595,6 +708,12 @@ TEST(test_busy__processor_of_client)
 	assert_int_equal(busy_processor_of(&bench, 4), 0);
 	bench.ring.sq->cq_wait = 0;
 	assert_int_equal(busy_processor_of(&bench, 5), 0);
+	/* A client that is awake now, but slept during its task, will do so again. */
+	assert_int_equal(busy_processor_of(&bench, 6), 3);
+	bench.ring.sq->slept = 7;
+	assert_int_equal(busy_processor_of(&bench, 7), 3);
+	assert_int_equal(busy_processor_of(&bench, 8), 0);
+	assert_int_equal(busy_processor_of(&bench, 9), 3);
 	dispatch_set_contended(bench.rig.dispatch, true);
-	assert_int_equal(busy_processor_of(&bench, 6), 0);
+	assert_int_equal(busy_processor_of(&bench, 10), 0);
 }

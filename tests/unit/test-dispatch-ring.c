@@ -825,14 +825,19 @@ TEST(test_sleep__client_is_rung_once)
 /* A client that sleeps is rung for when its task completes, not when the task is admitted. */
 TEST(test_sleep__client_sleeps_through_admission)
 {
+	uint64_t before_ns;
+
 	BENCH(bench, 1, N_ENTRIES);
 	bench.ring.sq->cq_wait = 5;
 	put_run(&bench, bench.queued, 1, 0);
 	rig_work(&bench.rig);
 	assert_int_equal(bench.ring.cq->sq_head, 1);
 	assert_false(is_rung_for(&bench));
+	assert_int_equal(bench.ring.cq->rung_ns, 0);
+	before_ns = clock_now_ns();
 	finish(&bench, bench.cpu, 1, 0);
 	assert_true(is_rung_for(&bench));
+	assert_in_range(bench.ring.cq->rung_ns, before_ns, clock_now_ns());
 	expect_cqe(&bench, 1, 0);
 }
 

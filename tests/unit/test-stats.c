@@ -684,13 +684,14 @@ TEST(test_reset, setup, teardown)
 	plan_copy(&kit->view, 0, &copy);
 	assert_fields(copy.plan.devices[0], (is_trusted, 1), (contention, 16));
 	stats_bytes(other, 1, 1);
+	stats_reactor_ran(kit->tenant);
 
 	run_inline(&other_plan, 2, RBK_REASON_BELOW_THRESHOLD);
 	reset_all(kit->tenant, 5000);
 	assert_ptr_equal(stats_tenant_reset_plan(kit->tenant), &plan);
 	assert_ptr_equal(stats_tenant_reset_plan(kit->tenant), &other_plan);
 	totals = totals_of(&kit->view);
-	assert_fields(totals, (n_tasks, 0), (exec_ns, 0), (inline_ns, 0),
+	assert_fields(totals, (n_tasks, 0), (exec_ns, 0), (inline_ns, 0), (n_reactor, 0),
 		      (reasons[RBK_REASON_COST_MODEL], 0), (devices[GPU].device_ns, 0));
 	assert_int_equal(totals.queue_histogram[rbk_stats_bucket(2000)], 0);
 	assert_int_equal(totals.latency_histogram[rbk_stats_bucket(5000)], 0);
