@@ -460,6 +460,12 @@ void reactor_run_init(struct dispatch *dispatch);
  */
 bool reactor_run_takes(struct dispatch *dispatch, struct run *run);
 
+/*
+ * Return true if a run that the reactor does not take must wait until the reactor has run those
+ * that it has: a tenant's tasks never run on two threads at once where there is one worker.
+ */
+bool reactor_run_is_sole(const struct dispatch *dispatch, const struct run *run);
+
 /* Return the number of processors left for helpers, beside the reactor and an awake client. */
 unsigned int reactor_run_free(const struct dispatch *dispatch, const struct run *run);
 

@@ -313,15 +313,17 @@ static void let_go(struct reactor_run *own, uint64_t work_ns)
 
 /*
  * Give a run to a worker if a neighbour's task came after the run was taken: they share the workers
- * as the scheduler decides.
+ * as the scheduler decides. A sole worker that has a task gets the run as well.
  */
 static bool give_to_worker(struct dispatch *dispatch, struct run *run)
 {
 	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
 	const struct flow *flow = run->task->ring->flow;
+	const uint32_t n_held = dispatch->loads[RBK_DEVICE_CPU].n_held;
+	const uint32_t n_alone = cpu->info.n_threads == 1 ? dispatch->reactor_run.n_held
+							  : flow->n_held[RBK_DEVICE_CPU];
 
-	if (dispatch->loads[RBK_DEVICE_CPU].n_held == flow->n_held[RBK_DEVICE_CPU] ||
-	    cpu->ops->submit(cpu, &run->exec) != 0)
+	if (n_held == n_alone || cpu->ops->submit(cpu, &run->exec) != 0)
 		return false;
 	dispatch->flush_mask |= 1u << RBK_DEVICE_CPU;
 	dispatch_flush(dispatch);

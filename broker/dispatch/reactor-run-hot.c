@@ -77,6 +77,14 @@ unsigned int reactor_run_free(const struct dispatch *dispatch, const struct run 
 	return dispatch->options.n_processors - n_taken;
 }
 
+bool reactor_run_is_sole(const struct dispatch *dispatch, const struct run *run)
+{
+	const struct reactor_run *own = &dispatch->reactor_run;
+
+	return own->n_held > 0 && own->flow == run->task->ring->flow &&
+	       dispatch->executors[RBK_DEVICE_CPU]->info.n_threads == 1;
+}
+
 /*
  * Return the longest predicted time of several tasks together. Two workers would save half of the
  * time, and cost a switch; one worker saves nothing, nor do several without processors.

@@ -426,6 +426,8 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);
 	if (device != RBK_DEVICE_CPU || !reactor_run_takes(dispatch, run)) {
+		if (device == RBK_DEVICE_CPU && reactor_run_is_sole(dispatch, run))
+			return false;
 		if (executor->ops->submit(executor, &run->exec) != 0)
 			return false;
 		dispatch->flush_mask |= 1u << device;

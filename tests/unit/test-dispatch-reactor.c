@@ -244,6 +244,49 @@ TEST(test_reactor__takes_several)
 		expect_cqe(&bench, i, 0);
 }
 
+static void overrun(struct bench *bench, struct exec_task *task)
+{
+	script.look(script.context);
+	assert_int_equal(atomic_load(&task->state), EXEC_RUNNING);
+	own(bench)->stop_ticks = clock_ticks() - 1;
+	script.look(script.context);
+	assert_int_equal(atomic_load(&task->state), EXEC_STOPPING);
+}
+
+/*
+ * With one worker, a tenant's tasks run one after the other: those that the reactor has no place
+ * for wait, and the worker that has one gets the others.
+ */
+TEST(test_reactor__runs_with_one_worker_in_turn)
+{
+	BEGIN(bench);
+	bench.cpu->executor.info.n_threads = 1;
+	for (uint64_t i = 0; i < REACTOR_RUNS + 1; i++)
+		put_run(&bench, bench.queued, i, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(own(&bench)->n_waiting, REACTOR_RUNS);
+	assert_int_equal(bench.cpu->n_tasks, 0);
+	assert_int_equal(run_all(&bench), REACTOR_RUNS + 1);
+	for (uint64_t i = 0; i < REACTOR_RUNS + 1; i++)
+		expect_cqe(&bench, i, 0);
+
+	/* The reactor stops the first of two tasks, which the worker resumes after the second. */
+	for (uint64_t i = 0; i < 2; i++)
+		put_run(&bench, bench.queued, i, 0);
+	rig_work(&bench.rig);
+	script.between = overrun;
+	reactor_run_next(bench.rig.dispatch);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.cpu->n_tasks, 0);
+	script.between = NULL;
+	assert_int_equal(run_all(&bench), 1);
+	expect_cqe(&bench, 1, 0);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	bench.cpu->tasks[0]->has_progress = false;
+	finish(&bench, bench.cpu, 0, 0);
+	expect_cqe(&bench, 0, 0);
+}
+
 /* Several tasks are left to workers that would complete them sooner, if processors are left. */
 TEST(test_reactor__leaves_several_to_free_workers)
 {
@@ -319,15 +362,6 @@ TEST(test_reactor__takes_next_between)
 	assert_int_equal(run_all(&bench), 2);
 	expect_cqe(&bench, 1, 0);
 	expect_cqe(&bench, 2, 0);
-}
-
-static void overrun(struct bench *bench, struct exec_task *task)
-{
-	script.look(script.context);
-	assert_int_equal(atomic_load(&task->state), EXEC_RUNNING);
-	own(bench)->stop_ticks = clock_ticks() - 1;
-	script.look(script.context);
-	assert_int_equal(atomic_load(&task->state), EXEC_STOPPING);
 }
 
 /* A worker resumes a task that took too long. The plan of such tasks is left to workers. */
