@@ -7,6 +7,7 @@
 The test checks the command line, the fields of the report, and that no broker and no file is left, also
 after a stop or a kill.
 """
+import array
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 
+import onnxfile as onnx
 from started import expect, start, wait_for
 
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
@@ -132,13 +134,42 @@ def test_mid(program):
         expect(list(row) == FIELDS, f'fields {list(row)}')
         expect(row['p50'] <= row['p99'] <= row['p999'], f'{row}: percentiles')
     times = [row for row in rows if row['params'].startswith('n=') and row['unit'] == 'us']
-    expect(len(times) == 48 and len(rows) == 51, f'{len(times)} of {len(rows)} rows')
+    expect(len(times) == 48, f'{len(times)} rows of products')
+    networks = [row for row in rows if row['params'].startswith('perceptron ')]
+    expect(len(networks) == 8 and len(rows) == 59, f'{len(networks)} of {len(rows)} rows')
+    times += networks
     for row, cpu in zip(times[::2], times[1::2]):
         expect(cpu['params'] == row['params'] + ' cpu', f'{row} is followed by {cpu}')
         expect(row['target'] is not None and row['baseline_p50'] > 0 and cpu['baseline_p50'] > 0, f'{row}, {cpu}')
         expect(cpu['p50'] > 0, f'{cpu}: processor time')
     for row in rows[-2:]:
         expect(row['unit'] == '%' and 0 <= row['p50'] <= 100, f'{row}: share')
+
+
+def test_mid_models(program, folder):
+    """--model adds a network, whose results are compared; what is wrong with one is said in a sentence."""
+    with tempfile.TemporaryDirectory(prefix='bm-', dir='/tmp') as models:
+        half = os.path.join(models, 'half')
+        os.mkdir(half)
+        model = onnx.write(os.path.join(half, 'relu.onnx'), onnx.model(
+            [onnx.node('Relu', ['x'], ['h']), onnx.node('MatMul', ['h', 'w'], ['y'])],
+            [('x', onnx.FLOAT, [1, 64])], [('y', onnx.FLOAT, [1, 64])],
+            [onnx.tensor('w', onnx.FLOAT, [64, 64], array.array('f', [0.5] * 64 * 64))]))
+        given = onnx.npy(os.path.join(models, 'x.npy'), onnx.FLOAT, [1, 64],
+                         array.array('f', [1.0] * 64).tobytes())
+        rows = measure(program, '--seconds=0.05', f'--model={model},{given}', '--rows=half/', 'mid')
+        names = [row['params'] for row in rows]
+        if any('half/' in name for name in names):
+            expect(names[:4] == [f'half/relu.onnx workers=1 {way}{cpu}' for way in ('waiting', 'polling')
+                                 for cpu in ('', ' cpu')] and len(names) in (4, 8), names)
+            expect(all(row['baseline_p50'] > 0 for row in rows), rows)
+        for value, said in ((f'{models}/no.onnx', 'no.onnx'), (model, 'input x'),
+                            (f'{model},{models}/no.npy', 'no.npy'), (f'{model},{given},{given}', 'input')):
+            result = run(program, '--quick', '--seconds=0.01', f'--model={value}', '--rows=half/', 'mid')
+            if 'skipped' not in result.stderr:
+                expect(result.returncode == 1 and result.stderr.count('\n') == 1 and said in result.stderr,
+                       f'--model={value}: {result.returncode}, {result.stderr!r}')
+    expect(not os.listdir(folder), 'something is left behind')
 
 
 def test_lease(program):
@@ -264,6 +295,7 @@ def main():
         test_report(program, folder)
         test_models(program, folder)
         test_mid(program)
+        test_mid_models(program, folder)
         test_lease(program)
         test_operators(program)
         test_rows(program)

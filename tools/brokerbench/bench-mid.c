@@ -8,17 +8,23 @@
  * the broker together, beside that of the threads that call the kernel. The time above the kernel's
  * is spent on waking, waiting and spinning.
  *
+ * Then small networks, beside the kernels of the same plan called in a loop by one thread.
+ *
  * Then NOPs of another session while products run one after the other, beside NOPs alone; and the
  * broker's processor time while its clients are idle, and with one short task in ten milliseconds.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "bench.h"
 #include "broker-process/broker-process.h"
 #include "cost.h"
+#include "network.h"
+#include "plan-loop.h"
 #include "product.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -28,11 +34,14 @@
 #define LONG_US        500.0
 #define LONG_TARGET    1.03
 #define SEVERAL_TARGET 1.1
+#define NETWORK_TARGET 1.1
 
+#define NOPS_PARAMS    "nop beside n=256"
 #define NEIGHBOUR_N    256u
 #define NOP_PAUSE_NS   200000u
 #define LOAD_AHEAD_NS  1000000u
 
+#define IDLE_PARAMS    "10 idle clients"
 #define N_CLIENTS      10u
 #define N_SHARES       10u
 #define PERIOD_NS      10000000u
@@ -60,29 +69,31 @@ static pid_t broker_pid(const struct target *target)
 
 /* ---- Products ---- */
 
-static int compare_product(struct bench_env *env, const struct target *target,
-			   struct product *product, const char *params, double time_target,
-			   struct product_through *ours)
+/* Report the times of a task beside its kernels, and then the processor time of both. */
+static int compare_task(struct bench_env *env, const struct target *target, struct direct *direct,
+			const char *params, double time_target, struct product_through *ours)
 {
 	const struct bench_row row = {params, "us", false, "kernel", time_target};
 	struct cost cost, kernel_cost;
-	char cost_params[80];
+	char cost_params[128];
 	struct bench_row cost_row = {cost_params, "us", false, "kernel"};
 	double kernel_us;
 	int r;
 
+	snprintf(cost_params, sizeof(cost_params), "%s cpu", params);
+	if (!bench_is_wanted(env, cost_params))
+		return 0;
 	r = cost_init(&cost, getpid(), broker_pid(target));
 	if (!r)
 		r = cost_init(&kernel_cost, getpid(), 0);
 	if (r)
 		return bench_fail(env, r, "cannot read processor times");
 	ours->task.cost = &cost;
-	product->direct.cost = &kernel_cost;
+	direct->cost = &kernel_cost;
 	r = bench_compare(env, &row, (struct bench_side){product_round, ours},
-			  (struct bench_side){direct_round, &product->direct});
+			  (struct bench_side){direct_round, direct});
 	if (r)
 		return bench_fail(env, r, "measuring failed (%s)", params);
-	snprintf(cost_params, sizeof(cost_params), "%s cpu", params);
 	kernel_us = cost_us(&kernel_cost);
 	if (kernel_us >= LONG_US)
 		cost_row.target = LONG_TARGET;
@@ -122,9 +133,87 @@ static int compare_size(struct bench_env *env, const struct target *target, size
 		r = product_check(env, &product.matmul, product_run_target, &ours.task,
 				  &product.direct);
 		if (!r)
-			r = compare_product(env, target, &product, params, wanted, &ours);
+			r = compare_task(env, target, &product.direct, params, wanted, &ours);
 	}
 	product_deinit(&product);
+	return r;
+}
+
+/* ---- Networks ---- */
+
+static bool is_same(const struct network *a, const struct network *b)
+{
+	bool is_same = a->n_refs == b->n_refs;
+
+	for (unsigned int i = 0; i < a->n_refs && is_same; i++)
+		is_same = a->bytes[i] == b->bytes[i] &&
+			  memcmp(a->tensors[i], b->tensors[i], a->bytes[i]) == 0;
+	return is_same;
+}
+
+/* Compare the task of @network with the kernels of the same plan, which give the same bits. */
+static int compare_network(struct bench_env *env, const struct target *target,
+			   const struct network *network, struct plan_loop *loop, const char *name,
+			   unsigned int n_workers)
+{
+	struct direct direct = {env, env->client_cpu, plan_loop_run, loop};
+	struct product_through ours = {env,
+				       -1,
+				       false,
+				       {
+					       .ring = target->ring,
+					       .plan_id = network->plan_id,
+					       .count = network->count,
+					       .n_refs = network->n_refs,
+					       .strategy = RBK_STRATEGY_ONLY_CPU,
+					       .depth = 1,
+				       }};
+	char params[NETWORK_NAME_BYTES + 48];
+	int r;
+
+	memcpy(ours.task.refs, network->refs, sizeof(network->refs));
+	r = target_run_once(&ours.task);
+	if (!r)
+		r = plan_loop_run(loop);
+	if (!r && !is_same(network, plan_loop_network(loop)))
+		r = -EILSEQ;
+	if (r)
+		return bench_fail(env, r, "%s failed, or its two results differ", name);
+	for (unsigned int i = 0; i < 2 && !r; i++) {
+		ours.spins = i == 1;
+		snprintf(params, sizeof(params), "%s workers=%u %s", name, n_workers,
+			 ours.spins ? "polling" : "waiting");
+		r = compare_task(env, target, &direct, params, NETWORK_TARGET, &ours);
+	}
+	return r;
+}
+
+static int run_network(struct bench_env *env, const struct target *target, const char *model,
+		       unsigned int n_workers)
+{
+	struct plan_loop *loop = NULL;
+	struct network network;
+	char name[NETWORK_NAME_BYTES];
+	int r;
+
+	network_name(model, name);
+	r = network_init(&network, env, target->rbk, model);
+	if (!r)
+		r = plan_loop_new(env, model, &loop);
+	if (!r)
+		r = compare_network(env, target, &network, loop, name, n_workers);
+	plan_loop_free(loop);
+	network_deinit(&network);
+	return r > 0 ? 0 : r;
+}
+
+/* The perceptron, and the models of --model */
+static int run_networks(struct bench_env *env, const struct target *target, unsigned int n_workers)
+{
+	int r = run_network(env, target, NULL, n_workers);
+
+	for (unsigned int i = 0; i < env->n_models && !r; i++)
+		r = run_network(env, target, env->models[i], n_workers);
 	return r;
 }
 
@@ -191,7 +280,7 @@ static int nops_round(void *data, uint64_t budget_ns, struct samples *samples)
 static int compare_nops(struct bench_env *env, const struct target *target,
 			struct target *neighbour, struct load *load)
 {
-	const struct bench_row row = {"nop beside n=256", "us", false, "alone"};
+	const struct bench_row row = {NOPS_PARAMS, "us", false, "alone"};
 	struct nops beside = {load, LOAD_ON, {.ring = neighbour->ring}};
 	struct nops alone = {load, LOAD_OFF, {.ring = neighbour->ring}};
 	struct product product;
@@ -268,7 +357,7 @@ static int sample_shares(struct bench_env *env, const struct target *target,
 
 static int run_idle(struct bench_env *env, const struct target *target)
 {
-	const struct bench_row row = {"10 idle clients", "%", false, "1 idle client"};
+	const struct bench_row row = {IDLE_PARAMS, "%", false, "1 idle client"};
 	struct samples samples[2] = {SAMPLES_INIT, SAMPLES_INIT};
 	struct target clients[N_CLIENTS];
 	unsigned int n = 0;
@@ -321,6 +410,8 @@ static int report_periodic(struct bench_env *env, const struct target *target,
 	int r;
 
 	snprintf(params, sizeof(params), "n=%u every 10 ms", product->matmul.n);
+	if (!bench_is_wanted(env, params))
+		return 0;
 	r = sample_shares(env, target, &task, &samples);
 	if (!r)
 		bench_report(env, &row, &samples, &baseline);
@@ -369,11 +460,13 @@ static int run(struct bench_env *env)
 			return r;
 		for (size_t i = 0; i < ARRAY_SIZE(sizes) && !r; i++)
 			r = compare_size(env, &target, i, n_workers);
-		if (pass == 1 && !r)
+		if (!r)
+			r = run_networks(env, &target, n_workers);
+		if (pass == 1 && !r && bench_is_wanted(env, NOPS_PARAMS))
 			r = run_nops(env, &target);
 		if (pass == 1 && !r)
 			r = run_periodic(env, &target);
-		if (pass == 1 && !r)
+		if (pass == 1 && !r && bench_is_wanted(env, IDLE_PARAMS))
 			r = run_idle(env, &target);
 		target_deinit(&target);
 	}

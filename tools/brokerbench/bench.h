@@ -16,6 +16,8 @@
 
 struct broker_process;
 
+#define BENCH_MAX_MODELS 16
+
 enum {
 	BENCH_E_SKIP = 1, /* cannot be measured here; bench_skip() has reported why */
 };
@@ -27,6 +29,8 @@ struct bench_env {
 	double seconds;     /* measuring time of one row, both sides together */
 	const char *rows;   /* substring of the params of reported rows; NULL: all rows */
 	const char *socket; /* socket of a running broker; NULL: benches start private ones */
+	const char *models[BENCH_MAX_MODELS]; /* values of --model */
+	unsigned int n_models;
 
 	/* the machine */
 	int n_cpus;     /* processors that this process may use */

@@ -44,8 +44,11 @@ static const char help[] =
 	"  -j, --json         one JSON object per row and line instead of a table\n"
 	"  -q, --quick        0.2 seconds per row: too short for figures to publish\n"
 	"  -t, --seconds=N    measuring time of one row, both sides together (default 1)\n"
-	"  -r, --rows=TEXT    print only rows whose params contain TEXT; operators,\n"
+	"  -r, --rows=TEXT    print only rows whose params contain TEXT; mid, operators,\n"
 	"                     nets and fusion also measure only those\n"
+	"  -m, --model=FILE,INPUT...\n"
+	"                     let mid measure an ONNX model, too, with an array (.npy or .pb) for\n"
+	"                     each of its inputs; may be given up to 16 times\n"
 	"  -s, --socket=PATH  measure the broker that listens there; by default a private brokerd\n"
 	"                     is started as each bench needs it and stopped afterwards\n"
 	"  -h, --help         show this text, then exit\n"
@@ -100,15 +103,11 @@ static const char help[] =
 	"line is wrong.\n";
 
 static const struct option long_options[] = {
-	{"list", no_argument, NULL, 'l'},
-	{"json", no_argument, NULL, 'j'},
-	{"quick", no_argument, NULL, 'q'},
-	{"seconds", required_argument, NULL, 't'},
-	{"rows", required_argument, NULL, 'r'},
-	{"socket", required_argument, NULL, 's'},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+	{"list", no_argument, NULL, 'l'},         {"json", no_argument, NULL, 'j'},
+	{"quick", no_argument, NULL, 'q'},        {"seconds", required_argument, NULL, 't'},
+	{"rows", required_argument, NULL, 'r'},   {"model", required_argument, NULL, 'm'},
+	{"socket", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
 };
 
 static const struct bench *find_bench(const char *name)
@@ -184,7 +183,7 @@ int main(int argc, char **argv)
 	streams_init();
 	/* getopt's own messages are not always one line that names the program. */
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":ljqt:r:s:hV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, ":ljqt:r:m:s:hV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'l':
 			list_benches();
@@ -207,6 +206,15 @@ int main(int argc, char **argv)
 			break;
 		case 'r':
 			env.rows = optarg;
+			break;
+		case 'm':
+			if (env.n_models == BENCH_MAX_MODELS) {
+				fprintf(stderr,
+					"brokerbench: --model can be given %d times, not more\n",
+					BENCH_MAX_MODELS);
+				return 2;
+			}
+			env.models[env.n_models++] = optarg;
 			break;
 		case 's':
 			env.socket = optarg;

@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "cpu/cpu.h"
 #include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
@@ -60,11 +61,21 @@ struct model_broker {
 	atomic_bool is_client_done;
 };
 
+static int make_processor(struct model_broker *broker)
+{
+	const struct cpu_options options = {.n_workers = 1};
+	int r = cpu_executor_new(&options, &broker->waker, &broker->executors[RBK_DEVICE_CPU]);
+
+	if (!r)
+		broker->executors[RBK_DEVICE_CPU]->index = RBK_DEVICE_CPU;
+	return r;
+}
+
 static int make_executors(struct model_broker *broker)
 {
-	int r = 0;
+	int r = broker->options.computes ? make_processor(broker) : 0;
 
-	for (uint32_t i = 0; i < broker->options.n_devices && !r; i++) {
+	for (uint32_t i = broker->options.computes; i < broker->options.n_devices && !r; i++) {
 		broker->options.devices[i].index = (uint8_t)i;
 		broker->options.devices[i].waker = &broker->waker;
 		r = model_executor_new(&broker->options.devices[i], &broker->executors[i]);
@@ -338,6 +349,18 @@ struct dispatch *model_broker_dispatch(const struct model_broker *broker)
 struct residency *model_broker_residency(const struct model_broker *broker)
 {
 	return broker->residency;
+}
+
+const struct session_plan *model_broker_plan(const struct model_broker *broker, uint32_t id)
+{
+	list_for_each (node, &broker->dispatch->plans) {
+		const struct session_plan *plan =
+			container_of(node, struct session_plan, dispatched);
+
+		if (plan->id == id)
+			return plan;
+	}
+	return NULL;
 }
 
 struct model_broker *model_broker_free(struct model_broker *broker)

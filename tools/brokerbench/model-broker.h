@@ -15,11 +15,13 @@
 #include "model-executor.h"
 
 struct model_broker;
+struct session_plan;
 
 struct model_broker_options {
 	enum residency_policy policy;
 	struct model_options devices[RBK_MAX_DEVICES]; /* index and waker are filled in */
 	uint32_t n_devices;
+	bool computes; /* device 0 is not modelled: it is the processor, with one worker */
 
 	/*
 	 * Return the bytes of device 1 that other programs hold, @elapsed_ns after
@@ -55,6 +57,12 @@ const char *model_broker_socket(const struct model_broker *broker);
 struct executor *model_broker_device(const struct model_broker *broker, unsigned int index);
 struct dispatch *model_broker_dispatch(const struct model_broker *broker);
 struct residency *model_broker_residency(const struct model_broker *broker);
+
+/*
+ * Return the plan of a client by its id; NULL if there is none. If several clients have plans of
+ * this id, it is one of them.
+ */
+const struct session_plan *model_broker_plan(const struct model_broker *broker, uint32_t id);
 
 /*
  * End the remaining sessions and free the broker.

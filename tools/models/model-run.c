@@ -265,6 +265,25 @@ int model_run(struct model *model, const struct model_how *how, struct model_tim
 	return 0;
 }
 
+void model_first_task(struct model *model, struct model_task *ret)
+{
+	const struct prepared *prepared = &model->prepared;
+	const uint32_t rows =
+		model->n_rows < model->task_rows ? (uint32_t)model->n_rows : model->task_rows;
+
+	copy_rows(model, 0, rows, false);
+	*ret = (struct model_task){
+		.plan_id = rbk_plan_id(prepared->plan),
+		.count = rows,
+		.n_refs = prepared->n_bound,
+	};
+	for (unsigned int i = 0; i < prepared->n_bound; i++) {
+		ret->refs[i] = prepared->refs[i];
+		ret->tensors[i] = prepared->places[i];
+		ret->bytes[i] = bound_bytes(&prepared->bound[i], rows);
+	}
+}
+
 const struct array *model_output(const struct model *model, unsigned int index)
 {
 	return &model->outputs[index];

@@ -147,6 +147,21 @@ int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
 		      const struct model_how *how, struct model_unable **ret, unsigned int *ret_n,
 		      char why[MODEL_WHY_BYTES]);
 
+/* The task that model_run() submits first, for a program that submits it by itself */
+struct model_task {
+	uint32_t plan_id, count;
+	unsigned int n_refs;
+	uint64_t refs[RBK_MAX_REFS];
+	const void *tensors[RBK_MAX_REFS]; /* memory of the references */
+	uint64_t bytes[RBK_MAX_REFS];      /* bytes of it that the task uses */
+};
+
+/*
+ * Copy the first task's rows of the inputs to its memory, and describe the task. It is valid until
+ * the prepared model is run, prepared again or freed. The model must have rows.
+ */
+void model_first_task(struct model *model, struct model_task *ret);
+
 /* Return output @index of the last run, valid until the model is run or freed. */
 const struct array *model_output(const struct model *model, unsigned int index);
 
