@@ -21,7 +21,8 @@ static void check(bool is_fine, const char *what, int line)
 
 /* --- time --- */
 
-static uint64_t virtual_ns = 1000000000;
+/* Other threads of the broker read it, too. */
+static _Atomic uint64_t virtual_ns = 1000000000;
 
 void __wrap_clock_init(void);
 uint64_t __wrap_clock_now_ns(void);
