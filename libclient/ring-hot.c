@@ -44,7 +44,7 @@
 #define SPIN_MAX_PART       2u        /* factor of the spin limit where sleeps end late */
 #define DUE_NS              3000u     /* time in which a broker that is awake begins a task */
 #define DUE_CREDIT          8u        /* waits without a prediction after which none is awaited */
-#define LATE_PART           8u        /* a wait spins 1 / LATE_PART longer than predicted */
+#define NAP_NS              5000u     /* sleep that lets a broker run on this processor */
 
 static inline void relax(void)
 {
@@ -463,24 +463,31 @@ struct wait {
 };
 
 /*
- * Follow the broker's prediction, if there is one: spin until a near end and a little longer, and
- * sleep until shortly before one that is far.
+ * Follow the broker's prediction, if there is one: spin until a near end, and as much longer as a
+ * wait without a prediction would, and sleep until shortly before one that is far.
  */
 static void follow_prediction(const struct rbk_ring *ring, struct wait *wait)
 {
 	const uint64_t due_ns = __atomic_load_n(&ring->cq->due_ns, __ATOMIC_RELAXED);
-	uint64_t limit_ns, late_ns, ahead_ns;
+	uint64_t limit_ns, ahead_ns;
 
 	wait->alarm_ns = 0;
 	if (ring->spin_is_fixed || due_ns <= wait->now_ns)
 		return;
 	wait->due_ns = due_ns;
 	limit_ns = spin_limit_ns(ring);
-	late_ns = (due_ns - wait->start_ns) / LATE_PART;
-	wait->spin_end_ns = due_ns + (late_ns < limit_ns ? late_ns : limit_ns);
+	/* A task that is late is likely to end soon, and a sleep would cost as much. */
+	wait->spin_end_ns = due_ns + limit_ns;
 	ahead_ns = ring->wake_lag_ns + ring->early_ns;
 	if (due_ns - wait->now_ns > limit_ns)
 		wait->alarm_ns = due_ns - (ahead_ns < limit_ns ? ahead_ns : limit_ns);
+}
+
+/* Return true if the broker waits for the processor of this client. */
+static bool broker_is_here(const struct rbk_ring *ring)
+{
+	return !ring->spin_is_fixed &&
+	       __atomic_load_n(&ring->cq->processor, __ATOMIC_RELAXED) == ring->processor;
 }
 
 /* Spin as long as it pays. Return: true once the completions are there. */
@@ -488,7 +495,7 @@ static bool wait_awake(struct rbk_ring *ring, struct wait *wait)
 {
 	follow_prediction(ring, wait);
 	while (wait->alarm_ns == 0 && wait->now_ns < wait->spin_end_ns &&
-	       wait->now_ns < wait->deadline_ns) {
+	       wait->now_ns < wait->deadline_ns && !broker_is_here(ring)) {
 		for (unsigned int i = 0; i < LOOKS_PER_CLOCK; i++) {
 			if (look(ring) >= wait->n)
 				return true;
@@ -522,7 +529,7 @@ static void learn_longest(const struct rbk_ring *ring, uint64_t *longest_ns, uin
 }
 
 /* Sleep until wait->alarm_ns at most. Return: as wait_asleep(). */
-static cold_path int wait_for_alarm(struct rbk_ring *ring, struct wait *wait)
+static cold_path int sleep_until_alarm(struct rbk_ring *ring, struct wait *wait)
 {
 	/* Timers of most threads may be late by 50 us, so that the kernel saves wake-ups. */
 	const int slack_ns = prctl(PR_GET_TIMERSLACK);
@@ -533,9 +540,33 @@ static cold_path int wait_for_alarm(struct rbk_ring *ring, struct wait *wait)
 	if (slack_ns > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
 	wait->now_ns = client_now_ns();
+	return r;
+}
+
+static int wait_for_alarm(struct rbk_ring *ring, struct wait *wait)
+{
+	int r = sleep_until_alarm(ring, wait);
+
 	if (r == -ETIME)
 		learn_longest(ring, &ring->wake_lag_ns, wait->alarm_ns, wait->now_ns);
 	return r;
+}
+
+/*
+ * Take a nap if this client has woken the broker, which still sleeps. The kernel often wakes a
+ * thread on the processor of the one that wakes it, and there the broker would wait until this
+ * client stops spinning. A nap, unlike sched_yield(), leaves the processor to other programs only
+ * for as long. Return: as wait_asleep(); -ETIME after the nap, or without one.
+ */
+static int let_broker_run(struct rbk_ring *ring, struct wait *wait)
+{
+	const uint32_t token = rbk_ring_sleep_token(&ring->cq->sq_wait);
+
+	if (ring->spin_is_fixed || token == 0 || token != ring->sq_rung ||
+	    wait->deadline_ns - wait->now_ns < NAP_NS)
+		return -ETIME;
+	wait->alarm_ns = wait->now_ns + NAP_NS;
+	return sleep_until_alarm(ring, wait);
 }
 
 /* Learn from a wait whose completions were there at @end_ns. */
@@ -591,7 +622,8 @@ static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 	wait.has_spun = budget_ns > 0;
 	wait.spin_end_ns =
 		budget_ns > CLIENT_NEVER - wait.now_ns ? CLIENT_NEVER : wait.now_ns + budget_ns;
-	do {
+	r = let_broker_run(ring, &wait);
+	while (r == -ETIME) {
 		if (wait_awake(ring, &wait)) {
 			learn_end(ring, &wait, wait.now_ns);
 			return 0;
@@ -601,7 +633,7 @@ static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 			break;
 		}
 		r = wait_for_alarm(ring, &wait);
-	} while (r == -ETIME);
+	}
 	if (r)
 		learn_wait(ring, client_now_ns() - wait.start_ns);
 	else

@@ -44,6 +44,8 @@ static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 /* Time between two moves of the reactor off clients' processors, each of which takes some 10 us */
 static const uint64_t move_interval_ns = 1000000;
+/* A move takes 20 us, and up to 100 us in a virtual machine whose other processor is halted. */
+static const uint64_t move_ns = 100000;
 static const uint64_t mute_window_ns = 10000000;
 /* A ring that was not muted for so long starts at level 0 again. */
 static const uint64_t mute_forgiven_ns = 1000000000;
@@ -349,8 +351,7 @@ static bool shares_processor(const struct dispatch_ring *ring)
  * more entries follow, as they did before this bell: it takes longer than two switches of threads.
  * A move that fails changes nothing.
  */
-static void leave_client(struct dispatch *dispatch, const struct dispatch_ring *ring,
-			 uint64_t now_ticks)
+static void leave_client(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
 {
 	if (dispatch->is_contended || dispatch->options.n_processors < 2 ||
 	    dispatch->options.spin_ns == 0 || !shares_processor(ring) ||
@@ -358,6 +359,13 @@ static void leave_client(struct dispatch *dispatch, const struct dispatch_ring *
 	    now_ticks - dispatch->moved_ticks < clock_ns_to_ticks(move_interval_ns))
 		return;
 	dispatch->moved_ticks = now_ticks;
+	/*
+	 * A client that fell asleep meanwhile would be woken on the new processor. Not known is the
+	 * time of the entry's task, which is told when it begins.
+	 */
+	ring->is_due = true;
+	__atomic_store_n(&ring->ring->cq->due_ns, clock_now_ns() + move_ns, __ATOMIC_RELAXED);
+	session_ring_tell_processor(ring->ring, -1);
 	(void)thread_leave_processor();
 }
 
@@ -385,6 +393,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 	if (dispatch->options.spin_ns < 0 && !dispatch->is_contended)
 		learn_spin(dispatch, ring, now_ticks);
 	leave_client(dispatch, ring, now_ticks);
+	session_ring_tell_processor(ring->ring, sched_getcpu());
 	ring_activate(dispatch, ring, now_ticks);
 }
 
@@ -481,6 +490,7 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			flow_park(dispatch, ring);
 			continue;
 		}
+		session_ring_tell_processor(ring->ring, sched_getcpu());
 		budget = ring->spin_ticks;
 		if (budget > dispatch->crowded_spin_ticks && (is_crowded || shares_processor(ring)))
 			budget = dispatch->crowded_spin_ticks;

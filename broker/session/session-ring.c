@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -152,12 +153,23 @@ bool session_ring_drain_bell(struct session_ring *ring)
 	return true;
 }
 
+void session_ring_tell_processor(struct session_ring *ring, int processor)
+{
+	const uint32_t told = (uint32_t)(processor + 1);
+
+	if (told == ring->processor)
+		return;
+	ring->processor = told;
+	__atomic_store_n(&ring->cq->processor, told, __ATOMIC_RELAXED);
+}
+
 void session_ring_wake(struct session_ring *ring)
 {
 	struct session *session = ring->session;
 	uint64_t begin_ticks;
 
 	__atomic_store_n(&ring->cq->rung_ns, clock_now_ns(), __ATOMIC_RELAXED);
+	session_ring_tell_processor(ring, sched_getcpu());
 	if (session->user->is_slow) {
 		bell_do_slowly(ring, BELL_RING);
 		return;

@@ -164,6 +164,7 @@ struct session_ring {
 	uint32_t sq_head;
 	uint32_t cq_tail;
 	uint32_t cq_head_seen;
+	uint32_t processor;             /* as last told to the client */
 	uint32_t n_in_flight;           /* tasks admitted whose completion is not yet in the ring */
 	struct dispatch_ring *dispatch; /* the dispatcher's own state */
 
@@ -363,6 +364,9 @@ bool session_ring_drain_bell(struct session_ring *ring);
  * by a thread for a slow user.
  */
 void session_ring_wake(struct session_ring *ring);
+
+/* The dispatcher: tell the client on which processor the reactor is; -1: not known. */
+void session_ring_tell_processor(struct session_ring *ring, int processor);
 
 /* The dispatcher: report that @ring->is_closing is set and its n_in_flight is 0. Frees nothing. */
 void session_ring_drained(struct session_ring *ring);

@@ -304,7 +304,7 @@ struct rbk_cq_area {
 	uint32_t sq_wait;
 	uint32_t closed; /* non-zero: the broker ended this ring and consumes no more entries */
 	/*
-	 * Two hints for a client that waits, in ns of CLOCK_MONOTONIC. When the broker last rang
+	 * Hints for a client that waits; times are ns of CLOCK_MONOTONIC. When the broker last rang
 	 * the bell: a client that was awake would have seen its completion by then.
 	 */
 	uint64_t rung_ns;
@@ -313,7 +313,13 @@ struct rbk_cq_area {
 	 * or a client that spins would take a processor from it.
 	 */
 	uint64_t due_ns;
-	uint32_t pad2[58];
+	/*
+	 * 1 + the processor on which the broker was when it last began to poll the ring, rang its
+	 * bell, or found itself moved; 0: not known. A hint: a client there does not spin, since
+	 * the broker could not answer.
+	 */
+	uint32_t processor;
+	uint32_t pad2[57];
 	struct rbk_cqe cqes[];
 };
 
@@ -428,5 +434,6 @@ _Static_assert(offsetof(struct rbk_cq_area, sq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, closed) == 260, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, rung_ns) == 264, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, due_ns) == 272, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, processor) == 280, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cqes) == 512, "abi");
 #endif

@@ -47,6 +47,7 @@ enum fake_command {
 	COMMAND_SPOIL_RINGS,
 	COMMAND_RING_BELLS,
 	COMMAND_TELL_DUE,
+	COMMAND_TELL_PROCESSOR,
 };
 
 struct fake_ring {
@@ -651,6 +652,10 @@ static void fake_obey(struct fake_broker *fake)
 			__atomic_store_n(&ring->cq->due_ns, fake_now_ns() + fake->arguments[0],
 					 __ATOMIC_RELAXED);
 			break;
+		case COMMAND_TELL_PROCESSOR:
+			__atomic_store_n(&ring->cq->processor, fake->arguments[0] + 1,
+					 __ATOMIC_RELAXED);
+			break;
 		default:
 			break;
 		}
@@ -781,6 +786,11 @@ void fake_broker_ring_bells(struct fake_broker *fake, unsigned int n)
 void fake_broker_tell_due(struct fake_broker *fake, uint32_t left_ns)
 {
 	fake_do(fake, COMMAND_TELL_DUE, left_ns, 0);
+}
+
+void fake_broker_tell_processor(struct fake_broker *fake, uint32_t processor)
+{
+	fake_do(fake, COMMAND_TELL_PROCESSOR, processor, 0);
 }
 
 unsigned int fake_broker_requests(struct fake_broker *fake, uint32_t type)

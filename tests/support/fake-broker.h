@@ -99,6 +99,9 @@ void fake_broker_ring_bells(struct fake_broker *fake, unsigned int n);
 /* Predict in all rings that the next completion comes @left_ns from now. */
 void fake_broker_tell_due(struct fake_broker *fake, uint32_t left_ns);
 
+/* Tell in all rings that the broker is on @processor. */
+void fake_broker_tell_processor(struct fake_broker *fake, uint32_t processor);
+
 /*
  * Count the requests of @type received, the existing objects (such as arenas), the bells received,
  * the bells sent.

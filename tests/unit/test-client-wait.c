@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "shm/ring.h"
 #include "support/client-fixture.h"
 #include "support/stopwatch.h"
 #include "support/test.h"
@@ -350,6 +351,81 @@ TEST(test_wait__spins_as_long_as_a_sleep_costs)
 	assert_true(spent_in_vain_ns(ring, 90000, true) > 85000);
 	assert_true(spent_in_vain_ns(ring, 0, false) < 85000);
 	assert_true(spent_in_vain_ns(ring, 1000000000, false) < 1000000);
+	rbk_ring_free(ring);
+}
+
+/* A wait goes on spinning after a predicted end that has passed, as long as a sleep costs. */
+TEST(test_wait__spins_after_a_late_prediction)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint64_t spent_ns = 0, ns;
+
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	ring->spin_ns = 4000000;
+	for (unsigned int i = 0; i < TRIES && spent_ns <= 4000000; i++) {
+		/* Without a prediction this wait would not spin. */
+		ring->wait_mean_ns = UINT64_MAX / 16;
+		ring->spin_skipped = 0;
+		fake_broker_tell_due(fixture.fake, 2000000);
+		ns = thread_ns();
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 20000000), -ETIME);
+		ns = thread_ns() - ns;
+		spent_ns = ns > spent_ns ? ns : spent_ns;
+	}
+	assert_in_range(spent_ns, 4000001, 15000000);
+	rbk_ring_free(ring);
+}
+
+/* A client that has woken the broker sleeps for a moment before it spins, unless told otherwise. */
+TEST(test_wait__lets_broker_run)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint32_t token, n_sleeps;
+
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	fake_broker_pause(fixture.fake, true);
+	while ((token = rbk_ring_sleep_token(&ring->cq->sq_wait)) == 0)
+		sleep_ms(1);
+	ring->spin_ns = 50000000;
+	for (unsigned int i = 0; i < 4; i++) {
+		const bool has_rung = i % 2 == 1, is_fixed = i >= 2;
+
+		if (is_fixed)
+			rbk_ring_set_spin_ns(ring, 50000000);
+		ring->sq_rung = has_rung ? token : token - 1;
+		n_sleeps = ring->sleep_token;
+		/* The end of this wait is a sleep as well. */
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000), -ETIME);
+		assert_int_equal(ring->sleep_token - n_sleeps, has_rung && !is_fixed ? 2 : 1);
+	}
+	rbk_ring_free(ring);
+}
+
+/* A client does not spin on the processor of the broker. */
+TEST(test_wait__sleeps_beside_broker)
+{
+	struct rbk_ring *ring;
+	cpu_set_t all, here;
+	int processor;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	FIXTURE(fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	processor = sched_getcpu();
+	CPU_ZERO(&here);
+	CPU_SET(processor, &here);
+	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
+	ring->spin_ns = 2000000;
+	assert_true(spent_in_vain_ns(ring, 0, true) > 1500000);
+	fake_broker_tell_processor(fixture.fake, (uint32_t)processor);
+	assert_true(spent_in_vain_ns(ring, 0, false) < 500000);
+	fake_broker_tell_processor(fixture.fake, (uint32_t)processor + 1);
+	assert_true(spent_in_vain_ns(ring, 0, true) > 1500000);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 	rbk_ring_free(ring);
 }
 

@@ -647,12 +647,15 @@ TEST(test_sleep__beside_client)
 		put_bare(&bench, RBK_OP_NOP, i, 0);
 		ring_the_bell(&bench);
 		assert_int_equal(dispatch->moved_ticks, 0);
+		assert_int_equal(bench.ring.cq->due_ns, 0);
 		assert_int_equal(rig_work(&bench.rig), 1);
 		expect_cqe(&bench, i, 0);
 		ring->spin_ticks = budget_ticks;
 		ring->last_work_ticks = clock_ticks() - budget_ticks / 2;
 		dispatch_sleep_rings(dispatch);
 		assert_true(ring->is_active);
+		/* An idle reactor tells where it is. */
+		assert_int_equal(bench.ring.cq->processor, processor + 1);
 	}
 
 	bench.ring.sq->processor = processor + 1;
@@ -663,6 +666,10 @@ TEST(test_sleep__beside_client)
 	moved_ticks = dispatch->moved_ticks;
 	assert_int_not_equal(moved_ticks, 0);
 	assert_true(ring->is_active);
+	/* The client knows that the move takes time, and where the reactor is afterwards. */
+	assert_in_range(bench.ring.cq->due_ns, clock_now_ns() - 1000000000,
+			clock_now_ns() + 1000000);
+	assert_int_equal(bench.ring.cq->processor, processor + 1);
 	assert_int_equal(rig_work(&bench.rig), 1);
 	expect_cqe(&bench, 2, 0);
 
