@@ -22,6 +22,9 @@
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
 
+/* Least time between two looks of the reactor, which take up to 100 ns, while it runs a task. */
+enum { LOOK_NS = 2000 };
+
 /* Packed forms, or steps, freed per plan_shrink() call, beside CHUNKS_UNMAP_BYTES */
 enum { SHRINK_PACKS = 256, SHRINK_STEPS = 4096 };
 
@@ -445,6 +448,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	cpu->processors = processors;
 	cpu->n_workers = cpu->n_in_use = n_workers;
 	atomic_init(&cpu->n_active, n_workers);
+	cpu->look_ticks = clock_ns_to_ticks(LOOK_NS);
 	cpu->spin_ticks = clock_ns_to_ticks(options->spin_ns    ? options->spin_ns
 					    : n_processors <= 2 ? 0
 								: DEFAULT_SPIN_NS);

@@ -113,6 +113,8 @@ struct cpu_executor {
 	unsigned int n_helpers;
 	exec_look_fn *look;
 	void *look_context;
+	uint64_t looked_ticks; /* the last look, or the begin of the task */
+	uint64_t look_ticks;   /* least time between two looks */
 
 	struct cpu_queue urgent; /* shared; workers take from it before other queues */
 	/* Urgent tasks that have not begun. Every computing worker polls it. */

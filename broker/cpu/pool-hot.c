@@ -778,7 +778,11 @@ void cpu_reactor_serve(struct cpu_pause *pause)
 	struct cpu_layer *layer =
 		(struct cpu_layer *)((char *)pause - offsetof(struct cpu_layer, pause));
 	struct cpu_executor *cpu = layer->worker->cpu;
+	const uint64_t now_ticks = clock_ticks();
 
+	if (now_ticks - cpu->looked_ticks < cpu->look_ticks)
+		return;
+	cpu->looked_ticks = now_ticks;
 	cpu->look(cpu->look_context);
 	if (layer->may_leave &&
 	    atomic_load_explicit(pause->state, memory_order_relaxed) == EXEC_CANCELLED)
@@ -807,6 +811,7 @@ void cpu_pool_run_here(struct executor *executor, struct exec_task *task, unsign
 		choose_kept_off(cpu);
 	cpu->look = look;
 	cpu->look_context = context;
+	cpu->looked_ticks = clock_ticks();
 	worker_carry_out(worker, &worker->layers[CPU_LAYER_BASE], task, -1);
 }
 
