@@ -337,12 +337,16 @@ RBK_EXPORT unsigned int rbk_cq_ready(const struct rbk_ring *ring)
 
 /* ---- Waiting ---- */
 
-/* Announce a sleep with a token that differs from the last sleep's and is not 0. */
-static void announce_sleep(struct rbk_ring *ring)
+/*
+ * Announce a sleep with a token that differs from the last sleep's and is not 0. A nap does not
+ * count as one: the client keeps its processor busy before and after.
+ */
+static void announce_sleep(struct rbk_ring *ring, bool is_nap)
 {
 	if (++ring->sleep_token == 0)
 		ring->sleep_token = 1;
-	__atomic_store_n(&ring->sq->slept, ring->sleep_token, __ATOMIC_RELAXED);
+	if (!is_nap)
+		__atomic_store_n(&ring->sq->slept, ring->sleep_token, __ATOMIC_RELAXED);
 	rbk_ring_announce_sleep(&ring->sq->cq_wait, ring->sleep_token);
 }
 
@@ -429,12 +433,13 @@ static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
 }
 
 /* Wait asleep. Return: 0 once @n completions are there; errors as rbk_wait_cqe_timeout(). */
-static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t deadline_ns)
+static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t deadline_ns,
+				 bool is_nap)
 {
 	int r = 0;
 
 	while (!r) {
-		announce_sleep(ring);
+		announce_sleep(ring, is_nap);
 		if (look(ring) >= n)
 			break;
 		if (ring_is_over(ring, false)) {
@@ -486,8 +491,9 @@ static void follow_prediction(const struct rbk_ring *ring, struct wait *wait)
 /* Return true if the broker waits for the processor of this client. */
 static bool broker_is_here(const struct rbk_ring *ring)
 {
-	return !ring->spin_is_fixed &&
-	       __atomic_load_n(&ring->cq->processor, __ATOMIC_RELAXED) == ring->processor;
+	const uint32_t processor = __atomic_load_n(&ring->cq->processor, __ATOMIC_RELAXED);
+
+	return !ring->spin_is_fixed && processor != 0 && processor == ring->processor;
 }
 
 /* Spin as long as it pays. Return: true once the completions are there. */
@@ -529,23 +535,26 @@ static void learn_longest(const struct rbk_ring *ring, uint64_t *longest_ns, uin
 }
 
 /* Sleep until wait->alarm_ns at most. Return: as wait_asleep(). */
-static cold_path int sleep_until_alarm(struct rbk_ring *ring, struct wait *wait)
+static cold_path int sleep_until_alarm(struct rbk_ring *ring, struct wait *wait, bool is_nap)
 {
 	/* Timers of most threads may be late by 50 us, so that the kernel saves wake-ups. */
 	const int slack_ns = prctl(PR_GET_TIMERSLACK);
 	int r;
 
-	prctl(PR_SET_TIMERSLACK, 1ul);
-	r = wait_asleep(ring, wait->n, wait->alarm_ns);
+	if (slack_ns > 0)
+		prctl(PR_SET_TIMERSLACK, 1ul);
+	r = wait_asleep(ring, wait->n, wait->alarm_ns, is_nap);
 	if (slack_ns > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns);
+	/* The thread may have been woken elsewhere. */
+	tell_processor(ring);
 	wait->now_ns = client_now_ns();
 	return r;
 }
 
 static int wait_for_alarm(struct rbk_ring *ring, struct wait *wait)
 {
-	int r = sleep_until_alarm(ring, wait);
+	int r = sleep_until_alarm(ring, wait, false);
 
 	if (r == -ETIME)
 		learn_longest(ring, &ring->wake_lag_ns, wait->alarm_ns, wait->now_ns);
@@ -561,12 +570,16 @@ static int wait_for_alarm(struct rbk_ring *ring, struct wait *wait)
 static int let_broker_run(struct rbk_ring *ring, struct wait *wait)
 {
 	const uint32_t token = rbk_ring_sleep_token(&ring->cq->sq_wait);
+	const uint64_t begin_ns = wait->now_ns;
+	int r;
 
 	if (ring->spin_is_fixed || token == 0 || token != ring->sq_rung ||
 	    wait->deadline_ns - wait->now_ns < NAP_NS)
 		return -ETIME;
-	wait->alarm_ns = wait->now_ns + NAP_NS;
-	return sleep_until_alarm(ring, wait);
+	wait->alarm_ns = begin_ns + NAP_NS;
+	r = sleep_until_alarm(ring, wait, true);
+	wait->spin_end_ns += wait->now_ns - begin_ns;
+	return r;
 }
 
 /* Learn from a wait whose completions were there at @end_ns. */
@@ -629,7 +642,7 @@ static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
 			return 0;
 		}
 		if (wait.alarm_ns == 0 || wait.alarm_ns >= wait.deadline_ns) {
-			r = wait_asleep(ring, n, wait.deadline_ns);
+			r = wait_asleep(ring, n, wait.deadline_ns, false);
 			break;
 		}
 		r = wait_for_alarm(ring, &wait);
@@ -682,7 +695,7 @@ RBK_EXPORT int rbk_ring_arm(struct rbk_ring *ring)
 	if (ring_is_over(ring, false))
 		return look(ring) > 0 ? 1 : ring->lost;
 	ring->armed = true;
-	announce_sleep(ring);
+	announce_sleep(ring, false);
 	if (look(ring) == 0 && !ring_is_over(ring, false)) {
 		wake_broker_for_rest(ring);
 		return 0;

@@ -44,8 +44,9 @@ static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 /* Time between two moves of the reactor off clients' processors, each of which takes some 10 us */
 static const uint64_t move_interval_ns = 1000000;
-/* A move takes 20 us, and up to 100 us in a virtual machine whose other processor is halted. */
-static const uint64_t move_ns = 100000;
+/* Predicted time of a move. It takes longer in a virtual machine whose other processor is halted.
+ */
+static const uint64_t move_ns = 40000;
 static const uint64_t mute_window_ns = 10000000;
 /* A ring that was not muted for so long starts at level 0 again. */
 static const uint64_t mute_forgiven_ns = 1000000000;
@@ -360,13 +361,16 @@ static void leave_client(struct dispatch *dispatch, struct dispatch_ring *ring, 
 		return;
 	dispatch->moved_ticks = now_ticks;
 	/*
-	 * A client that fell asleep meanwhile would be woken on the new processor. Not known is the
-	 * time of the entry's task, which is told when it begins.
+	 * A client that fell asleep meanwhile would be woken on the new processor. The prediction
+	 * is shorter than any client's limit of spinning, so that it does not sleep first.
 	 */
-	ring->is_due = true;
-	__atomic_store_n(&ring->ring->cq->due_ns, clock_now_ns() + move_ns, __ATOMIC_RELAXED);
+	if (!ring->is_due)
+		__atomic_store_n(&ring->ring->cq->due_ns, clock_now_ns() + move_ns,
+				 __ATOMIC_RELAXED);
 	session_ring_tell_processor(ring->ring, -1);
 	(void)thread_leave_processor();
+	if (!ring->is_due)
+		__atomic_store_n(&ring->ring->cq->due_ns, 0, __ATOMIC_RELAXED);
 }
 
 static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
@@ -425,8 +429,10 @@ void dispatch_ring_bell(void *context, struct session_ring *session_ring)
 void dispatch_ring_drained(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;
+	const uint64_t begin_ticks = clock_ticks();
 
-	ring_was_rung(ring->dispatch, ring, clock_ticks());
+	ring_was_rung(ring->dispatch, ring, begin_ticks);
+	charge_bell(ring->dispatch, ring->flow, begin_ticks);
 }
 
 static void run_bell(struct turn_job *job)

@@ -19,6 +19,16 @@ struct release {
 	const struct rbk_ring *ring;
 };
 
+/* Make a ring whose waits spin as they have learned, also on a machine with one processor. */
+static struct rbk_ring *adaptive_ring(struct fixture *fixture)
+{
+	struct rbk_ring *ring = ring_make(fixture, 4);
+
+	ring->spin_is_fixed = false;
+	ring->spin_ns = 50000;
+	return ring;
+}
+
 /* Release the broker after the client has slept for a while. */
 static void *release_later(void *data)
 {
@@ -187,7 +197,7 @@ TEST(test_wait__rises_before_the_end)
 	pthread_t thread;
 
 	FIXTURE(fixture, NULL);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	release = (struct release){fixture.fake, ring};
 	fake_broker_pause(fixture.fake, true);
 	submit_nops(ring, 1, 0);
@@ -215,7 +225,7 @@ TEST(test_wait__prediction_is_only_a_hint)
 	pthread_t thread;
 
 	FIXTURE(fixture, NULL);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	release = (struct release){fixture.fake, ring};
 	fake_broker_pause(fixture.fake, true);
 	submit_nops(ring, 1, 0);
@@ -265,7 +275,7 @@ TEST(test_wait__learns_of_predictions)
 	pthread_t thread;
 
 	FIXTURE(fixture, NULL);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	release = (struct release){fixture.fake, ring};
 	fake_broker_pause(fixture.fake, true);
 	submit_nops(ring, 1, 0);
@@ -303,7 +313,7 @@ TEST(test_wait__learns_until_the_bell)
 	pthread_t thread;
 
 	FIXTURE(fixture, &options);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	release = (struct release){fixture.fake, ring};
 	/* Without a limit that a wait reaches, and so long waits before that it does not spin */
 	ring->spin_ns = ring->wait_mean_ns = 8000000000000;
@@ -347,7 +357,7 @@ TEST(test_wait__spins_as_long_as_a_sleep_costs)
 	struct rbk_ring *ring;
 
 	FIXTURE(fixture, NULL);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	assert_true(spent_in_vain_ns(ring, 90000, true) > 85000);
 	assert_true(spent_in_vain_ns(ring, 0, false) < 85000);
 	assert_true(spent_in_vain_ns(ring, 1000000000, false) < 1000000);
@@ -362,7 +372,7 @@ TEST(test_wait__spins_after_a_late_prediction)
 	uint64_t spent_ns = 0, ns;
 
 	FIXTURE(fixture, NULL);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	ring->spin_ns = 4000000;
 	for (unsigned int i = 0; i < TRIES && spent_ns <= 4000000; i++) {
 		/* Without a prediction this wait would not spin. */
@@ -386,7 +396,7 @@ TEST(test_wait__lets_broker_run)
 	uint32_t token, n_sleeps;
 
 	FIXTURE(fixture, NULL);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	fake_broker_pause(fixture.fake, true);
 	while ((token = rbk_ring_sleep_token(&ring->cq->sq_wait)) == 0)
 		sleep_ms(1);
@@ -405,6 +415,32 @@ TEST(test_wait__lets_broker_run)
 	rbk_ring_free(ring);
 }
 
+/* For the broker, a client that only took a nap has not slept. */
+TEST(test_wait__nap_is_no_sleep)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint32_t n_sleeps;
+	unsigned int n_naps = 0;
+
+	FIXTURE(fixture, NULL);
+	ring = adaptive_ring(&fixture);
+	for (unsigned int i = 0; i < 10 * TRIES && n_naps == 0; i++) {
+		while (rbk_ring_sleep_token(&ring->cq->sq_wait) == 0)
+			sleep_ms(1);
+		ring->spin_ns = 1000000000;
+		ring->wait_mean_ns = 0;
+		n_sleeps = ring->sleep_token;
+		submit_nops(ring, 1, i);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
+		rbk_cqe_seen(ring, cqe);
+		n_naps = ring->sleep_token - n_sleeps;
+	}
+	assert_int_equal(n_naps, 1);
+	assert_int_equal(ring->sq->slept, 0);
+	rbk_ring_free(ring);
+}
+
 /* A client does not spin on the processor of the broker. */
 TEST(test_wait__sleeps_beside_broker)
 {
@@ -414,7 +450,7 @@ TEST(test_wait__sleeps_beside_broker)
 
 	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
 	FIXTURE(fixture, NULL);
-	ring = ring_make(&fixture, 4);
+	ring = adaptive_ring(&fixture);
 	processor = sched_getcpu();
 	CPU_ZERO(&here);
 	CPU_SET(processor, &here);

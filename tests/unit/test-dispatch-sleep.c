@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/* The dispatcher's sleep: bells, how long rings spin, the client's processor, floods of bells. */
+#include <errno.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "support/test.h"
+#include "unit/dispatch-bench.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+/* Remove the ring from the list of active rings, as the end of a turn does. */
+static struct dispatch_ring *put_to_sleep(struct bench *bench, uint32_t token)
+{
+	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring);
+
+	assert_int_equal(bench->rig.dispatch->n_active, 1);
+	ring_deactivate(bench->rig.dispatch, ring);
+	ring->sleep_token = token;
+	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, token);
+	return ring;
+}
+
+static void ring_the_bell(struct bench *bench)
+{
+	struct server_hooks hooks = dispatch_hooks(bench->rig.dispatch);
+
+	assert_int_equal(send(bench->ring.bell, "", 1, MSG_DONTWAIT), 1);
+	hooks.ring_bell(hooks.context, bench->ring.ring);
+	dispatch_answer_bells(bench->rig.dispatch);
+}
+
+TEST(test_sleep__bell_wakes)
+{
+	struct dispatch_ring *ring;
+
+	BENCH(bench, 1, N_ENTRIES);
+	ring = put_to_sleep(&bench, 7);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	assert_int_equal(rig_work(&bench.rig), 0);
+	ring_the_bell(&bench);
+	assert_true(ring->is_active);
+	assert_int_equal(bench.ring.cq->sq_wait, 0);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+	/* A ring is activated once, however often its bell rings. */
+	ring_the_bell(&bench);
+	assert_int_equal(bench.rig.dispatch->n_active, 1);
+}
+
+/*
+ * The client rings once per token. If a bell finds no work, the next entry must find another token,
+ * or it would wait forever.
+ */
+TEST(test_bell__without_work)
+{
+	struct dispatch_ring *ring;
+	uint32_t token;
+
+	BENCH(bench, 1, N_ENTRIES);
+	ring = put_to_sleep(&bench, UINT32_MAX - 1);
+	for (unsigned int i = 0; i < 4; i++) {
+		token = bench.ring.cq->sq_wait;
+		ring_the_bell(&bench);
+		assert_false(ring->is_active);
+		assert_int_not_equal(bench.ring.cq->sq_wait, token);
+		assert_int_not_equal(bench.ring.cq->sq_wait, 0);
+	}
+}
+
+/* A bell soon after the last work doubles the spin time, a later one halves it, within limits. */
+TEST(test_bell__adapts_spin)
+{
+	const uint64_t hour_ticks = clock_ns_to_ticks(3600000000000);
+	const struct {
+		uint64_t before_ticks, idle_ticks, after_ticks;
+	} cases[] = {
+		{hour_ticks / 4, 0, hour_ticks / 4 * 2},
+		{hour_ticks, 0, hour_ticks},
+		{5000, 2 * hour_ticks, 2500},
+		{1000, 2 * hour_ticks, 1000},
+	};
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	struct rig_ring other;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->min_spin_ticks = 1000;
+	dispatch->max_spin_ticks = hour_ticks;
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		ring = put_to_sleep(&bench, 7);
+		ring->spin_ticks = cases[i].before_ticks;
+		ring->last_work_ticks = clock_ticks() - cases[i].idle_ticks;
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+		ring_the_bell(&bench);
+		assert_int_equal(ring->spin_ticks, cases[i].after_ticks);
+		assert_int_equal(rig_work(&bench.rig), 1);
+		expect_cqe(&bench, i, 0);
+	}
+	/* A new ring begins between the limits. */
+	rig_ring_new(&bench.rig, N_ENTRIES, &other);
+	assert_in_range(rig_dispatch_ring(&other)->spin_ticks, 1001, hour_ticks - 1);
+	rig_ring_deinit(&other);
+}
+
+/* Under contention, a ring hardly spins, and its spin time is not adapted. */
+TEST(test_sleep__contended)
+{
+	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->max_spin_ticks = budget_ticks;
+	ring = rig_dispatch_ring(&bench.ring);
+	ring->spin_ticks = budget_ticks;
+	ring->last_work_ticks = clock_ticks();
+	dispatch_sleep_rings(dispatch);
+	assert_true(ring->is_active);
+	dispatch_set_contended(dispatch, true);
+	while (ring->is_active)
+		dispatch_sleep_rings(dispatch);
+	assert_int_not_equal(bench.ring.cq->sq_wait, 0);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	ring_the_bell(&bench);
+	assert_true(ring->is_active);
+	assert_int_equal(ring->spin_ticks, budget_ticks);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+	/* Afterwards the ring spins as long as before. */
+	dispatch_set_contended(dispatch, false);
+	dispatch_sleep_rings(dispatch);
+	assert_true(ring->is_active);
+	assert_int_equal(ring->spin_ticks, budget_ticks);
+}
+
+/* The hints that the client sees while the reactor moves */
+static struct {
+	const struct rbk_cq_area *cq;
+	uint64_t due_ns;
+	uint32_t processor;
+} move;
+
+int __wrap_thread_leave_processor(void);
+int __wrap_thread_leave_processor(void)
+{
+	move.due_ns = move.cq->due_ns;
+	move.processor = move.cq->processor;
+	return 0;
+}
+
+/* Pin this thread to the processor that it is on. Return: the processors that it may use. */
+static cpu_set_t stay_here(uint32_t *ret_processor)
+{
+	cpu_set_t all, here;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
+	*ret_processor = (uint32_t)sched_getcpu();
+	return all;
+}
+
+/*
+ * Where the client is on the reactor's own processor, its ring hardly spins, and a bell makes the
+ * reactor leave, but not again and again. Elsewhere, and where no processor is named, nothing
+ * changes.
+ */
+TEST(test_sleep__beside_client)
+{
+	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	uint32_t processor;
+	uint64_t moved_ticks;
+	cpu_set_t all;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->max_spin_ticks = budget_ticks;
+	ring = rig_dispatch_ring(&bench.ring);
+	all = stay_here(&processor);
+	move.cq = bench.ring.cq;
+	for (unsigned int i = 0; i < 2; i++) {
+		bench.ring.sq->processor = i == 0 ? 0 : processor + 2;
+		ring = put_to_sleep(&bench, 7 + i);
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+		ring_the_bell(&bench);
+		assert_int_equal(dispatch->moved_ticks, 0);
+		assert_int_equal(bench.ring.cq->due_ns, 0);
+		assert_int_equal(rig_work(&bench.rig), 1);
+		expect_cqe(&bench, i, 0);
+		ring->spin_ticks = budget_ticks;
+		ring->last_work_ticks = clock_ticks() - budget_ticks / 2;
+		dispatch_sleep_rings(dispatch);
+		assert_true(ring->is_active);
+		/* An idle reactor tells where it is. */
+		assert_int_equal(bench.ring.cq->processor, processor + 1);
+	}
+
+	bench.ring.sq->processor = processor + 1;
+	dispatch_sleep_rings(dispatch);
+	assert_false(ring->is_active);
+	put_bare(&bench, RBK_OP_NOP, 2, 0);
+	ring_the_bell(&bench);
+	moved_ticks = dispatch->moved_ticks;
+	assert_int_not_equal(moved_ticks, 0);
+	assert_true(ring->is_active);
+	/* During the move the client was told to spin; now it knows where the reactor is. */
+	assert_in_range(move.due_ns, 1, clock_now_ns() + 50000);
+	assert_int_equal(move.processor, 0);
+	assert_int_equal(bench.ring.cq->due_ns, 0);
+	assert_int_equal(bench.ring.cq->processor, processor + 1);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 2, 0);
+
+	/*
+	 * A move a moment ago, then contention, when no thread spins, then the first entry after a
+	 * long time: the reactor stays.
+	 */
+	for (unsigned int i = 0; i < 3; i++) {
+		moved_ticks = i == 0 ? clock_ticks() - 1000 : 0;
+		dispatch->moved_ticks = moved_ticks;
+		dispatch_set_contended(dispatch, i == 1);
+		ring = put_to_sleep(&bench, 17 + i);
+		if (i == 2)
+			ring->last_work_ticks = clock_ticks() - budget_ticks;
+		put_bare(&bench, RBK_OP_NOP, 3 + i, 0);
+		ring_the_bell(&bench);
+		if (i > 0)
+			assert_int_equal(dispatch->moved_ticks, moved_ticks);
+		else
+			assert_true(clock_ticks() - moved_ticks > clock_ns_to_ticks(1000000) ||
+				    dispatch->moved_ticks == moved_ticks);
+		assert_int_equal(rig_work(&bench.rig), 1);
+		expect_cqe(&bench, 3 + i, 0);
+	}
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+/*
+ * Ring 64 bells without entries.
+ * Return: true if the last two were handled within 10 ms.
+ */
+static bool flood(struct bench *bench)
+{
+	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring);
+	bool was_heard, is_muted;
+	uint64_t start_ns;
+
+	for (unsigned int i = 0; i < 63; i++) {
+		ring->empty_bells_since_ns = clock_now_ns();
+		ring_the_bell(bench);
+		assert_false(ring->is_muted);
+	}
+	start_ns = ring->empty_bells_since_ns;
+	ring_the_bell(bench);
+	was_heard = !ring->is_muted;
+	rig_settle(&bench->rig);
+	is_muted = ring->is_muted;
+	if (clock_now_ns() - start_ns > 10000000)
+		return false;
+	assert_false(was_heard);
+	assert_true(is_muted);
+	return true;
+}
+
+/* After 64 bells without entries, the bell is ignored for 10 ms. */
+TEST(test_sleep__flood_is_muted)
+{
+	struct bench bench;
+	bool was_in_time;
+
+	do {
+		bench_begin(&bench, 1, N_ENTRIES);
+		put_to_sleep(&bench, 7);
+		was_in_time = flood(&bench);
+		if (!was_in_time)
+			bench_end(&bench);
+	} while (!was_in_time);
+	/* An entry and bell after that are handled when the time is over. */
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	assert_int_equal(send(bench.ring.bell, "", 1, MSG_DONTWAIT), 1);
+	for (unsigned int i = 0; i < 1000 && !rig_dispatch_ring(&bench.ring)->is_active; i++) {
+		rig_settle(&bench.rig);
+		usleep(1000);
+	}
+	assert_false(rig_dispatch_ring(&bench.ring)->is_muted);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
+/* A ring that floods again is muted for twice as long, up to a limit, after fewer bells. */
+TEST(test_sleep__mute_time_doubles)
+{
+	uint64_t least_ns = 10000000, begin_ns;
+	struct dispatch_ring *ring;
+	unsigned int n_bells;
+
+	BENCH(bench, 1, N_ENTRIES);
+	ring = put_to_sleep(&bench, 7);
+	for (unsigned int level = 0; level < 10; level++) {
+		begin_ns = clock_now_ns();
+		for (n_bells = 0; !ring->is_muted; n_bells++) {
+			/* The count must not restart because this machine is slow. */
+			ring->empty_bells_since_ns = clock_now_ns();
+			ring_the_bell(&bench);
+		}
+		assert_int_equal(n_bells, 64 >> (level < 5 ? level : 5));
+		assert_true(ring->muted_until_ns >= begin_ns + least_ns);
+		assert_true(ring->muted_until_ns <= clock_now_ns() + least_ns);
+		if (level < 5)
+			least_ns *= 2;
+		/* The dispatcher ignores events of these bells that the loop still has. */
+		rig_settle(&bench.rig);
+		rig_settle(&bench.rig);
+		/* Let the muted time end now. */
+		ring->muted_until_ns = clock_now_ns();
+		loop_timer_arm(bench.rig.dispatch->mute_timer, 0);
+		while (ring->is_muted)
+			rig_settle(&bench.rig);
+	}
+	/* After a second without a flood, the level is reset. */
+	ring->muted_until_ns = clock_now_ns() - 1100000000;
+	ring_the_bell(&bench);
+	assert_int_equal(ring->mute_level, 0);
+}
+
+/* 63 bells per 10 ms are no flood. */
+TEST(test_sleep__slow_bells_are_forgiven)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_to_sleep(&bench, 7);
+	for (unsigned int i = 0; i < 1000; i++) {
+		if (i % 60 == 0)
+			rig_dispatch_ring(&bench.ring)->empty_bells_since_ns = 0;
+		ring_the_bell(&bench);
+		assert_false(rig_dispatch_ring(&bench.ring)->is_muted);
+	}
+}
+
+static bool is_rung_for(struct bench *bench)
+{
+	char byte;
+
+	return recv(bench->ring.bell, &byte, 1, MSG_DONTWAIT) == 1;
+}
+
+TEST(test_sleep__client_is_rung_once)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	rig_work(&bench.rig);
+	assert_false(is_rung_for(&bench));
+	bench.ring.sq->cq_wait = 5;
+	for (uint64_t i = 0; i < 3; i++) {
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+		rig_work(&bench.rig);
+	}
+	assert_true(is_rung_for(&bench));
+	assert_false(is_rung_for(&bench));
+	/* The same sleep gets no second bell, the next one does. */
+	put_bare(&bench, RBK_OP_NOP, 4, 0);
+	rig_work(&bench.rig);
+	assert_false(is_rung_for(&bench));
+	bench.ring.sq->cq_wait = 6;
+	put_bare(&bench, RBK_OP_NOP, 5, 0);
+	rig_work(&bench.rig);
+	assert_true(is_rung_for(&bench));
+}
+
+/* A client that sleeps is rung for when its task completes, not when the task is admitted. */
+TEST(test_sleep__client_sleeps_through_admission)
+{
+	uint64_t before_ns;
+
+	BENCH(bench, 1, N_ENTRIES);
+	bench.ring.sq->cq_wait = 5;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.ring.cq->sq_head, 1);
+	assert_false(is_rung_for(&bench));
+	assert_int_equal(bench.ring.cq->rung_ns, 0);
+	before_ns = clock_now_ns();
+	finish(&bench, bench.cpu, 1, 0);
+	assert_true(is_rung_for(&bench));
+	assert_in_range(bench.ring.cq->rung_ns, before_ns, clock_now_ns());
+	expect_cqe(&bench, 1, 0);
+}
