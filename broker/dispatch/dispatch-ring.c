@@ -44,8 +44,7 @@ static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 /* Time between two moves of the reactor off clients' processors, each of which takes some 10 us */
 static const uint64_t move_interval_ns = 1000000;
-/* Predicted time of a move. It takes longer in a virtual machine whose other processor is halted.
- */
+/* Predicted time of a move. Virtual machines whose other processor is halted take longer. */
 static const uint64_t move_ns = 40000;
 static const uint64_t mute_window_ns = 10000000;
 /* A ring that was not muted for so long starts at level 0 again. */

@@ -6,11 +6,14 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "shm/ring.h"
 #include "support/client-fixture.h"
 #include "support/stopwatch.h"
 #include "support/test.h"
+#include "util/checked.h"
 
 enum { TRIES = 20 };
 
@@ -412,6 +415,37 @@ TEST(test_wait__lets_broker_run)
 		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000), -ETIME);
 		assert_int_equal(ring->sleep_token - n_sleeps, has_rung && !is_fixed ? 2 : 1);
 	}
+	rbk_ring_free(ring);
+}
+
+/* Return the thread's timer slack, which the C library's prctl() truncates to an int. */
+static uint64_t slack_ns(void)
+{
+	return (uint64_t)syscall(SYS_prctl, PR_GET_TIMERSLACK);
+}
+
+/* A client's timer slack survives its naps, however large it is. */
+TEST(test_wait__keeps_timer_slack)
+{
+	static const uint64_t slacks_ns[] = {70000, 3000000000};
+	const uint64_t before_ns = slack_ns();
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint32_t n_sleeps;
+
+	FIXTURE(fixture, NULL);
+	ring = adaptive_ring(&fixture);
+	fake_broker_pause(fixture.fake, true);
+	while ((ring->sq_rung = rbk_ring_sleep_token(&ring->cq->sq_wait)) == 0)
+		sleep_ms(1);
+	for (size_t i = 0; i < ARRAY_SIZE(slacks_ns); i++) {
+		assert_int_equal(prctl(PR_SET_TIMERSLACK, slacks_ns[i]), 0);
+		n_sleeps = ring->sleep_token;
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000), -ETIME);
+		assert_int_equal(ring->sleep_token - n_sleeps, 2);
+		assert_int_equal(slack_ns(), slacks_ns[i]);
+	}
+	assert_int_equal(prctl(PR_SET_TIMERSLACK, before_ns), 0);
 	rbk_ring_free(ring);
 }
 

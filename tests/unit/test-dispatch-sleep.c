@@ -50,6 +50,23 @@ TEST(test_sleep__bell_wakes)
 	assert_int_equal(bench.rig.dispatch->n_active, 1);
 }
 
+/* The bells of a slow user, which another thread drains, wake and are charged for as well. */
+TEST(test_bell__drained_slowly)
+{
+	struct dispatch_ring *ring;
+
+	BENCH(bench, 1, N_ENTRIES);
+	ring = put_to_sleep(&bench, 7);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	ring->flow->owed_ticks = 0;
+	bench.rig.dispatch->charge_ticks = UINT64_MAX;
+	dispatch_ring_drained(bench.rig.dispatch, ring->ring);
+	assert_true(ring->is_active);
+	assert_int_not_equal(ring->flow->owed_ticks, 0);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+}
+
 /*
  * The client rings once per token. If a bell finds no work, the next entry must find another token,
  * or it would wait forever.
