@@ -288,6 +288,17 @@ struct device_load {
 	struct dispatch_own *own; /* the broker's own task that its executor has */
 	uint32_t loss;            /* 1 + reopenings at the last loss by a task; 0: none */
 	uint64_t loss_ticks;      /* when the last loss was noticed */
+	uint64_t due_ticks;       /* predicted end of its task, if struct due has the device */
+	uint64_t early_ticks;     /* time by which tasks end before their prediction, see due.c */
+};
+
+/* The ends of tasks for which the reactor is awake, see due.c. */
+struct due {
+	uint32_t devices; /* bit mask of the devices with a task whose end is predicted */
+	uint64_t most_ticks;
+	uint64_t lag_ticks;   /* time by which the timer is late */
+	uint64_t alarm_ticks; /* when the timer ends; 0: it is not armed */
+	struct loop_timer *timer;
 };
 
 /* Progress of a device that has work, see liveness.c. */
@@ -368,6 +379,7 @@ struct dispatch {
 	struct half *free_halves;
 	struct device_load loads[RBK_MAX_DEVICES];
 	struct reactor_run reactor_run;
+	struct due due;
 	struct exec_ref inline_refs[RBK_MAX_REFS];
 
 	/* Cold. */
@@ -707,6 +719,22 @@ void dispatch_stop_polling(struct dispatch *dispatch);
 void dispatch_ring_bells(struct dispatch *dispatch);
 int rings_init(struct dispatch *dispatch);
 void rings_deinit(struct dispatch *dispatch);
+
+/* Return: 0; -ENOMEM. */
+int due_init(struct dispatch *dispatch);
+void due_deinit(struct dispatch *dispatch);
+
+/* Note that a GPU begins a task now, which is predicted to take @predicted_ns. */
+void due_begin(struct dispatch *dispatch, uint8_t device, uint64_t predicted_ns);
+
+/* Note that the task of a device in due.devices was returned. @end_ticks: 0 if it did not run. */
+void due_end(struct dispatch *dispatch, uint8_t device, uint64_t end_ticks);
+
+/*
+ * Return true if a task is about to end, so that the reactor must not sleep. Otherwise wake the
+ * reactor shortly before the next end. Devices whose task is late are forgotten.
+ */
+bool due_is_near(struct dispatch *dispatch);
 
 /* own.c */
 

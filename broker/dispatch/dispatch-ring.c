@@ -474,11 +474,22 @@ void dispatch_ring_bells(struct dispatch *dispatch)
 	turn_queue_run(&dispatch->bells, turn_used_ticks(turn) + turn->budget_ticks / BELLS_PART);
 }
 
+/* Return the number of runs that executors compute on processors, or will as soon as they can. */
+static uint32_t n_computing(const struct dispatch *dispatch)
+{
+	uint32_t n = dispatch->n_submitted;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < dispatch->n_executors; i++)
+		if (dispatch->executors[i]->info.kind == EXECUTOR_GPU)
+			n -= dispatch->loads[i].n_held;
+	return n;
+}
+
 void dispatch_sleep_rings(struct dispatch *dispatch)
 {
 	uint64_t now_ticks = clock_ticks();
 	bool is_crowded = dispatch->is_contended ||
-			  (dispatch->n_submitted > 0 &&
+			  (n_computing(dispatch) > 0 &&
 			   dispatch->executors[RBK_DEVICE_CPU]->info.n_threads + 1 >=
 				   dispatch->options.n_processors);
 	uint32_t n = dispatch->n_active < SLEEP_BATCH ? dispatch->n_active : SLEEP_BATCH;

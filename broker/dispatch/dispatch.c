@@ -505,6 +505,7 @@ static bool has_other_work(const struct dispatch *dispatch)
 
 int dispatch_run(struct dispatch *dispatch, struct server *server)
 {
+	bool is_near = false;
 	unsigned int n;
 	int r = 0;
 
@@ -520,7 +521,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		 */
 		for (unsigned int i = 0;
 		     i < TURN_POLLS && n == 0 &&
-		     (dispatch->n_active > 0 || (i == 0 && has_other_work(dispatch)));
+		     (dispatch->n_active > 0 || is_near || (i == 0 && has_other_work(dispatch)));
 		     i++) {
 			n = dispatch_turn(dispatch);
 			if (n == 0)
@@ -534,7 +535,8 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 				break;
 			dispatch_stop_polling(dispatch);
 		}
-		if (dispatch->n_active == 0 && !has_other_work(dispatch)) {
+		is_near = dispatch->due.devices != 0 && due_is_near(dispatch);
+		if (dispatch->n_active == 0 && !is_near && !has_other_work(dispatch)) {
 			r = dispatch_sleep(dispatch);
 		} else {
 			r = look_at_kernel(dispatch, false);
@@ -673,6 +675,9 @@ static int dispatch_init(struct dispatch *dispatch)
 	r = flows_init(dispatch);
 	if (r)
 		return error_fold(r);
+	r = due_init(dispatch);
+	if (r)
+		return error_fold(r);
 	r = liveness_init(dispatch);
 	if (r)
 		return error_fold(r);
@@ -752,6 +757,7 @@ struct dispatch *dispatch_free(struct dispatch *dispatch)
 	loop_timer_free(dispatch->drain_timer);
 	rings_deinit(dispatch);
 	liveness_deinit(dispatch);
+	due_deinit(dispatch);
 	flows_deinit(dispatch);
 	if (dispatch->nobody)
 		place_flow_free(dispatch->placer, dispatch->nobody);

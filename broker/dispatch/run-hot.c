@@ -388,19 +388,22 @@ static bool leaves_processor(const struct dispatch *dispatch, uint8_t device)
 }
 
 /*
- * Tell a client that has one task in flight, which begins now, when the task is predicted to
- * complete.
+ * Note when a task that begins now is predicted to complete, and tell its client if it has no other
+ * task in flight.
  */
-static void tell_due(const struct dispatch *dispatch, const struct run *run)
+static void tell_due(struct dispatch *dispatch, const struct run *run)
 {
 	struct dispatch_ring *ring = run->task->ring;
 	const uint8_t device = run->place.decision.device;
 
 	const float predicted_ns = run->task->predicted_ns;
 
-	if (ring->ring->n_in_flight != 1 || run->has_begun || run->task->half ||
-	    dispatch->loads[device].n_held > 0 || !(predicted_ns > 0) ||
-	    predicted_ns > (float)MOST_DUE_NS || !leaves_processor(dispatch, device))
+	if (run->has_begun || run->task->half || dispatch->loads[device].n_held > 0 ||
+	    !(predicted_ns > 0) || predicted_ns > (float)MOST_DUE_NS)
+		return;
+	if (dispatch->executors[device]->info.kind == EXECUTOR_GPU)
+		due_begin(dispatch, device, (uint64_t)predicted_ns);
+	if (ring->ring->n_in_flight != 1 || !leaves_processor(dispatch, device))
 		return;
 	ring->is_due = true;
 	__atomic_store_n(&ring->ring->cq->due_ns, clock_now_ns() + (uint64_t)predicted_ns,
@@ -634,6 +637,8 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 
 	dispatch->n_submitted--;
 	load->n_held--;
+	if (__builtin_expect(dispatch->due.devices & 1u << device, 0))
+		due_end(dispatch, device, run->exec.end_ticks);
 	/* A cancelled run shows that the device is alive only if the device had begun it. */
 	load->n_returned += run->exec.res != -ECANCELED || run->exec.busy_ticks > 0;
 	task->ring->flow->n_held[device]--;
