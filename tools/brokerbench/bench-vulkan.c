@@ -103,13 +103,15 @@ static int compare(struct bench_env *env, const struct target *target, uint32_t 
 	char params[32];
 	int r;
 
-	r = plans_matmul_init(&matmul, env, target->rbk, n, n, n, false);
-	if (r)
-		return r;
 	if (depth > 1)
 		snprintf(params, sizeof(params), "n=%u depth=%u", n, depth);
 	else
 		snprintf(params, sizeof(params), "n=%u", n);
+	if (!bench_is_wanted(env, params))
+		return 0;
+	r = plans_matmul_init(&matmul, env, target->rbk, n, n, n, false);
+	if (r)
+		return r;
 	row.params = params;
 	row.baseline = shader == VULKAN_BARE_SAME    ? "bare-vulkan"
 		       : shader == VULKAN_BARE_NAIVE ? "bare-naive"

@@ -68,6 +68,7 @@ extern const struct bench bench_matmul_int8;
 extern const struct bench bench_operators;
 extern const struct bench bench_nets;
 extern const struct bench bench_fusion;
+extern const struct bench bench_device_tasks;
 extern const struct bench bench_matmul_vulkan;
 extern const struct bench bench_copied_bytes;
 extern const struct bench bench_starpu;

@@ -9,6 +9,7 @@
 #include "target.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "broker-process/broker-process.h"
@@ -74,10 +75,11 @@ static bool is_pinned(enum target_kind kind)
 	return kind == TARGET_PINNED || kind == TARGET_INLINE;
 }
 
+/* @device: an option for a device, or NULL */
 static int start_private(struct target *target, struct bench_env *env, enum target_kind kind,
-			 const char *gpu)
+			 const char *gpu, const char *device)
 {
-	const char *arguments[4];
+	const char *arguments[5];
 	unsigned int n = 0;
 	int r;
 
@@ -85,6 +87,8 @@ static int start_private(struct target *target, struct bench_env *env, enum targ
 	arguments[n++] = "--cache=none";
 	if (kind == TARGET_ONE_WORKER || kind == TARGET_INLINE)
 		arguments[n++] = "--workers=1";
+	if (device)
+		arguments[n++] = device;
 	arguments[n] = NULL;
 	r = broker_process_new(arguments, is_pinned(kind) ? env->peer_cpu : -1, &target->process);
 	if (r == -ENOENT)
@@ -108,7 +112,7 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 		r = connect_to(target, env, env->socket);
 	else
 		r = start_private(target, env, kind,
-				  kind == TARGET_GPU ? "--gpu=auto" : "--gpu=none");
+				  kind == TARGET_GPU ? "--gpu=auto" : "--gpu=none", NULL);
 	if (r)
 		goto error;
 	bench_pin(env, is_pinned(kind) ? env->client_cpu : -1);
@@ -118,7 +122,7 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 	r = find_gpu(target->rbk, &target->gpu);
 	if (r == -ENODEV && !env->socket) {
 		target_deinit(target);
-		r = start_private(target, env, kind, "--gpu=software");
+		r = start_private(target, env, kind, "--gpu=software", NULL);
 		if (r)
 			goto error;
 		r = find_gpu(target->rbk, &target->gpu);
@@ -135,6 +139,22 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 
 error:
 	target_deinit(target);
+	return r;
+}
+
+int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us)
+{
+	char device[48];
+	int r;
+
+	*target = (struct target)TARGET_INIT;
+	snprintf(device, sizeof(device), "--test-device=%uus", task_us);
+	bench_pin(env, -1);
+	r = start_private(target, env, TARGET_WORKERS, "--gpu=none", device);
+	if (!r)
+		r = find_gpu(target->rbk, &target->gpu);
+	if (r)
+		target_deinit(target);
 	return r;
 }
 

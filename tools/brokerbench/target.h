@@ -51,6 +51,12 @@ struct target {
 int target_init(struct target *target, struct bench_env *env, enum target_kind kind);
 
 /*
+ * The same with a device whose tasks take @task_us and no processor, as target->gpu, and with all
+ * workers.
+ */
+int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us);
+
+/*
  * Open a further session of the broker at @socket, with a ring of its own. End it with
  * target_deinit(), also after a failure.
  * Return: 0; a negative errno, which has been reported.
