@@ -100,10 +100,10 @@ static int run(struct bench_env *env)
 		r = check(env, &kernel);
 	if (!r)
 		r = bare_ring_new(RING_ENTRIES, env->peer_cpu, &bare);
-	if (!r)
+	if (!r && bench_is_wanted(env, round_trip.params))
 		r = bench_compare(env, &round_trip, (struct bench_side){target_round_trips, &task},
 				  (struct bench_side){bare_ring_round_trips, bare});
-	if (!r)
+	if (!r && bench_is_wanted(env, rate.params))
 		r = bench_compare(env, &rate, (struct bench_side){target_throughput, &task},
 				  (struct bench_side){kernel_round, &kernel});
 	if (r)
