@@ -535,7 +535,9 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 				break;
 			dispatch_stop_polling(dispatch);
 		}
-		is_near = dispatch->due.devices != 0 && due_is_near(dispatch);
+		/* Beside active rings the reactor is awake, and needs no alarm. */
+		is_near = dispatch->n_active == 0 && dispatch->due.devices != 0 &&
+			  due_is_near(dispatch);
 		if (dispatch->n_active == 0 && !is_near && !has_other_work(dispatch)) {
 			r = dispatch_sleep(dispatch);
 		} else {
