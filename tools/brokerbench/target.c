@@ -151,8 +151,11 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
 	snprintf(device, sizeof(device), "--test-device=%uus", task_us);
 	bench_pin(env, -1);
 	r = start_private(target, env, TARGET_WORKERS, "--gpu=none", device);
-	if (!r)
+	if (!r) {
 		r = find_gpu(target->rbk, &target->gpu);
+		if (r)
+			bench_fail(env, r, "the broker has no device for tests");
+	}
 	if (r)
 		target_deinit(target);
 	return r;
