@@ -74,9 +74,13 @@ static void make_instance(void)
 		exit(77);
 }
 
+/*
+ * Set with the device. A program without a lease sees the driver's extensions, which may lack
+ * VK_EXT_memory_budget, and the lease often comes with the device. Queries of a physical device
+ * need an extension that it supports, not one that a device has enabled.
+ */
 static bool can_ask;
 
-/* A program without a lease sees the driver's extensions, which may lack VK_EXT_memory_budget. */
 static bool has_budget(void)
 {
 	VkExtensionProperties *list;
@@ -109,8 +113,7 @@ static VkResult try_device(void)
 		.ppEnabledExtensionNames = names,
 	};
 
-	can_ask = has_budget();
-	info.enabledExtensionCount += can_ask;
+	info.enabledExtensionCount += has_budget();
 	return vkCreateDevice(physical, &info, NULL, &device);
 }
 
@@ -124,6 +127,7 @@ static void make_device(void)
 
 		if (result == VK_SUCCESS) {
 			counts->n_devices++;
+			can_ask = has_budget();
 			volkLoadDevice(device);
 			return;
 		}
