@@ -127,6 +127,7 @@ TEST(test_closers__stuck_threads)
 {
 	struct closers_report report, before;
 	struct job stuck[N_ACCOUNTS - 1], other;
+	unsigned int n_most = 0;
 	struct fixture f;
 	sem_t gate;
 
@@ -141,10 +142,11 @@ TEST(test_closers__stuck_threads)
 		assert_true(loop_turn(f.loop, true) >= 0);
 		closers_describe(f.closers, &report);
 		assert_true(report.n_stuck < report.n_threads_max);
+		n_most = report.n_threads > n_most ? report.n_threads : n_most;
 	}
 	assert_int_equal(n_done, 1);
-	closers_describe(f.closers, &report);
-	assert_true(report.n_threads >= N_ACCOUNTS);
+	/* The turn that completes the other job may already end its thread. */
+	assert_true(n_most >= N_ACCOUNTS);
 	for (unsigned int i = 0; i < N_ACCOUNTS - 1; i++)
 		sem_post(&gate);
 	for (unsigned int i = 0; i < N_ACCOUNTS - 1; i++)

@@ -693,22 +693,18 @@ TEST(test_close__drains)
 	BENCH(bench, 2, N_ENTRIES);
 	bench.cpu->capacity = 3;
 	closing = bench.ring;
-	/*
-	 * The ring is made first, because that takes a while: a task that seems overdue would send
-	 * the next ones to another device.
-	 */
 	rig_ring_new(&bench.rig, N_ENTRIES, &bench.ring);
 	sqe = run_entry(&bench, bench.queued, 1);
 	rig_put(&closing, &sqe);
 	rig_work(&bench.rig);
 	/*
 	 * 10 runs, 11 is queued, 12 is held behind it, 13 and 14 are pending, 15 fails on the GPU,
-	 * 16 is a barrier and 17 behind it.
+	 * 16 is a barrier and 17 behind it. Only 15 may leave the CPU when 1 seems overdue.
 	 */
 	for (uint64_t i = 10; i <= 15; i++) {
 		sqe = run_entry(&bench, bench.queued, i);
 		sqe.flags = i == 11 ? LINK : 0;
-		sqe.strategy = i == 15 ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_AUTO;
+		sqe.strategy = i == 15 ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_ONLY_CPU;
 		rig_put(&bench.ring, &sqe);
 	}
 	put_bare(&bench, RBK_OP_BARRIER, 16, 0);

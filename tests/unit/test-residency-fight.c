@@ -112,8 +112,9 @@ static void fight(uint64_t seed)
 			}
 			break;
 		case 5:
-			rig.devices[RIG_DEVICE].n_parts = 1 + random_below(&seed, 5);
+			/* A block that is being loaded has fewer parts than the device. */
 			rig_settle(&rig);
+			rig.devices[RIG_DEVICE].n_parts = 1 + random_below(&seed, 5);
 			if (random_below(&seed, 8) == 0)
 				claim(&rig, memories, 1 + random_below(&seed, 2), &n_claims);
 			break;
