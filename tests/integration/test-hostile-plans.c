@@ -81,8 +81,10 @@ static void arsenal_deinit(struct arsenal *arsenal)
 static int ask(int fd, const void *request, size_t bytes, const int *memfd,
 	       struct rbk_wire_plan *reply)
 {
+	int timeout_ms = (int)(harness_slow_ns(60000000000) / 1000000);
+
 	if (raw_send(fd, request, bytes, memfd, memfd ? 1 : 0) != (ssize_t)bytes ||
-	    raw_receive(fd, reply, sizeof(*reply), NULL, NULL, 60000) <= 0)
+	    raw_receive(fd, reply, sizeof(*reply), NULL, NULL, timeout_ms) <= 0)
 		return -ETIME;
 	return reply->reply.res;
 }
