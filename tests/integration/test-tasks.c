@@ -303,8 +303,9 @@ TEST(test_cancel__every_state, begin, end)
 		assert_int_equal(results[4], -ECANCELED);
 		assert_int_equal(results[8], -ENOENT);
 		assert_int_equal(results[9], -ENOENT);
-		assert_int_equal(results[10], 0);
-		assert_int_equal(results[11], -ENOENT);
+		/* Complete, unless the reactor lost its processor before: then not inline. */
+		assert_true(results[11] == 0 || results[11] == -EALREADY || results[11] == -ENOENT);
+		assert_int_equal(results[10], results[11] == 0 ? -ECANCELED : 0);
 	}
 	assert_true(n_cancelled > 0);
 	rbk_ring_free(ring);

@@ -3,7 +3,7 @@
 """What tools/test makes of meson's records of test runs.
 
   report.py again LOG            prints the tests that deserve a second try, alone, a line each:
-                                 at most three failed, each by an assertion or its time limit
+                                 at most six failed, each by an assertion or its time limit
   report.py sum N_BUILDS LOG...  what was skipped and failed, and "N passed, N failed, N skipped";
                                  N_BUILDS builds failed. Of a LOG the record of the second tries
                                  lies beside it, where there were any: "again-" before its name.
@@ -20,13 +20,13 @@ import re
 import sys
 import tempfile
 
-MAX_AGAIN = 3
-# abort() in cmocka and in the harness is an assertion; these patterns are findings. A leak alone is a finding;
-# after a failed assertion the test may have left memory behind.
-FINDING = re.compile(r'ERROR: AddressSanitizer|WARNING: ThreadSanitizer|runtime error:|'
+MAX_AGAIN = 6
+# abort() in cmocka and in the harness is an assertion; these patterns are findings. A leak alone, also one of
+# threads, is a finding; after a failed assertion the test may have left memory and threads behind.
+FINDING = re.compile(r'ERROR: AddressSanitizer|WARNING: ThreadSanitizer: (?!thread leak)|runtime error:|'
                      r'ERROR: ThreadSanitizer|VUID-|SIG(SEGV|BUS|ILL|FPE|SYS)|'
                      r'core dumped|brokerd has died|Sanitizer:DEADLYSIGNAL')
-LEAK = 'ERROR: LeakSanitizer'
+LEAK = re.compile(r'ERROR: LeakSanitizer|WARNING: ThreadSanitizer: thread leak')
 ASSERTION = re.compile(r'\[ *FAILED *\]|^not ok|AssertionError|^FAIL', re.MULTILINE)
 CRASHES = (-11, -7, -4, -8, -31, 139, 135, 132, 136, 159)
 
@@ -47,7 +47,7 @@ def deserves_again(test):
     said = (test.get('stdout') or '') + (test.get('stderr') or '')
     if FINDING.search(said) or test.get('returncode') in CRASHES:
         return False
-    if LEAK in said and not ASSERTION.search(said):
+    if LEAK.search(said) and not ASSERTION.search(said):
         return False
     return test['result'] in ('FAIL', 'TIMEOUT')
 
@@ -104,8 +104,11 @@ def self_test():
     raced = record('raced', 'FAIL', '[  FAILED  ] x\nWARNING: ThreadSanitizer: data race')
     leaked = record('leaked', 'FAIL', 'ERROR: LeakSanitizer: detected memory leaks')
     left = record('left', 'FAIL', '[  FAILED  ] x\nERROR: LeakSanitizer: detected', code=-6)
+    threads = record('threads', 'FAIL', 'WARNING: ThreadSanitizer: thread leak', 66)
+    joined = record('joined', 'FAIL', '[  FAILED  ] x\nWARNING: ThreadSanitizer: thread leak', 66)
     cases = [([fine], []), ([fine, asserted, late], ['asserted', 'late']), ([crashed], []),
-             ([raced], []), ([leaked], []), ([left], ['left']),
+             ([raced], []), ([leaked], []), ([left], ['left']), ([threads], []),
+             ([joined], ['joined']),
              # A finding, or too many failures: no test is run again.
              ([asserted, raced], []), ([asserted] * (MAX_AGAIN + 1), [])]
     with tempfile.TemporaryDirectory() as folder:
