@@ -192,25 +192,45 @@ static VkResult hand_over(const VkExtensionProperties *list, uint32_t n_list, ui
 	return *n < n_list ? VK_INCOMPLETE : VK_SUCCESS;
 }
 
+/* Return the driver's list with the budget's extension in both forms of the call. */
+static VkResult hand_over_all(struct physical *physical, const VkExtensionProperties *budget,
+			      uint32_t *n, VkExtensionProperties *ret)
+{
+	VkExtensionProperties *list;
+	VkResult result;
+	uint32_t n_list;
+
+	result = dispatch_extensions(physical, &n_list, &list);
+	if (result != VK_SUCCESS)
+		return result;
+	/*
+	 * A lease may come between the two forms. Vulkan's loader does not expect a longer list: it
+	 * would fail vkCreateDevice() with VK_INCOMPLETE.
+	 */
+	if (!ret || *n != n_list ||
+	    __atomic_load_n(&physical->n_extensions_told, __ATOMIC_RELAXED) != n_list)
+		list[n_list++] = *budget;
+	result = hand_over(list, n_list, n, ret);
+	free(list);
+	return result;
+}
+
 VkResult properties_extensions(struct physical *physical, const char *layer, uint32_t *n,
 			       VkExtensionProperties *ret)
 {
 	bool is_ours = layer && strcmp(layer, LAYER_NAME) == 0, is_added;
-	VkExtensionProperties *list, budget;
+	VkExtensionProperties budget;
 	VkResult result;
-	uint32_t n_list;
 
 	is_added = !physical->has_budget && physical->can_budget && leased(physical);
 	name_budget(&budget);
 	if (is_ours)
 		return hand_over(&budget, is_added, n, ret);
 	if (layer || !is_added)
-		return physical->instance->enumerate_extensions(physical->handle, layer, n, ret);
-	result = dispatch_extensions(physical, &n_list, &list);
-	if (result != VK_SUCCESS)
-		return result;
-	list[n_list++] = budget;
-	result = hand_over(list, n_list, n, ret);
-	free(list);
+		result = physical->instance->enumerate_extensions(physical->handle, layer, n, ret);
+	else
+		result = hand_over_all(physical, &budget, n, ret);
+	if (result == VK_SUCCESS && !layer && !ret)
+		__atomic_store_n(&physical->n_extensions_told, *n, __ATOMIC_RELAXED);
 	return result;
 }
