@@ -1,0 +1,102 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * An exhaustive checker of small concurrent programs under the memory model of C11
+ *
+ * A scenario is two or three threads that execute a few operations of real code, which is compiled
+ * with -fsanitize=thread. The compiler then calls a function at each access to memory;
+ * weak-memory.c has these functions instead of ThreadSanitizer's library. The threads are
+ * coroutines of one thread: each stops before each atomic operation, and the checker decides which
+ * one goes on, and which of the values that the model permits a load returns. It repeats the
+ * scenario until it has tried all of these decisions, but for orders of independent operations,
+ * which make no difference.
+ *
+ * It finds: two accesses to the same bytes, one of them a plain store, that no synchronization
+ * orders; threads that all wait, so that no one will wake them; and what the scenario checks.
+ *
+ * The model: all stores to a location are in one order, the order in which they were executed. A
+ * load returns the value of any store that is not older than the latest one that its thread knows
+ * of. An acquire load of a release store lets its thread know what the storing thread knew. Fences
+ * do so for relaxed accesses before and after them, and each sequentially consistent fence lets its
+ * thread know what the threads of all earlier ones knew. A read-modify-write reads the latest
+ * store. This is the view-based formulation of RC11 (Lahav et al., "Repairing sequential
+ * consistency in C/C++11", PLDI 2017; Kang et al., "A promising semantics for relaxed-memory
+ * concurrency", POPL 2017, section 3) without two kinds of behaviour: a load returns no value that
+ * is stored later, and no store is placed before one that was executed earlier. No location of the
+ * code that is checked has two writers other than by read-modify-writes, so the latter makes no
+ * difference here.
+ *
+ * The orders of operations: C. Flanagan, P. Godefroid, "Dynamic partial-order reduction for model
+ * checking software", POPL 2005, with sleep sets.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEAK_MAX_THREADS = 3 };
+
+struct weak_name {
+	const void *address; /* of an atomic object or a bell */
+	const char *name;
+};
+
+struct weak_scenario {
+	const char *name;
+	unsigned int n_threads;
+	/*
+	 * Executions end after so many atomic operations and waits; 0: not before all threads
+	 * return. For loops that retry, which have executions without end.
+	 */
+	unsigned int max_operations;
+	const struct weak_name *names; /* for traces, up to an address that is NULL; or NULL */
+	/* Prepare memory for one execution; no thread runs. */
+	void (*set_up)(void);
+	void (*threads[WEAK_MAX_THREADS])(void);
+	/* Check the end of an execution in which all threads returned; NULL: nothing to check. */
+	void (*tear_down)(void);
+};
+
+/* Bits: orders that the program does not get, to see that the checker misses them. */
+enum weak_without {
+	WEAK_WITHOUT_FENCES = 1 << 0,
+	WEAK_WITHOUT_RELEASE = 1 << 1, /* stores with release become relaxed */
+	WEAK_WITHOUT_ACQUIRE = 1 << 2, /* loads with acquire become relaxed */
+};
+
+struct weak_result {
+	uint64_t n_executions;
+	bool is_complete;  /* all executions were tried, or a failure was found */
+	char failure[256]; /* one sentence; empty: none */
+	char trace[4096];  /* the operations of the failed execution, one on each line */
+};
+
+/* Try all executions of @scenario, at most @max_executions. Not reentrant. */
+void weak_explore(const struct weak_scenario *scenario, unsigned int without,
+		  uint64_t max_executions, struct weak_result *ret);
+
+/* --- For threads of a scenario --- */
+
+/* End the execution as a failure unless @condition holds. */
+#define weak_check(condition)                                      \
+	do {                                                       \
+		if (!(condition))                                  \
+			weak_fail(__FILE__, __LINE__, #condition); \
+	} while (0)
+_Noreturn void weak_fail(const char *file, int line, const char *text);
+
+/*
+ * A bell: bytes in a socket. Ringing and hearing synchronize as a release store and an acquire
+ * load: the socket has a lock.
+ */
+struct weak_bell {
+	unsigned int n_bytes;
+};
+void weak_bell_ring(struct weak_bell *bell);
+/* Return true if there were bytes, and take them; waits for some if @waits. */
+bool weak_bell_hear(struct weak_bell *bell, bool waits);
+
+/*
+ * Wait until another thread has stored something that this thread has not seen, and see the latest
+ * value of each location: for loops that poll.
+ */
+void weak_wait_for_news(void);

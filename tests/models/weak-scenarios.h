@@ -1,0 +1,20 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Scenarios of test-weak-memory.c, a file for each subject, compiled with -fsanitize=thread. */
+#include "models/weak-memory.h"
+
+/* Litmus tests: two results of one bit each; bit 2 * first + second of weak_outcomes: it occurred.
+ */
+extern const struct weak_scenario weak_store_buffers, weak_message, weak_message_fences,
+	weak_coherence, weak_causality, weak_exchange;
+extern unsigned int weak_outcomes;
+
+extern const struct weak_scenario weak_spsc;
+extern const struct weak_scenario weak_cancel, weak_stop;
+/*
+ * A client that waits for each entry; one that submits more than fit at once, and waits for room
+ * and for completions; one whose event loop arms the ring; each with a broker that sleeps.
+ */
+extern const struct weak_scenario weak_ring, weak_ring_full, weak_ring_armed;
+extern const struct weak_scenario weak_seqlock, weak_record;
+extern const struct weak_scenario weak_waker;
