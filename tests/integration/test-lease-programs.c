@@ -416,7 +416,8 @@ static void let_them_run(void)
 	unsigned int n_restarts = seconds < 60 ? 1 : seconds / 60, i;
 
 	/* For the given time, and until memory was short. */
-	while (harness_now_ns() < end_ns || counts->n_refused == 0 || counts->n_allocated < test_scaled(1000) ||
+	while (harness_now_ns() < end_ns || counts->n_refused == 0 ||
+	       counts->n_allocated < test_scaled(1000) ||
 	       seen.most_charged <= BUDGET_MIB * MIB / 2) {
 		uint64_t now_ns = harness_now_ns();
 

@@ -112,6 +112,12 @@ TEST(test_waker__no_wake_up_is_lost)
 	expect_wrong(&weak_waker, WEAK_WITHOUT_FENCES, "all threads wait");
 }
 
+TEST(test_pool__no_wake_up_is_lost)
+{
+	expect_right(&weak_pool);
+	expect_wrong(&weak_pool, WEAK_WITHOUT_FENCES, "all threads wait");
+}
+
 TEST(test_ring__no_wake_up_is_lost)
 {
 	const struct weak_scenario *const scenarios[] = {&weak_ring, &weak_ring_full,

@@ -60,30 +60,45 @@ CALL(void, __tsan_write_range, void *address, unsigned long bytes)
 	weak_plain(address, (unsigned int)bytes, true);
 }
 
-#define ATOMIC(bits, type)                                                                        \
-	CALL(type, __tsan_atomic##bits##_load, const volatile void *address, int order)           \
-	{                                                                                         \
-		return (type)weak_load((const void *)address, (bits) / 8, order);                 \
-	}                                                                                         \
-	CALL(void, __tsan_atomic##bits##_store, volatile void *address, type value, int order)    \
-	{                                                                                         \
-		weak_store((void *)address, (bits) / 8, value, order);                            \
-	}                                                                                         \
-	CALL(type, __tsan_atomic##bits##_exchange, volatile void *address, type value, int order) \
-	{                                                                                         \
-		return (type)weak_exchange_n((void *)address, (bits) / 8, value, order);          \
-	}                                                                                         \
-	CALL(int, __tsan_atomic##bits##_compare_exchange_strong, volatile void *address,          \
-	     void *expected, type value, int order, int failure_order)                            \
-	{                                                                                         \
-		return weak_compare_exchange((void *)address, (bits) / 8, expected, value, order, \
-					     failure_order);                                      \
-	}                                                                                         \
-	CALL(int, __tsan_atomic##bits##_compare_exchange_weak, volatile void *address,            \
-	     void *expected, type value, int order, int failure_order)                            \
-	{                                                                                         \
-		return weak_compare_exchange((void *)address, (bits) / 8, expected, value, order, \
-					     failure_order);                                      \
+#define ATOMIC(bits, type)                                                                         \
+	CALL(type, __tsan_atomic##bits##_load, const volatile void *address, int order)            \
+	{                                                                                          \
+		return (type)weak_load((const void *)address, (bits) / 8, order);                  \
+	}                                                                                          \
+	CALL(void, __tsan_atomic##bits##_store, volatile void *address, type value, int order)     \
+	{                                                                                          \
+		weak_store((void *)address, (bits) / 8, value, order);                             \
+	}                                                                                          \
+	CALL(type, __tsan_atomic##bits##_exchange, volatile void *address, type value, int order)  \
+	{                                                                                          \
+		return (type)weak_exchange_n((void *)address, (bits) / 8, value, order);           \
+	}                                                                                          \
+	CALL(type, __tsan_atomic##bits##_fetch_add, volatile void *address, type value, int order) \
+	{                                                                                          \
+		return (type)weak_fetch((void *)address, (bits) / 8, WEAK_FETCH_ADD, value,        \
+					order);                                                    \
+	}                                                                                          \
+	CALL(type, __tsan_atomic##bits##_fetch_sub, volatile void *address, type value, int order) \
+	{                                                                                          \
+		return (type)weak_fetch((void *)address, (bits) / 8, WEAK_FETCH_ADD,               \
+					-(uint64_t)value, order);                                  \
+	}                                                                                          \
+	CALL(type, __tsan_atomic##bits##_fetch_and, volatile void *address, type value, int order) \
+	{                                                                                          \
+		return (type)weak_fetch((void *)address, (bits) / 8, WEAK_FETCH_AND, value,        \
+					order);                                                    \
+	}                                                                                          \
+	CALL(int, __tsan_atomic##bits##_compare_exchange_strong, volatile void *address,           \
+	     void *expected, type value, int order, int failure_order)                             \
+	{                                                                                          \
+		return weak_compare_exchange((void *)address, (bits) / 8, expected, value, order,  \
+					     failure_order);                                       \
+	}                                                                                          \
+	CALL(int, __tsan_atomic##bits##_compare_exchange_weak, volatile void *address,             \
+	     void *expected, type value, int order, int failure_order)                             \
+	{                                                                                          \
+		return weak_compare_exchange((void *)address, (bits) / 8, expected, value, order,  \
+					     failure_order);                                       \
 	}
 
 ATOMIC(8, uint8_t)

@@ -466,6 +466,25 @@ uint64_t weak_exchange_n(void *address, unsigned int bytes, uint64_t value, int 
 	return before;
 }
 
+uint64_t weak_fetch(void *address, unsigned int bytes, enum weak_fetch how, uint64_t operand,
+		    int order)
+{
+	struct location *location;
+	unsigned int index;
+	uint64_t before = read_real(address, bytes), after;
+	const struct message *latest = modify(address, bytes, order, &location, &index);
+
+	if (latest)
+		before = latest->value;
+	after = how == WEAK_FETCH_ADD ? before + operand : before & operand;
+	/* Only the lower bytes are stored. */
+	after &= UINT64_MAX >> (64 - 8 * bytes);
+	if (latest)
+		append(location, index, after, order, latest);
+	memcpy(address, &after, bytes);
+	return before;
+}
+
 bool weak_compare_exchange(void *address, unsigned int bytes, void *expected, uint64_t value,
 			   int order, int failure_order)
 {

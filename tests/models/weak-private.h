@@ -13,6 +13,10 @@ uint64_t weak_load(const void *address, unsigned int bytes, int order);
 void weak_store(void *address, unsigned int bytes, uint64_t value, int order);
 /* Return: the value before. */
 uint64_t weak_exchange_n(void *address, unsigned int bytes, uint64_t value, int order);
+/* Return: the value before. */
+enum weak_fetch { WEAK_FETCH_ADD, WEAK_FETCH_AND };
+uint64_t weak_fetch(void *address, unsigned int bytes, enum weak_fetch how, uint64_t operand,
+		    int order);
 /* Return: whether @value was stored; if not, *expected is the value that was found. */
 bool weak_compare_exchange(void *address, unsigned int bytes, void *expected, uint64_t value,
 			   int order, int failure_order);

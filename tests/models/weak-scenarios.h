@@ -2,9 +2,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Scenarios of test-weak-memory.c, a file for each subject, compiled with -fsanitize=thread. */
 #include "models/weak-memory.h"
+#include "util/waker.h"
 
-/* Litmus tests: two results of one bit each; bit 2 * first + second of weak_outcomes: it occurred.
- */
+/* Litmus tests: two results of one bit each; bit 2 * first + second of weak_outcomes is set. */
 extern const struct weak_scenario weak_store_buffers, weak_message, weak_message_fences,
 	weak_coherence, weak_causality, weak_exchange;
 extern unsigned int weak_outcomes;
@@ -18,3 +18,13 @@ extern const struct weak_scenario weak_cancel, weak_stop;
 extern const struct weak_scenario weak_ring, weak_ring_full, weak_ring_armed;
 extern const struct weak_scenario weak_seqlock, weak_record;
 extern const struct weak_scenario weak_waker;
+/* A worker that sleeps, gets tasks, and is stopped. */
+extern const struct weak_scenario weak_pool;
+
+/* The reactor's waker of a scenario, and its eventfd: weak-waker.c */
+enum { WEAK_EVENTFD = 101 };
+extern struct waker weak_waker_object;
+extern struct weak_bell weak_eventfd;
+void weak_waker_reset(void);
+/* Sleep until the eventfd is readable. */
+void weak_waker_sleep(void);

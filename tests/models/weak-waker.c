@@ -14,35 +14,48 @@ enum { N_ITEMS = 2 };
 
 static void *slots[N_ITEMS];
 static struct spsc queue;
-static struct waker waker;
-static struct weak_bell eventfd_bell;
 static int item;
+
+struct waker weak_waker_object;
+struct weak_bell weak_eventfd;
 
 ssize_t write(int fd, const void *bytes, size_t n)
 {
-	weak_check(fd == waker.fd);
-	weak_bell_ring(&eventfd_bell);
+	weak_check(fd == WEAK_EVENTFD);
+	weak_bell_ring(&weak_eventfd);
 	return (ssize_t)n;
 }
 
 ssize_t read(int fd, void *bytes, size_t n)
 {
-	weak_check(fd == waker.fd);
-	return weak_bell_hear(&eventfd_bell, false) ? (ssize_t)n : -1;
+	weak_check(fd == WEAK_EVENTFD);
+	return weak_bell_hear(&weak_eventfd, false) ? (ssize_t)n : -1;
+}
+
+void weak_waker_reset(void)
+{
+	weak_waker_object = (struct waker){.fd = WEAK_EVENTFD};
+	weak_eventfd = (struct weak_bell){0};
+}
+
+void weak_waker_sleep(void)
+{
+	weak_bell_hear(&weak_eventfd, true);
+	/* The loop polls the descriptor, and does not read it. */
+	weak_eventfd.n_bytes = 1;
 }
 
 static void set_up(void)
 {
 	queue = (struct spsc){.mask = N_ITEMS - 1, .slots = slots};
-	waker = (struct waker){.fd = 100};
-	eventfd_bell = (struct weak_bell){0};
+	weak_waker_reset();
 }
 
 static void queue_items(void)
 {
 	for (unsigned int i = 0; i < N_ITEMS; i++) {
 		weak_check(spsc_push(&queue, &item));
-		waker_ring(&waker);
+		waker_ring(&weak_waker_object);
 	}
 }
 
@@ -56,25 +69,22 @@ static void react(void)
 			n++;
 			continue;
 		}
-		waker_arm(&waker);
-		if (spsc_pop(&queue)) {
+		waker_arm(&weak_waker_object);
+		if (spsc_pop(&queue))
 			n++;
-		} else {
-			weak_bell_hear(&eventfd_bell, true);
-			/* The loop polls the descriptor, and does not read it. */
-			eventfd_bell.n_bytes = 1;
-		}
-		waker_disarm(&waker);
+		else
+			weak_waker_sleep();
+		waker_disarm(&weak_waker_object);
 	}
 }
 
 const struct weak_scenario weak_waker = {
 	.name = "waker",
 	.n_threads = 2,
-	.names = (const struct weak_name[]){{&waker.armed, "armed"},
+	.names = (const struct weak_name[]){{&weak_waker_object.armed, "armed"},
 					    {&queue.tail, "tail"},
 					    {&queue.head, "head"},
-					    {&eventfd_bell, "eventfd"},
+					    {&weak_eventfd, "eventfd"},
 					    {NULL, NULL}},
 	.set_up = set_up,
 	.threads = {queue_items, react},
