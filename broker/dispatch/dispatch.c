@@ -280,6 +280,7 @@ static void note_time(struct dispatch *dispatch, struct run *run)
 	struct reactor_run *own = &dispatch->reactor_run;
 	struct session_plan *plan = run->task->plan;
 	struct flow *flow = run->task->ring->flow;
+	const uint64_t exec_ticks = run->exec.end_ticks - run->exec.start_ticks;
 
 	if (own->is_overrun || own->looked_ticks > own->stop_ticks) {
 		overrun_note(&plan->reactor_overruns, &plan->reactor_again_ticks,
@@ -287,8 +288,8 @@ static void note_time(struct dispatch *dispatch, struct run *run)
 		overrun_note(&flow->inline_overruns, &flow->inline_again_ticks,
 			     dispatch->now_ticks);
 	} else {
-		plan->reactor_overruns -= plan->reactor_overruns > 0;
-		flow->inline_overruns -= flow->inline_overruns > 0;
+		overrun_forgive(&plan->reactor_overruns, exec_ticks, own->forgive_ticks);
+		overrun_forgive(&flow->inline_overruns, exec_ticks, own->forgive_ticks);
 	}
 }
 

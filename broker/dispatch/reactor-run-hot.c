@@ -38,6 +38,7 @@ void reactor_run_init(struct dispatch *dispatch)
 	if (cpu->ops->run_here)
 		own->most_ns = dispatch->options.reactor_task_ns;
 	own->long_piece_ticks = clock_ns_to_ticks(long_piece_ns);
+	own->forgive_ticks = clock_ns_to_ticks(OVERRUN_FORGIVE_NS);
 	own->reap_ticks = clock_ns_to_ticks(reap_ns);
 	own->quiet_ticks = clock_ns_to_ticks(quiet_ns);
 }

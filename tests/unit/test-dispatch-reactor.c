@@ -20,6 +20,7 @@ static struct {
 	exec_look_fn *look;
 	void *context;
 	unsigned int n_runs, n_abandoned;
+	uint64_t exec_ticks; /* time that the task says it took; 0: that it took */
 } script;
 
 static void run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
@@ -39,7 +40,7 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 	script.bench->rig.dispatch->reactor_run.stop_ticks = clock_ticks() + (1ull << 50);
 	if (script.between)
 		script.between(script.bench, task);
-	task->end_ticks = clock_ticks();
+	task->end_ticks = script.exec_ticks ? task->start_ticks + script.exec_ticks : clock_ticks();
 	task->has_progress = atomic_load(&task->state) == EXEC_STOPPING;
 	task->res = task->has_progress ? EXEC_UNFINISHED : exec_task_end(task) ? 0 : -ECANCELED;
 }
@@ -61,6 +62,7 @@ static void begin(struct bench *bench)
 	bench->rig.dispatch->reactor_run.most_ns = REACTOR_TASK_NS;
 	bench->rig.dispatch->reactor_run.long_piece_ticks = 1ull << 40;
 	bench->rig.dispatch->reactor_run.quiet_ticks = 1ull << 40;
+	bench->rig.dispatch->reactor_run.forgive_ticks = 1ull << 40;
 }
 
 #define BEGIN(name) SCOPED(bench, name, begin, bench_end)
@@ -417,6 +419,16 @@ TEST(test_reactor__counts_long_pieces)
 	script.between = NULL;
 	expect_taken(&bench, 2);
 	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_COST - 1);
+	/* A longer run is a better sign. */
+	own(&bench)->forgive_ticks = 1000;
+	script.exec_ticks = 9999;
+	expect_taken(&bench, 3);
+	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_COST - 11);
+	assert_int_equal(flow->inline_overruns, OVERRUN_COST - 11);
+	script.exec_ticks = 1000000;
+	expect_taken(&bench, 4);
+	assert_int_equal(bench.queued->reactor_overruns, 0);
+	assert_int_equal(flow->inline_overruns, 0);
 	/* A tenant whose bucket is full gets no other plan there for a while. */
 	flow->inline_overruns = OVERRUN_LIMIT;
 	flow->inline_again_ticks = UINT64_MAX;
