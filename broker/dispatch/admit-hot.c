@@ -25,7 +25,7 @@
  *
  * A tenant has another bucket for all plans of all its sessions, so that a new plan brings no new
  * tolerance. While it is full no plan of the tenant is inlined. An overrun leaves this bucket
- * OVERRUN_PAUSE_NS after the last one was added.
+ * OVERRUN_INLINE_PAUSE_NS after the last one was added.
  */
 static const uint64_t inline_overrun_ns = 20000;
 
@@ -224,7 +224,7 @@ static __attribute__((__cold__, __noinline__)) void note_overrun(const struct di
 	if (plan->inline_overruns >= OVERRUN_LIMIT)
 		plan->inline_max_count = 0;
 	overrun_note(&flow->inline_overruns, &flow->inline_again_ticks,
-		     dispatch->inline_clock_ticks);
+		     dispatch->inline_clock_ticks, OVERRUN_INLINE_PAUSE_NS);
 }
 
 static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,

@@ -255,14 +255,21 @@ struct reactor_run {
  */
 enum { OVERRUN_COST = 64, OVERRUN_LIMIT = 512, OVERRUN_FORGIVE_NS = 5000 };
 
-/* Time for which a full bucket keeps tasks off the reactor */
-enum { OVERRUN_PAUSE_NS = 1000000000 };
+/*
+ * Time for which a full bucket keeps tasks off the reactor: after an inline run, which nothing
+ * stops, and after a run that the reactor stops once it takes too long.
+ */
+enum { OVERRUN_INLINE_PAUSE_NS = 1000000000, OVERRUN_PAUSE_NS = 100000000 };
 
 /* Add an overrun to the bucket with @fill. */
-static inline void overrun_note(uint32_t *fill, uint64_t *again_ticks, uint64_t now_ticks)
+static inline void overrun_note(uint32_t *fill, uint64_t *again_ticks, uint64_t now_ticks,
+				uint64_t pause_ns)
 {
+	const uint64_t again = now_ticks + clock_ns_to_ticks(pause_ns);
+
 	*fill += OVERRUN_COST;
-	*again_ticks = now_ticks + clock_ns_to_ticks(OVERRUN_PAUSE_NS);
+	if (*again_ticks < again)
+		*again_ticks = again;
 }
 
 /* Remove a run without an overrun, of @ticks, from the bucket with @fill. */
@@ -274,8 +281,8 @@ static inline void overrun_forgive(uint32_t *fill, uint64_t ticks, uint64_t forg
 }
 
 /*
- * Return true if the bucket with @fill is not full, or if OVERRUN_PAUSE_NS has passed since its
- * last overrun; then one overrun leaves the bucket.
+ * Return true if the bucket with @fill is not full, or if the pause since its last overrun has
+ * passed; then one overrun leaves the bucket.
  */
 static inline bool overrun_permits(uint32_t *fill, uint64_t again_ticks, uint64_t now_ticks)
 {

@@ -284,9 +284,9 @@ static void note_time(struct dispatch *dispatch, struct run *run)
 
 	if (own->is_overrun || own->looked_ticks > own->stop_ticks) {
 		overrun_note(&plan->reactor_overruns, &plan->reactor_again_ticks,
-			     dispatch->now_ticks);
-		overrun_note(&flow->inline_overruns, &flow->inline_again_ticks,
-			     dispatch->now_ticks);
+			     dispatch->now_ticks, OVERRUN_PAUSE_NS);
+		overrun_note(&flow->inline_overruns, &flow->inline_again_ticks, dispatch->now_ticks,
+			     OVERRUN_PAUSE_NS);
 	} else {
 		overrun_forgive(&plan->reactor_overruns, exec_ticks, own->forgive_ticks);
 		overrun_forgive(&flow->inline_overruns, exec_ticks, own->forgive_ticks);
