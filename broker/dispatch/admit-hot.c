@@ -25,7 +25,8 @@
  *
  * A tenant has another bucket for all plans of all its sessions, so that a new plan brings no new
  * tolerance. While it is full no plan of the tenant is inlined. An overrun leaves this bucket
- * OVERRUN_INLINE_PAUSE_NS after the last one was added.
+ * OVERRUN_INLINE_PAUSE_NS after the last one was added, or OVERRUN_PAUSE_NS after one of a task
+ * that the reactor could stop.
  */
 static const uint64_t inline_overrun_ns = 20000;
 

@@ -248,10 +248,11 @@ struct reactor_run {
 
 /*
  * Overruns of the reactor by tasks that it runs itself fill leaky buckets: an overrun adds
- * OVERRUN_COST, each other run removes 1, and 1 more for each OVERRUN_FORGIVE_NS that it took, and
- * once a bucket is full, at OVERRUN_LIMIT, workers run the tasks. A plan whose pieces are too long
- * overruns in every run. The machine interrupts some runs, the longer ones more often: virtual
- * machines were measured to stand still for 50 to 100 us once in a millisecond or two.
+ * OVERRUN_COST, each other run of these tasks removes 1, and 1 more for each OVERRUN_FORGIVE_NS
+ * that it took, and once a bucket is full, at OVERRUN_LIMIT, workers run the tasks. So one overrun
+ * is forgiven in 320 us of other runs: inline tasks of 5 us have to be as many. The machine
+ * interrupts tasks as well, the longer ones more often: virtual machines were measured to stand
+ * still for 50 to 100 us once in a millisecond or two.
  */
 enum { OVERRUN_COST = 64, OVERRUN_LIMIT = 512, OVERRUN_FORGIVE_NS = 5000 };
 

@@ -280,7 +280,10 @@ static void note_time(struct dispatch *dispatch, struct run *run)
 	struct reactor_run *own = &dispatch->reactor_run;
 	struct session_plan *plan = run->task->plan;
 	struct flow *flow = run->task->ring->flow;
-	const uint64_t exec_ticks = run->exec.end_ticks - run->exec.start_ticks;
+	/* The counter may have gone backwards. */
+	const uint64_t exec_ticks = run->exec.end_ticks > run->exec.start_ticks
+					    ? run->exec.end_ticks - run->exec.start_ticks
+					    : 0;
 
 	if (own->is_overrun || own->looked_ticks > own->stop_ticks) {
 		overrun_note(&plan->reactor_overruns, &plan->reactor_again_ticks,

@@ -28,7 +28,6 @@ struct physical {
 	struct gpu *gpu; /* atomic; of this process or, in a child, of its parent */
 	VkPhysicalDeviceMemoryProperties memory; /* as the driver reports them */
 	uint32_t local_heaps;                    /* bits: device-local heaps */
-	uint32_t n_extensions_told; /* atomic; the last length of its list that was asked for */
 };
 
 struct instance {

@@ -192,6 +192,12 @@ static VkResult hand_over(const VkExtensionProperties *list, uint32_t n_list, ui
 	return *n < n_list ? VK_INCOMPLETE : VK_SUCCESS;
 }
 
+/* The last length of a list that this thread was told, and the device */
+static _Thread_local struct {
+	const struct physical *physical;
+	uint32_t n;
+} told;
+
 /* Return the driver's list with the budget's extension in both forms of the call. */
 static VkResult hand_over_all(struct physical *physical, const VkExtensionProperties *budget,
 			      uint32_t *n, VkExtensionProperties *ret)
@@ -207,8 +213,7 @@ static VkResult hand_over_all(struct physical *physical, const VkExtensionProper
 	 * A lease may come between the two forms. Vulkan's loader does not expect a longer list: it
 	 * would fail vkCreateDevice() with VK_INCOMPLETE.
 	 */
-	if (!ret || *n != n_list ||
-	    __atomic_load_n(&physical->n_extensions_told, __ATOMIC_RELAXED) != n_list)
+	if (!ret || *n != n_list || told.physical != physical || told.n != n_list)
 		list[n_list++] = *budget;
 	result = hand_over(list, n_list, n, ret);
 	free(list);
@@ -230,7 +235,9 @@ VkResult properties_extensions(struct physical *physical, const char *layer, uin
 		result = physical->instance->enumerate_extensions(physical->handle, layer, n, ret);
 	else
 		result = hand_over_all(physical, &budget, n, ret);
-	if (result == VK_SUCCESS && !layer && !ret)
-		__atomic_store_n(&physical->n_extensions_told, *n, __ATOMIC_RELAXED);
+	if (result == VK_SUCCESS && !layer && !ret) {
+		told.physical = physical;
+		told.n = *n;
+	}
 	return result;
 }

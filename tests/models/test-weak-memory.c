@@ -41,6 +41,7 @@ TEST(test_checker__litmus_tests)
 	assert_int_equal(outcomes_of(&weak_coherence, 0), O00 | O01 | O11);
 	assert_int_equal(outcomes_of(&weak_causality, 0), O00 | O01 | O11);
 	assert_int_equal(outcomes_of(&weak_causality, WEAK_WITHOUT_RELEASE), all);
+	assert_int_equal(outcomes_of(&weak_load_first, 0), O01 | O10);
 	assert_int_equal(outcomes_of(&weak_exchange, 0), O01 | O10);
 }
 

@@ -21,14 +21,14 @@ static void set_up(void)
 	is_told = false;
 }
 
-/* As an executor that cannot stop what it has begun. */
+/* The executor cannot stop a task that has begun. */
 static void execute(void)
 {
 	task.res = exec_task_begin(&task) ? 0 : -1;
 	weak_check(spsc_push(&done, &task));
 }
 
-/* As an executor that can: a worker runs the task in two pieces. */
+/* The executor can stop a task, which it runs in two pieces. */
 static void execute_pieces(void)
 {
 	bool is_stopped = false;
@@ -56,6 +56,7 @@ static void take_back(void)
 {
 	while (!spsc_pop(&done))
 		weak_wait_for_news();
+	weak_check(!spsc_pop(&done));
 }
 
 static void cancel(void)

@@ -123,6 +123,27 @@ const struct weak_scenario weak_causality = {
 	.tear_down = note,
 };
 
+/* A load that returns an old value does not put the operations after it behind the store. */
+static void exchange_then_store(void)
+{
+	first = __atomic_exchange_n(&y, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&x, 1, __ATOMIC_RELAXED);
+}
+
+static void load_then_exchange(void)
+{
+	__atomic_load_n(&x, __ATOMIC_RELAXED);
+	second = __atomic_exchange_n(&y, 1, __ATOMIC_RELAXED);
+}
+
+const struct weak_scenario weak_load_first = {
+	.name = "load first",
+	.n_threads = 2,
+	.set_up = set_up,
+	.threads = {exchange_then_store, load_then_exchange},
+	.tear_down = note,
+};
+
 /* Two read-modify-writes do not read the same. */
 static void exchange_first(void)
 {

@@ -39,7 +39,8 @@ struct view {
 
 struct message {
 	uint64_t value;
-	struct view view; /* passed to a thread that acquires it */
+	struct clock path; /* indices of the path, by thread, before and including its store */
+	struct view view;  /* passed to a thread that acquires it */
 };
 
 /* A location of atomic operations, or a bell, or the order of sequentially consistent fences. */
@@ -47,8 +48,7 @@ struct location {
 	const void *address;
 	unsigned int n_messages; /* the first one is the value before the execution */
 	struct message messages[MAX_STORES];
-	/* Indices of the path, by thread: what happened before the last store, and before all
-	 * loads. */
+	/* The same of the last store or read-modify-write, and of all loads */
 	struct clock stored, loaded;
 };
 
@@ -143,24 +143,23 @@ static const char *name_of(const struct location *location)
 
 static void trace(void)
 {
-	char *text = weak.result->trace;
-	size_t room = sizeof(weak.result->trace);
+	char *const text = weak.result->trace;
+	const size_t bytes = sizeof(weak.result->trace);
+	size_t n = 0;
 
-	for (unsigned int i = 0; i < weak.depth && room > 1; i++) {
+	for (unsigned int i = 0; i < weak.depth; i++) {
 		const struct node *node = &weak.path[i];
-		int n = snprintf(text, room, "thread %u: %s %s", node->thread,
-				 kind_names[node->operation.kind],
-				 name_of(&weak.locations[node->operation.location]));
+		char choice[32] = "";
+		int n_line;
 
-		if (n >= 0 && node->n_choices > 1)
-			n += snprintf(text + n, room - (size_t)n, ", %u stores ago", node->choice);
-		if (n >= 0)
-			n += snprintf(text + n, room - (size_t)n, "\n");
-
-		if (n < 0 || (size_t)n >= room)
+		if (node->n_choices > 1)
+			snprintf(choice, sizeof(choice), ", %u stores ago", node->choice);
+		n_line = snprintf(text + n, bytes - n, "thread %u: %s %s%s\n", node->thread,
+				  kind_names[node->operation.kind],
+				  name_of(&weak.locations[node->operation.location]), choice);
+		if (n_line < 0 || (size_t)n_line >= bytes - n)
 			return;
-		text += n;
-		room -= (size_t)n;
+		n += (size_t)n_line;
 	}
 }
 
@@ -202,11 +201,16 @@ static void clock_join(struct clock *to, const struct clock *from)
 			to->at[i] = from->at[i];
 }
 
-static void view_join(struct view *to, const struct view *from)
+static void stores_join(struct view *to, const struct view *from)
 {
 	for (unsigned int i = 0; i < weak.n_locations; i++)
 		if (to->store[i] < from->store[i])
 			to->store[i] = from->store[i];
+}
+
+static void view_join(struct view *to, const struct view *from)
+{
+	stores_join(to, from);
 	clock_join(&to->clock, &from->clock);
 }
 
@@ -317,6 +321,7 @@ static void append(struct location *location, unsigned int index, uint64_t value
 	message = &location->messages[location->n_messages];
 	thread->view.store[index] = (uint8_t)location->n_messages++;
 	message->value = value;
+	message->path = thread->path;
 	message->view = releases(order) ? thread->view : thread->released;
 	message->view.store[index] = thread->view.store[index];
 	/* A read-modify-write continues the release sequence of what it read. */
@@ -330,8 +335,9 @@ static void fence_between_all(void)
 	struct thread *thread = current();
 
 	view_join(&thread->view, &thread->acquirable);
-	view_join(&weak.fences, &thread->view);
-	view_join(&thread->view, &weak.fences);
+	/* The order of fences does not order plain accesses. */
+	stores_join(&weak.fences, &thread->view);
+	stores_join(&thread->view, &weak.fences);
 	thread->released = thread->view;
 	clock_advance();
 }
@@ -414,6 +420,9 @@ uint64_t weak_load(const void *address, unsigned int bytes, int order)
 	/* The newest one first: that is how executions end soonest. */
 	chosen = location->n_messages - 1 - choose(location->n_messages - oldest);
 	current()->view.store[index] = (uint8_t)chosen;
+	/* Stores that it does not see may as well come later. */
+	clock_join(&current()->path, &location->messages[chosen].path);
+	clock_join(&location->loaded, &current()->path);
 	learn(&location->messages[chosen], order);
 	return location->messages[chosen].value;
 }
@@ -432,11 +441,14 @@ void weak_store(void *address, unsigned int bytes, uint64_t value, int order)
 	memcpy(address, &value, bytes);
 }
 
-/* Begin a read-modify-write. Return: the message that it reads, or NULL outside of executions. */
-static struct message *modify(void *address, unsigned int bytes, int order,
-			      struct location **ret_location, unsigned int *ret_index)
+/*
+ * Begin a read-modify-write: stop before it, then read the latest store. Return: that store; NULL
+ * outside of executions.
+ */
+static const struct message *modify(void *address, unsigned int bytes, int order,
+				    struct location **ret_location, unsigned int *ret_index)
 {
-	struct message *latest;
+	struct location *location;
 
 	if (!weak.is_running || is_private(address))
 		return NULL;
@@ -444,24 +456,29 @@ static struct message *modify(void *address, unsigned int bytes, int order,
 		weak_fence(order);
 	*ret_index = find_location(address, read_real(address, bytes));
 	stop_before(MODIFY, *ret_index);
-	*ret_location = &weak.locations[*ret_index];
-	latest = &(*ret_location)->messages[(*ret_location)->n_messages - 1];
-	current()->view.store[*ret_index] = (uint8_t)((*ret_location)->n_messages - 1);
+	location = *ret_location = &weak.locations[*ret_index];
+	current()->view.store[*ret_index] = (uint8_t)(location->n_messages - 1);
+	return &location->messages[location->n_messages - 1];
+}
+
+/* End it with a store; @latest is the store that it read. */
+static void modify_end(struct location *location, unsigned int index, const struct message *latest,
+		       uint64_t value, int order)
+{
+	if (!latest)
+		return;
 	learn(latest, order);
-	return latest;
+	append(location, index, value, order, latest);
 }
 
 uint64_t weak_exchange_n(void *address, unsigned int bytes, uint64_t value, int order)
 {
-	struct location *location;
-	unsigned int index;
-	uint64_t before = read_real(address, bytes);
+	struct location *location = NULL;
+	unsigned int index = 0;
 	const struct message *latest = modify(address, bytes, order, &location, &index);
+	const uint64_t before = latest ? latest->value : read_real(address, bytes);
 
-	if (latest) {
-		before = latest->value;
-		append(location, index, value, order, latest);
-	}
+	modify_end(location, index, latest, value, order);
 	memcpy(address, &value, bytes);
 	return before;
 }
@@ -469,18 +486,15 @@ uint64_t weak_exchange_n(void *address, unsigned int bytes, uint64_t value, int 
 uint64_t weak_fetch(void *address, unsigned int bytes, enum weak_fetch how, uint64_t operand,
 		    int order)
 {
-	struct location *location;
-	unsigned int index;
-	uint64_t before = read_real(address, bytes), after;
+	struct location *location = NULL;
+	unsigned int index = 0;
 	const struct message *latest = modify(address, bytes, order, &location, &index);
+	const uint64_t before = latest ? latest->value : read_real(address, bytes);
+	uint64_t after = how == WEAK_FETCH_ADD ? before + operand : before & operand;
 
-	if (latest)
-		before = latest->value;
-	after = how == WEAK_FETCH_ADD ? before + operand : before & operand;
 	/* Only the lower bytes are stored. */
 	after &= UINT64_MAX >> (64 - 8 * bytes);
-	if (latest)
-		append(location, index, after, order, latest);
+	modify_end(location, index, latest, after, order);
 	memcpy(address, &after, bytes);
 	return before;
 }
@@ -488,21 +502,18 @@ uint64_t weak_fetch(void *address, unsigned int bytes, enum weak_fetch how, uint
 bool weak_compare_exchange(void *address, unsigned int bytes, void *expected, uint64_t value,
 			   int order, int failure_order)
 {
-	struct location *location;
-	unsigned int index;
-	uint64_t before = read_real(address, bytes), wanted = read_real(expected, bytes);
-	const struct message *latest;
+	struct location *location = NULL;
+	unsigned int index = 0;
+	const struct message *latest = modify(address, bytes, order, &location, &index);
+	const uint64_t before = latest ? latest->value : read_real(address, bytes);
 
-	latest =
-		modify(address, bytes, before == wanted ? order : failure_order, &location, &index);
-	if (latest)
-		before = latest->value;
-	if (before != wanted) {
+	if (before != read_real(expected, bytes)) {
+		if (latest)
+			learn(latest, failure_order);
 		memcpy(expected, &before, bytes);
 		return false;
 	}
-	if (latest)
-		append(location, index, value, order, latest);
+	modify_end(location, index, latest, value, order);
 	memcpy(address, &value, bytes);
 	return true;
 }
@@ -555,15 +566,25 @@ static unsigned int find_bell(const struct weak_bell *bell)
 	return find_location(bell, 0);
 }
 
+/* Note that the bell has changed, which passes on what the thread knows if it @tells. */
+static void change_bell(struct location *location, unsigned int index, bool tells)
+{
+	const unsigned int without = weak.without;
+
+	/* The kernel's locks are not on trial. */
+	weak.without = 0;
+	append(location, index, 0, tells ? __ATOMIC_RELEASE : __ATOMIC_RELAXED,
+	       &location->messages[location->n_messages - 1]);
+	weak.without = without;
+}
+
 void weak_bell_ring(struct weak_bell *bell)
 {
 	const unsigned int index = find_bell(bell);
-	struct location *location = &weak.locations[index];
 
 	stop_before(RING, index);
-	learn(&location->messages[location->n_messages - 1], __ATOMIC_ACQUIRE);
 	bell->n_bytes++;
-	append(location, index, bell->n_bytes, __ATOMIC_RELEASE, NULL);
+	change_bell(&weak.locations[index], index, !bell->is_futex);
 }
 
 bool weak_bell_hear(struct weak_bell *bell, bool waits)
@@ -573,11 +594,22 @@ bool weak_bell_hear(struct weak_bell *bell, bool waits)
 	bool was_rung;
 
 	stop_before(waits ? AWAIT : HEAR, index);
-	learn(&location->messages[location->n_messages - 1], __ATOMIC_ACQUIRE);
 	was_rung = bell->n_bytes > 0;
 	bell->n_bytes = 0;
-	append(location, index, 0, __ATOMIC_RELEASE, NULL);
+	if (was_rung && !bell->is_futex)
+		view_join(&current()->view, &location->messages[location->n_messages - 1].view);
+	change_bell(location, index, false);
 	return was_rung;
+}
+
+uint32_t weak_futex_word(const void *address)
+{
+	const unsigned int index = find_location(address, read_real(address, sizeof(uint32_t)));
+	const struct location *location = &weak.locations[index];
+
+	stop_before(MODIFY, index);
+	current()->view.store[index] = (uint8_t)(location->n_messages - 1);
+	return (uint32_t)location->messages[location->n_messages - 1].value;
 }
 
 static bool has_news(const struct thread *thread)
@@ -650,19 +682,20 @@ static void order_operation(unsigned int i, struct operation operation)
 	struct location *location = &weak.locations[operation.location];
 	struct thread *thread = &weak.threads[i];
 
+	if (operation.kind == LOAD) {
+		/* weak_load() notes the rest, once it has chosen a store. */
+		thread->path.at[i] = weak.depth + 1;
+		return;
+	}
 	if (operation.kind == NEWS) {
 		for (unsigned int k = 0; k < weak.n_locations; k++)
 			clock_join(&thread->path, &weak.locations[k].stored);
 	} else {
 		clock_join(&thread->path, &location->stored);
-		if (operation.kind != LOAD)
-			clock_join(&thread->path, &location->loaded);
+		clock_join(&thread->path, &location->loaded);
 	}
 	thread->path.at[i] = weak.depth + 1;
-	if (operation.kind == LOAD)
-		clock_join(&location->loaded, &thread->path);
-	else
-		location->stored = thread->path;
+	location->stored = thread->path;
 }
 
 static uint8_t pick(uint8_t mask)

@@ -11,8 +11,9 @@
  * scenario until it has tried all of these decisions, but for orders of independent operations,
  * which make no difference.
  *
- * It finds: two accesses to the same bytes, one of them a plain store, that no synchronization
- * orders; threads that all wait, so that no one will wake them; and what the scenario checks.
+ * It finds: two plain accesses to the same bytes, one of them a store, that no synchronization
+ * orders, and atomic loads of bytes that another thread stored plainly, in no order; threads that
+ * all wait, so that no one will wake them; and what the scenario checks.
  *
  * The model: all stores to a location are in one order, the order in which they were executed. A
  * load returns the value of any store that is not older than the latest one that its thread knows
@@ -21,10 +22,12 @@
  * thread know what the threads of all earlier ones knew. A read-modify-write reads the latest
  * store. This is the view-based formulation of RC11 (Lahav et al., "Repairing sequential
  * consistency in C/C++11", PLDI 2017; Kang et al., "A promising semantics for relaxed-memory
- * concurrency", POPL 2017, section 3) without two kinds of behaviour: a load returns no value that
- * is stored later, and no store is placed before one that was executed earlier. No location of the
- * code that is checked has two writers other than by read-modify-writes, so the latter makes no
- * difference here.
+ * concurrency", POPL 2017, section 3) without some behaviours: a load returns no value that is
+ * stored later; no store is placed before one that was executed earlier, which makes no difference
+ * where a location has one writer, or is changed by read-modify-writes; a compare-and-swap fails
+ * only for the latest value, and never by itself; a sequentially consistent access is a fence and
+ * the access. A release sequence goes on through read-modify-writes alone (C23). Accesses to one
+ * location have one size.
  *
  * The orders of operations: C. Flanagan, P. Godefroid, "Dynamic partial-order reduction for model
  * checking software", POPL 2005, with sleep sets.
@@ -45,7 +48,7 @@ struct weak_scenario {
 	unsigned int n_threads;
 	/*
 	 * Executions end after so many atomic operations and waits; 0: not before all threads
-	 * return. For loops that retry, which have executions without end.
+	 * return. Loops that retry have executions without end.
 	 */
 	unsigned int max_operations;
 	const struct weak_name *names; /* for traces, up to an address that is NULL; or NULL */
@@ -56,16 +59,16 @@ struct weak_scenario {
 	void (*tear_down)(void);
 };
 
-/* Bits: orders that the program does not get, to see that the checker misses them. */
+/* Bits: orders that are taken from the program, which should then fail. */
 enum weak_without {
 	WEAK_WITHOUT_FENCES = 1 << 0,
-	WEAK_WITHOUT_RELEASE = 1 << 1, /* stores with release become relaxed */
-	WEAK_WITHOUT_ACQUIRE = 1 << 2, /* loads with acquire become relaxed */
+	WEAK_WITHOUT_RELEASE = 1 << 1, /* no store, read-modify-write or fence releases */
+	WEAK_WITHOUT_ACQUIRE = 1 << 2, /* no load, read-modify-write or fence acquires */
 };
 
 struct weak_result {
 	uint64_t n_executions;
-	bool is_complete;  /* all executions were tried, or a failure was found */
+	bool is_complete;  /* all were tried, up to max_operations, or a failure was found */
 	char failure[256]; /* one sentence; empty: none */
 	char trace[4096];  /* the operations of the failed execution, one on each line */
 };
@@ -85,18 +88,25 @@ void weak_explore(const struct weak_scenario *scenario, unsigned int without,
 _Noreturn void weak_fail(const char *file, int line, const char *text);
 
 /*
- * A bell: bytes in a socket. Ringing and hearing synchronize as a release store and an acquire
- * load: the socket has a lock.
+ * A bell: bytes in a socket or an eventfd. A thread that gets bytes knows what those that sent them
+ * knew. A futex's wake-up tells nothing.
  */
 struct weak_bell {
 	unsigned int n_bytes;
+	bool is_futex;
 };
 void weak_bell_ring(struct weak_bell *bell);
 /* Return true if there were bytes, and take them; waits for some if @waits. */
 bool weak_bell_hear(struct weak_bell *bell, bool waits);
 
 /*
+ * Return the latest value of a futex's word, as the kernel reads it for a thread that is about to
+ * wait: futex_wait() sees what any thread stored before a futex_wake() that found no waiter.
+ */
+uint32_t weak_futex_word(const void *address);
+
+/*
  * Wait until another thread has stored something that this thread has not seen, and see the latest
- * value of each location: for loops that poll.
+ * value of each location, as after a long time: for loops that poll.
  */
 void weak_wait_for_news(void);

@@ -45,7 +45,7 @@ long syscall(long number, ...)
 		return 1;
 	}
 	weak_bell_hear(&futex_bell, false);
-	if (atomic_load_explicit(word, memory_order_relaxed) == value)
+	if (weak_futex_word(word) == value)
 		weak_bell_hear(&futex_bell, true);
 	return 0;
 }
@@ -59,7 +59,7 @@ static void set_up(void)
 	memset(&cpu, 0, sizeof(cpu));
 	memset(workers, 0, sizeof(workers));
 	memset(slots, 0, sizeof(slots));
-	memset(&futex_bell, 0, sizeof(futex_bell));
+	futex_bell = (struct weak_bell){.is_futex = true};
 	weak_waker_reset();
 	plan = (struct plan){.exec = {&cpu_plan}};
 	cpu.executor.waker = &weak_waker_object;

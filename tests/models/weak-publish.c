@@ -47,7 +47,7 @@ static void read_seqlock(void)
 const struct weak_scenario weak_seqlock = {
 	.name = "seqlock",
 	.n_threads = 2,
-	.max_operations = 24,
+	.max_operations = 28,
 	.names = (const struct weak_name[]){{&sequence, "sequence"}, {NULL, NULL}},
 	.set_up = set_up_seqlock,
 	.threads = {write_seqlock, read_seqlock},

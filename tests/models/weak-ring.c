@@ -83,7 +83,7 @@ static bool has_work(void)
 	return rbk_ring_observe(&sq->sq_tail) != broker.sq_head && unread < n_entries;
 }
 
-/* Complete an entry: as dispatch_poll_ring(), ring_publish() and run_wake(). */
+/* Complete an entry, like dispatch_poll_ring(), ring_publish() and run_wake(). */
 static void answer(void)
 {
 	struct rbk_sqe sqe;
@@ -100,7 +100,7 @@ static void answer(void)
 	weak_bell_ring(&client_bell);
 }
 
-/* As dispatch_sleep_rings() and ring_activate(): the ring's first bell tells of the first entry. */
+/* Poll and sleep like dispatch_sleep_rings() and ring_activate(); the broker sleeps at first. */
 static void serve(void)
 {
 	bool sleeps = true;

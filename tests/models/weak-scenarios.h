@@ -6,7 +6,7 @@
 
 /* Litmus tests: two results of one bit each; bit 2 * first + second of weak_outcomes is set. */
 extern const struct weak_scenario weak_store_buffers, weak_message, weak_message_fences,
-	weak_coherence, weak_causality, weak_exchange;
+	weak_coherence, weak_causality, weak_load_first, weak_exchange;
 extern unsigned int weak_outcomes;
 
 extern const struct weak_scenario weak_spsc;
@@ -26,5 +26,5 @@ enum { WEAK_EVENTFD = 101 };
 extern struct waker weak_waker_object;
 extern struct weak_bell weak_eventfd;
 void weak_waker_reset(void);
-/* Sleep until the eventfd is readable. */
+/* Sleep until the eventfd is written. */
 void weak_waker_sleep(void);

@@ -20,7 +20,7 @@ static struct {
 	exec_look_fn *look;
 	void *context;
 	unsigned int n_runs, n_abandoned;
-	uint64_t exec_ticks; /* time that the task says it took; 0: that it took */
+	uint64_t exec_ticks; /* time that the task claims to have taken; 0: the true one */
 } script;
 
 static void run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
@@ -397,6 +397,20 @@ TEST(test_reactor__stops_overruns)
 	assert_int_equal(script.n_abandoned, 0);
 }
 
+/* The pause of an inline overrun, which nothing stops, is not shortened by another overrun. */
+TEST(test_overrun__keeps_longer_pause)
+{
+	uint64_t again_ticks = 0, inline_ticks;
+	uint32_t fill = 0;
+
+	overrun_note(&fill, &again_ticks, 1000, OVERRUN_INLINE_PAUSE_NS);
+	inline_ticks = again_ticks;
+	assert_true(inline_ticks > 1000 + clock_ns_to_ticks(OVERRUN_PAUSE_NS));
+	overrun_note(&fill, &again_ticks, 2000, OVERRUN_PAUSE_NS);
+	assert_int_equal(again_ticks, inline_ticks);
+	assert_int_equal(fill, 2 * OVERRUN_COST);
+}
+
 static void pause_long(struct bench *bench, struct exec_task *task)
 {
 	script.look(script.context);
@@ -416,6 +430,8 @@ TEST(test_reactor__counts_long_pieces)
 	flow = bench.rig.dispatch->active[0]->flow;
 	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_COST);
 	assert_int_equal(flow->inline_overruns, OVERRUN_COST);
+	assert_in_range(clock_ticks_to_ns(flow->inline_again_ticks - bench.rig.dispatch->now_ticks),
+			OVERRUN_PAUSE_NS / 2, OVERRUN_PAUSE_NS);
 	script.between = NULL;
 	expect_taken(&bench, 2);
 	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_COST - 1);

@@ -112,7 +112,7 @@ static void fight(uint64_t seed)
 			}
 			break;
 		case 5:
-			/* A block that is being loaded has fewer parts than the device. */
+			/* While a block is loaded, its parts are counted up to this number. */
 			rig_settle(&rig);
 			rig.devices[RIG_DEVICE].n_parts = 1 + random_below(&seed, 5);
 			if (random_below(&seed, 8) == 0)
