@@ -249,10 +249,9 @@ struct reactor_run {
 /*
  * Overruns of the reactor by tasks that it runs itself fill leaky buckets: an overrun adds
  * OVERRUN_COST, each other run of these tasks removes 1, and 1 more for each OVERRUN_FORGIVE_NS
- * that it took, and once a bucket is full, at OVERRUN_LIMIT, workers run the tasks. So one overrun
- * is forgiven in 320 us of other runs: inline tasks of 5 us have to be as many. The machine
- * interrupts tasks as well, the longer ones more often: virtual machines were measured to stand
- * still for 50 to 100 us once in a millisecond or two.
+ * that it took, and once a bucket is full, at OVERRUN_LIMIT, workers run the tasks. So 320 us of
+ * other runs forgive one overrun. The machine interrupts tasks as well, the longer ones more often:
+ * virtual machines were measured to stand still for 50 to 100 us once in a millisecond or two.
  */
 enum { OVERRUN_COST = 64, OVERRUN_LIMIT = 512, OVERRUN_FORGIVE_NS = 5000 };
 
@@ -273,11 +272,9 @@ static inline void overrun_note(uint32_t *fill, uint64_t *again_ticks, uint64_t 
 		*again_ticks = again;
 }
 
-/* Remove a run without an overrun, of @ticks, from the bucket with @fill. */
-static inline void overrun_forgive(uint32_t *fill, uint64_t ticks, uint64_t forgive_ticks)
+/* Remove @n from the bucket with @fill. */
+static inline void overrun_forgive(uint32_t *fill, uint64_t n)
 {
-	const uint64_t n = 1 + ticks / forgive_ticks;
-
 	*fill = n < *fill ? *fill - (uint32_t)n : 0;
 }
 

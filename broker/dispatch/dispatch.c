@@ -280,19 +280,20 @@ static void note_time(struct dispatch *dispatch, struct run *run)
 	struct reactor_run *own = &dispatch->reactor_run;
 	struct session_plan *plan = run->task->plan;
 	struct flow *flow = run->task->ring->flow;
-	/* The counter may have gone backwards. */
-	const uint64_t exec_ticks = run->exec.end_ticks > run->exec.start_ticks
-					    ? run->exec.end_ticks - run->exec.start_ticks
-					    : 0;
+	uint64_t n_forgiven = 1;
 
 	if (own->is_overrun || own->looked_ticks > own->stop_ticks) {
 		overrun_note(&plan->reactor_overruns, &plan->reactor_again_ticks,
 			     dispatch->now_ticks, OVERRUN_PAUSE_NS);
 		overrun_note(&flow->inline_overruns, &flow->inline_again_ticks, dispatch->now_ticks,
 			     OVERRUN_PAUSE_NS);
-	} else {
-		overrun_forgive(&plan->reactor_overruns, exec_ticks, own->forgive_ticks);
-		overrun_forgive(&flow->inline_overruns, exec_ticks, own->forgive_ticks);
+	} else if ((plan->reactor_overruns | flow->inline_overruns) > 0) {
+		/* The counter may have gone backwards. */
+		if (run->exec.end_ticks > run->exec.start_ticks)
+			n_forgiven +=
+				(run->exec.end_ticks - run->exec.start_ticks) / own->forgive_ticks;
+		overrun_forgive(&plan->reactor_overruns, n_forgiven);
+		overrun_forgive(&flow->inline_overruns, n_forgiven);
 	}
 }
 

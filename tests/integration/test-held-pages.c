@@ -176,8 +176,7 @@ TEST(test_kept__unread_in_ended_sessions)
 		assert_int_equal(raw_send(sessions[i], "", 1, NULL, 0), 1);
 		poll_fd.events = POLLRDHUP;
 		assert_int_equal(poll(&poll_fd, 1, ANSWER_MS), 1);
-		/* The next ring has no room beside the memory that only the broker had of this one.
-		 */
+		/* Memory that only the broker had of this ring leaves no room for the next. */
 		n_most = n_before + (i + 1) * KEPT_MAX_BYTES;
 		assert_true(wait_for_host_bytes(fd, n_most) <= n_most);
 	}

@@ -113,8 +113,7 @@ TEST(test_thread__idle)
 	uint64_t n = record->n_idle_waits, idle_ns = figures->idle_ns, own_ns = figures->own_ns;
 	uint64_t n_switches = figures->n_switches, until_ns;
 
-	/* Until the thread was woken on an idle processor; other tests may leave little idle time.
-	 */
+	/* Until the thread was woken on an idle processor, which other tests may delay. */
 	until_ns = harness_now_ns() + harness_slow_ns(10000 * MS);
 	while ((figures->idle_ns == idle_ns || record->n_idle_waits == n ||
 		figures->own_ns == own_ns) &&

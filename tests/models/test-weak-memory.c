@@ -81,13 +81,17 @@ TEST(test_spsc)
 
 TEST(test_exec_task__cancelled)
 {
+	weak_exec_results = 0;
 	expect_right(&weak_cancel);
+	assert_int_equal(weak_exec_results, 1 << 0 | 1 << 1);
 	expect_orders_needed(&weak_cancel);
 }
 
 TEST(test_exec_task__stopped_and_cancelled)
 {
+	weak_exec_results = 0;
 	expect_right(&weak_stop);
+	assert_int_equal(weak_exec_results, 1 << 0 | 1 << 1 | 1 << 2);
 	expect_orders_needed(&weak_stop);
 }
 

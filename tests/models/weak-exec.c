@@ -14,6 +14,8 @@ static struct spsc done;
 static struct exec_task task;
 static bool is_told; /* the reactor's: a CANCEL has succeeded */
 
+unsigned int weak_exec_results;
+
 static void set_up(void)
 {
 	done = (struct spsc){.mask = 0, .slots = slots};
@@ -64,6 +66,7 @@ static void cancel(void)
 	is_told = withdraw();
 	take_back();
 	weak_check(task.res == (is_told ? -1 : 0));
+	weak_exec_results |= 1u << (task.res + 1);
 }
 
 static void stop_and_cancel(void)
@@ -75,6 +78,7 @@ static void stop_and_cancel(void)
 	weak_check(is_told == (task.res == -1));
 	/* A task that is to stop may end before it sees that. */
 	weak_check(task.res != EXEC_UNFINISHED || is_stopped);
+	weak_exec_results |= 1u << (task.res + 1);
 }
 
 static const struct weak_name names[] = {

@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 
 #include "libclient/private.h"
-#include "models/weak-scenarios.h"
 #include "models/weak-memory.h"
+#include "models/weak-scenarios.h"
 #include "shm/ring.h"
 
 enum { MAX_ENTRIES = 2, BELL_FD = 100 };

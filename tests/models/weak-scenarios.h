@@ -10,7 +10,9 @@ extern const struct weak_scenario weak_store_buffers, weak_message, weak_message
 extern unsigned int weak_outcomes;
 
 extern const struct weak_scenario weak_spsc;
+/* Bit r of weak_exec_results: a task ended with r - 1: cancelled (-1), done, or unfinished. */
 extern const struct weak_scenario weak_cancel, weak_stop;
+extern unsigned int weak_exec_results;
 /*
  * A client that waits for each entry; one that submits more than fit at once, and waits for room
  * and for completions; one whose event loop arms the ring; each with a broker that sleeps.

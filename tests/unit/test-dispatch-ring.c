@@ -322,6 +322,10 @@ TEST(test_overrun__new_plans)
 	for (unsigned int i = 0; i < ARRAY_SIZE(plans); i++) {
 		plans[i] = rig_relu(&bench.rig, false);
 		run_plan(&bench, plans[i], 30000);
+		if (i == 0)
+			assert_in_range(clock_ticks_to_ns(flow->inline_again_ticks -
+							  bench.rig.dispatch->now_ticks),
+					OVERRUN_INLINE_PAUSE_NS, 2 * OVERRUN_INLINE_PAUSE_NS);
 		flow->inline_again_ticks = UINT64_MAX;
 	}
 	assert_int_equal(bench.cpu->n_inline, 8);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The list of a device's extensions, to which a lease adds the budget's: libclient/layer/layer.h.
- */
+/* The list of a device's extensions, to which a lease adds the budget's. */
+#include <pthread.h>
 #include <string.h>
 
 #include "libclient/layer/dispatch.h"
@@ -99,6 +99,26 @@ TEST(test_extensions__lease_comes_in_between, begin)
 	assert_int_equal(length(), N_DRIVER + 1);
 	gpu.state = GPU_WITHOUT;
 	expect_list(N_DRIVER + 1, VK_SUCCESS, N_DRIVER, false);
+}
+
+static void *ask_for_length(void *ret)
+{
+	*(uint32_t *)ret = length();
+	return NULL;
+}
+
+/* Another thread that is told of the lease changes nothing for this one. */
+TEST(test_extensions__of_several_threads, begin)
+{
+	pthread_t thread;
+	uint32_t n = 0;
+
+	assert_int_equal(length(), N_DRIVER);
+	gpu.state = GPU_LEASED;
+	assert_int_equal(pthread_create(&thread, NULL, ask_for_length, &n), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(n, N_DRIVER + 1);
+	expect_list(N_DRIVER, VK_SUCCESS, N_DRIVER, false);
 }
 
 TEST_MAIN(NULL, NULL, (void)0)
