@@ -69,6 +69,32 @@ static inline void rbk_sqe_load(struct rbk_sqe *to, const struct rbk_sqe *from)
 		target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }
 
+/* The records of a completion area of @n entries, with RBK_FEAT_REATTACH. */
+static inline struct rbk_task_record *rbk_ring_records(const struct rbk_cq_area *cq, uint32_t n)
+{
+	return (struct rbk_task_record *)((char *)(uintptr_t)cq + RBK_CQ_RECORDS_OFFSET(n));
+}
+
+/* Return true if the record is live: see struct rbk_task_record. */
+static inline bool rbk_record_is_live(const struct rbk_task_record *record,
+				      const struct rbk_commit *commit)
+{
+	const uint32_t flags = __atomic_load_n(&record->flags, __ATOMIC_ACQUIRE);
+
+	return (flags & RBK_TASK_TAKEN) && record->sq_index < commit->sq_head &&
+	       !((flags & RBK_TASK_POSTED) && record->cq_index < commit->cq_tail);
+}
+
+/* FNV-1a over the @n references of a table, whole words at a time. */
+static inline uint64_t rbk_table_hash(const uint64_t *refs, uint32_t n)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	for (uint32_t i = 0; i < n; i++)
+		hash = (hash ^ refs[i]) * 0x100000001b3u;
+	return hash;
+}
+
 static inline bool rbk_is_power_of_two(uint32_t n)
 {
 	return n != 0 && (n & (n - 1)) == 0;

@@ -57,6 +57,9 @@ enum rbk_wire_type {
 	RBK_WIRE_LEASE_CGROUP = 24, /* rbk_wire_lease_cgroup, fd -> rbk_wire_lease_region */
 	/* RBK_FEAT_ADMIN_LIMITS, on the administrators' socket only: */
 	RBK_WIRE_ADMIN_LIMIT = 25, /* rbk_wire_admin_limit -> rbk_wire_limit */
+	/* RBK_FEAT_REATTACH, on the clients' socket: */
+	RBK_WIRE_WANT_ID = 26,      /* rbk_wire_id -> rbk_wire_reply */
+	RBK_WIRE_RING_RESTORE = 27, /* rbk_wire_ring_add, fds: sq, cq -> rbk_wire_ring, its fds */
 };
 
 /* Begins every request. */
@@ -156,6 +159,20 @@ struct rbk_wire_ring {
 	uint64_t sq_bytes; /* bytes of the memfd, to map whole */
 	uint64_t cq_bytes;
 };
+
+/*
+ * WANT_ID: the session's next ARENA_ADD or PLAN_ADD makes an object with this id, or is answered
+ * with -EBUSY if the id is in use, -EINVAL if no such object can have it. A client whose broker
+ * died so restores the objects that its entries name.
+ *
+ * RING_RESTORE: takes over a ring of n_entries that an earlier broker made for the client.
+ * Descriptors: [0] its submission area, [1] its completion area. The entries of live records (see
+ * abi.h) are admitted again, then those from the committed sq_head on; their arenas and plans must
+ * therefore exist. The answer brings the submission area, in which the client may publish
+ * meanwhile, a new completion area that begins with the completions the client has not consumed,
+ * and a new bell. Beside the errors of RING_ADD:
+ *   -EINVAL  the areas are no areas of such a ring; text says why
+ */
 
 /*
  * ARENA_ADD: registers a memfd of exactly bytes (a multiple of the page size), sealed with

@@ -20,7 +20,7 @@
  *   1.1  RBK_FEAT_RESIDENCY: RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_SQE_WAIT_MEMORY; RBK_FEAT_TENANTS
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
- *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS
+ *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -46,6 +46,11 @@
 #define RBK_FEAT_LEASES (1ull << 10)
 /* RBK_WIRE_ARENA_FIX of ARENA_ADD: the broker prevents pages from being removed from an arena. */
 #define RBK_FEAT_FIXED_ARENAS (1ull << 11)
+/*
+ * The broker keeps records of unfinished tasks in each completion area, and the next broker takes
+ * rings over: struct rbk_task_record, RBK_WIRE_WANT_ID, RBK_WIRE_RING_RESTORE.
+ */
+#define RBK_FEAT_REATTACH (1ull << 13)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -203,6 +208,9 @@ enum rbk_reason {
  *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
  *                the devices that may run it
+ *   -ECONNRESET  the broker died when the task had begun to update a state, which may hold
+ *                anything now; or after the task's table had been read, and the table has changed
+ *                since
  */
 struct rbk_sqe {
 	uint8_t opcode;   /* enum rbk_op */
@@ -295,14 +303,41 @@ struct rbk_sq_area {
 	struct rbk_sqe sqes[];
 };
 
+/*
+ * What a broker has finished, for the next one: everything before these indices, which count from
+ * the set-up of the ring and do not wrap.
+ */
+struct rbk_commit {
+	uint64_t sq_head; /* entries: each has a completion, or a live record */
+	uint64_t cq_tail; /* completions that count, published or not */
+};
+
+/* struct rbk_cq_area.commit */
+#define RBK_COMMIT_INDEX        (1u << 0) /* which of struct rbk_cq_area.commits is valid */
+#define RBK_COMMIT_CHAIN_OPEN   (1u << 1) /* the next entry belongs to the last one's chain */
+#define RBK_COMMIT_CHAIN_BROKEN (1u << 2) /* an entry of that chain has failed */
+
+/* struct rbk_cq_area.closed */
+enum rbk_ring_end {
+	RBK_RING_OPEN = 0,
+	RBK_RING_CLOSED = 1,  /* the ring was removed, or its session ended for good */
+	RBK_RING_STOPPED = 2, /* the broker stops: the next one takes the ring over */
+};
+
 struct rbk_cq_area {
 	uint32_t cq_tail; /* completions published by the broker */
 	uint32_t pad0[31];
 	uint32_t sq_head; /* entries consumed by the broker */
-	uint32_t pad1[31];
+	/*
+	 * RBK_FEAT_REATTACH: RBK_COMMIT_*. The broker writes the other element of commits, then
+	 * this word, and only then publishes both indices.
+	 */
+	uint32_t commit;
+	struct rbk_commit commits[2];
+	uint32_t pad1[22];
 	/* the broker's sleep token; 0: awake; the client rings at the next entry */
 	uint32_t sq_wait;
-	uint32_t closed; /* non-zero: the broker ended this ring and consumes no more entries */
+	uint32_t closed; /* enum rbk_ring_end; non-zero: the broker consumes no more entries */
 	/*
 	 * Hints for a client that waits; times are ns of CLOCK_MONOTONIC. When the broker last rang
 	 * the bell: a client that was awake would have seen its completion by then.
@@ -323,9 +358,41 @@ struct rbk_cq_area {
 	struct rbk_cqe cqes[];
 };
 
+/* struct rbk_task_record.flags */
+#define RBK_TASK_TAKEN     (1u << 0) /* the record has an entry */
+#define RBK_TASK_POSTED    (1u << 1) /* the entry's completion has cq_index */
+#define RBK_TASK_CANCELLED (1u << 2) /* the CANCEL with cancel_index stopped the task */
+#define RBK_TASK_BEGUN     (1u << 3) /* the task began to update a state */
+#define RBK_TASK_TABLE     (1u << 4) /* the task's table was read, and had table_hash */
+
+/*
+ * RBK_FEAT_REATTACH: a task that did not complete at once. The records are at
+ * RBK_CQ_RECORDS_OFFSET of the completion area, one for each task that may be in flight, in no
+ * order. Only the broker writes them; they outlive it.
+ *
+ * A record is live if it is TAKEN, its sq_index is below the committed sq_head, and it is not
+ * POSTED with a cq_index below the committed cq_tail. The unfinished entries of a ring are the live
+ * records, and all entries from the committed sq_head to the client's sq_tail. A cancellation
+ * counts if cancel_index is below the committed sq_head and no live record has that sq_index.
+ */
+struct rbk_task_record {
+	struct rbk_sqe sqe; /* as the broker copied it */
+	uint64_t sq_index;  /* indices as in struct rbk_commit */
+	uint64_t cq_index;
+	uint64_t cancel_index; /* sq_index of the CANCEL */
+	uint64_t admit_ns;     /* admission, CLOCK_MONOTONIC: a deadline counts from here */
+	uint64_t table_hash;   /* of the references in the table, rbk_table_hash() of shm/ring.h */
+	uint32_t flags;        /* RBK_TASK_* */
+	uint32_t reserved[5];
+};
+
 /* Bytes of an area of @n entries; the memfd is that size, rounded up to a page. */
 #define RBK_SQ_AREA_BYTES(n) (sizeof(struct rbk_sq_area) + (size_t)(n) * sizeof(struct rbk_sqe))
 #define RBK_CQ_AREA_BYTES(n) (sizeof(struct rbk_cq_area) + (size_t)(n) * sizeof(struct rbk_cqe))
+/* With RBK_FEAT_REATTACH, records follow the completions, and the area has so many bytes: */
+#define RBK_CQ_RECORDS_OFFSET(n) ((RBK_CQ_AREA_BYTES(n) + 127) & ~(size_t)127)
+#define RBK_CQ_REATTACH_BYTES(n) \
+	(RBK_CQ_RECORDS_OFFSET(n) + (size_t)(n) * sizeof(struct rbk_task_record))
 
 /* Element types; the numbers are those of ONNX's TensorProto. All are below 32. */
 enum rbk_dtype {
@@ -430,10 +497,20 @@ _Static_assert(offsetof(struct rbk_sq_area, sqes) == 512, "abi");
 _Static_assert(sizeof(struct rbk_cq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_head) == 128, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, commit) == 132, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, commits) == 136, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, closed) == 260, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, rung_ns) == 264, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, due_ns) == 272, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, processor) == 280, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cqes) == 512, "abi");
+_Static_assert(sizeof(struct rbk_commit) == 16, "abi");
+_Static_assert(sizeof(struct rbk_task_record) == 128, "abi");
+_Static_assert(offsetof(struct rbk_task_record, sq_index) == 64, "abi");
+_Static_assert(offsetof(struct rbk_task_record, cq_index) == 72, "abi");
+_Static_assert(offsetof(struct rbk_task_record, cancel_index) == 80, "abi");
+_Static_assert(offsetof(struct rbk_task_record, admit_ns) == 88, "abi");
+_Static_assert(offsetof(struct rbk_task_record, table_hash) == 96, "abi");
+_Static_assert(offsetof(struct rbk_task_record, flags) == 104, "abi");
 #endif
