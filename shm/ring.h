@@ -85,16 +85,6 @@ static inline bool rbk_record_is_live(const struct rbk_task_record *record,
 	       !((flags & RBK_TASK_POSTED) && record->cq_index < commit->cq_tail);
 }
 
-/* FNV-1a over the @n references of a table, whole words at a time. */
-static inline uint64_t rbk_table_hash(const uint64_t *refs, uint32_t n)
-{
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	for (uint32_t i = 0; i < n; i++)
-		hash = (hash ^ refs[i]) * 0x100000001b3u;
-	return hash;
-}
-
 static inline bool rbk_is_power_of_two(uint32_t n)
 {
 	return n != 0 && (n & (n - 1)) == 0;

@@ -13,6 +13,8 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/record.h"
+#include "dispatch/restore.h"
 #include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/clock.h"
@@ -133,8 +135,13 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 {
 	uint64_t features = ring->ring->session->features;
 	uint64_t hash = task_hash(ring, sqe->user_data);
-	struct task *task = task_take(ring);
-	struct exec_ref *refs = task->run.refs;
+	struct exec_ref *refs;
+	struct task *task;
+
+	if (ring->ring->records)
+		record_before_take(ring);
+	task = task_take(ring);
+	refs = task->run.refs;
 
 	if (++dispatch->n_taken % LOOK_EVERY == 0)
 		note_costly(dispatch);
@@ -179,6 +186,8 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	}
 	if (plan)
 		plan->n_in_flight++;
+	if (ring->ring->records)
+		record_take(task, sqe, dispatch->inline_refs, plan ? plan->plan->n_bindings : 0);
 	list_append(&ring->in_flight, &task->link);
 	index_insert(task_bucket(ring, hash), &task->named, hash);
 	ring->ring->n_in_flight++;
@@ -534,6 +543,8 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	uint64_t now_ticks, admit_ticks;
 	struct rbk_sqe sqe;
 
+	if (__builtin_expect(ring_is_restoring(dispatch_ring), 0))
+		return restore_poll(dispatch, dispatch_ring);
 	/* Pairs with the client's publication: the entries before it are complete. */
 	n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
 	if (n == 0 || dispatch_ring->barrier || dispatch_ring->is_fetching)
@@ -590,22 +601,32 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	return (int)i;
 }
 
-void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *ring)
+void dispatch_admit_one(struct dispatch *dispatch, struct dispatch_ring *ring,
+			const struct rbk_sqe *sqe, uint64_t admit_ticks)
 {
-	struct session_table *table = ring->ring->table;
-	struct session *session = ring->ring->session;
 	uint64_t now_ticks = clock_ticks();
 
 	dispatch->now_ticks = now_ticks;
 	dispatch->is_costly = true;
 	dispatch->inline_clock_ticks = now_ticks;
-	dispatch->inline_queue_ns = 0;
-	session->fetched = table->refs;
-	admit_entry(dispatch, ring, &table->sqe, now_ticks);
-	session->fetched = NULL;
+	dispatch->inline_queue_ns = clock_elapsed_ns(admit_ticks, now_ticks);
+	admit_entry(dispatch, ring, sqe, admit_ticks);
 	ring->last_work_ticks = now_ticks;
-	ring_publish(dispatch, ring);
 	charge_batch(dispatch, ring->flow, now_ticks, 1);
+}
+
+void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct session_table *table = ring->ring->table;
+	struct session *session = ring->ring->session;
+
+	session->fetched = table->refs;
+	if (ring_is_restoring(ring))
+		restore_entry(dispatch, ring, &table->sqe);
+	else
+		dispatch_admit_one(dispatch, ring, &table->sqe, clock_ticks());
+	session->fetched = NULL;
+	ring_publish(dispatch, ring);
 }
 
 /* Compute the ticks that the turn has left for entries. */

@@ -8,21 +8,26 @@
  * entries that could not be answered are not fetched.
  */
 #include "dispatch/dispatch-private.h"
+#include "dispatch/record.h"
 #include "shm/ring.h"
 #include "util/clock.h"
 
 void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;
+	/* An entry whose table is being copied has neither a completion nor a task. */
+	const uint32_t sq_head = ring->sq_head - dispatch_ring->is_fetching;
 	uint32_t token;
 
 	if (ring->is_closing)
 		return;
 
+	if (ring->records)
+		ring_commit(dispatch_ring, sq_head);
 	/*
 	 * In this order: a client that has seen an entry's completion finds room for another entry.
 	 */
-	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
+	rbk_ring_publish(&ring->cq->sq_head, sq_head);
 	if (ring->cq_tail == dispatch_ring->cq_published)
 		/* A client that sleeps waits for completions, not for room. */
 		return;
@@ -42,6 +47,8 @@ bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
 	uint32_t n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
 	uint32_t unread;
 
+	if (ring_is_restoring(dispatch_ring))
+		return !ring->is_closing && !dispatch_ring->barrier && !dispatch_ring->is_fetching;
 	if (n == 0 || ring->is_closing || dispatch_ring->barrier || dispatch_ring->is_fetching)
 		return false;
 	/* Invalid indices count as work: the poll ends the session. */

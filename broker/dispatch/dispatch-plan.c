@@ -126,7 +126,9 @@ int dispatch_plan_ready(void *context, struct session_plan *plan)
 	list_init(&plan->ending);
 	list_append(&dispatch->plans, &plan->dispatched);
 	dispatch->n_plans++;
-	plan->inline_max_count = inline_limit(dispatch, plan->plan);
+	/* The next broker must be able to tell whether a task had begun to update a state. */
+	if (!plan->plan->has_state || !(plan->session->features & RBK_FEAT_REATTACH))
+		plan->inline_max_count = inline_limit(dispatch, plan->plan);
 	plan_review(dispatch, plan);
 	return 0;
 }

@@ -154,8 +154,12 @@ struct dispatch_ring {
 	uint32_t cq_published;   /* completions that the client can see */
 	uint32_t client_slept;   /* rbk_sq_area.slept when the last task completed */
 	uint32_t n_left;         /* entries left of a batch that took too long */
-	uint64_t left_ticks;     /* admission of these entries */
-	uint64_t left_queue_ns;  /* time that the batch's inline tasks took */
+	/* Records that an earlier broker left, and those of them that were admitted again */
+	uint32_t n_restored, n_readmitted;
+	uint32_t commit;             /* rbk_cq_area.commit as last written */
+	struct rbk_commit committed; /* the valid element of rbk_cq_area.commits */
+	uint64_t left_ticks;         /* admission of these entries */
+	uint64_t left_queue_ns;      /* time that the batch's inline tasks took */
 	uint64_t last_work_ticks;
 	uint64_t spin_ticks;   /* time for which an empty ring stays active */
 	uint32_t active_index; /* in dispatch.active */
@@ -697,6 +701,12 @@ unsigned int walk_slice(struct dispatch *dispatch, uint8_t which,
 /* Move walks off @ring, which is about to leave dispatch.rings. */
 void walks_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring);
 
+/* admit-hot.c */
+
+/* Admit one entry outside of a batch, as if at @admit_ticks. */
+void dispatch_admit_one(struct dispatch *dispatch, struct dispatch_ring *ring,
+			const struct rbk_sqe *sqe, uint64_t admit_ticks);
+
 /* dispatch-ring.c */
 
 uint64_t dispatch_ring_bytes(uint32_t n_entries);
@@ -886,21 +896,26 @@ static inline uint64_t dispatch_now_ns(const struct dispatch *dispatch)
 	return clock_ticks_to_ns(dispatch->now_ticks);
 }
 
-static inline struct task *task_take(struct dispatch_ring *ring)
+/* Prepare a slot that was never used. */
+static inline struct task *task_touch(struct dispatch_ring *ring)
 {
-	struct task *task = ring->free_tasks;
-	uint32_t i;
+	const uint32_t i = ring->n_tasks_touched++;
+	struct task *task = &ring->tasks[i];
 
-	if (task) {
-		ring->free_tasks = task->next;
-		return task;
-	}
-	i = ring->n_tasks_touched++;
-	task = &ring->tasks[i];
 	task->ring = ring;
 	task->run.task = task;
 	task->run.refs = ring->refs + (size_t)i * RBK_MAX_REFS;
 	task->run.exec.refs = task->run.refs;
+	return task;
+}
+
+static inline struct task *task_take(struct dispatch_ring *ring)
+{
+	struct task *task = ring->free_tasks;
+
+	if (!task)
+		return task_touch(ring);
+	ring->free_tasks = task->next;
 	return task;
 }
 

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/restore.h"
 #include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/error.h"
@@ -152,6 +153,7 @@ int dispatch_ring_added(void *context, struct session_ring *session_ring)
 							 : dispatch->max_spin_ticks;
 	dispatch->n_rings++;
 	list_append(&dispatch->rings, &ring->link);
+	restore_begin(ring);
 	ring_activate(dispatch, ring, clock_ticks());
 	return 0;
 }

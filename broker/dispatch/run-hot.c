@@ -27,6 +27,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/record.h"
 
 enum {
 	RELEASE_BATCH = 64, /* per turn and device */
@@ -427,6 +428,8 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	run->exec.busy_processor = busy_processor(dispatch, run->task->ring);
 	/* An urgent task may take longer than predicted. */
 	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
+	if (run->task->plan->plan->has_state && run->task->ring->ring->records)
+		record_begin(run->task);
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);
 	if (device != RBK_DEVICE_CPU || !reactor_run_takes(dispatch, run)) {
 		if (device == RBK_DEVICE_CPU && reactor_run_is_sole(dispatch, run))

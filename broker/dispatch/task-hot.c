@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/record.h"
 
 /* Runs that are taken back from one executor in one turn. */
 enum { REAP_BATCH = 64 };
@@ -219,6 +220,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	}
 	ring_see_client(ring);
 	task_post(dispatch, task, res);
+	if (ring->ring->records && !ring->ring->is_closing)
+		record_post(ring, record_of(task));
 	ring_mark_dirty(dispatch, ring);
 
 	if (successor)
@@ -342,6 +345,22 @@ static int task_cancel(struct dispatch *dispatch, struct task *task)
 	}
 }
 
+/* Record that the CANCEL which is admitted now, or has the slot of @self, stopped @task. */
+static void record_cancel(const struct dispatch_ring *ring, const struct task *self,
+			  const struct task *task)
+{
+	struct rbk_task_record *record = record_of(task);
+
+	if (self)
+		record->cancel_index = record_of(self)->sq_index;
+	else if (ring_is_restoring(ring))
+		record->cancel_index = ring->ring->records[ring->n_readmitted].sq_index;
+	else
+		record->cancel_index =
+			record_index(ring->committed.sq_head, ring->ring->sq_head - 1);
+	record_set_flags(record, record->flags | RBK_TASK_CANCELLED);
+}
+
 int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data)
 {
 	uint64_t hash = task_hash(ring, user_data);
@@ -361,6 +380,8 @@ int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_
 		res = is_cancelled ? 0 : task_cancel(ring->dispatch, task);
 		if (res == 0)
 			index_remove(bucket, node);
+		if (res == 0 && !is_cancelled && ring->ring->records)
+			record_cancel(ring, self, task);
 		if (!is_cancelled)
 			return res;
 	}

@@ -24,7 +24,7 @@
 #define CLIENT_FEATURES                                                                   \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
-	 RBK_FEAT_FIXED_ARENAS)
+	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS)
 
@@ -125,6 +125,32 @@ static int handle_ring_add(struct request *request)
 		return hostile(request, "reserved bytes of the client's ring request are not 0");
 	turn_set_cause(request->session->server->work.turn, RBK_TURN_RINGS);
 	return session_ring_add(request->session, add->request.cookie, add->n_entries);
+}
+
+static int handle_ring_restore(struct request *request)
+{
+	const struct rbk_wire_ring_add *add = request->bytes;
+
+	if (add->reserved || !(request->session->features & RBK_FEAT_REATTACH))
+		return hostile(request, "the client's request to restore a ring has reserved bytes "
+					"that are not 0, or lacks the feature");
+	turn_set_cause(request->session->server->work.turn, RBK_TURN_RINGS);
+	return session_ring_restore(request->session, add->request.cookie, add->n_entries,
+				    request->fds);
+}
+
+static int handle_want_id(struct request *request)
+{
+	const struct rbk_wire_id *want = request->bytes;
+	struct session *session = request->session;
+
+	if (want->reserved || !(session->features & RBK_FEAT_REATTACH))
+		return hostile(request, "the client's request for an id has reserved bytes that "
+					"are not 0, or lacks the feature");
+	session->wanted_id = want->id;
+	session->wants_id = true;
+	session_reply_result(session, RBK_WIRE_WANT_ID, want->request.cookie, 0, NULL);
+	return 0;
 }
 
 static int handle_arena_add(struct request *request)
@@ -597,6 +623,9 @@ static const struct request_type {
 				   false, ANYWHERE},
 	[RBK_WIRE_LEASE_CGROUP] = {handle_lease_cgroup, sizeof(struct rbk_wire_lease_cgroup), 1,
 				   false, FOR_TENANTS},
+	[RBK_WIRE_WANT_ID] = {handle_want_id, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
+	[RBK_WIRE_RING_RESTORE] = {handle_ring_restore, sizeof(struct rbk_wire_ring_add), 2, false,
+				   FOR_WORK},
 };
 
 int request_refuse(struct session *session, const void *message, size_t n_bytes, int res)

@@ -45,6 +45,8 @@ enum {
 	 * received.
 	 */
 	RING_FDS = 4,
+	/* The completion area of an earlier broker */
+	RESTORED_FDS = 1,
 	RING_MAPPINGS = 3, /* each area, and the dispatcher's memory of a large ring */
 	RING_WATCHES = 2,  /* one per area */
 };
@@ -90,7 +92,8 @@ static int ring_charge(struct session_ring *ring)
 				   HOLD_BYTES) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_BELL_BYTES], ACCOUNT_HOST_BYTES,
 			   HOLD_SOCKETS_BYTES + HOLD_BYTES) ||
-	    account_charge(account, &ring->charges[RING_CHARGE_FDS], ACCOUNT_FDS, RING_FDS) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_FDS], ACCOUNT_FDS,
+			   RING_FDS + (ring->is_restored ? RESTORED_FDS : 0)) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_MAPPINGS], ACCOUNT_MAPPINGS,
 			   RING_MAPPINGS) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_WATCHES], ACCOUNT_WATCHES,
@@ -112,9 +115,11 @@ static int ring_hold(struct session_ring *ring)
 	return r ? error_fold(r) : 0;
 }
 
-int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct session_ring **ret)
+static int ring_new_any(struct session *session, uint32_t id, uint32_t n_entries, bool is_restored,
+			struct session_ring **ret)
 {
 	_cleanup_(ring_freep) struct session_ring *ring = NULL;
+	const bool has_records = session->features & RBK_FEAT_REATTACH;
 	int r;
 
 	if (!rbk_is_power_of_two(n_entries) ||
@@ -131,9 +136,12 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct se
 		.mask = n_entries - 1,
 		.bell_fd = -1,
 		.client_fds = {-1, -1, -1},
+		.is_restored = is_restored,
+		.from_fd = -1,
 		.fault_slot = -1,
 		.sq_bytes = round_to_pages(RBK_SQ_AREA_BYTES(n_entries)),
-		.cq_bytes = round_to_pages(RBK_CQ_AREA_BYTES(n_entries)),
+		.cq_bytes = round_to_pages(has_records ? RBK_CQ_REATTACH_BYTES(n_entries)
+						       : RBK_CQ_AREA_BYTES(n_entries)),
 	};
 	r = ring_charge(ring);
 	if (r)
@@ -145,13 +153,42 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct se
 	return 0;
 }
 
+int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct session_ring **ret)
+{
+	return ring_new_any(session, id, n_entries, false, ret);
+}
+
+int ring_new_restored(struct session *session, uint32_t id, uint32_t n_entries, int fds[2],
+		      struct session_ring **ret, const char **ret_why)
+{
+	struct session_ring *ring;
+	int r = ring_new_any(session, id, n_entries, true, &ring);
+
+	if (r)
+		return r;
+	*ret_why = ring_restore_check(fds[0], ring->sq_bytes);
+	if (!*ret_why)
+		*ret_why = ring_restore_check(fds[1], ring->cq_bytes);
+	if (*ret_why) {
+		ring_free(ring);
+		return RING_E_UNSUITABLE;
+	}
+	ring->client_fds[RING_FD_SQ] = steal_fd(&fds[0]);
+	ring->from_fd = steal_fd(&fds[1]);
+	*ret = ring;
+	return 0;
+}
+
 static int make_areas(struct session_ring *ring)
 {
 	int *fds = ring->client_fds;
 	void *area;
 	int r;
 
-	r = area_new(ring->area_hold, "ringbroker-sq", ring->sq_bytes, &fds[RING_FD_SQ]);
+	if (ring->is_restored)
+		r = hold_watch(ring->area_hold, fds[RING_FD_SQ]);
+	else
+		r = area_new(ring->area_hold, "ringbroker-sq", ring->sq_bytes, &fds[RING_FD_SQ]);
 	if (r)
 		return error_fold(r);
 	r = area_new(ring->area_hold, "ringbroker-cq", ring->cq_bytes, &fds[RING_FD_CQ]);
@@ -167,8 +204,12 @@ static int make_areas(struct session_ring *ring)
 	if (area == MAP_FAILED)
 		return error_origin(-errno);
 	ring->cq = area;
+	if (ring->session->features & RBK_FEAT_REATTACH)
+		ring->records = rbk_ring_records(ring->cq, ring->n_entries);
 
-	r = area_seal(fds[RING_FD_SQ], F_SEAL_SHRINK | F_SEAL_GROW);
+	r = ring->is_restored ? ring_restore(ring)
+			      : area_seal(fds[RING_FD_SQ], F_SEAL_SHRINK | F_SEAL_GROW);
+	ring->from_fd = close_fd(ring->from_fd);
 	if (r)
 		return error_fold(r);
 	r = area_seal(fds[RING_FD_CQ],
@@ -257,6 +298,8 @@ struct session_ring *ring_free(struct session_ring *ring)
 	hold_free(ring->area_hold);
 	hold_free(ring->bell_hold);
 	close_fd(ring->bell_fd);
+	close_fd(ring->from_fd);
+	close_client_fds(ring);
 	free(ring->table);
 	free(ring);
 	return NULL;

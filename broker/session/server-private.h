@@ -314,6 +314,8 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes);
 struct executor *session_exporter(const struct session *session);
 int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id);
 int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries);
+/* RING_RESTORE: @fds are the areas; those that are taken become -1. */
+int session_ring_restore(struct session *session, uint32_t cookie, uint32_t n_entries, int fds[2]);
 int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id);
 
 /*

@@ -420,6 +420,25 @@ static int arena_charge(struct session_arena *arena, const struct executor *expo
 	return 0;
 }
 
+/* Take the id that the client wants. Return: false: the client was refused. */
+static bool arena_want(struct session *session, uint32_t type, uint32_t cookie, uint32_t *ret_id)
+{
+	const uint32_t id = session->wanted_id;
+
+	session->wants_id = false;
+	if (id == 0 || id >= session->n_arenas) {
+		session_reply_result(session, type, cookie, -EINVAL, "no arena can have the id %u",
+				     id);
+		return false;
+	}
+	if (session->arena_slots[id]) {
+		session_reply_result(session, type, cookie, -EBUSY, "an arena has the id %u", id);
+		return false;
+	}
+	*ret_id = id;
+	return true;
+}
+
 /* Return: a charged arena, owned by the session; NULL: the client was refused. */
 static struct session_arena *arena_begin(struct session *session, uint32_t cookie, uint64_t bytes,
 					 const struct executor *exporter)
@@ -433,6 +452,8 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	/* Ids begin with 1: an uninitialised reference (0) must name no arena. */
 	for (id = 1; id < session->n_arenas && session->arena_slots[id]; id++)
 		;
+	if (session->wants_id && !arena_want(session, type, cookie, &id))
+		return NULL;
 	if (id == session->n_arenas) {
 		session_reply_result(session, type, cookie, -EDQUOT,
 				     "the session already has %u arenas, which is the limit",

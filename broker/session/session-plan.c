@@ -644,6 +644,27 @@ static void plan_read_done(struct offload_job *job)
 	}
 }
 
+/* Find the slot of the id that the client wants. Return: false: the client was refused. */
+static bool plan_want(struct session *session, uint32_t cookie, uint32_t *ret_index)
+{
+	const uint32_t id = session->wanted_id;
+	const uint32_t index = id & ((1u << PLAN_ID_SLOT_BITS) - 1);
+
+	session->wants_id = false;
+	if (index >= session->n_plans || session->plan_slots[index]) {
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie,
+				     index >= session->n_plans ? -EINVAL : -EBUSY,
+				     index >= session->n_plans ? "no plan can have the id %u"
+							       : "a plan has the slot of id %u",
+				     id);
+		return false;
+	}
+	/* The generation is counted up when the plan is ready. */
+	session->plan_generations[index] = (uint16_t)((id >> PLAN_ID_SLOT_BITS) - 1);
+	*ret_index = index;
+	return true;
+}
+
 /*
  * Take a free slot of the session, and charge for one plan.
  * Return: NULL: the client was refused.
@@ -656,6 +677,8 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 
 	for (index = 0; index < session->n_plans && session->plan_slots[index]; index++)
 		;
+	if (session->wants_id && !plan_want(session, cookie, &index))
+		return NULL;
 	if (index == session->n_plans) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
 				     "the session already has %u plans, which is the limit", index);

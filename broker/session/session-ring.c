@@ -331,10 +331,15 @@ static const char *ring_strerror(int r)
 	}
 }
 
+static uint32_t ring_request(bool is_restored)
+{
+	return is_restored ? RBK_WIRE_RING_RESTORE : RBK_WIRE_RING_ADD;
+}
+
 static struct rbk_wire_ring ring_answer(const struct session_ring *ring)
 {
 	return (struct rbk_wire_ring){
-		.reply = {.type = RBK_WIRE_RING_ADD, .cookie = ring->cookie},
+		.reply = {.type = ring_request(ring->is_restored), .cookie = ring->cookie},
 		.id = ring->id,
 		.n_entries = ring->n_entries,
 		.sq_bytes = ring->sq_bytes,
@@ -347,8 +352,11 @@ static void ring_refuse(struct session_ring *ring, int r)
 	/* Close the ring first: failing to answer ends the session, which closes its rings. */
 	ring->is_closing = true;
 	ring_unmake_begin(ring);
-	session_reply_result(ring->session, RBK_WIRE_RING_ADD, ring->cookie, r,
-			     "the broker cannot make a ring: %s", ring_strerror(r));
+	session_reply_result(ring->session, ring_request(ring->is_restored), ring->cookie,
+			     r == RING_E_UNSUITABLE ? -EINVAL : r,
+			     "the broker cannot %s a ring: %s",
+			     ring->is_restored ? "restore" : "make",
+			     r == RING_E_UNSUITABLE ? ring->why : ring_strerror(r));
 }
 
 static void ring_answer_run(struct closers_job *job)
@@ -377,6 +385,9 @@ static void ring_answer_done(struct closers_job *job)
 	else if (loop_watch_once(session->server->options.loop, ring->bell_fd, POLLIN, on_bell,
 				 ring, &ring->bell_watch))
 		session_end(session, false, "the broker is out of memory");
+	else if (ring->is_restored)
+		/* The client has mapped the areas, and entries may be there. */
+		ring_seal_begin(ring);
 	session_lane_done(session);
 }
 
@@ -402,9 +413,19 @@ static void ring_make_done(struct offload_job *job)
 	session_job_done(session);
 }
 
-int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries)
+/* Create a ring, one of an earlier broker if @fds is not NULL. Return: as ring_new_restored(). */
+static int ring_create(struct session *session, uint32_t id, uint32_t n_entries, int *fds,
+		       struct session_ring **ret, const char **ret_why)
+{
+	return fds ? ring_new_restored(session, id, n_entries, fds, ret, ret_why)
+		   : ring_new(session, id, n_entries, ret);
+}
+
+static int ring_add(struct session *session, uint32_t cookie, uint32_t n_entries, int *fds)
 {
 	const struct server_limits *limits = &session->server->options.limits;
+	const uint32_t type = ring_request(fds != NULL);
+	const char *fault = NULL;
 	char why[ACCOUNT_TEXT_BYTES];
 	struct session_ring *ring;
 	uint32_t id;
@@ -413,30 +434,35 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 	for (id = 0; id < limits->max_rings && session->rings[id]; id++)
 		;
 	if (id == limits->max_rings) {
-		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EDQUOT,
+		session_reply_result(session, type, cookie, -EDQUOT,
 				     "the session already has %u rings, which is the limit", id);
 		return 0;
 	}
 
-	r = ring_new(session, id, n_entries, &ring);
+	r = ring_create(session, id, n_entries, fds, &ring, &fault);
 	if (r == RING_E_QUOTA && holds_look(session->server, session->account))
-		r = ring_new(session, id, n_entries, &ring);
+		r = ring_create(session, id, n_entries, fds, &ring, &fault);
+	if (r == RING_E_UNSUITABLE) {
+		session_reply_result(session, type, cookie, -EINVAL,
+				     "the broker cannot restore a ring: %s", fault);
+		return 0;
+	}
 	if (r == RING_E_GEOMETRY) {
-		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EINVAL,
+		session_reply_result(session, type, cookie, -EINVAL,
 				     "the number of a ring's entries is a power of two up to %u, "
 				     "not %u",
 				     limits->max_ring_entries, n_entries);
 		return 0;
 	}
 	if (r == RING_E_QUOTA) {
-		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EDQUOT,
+		session_reply_result(session, type, cookie, -EDQUOT,
 				     "no room for a ring of %u entries: %s", n_entries,
 				     account_explain(session->tenant->account, why));
 		return 0;
 	}
 	if (r) {
-		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, r,
-				     "the broker cannot make a ring: %s", ring_strerror(r));
+		session_reply_result(session, type, cookie, r, "the broker cannot make a ring: %s",
+				     ring_strerror(r));
 		return 0;
 	}
 
@@ -454,6 +480,16 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 	return 0;
 }
 
+int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries)
+{
+	return ring_add(session, cookie, n_entries, NULL);
+}
+
+int session_ring_restore(struct session *session, uint32_t cookie, uint32_t n_entries, int fds[2])
+{
+	return ring_add(session, cookie, n_entries, fds);
+}
+
 void session_ring_close(struct session_ring *ring)
 {
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
@@ -465,7 +501,9 @@ void session_ring_close(struct session_ring *ring)
 	ring->bell_watch = loop_unwatch(ring->bell_watch);
 	if (ring->is_announced)
 		hooks->ring_closing(hooks->context, ring);
-	__atomic_store_n(&ring->cq->closed, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&ring->cq->closed,
+			 ring->session->server->end_ns ? RBK_RING_STOPPED : RBK_RING_CLOSED,
+			 __ATOMIC_RELEASE);
 	/* End of file wakes a client that sleeps on its end, whatever it wrote into its area. */
 	if (ring->session->user->is_slow)
 		bell_do_slowly(ring, BELL_SHUT);

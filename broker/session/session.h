@@ -156,8 +156,9 @@ struct session_ring {
 	 * Hot: the dispatcher's, set up by session/ring-memory.c. No member is read back from
 	 * shared memory.
 	 */
-	const struct rbk_sq_area *sq; /* written by the client; mapped read-only */
-	struct rbk_cq_area *cq;       /* written by the broker */
+	const struct rbk_sq_area *sq;    /* written by the client; mapped read-only */
+	struct rbk_cq_area *cq;          /* written by the broker */
+	struct rbk_task_record *records; /* in cq; NULL: the client does not re-attach */
 	struct session *session;
 	uint32_t n_entries;
 	uint32_t mask;
@@ -166,6 +167,7 @@ struct session_ring {
 	uint32_t cq_head_seen;
 	uint32_t processor;             /* as last told to the client */
 	uint32_t n_in_flight;           /* tasks admitted whose completion is not yet in the ring */
+	uint32_t n_restored;            /* the first records, which an earlier broker left */
 	struct dispatch_ring *dispatch; /* the dispatcher's own state */
 
 	/* Cold. */
@@ -173,9 +175,12 @@ struct session_ring {
 	uint8_t state; /* enum ring_state */
 	int bell_fd;
 	int client_fds[RING_CLIENT_FDS]; /* open until the ring is sealed */
-	int job_result;                  /* of the setup thread: 0; RING_E_*; negative errno */
-	bool is_announced;               /* the dispatcher knows the ring */
-	bool bell_refuses_fds;           /* the kernel refuses descriptors sent to the bell */
+	bool is_restored;                /* an earlier broker made it */
+	int from_fd;           /* its completion area of that broker, until it was copied; -1 */
+	const char *why;       /* after RING_E_UNSUITABLE: what is wrong with its areas */
+	int job_result;        /* of the setup thread: 0; RING_E_*; negative errno */
+	bool is_announced;     /* the dispatcher knows the ring */
+	bool bell_refuses_fds; /* the kernel refuses descriptors sent to the bell */
 	bool is_closing;
 	bool is_drained;        /* closing, with no task in flight */
 	int fault_slot;         /* slot of the submission area in the SIGBUS table; -1: none */
@@ -285,7 +290,9 @@ struct session {
 	struct list_node leases; /* leases of which the session is a member; see session-lease.c */
 	struct list_node lease_waits; /* lease requests that are not answered yet */
 	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* existing objects */
-	uint64_t began_ns;                                     /* as in statistics pages */
+	uint32_t wanted_id; /* id of the next arena or plan, if wants_id */
+	bool wants_id;
+	uint64_t began_ns; /* as in statistics pages */
 	struct stats_shown shown;
 	struct session_latencies latencies;
 	struct session_reset reset;

@@ -381,7 +381,7 @@ struct rbk_task_record {
 	uint64_t cq_index;
 	uint64_t cancel_index; /* sq_index of the CANCEL */
 	uint64_t admit_ns;     /* admission, CLOCK_MONOTONIC: a deadline counts from here */
-	uint64_t table_hash;   /* of the references in the table, rbk_table_hash() of shm/ring.h */
+	uint64_t table_hash;   /* of the references in the table; for brokers */
 	uint32_t flags;        /* RBK_TASK_* */
 	uint32_t reserved[5];
 };

@@ -1,0 +1,132 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Records of unfinished tasks, for the broker after this one (RBK_FEAT_REATTACH)
+ *
+ * The broker may die between any two instructions. What it has written into a completion area
+ * before is all that the next broker knows; abi.h says how the next broker reads it. Two rules keep
+ * that true at each instruction:
+ *
+ * - A commit is one store of a word, after all that belongs to it: records of the entries that took
+ *   a slot, and completions. Both indices are published only after that, so that the client
+ *   overwrites no entry, and reads no completion, that is not committed. Entries that completed at
+ *   once thereby cost no store of their own.
+ * - A record whose completion is not committed is still live, so its slot may not be used again
+ *   before the next commit.
+ *
+ * Stores of a process that was killed become visible in their order or not at all, so an order of
+ * the compiler would suffice; the release stores say what is meant.
+ */
+#include "dispatch/dispatch-private.h"
+
+/* The record of a task's slot. The ring must have records. */
+static inline struct rbk_task_record *record_of(const struct task *task)
+{
+	return &task->ring->ring->records[task - task->ring->tasks];
+}
+
+/* Return an index that counts from the ring's set-up, given its lower half and a recent one. */
+static inline uint64_t record_index(uint64_t recent, uint32_t index)
+{
+	return recent + (uint32_t)(index - (uint32_t)recent);
+}
+
+/* Return true while entries of the broker before are still to be admitted again. */
+static inline bool ring_is_restoring(const struct dispatch_ring *ring)
+{
+	return ring->n_readmitted < ring->n_restored;
+}
+
+static inline void record_set_flags(struct rbk_task_record *record, uint32_t flags)
+{
+	__atomic_store_n(&record->flags, flags, __ATOMIC_RELEASE);
+}
+
+/*
+ * Commit all completions so far, and the entries before @sq_head. Entries that are being restored
+ * belong to the chain state of the broker before, until all were admitted.
+ */
+static inline void ring_commit(struct dispatch_ring *ring, uint32_t sq_head)
+{
+	const uint32_t chain = ring->chain_open * RBK_COMMIT_CHAIN_OPEN |
+			       ring->chain_broken * RBK_COMMIT_CHAIN_BROKEN;
+	struct rbk_cq_area *cq = ring->ring->cq;
+	uint32_t commit = (ring->commit & RBK_COMMIT_INDEX) ^ RBK_COMMIT_INDEX;
+
+	ring->committed.sq_head = record_index(ring->committed.sq_head, sq_head);
+	ring->committed.cq_tail = record_index(ring->committed.cq_tail, ring->ring->cq_tail);
+	cq->commits[commit] = ring->committed;
+	commit |= __builtin_expect(ring_is_restoring(ring), 0) ? ring->commit & ~RBK_COMMIT_INDEX
+							       : chain;
+	ring->commit = commit;
+	__atomic_store_n(&cq->commit, commit, __ATOMIC_RELEASE);
+}
+
+/* Return a hash of a task's references: FNV-1a, whole words at a time. */
+static inline uint64_t record_hash(const struct exec_ref *refs, uint32_t n)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+	const struct session_arena *arena;
+
+	for (uint32_t i = 0; i < n; i++) {
+		arena = container_of(refs[i].arena, struct session_arena, exec);
+		hash = (hash ^ RBK_REF(arena->id, refs[i].offset)) * 0x100000001b3u;
+	}
+	return hash;
+}
+
+/*
+ * Before the slot at the head of the free list is used again: commit its last completion. The entry
+ * that is to use the slot is the last one taken from the submission ring.
+ */
+static inline void record_before_take(struct dispatch_ring *ring)
+{
+	const struct rbk_task_record *record;
+
+	if (!ring->free_tasks || ring_is_restoring(ring))
+		return;
+	record = record_of(ring->free_tasks);
+	if ((record->flags & RBK_TASK_POSTED) && record->cq_index >= ring->committed.cq_tail)
+		ring_commit(ring, ring->ring->sq_head - 1);
+}
+
+/*
+ * Record that the last entry taken from the submission ring has the slot of @task. The index comes
+ * first: from then on the record is not live, and belongs to no committed entry.
+ */
+static inline void record_take(const struct task *task, const struct rbk_sqe *sqe,
+			       const struct exec_ref *refs, uint32_t n_refs)
+{
+	const struct dispatch_ring *ring = task->ring;
+	struct rbk_task_record *record = record_of(task);
+	uint32_t flags = RBK_TASK_TAKEN;
+
+	if (ring_is_restoring(ring))
+		return;
+	__atomic_store_n(&record->sq_index,
+			 record_index(ring->committed.sq_head, ring->ring->sq_head - 1),
+			 __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	record->sqe = *sqe;
+	record->admit_ns = clock_ticks_to_ns(task->admit_ticks);
+	if (sqe->flags & RBK_SQE_ARG_TABLE) {
+		record->table_hash = record_hash(refs, n_refs);
+		flags |= RBK_TASK_TABLE;
+	}
+	record_set_flags(record, flags);
+}
+
+/* Record that a task, from now on, may have updated its states. */
+static inline void record_begin(const struct task *task)
+{
+	struct rbk_task_record *record = record_of(task);
+
+	record_set_flags(record, record->flags | RBK_TASK_BEGUN);
+}
+
+/* Record that the last completion that was posted is that of @record. */
+static inline void record_post(const struct dispatch_ring *ring, struct rbk_task_record *record)
+{
+	record->cq_index = record_index(ring->committed.cq_tail, ring->ring->cq_tail - 1);
+	record_set_flags(record, record->flags | RBK_TASK_POSTED);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings that an earlier broker made
+ *
+ * The session has checked the ring's areas and laid the records of unfinished entries, oldest
+ * first, into slots 0, 1, ... of the new completion area (session/ring-restore.c). Each of these
+ * entries is admitted again before the first entry is consumed from the submission ring. It takes
+ * the slot that its record has, so the records hold at any time, also if this broker dies before
+ * all are admitted.
+ *
+ * An entry completes without running if its task was cancelled, or cannot be repeated: it had begun
+ * to update a state, or its table has changed. As with an entry that is rejected, the rest of its
+ * chain is cancelled.
+ */
+#include <errno.h>
+
+#include "dispatch/dispatch-private.h"
+#include "dispatch/record.h"
+#include "dispatch/restore.h"
+#include "util/clock.h"
+
+/* Entries that are admitted again in one batch; broken chains are cancelled to their end. */
+enum { RESTORE_BATCH = 32 };
+
+void restore_begin(struct dispatch_ring *ring)
+{
+	const struct session_ring *session_ring = ring->ring;
+	const struct rbk_cq_area *cq = session_ring->cq;
+
+	ring->cq_published = session_ring->cq_tail;
+	if (!session_ring->records)
+		return;
+	ring->commit = cq->commit;
+	ring->committed = cq->commits[ring->commit & RBK_COMMIT_INDEX];
+	ring->n_restored = session_ring->n_restored;
+}
+
+/* Complete an entry that is not to run. */
+static void refuse(struct dispatch *dispatch, struct dispatch_ring *ring, const struct rbk_sqe *sqe,
+		   int res)
+{
+	const struct outcome outcome = {.res = res, .device = RBK_DEVICE_NONE};
+
+	ring_post(dispatch, ring, sqe->user_data, &outcome);
+	ring->chain_last = NULL;
+	ring->chain_open = sqe->flags & RBK_SQE_LINK;
+	ring->chain_broken = ring->chain_open;
+}
+
+/* Return: 0 if an entry may run again; the errno with which it completes. */
+static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *ring,
+			 const struct rbk_task_record *record, const struct rbk_sqe *sqe)
+{
+	struct session_plan *plan = NULL;
+
+	if (record->flags & RBK_TASK_CANCELLED)
+		return -ECANCELED;
+	if (record->flags & RBK_TASK_BEGUN)
+		return -ECONNRESET;
+	if (!(record->flags & RBK_TASK_TABLE) ||
+	    validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan) != 0)
+		return 0;
+	return record_hash(dispatch->inline_refs, plan->plan->n_bindings) == record->table_hash
+		       ? 0
+		       : -ECONNRESET;
+}
+
+void restore_entry(struct dispatch *dispatch, struct dispatch_ring *ring, const struct rbk_sqe *sqe)
+{
+	struct rbk_task_record *record = &ring->ring->records[ring->n_readmitted];
+	const uint64_t now_ns = clock_now_ns();
+	const uint64_t age_ns = record->admit_ns < now_ns ? now_ns - record->admit_ns : 0;
+	const uint64_t age_ticks = clock_ns_to_ticks(age_ns), now_ticks = clock_ticks();
+	/* The slot was touched before if the entry's table was copied meanwhile. */
+	struct task *task = ring->n_tasks_touched > ring->n_readmitted
+				    ? &ring->tasks[ring->n_readmitted]
+				    : task_touch(ring);
+	int res = find_obstacle(dispatch, ring, record, sqe);
+
+	task->next = ring->free_tasks;
+	ring->free_tasks = task;
+	if (res)
+		refuse(dispatch, ring, sqe, res);
+	else
+		dispatch_admit_one(dispatch, ring, sqe,
+				   now_ticks > age_ticks ? now_ticks - age_ticks : 0);
+	if (ring->is_fetching) {
+		ring->free_tasks = task->next;
+		return;
+	}
+	/* The entry completed without a task. */
+	if (ring->free_tasks == task && !(record->flags & RBK_TASK_POSTED))
+		record_post(ring, record);
+	if (++ring->n_readmitted < ring->n_restored || ring->chain_open)
+		return;
+	/* The chain of the next entry was broken before. */
+	ring->chain_open = ring->commit & RBK_COMMIT_CHAIN_OPEN;
+	ring->chain_broken = ring->commit & RBK_COMMIT_CHAIN_BROKEN;
+}
+
+int restore_poll(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct rbk_sqe sqe;
+	int n = 0;
+
+	/* The rest of a broken chain must not be committed without the failure that broke it. */
+	while (ring_is_restoring(ring) && !ring->barrier && !ring->is_fetching &&
+	       (n < RESTORE_BATCH || ring->chain_broken)) {
+		sqe = ring->ring->records[ring->n_readmitted].sqe;
+		restore_entry(dispatch, ring, &sqe);
+		n++;
+	}
+	ring->last_work_ticks = clock_ticks();
+	ring_publish(dispatch, ring);
+	return n;
+}

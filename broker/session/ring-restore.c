@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings that an earlier broker made: what of a completion area goes into the next one
+ *
+ * abi.h defines which completions and entries of an area count. The client has both areas of the
+ * earlier broker, and may have made them itself: nothing in them is believed. Each record is copied
+ * once, and its entry is validated when it is admitted again. A client that invents records submits
+ * entries, as it may do anyway; the checks here are that all of them, and the completions that the
+ * client has not consumed, fit into one ring, as they did before.
+ *
+ * The records are written in the order of their entries, because that is the order of admission:
+ * chains and barriers depend on it. Of a chain, the entries that are left follow each other. The
+ * link of an entry whose successor is not left, because it was rejected, is cut: another chain
+ * may come next.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "session/ring-memory.h"
+#include "session/server-private.h"
+#include "shm/ring.h"
+#include "util/error.h"
+
+/* Unfinished entries of an earlier broker's ring, by sq_index */
+struct rest {
+	struct rbk_task_record *records;
+	uint32_t n;
+};
+
+const char *ring_restore_check(int fd, uint64_t bytes)
+{
+	const int seals = fcntl(fd, F_GET_SEALS), sizes = F_SEAL_SHRINK | F_SEAL_GROW;
+	struct stat status;
+	struct statfs fs;
+
+	if (seals < 0 || fstat(fd, &status) < 0 || fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+		return "an area is not an ordinary memfd";
+	/* Pages that others can remove would let them delay the thread that reads the area. */
+	if ((seals & sizes) != sizes || !(seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)))
+		return "an area is not sealed with F_SEAL_SHRINK, F_SEAL_GROW and "
+		       "F_SEAL_FUTURE_WRITE";
+	if (status.st_size < 0 || (uint64_t)status.st_size != bytes)
+		return "an area has another size than a ring of so many entries";
+	if ((uint64_t)status.st_blocks * 512 < bytes)
+		return "an area is sparse";
+	return NULL;
+}
+
+static int compare_records(const void *a, const void *b)
+{
+	const struct rbk_task_record *left = a, *right = b;
+
+	return (left->sq_index > right->sq_index) - (left->sq_index < right->sq_index);
+}
+
+/* Copy the live records, in the order of their entries. Return: 0; -ENOMEM. */
+static int rest_init(struct rest *rest, const struct rbk_task_record *records, uint32_t n_entries,
+		     const struct rbk_commit *commit)
+{
+	struct rbk_task_record record;
+
+	*rest = (struct rest){.records = malloc(n_entries * sizeof(record))};
+	if (!rest->records)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i < n_entries; i++) {
+		memcpy(&record, &records[i], sizeof(record));
+		if (rbk_record_is_live(&record, commit))
+			rest->records[rest->n++] = record;
+	}
+	qsort(rest->records, rest->n, sizeof(record), compare_records);
+	return 0;
+}
+
+static bool rest_has(const struct rest *rest, uint64_t sq_index)
+{
+	const struct rbk_task_record key = {.sq_index = sq_index};
+
+	return bsearch(&key, rest->records, rest->n, sizeof(key), compare_records) != NULL;
+}
+
+/* Return the record of the @i-th entry as the next broker's. */
+static struct rbk_task_record rest_next(const struct rest *rest, uint32_t i,
+					const struct rbk_commit *commit, uint32_t chain)
+{
+	const uint32_t kept = RBK_TASK_TAKEN | RBK_TASK_CANCELLED | RBK_TASK_BEGUN | RBK_TASK_TABLE;
+	struct rbk_task_record record = rest->records[i];
+	const bool has_successor =
+		i + 1 < rest->n
+			? rest->records[i + 1].sq_index == record.sq_index + 1
+			: commit->sq_head == record.sq_index + 1 && (chain & RBK_COMMIT_CHAIN_OPEN);
+
+	record.flags &= kept;
+	record.cq_index = 0;
+	memset(record.reserved, 0, sizeof(record.reserved));
+	if (record.cancel_index >= commit->sq_head || rest_has(rest, record.cancel_index))
+		record.flags &= ~RBK_TASK_CANCELLED;
+	if (!has_successor)
+		record.sqe.flags &= (uint8_t)~RBK_SQE_LINK;
+	return record;
+}
+
+static int unsuitable(struct session_ring *ring, const char *why)
+{
+	ring->why = why;
+	return RING_E_UNSUITABLE;
+}
+
+/* Fill the new area from the old one, of which @rest was copied. */
+static int fill(struct session_ring *ring, const struct rbk_cq_area *old, const struct rest *rest,
+		const struct rbk_commit *commit, uint32_t chain)
+{
+	const uint32_t sq_head = (uint32_t)commit->sq_head, cq_tail = (uint32_t)commit->cq_tail;
+	const uint32_t n_waiting = rbk_ring_observe(&ring->sq->sq_tail) - sq_head;
+	const uint32_t n_unread = cq_tail - rbk_ring_observe(&ring->sq->cq_head);
+
+	if (n_waiting > ring->n_entries || n_unread > ring->n_entries ||
+	    rest->n > ring->n_entries - n_unread)
+		return unsuitable(ring, "its indices and records do not fit together");
+	for (uint32_t i = cq_tail - n_unread; i != cq_tail; i++)
+		ring->cq->cqes[i & ring->mask] = old->cqes[i & ring->mask];
+	for (uint32_t i = 0; i < rest->n; i++)
+		ring->records[i] = rest_next(rest, i, commit, chain);
+
+	ring->cq->commits[0] = *commit;
+	ring->cq->commit = chain;
+	ring->cq->sq_head = ring->sq_head = sq_head;
+	ring->cq->cq_tail = ring->cq_tail = cq_tail;
+	ring->cq_head_seen = cq_tail - n_unread;
+	ring->n_restored = rest->n;
+	return 0;
+}
+
+int ring_restore(struct session_ring *ring)
+{
+	const uint32_t chain_flags = RBK_COMMIT_CHAIN_OPEN | RBK_COMMIT_CHAIN_BROKEN;
+	const struct rbk_cq_area *old;
+	struct rbk_commit commit;
+	struct rest rest;
+	uint32_t word;
+	int r;
+
+	old = mmap(NULL, ring->cq_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, ring->from_fd, 0);
+	if (old == MAP_FAILED)
+		return error_origin(-errno);
+	word = __atomic_load_n(&old->commit, __ATOMIC_ACQUIRE);
+	commit = old->commits[word & RBK_COMMIT_INDEX];
+	r = rest_init(&rest, rbk_ring_records(old, ring->n_entries), ring->n_entries, &commit);
+	if (r == 0)
+		r = fill(ring, old, &rest, &commit, word & chain_flags);
+	free(rest.records);
+	munmap((void *)old, ring->cq_bytes);
+	return r;
+}
