@@ -53,6 +53,9 @@ enum { LOOK_EVERY = 4 };
  */
 enum { CLAIM_MIN = 8 };
 
+/* Entries of an earlier broker that are admitted again in one batch */
+enum { RESTORE_BATCH = 8 };
+
 enum {
 	/* A flow of average weight gets 1 / ROUND_PART of a turn's budget per round. */
 	ROUND_PART = 10,
@@ -135,13 +138,8 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 {
 	uint64_t features = ring->ring->session->features;
 	uint64_t hash = task_hash(ring, sqe->user_data);
-	struct exec_ref *refs;
-	struct task *task;
-
-	if (ring->ring->records)
-		record_before_take(ring);
-	task = task_take(ring);
-	refs = task->run.refs;
+	struct task *task = task_take(ring);
+	struct exec_ref *refs = task->run.refs;
 
 	if (++dispatch->n_taken % LOOK_EVERY == 0)
 		note_costly(dispatch);
@@ -536,6 +534,57 @@ static __attribute__((__noinline__)) uint64_t take_rest(struct dispatch *dispatc
 	return ring->left_ticks;
 }
 
+/* Admit one entry outside of a batch, as if at @admit_ticks. */
+static __attribute__((__noinline__)) void admit_one(struct dispatch *dispatch,
+						    struct dispatch_ring *ring,
+						    const struct rbk_sqe *sqe, uint64_t admit_ticks)
+{
+	uint64_t now_ticks = clock_ticks();
+
+	dispatch->now_ticks = now_ticks;
+	dispatch->is_costly = true;
+	dispatch->inline_clock_ticks = now_ticks;
+	dispatch->inline_queue_ns = clock_elapsed_ns(admit_ticks, now_ticks);
+	admit_entry(dispatch, ring, sqe, admit_ticks);
+	ring->last_work_ticks = now_ticks;
+	charge_batch(dispatch, ring->flow, now_ticks, 1);
+}
+
+/* Admit the next entry that an earlier broker left. */
+static void admit_again(struct dispatch *dispatch, struct dispatch_ring *ring,
+			const struct rbk_sqe *sqe)
+{
+	uint64_t admit_ticks;
+	int res = restore_prepare(dispatch, ring, sqe, &admit_ticks);
+
+	if (res)
+		restore_refuse(dispatch, ring, sqe, res);
+	else
+		admit_one(dispatch, ring, sqe, admit_ticks);
+	restore_finish(ring);
+}
+
+/* Admit a batch of the entries that an earlier broker left. Return: their number. */
+static __attribute__((__cold__, __noinline__)) int poll_restored(struct dispatch *dispatch,
+								 struct dispatch_ring *ring)
+{
+	struct rbk_sqe sqe;
+	int n = 0;
+
+	if (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))
+		return 0;
+	ring->last_work_ticks = clock_ticks();
+	/* The rest of a broken chain must not be committed without the failure that broke it. */
+	while (ring_is_restoring(ring) && !ring->barrier && !ring->is_fetching &&
+	       (n < RESTORE_BATCH || ring->chain_broken)) {
+		sqe = ring->ring->records[ring->n_readmitted].sqe;
+		admit_again(dispatch, ring, &sqe);
+		n++;
+	}
+	ring_publish(dispatch, ring);
+	return n;
+}
+
 int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;
@@ -544,7 +593,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	struct rbk_sqe sqe;
 
 	if (__builtin_expect(ring_is_restoring(dispatch_ring), 0))
-		return restore_poll(dispatch, dispatch_ring);
+		return poll_restored(dispatch, dispatch_ring);
 	/* Pairs with the client's publication: the entries before it are complete. */
 	n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
 	if (n == 0 || dispatch_ring->barrier || dispatch_ring->is_fetching)
@@ -601,20 +650,6 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	return (int)i;
 }
 
-void dispatch_admit_one(struct dispatch *dispatch, struct dispatch_ring *ring,
-			const struct rbk_sqe *sqe, uint64_t admit_ticks)
-{
-	uint64_t now_ticks = clock_ticks();
-
-	dispatch->now_ticks = now_ticks;
-	dispatch->is_costly = true;
-	dispatch->inline_clock_ticks = now_ticks;
-	dispatch->inline_queue_ns = clock_elapsed_ns(admit_ticks, now_ticks);
-	admit_entry(dispatch, ring, sqe, admit_ticks);
-	ring->last_work_ticks = now_ticks;
-	charge_batch(dispatch, ring->flow, now_ticks, 1);
-}
-
 void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	struct session_table *table = ring->ring->table;
@@ -622,9 +657,9 @@ void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *rin
 
 	session->fetched = table->refs;
 	if (ring_is_restoring(ring))
-		restore_entry(dispatch, ring, &table->sqe);
+		admit_again(dispatch, ring, &table->sqe);
 	else
-		dispatch_admit_one(dispatch, ring, &table->sqe, clock_ticks());
+		admit_one(dispatch, ring, &table->sqe, clock_ticks());
 	session->fetched = NULL;
 	ring_publish(dispatch, ring);
 }

@@ -701,12 +701,6 @@ unsigned int walk_slice(struct dispatch *dispatch, uint8_t which,
 /* Move walks off @ring, which is about to leave dispatch.rings. */
 void walks_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring);
 
-/* admit-hot.c */
-
-/* Admit one entry outside of a batch, as if at @admit_ticks. */
-void dispatch_admit_one(struct dispatch *dispatch, struct dispatch_ring *ring,
-			const struct rbk_sqe *sqe, uint64_t admit_ticks);
-
 /* dispatch-ring.c */
 
 uint64_t dispatch_ring_bytes(uint32_t n_entries);

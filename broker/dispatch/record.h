@@ -11,8 +11,10 @@
  *   a slot, and completions. Both indices are published only after that, so that the client
  *   overwrites no entry, and reads no completion, that is not committed. Entries that completed at
  *   once thereby cost no store of their own.
- * - A record whose completion is not committed is still live, so its slot may not be used again
- *   before the next commit.
+ * - A record whose completion is not committed is still live, so its slot is not used again before
+ *   the next commit. That is so because work_on_tasks(), which completes tasks, publishes before
+ * the next entry is admitted. A slot that one batch takes, leaves and takes again needs no commit:
+ *   its entries are not committed themselves.
  *
  * Stores of a process that was killed become visible in their order or not at all, so an order of
  * the compiler would suffice; the release stores say what is meant.
@@ -76,21 +78,6 @@ static inline uint64_t record_hash(const struct exec_ref *refs, uint32_t n)
 }
 
 /*
- * Before the slot at the head of the free list is used again: commit its last completion. The entry
- * that is to use the slot is the last one taken from the submission ring.
- */
-static inline void record_before_take(struct dispatch_ring *ring)
-{
-	const struct rbk_task_record *record;
-
-	if (!ring->free_tasks || ring_is_restoring(ring))
-		return;
-	record = record_of(ring->free_tasks);
-	if ((record->flags & RBK_TASK_POSTED) && record->cq_index >= ring->committed.cq_tail)
-		ring_commit(ring, ring->ring->sq_head - 1);
-}
-
-/*
  * Record that the last entry taken from the submission ring has the slot of @task. The index comes
  * first: from then on the record is not live, and belongs to no committed entry.
  */
@@ -108,7 +95,7 @@ static inline void record_take(const struct task *task, const struct rbk_sqe *sq
 			 __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	record->sqe = *sqe;
-	record->admit_ns = clock_ticks_to_ns(task->admit_ticks);
+	record->admit_ns = sqe->deadline_us ? clock_now_ns() : 0;
 	if (sqe->flags & RBK_SQE_ARG_TABLE) {
 		record->table_hash = record_hash(refs, n_refs);
 		flags |= RBK_TASK_TABLE;

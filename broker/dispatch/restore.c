@@ -19,8 +19,12 @@
 #include "dispatch/restore.h"
 #include "util/clock.h"
 
-/* Entries that are admitted again in one batch; broken chains are cancelled to their end. */
-enum { RESTORE_BATCH = 32 };
+/* The next entry belongs to a chain whose earlier entries have completed. */
+static void resume_chain(struct dispatch_ring *ring)
+{
+	ring->chain_open = ring->commit & RBK_COMMIT_CHAIN_OPEN;
+	ring->chain_broken = ring->commit & RBK_COMMIT_CHAIN_BROKEN;
+}
 
 void restore_begin(struct dispatch_ring *ring)
 {
@@ -33,18 +37,8 @@ void restore_begin(struct dispatch_ring *ring)
 	ring->commit = cq->commit;
 	ring->committed = cq->commits[ring->commit & RBK_COMMIT_INDEX];
 	ring->n_restored = session_ring->n_restored;
-}
-
-/* Complete an entry that is not to run. */
-static void refuse(struct dispatch *dispatch, struct dispatch_ring *ring, const struct rbk_sqe *sqe,
-		   int res)
-{
-	const struct outcome outcome = {.res = res, .device = RBK_DEVICE_NONE};
-
-	ring_post(dispatch, ring, sqe->user_data, &outcome);
-	ring->chain_last = NULL;
-	ring->chain_open = sqe->flags & RBK_SQE_LINK;
-	ring->chain_broken = ring->chain_open;
+	if (ring->n_restored == 0)
+		resume_chain(ring);
 }
 
 /* Return: 0 if an entry may run again; the errno with which it completes. */
@@ -65,25 +59,41 @@ static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *
 		       : -ECONNRESET;
 }
 
-void restore_entry(struct dispatch *dispatch, struct dispatch_ring *ring, const struct rbk_sqe *sqe)
+int restore_prepare(struct dispatch *dispatch, struct dispatch_ring *ring,
+		    const struct rbk_sqe *sqe, uint64_t *ret_admit_ticks)
 {
-	struct rbk_task_record *record = &ring->ring->records[ring->n_readmitted];
-	const uint64_t now_ns = clock_now_ns();
-	const uint64_t age_ns = record->admit_ns < now_ns ? now_ns - record->admit_ns : 0;
-	const uint64_t age_ticks = clock_ns_to_ticks(age_ns), now_ticks = clock_ticks();
+	const struct rbk_task_record *record = &ring->ring->records[ring->n_readmitted];
+	const uint64_t now_ticks = clock_ticks(), now_ns = clock_now_ns();
 	/* The slot was touched before if the entry's table was copied meanwhile. */
 	struct task *task = ring->n_tasks_touched > ring->n_readmitted
 				    ? &ring->tasks[ring->n_readmitted]
 				    : task_touch(ring);
-	int res = find_obstacle(dispatch, ring, record, sqe);
+	uint64_t age_ticks = 0;
 
+	if (record->admit_ns > 0 && record->admit_ns < now_ns)
+		age_ticks = clock_ns_to_ticks(now_ns - record->admit_ns);
+	*ret_admit_ticks = now_ticks > age_ticks ? now_ticks - age_ticks : 0;
 	task->next = ring->free_tasks;
 	ring->free_tasks = task;
-	if (res)
-		refuse(dispatch, ring, sqe, res);
-	else
-		dispatch_admit_one(dispatch, ring, sqe,
-				   now_ticks > age_ticks ? now_ticks - age_ticks : 0);
+	return find_obstacle(dispatch, ring, record, sqe);
+}
+
+void restore_refuse(struct dispatch *dispatch, struct dispatch_ring *ring,
+		    const struct rbk_sqe *sqe, int res)
+{
+	const struct outcome outcome = {.res = res, .device = RBK_DEVICE_NONE};
+
+	ring_post(dispatch, ring, sqe->user_data, &outcome);
+	ring->chain_last = NULL;
+	ring->chain_open = sqe->flags & RBK_SQE_LINK;
+	ring->chain_broken = ring->chain_open;
+}
+
+void restore_finish(struct dispatch_ring *ring)
+{
+	struct rbk_task_record *record = &ring->ring->records[ring->n_readmitted];
+	const struct task *task = &ring->tasks[ring->n_readmitted];
+
 	if (ring->is_fetching) {
 		ring->free_tasks = task->next;
 		return;
@@ -91,26 +101,6 @@ void restore_entry(struct dispatch *dispatch, struct dispatch_ring *ring, const 
 	/* The entry completed without a task. */
 	if (ring->free_tasks == task && !(record->flags & RBK_TASK_POSTED))
 		record_post(ring, record);
-	if (++ring->n_readmitted < ring->n_restored || ring->chain_open)
-		return;
-	/* The chain of the next entry was broken before. */
-	ring->chain_open = ring->commit & RBK_COMMIT_CHAIN_OPEN;
-	ring->chain_broken = ring->commit & RBK_COMMIT_CHAIN_BROKEN;
-}
-
-int restore_poll(struct dispatch *dispatch, struct dispatch_ring *ring)
-{
-	struct rbk_sqe sqe;
-	int n = 0;
-
-	/* The rest of a broken chain must not be committed without the failure that broke it. */
-	while (ring_is_restoring(ring) && !ring->barrier && !ring->is_fetching &&
-	       (n < RESTORE_BATCH || ring->chain_broken)) {
-		sqe = ring->ring->records[ring->n_readmitted].sqe;
-		restore_entry(dispatch, ring, &sqe);
-		n++;
-	}
-	ring->last_work_ticks = clock_ticks();
-	ring_publish(dispatch, ring);
-	return n;
+	if (++ring->n_readmitted == ring->n_restored && !ring->chain_open)
+		resume_chain(ring);
 }

@@ -7,14 +7,18 @@
 void restore_begin(struct dispatch_ring *ring);
 
 /*
- * Admit a batch of the ring's restored entries again, and publish.
- * Return: their number.
+ * Prepare to admit @sqe, the entry of the next record, again: its task gets the record's slot.
+ * *ret_admit_ticks is set to the time of its first admission.
+ * Return: 0; the errno with which an entry that cannot be repeated completes: restore_refuse().
  */
-int restore_poll(struct dispatch *dispatch, struct dispatch_ring *ring);
+int restore_prepare(struct dispatch *dispatch, struct dispatch_ring *ring,
+		    const struct rbk_sqe *sqe, uint64_t *ret_admit_ticks);
+
+/* Complete an entry that is not to run, as if it had been rejected. */
+void restore_refuse(struct dispatch *dispatch, struct dispatch_ring *ring,
+		    const struct rbk_sqe *sqe, int res);
 
 /*
- * Admit the next restored entry, @sqe, without publishing. Where its table has to be copied first,
- * the entry stays the next one.
+ * The entry was admitted or refused. Where its table has to be copied first, it stays the next one.
  */
-void restore_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
-		   const struct rbk_sqe *sqe);
+void restore_finish(struct dispatch_ring *ring);

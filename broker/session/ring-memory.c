@@ -211,7 +211,7 @@ static int make_areas(struct session_ring *ring)
 			      : area_seal(fds[RING_FD_SQ], F_SEAL_SHRINK | F_SEAL_GROW);
 	ring->from_fd = close_fd(ring->from_fd);
 	if (r)
-		return error_fold(r);
+		return r == RING_E_UNSUITABLE ? r : error_fold(r);
 	r = area_seal(fds[RING_FD_CQ],
 		      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
 	return r ? error_fold(r) : 0;
@@ -243,7 +243,7 @@ int ring_make(struct session_ring *ring)
 		r = make_bell(ring);
 	if (r == 0)
 		r = hooks->ring_make(hooks->context, ring);
-	return r ? error_fold(r) : 0;
+	return r && r != RING_E_UNSUITABLE ? error_fold(r) : r;
 }
 
 static void close_client_fds(struct session_ring *ring)

@@ -30,7 +30,7 @@ int ring_new_restored(struct session *session, uint32_t id, uint32_t n_entries, 
  * Make, map and seal both areas; make the bell and the dispatcher's memory. The caller sends
  * client_fds. The ring is not watched, not known to the dispatcher, and not in the SIGBUS table.
  * Setup thread.
- * Return: 0; a negative errno, after which ring_unmake() is still due.
+ * Return: 0; RING_E_UNSUITABLE or a negative errno, after which ring_unmake() is still due.
  */
 int ring_make(struct session_ring *ring);
 

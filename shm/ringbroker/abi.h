@@ -304,8 +304,8 @@ struct rbk_sq_area {
 };
 
 /*
- * What a broker has finished, for the next one: everything before these indices, which count from
- * the set-up of the ring and do not wrap.
+ * Everything before these indices is finished for the next broker. They count from the set-up of
+ * the ring and do not wrap.
  */
 struct rbk_commit {
 	uint64_t sq_head; /* entries: each has a completion, or a live record */
@@ -380,9 +380,10 @@ struct rbk_task_record {
 	uint64_t sq_index;  /* indices as in struct rbk_commit */
 	uint64_t cq_index;
 	uint64_t cancel_index; /* sq_index of the CANCEL */
-	uint64_t admit_ns;     /* admission, CLOCK_MONOTONIC: a deadline counts from here */
-	uint64_t table_hash;   /* of the references in the table; for brokers */
-	uint32_t flags;        /* RBK_TASK_* */
+	/* admission, CLOCK_MONOTONIC, from which the entry's deadline counts; 0: it has none */
+	uint64_t admit_ns;
+	uint64_t table_hash; /* of the references in the table; for brokers */
+	uint32_t flags;      /* RBK_TASK_* */
 	uint32_t reserved[5];
 };
 

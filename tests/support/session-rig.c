@@ -287,7 +287,7 @@ void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_pl
 	make_server(rig, n_devices);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
 	CHECK(session_new(rig->server, ends[0], false, &rig->session) == 0);
-	rig->session->features = RBK_FEAT_RESIDENCY;
+	rig->session->features = RBK_FEAT_RESIDENCY | RBK_FEAT_REATTACH;
 	greet_done(rig->session);
 	rig->fd = ends[1];
 }
@@ -493,14 +493,18 @@ bool rig_has_answer(struct rig *rig)
 	return false;
 }
 
-void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
+/*
+ * Wait for the answer to a request of @type, map the ring, and ring its bell. @sq: the submission
+ * area, if it is mapped already, or NULL.
+ */
+static void ring_map(struct rig *rig, uint32_t type, uint32_t n_entries, void *sq,
+		     struct rig_ring *ret)
 {
 	struct rbk_wire_ring reply;
 	int fds[3];
 	void *area;
 
-	CHECK(session_ring_add(rig->session, ++rig->next_cookie, n_entries) == 0);
-	CHECK(answer(rig, RBK_WIRE_RING_ADD, &reply, sizeof(reply), fds) == 0);
+	CHECK(answer(rig, type, &reply, sizeof(reply), fds) == 0);
 	*ret = (struct rig_ring){
 		.ring = rig->session->rings[reply.id],
 		.n_entries = n_entries,
@@ -508,7 +512,7 @@ void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
 		.cq_bytes = reply.cq_bytes,
 		.bell = fds[2],
 	};
-	area = mmap(NULL, reply.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+	area = sq ? sq : mmap(NULL, reply.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	CHECK(area != MAP_FAILED);
 	ret->sq = area;
 	area = mmap(NULL, reply.cq_bytes, PROT_READ, MAP_SHARED, fds[1], 0);
@@ -522,6 +526,55 @@ void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
 		CHECK(loop_turn(rig->loop, true) >= 0);
 		server_settle(rig->server);
 	}
+}
+
+void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
+{
+	CHECK(session_ring_add(rig->session, ++rig->next_cookie, n_entries) == 0);
+	ring_map(rig, RBK_WIRE_RING_ADD, n_entries, NULL, ret);
+}
+
+void rig_ring_restore(struct rig *rig, struct rig_areas *areas, uint32_t n_entries,
+		      struct rig_ring *ret)
+{
+	int fds[2] = {fcntl(areas->fds[0], F_DUPFD_CLOEXEC, 3),
+		      fcntl(areas->fds[1], F_DUPFD_CLOEXEC, 3)};
+
+	CHECK(session_ring_restore(rig->session, ++rig->next_cookie, n_entries, fds) == 0);
+	ring_map(rig, RBK_WIRE_RING_RESTORE, n_entries, areas->sq, ret);
+	areas->sq = NULL;
+	ret->sq_tail = ret->sq->sq_tail;
+	ret->cq_head = ret->sq->cq_head;
+}
+
+/* Return a memfd with the @bytes at @from, mapped at *ret_map and then sealed. */
+static int area_copy(const void *from, size_t bytes, void **ret_map)
+{
+	int fd = rig_memfd(bytes, false);
+
+	CHECK(pwrite(fd, from, bytes, 0) == (ssize_t)bytes);
+	*ret_map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(*ret_map != MAP_FAILED);
+	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
+	return fd;
+}
+
+void rig_areas_copy(const struct rig_ring *ring, struct rig_areas *ret)
+{
+	void *cq;
+
+	ret->sq_bytes = ring->sq_bytes;
+	ret->fds[0] = area_copy(ring->sq, ring->sq_bytes, &ret->sq);
+	ret->fds[1] = area_copy(ring->cq, ring->cq_bytes, &cq);
+	munmap(cq, ring->cq_bytes);
+}
+
+void rig_areas_deinit(struct rig_areas *areas)
+{
+	if (areas->sq)
+		munmap(areas->sq, areas->sq_bytes);
+	close(areas->fds[0]);
+	close(areas->fds[1]);
 }
 
 void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries,

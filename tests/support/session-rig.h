@@ -108,6 +108,20 @@ void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret);
  */
 void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries,
 		      struct rig_ring *ret);
+
+/* A ring's areas as a broker leaves them when it dies */
+struct rig_areas {
+	int fds[2]; /* submission area, completion area */
+	void *sq;   /* the client's mapping of the first; NULL: a restored ring has it */
+	size_t sq_bytes;
+};
+/* Copy the areas, so that the ring itself can go on. */
+void rig_areas_copy(const struct rig_ring *ring, struct rig_areas *ret);
+void rig_areas_deinit(struct rig_areas *areas);
+/* Take over a ring that had @areas and @n_entries. */
+void rig_ring_restore(struct rig *rig, struct rig_areas *areas, uint32_t n_entries,
+		      struct rig_ring *ret);
+
 /* Unmap and close the client's side. */
 void rig_ring_deinit(struct rig_ring *ring);
 /* Set all four indices on both sides, as if that many entries had passed. Idle rings only. */

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings that an earlier broker made: what a broker that dies leaves, and what the next one makes of
+ * it.
+ *
+ * Each test has two brokers with the same objects. The first one dies at some moment: its areas are
+ * copied, and the second one restores a ring from the copies. In the tests that step, the first
+ * broker is a process that executes one instruction at a time, and dies after each one that changes
+ * its completion area.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm/ring.h"
+#include "support/test.h"
+#include "unit/dispatch-bench.h"
+
+enum { LINK = RBK_SQE_LINK, TABLE_OFFSET = 16384, MAX_USER_DATA = 32 };
+
+struct brokers {
+	struct bench first, second;
+};
+
+static void remove_ring(struct bench *bench)
+{
+	uint32_t id = bench->ring.ring->id;
+
+	rig_ring_deinit(&bench->ring);
+	assert_int_equal(session_ring_remove(bench->rig.session, 1, id), 0);
+	assert_int_equal(rig_answer(&bench->rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+}
+
+/* Have a broker without rings, which will restore one. */
+static void heir_begin(struct bench *bench, uint32_t n_devices)
+{
+	bench_begin(bench, n_devices, N_ENTRIES);
+	remove_ring(bench);
+}
+
+static void heir_end(struct bench *bench)
+{
+	/* bench_end() releases a ring. */
+	rig_ring_new(&bench->rig, N_ENTRIES, &bench->ring);
+	bench_end(bench);
+}
+#define HEIR(name, n_devices) SCOPED(bench, name, heir_begin, heir_end, n_devices)
+
+static void brokers_begin(struct brokers *brokers, uint32_t n_devices)
+{
+	bench_begin(&brokers->first, n_devices, N_ENTRIES);
+	heir_begin(&brokers->second, n_devices);
+}
+
+static void brokers_end(struct brokers *brokers)
+{
+	if (brokers->second.rig.session->n_added_rings > 0)
+		rig_ring_deinit(&brokers->second.ring);
+	heir_end(&brokers->second);
+	bench_end(&brokers->first);
+}
+#define BROKERS(name, n_devices) SCOPED(brokers, name, brokers_begin, brokers_end, n_devices)
+
+/* The first broker dies now; the ring of the second one goes on from there. */
+static void die(struct brokers *brokers)
+{
+	struct rig_areas areas;
+
+	rig_areas_copy(&brokers->first.ring, &areas);
+	rig_ring_restore(&brokers->second.rig, &areas, N_ENTRIES, &brokers->second.ring);
+	rig_areas_deinit(&areas);
+	rig_work(&brokers->second.rig);
+}
+
+/* --- exactly once --- */
+
+TEST(test_restore__every_kind_of_entry)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+
+	put_run(first, first->queued, 1, 0);
+	put_bare(first, RBK_OP_NOP, 2, 0);
+	put_run(first, first->queued, 3, LINK);
+	put_run(first, first->queued, 4, 0);
+	put_run(first, first->tiny, 5, 0);
+	put_run(first, first->queued, 6, 0);
+	put_bare(first, RBK_OP_BARRIER, 7, 0);
+	put_bare(first, RBK_OP_NOP, 8, 0);
+	rig_work(&first->rig);
+	finish(first, first->cpu, 6, -EIO);
+	expect_cqe(first, 2, 0);
+
+	die(&brokers);
+	/* Completions that were not consumed are not lost, and their tasks do not run again. */
+	expect_cqe(second, 5, 0);
+	expect_cqe(second, 6, -EIO);
+	expect_none(second);
+	assert_int_equal(second->cpu->n_tasks, 2);
+	finish(second, second->cpu, 3, 0);
+	expect_cqe(second, 3, 0);
+	finish(second, second->cpu, 4, 0);
+	expect_cqe(second, 4, 0);
+	expect_none(second);
+	finish(second, second->cpu, 1, 0);
+	expect_cqe(second, 1, 0);
+	expect_cqe(second, 7, 0);
+	expect_cqe(second, 8, 0);
+	/* The ring is as good as any. */
+	put_run(second, second->tiny, 9, 0);
+	rig_work(&second->rig);
+	expect_cqe(second, 9, 0);
+}
+
+/* Slots are used again in any order; entries are admitted in their own. */
+TEST(test_restore__in_order)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+
+	put_run(first, first->queued, 1, 0);
+	put_run(first, first->queued, 2, 0);
+	rig_work(&first->rig);
+	finish(first, first->cpu, 1, 0);
+	put_run(first, first->queued, 3, LINK);
+	put_run(first, first->queued, 4, 0);
+	rig_work(&first->rig);
+	die(&brokers);
+	assert_int_equal(second->cpu->n_tasks, 2);
+	assert_int_equal(fake_user_data(second->cpu->tasks[0]), 2);
+	assert_int_equal(fake_user_data(second->cpu->tasks[1]), 3);
+	fake_finish_all(second->cpu, 0);
+	rig_work(&second->rig);
+	assert_int_equal(second->cpu->n_tasks, 1);
+	assert_int_equal(fake_user_data(second->cpu->tasks[0]), 4);
+}
+
+/* A table names the references of a task; it was read when the task was admitted. */
+static void put_table(struct bench *bench, uint64_t user_data)
+{
+	uint64_t *table = (uint64_t *)(bench->arena->exec.base + TABLE_OFFSET);
+	struct rbk_sqe sqe = run_entry(bench, bench->queued, user_data);
+
+	table[0] = sqe.refs[0];
+	table[1] = sqe.refs[1];
+	memset(sqe.refs, 0, sizeof(sqe.refs));
+	sqe.flags = RBK_SQE_ARG_TABLE;
+	sqe.table = RBK_REF(bench->arena->id, TABLE_OFFSET);
+	sqe.n_refs = 2;
+	rig_put(&bench->ring, &sqe);
+}
+
+TEST(test_restore__a_table)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	uint64_t *table = (uint64_t *)(second->arena->exec.base + TABLE_OFFSET);
+
+	put_table(first, 1);
+	rig_work(&first->rig);
+	memcpy(table, first->arena->exec.base + TABLE_OFFSET, 2 * sizeof(*table));
+	die(&brokers);
+	finish(second, second->cpu, 1, 0);
+	expect_cqe(second, 1, 0);
+}
+
+TEST(test_restore__a_table_that_has_changed)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	uint64_t *table = (uint64_t *)(second->arena->exec.base + TABLE_OFFSET);
+
+	put_table(first, 1);
+	rig_work(&first->rig);
+	table[0] = RBK_REF(second->arena->id, 0);
+	table[1] = RBK_REF(second->arena->id, 8192);
+	die(&brokers);
+	expect_cqe(second, 1, -ECONNRESET);
+	assert_int_equal(second->cpu->n_submitted, 0);
+}
+
+/* Prepare s = Relu(s) over 16 elements. */
+static struct session_plan *state_plan(struct bench *bench)
+{
+	struct describe *describe = describe_new("state", 1);
+
+	describe_state(describe, "s", DESCRIBE_DIMS(16));
+	describe_node(describe, "Relu", "it", "s", "s");
+	return rig_plan_new(&bench->rig, describe);
+}
+
+static void put_state(struct bench *bench, const struct session_plan *plan, uint64_t user_data,
+		      uint8_t flags)
+{
+	struct rbk_sqe sqe = run_entry(bench, plan, user_data);
+
+	sqe.refs[1] = 0;
+	sqe.flags = flags;
+	rig_put(&bench->ring, &sqe);
+}
+
+TEST(test_restore__a_state)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct session_plan *plan = state_plan(first);
+
+	assert_int_equal(state_plan(second)->id, plan->id);
+	assert_int_equal(plan->inline_max_count, 0);
+	put_state(first, plan, 1, LINK);
+	put_state(first, plan, 2, LINK);
+	put_bare(first, RBK_OP_NOP, 3, 0);
+	put_run(first, first->queued, 4, LINK);
+	put_state(first, plan, 5, 0);
+	rig_work(&first->rig);
+
+	die(&brokers);
+	/* The first update may have been made; the rest of its chain depended on it. */
+	expect_cqe(second, 1, -ECONNRESET);
+	expect_cqe(second, 2, -ECANCELED);
+	expect_cqe(second, 3, -ECANCELED);
+	expect_none(second);
+	/* This update had not begun. */
+	finish(second, second->cpu, 4, 0);
+	finish(second, second->cpu, 5, 0);
+	expect_cqe(second, 4, 0);
+	expect_cqe(second, 5, 0);
+}
+
+TEST(test_restore__deadlines_go_on)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rbk_sqe sqe = run_entry(first, first->queued, 1);
+
+	sqe.deadline_us = 20000;
+	rig_put(&first->ring, &sqe);
+	sqe.user_data = 2;
+	sqe.deadline_us = 1000000000;
+	rig_put(&first->ring, &sqe);
+	rig_work(&first->rig);
+	usleep(30000);
+	die(&brokers);
+	finish(second, second->cpu, 1, 0);
+	finish(second, second->cpu, 2, 0);
+	assert_int_equal(expect_cqe(second, 1, 0).flags, RBK_CQE_DEADLINE_MISSED);
+	assert_int_equal(expect_cqe(second, 2, 0).flags, 0);
+}
+
+/*
+ * The client goes on submitting and consuming while there is no broker, with indices that wrap
+ * around.
+ */
+TEST(test_restore__client_goes_on)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+
+	for (uint64_t i = 1; i <= 4; i++)
+		put_run(first, first->queued, i, 0);
+	put_bare(first, RBK_OP_NOP, 5, 0);
+	rig_work(&first->rig);
+	finish(first, first->cpu, 2, 0);
+	expect_cqe(first, 5, 0);
+	for (uint64_t i = 6; i <= 5 + N_ENTRIES; i++)
+		put_bare(first, RBK_OP_NOP, i, 0);
+	die(&brokers);
+	expect_cqe(second, 2, 0);
+	/* Three tasks are in flight, and no more entries than there is room for. */
+	for (uint64_t i = 6; i <= 1 + N_ENTRIES; i++)
+		expect_cqe(second, i, 0);
+	expect_none(second);
+	rig_work(&second->rig);
+	for (uint64_t i = 2 + N_ENTRIES; i <= 5 + N_ENTRIES; i++)
+		expect_cqe(second, i, 0);
+	fake_finish_all(second->cpu, 0);
+	rig_work(&second->rig);
+	expect_cqe(second, 1, 0);
+	expect_cqe(second, 3, 0);
+	expect_cqe(second, 4, 0);
+	expect_none(second);
+}
+
+/* --- death after each store --- */
+
+enum { MAX_ENTRIES = 24 };
+
+/* Entries with user_data 1, 2, ... and the results that they have, whoever dies */
+struct script {
+	void (*put)(struct bench *bench);
+	/* what the client submits once the last broker is there, such as the rest of a chain */
+	void (*put_rest)(struct bench *bench);
+	unsigned int n_entries;
+	int res[MAX_ENTRIES + 1];
+};
+
+static void put_nowhere(struct bench *bench, uint64_t user_data, uint8_t flags)
+{
+	struct rbk_sqe sqe = run_entry(bench, bench->queued, user_data);
+
+	sqe.strategy = RBK_STRATEGY_ONLY_GPU;
+	sqe.flags = flags;
+	rig_put(&bench->ring, &sqe);
+}
+
+static void put_all(struct bench *bench)
+{
+	put_bare(bench, RBK_OP_NOP, 1, 0);
+	put_run(bench, bench->queued, 2, 0);
+	put_nowhere(bench, 3, 0);
+	put_nowhere(bench, 4, 0);
+	put_run(bench, bench->tiny, 5, 0);
+	put_run(bench, bench->queued, 6, LINK);
+	put_bare(bench, RBK_OP_NOP, 7, LINK);
+	put_run(bench, bench->tiny, 8, 0);
+	put_run(bench, bench->queued, 9, LINK);
+	put_bad(bench, 10, LINK);
+	put_bare(bench, RBK_OP_NOP, 11, 0);
+	put_cancel(bench, 12, 2, 0);
+	put_nowhere(bench, 13, LINK);
+	put_bare(bench, RBK_OP_NOP, 14, 0);
+	put_bare(bench, RBK_OP_BARRIER, 15, 0);
+	put_bare(bench, RBK_OP_NOP, 16, 0);
+}
+
+/* Some take slots that others have just left, some link, cancel and wait. */
+static const struct script mixed = {
+	.put = put_all,
+	.n_entries = 16,
+	.res = {[2] = -ECANCELED,
+		[3] = -ENODEV,
+		[4] = -ENODEV,
+		[10] = -ERANGE,
+		[11] = -ECANCELED,
+		[13] = -ENODEV,
+		[14] = -ECANCELED},
+};
+
+static void put_chain(struct bench *bench)
+{
+	for (uint64_t i = 1; i <= 9; i++)
+		put_run(bench, bench->queued, i, 0);
+	put_bad(bench, 10, LINK);
+}
+
+static void put_chain_rest(struct bench *bench)
+{
+	put_run(bench, bench->tiny, 11, LINK);
+	put_bare(bench, RBK_OP_NOP, 12, 0);
+	put_bare(bench, RBK_OP_NOP, 13, 0);
+}
+
+/* A chain breaks before all of it was submitted; more entries than are restored at once wait. */
+static const struct script broken_chain = {
+	.put = put_chain,
+	.put_rest = put_chain_rest,
+	.n_entries = 13,
+	.res = {[10] = -ERANGE, [11] = -ECANCELED, [12] = -ECANCELED},
+};
+
+/* Run a ring until nothing is left to do. */
+static void run_all(struct bench *bench)
+{
+	do {
+		rig_work(&bench->rig);
+		fake_finish_all(bench->cpu, 0);
+	} while (rig_work(&bench->rig) > 0 || bench->cpu->n_tasks > 0);
+}
+
+/* Restore a ring from @areas, run it to its end, and expect each entry's completion once. */
+static void check_successor(struct bench *bench, const struct script *script,
+			    struct rig_areas *areas, unsigned int n_stores)
+{
+	unsigned int n_times[MAX_ENTRIES + 1] = {0};
+	struct rbk_cqe cqe;
+
+	rig_ring_restore(&bench->rig, areas, N_ENTRIES, &bench->ring);
+	run_all(bench);
+	if (script->put_rest)
+		script->put_rest(bench);
+	run_all(bench);
+	while (rig_take(&bench->ring, &cqe)) {
+		if (cqe.user_data < 1 || cqe.user_data > script->n_entries ||
+		    cqe.res != script->res[cqe.user_data])
+			fail_msg("after store %u entry %llu completed with %d", n_stores,
+				 (unsigned long long)cqe.user_data, cqe.res);
+		n_times[cqe.user_data]++;
+	}
+	for (unsigned int i = 1; i <= script->n_entries; i++)
+		if (n_times[i] != 1)
+			fail_msg("after store %u entry %u completed %u times", n_stores, i,
+				 n_times[i]);
+	remove_ring(bench);
+}
+
+/* The client may overwrite what is published as consumed, and consume what is published. */
+static void check_published(const struct rbk_cq_area *cq)
+{
+	const struct rbk_commit *commit = &cq->commits[cq->commit & RBK_COMMIT_INDEX];
+
+	assert_true(cq->sq_head <= commit->sq_head && cq->cq_tail <= commit->cq_tail);
+}
+
+/* Begin a process that runs the first broker when it is continued. */
+static pid_t begin_process(struct bench *bench)
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+			_exit(2);
+		raise(SIGSTOP);
+		run_all(bench);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status))
+		return -1;
+	assert_true(WIFSTOPPED(status));
+	return pid;
+}
+
+/*
+ * Let @dying run in a process of its own, one instruction after the other, and have @heir take its
+ * ring over after each store to the completion area. Return: the number of stores; 0: processes
+ * cannot be traced here.
+ */
+static unsigned int step(const struct script *script, struct bench *dying, struct bench *heir)
+{
+	const size_t cq_bytes = dying->ring.cq_bytes;
+	unsigned char *last = malloc(cq_bytes);
+	pid_t pid = begin_process(dying);
+	unsigned int n_stores = 0;
+	struct rig_areas areas;
+	int status = 0;
+
+	assert_non_null(last);
+	if (pid < 0) {
+		free(last);
+		return 0;
+	}
+	memset(last, 0xff, cq_bytes);
+	for (;;) {
+		if (memcmp(last, dying->ring.cq, cq_bytes) != 0) {
+			memcpy(last, dying->ring.cq, cq_bytes);
+			check_published(dying->ring.cq);
+			rig_areas_copy(&dying->ring, &areas);
+			check_successor(heir, script, &areas, n_stores++);
+			rig_areas_deinit(&areas);
+		}
+		assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (WIFEXITED(status))
+			break;
+		/* A signal of another kind would be the broker's crash. */
+		assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	free(last);
+	return n_stores;
+}
+
+TEST(test_death__after_each_store)
+{
+	BROKERS(brokers, 1);
+	unsigned int n_stores;
+
+	put_all(&brokers.first);
+	n_stores = step(&mixed, &brokers.first, &brokers.second);
+	if (n_stores == 0)
+		skip();
+	/* Sixteen completions alone are stored in more steps. */
+	assert_true(n_stores > 64);
+}
+
+/* The first broker dies after it has begun everything, the second one at each store. */
+static void step_second(struct brokers *brokers, const struct script *script)
+{
+	struct rig_areas areas;
+	HEIR(third, 1);
+
+	script->put(&brokers->first);
+	rig_work(&brokers->first.rig);
+	rig_areas_copy(&brokers->first.ring, &areas);
+	rig_ring_restore(&brokers->second.rig, &areas, N_ENTRIES, &brokers->second.ring);
+	rig_areas_deinit(&areas);
+	if (step(script, &brokers->second, &third) == 0)
+		skip();
+}
+
+TEST(test_death__of_the_next_broker)
+{
+	BROKERS(brokers, 1);
+
+	step_second(&brokers, &mixed);
+}
+
+TEST(test_death__with_a_broken_chain)
+{
+	BROKERS(brokers, 1);
+
+	step_second(&brokers, &broken_chain);
+}
+
+/* A chain that cannot be repeated begins in one batch of restored entries and ends in another. */
+TEST(test_death__with_a_state)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	const struct script script = {
+		.n_entries = 10,
+		.res = {[8] = -ECONNRESET, [9] = -ECANCELED, [10] = -ECANCELED},
+	};
+	struct rig_areas areas;
+	struct session_plan *plan;
+	HEIR(third, 1);
+
+	plan = state_plan(first);
+	state_plan(second);
+	state_plan(&third);
+	for (uint64_t i = 1; i <= 7; i++)
+		put_run(first, first->queued, i, 0);
+	put_state(first, plan, 8, LINK);
+	put_run(first, first->queued, 9, LINK);
+	put_bare(first, RBK_OP_NOP, 10, 0);
+	rig_work(&first->rig);
+	rig_areas_copy(&first->ring, &areas);
+	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
+	rig_areas_deinit(&areas);
+	if (step(&script, second, &third) == 0)
+		skip();
+}
+
+/* --- hostile areas --- */
+
+/* Ask for a ring with these areas. Return: the answer's result. */
+static int restore(struct bench *bench, int sq, int cq, uint32_t n_entries)
+{
+	int fds[2] = {fcntl(sq, F_DUPFD_CLOEXEC, 3), fcntl(cq, F_DUPFD_CLOEXEC, 3)};
+	int r;
+
+	assert_int_equal(session_ring_restore(bench->rig.session, 1, n_entries, fds), 0);
+	r = rig_answer(&bench->rig, RBK_WIRE_RING_RESTORE, NULL, 0);
+	for (unsigned int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	return r;
+}
+
+static void expect_refused(struct bench *bench, int sq, int cq, uint32_t n_entries)
+{
+	assert_int_equal(restore(bench, sq, cq, n_entries), -EINVAL);
+	assert_int_equal(bench->rig.session->n_added_rings, 1);
+}
+
+TEST(test_hostile__files)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	const size_t sq_bytes = bench.ring.sq_bytes, cq_bytes = bench.ring.cq_bytes;
+	int unsealed = rig_memfd(cq_bytes, false), sparse, null = open("/dev/null", O_RDWR);
+	struct rig_areas areas;
+
+	rig_areas_copy(&bench.ring, &areas);
+	sparse = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate(sparse, (off_t)sq_bytes), 0);
+	assert_int_equal(
+		fcntl(sparse, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE), 0);
+	expect_refused(&bench, null, areas.fds[1], N_ENTRIES);
+	expect_refused(&bench, areas.fds[0], null, N_ENTRIES);
+	expect_refused(&bench, areas.fds[0], unsealed, N_ENTRIES);
+	expect_refused(&bench, sparse, areas.fds[1], N_ENTRIES);
+	expect_refused(&bench, areas.fds[0], areas.fds[1], 1024);
+	expect_refused(&bench, areas.fds[0], areas.fds[1], 3);
+	close(null);
+	close(sparse);
+	close(unsealed);
+	rig_areas_deinit(&areas);
+}
+
+/* Restore a ring whose completion area @spoil has changed. */
+static int restore_spoilt(struct bench *bench, void (*spoil)(struct rbk_cq_area *cq))
+{
+	struct rig_areas areas;
+	struct rig_ring ring = bench->ring;
+	struct rbk_cq_area *cq = malloc(ring.cq_bytes);
+	int r;
+
+	assert_non_null(cq);
+	memcpy(cq, ring.cq, ring.cq_bytes);
+	spoil(cq);
+	ring.cq = cq;
+	rig_areas_copy(&ring, &areas);
+	r = restore(bench, areas.fds[0], areas.fds[1], N_ENTRIES);
+	rig_areas_deinit(&areas);
+	free(cq);
+	return r;
+}
+
+static void spoil_head(struct rbk_cq_area *cq)
+{
+	cq->commits[0].sq_head = cq->commits[1].sq_head = 1000;
+}
+
+static void spoil_tail(struct rbk_cq_area *cq)
+{
+	cq->commits[0].cq_tail = cq->commits[1].cq_tail = 1000;
+}
+
+/* As many records as there are slots, and a completion that was not consumed */
+static void spoil_records(struct rbk_cq_area *cq)
+{
+	struct rbk_task_record *records = rbk_ring_records(cq, N_ENTRIES);
+
+	for (unsigned int i = 0; i < N_ENTRIES; i++)
+		records[i] = (struct rbk_task_record){.flags = RBK_TASK_TAKEN};
+	cq->commits[0] = cq->commits[1] = (struct rbk_commit){N_ENTRIES, 1};
+}
+
+TEST(test_hostile__indices)
+{
+	BENCH(bench, 1, N_ENTRIES);
+
+	assert_int_equal(restore_spoilt(&bench, spoil_head), -EINVAL);
+	assert_int_equal(restore_spoilt(&bench, spoil_tail), -EINVAL);
+	assert_int_equal(restore_spoilt(&bench, spoil_records), -EINVAL);
+	/* A refused ring leaves nothing behind. */
+	while (bench.rig.session->n_added_rings > 1)
+		rig_has_answer(&bench.rig);
+}
+
+/* Records hold nonsense: each is an entry that is rejected, all with the same index. */
+static void spoil_entries(struct rbk_cq_area *cq)
+{
+	struct rbk_task_record *records = rbk_ring_records(cq, N_ENTRIES);
+
+	for (unsigned int i = 0; i < N_ENTRIES; i++) {
+		memset(&records[i], 0xff, sizeof(records[i]));
+		records[i].sqe.user_data = i;
+		records[i].sq_index = 0;
+		records[i].flags = i % 2 ? RBK_TASK_TAKEN : RBK_TASK_TAKEN | RBK_TASK_TABLE;
+	}
+	cq->commits[0] = cq->commits[1] = (struct rbk_commit){0x100000000, 0};
+	cq->commit = UINT32_MAX;
+}
+
+TEST(test_hostile__entries)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rbk_cqe cqe;
+	unsigned int n = 0;
+
+	spoil_entries(first->ring.ring->cq);
+	die(&brokers);
+	while (rig_take(&second->ring, &cqe)) {
+		assert_true(cqe.res < 0);
+		n++;
+	}
+	assert_int_equal(n, N_ENTRIES);
+	put_run(second, second->tiny, 99, 0);
+	rig_work(&second->rig);
+	/* The last record's link goes on into the next entry. */
+	assert_true(rig_take(&second->ring, &cqe));
+	put_run(second, second->tiny, 100, 0);
+	rig_work(&second->rig);
+	expect_cqe(second, 100, 0);
+}
