@@ -15,7 +15,8 @@
  *
  * A broker that offers RBK_FEAT_FIXED_ARENAS is asked to seal the memfd against further writable
  * mappings after both sides have mapped it. No process can then remove a page, so the broker
- * accesses the arena directly. An arena is therefore mapped writable once in its life.
+ * accesses the arena directly. A memfd of an arena is therefore mapped writable once in its life;
+ * arena-move.c replaces it for the next broker.
  *
  * Where the broker asks for it, a device makes the memory and this process maps its dma-buf. A
  * dma-buf cannot be sealed: rbk_arena_seal() replaces it by a memfd with the same bytes, so
@@ -83,7 +84,7 @@ static int arena_make(struct rbk_arena *arena, struct rbk_error *error)
 {
 	int r;
 
-	r = client_memfd_new("ringbroker-arena", arena->bytes, &arena->fd);
+	r = client_memfd_new(CLIENT_ARENA_MEMFD, arena->bytes, &arena->fd);
 	if (r)
 		return client_error(error, r, "cannot make an arena of %zu bytes: %m",
 				    arena->bytes);
@@ -263,26 +264,35 @@ static int arena_map_again(struct rbk_arena *arena, int protection, int flags)
 	return data == MAP_FAILED ? -errno : 0;
 }
 
-/* Copy the arena's bytes into a new memfd, which is not mapped. */
-static int copy_to_memfd(const struct rbk_arena *arena, int *ret_fd, struct rbk_error *error)
+int client_arena_copy(const struct rbk_arena *arena, int fd)
 {
-	client_cleanup(client_close) int fd = -1;
 	size_t done = 0;
 	ssize_t n;
-	int r;
 
-	r = client_memfd_new("ringbroker-arena", arena->bytes, &fd);
-	while (!r && done < arena->bytes) {
+	while (done < arena->bytes) {
 		n = pwrite(fd, arena->data + done, arena->bytes - done, (off_t)done);
 		if (n > 0)
 			done += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			r = n == 0 ? -EIO : -errno;
+		else if (n == 0)
+			return -EIO;
+		else if (errno != EINTR)
+			return -errno;
 	}
-	if (r)
-		return client_error(error, r, "cannot make a copy of the arena to seal: %m");
-	*ret_fd = fd;
-	fd = -1;
+	return 0;
+}
+
+int client_arena_exchange(struct rbk_arena *arena, int *fd, struct rbk_error *error)
+{
+	int old_fd = arena->fd, r;
+
+	arena->fd = *fd;
+	r = arena_map_again(arena, PROT_READ | PROT_WRITE, MAP_SHARED);
+	if (r) {
+		arena->fd = old_fd;
+		return client_error(error, r, "cannot map a copy of the arena: %m");
+	}
+	*fd = old_fd;
+	arena->segment_bytes = arena->rbk->segment_bytes;
 	return 0;
 }
 
@@ -307,22 +317,18 @@ static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
  */
 static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 {
-	int old_fd = arena->fd, fd = -1, r;
+	client_cleanup(client_close) int fd = -1;
+	int r;
 
-	r = copy_to_memfd(arena, &fd, error);
+	r = client_memfd_new(CLIENT_ARENA_MEMFD, arena->bytes, &fd);
+	if (!r)
+		r = client_arena_copy(arena, fd);
 	if (r)
-		return r;
-	arena->fd = fd;
-	r = arena_map_again(arena, PROT_READ | PROT_WRITE, MAP_SHARED);
-	if (r) {
-		arena->fd = old_fd;
-		close(fd);
-		return client_error(error, r, "cannot map a copy of the arena: %m");
-	}
-	close(old_fd);
-	arena->exported = false;
-	arena->segment_bytes = arena->rbk->segment_bytes;
-	return 0;
+		return client_error(error, r, "cannot make a copy of the arena to seal: %m");
+	r = client_arena_exchange(arena, &fd, error);
+	if (!r)
+		arena->exported = false;
+	return r;
 }
 
 static int arena_seal(struct rbk_arena *arena, struct rbk_error *error)

@@ -249,6 +249,30 @@ struct rbk_arena *client_arena_ref(struct rbk_arena *arena);
  */
 struct rbk_arena *client_arena_unref(struct rbk_arena *arena);
 
+#define CLIENT_ARENA_MEMFD "ringbroker-arena" /* name of the memfd of an arena */
+
+/* Copy the arena's bytes to the beginning of @fd, an unmapped memfd. Return: 0; negative errno. */
+int client_arena_copy(const struct rbk_arena *arena, int fd);
+
+/*
+ * Map the memfd *@fd at the arena's address, for reading and writing, and make it the arena's
+ * descriptor. The caller then owns the old descriptor, in *@fd.
+ * Return: 0; negative errno with a sentence: nothing has changed.
+ */
+int client_arena_exchange(struct rbk_arena *arena, int *fd, struct rbk_error *error);
+
+/* ---- arena-move.c ---- */
+
+/*
+ * Replace the arena's memory by a new memfd with the same bytes at the same address, which a broker
+ * can map writable. Other threads may read and write the bytes meanwhile, but must not change the
+ * arena otherwise; writers wait for the duration of the copy. Any thread.
+ * Return: 0; negative errno with a sentence: nothing has changed: -EINVAL: the arena is sealed,
+ * freed, or a device's memory; -EOPNOTSUPP: the kernel cannot hold up writers; -ENOMEM and other
+ * errors of memfds, mappings and userfaultfd.
+ */
+int client_arena_move(struct rbk_arena *arena, struct rbk_error *error);
+
 /* ---- builder.c, describe.c ---- */
 
 #define CLIENT_BUILDER_ERROR_BYTES 512
