@@ -27,8 +27,9 @@ REST = None
 # name: (summary, header to include, [(file, names of the declarations)])
 PAGES = {
     'rbk_connect': ('connect to a ringbroker daemon', 'ringbroker.h', [(CLIENT, [
-        '#define RBK_ERROR_BYTES', 'struct rbk_error', 'struct rbk_options', 'rbk_connect', 'rbk_disconnect', 'rbk_features',
-        'rbk_broker_name', 'rbk_fd',
+        '#define RBK_ERROR_BYTES', 'struct rbk_error', '#define RBK_CONNECT_NO_REATTACH', 'struct rbk_reattachment',
+        'struct rbk_options', 'rbk_connect', 'rbk_disconnect', 'rbk_features',
+        'rbk_n_reattached', 'rbk_broker_name', 'rbk_fd',
         'enum rbk_device_kind', 'struct rbk_device', 'rbk_devices', 'rbk_get_devices', 'struct rbk_stats', 'rbk_stats', 'rbk_get_stats',
         'rbk_reason_name'])]),
     'rbk_tenant': ('what a session\'s tenant may have, and has', 'ringbroker.h', [(CLIENT, [

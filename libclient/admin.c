@@ -31,7 +31,7 @@ _Static_assert(offsetof(struct rbk_operator, types) == offsetof(struct rbk_wire_
 RBK_EXPORT int rbk_admin_connect(const struct rbk_options *options, struct rbk **ret,
 				 struct rbk_error *error)
 {
-	return client_connect(options, true, ret, error);
+	return client_connect(options, NULL, true, ret, error);
 }
 
 static int check_may_look(const struct rbk *rbk, struct rbk_error *error)

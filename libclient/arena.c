@@ -21,6 +21,10 @@
  * Where the broker asks for it, a device makes the memory and this process maps its dma-buf. A
  * dma-buf cannot be sealed: rbk_arena_seal() replaces it by a memfd with the same bytes, so
  * programs can treat both kinds alike.
+ *
+ * When the connection re-attaches, reattach.c registers each arena that has an id with the next
+ * broker. An id is therefore set and removed under reattach.objects only. An arena without one is
+ * its own thread's to change: the next broker hears of it when that thread shares it again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,149 +45,61 @@ static void arena_know(struct rbk_arena *arena)
 		    arena->data);
 }
 
+/* Segments are those of the present broker. */
+static void arena_set_segment(struct rbk_arena *arena)
+{
+	const uint64_t bytes = __atomic_load_n(&arena->rbk->segment_bytes, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&arena->segment_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+/* The arena is no longer memory of the broker's device. */
+static void arena_not_exported(struct rbk_arena *arena)
+{
+	if (arena->exported)
+		client_count_held(arena->rbk, &arena->rbk->reattach.n_exported, -1);
+	arena->exported = false;
+}
+
 static void arena_freep(struct rbk_arena **arena)
 {
 	rbk_arena_free(*arena);
 }
 
-/* Register the memfd with the broker. */
-static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
+int client_arena_add(struct rbk *rbk, struct rbk_arena *arena, struct client_answer *ret,
+		     struct rbk_error *error)
 {
 	struct rbk_wire_arena_add request = {
 		.request.type = RBK_WIRE_ARENA_ADD,
 		.bytes = arena->bytes,
 	};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, arena->fd};
-	struct client_answer answer;
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = arena->fd,
+		.repeat = CLIENT_ONCE,
+	};
 	int r;
 
 	/* This process has mapped the arena, and needs no further writable mapping. */
-	if (!arena->sealed && (arena->rbk->features & RBK_FEAT_FIXED_ARENAS))
+	if (!arena->sealed && (rbk->features & RBK_FEAT_FIXED_ARENAS)) {
 		request.bytes |= RBK_WIRE_ARENA_FIX;
-	r = client_request(arena->rbk, &message, &answer, error);
-	if (r)
-		return r;
-	arena->id = answer.reply.id.id;
-	return 0;
-}
-
-/* Map arena->bytes of the descriptor at an address that the kernel chooses. */
-static int arena_map(struct rbk_arena *arena, struct rbk_error *error)
-{
-	void *data = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
-
-	if (data == MAP_FAILED)
-		return client_error(error, -errno, "cannot map an arena of %zu bytes: %m",
-				    arena->bytes);
-	arena->data = data;
-	return 0;
-}
-
-/* Make the memory as a memfd of this process. */
-static int arena_make(struct rbk_arena *arena, struct rbk_error *error)
-{
-	int r;
-
-	r = client_memfd_new(CLIENT_ARENA_MEMFD, arena->bytes, &arena->fd);
-	if (r)
-		return client_error(error, r, "cannot make an arena of %zu bytes: %m",
-				    arena->bytes);
-	r = arena_map(arena, error);
-	if (r)
-		return r;
-	arena->segment_bytes = arena->rbk->segment_bytes;
-	return arena_share(arena, error);
-}
-
-/* Have the broker make the memory on a device. */
-static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
-{
-	struct rbk_wire_arena_new request = {
-		.request.type = RBK_WIRE_ARENA_NEW,
-		.bytes = arena->bytes,
-	};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
-	struct client_answer answer;
-	off_t bytes;
-	int r;
-
-	r = client_request(arena->rbk, &message, &answer, error);
-	if (r)
-		return r;
-	arena->fd = answer.fds[0];
-	arena->id = answer.reply.id.id;
-	arena->exported = true;
-	/* Access beyond the file's end would raise SIGBUS, much later. */
-	bytes = lseek(arena->fd, 0, SEEK_END);
-	if (bytes < 0 || (uint64_t)bytes < arena->bytes) {
-		client_lose(arena->rbk, -EPROTO);
-		return client_error(error, -EPROTO,
-				    "the broker made an arena of %lld bytes instead of %zu",
-				    (long long)bytes, arena->bytes);
+		arena->fixed = true;
 	}
-	return arena_map(arena, error);
+	r = client_request(rbk, &message, ret, error);
+	/* A broker that refuses the arena has not fixed it. */
+	if (r < 0 && r != -ETIME && !client_check(rbk, NULL))
+		arena->fixed = false;
+	return r;
 }
 
-/* Return true if a memfd of this process may succeed after the broker's answer @r. */
-static bool is_refusal(int r)
+/* Remove the arena from the list, so that it is not restored any more. Under objects. */
+static void arena_forget(struct rbk_arena *arena, uint32_t generation)
 {
-	return r == -EOPNOTSUPP || r == -ENOMEM || r == -EDQUOT;
-}
-
-/* Undo arena_ask(), so that arena_make() can be tried. */
-static void arena_unask(struct rbk_arena *arena)
-{
-	if (arena->id != ARENA_NO_ID)
-		client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
-	arena->id = ARENA_NO_ID;
-	arena->exported = false;
-	client_close(&arena->fd);
-}
-
-RBK_EXPORT int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int flags,
-				   struct rbk_arena **ret, struct rbk_error *error)
-{
-	client_cleanup(arena_freep) struct rbk_arena *arena = NULL;
-	size_t page_bytes = client_page_bytes();
-	int r;
-
-	r = client_check(rbk, error);
-	if (r)
-		return r;
-	if (flags & ~RBK_ARENA_MEMFD)
-		return client_error(error, -EINVAL, "unknown flags 0x%x of an arena", flags);
-	if (bytes == 0 || bytes > (1ull << RBK_REF_OFFSET_BITS) - page_bytes)
-		return client_error(error, -EINVAL, "an arena cannot have %zu bytes", bytes);
-
-	arena = calloc(1, sizeof(*arena));
-	if (!arena)
-		return client_error(error, -ENOMEM, "out of memory");
-	arena->refs = 1;
-	arena->rbk = client_ref(rbk);
-	arena->fd = -1;
-	arena->id = ARENA_NO_ID;
-	arena->bytes = round_up(bytes, page_bytes);
-
-	r = -EOPNOTSUPP;
-	if (rbk->exports && !(flags & RBK_ARENA_MEMFD)) {
-		r = arena_ask(arena, error);
-		if (is_refusal(r))
-			arena_unask(arena);
-	}
-	if (is_refusal(r))
-		r = arena_make(arena, error);
-	if (r)
-		return r;
-	arena_know(arena);
-	*ret = arena;
-	arena = NULL;
-	return 0;
-}
-
-RBK_EXPORT int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **ret,
-			     struct rbk_error *error)
-{
-	return rbk_arena_new_flags(rbk, bytes, 0, ret, error);
+	if (!arena->known.is_known)
+		return;
+	client_unknow(arena->rbk, &arena->known);
+	arena->generation = generation;
 }
 
 struct rbk_arena *client_arena_ref(struct rbk_arena *arena)
@@ -196,9 +112,13 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
 {
 	if (!arena || __atomic_sub_fetch(&arena->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
-	client_unknow(arena->rbk, &arena->known);
+	arena_forget(arena, client_objects_lock(arena->rbk));
+	client_objects_unlock(arena->rbk);
+	client_close(&arena->fd);
 	if (arena->id != ARENA_NO_ID)
-		client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
+		client_request_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id,
+				      arena->generation, NULL);
+	arena_not_exported(arena);
 	client_unref(arena->rbk);
 	free(arena);
 	return NULL;
@@ -206,16 +126,24 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
 
 RBK_EXPORT struct rbk_arena *rbk_arena_free(struct rbk_arena *arena)
 {
+	uint32_t generation;
+
 	if (!arena)
 		return NULL;
+	generation = client_objects_lock(arena->rbk);
 	/* No thread reads a table there from now on. */
 	if (arena->known.is_known)
 		client_know(arena->rbk, &arena->rbk->arenas, &arena->known, arena->id,
 			    arena->sealed, NULL);
+	/* The next broker needs what plans may have as constants, until the last plan is freed. */
+	if (!arena->sealed)
+		arena_forget(arena, generation);
 	if (arena->data)
 		munmap(arena->data, arena->bytes);
 	arena->data = NULL;
-	client_close(&arena->fd);
+	if (!arena->sealed || !arena->rbk->reattach.is_possible)
+		client_close(&arena->fd);
+	client_objects_unlock(arena->rbk);
 	return client_arena_unref(arena);
 }
 
@@ -231,7 +159,7 @@ RBK_EXPORT size_t rbk_arena_bytes(const struct rbk_arena *arena)
 
 RBK_EXPORT void *rbk_arena_alloc(struct rbk_arena *arena, size_t bytes)
 {
-	uint64_t segment_bytes = arena->segment_bytes, left;
+	uint64_t segment_bytes = __atomic_load_n(&arena->segment_bytes, __ATOMIC_RELAXED), left;
 	void *pointer;
 
 	if (arena->sealed || bytes > arena->bytes - arena->used)
@@ -292,21 +220,29 @@ int client_arena_exchange(struct rbk_arena *arena, int *fd, struct rbk_error *er
 		return client_error(error, r, "cannot map a copy of the arena: %m");
 	}
 	*fd = old_fd;
-	arena->segment_bytes = arena->rbk->segment_bytes;
+	arena->fixed = false;
+	arena_set_segment(arena);
 	return 0;
 }
 
 /* Remove the arena from the broker, whose tasks may still use it. */
 static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
 {
+	const uint32_t id = arena->id;
+	uint32_t generation;
 	int r;
 
-	if (arena->id == ARENA_NO_ID)
+	if (id == ARENA_NO_ID)
 		return 0;
-	r = client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, error);
+	generation = client_objects_lock(arena->rbk);
+	arena->id = ARENA_NO_ID;
+	client_objects_unlock(arena->rbk);
+	r = client_request_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, id, generation, error);
 	/* After -ETIME the broker still removes the arena, later. */
-	if (!r || r == -ETIME)
-		arena->id = ARENA_NO_ID;
+	if (!r || r == -ETIME || !client_objects_lock_for(arena->rbk, generation))
+		return r;
+	arena->id = id;
+	client_objects_unlock(arena->rbk);
 	return r;
 }
 
@@ -327,8 +263,157 @@ static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 		return client_error(error, r, "cannot make a copy of the arena to seal: %m");
 	r = client_arena_exchange(arena, &fd, error);
 	if (!r)
-		arena->exported = false;
+		arena_not_exported(arena);
 	return r;
+}
+
+/* Register the memfd with the broker, and tell rbk_sqe_check(). */
+static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
+{
+	struct client_answer answer;
+	int r;
+
+	do {
+		/* A broker that died before it answered may have fixed the memfd. */
+		r = arena->fixed && !arena->sealed ? arena_convert(arena, error) : 0;
+		if (!r)
+			r = client_arena_add(arena->rbk, arena, &answer, error);
+		if (r < 0)
+			return r;
+	} while (r == CLIENT_E_GONE || !client_objects_lock_for(arena->rbk, answer.generation));
+	arena->id = answer.reply.id.id;
+	arena_know(arena);
+	client_objects_unlock(arena->rbk);
+	return 0;
+}
+
+/* Map arena->bytes of the descriptor at an address that the kernel chooses. */
+static int arena_map(struct rbk_arena *arena, struct rbk_error *error)
+{
+	void *data = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+
+	if (data == MAP_FAILED)
+		return client_error(error, -errno, "cannot map an arena of %zu bytes: %m",
+				    arena->bytes);
+	arena->data = data;
+	return 0;
+}
+
+/* Make the memory as a memfd of this process. */
+static int arena_make(struct rbk_arena *arena, struct rbk_error *error)
+{
+	int r;
+
+	r = client_memfd_new(CLIENT_ARENA_MEMFD, arena->bytes, &arena->fd);
+	if (r)
+		return client_error(error, r, "cannot make an arena of %zu bytes: %m",
+				    arena->bytes);
+	r = arena_map(arena, error);
+	if (r)
+		return r;
+	arena_set_segment(arena);
+	return arena_share(arena, error);
+}
+
+/* Have the broker make the memory on a device. */
+static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
+{
+	struct rbk_wire_arena_new request = {
+		.request.type = RBK_WIRE_ARENA_NEW,
+		.bytes = arena->bytes,
+	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	off_t bytes;
+	int r;
+
+	/* No other broker can restore it, so from now on the connection does not re-attach. */
+	client_count_held(arena->rbk, &arena->rbk->reattach.n_exported, 1);
+	r = client_request(arena->rbk, &message, &answer, error);
+	if (r) {
+		client_count_held(arena->rbk, &arena->rbk->reattach.n_exported, -1);
+		return r;
+	}
+	arena->fd = answer.fds[0];
+	arena->id = answer.reply.id.id;
+	arena->generation = answer.generation;
+	arena->exported = true;
+	/* Access beyond the file's end would raise SIGBUS, much later. */
+	bytes = lseek(arena->fd, 0, SEEK_END);
+	if (bytes < 0 || (uint64_t)bytes < arena->bytes) {
+		client_lose(arena->rbk, -EPROTO);
+		return client_error(error, -EPROTO,
+				    "the broker made an arena of %lld bytes instead of %zu",
+				    (long long)bytes, arena->bytes);
+	}
+	return arena_map(arena, error);
+}
+
+/* Return true if a memfd of this process may succeed after the broker's answer @r. */
+static bool is_refusal(int r)
+{
+	return r == -EOPNOTSUPP || r == -ENOMEM || r == -EDQUOT;
+}
+
+/* Undo arena_ask(), so that arena_make() can be tried. */
+static void arena_unask(struct rbk_arena *arena)
+{
+	if (arena->id != ARENA_NO_ID)
+		client_request_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id,
+				      arena->generation, NULL);
+	arena->id = ARENA_NO_ID;
+	arena_not_exported(arena);
+	client_close(&arena->fd);
+}
+
+RBK_EXPORT int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int flags,
+				   struct rbk_arena **ret, struct rbk_error *error)
+{
+	client_cleanup(arena_freep) struct rbk_arena *arena = NULL;
+	size_t page_bytes = client_page_bytes();
+	int r;
+
+	r = client_check(rbk, error);
+	if (r)
+		return r;
+	if (flags & ~RBK_ARENA_MEMFD)
+		return client_error(error, -EINVAL, "unknown flags 0x%x of an arena", flags);
+	if (bytes == 0 || bytes > (1ull << RBK_REF_OFFSET_BITS) - page_bytes)
+		return client_error(error, -EINVAL, "an arena cannot have %zu bytes", bytes);
+
+	arena = calloc(1, sizeof(*arena));
+	if (!arena)
+		return client_error(error, -ENOMEM, "out of memory");
+	arena->refs = 1;
+	arena->rbk = client_ref(rbk);
+	arena->fd = -1;
+	arena->id = ARENA_NO_ID;
+	arena->bytes = round_up(bytes, page_bytes);
+
+	r = -EOPNOTSUPP;
+	if (__atomic_load_n(&rbk->exports, __ATOMIC_RELAXED) && !(flags & RBK_ARENA_MEMFD)) {
+		r = arena_ask(arena, error);
+		if (is_refusal(r))
+			arena_unask(arena);
+	}
+	if (is_refusal(r))
+		r = arena_make(arena, error);
+	if (r)
+		return r;
+	if (arena->exported) {
+		client_objects_lock(rbk);
+		arena_know(arena);
+		client_objects_unlock(rbk);
+	}
+	*ret = arena;
+	arena = NULL;
+	return 0;
+}
+
+RBK_EXPORT int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **ret,
+			     struct rbk_error *error)
+{
+	return rbk_arena_new_flags(rbk, bytes, 0, ret, error);
 }
 
 static int arena_seal(struct rbk_arena *arena, struct rbk_error *error)

@@ -12,9 +12,11 @@
  * Children made by clone() alone are not handled.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,6 +29,7 @@
 #include "shm/stats-names.h"
 
 #define CONNECT_TIMEOUT_NS 30000000000u
+#define REATTACH_NS        30000000000u
 #define SYSTEM_SOCKET_PATH "/run/ringbroker/brokerd.sock"
 #define KNOWN_FEATURES                                                                       \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS | \
@@ -87,11 +90,22 @@ struct rbk *client_unref(struct rbk *rbk)
 		return NULL;
 	if (rbk->alive && !client_is_child(rbk))
 		close_socket(rbk);
+	/* A thread that was connecting to the next broker does not exist in a child. */
+	if (rbk->reattach.fresh)
+		client_unref(rbk->reattach.fresh);
+	client_close(&rbk->reattach.news_fd);
 	client_requests_free(rbk);
 	/* In a child a thread that does not exist there may hold the lock for ever. */
 	if (rbk->alive && !client_is_child(rbk)) {
 		pthread_cond_destroy(&rbk->changed);
 		pthread_mutex_destroy(&rbk->lock);
+		pthread_mutex_destroy(&rbk->reattach.objects);
+	}
+	while (rbk->names) {
+		struct client_name *name = rbk->names;
+
+		rbk->names = name->next;
+		free(name);
 	}
 	if (rbk->alive)
 		munmap((void *)rbk->alive, client_page_bytes());
@@ -116,6 +130,7 @@ static int connection_new(struct rbk **ret, struct rbk_error *error)
 		return client_error(error, -ENOMEM, "out of memory");
 	rbk->refs = 1;
 	rbk->fd = -1;
+	rbk->reattach.news_fd = -1;
 	alive = mmap(NULL, client_page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		     -1, 0);
 	if (alive == MAP_FAILED)
@@ -123,6 +138,7 @@ static int connection_new(struct rbk **ret, struct rbk_error *error)
 	rbk->alive = alive;
 	*alive = 1;
 	pthread_mutex_init(&rbk->lock, NULL);
+	pthread_mutex_init(&rbk->reattach.objects, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&rbk->changed, &attr);
@@ -171,29 +187,38 @@ RBK_EXPORT int rbk_admin_socket_path(const char *socket_path, char *ret, size_t 
 		 : rbk_admin_path_find(socket_path ? socket_path : address.sun_path, ret, bytes);
 }
 
-static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct rbk_error *error)
+/* Find the path of the socket. Return: 0; -ENAMETOOLONG with a sentence. */
+static int find_path(const char *path, bool is_admin, struct sockaddr_un *ret,
+		     struct rbk_error *error)
+{
+	int r = 0;
+
+	ret->sun_family = AF_UNIX;
+	if (!path)
+		r = is_admin ? rbk_admin_socket_path(NULL, ret->sun_path, sizeof(ret->sun_path))
+			     : default_path(ret);
+	else if (strlen(path) >= sizeof(ret->sun_path))
+		r = -ENAMETOOLONG;
+	else
+		strcpy(ret->sun_path, path);
+	if (r)
+		return client_error(error, r, "the socket path is longer than %zu bytes",
+				    sizeof(ret->sun_path) - 1);
+	return 0;
+}
+
+/* Connect the socket. @type_flags: SOCK_NONBLOCK, not to wait for a broker that does not accept. */
+static int open_socket(struct rbk *rbk, const struct sockaddr_un *address, int type_flags,
+		       struct rbk_error *error)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct timeval timeout = {(time_t)(rbk->timeout_ns / 1000000000u),
 				  (suseconds_t)(rbk->timeout_ns % 1000000000u / 1000u)};
 	int r = 0;
 
-	if (!path)
-		r = is_admin ? rbk_admin_socket_path(NULL, address.sun_path,
-						     sizeof(address.sun_path))
-			     : default_path(&address);
-	else if (strlen(path) >= sizeof(address.sun_path))
-		r = -ENAMETOOLONG;
-	else
-		strcpy(address.sun_path, path);
-	if (r)
-		return client_error(error, r, "the socket path is longer than %zu bytes",
-				    sizeof(address.sun_path) - 1);
-
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&connections_lock);
-	rbk->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	rbk->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | type_flags, 0);
 	r = rbk->fd < 0 ? -errno : 0;
 	rbk->next = connections;
 	connections = rbk;
@@ -208,30 +233,51 @@ static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct 
 	if (setsockopt(rbk->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)))
 		return client_error(error, -errno, "cannot set the time-out of the socket: %m");
 	do
-		r = connect(rbk->fd, (struct sockaddr *)&address, sizeof(address));
+		r = connect(rbk->fd, (const struct sockaddr *)address, sizeof(*address));
 	while (r && errno == EINTR);
 	if (r && errno == EAGAIN)
 		return client_error(error, -ETIME,
 				    "the broker at %s did not accept the connection within %.3g s",
-				    address.sun_path, (double)rbk->timeout_ns / 1e9);
+				    address->sun_path, (double)rbk->timeout_ns / 1e9);
 	if (r)
 		return client_error(error, -errno, "cannot connect to a broker at %s: %m%s",
-				    address.sun_path,
+				    address->sun_path,
 				    errno == ENOENT || errno == ECONNREFUSED
 					    ? "; is brokerd running, and does it listen at this "
 					      "path?"
 					    : "");
+	if (type_flags && fcntl(rbk->fd, F_SETFL, 0))
+		return client_error(error, -errno, "cannot set up the socket: %m");
 	return 0;
 }
 
-static int say_hello(struct rbk *rbk, const char *name, struct rbk_error *error)
+int client_set_name(struct rbk *rbk, const char *text)
+{
+	struct client_name *name = rbk->names;
+
+	while (name && strcmp(name->text, text) != 0)
+		name = name->next;
+	if (!name) {
+		name = calloc(1, sizeof(*name));
+		if (!name)
+			return -ENOMEM;
+		snprintf(name->text, sizeof(name->text), "%s", text);
+		name->next = rbk->names;
+		rbk->names = name;
+	}
+	/* Earlier names stay, because rbk_broker_name() has returned them. */
+	__atomic_store_n(&rbk->broker, name->text, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int say_hello(struct rbk *rbk, const char *name, uint64_t features, struct rbk_error *error)
 {
 	struct rbk_wire_hello hello = {
 		.request.type = RBK_WIRE_HELLO,
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
 		.abi_minor = CLIENT_ABI_MINOR,
-		.features = KNOWN_FEATURES,
+		.features = features,
 	};
 	struct client_message message = {&hello.request, sizeof(hello), NULL, 0, -1};
 	struct client_answer answer;
@@ -241,39 +287,87 @@ static int say_hello(struct rbk *rbk, const char *name, struct rbk_error *error)
 	r = client_request(rbk, &message, &answer, error);
 	if (r)
 		return r;
-	rbk->features = answer.reply.welcome.features & KNOWN_FEATURES;
-	memcpy(rbk->broker, answer.reply.welcome.broker, sizeof(rbk->broker));
+	rbk->features = answer.reply.welcome.features & features;
 	rbk->max_ring_entries = answer.reply.welcome.max_ring_entries;
 	rbk->segment_bytes = answer.reply.welcome.arena_segment_bytes;
 	rbk->exports = answer.reply.welcome.flags & RBK_WIRE_WELCOME_EXPORTS;
+	if (client_set_name(rbk, answer.reply.welcome.broker))
+		return client_error(error, -ENOMEM, "out of memory");
 	return 0;
 }
 
-int client_connect(const struct rbk_options *options, bool is_admin, struct rbk **ret,
-		   struct rbk_error *error)
+/* Copy the options that the caller knows. Return: 0; -EINVAL with a sentence. */
+static int read_options(const struct rbk_options *options, struct rbk_options *ret,
+			struct rbk_error *error)
 {
-	client_cleanup(client_unrefp) struct rbk *rbk = NULL;
-	struct rbk_options defaults = {.size = sizeof(defaults)};
-	const char *name;
-	int r;
-
+	*ret = (struct rbk_options){.size = sizeof(*ret)};
 	if (!options)
-		options = &defaults;
-	if (!ret || options->size < sizeof(*options))
+		return 0;
+	/* The first version of the struct ended before flags. */
+	if (options->size < offsetof(struct rbk_options, flags))
 		return client_error(error, -EINVAL, "rbk_options.size is not set");
-	name = options->name ? options->name : program_invocation_short_name;
-	if (options->name && strlen(name) >= RBK_WIRE_NAME_BYTES)
+	memcpy(ret, options, options->size < sizeof(*ret) ? options->size : sizeof(*ret));
+	if (ret->flags & ~RBK_CONNECT_NO_REATTACH)
+		return client_error(error, -EINVAL, "unknown flags 0x%x of a connection",
+				    ret->flags);
+	if (ret->name && strlen(ret->name) >= RBK_WIRE_NAME_BYTES)
 		return client_error(error, -EINVAL, "the client's name is longer than %u bytes",
 				    RBK_WIRE_NAME_BYTES - 1);
+	if (!ret->name)
+		ret->name = program_invocation_short_name;
+	return 0;
+}
 
+/* Keep what a re-attachment needs, if the broker offers it. */
+static int prepare_reattach(struct rbk *rbk, const struct rbk_options *options,
+			    const struct sockaddr_un *address, void *(*main)(void *rbk),
+			    struct rbk_error *error)
+{
+	struct client_reattach *reattach = &rbk->reattach;
+
+	if (!(rbk->features & RBK_FEAT_REATTACH))
+		return 0;
+	reattach->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (reattach->news_fd < 0)
+		return client_error(error, -errno, "cannot make an eventfd: %m");
+	reattach->wait_ns = options->reattach_ns ? options->reattach_ns : REATTACH_NS;
+	reattach->main = main;
+	reattach->on_reattach = options->on_reattach;
+	reattach->on_reattach_data = options->on_reattach_data;
+	_Static_assert(sizeof(reattach->path) == sizeof(address->sun_path), "the same path");
+	memcpy(reattach->path, address->sun_path, sizeof(reattach->path));
+	snprintf(reattach->name, sizeof(reattach->name), "%s", options->name);
+	reattach->is_possible = true;
+	return 0;
+}
+
+int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), bool is_admin,
+		   struct rbk **ret, struct rbk_error *error)
+{
+	client_cleanup(client_unrefp) struct rbk *rbk = NULL;
+	struct sockaddr_un address = {0};
+	struct rbk_options own;
+	uint64_t features = KNOWN_FEATURES;
+	int r;
+
+	if (!ret)
+		return client_error(error, -EINVAL, "there is no place for the connection");
+	r = read_options(options, &own, error);
+	if (r)
+		return r;
+	if (main && !(own.flags & RBK_CONNECT_NO_REATTACH))
+		features |= RBK_FEAT_REATTACH;
 	r = connection_new(&rbk, error);
 	if (r)
 		return r;
-	rbk->timeout_ns = options->timeout_ns ? options->timeout_ns : CONNECT_TIMEOUT_NS;
-	r = open_socket(rbk, options->socket_path, is_admin, error);
-	if (r)
-		return r;
-	r = say_hello(rbk, name, error);
+	rbk->timeout_ns = own.timeout_ns ? own.timeout_ns : CONNECT_TIMEOUT_NS;
+	r = find_path(own.socket_path, is_admin, &address, error);
+	if (!r)
+		r = open_socket(rbk, &address, 0, error);
+	if (!r)
+		r = say_hello(rbk, own.name, features, error);
+	if (!r)
+		r = prepare_reattach(rbk, &own, &address, main, error);
 	if (r)
 		return r;
 	*ret = rbk;
@@ -281,16 +375,58 @@ int client_connect(const struct rbk_options *options, bool is_admin, struct rbk 
 	return 0;
 }
 
-RBK_EXPORT int rbk_connect(const struct rbk_options *options, struct rbk **ret,
-			   struct rbk_error *error)
+int client_connect_fresh(struct rbk *rbk, uint64_t timeout_ns, struct rbk_error *error)
 {
-	return client_connect(options, false, ret, error);
+	client_cleanup(client_unrefp) struct rbk *fresh = NULL;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int r;
+
+	r = connection_new(&fresh, error);
+	if (r)
+		return r;
+	fresh->timeout_ns = timeout_ns;
+	memcpy(address.sun_path, rbk->reattach.path, sizeof(address.sun_path));
+	r = open_socket(fresh, &address, SOCK_NONBLOCK, error);
+	if (r)
+		return r;
+	pthread_mutex_lock(&rbk->lock);
+	r = client_check(rbk, error);
+	if (!r) {
+		rbk->reattach.fresh = fresh;
+		fresh = NULL;
+	}
+	pthread_mutex_unlock(&rbk->lock);
+	if (r)
+		return r;
+	r = say_hello(rbk->reattach.fresh, rbk->reattach.name, rbk->features, error);
+	if (r)
+		client_disconnect_fresh(rbk);
+	else
+		rbk->reattach.fresh->timeout_ns = rbk->timeout_ns;
+	return r;
+}
+
+void client_disconnect_fresh(struct rbk *rbk)
+{
+	struct rbk *fresh;
+
+	pthread_mutex_lock(&rbk->lock);
+	fresh = rbk->reattach.fresh;
+	rbk->reattach.fresh = NULL;
+	pthread_mutex_unlock(&rbk->lock);
+	client_unref(fresh);
 }
 
 RBK_EXPORT struct rbk *rbk_disconnect(struct rbk *rbk)
 {
-	if (rbk && !client_is_child(rbk))
+	if (rbk && !client_is_child(rbk)) {
 		client_lose(rbk, -ECONNRESET);
+		/* The thread uses the connection, and the caller's on_reattach. */
+		pthread_mutex_lock(&rbk->lock);
+		while (rbk->reattach.has_thread)
+			pthread_cond_wait(&rbk->changed, &rbk->lock);
+		pthread_mutex_unlock(&rbk->lock);
+	}
 	return client_unref(rbk);
 }
 
@@ -301,7 +437,12 @@ RBK_EXPORT uint64_t rbk_features(const struct rbk *rbk)
 
 RBK_EXPORT const char *rbk_broker_name(const struct rbk *rbk)
 {
-	return rbk->broker;
+	return __atomic_load_n(&rbk->broker, __ATOMIC_ACQUIRE);
+}
+
+RBK_EXPORT unsigned int rbk_n_reattached(const struct rbk *rbk)
+{
+	return __atomic_load_n(&rbk->reattach.n_done, __ATOMIC_ACQUIRE);
 }
 
 RBK_EXPORT int rbk_fd(const struct rbk *rbk)
@@ -412,7 +553,7 @@ RBK_EXPORT int rbk_get_tenant(struct rbk *rbk, struct rbk_tenant *ret, struct rb
 		return client_error(error, -EOPNOTSUPP,
 				    "%s does not report limits: it does not offer "
 				    "RBK_FEAT_TENANTS",
-				    rbk->broker);
+				    rbk_broker_name(rbk));
 	r = client_request(rbk, &message, &answer, error);
 	if (r)
 		return r;

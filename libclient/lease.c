@@ -125,6 +125,22 @@ static int fill_request(const struct rbk_lease_options *options, struct rbk_wire
 	return 0;
 }
 
+/*
+ * Send a LEASE_OPEN. From now on the connection does not re-attach by itself, because the library
+ * does not know what the member uses.
+ */
+static int open_at(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
+		   struct client_answer *ret, struct rbk_error *error)
+{
+	int r;
+
+	client_count_held(rbk, &rbk->reattach.n_leases, 1);
+	r = client_request_for(rbk, message, wait_ns, ret, error);
+	if (r)
+		client_count_held(rbk, &rbk->reattach.n_leases, -1);
+	return r;
+}
+
 static struct rbk_lease *lease_new(void)
 {
 	struct rbk_lease *lease = calloc(1, sizeof(*lease));
@@ -168,7 +184,7 @@ RBK_EXPORT int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *o
 	if (!lease)
 		return client_error(error, -ENOMEM, "out of memory");
 	lease->opened = request;
-	r = client_request_for(rbk, &message, options->wait_ns, &answer, error);
+	r = open_at(rbk, &message, options->wait_ns, &answer, error);
 	if (!r) {
 		r = map_page(answer.fds[0], answer.reply.lease.page_bytes, NULL, &lease->page,
 			     error);
@@ -573,7 +589,7 @@ RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint6
 			request.wish_bytes = request.max_bytes;
 	}
 	request.flags = RBK_WIRE_LEASE_RESTORE | (request.flags & RBK_WIRE_LEASE_BY_UUID);
-	r = client_request(rbk, &message, &answer, error);
+	r = open_at(rbk, &message, 0, &answer, error);
 	if (!r) {
 		r = answer.reply.lease.page_bytes == lease->page_bytes
 			    ? map_page(answer.fds[0], lease->page_bytes, lease->page, &page, error)

@@ -3,7 +3,8 @@
  * Plans
  *
  * A description is sent in the request itself, or, if it is larger than a message, in a sealed
- * memfd. A plan holds references to the arenas of its constants, see arena.c.
+ * memfd. A plan holds references to the arenas of its constants, see arena.c, and, where the
+ * connection may re-attach, its description, which the next broker gets.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -72,15 +73,37 @@ static void plan_keep_refs(struct rbk_plan *plan, const struct rbk_builder *buil
 	}
 }
 
+int client_plan_add(struct rbk *rbk, const void *desc, size_t bytes, struct client_answer *ret,
+		    struct rbk_error *error)
+{
+	client_cleanup(client_close) int fd = -1;
+	struct rbk_wire_plan_add request = {
+		.request.type = RBK_WIRE_PLAN_ADD,
+		.desc_bytes = (uint32_t)bytes,
+	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	int r;
+
+	if (bytes <= RBK_WIRE_MAX_BYTES - sizeof(request)) {
+		message.tail = desc;
+		message.tail_bytes = bytes;
+	} else {
+		r = memfd_of(desc, bytes, &fd);
+		if (r)
+			return client_error(error, r, "cannot make a description of %zu bytes: %m",
+					    bytes);
+		request.flags = RBK_WIRE_PLAN_FD;
+		message.fd = fd;
+	}
+	return client_request(rbk, &message, ret, error);
+}
+
 RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
 			    struct rbk_plan **ret, struct rbk_error *error)
 {
 	client_cleanup(free_pointer) struct rbk_plan *plan = NULL;
 	client_cleanup(free_pointer) struct plan_ref *refs = NULL;
 	client_cleanup(free_pointer) void *desc = NULL;
-	client_cleanup(client_close) int fd = -1;
-	struct rbk_wire_plan_add request = {.request.type = RBK_WIRE_PLAN_ADD};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
 	size_t desc_bytes;
 	int r;
@@ -99,21 +122,11 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 	if (!plan || !refs)
 		return client_error(error, -ENOMEM, "out of memory");
 
-	request.desc_bytes = (uint32_t)desc_bytes;
-	if (desc_bytes <= RBK_WIRE_MAX_BYTES - sizeof(request)) {
-		message.tail = desc;
-		message.tail_bytes = desc_bytes;
-	} else {
-		r = memfd_of(desc, desc_bytes, &fd);
+	do {
+		r = client_plan_add(rbk, desc, desc_bytes, &answer, error);
 		if (r)
-			return client_error(error, r, "cannot make a description of %zu bytes: %m",
-					    desc_bytes);
-		request.flags = RBK_WIRE_PLAN_FD;
-		message.fd = fd;
-	}
-	r = client_request(rbk, &message, &answer, error);
-	if (r)
-		return r;
+			return r;
+	} while (!client_objects_lock_for(rbk, answer.generation));
 
 	plan->rbk = client_ref(rbk);
 	plan_hold_arenas(plan, builder);
@@ -131,7 +144,13 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 	};
 	plan->refs = refs;
 	plan_keep_refs(plan, builder);
+	if (rbk->reattach.is_possible) {
+		plan->desc = desc;
+		plan->desc_bytes = desc_bytes;
+		desc = NULL;
+	}
 	client_know(rbk, &rbk->plans, &plan->known, plan->info.id, false, NULL);
+	client_objects_unlock(rbk);
 	*ret = plan;
 	plan = NULL;
 	refs = NULL;
@@ -140,14 +159,19 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 
 RBK_EXPORT struct rbk_plan *rbk_plan_free(struct rbk_plan *plan)
 {
+	uint32_t generation;
+
 	if (!plan)
 		return NULL;
+	generation = client_objects_lock(plan->rbk);
 	client_unknow(plan->rbk, &plan->known);
-	client_request_id(plan->rbk, RBK_WIRE_PLAN_REMOVE, plan->info.id, NULL);
+	client_objects_unlock(plan->rbk);
+	client_request_remove(plan->rbk, RBK_WIRE_PLAN_REMOVE, plan->info.id, generation, NULL);
 	for (unsigned int i = 0; i < plan->n_arenas; i++)
 		client_arena_unref(plan->arenas[i]);
 	client_unref(plan->rbk);
 	free(plan->refs);
+	free(plan->desc);
 	free(plan);
 	return NULL;
 }
@@ -193,7 +217,7 @@ RBK_EXPORT int rbk_get_plan_memory(const struct rbk_plan *plan, struct rbk_plan_
 		return client_error(error, -EOPNOTSUPP,
 				    "%s does not report the memory of plans: it does not offer "
 				    "RBK_FEAT_RESIDENCY",
-				    plan->rbk->broker);
+				    rbk_broker_name(plan->rbk));
 	r = client_request(plan->rbk, &message, &answer, error);
 	if (r)
 		return r;

@@ -93,18 +93,64 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 
 struct client_request;
 
+/* The name of a broker that served the connection. */
+struct client_name {
+	struct client_name *next;
+	char text[RBK_WIRE_NAME_BYTES];
+};
+
+/*
+ * Re-attachment of a connection, see reattach.c. A re-attachment begins when the broker's death is
+ * noticed (is_away), and ends when all objects are restored, or with the loss of the connection.
+ */
+struct client_reattach {
+	/* These never change once the connection is made. */
+	bool is_possible;         /* agreed with the broker: RBK_FEAT_REATTACH */
+	int news_fd;              /* eventfd that is readable when a re-attachment has ended */
+	uint64_t wait_ns;         /* longest wait for a broker */
+	void *(*main)(void *rbk); /* the thread that restores */
+	void (*on_reattach)(struct rbk *rbk, const struct rbk_reattachment *about, void *data);
+	void *on_reattach_data;
+	char path[108]; /* of the socket, as in struct sockaddr_un */
+	char name[RBK_WIRE_NAME_BYTES];
+
+	/*
+	 * Protects the lists of arenas, plans and rings, and what the thread reads of them, while
+	 * it restores them. Taken before rbk->lock, and never held by other threads while they wait
+	 * for an answer.
+	 */
+	pthread_mutex_t objects;
+
+	/* Under rbk->lock: */
+	bool is_away;        /* also atomic: no broker, the thread restores the connection */
+	bool has_thread;     /* the thread runs, perhaps in on_reattach */
+	bool is_restoring;   /* the thread sends descriptors of rings */
+	uint32_t n_done;     /* also atomic: re-attachments so far; changes under objects, too */
+	uint32_t n_sending;  /* threads that send on the socket without the lock */
+	uint32_t n_leases;   /* leases that were opened, or are being opened */
+	uint32_t n_exported; /* arenas in memory of the broker's device */
+	uint64_t gone_ns;    /* when the death was noticed */
+	struct rbk *fresh;   /* the thread's connection to the next broker */
+	/* why there was no re-attachment; written before rbk->lost, then constant */
+	char reason[RBK_ERROR_BYTES];
+};
+
 struct rbk {
 	uint32_t refs;         /* atomic: the caller's, and one per arena, plan and ring */
 	int fd;                /* control socket */
 	const uint32_t *alive; /* a page that fork() wipes: 0 in a child */
 	uint64_t timeout_ns;
 	uint64_t features;
-	char broker[RBK_WIRE_NAME_BYTES]; /* the broker's name and version */
+	/* The next members are atomic, because another broker may have other values. */
+	const char *broker; /* the broker's name and version; in names */
 	uint32_t max_ring_entries;
+	bool exports; /* the broker makes arenas that devices reach in place */
 	/* memfd tensors should not straddle a multiple of it, in bytes; 0: no limit */
 	uint64_t segment_bytes;
-	bool exports; /* the broker makes arenas that devices reach in place */
-	int lost;     /* atomic: 0, or the errno that every call returns from now on */
+	int lost; /* 0, or the errno that every call returns from now on */
+
+	struct client_reattach reattach;
+	struct client_name *names; /* only the thread of a re-attachment adds to it */
 
 	pthread_mutex_t lock; /* protects the following members */
 	pthread_cond_t changed;
@@ -113,11 +159,22 @@ struct rbk {
 	uint32_t next_cookie;
 	bool reading; /* a thread is in recvmsg() on behalf of all waiters */
 	bool stalls;  /* a request timed out, and no answer has arrived since */
+	/* These lists change under reattach.objects, too. */
 	struct client_ring_cold *rings;
 	struct client_known *arenas; /* in struct rbk_arena */
 	struct client_known *plans;  /* in struct rbk_plan */
 
 	struct rbk *next; /* next in connection.c's list */
+};
+
+/* The broker that a request was sent to is gone; see enum client_repeat. */
+#define CLIENT_E_GONE 1
+
+/* A request whose broker dies, on a connection that re-attaches */
+enum client_repeat {
+	CLIENT_REPEAT, /* waits for the next broker, and is sent again */
+	CLIENT_ONCE,   /* waits for a broker, but is sent once: CLIENT_E_GONE if that broker died */
+	CLIENT_BOUND,  /* only to the broker of message.generation, else CLIENT_E_GONE */
 };
 
 /* A request with its tail in the message, and a descriptor to send along, or -1. */
@@ -132,10 +189,15 @@ struct client_message {
 	 * object.
 	 */
 	uint64_t owed_bytes;
+	bool has_second_fd;
+	int second_fd; /* sent behind fd */
+	enum client_repeat repeat;
+	uint32_t generation; /* CLIENT_BOUND: as in struct client_answer */
 };
 
 struct client_answer {
 	union client_reply reply;
+	uint32_t generation; /* value of reattach.n_done when the request was sent */
 	int fds[RBK_WIRE_MAX_FDS];
 	unsigned int n_fds;
 	/* owned by the receiver, as fds are: free() it; CATALOGUE only, else NULL */
@@ -144,8 +206,10 @@ struct client_answer {
 
 /*
  * Send a request and wait for its answer. Any thread.
+ * While the connection re-attaches, the request waits for its end.
  * Return: 0 with a checked, positive answer; the broker's negative errno and its sentence; or
- * -ECONNRESET, -EPROTO, -ETIME, -ECHILD, -ENOMEM.
+ * -ECONNRESET, -EPROTO, -ETIME, -ECHILD, -ENOMEM; CLIENT_E_GONE, unless message->repeat is
+ * CLIENT_REPEAT.
  */
 int client_request(struct rbk *rbk, const struct client_message *message, struct client_answer *ret,
 		   struct rbk_error *error);
@@ -165,12 +229,44 @@ int client_post(struct rbk *rbk, const struct client_message *message);
 /* Return true if a request timed out and the broker has sent nothing since. Does not wait. */
 bool client_stalls(struct rbk *rbk);
 
-/* Send a request that names an object and has an empty answer, as client_request() does. */
-int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error);
+/*
+ * Remove an object, which the broker of @generation knows as @id.
+ * Return: as client_request(); also 0 if that broker is gone, and the connection is not lost.
+ */
+int client_request_remove(struct rbk *rbk, uint32_t type, uint32_t id, uint32_t generation,
+			  struct rbk_error *error);
 
-/* Connect as rbk_connect() or rbk_admin_connect(); in connection.c. */
-int client_connect(const struct rbk_options *options, bool is_admin, struct rbk **ret,
-		   struct rbk_error *error);
+/*
+ * Lock the lists of objects. Between these calls no object is restored, and no request may be made.
+ * All do nothing in a fork()ed child.
+ * Return: the generation of the broker that knows the objects, see struct client_answer.
+ */
+uint32_t client_objects_lock(struct rbk *rbk);
+void client_objects_unlock(struct rbk *rbk);
+
+/*
+ * Lock the lists to add an object that the broker of @generation has made.
+ * Return: false, without the lock: that broker is gone, and the object with it.
+ */
+bool client_objects_lock_for(struct rbk *rbk, uint32_t generation);
+
+/*
+ * Connect as rbk_connect() or rbk_admin_connect(); in connection.c. @main: the thread that restores
+ * the connection; NULL: it does not re-attach.
+ */
+int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), bool is_admin,
+		   struct rbk **ret, struct rbk_error *error);
+
+/*
+ * Connect @rbk's thread to the next broker, within @timeout_ns. Until client_disconnect_fresh(),
+ * the loss of @rbk ends the new connection too.
+ * Return: 0 with rbk->reattach.fresh; negative errno with a sentence.
+ */
+int client_connect_fresh(struct rbk *rbk, uint64_t timeout_ns, struct rbk_error *error);
+void client_disconnect_fresh(struct rbk *rbk);
+
+/* Set the broker's name. Return: 0; -ENOMEM: the name is unchanged. */
+int client_set_name(struct rbk *rbk, const char *name);
 
 /* Return: 0; -ECHILD, or the errno of the lost connection, with a sentence. */
 int client_check(const struct rbk *rbk, struct rbk_error *error);
@@ -183,6 +279,27 @@ static inline bool client_is_child(const struct rbk *rbk)
 
 /* End the connection: all its calls return @r from now on. Any thread. */
 void client_lose(struct rbk *rbk, int r);
+
+/*
+ * End the connection as client_lose() does, because its re-attachment failed, as @reason says.
+ * Return: false: it has already ended.
+ */
+bool client_give_up(struct rbk *rbk, const char *reason);
+
+/*
+ * Begin a re-attachment, if none is under way, because the broker is gone. Without one, the
+ * connection is lost. Under rbk->lock.
+ */
+void client_broker_gone(struct rbk *rbk);
+
+/* Return true if the connection re-attaches when its broker dies. Under rbk->lock. */
+bool client_may_reattach(const struct rbk *rbk);
+
+/*
+ * Count a lease (n_leases) or an arena (n_exported) of struct client_reattach, which no other
+ * broker can restore: add @n, 1 or -1.
+ */
+void client_count_held(struct rbk *rbk, uint32_t *count, int n);
 
 /* Free the requests that still wait for late answers. */
 void client_requests_free(struct rbk *rbk);
@@ -225,6 +342,9 @@ void client_know(struct rbk *rbk, struct client_known **list, struct client_know
 		 uint32_t id, bool is_sealed, const unsigned char *data);
 void client_unknow(struct rbk *rbk, struct client_known *known);
 
+/* The struct rbk_arena or struct rbk_plan of an element. */
+#define client_known_owner(known_, type) ((type *)((char *)(known_)-offsetof(type, known)))
+
 /* ---- arena.c ---- */
 
 struct rbk_arena {
@@ -235,11 +355,21 @@ struct rbk_arena {
 	unsigned char *data; /* NULL: the caller has freed the arena */
 	size_t bytes;
 	size_t used;
-	uint64_t segment_bytes; /* as in struct rbk, for this arena */
+	uint64_t segment_bytes; /* as in struct rbk, for this arena; atomic */
 	bool exported; /* the broker made the memory: fd is a dma-buf, which cannot be sealed */
 	uint32_t id;   /* RBK_REF_ARENA(RBK_REF_INVALID): not registered with the broker */
+	/* generation of the broker that knows the id, once the arena is in no list */
+	uint32_t generation;
 	bool sealed;
+	bool fixed; /* sent with RBK_WIRE_ARENA_FIX: no other broker can map the memfd writable */
 };
+
+/*
+ * Register the arena with the broker of @rbk, which is the arena's connection or the next one.
+ * Return: as client_request().
+ */
+int client_arena_add(struct rbk *rbk, struct rbk_arena *arena, struct client_answer *ret,
+		     struct rbk_error *error);
 
 struct rbk_arena *client_arena_ref(struct rbk_arena *arena);
 
@@ -354,11 +484,20 @@ struct rbk_plan {
 	struct client_known known;
 	struct rbk_plan_info info;
 	struct plan_ref *refs; /* info.n_refs */
+	void *desc;            /* what the plan was made of, for the next broker; else NULL */
+	size_t desc_bytes;
 	unsigned int n_arenas;
 	struct rbk_arena *arenas[];
 };
 
-/* ---- ring.c, ring-hot.c ---- */
+/* Send the description of a plan. Return: as client_request(). */
+int client_plan_add(struct rbk *rbk, const void *desc, size_t bytes, struct client_answer *ret,
+		    struct rbk_error *error);
+
+/* ---- ring.c, ring-hot.c, ring-recover.c ---- */
+
+/* struct rbk_ring.lost while the connection re-attaches */
+#define CLIENT_RING_AWAY 1
 
 /*
  * A ring's state for submitting and consuming. It lies in its own page, which fork() wipes: a child
@@ -377,7 +516,8 @@ struct rbk_ring {
 	uint32_t cq_tail;      /* published by the broker, as last seen */
 	uint32_t sq_rung;      /* the broker's sleep token for which the bell was last rung */
 	uint32_t probe_in;     /* calls until the next read of the clock, see ring_tick() */
-	int lost;              /* 0, or the errno that every call returns from now on */
+	/* 0, CLIENT_RING_AWAY, or the errno that every call returns from now on */
+	int lost;
 
 	uint32_t probe_every;
 	uint32_t sleep_token; /* token of the last sleep */
@@ -395,22 +535,56 @@ struct rbk_ring {
 	struct client_ring_cold *cold; /* NULL in a child */
 };
 
+/* A ring as the next broker made it. */
+struct client_ring_area {
+	void *cq_map;
+	int cq_fd;
+	int bell;
+	uint32_t id;
+};
+
 /*
- * A ring's state for making and freeing it. It lies in the page after struct rbk_ring and survives
- * fork().
+ * A ring's state for making, restoring and freeing it. It lies in the page after struct rbk_ring
+ * and survives fork().
  */
 struct client_ring_cold {
 	struct rbk *rbk;
 	void *sq_map;
 	size_t sq_bytes;
-	void *cq_map;
+	void *cq_map; /* the same address for the ring's whole life */
 	size_t cq_bytes;
-	int bell;
+	uint32_t n_entries;
 	uint32_t id;
-	bool exists;                   /* the broker has the ring, under id */
+	bool exists; /* the broker has the ring, under id */
+	int sq_fd;   /* kept for the next broker, as cq_fd is; else -1 */
+	int cq_fd;
+	int bell;
+	int epoll;    /* of rbk_ring_fd(), or -1; only the ring's thread uses it */
+	int in_epoll; /* the descriptor in epoll: bell, or the connection's news_fd */
+	/*
+	 * The next broker's area, for the ring's thread to install; or NULL. The members above
+	 * that installing changes are changed under rbk->lock.
+	 */
+	struct client_ring_area *area;
 	struct client_ring_cold *next; /* in rbk->rings, under rbk->lock */
 	struct client_ring_cold **link;
 };
 
-/* Add @ring to the rings whose sleepers client_lose() wakes. rbk_ring_free() removes it. */
-void client_ring_link(struct rbk_ring *ring);
+/*
+ * Map an area of a ring. Return: 0; negative errno, also if the memfd is shorter than announced.
+ */
+int client_area_map(int fd, uint64_t bytes, int protection, void **ret);
+
+/* Make the client's end of a bell block. Return: 0; negative errno with a sentence. */
+int client_bell_set_up(int bell, struct rbk_error *error);
+
+/* Unmap an area of @cq_bytes, close its descriptors, and free it. Return: NULL. */
+struct client_ring_area *client_area_free(struct client_ring_area *area, size_t cq_bytes);
+
+/*
+ * Find out about a ring whose broker is gone, or may be: begin a re-attachment, or install what the
+ * next broker made of the ring. On the ring's thread.
+ * Return: 0: the ring has a broker; CLIENT_RING_AWAY: not yet; -ECONNRESET, -EPROTO and other
+ * errors: it will have none.
+ */
+int client_ring_recover(struct rbk_ring *ring);

@@ -44,6 +44,8 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_LEASE_OBJECT] = {sizeof(struct rbk_wire_lease_given), 0},
 	[RBK_WIRE_LEASE_RESIZE] = {sizeof(struct rbk_wire_lease_given), 0},
 	[RBK_WIRE_LEASE_CGROUP] = {sizeof(struct rbk_wire_lease_region), 0},
+	[RBK_WIRE_WANT_ID] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_RING_RESTORE] = {sizeof(struct rbk_wire_ring), 3},
 };
 
 /* Upper limit of a page's size; areas are multiples of pages. */
@@ -85,7 +87,8 @@ static int check_ring(const struct rbk_wire_ring *ring, struct rbk_error *error)
 	if (ring->sq_bytes < RBK_SQ_AREA_BYTES(n) ||
 	    ring->sq_bytes - RBK_SQ_AREA_BYTES(n) >= REPLY_PAGE_BYTES_MAX ||
 	    ring->cq_bytes < RBK_CQ_AREA_BYTES(n) ||
-	    ring->cq_bytes - RBK_CQ_AREA_BYTES(n) >= REPLY_PAGE_BYTES_MAX)
+	    /* With RBK_FEAT_REATTACH, which the caller checks, records follow the completions. */
+	    ring->cq_bytes >= RBK_CQ_REATTACH_BYTES(n) + REPLY_PAGE_BYTES_MAX)
 		return client_error(error, -EPROTO,
 				    "the broker made areas of %" PRIu64 " and %" PRIu64
 				    " bytes for a ring of %u entries",
@@ -218,6 +221,7 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 	case RBK_WIRE_HELLO:
 		return check_welcome(&reply->welcome, error);
 	case RBK_WIRE_RING_ADD:
+	case RBK_WIRE_RING_RESTORE:
 		return check_ring(&reply->ring, error);
 	case RBK_WIRE_ARENA_ADD:
 	case RBK_WIRE_ARENA_NEW:

@@ -3,10 +3,10 @@
  * Requests on the control socket
  *
  * Any number of threads make requests at the same time, and the broker answers in any order: a plan
- * takes long to prepare, and other requests need not wait for it. The library has no thread, so one
- * of the waiting threads reads for all. It receives an answer, delivers it to the request with that
- * cookie, and wakes all waiters. After its own answer another waiter takes over. Sending needs no
- * lock, because a packet is sent whole.
+ * takes long to prepare, and other requests need not wait for it. The library has no thread (except
+ * while a connection re-attaches), so one of the waiting threads reads for all. It receives an
+ * answer, delivers it to the request with that cookie, and wakes all waiters. After its own answer
+ * another waiter takes over. Sending needs no lock, because a packet is sent whole.
  *
  * A request that timed out stays in the list, abandoned: a late answer is no protocol error, and
  * the objects that it made must be given back. Requests without any waiter (client_post()) stay in
@@ -17,12 +17,18 @@
  * wait check client_stalls() first.
  *
  * Any failure of the socket ends the connection: client_lose() stores the reason, wakes all threads
- * that wait for answers, and shuts down the bells, which wakes the threads that sleep in a ring.
+ * that wait for answers, and shuts down the bells, which wakes the threads that sleep in a ring. If
+ * the broker is gone and the connection may re-attach, client_broker_gone() does the same without
+ * ending the connection: requests wait for the next broker and are sent again. The new socket takes
+ * the number of the old one once no thread reads or sends on the old one without the lock.
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -42,6 +48,7 @@ struct client_request {
 	struct client_request *next;
 	uint32_t type;
 	uint32_t cookie;
+	uint32_t generation; /* as in struct client_answer */
 	bool done;
 	bool abandoned;
 	struct client_answer *answer; /* the waiter's */
@@ -75,16 +82,30 @@ static void packet_close(struct packet *packet)
 		client_close(&packet->fds[--packet->n_fds]);
 }
 
+/* Wake all threads that use the connection's socket and bells. Under the lock. */
+static void wake_all(struct rbk *rbk)
+{
+	shutdown(rbk->fd, SHUT_RDWR);
+	for (struct client_ring_cold *ring = rbk->rings; ring; ring = ring->next) {
+		shutdown(ring->bell, SHUT_RDWR);
+		if (ring->area)
+			shutdown(ring->area->bell, SHUT_RDWR);
+	}
+	pthread_cond_broadcast(&rbk->changed);
+}
+
 /* Mark the connection as lost, and wake all threads that use it. Under the lock. */
 static void lose(struct rbk *rbk, int r)
 {
 	if (rbk->lost)
 		return;
 	__atomic_store_n(&rbk->lost, r, __ATOMIC_RELEASE);
-	shutdown(rbk->fd, SHUT_RDWR);
-	for (struct client_ring_cold *ring = rbk->rings; ring; ring = ring->next)
-		shutdown(ring->bell, SHUT_RDWR);
-	pthread_cond_broadcast(&rbk->changed);
+	__atomic_store_n(&rbk->reattach.is_away, false, __ATOMIC_RELEASE);
+	if (rbk->reattach.fresh)
+		shutdown(rbk->reattach.fresh->fd, SHUT_RDWR);
+	if (rbk->reattach.is_possible)
+		eventfd_write(rbk->reattach.news_fd, 1);
+	wake_all(rbk);
 }
 
 void client_lose(struct rbk *rbk, int r)
@@ -94,8 +115,22 @@ void client_lose(struct rbk *rbk, int r)
 	pthread_mutex_unlock(&rbk->lock);
 }
 
+bool client_give_up(struct rbk *rbk, const char *reason)
+{
+	bool is_first;
+
+	pthread_mutex_lock(&rbk->lock);
+	is_first = !rbk->lost;
+	if (is_first)
+		snprintf(rbk->reattach.reason, sizeof(rbk->reattach.reason), "%s", reason);
+	lose(rbk, -ECONNRESET);
+	pthread_mutex_unlock(&rbk->lock);
+	return is_first;
+}
+
 int client_check(const struct rbk *rbk, struct rbk_error *error)
 {
+	const char *reason = rbk->reattach.reason;
 	int r;
 
 	if (client_is_child(rbk))
@@ -106,8 +141,126 @@ int client_check(const struct rbk *rbk, struct rbk_error *error)
 	if (r == -EPROTO)
 		return client_error(error, r, "the broker sent an answer that breaks the protocol");
 	if (r)
-		return client_error(error, r, "the broker is gone, or it ended this session");
+		return client_error(error, r, "the broker is gone, or it ended this session%s%s",
+				    reason[0] ? ": " : "", reason);
 	return 0;
+}
+
+/* ---- Death of the broker ---- */
+
+bool client_may_reattach(const struct rbk *rbk)
+{
+	return rbk->reattach.is_possible && rbk->reattach.n_leases == 0 &&
+	       rbk->reattach.n_exported == 0;
+}
+
+void client_count_held(struct rbk *rbk, uint32_t *count, int n)
+{
+	if (client_is_child(rbk))
+		return;
+	pthread_mutex_lock(&rbk->lock);
+	*count += (uint32_t)n;
+	pthread_mutex_unlock(&rbk->lock);
+}
+
+/* Return true if the broker has ended the session for good, and said so in a ring. */
+static bool session_is_closed(const struct rbk *rbk)
+{
+	for (const struct client_ring_cold *ring = rbk->rings; ring; ring = ring->next) {
+		const struct rbk_cq_area *cq = ring->area ? ring->area->cq_map : ring->cq_map;
+
+		if (__atomic_load_n(&cq->closed, __ATOMIC_ACQUIRE) == RBK_RING_CLOSED)
+			return true;
+	}
+	return false;
+}
+
+/* Free the requests without a waiter: what they gave back or asked for is gone. */
+static void drop_abandoned(struct rbk *rbk)
+{
+	struct client_request **link = &rbk->requests;
+
+	while (*link) {
+		struct client_request *request = *link;
+
+		if (!request->abandoned) {
+			link = &request->next;
+			continue;
+		}
+		*link = request->next;
+		free(request);
+	}
+	rbk->n_abandoned = 0;
+	rbk->stalls = false;
+}
+
+/* Start the thread that restores the connection. It handles no signals. Return: 0; -errno. */
+static int start_thread(struct rbk *rbk)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	r = pthread_attr_init(&attr);
+	if (r)
+		return -r;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&thread, &attr, rbk->reattach.main, rbk);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return -r;
+}
+
+void client_broker_gone(struct rbk *rbk)
+{
+	struct client_reattach *reattach = &rbk->reattach;
+	const char *reason = "";
+	eventfd_t count;
+
+	if (rbk->lost || reattach->is_away)
+		return;
+	if (reattach->is_possible && reattach->n_leases > 0)
+		reason = "the connection has a lease, so it does not re-attach by itself";
+	else if (reattach->is_possible && reattach->n_exported > 0)
+		reason = "an arena in memory of the broker's device cannot be restored";
+	if (!client_may_reattach(rbk) || session_is_closed(rbk)) {
+		snprintf(reattach->reason, sizeof(reattach->reason), "%s", reason);
+		lose(rbk, -ECONNRESET);
+		return;
+	}
+	__atomic_store_n(&reattach->is_away, true, __ATOMIC_RELEASE);
+	reattach->gone_ns = client_now_ns();
+	eventfd_read(reattach->news_fd, &count);
+	drop_abandoned(rbk);
+	/* A thread that is still in on_reattach goes on with this death afterwards. */
+	if (!reattach->has_thread && start_thread(rbk)) {
+		snprintf(reattach->reason, sizeof(reattach->reason),
+			 "there was no memory for a thread to restore it");
+		lose(rbk, -ECONNRESET);
+		return;
+	}
+	reattach->has_thread = true;
+	wake_all(rbk);
+}
+
+/* End the use of the socket after receive_packet() or wait_readable() failed with @r. */
+static void socket_failed(struct rbk *rbk, int r)
+{
+	if (r == -ECONNRESET)
+		client_broker_gone(rbk);
+	else
+		lose(rbk, r);
+}
+
+/* ---- Requests ---- */
+
+/* Return true if the request was sent to a broker that is gone. Under the lock. */
+static bool request_is_cut(const struct rbk *rbk, const struct client_request *request)
+{
+	return rbk->reattach.is_away || request->generation != rbk->reattach.n_done;
 }
 
 static void request_unlink(struct rbk *rbk, struct client_request *request)
@@ -129,8 +282,10 @@ static int send_message(struct rbk *rbk, const struct client_message *message, i
 {
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
 	} control = {0};
+	const int fds[2] = {message->fd, message->second_fd};
+	const size_t fds_bytes = (message->has_second_fd ? 2 : 1) * sizeof(int);
 	struct iovec parts[2] = {
 		{message->request, message->request_bytes},
 		{(void *)message->tail, message->tail_bytes},
@@ -140,11 +295,11 @@ static int send_message(struct rbk *rbk, const struct client_message *message, i
 
 	if (message->fd >= 0) {
 		header.msg_control = control.bytes;
-		header.msg_controllen = sizeof(control.bytes);
+		header.msg_controllen = CMSG_SPACE(fds_bytes);
 		control.header.cmsg_level = SOL_SOCKET;
 		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &message->fd, sizeof(int));
+		control.header.cmsg_len = CMSG_LEN(fds_bytes);
+		memcpy(CMSG_DATA(&control.header), fds, fds_bytes);
 	}
 	do
 		n = sendmsg(rbk->fd, &header, MSG_NOSIGNAL | flags);
@@ -252,6 +407,7 @@ static int send_abandoned(struct rbk *rbk, const struct client_message *message)
 		return r;
 	}
 	request->abandoned = true;
+	request->generation = rbk->reattach.n_done;
 	request->next = rbk->requests;
 	rbk->requests = request;
 	rbk->n_abandoned++;
@@ -385,7 +541,8 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 	unsigned int n_fds = packet->n_fds;
 
 	for (request = rbk->requests; request; request = request->next)
-		if (!request->done && packet->n_bytes >= sizeof(struct rbk_wire_reply) &&
+		if (!request->done && !request_is_cut(rbk, request) &&
+		    packet->n_bytes >= sizeof(struct rbk_wire_reply) &&
 		    request->cookie == packet->reply.head.cookie)
 			break;
 	/* Check the rest of the answer as if the descriptors had arrived. */
@@ -431,7 +588,7 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 
 /*
  * Wait for the answer to @request. Read for all waiters unless another thread does. Under the lock.
- * Return: 0 if the request is done or the connection lost; -ETIME.
+ * Return: 0 if the request is done or the broker gone; -ETIME.
  */
 static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t deadline_ns)
 {
@@ -440,7 +597,7 @@ static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t d
 	struct packet packet;
 	int r = 0;
 
-	while (!request->done && !rbk->lost && r != -ETIME) {
+	while (!request->done && !rbk->lost && !request_is_cut(rbk, request) && r != -ETIME) {
 		if (rbk->reading) {
 			r = pthread_cond_timedwait(&rbk->changed, &rbk->lock, &deadline) ? -ETIME
 											 : 0;
@@ -455,13 +612,16 @@ static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t d
 		pthread_mutex_lock(&rbk->lock);
 		rbk->reading = false;
 
-		if (!r)
+		/* The last answers of a broker that is gone name objects that went with it. */
+		if (!r && rbk->reattach.is_away)
+			packet_close(&packet);
+		else if (!r)
 			deliver(rbk, &packet);
 		else if (r != -ETIME && r != -EAGAIN)
-			lose(rbk, r);
+			socket_failed(rbk, r);
 		pthread_cond_broadcast(&rbk->changed);
 	}
-	return request->done || rbk->lost ? 0 : -ETIME;
+	return request->done || rbk->lost || request_is_cut(rbk, request) ? 0 : -ETIME;
 }
 
 /* Report a timeout, and name the process that owes the answer. Return: -ETIME. */
@@ -487,36 +647,68 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 	return client_request_for(rbk, message, 0, ret, error);
 }
 
-int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
-		       struct client_answer *ret, struct rbk_error *error)
+/*
+ * Wait until the connection has a broker to which @message may be sent. Under the lock.
+ * Return: 0; CLIENT_E_GONE; -ETIME, or the errno of a lost connection.
+ */
+static int wait_attached(struct rbk *rbk, const struct client_message *message,
+			 uint64_t deadline_ns, uint64_t timeout_ns, struct rbk_error *error)
+{
+	struct timespec deadline = {(time_t)(deadline_ns / 1000000000u),
+				    (long)(deadline_ns % 1000000000u)};
+	int r = 0;
+
+	while (rbk->reattach.is_away && message->repeat != CLIENT_BOUND && !r)
+		r = pthread_cond_timedwait(&rbk->changed, &rbk->lock, &deadline);
+	if (rbk->lost)
+		return client_check(rbk, error);
+	if (r && rbk->reattach.is_away)
+		return client_error(error, -ETIME,
+				    "the broker is gone, and no broker came back within %.3g s",
+				    (double)timeout_ns / 1e9);
+	if (message->repeat == CLIENT_BOUND &&
+	    (rbk->reattach.is_away || rbk->reattach.n_done != message->generation))
+		return CLIENT_E_GONE;
+	return 0;
+}
+
+/*
+ * Send a request once. Return: as client_request(); CLIENT_E_GONE whatever message->repeat is.
+ */
+static int request_once(struct rbk *rbk, const struct client_message *message, uint64_t deadline_ns,
+			uint64_t timeout_ns, struct client_answer *ret, struct rbk_error *error)
 {
 	struct client_request *request;
-	uint64_t timeout_ns, deadline_ns;
 	int r;
 
-	r = client_check(rbk, error);
-	if (r)
-		return r;
 	request = request_new(message);
 	if (!request)
 		return client_error(error, -ENOMEM, "out of memory");
 	ret->n_fds = 0;
 	ret->operators = NULL;
 	request->answer = ret;
-	if (__builtin_add_overflow(rbk->timeout_ns, wait_ns, &timeout_ns))
-		timeout_ns = UINT64_MAX;
-	deadline_ns = client_deadline_ns(timeout_ns);
 
 	pthread_mutex_lock(&rbk->lock);
+	r = wait_attached(rbk, message, deadline_ns, timeout_ns, error);
+	if (r) {
+		pthread_mutex_unlock(&rbk->lock);
+		free(request);
+		return r;
+	}
+	request->generation = ret->generation = rbk->reattach.n_done;
 	request->cookie = message->request->cookie = rbk->next_cookie++;
 	request->next = rbk->requests;
 	rbk->requests = request;
+	rbk->reattach.n_sending++;
 	pthread_mutex_unlock(&rbk->lock);
 
 	r = send_message(rbk, message, 0);
 
 	pthread_mutex_lock(&rbk->lock);
-	if (r) {
+	/* The thread that restores the connection waits for this before it changes the socket. */
+	if (--rbk->reattach.n_sending == 0 && rbk->reattach.is_away)
+		pthread_cond_broadcast(&rbk->changed);
+	if (r && !request_is_cut(rbk, request)) {
 		client_error(&request->error, r, "cannot send to the broker: %m");
 	} else if (wait_done(rbk, request, deadline_ns)) {
 		r = no_answer(rbk, timeout_ns, error);
@@ -529,14 +721,32 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 	} else if (request->done) {
 		r = request->r;
 	} else {
-		r = client_check(rbk, &request->error);
+		r = rbk->lost ? client_check(rbk, &request->error) : CLIENT_E_GONE;
 	}
 	request_unlink(rbk, request);
 	pthread_mutex_unlock(&rbk->lock);
 
-	if (r && error)
+	if (r < 0 && error)
 		*error = request->error;
 	free(request);
+	return r;
+}
+
+int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
+		       struct client_answer *ret, struct rbk_error *error)
+{
+	uint64_t timeout_ns, deadline_ns;
+	int r;
+
+	r = client_check(rbk, error);
+	if (r)
+		return r;
+	if (__builtin_add_overflow(rbk->timeout_ns, wait_ns, &timeout_ns))
+		timeout_ns = UINT64_MAX;
+	deadline_ns = client_deadline_ns(timeout_ns);
+	do
+		r = request_once(rbk, message, deadline_ns, timeout_ns, ret, error);
+	while (r == CLIENT_E_GONE && message->repeat == CLIENT_REPEAT);
 	return r;
 }
 
@@ -548,12 +758,12 @@ static void read_answers(struct rbk *rbk)
 	struct packet packet;
 	int r = 0;
 
-	while (!rbk->reading && !rbk->lost && !r) {
+	while (!rbk->reading && !rbk->lost && !rbk->reattach.is_away && !r) {
 		r = receive_packet(rbk->fd, &packet);
 		if (!r)
 			deliver(rbk, &packet);
 		else if (r != -EAGAIN)
-			lose(rbk, r);
+			socket_failed(rbk, r);
 		pthread_cond_broadcast(&rbk->changed);
 	}
 }
@@ -587,13 +797,44 @@ int client_post(struct rbk *rbk, const struct client_message *message)
 	return r == -ETIME ? -EBUSY : r;
 }
 
-int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error)
+int client_request_remove(struct rbk *rbk, uint32_t type, uint32_t id, uint32_t generation,
+			  struct rbk_error *error)
 {
 	struct rbk_wire_id request = {.request.type = type, .id = id};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = -1,
+		.repeat = CLIENT_BOUND,
+		.generation = generation,
+	};
 	struct client_answer answer;
+	int r = client_request(rbk, &message, &answer, error);
 
-	return client_request(rbk, &message, &answer, error);
+	return r == CLIENT_E_GONE ? 0 : r;
+}
+
+uint32_t client_objects_lock(struct rbk *rbk)
+{
+	/* In a child, a thread that does not exist there may hold the lock for ever. */
+	if (client_is_child(rbk))
+		return 0;
+	pthread_mutex_lock(&rbk->reattach.objects);
+	return rbk->reattach.n_done;
+}
+
+void client_objects_unlock(struct rbk *rbk)
+{
+	if (!client_is_child(rbk))
+		pthread_mutex_unlock(&rbk->reattach.objects);
+}
+
+bool client_objects_lock_for(struct rbk *rbk, uint32_t generation)
+{
+	if (client_objects_lock(rbk) == generation)
+		return true;
+	client_objects_unlock(rbk);
+	return false;
 }
 
 void client_requests_free(struct rbk *rbk)

@@ -15,7 +15,8 @@
  * A broker that dies sends nothing. A sleeping thread sees the end of file on the bell. A thread
  * that only peeks or submits would not, so ring_tick() reads the clock now and then and, when
  * enough time has passed, checks the bell. Completions that were published before are still
- * returned: after the loss is noticed, the index is read once more.
+ * returned: after the loss is noticed, the index is read once more. While the connection
+ * re-attaches the ring is away (ring-recover.c): it works as with a broker that takes no entries.
  *
  * In a fork()ed child the struct is all zero. No entry is free, none was taken and no completion is
  * there, so each function ends in its slow path, which checks for the missing ring->cold.
@@ -57,6 +58,12 @@ static inline void relax(void)
 
 /* ---- Losing the broker ---- */
 
+/* The broker is gone, or the ring was away and may have a broker again: set ring->lost. */
+static cold_path void ring_recover(struct rbk_ring *ring)
+{
+	ring->lost = client_ring_recover(ring);
+}
+
 /*
  * Discard the bytes in the bell. Only for a thread that does not sleep: the bytes would wake it.
  * Sets ring->lost at the end of file.
@@ -72,22 +79,25 @@ static void bell_drain(struct rbk_ring *ring)
 			continue;
 		/* A reset is an end too: the broker died before it read this side's last byte. */
 		if ((n == 0 || errno != EAGAIN) && !ring->lost)
-			ring->lost = -ECONNRESET;
+			ring_recover(ring);
 		return;
 	}
 }
 
-/* Return true if the ring is lost, and set ring->lost. Checks the bell only if @and_bell. */
+/*
+ * Return true if the ring is lost for good, and set ring->lost. Checks the bell only if @and_bell.
+ * The ring may be away before, after, or both: look at it afterwards.
+ */
 static bool ring_is_over(struct rbk_ring *ring, bool and_bell)
 {
-	if (ring->lost)
+	if (ring->lost < 0)
 		return true;
-	ring->lost = __atomic_load_n(&ring->cold->rbk->lost, __ATOMIC_ACQUIRE);
-	if (!ring->lost && __atomic_load_n(&ring->cq->closed, __ATOMIC_ACQUIRE))
-		ring->lost = -ECONNRESET;
-	if (!ring->lost && and_bell)
+	if (ring->lost || __atomic_load_n(&ring->cold->rbk->lost, __ATOMIC_ACQUIRE) ||
+	    __atomic_load_n(&ring->cq->closed, __ATOMIC_ACQUIRE))
+		ring_recover(ring);
+	else if (and_bell)
 		bell_drain(ring);
-	return ring->lost != 0;
+	return ring->lost < 0;
 }
 
 /*
@@ -142,17 +152,21 @@ static inline void wake_broker(struct rbk_ring *ring)
 	/* EAGAIN: the socket is full of bytes that will wake the broker. */
 	if (send(ring->cold->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN &&
 	    errno != EINTR && !ring->lost)
-		ring->lost = -ECONNRESET;
+		ring_recover(ring);
 }
 
 /*
  * Before sleeping, wake a broker that sleeps on entries without room for their completions. Without
  * such entries the bell would only disturb the broker.
+ * Return: true if the ring has another broker now, whose completions are still to be looked for.
  */
-static inline void wake_broker_for_rest(struct rbk_ring *ring)
+static inline bool wake_broker_for_rest(struct rbk_ring *ring)
 {
+	const int bell = ring->cold->bell;
+
 	if (rbk_ring_observe(&ring->cq->sq_head) != ring->sq_published)
 		wake_broker(ring);
+	return unlikely(ring->cold->bell != bell);
 }
 
 /* ---- Submitting ---- */
@@ -163,6 +177,8 @@ static cold_path struct rbk_sqe *get_sqe_slow(struct rbk_ring *ring)
 
 	if (!ring->cold)
 		return NULL;
+	if (ring->lost)
+		ring_is_over(ring, false);
 	/* Pairs with the broker's publication after it copied the entries. */
 	ring->sq_head = rbk_ring_observe(&ring->cq->sq_head);
 	n_used = ring->sq_tail - ring->sq_head;
@@ -185,7 +201,7 @@ static cold_path int submit_nothing(struct rbk_ring *ring)
 	if (!ring->cold)
 		return -ECHILD;
 	ring_tick(ring);
-	return ring->lost;
+	return ring->lost && ring_is_over(ring, false) ? ring->lost : 0;
 }
 
 RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
@@ -194,16 +210,16 @@ RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
 
 	if (unlikely(n == 0))
 		return submit_nothing(ring);
-	if (unlikely(ring->lost))
+	if (unlikely(ring->lost) && ring_is_over(ring, false))
 		return ring->lost;
 	/* Pairs with the broker's acquire load: the entries are complete. */
 	rbk_ring_publish(&ring->sq->sq_tail, ring->sq_tail);
 	ring->sq_published = ring->sq_tail;
 	wake_broker(ring);
 	if (unlikely(__atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED)) && !ring->lost)
-		ring->lost = -ECONNRESET;
+		ring_recover(ring);
 	ring_tick(ring);
-	return unlikely(ring->lost) ? ring->lost : (int)n;
+	return unlikely(ring->lost < 0) ? ring->lost : (int)n;
 }
 
 RBK_EXPORT unsigned int rbk_sq_ready(const struct rbk_ring *ring)
@@ -262,7 +278,9 @@ static __attribute__((__noinline__)) int refill(struct rbk_ring *ring)
 		return -EAGAIN;
 	/* Return completions that were published before the loss was noticed. */
 	ring_is_over(ring, false);
-	return ring->lost != -EPROTO && look(ring) > 0 ? 0 : ring->lost;
+	if (ring->lost != -EPROTO && look(ring) > 0)
+		return 0;
+	return ring->lost < 0 ? ring->lost : -EAGAIN;
 }
 
 RBK_EXPORT int rbk_peek_cqe(struct rbk_ring *ring, const struct rbk_cqe **ret)
@@ -394,26 +412,14 @@ static void learn_wait(struct rbk_ring *ring, uint64_t wait_ns)
 	ring->wait_mean_ns = (7 * ring->wait_mean_ns + wait_ns) / 8;
 }
 
-/* Wait for a byte. Return: 0 to look again; -ETIME; -EINTR. Sets ring->lost at the end of file. */
-static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
+/* Wait until @fd is readable. Return: 0; -ETIME; -EINTR and other errors of ppoll(). */
+static int sleep_on(int fd, uint64_t deadline_ns)
 {
-	struct pollfd poll_fd = {.fd = ring->cold->bell, .events = POLLIN};
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 	struct timespec left, *timeout = NULL;
-	char bytes[64];
-	ssize_t n;
+	int n;
 
-	/* Without a deadline one system call suffices, unless the socket is non-blocking. */
-	if (deadline_ns == CLIENT_NEVER) {
-		n = recv(ring->cold->bell, bytes, sizeof(bytes), 0);
-		if (n > 0)
-			return 0;
-		if (n < 0 && errno == EINTR)
-			return -EINTR;
-		if (n == 0 || errno != EAGAIN) {
-			ring->lost = -ECONNRESET;
-			return 0;
-		}
-	} else {
+	if (deadline_ns != CLIENT_NEVER) {
 		uint64_t now_ns = client_now_ns();
 		uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
 
@@ -425,11 +431,40 @@ static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
 	}
 	n = ppoll(&poll_fd, 1, timeout, NULL);
 	if (n < 0)
-		return errno == EINTR ? -EINTR : -errno;
-	if (n == 0)
-		return -ETIME;
-	bell_drain(ring);
-	return 0;
+		return -errno;
+	return n == 0 ? -ETIME : 0;
+}
+
+/*
+ * Wait for a byte, or, if the ring is away, for the end of the re-attachment.
+ * Return: 0 to look again; -ETIME; -EINTR. Sets ring->lost at the end of file.
+ */
+static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
+{
+	char bytes[64];
+	ssize_t n;
+	int r;
+
+	if (ring->lost < 0)
+		return 0;
+	if (ring->lost)
+		return sleep_on(ring->cold->rbk->reattach.news_fd, deadline_ns);
+	/* Without a deadline one system call suffices, unless the socket is non-blocking. */
+	if (deadline_ns == CLIENT_NEVER) {
+		n = recv(ring->cold->bell, bytes, sizeof(bytes), 0);
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno == EINTR)
+			return -EINTR;
+		if (n == 0 || errno != EAGAIN) {
+			ring_recover(ring);
+			return 0;
+		}
+	}
+	r = sleep_on(ring->cold->bell, deadline_ns);
+	if (!r)
+		bell_drain(ring);
+	return r;
 }
 
 /* Wait asleep. Return: 0 once @n completions are there; errors as rbk_wait_cqe_timeout(). */
@@ -440,14 +475,14 @@ static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t dea
 
 	while (!r) {
 		announce_sleep(ring, is_nap);
-		if (look(ring) >= n)
-			break;
 		if (ring_is_over(ring, false)) {
 			r = ring->lost != -EPROTO && look(ring) >= n ? 0 : ring->lost;
 			break;
 		}
-		wake_broker_for_rest(ring);
-		r = sleep_on_bell(ring, deadline_ns);
+		if (look(ring) >= n)
+			break;
+		if (!wake_broker_for_rest(ring))
+			r = sleep_on_bell(ring, deadline_ns);
 	}
 	rbk_ring_announce_awake(&ring->sq->cq_wait);
 	/* A completion that arrived together with the signal or the timeout is not missed. */
@@ -696,10 +731,9 @@ RBK_EXPORT int rbk_ring_arm(struct rbk_ring *ring)
 		return look(ring) > 0 ? 1 : ring->lost;
 	ring->armed = true;
 	announce_sleep(ring, false);
-	if (look(ring) == 0 && !ring_is_over(ring, false)) {
-		wake_broker_for_rest(ring);
+	if (!ring_is_over(ring, false) && look(ring) == 0 && !wake_broker_for_rest(ring))
 		return 0;
-	}
 	disarm(ring);
-	return look(ring) > 0 ? 1 : ring->lost;
+	/* With another broker, the caller looks and arms once more. */
+	return look(ring) > 0 || ring->lost >= 0 ? 1 : ring->lost;
 }

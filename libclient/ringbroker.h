@@ -22,26 +22,28 @@
  * Results are written on success only. Any function may return:
  *   -EINVAL      the arguments are impossible
  *   -ECHILD      another process made the connection: a fork()ed child must connect anew
- *   -ECONNRESET  the broker is gone, or it ended this session
- *   -EPROTO      the broker violated the protocol; the connection is lost
- *   -ETIME       the broker did not answer a request within the connection's timeout
- *   -ENOMEM      no memory
- *   -EMFILE      this process has no free descriptor; the object that the broker made was given
- *                back. A connection, a ring and an arena take one descriptor each. A statistics
- *                page, a sealed arena and a large plan take one for a moment. Remedy: raise the
- *                soft limit of open files (ulimit -n, setrlimit(RLIMIT_NOFILE), LimitNOFILE= of the
- *                service), use fewer and larger arenas, or free what is unused.
+ *   -ECONNRESET  the broker ended this session, or it is gone, and the session could not be
+ *restored at another one: see rbk_connect() -EPROTO      the broker violated the protocol; the
+ *connection is lost -ETIME       the broker did not answer a request within the connection's
+ *timeout, or none was there -ENOMEM      no memory -EMFILE      this process has no free
+ *descriptor; the object that the broker made was given back. A connection, a ring and an arena take
+ *one descriptor each. If the connection re-attaches, it takes two, a ring three or, with
+ *rbk_ring_fd(), four, and an arena keeps its own until no plan has constants in it. A statistics
+ *page, a sealed arena and a large plan take one for a moment. Remedy: raise the soft limit of open
+ *files (ulimit -n, setrlimit(RLIMIT_NOFILE), LimitNOFILE= of the service), use fewer and larger
+ *arenas, or free what is unused.
  *
  * Threads. The library keeps no global state. Functions on a connection (struct rbk) may be called
  * from any thread at any time. A ring, an arena and a builder are each used by one thread at a
  * time. Different rings are independent, so each thread can have its own ring. No function is safe
- * in a signal handler. SIGPIPE is never raised.
+ * in a signal handler. SIGPIPE is never raised. The library has no thread, except one for each
+ * connection that re-attaches, until it has done so.
  *
  * fork(). The child shares the parent's memory, but not its rings. Every call in the child returns
  * -ECHILD (rbk_get_sqe() NULL, counts 0). The free functions are the exception: they release what
  * the child has inherited without disturbing the parent. Arena memory stays readable and is still
- * shared. A child that neither calls exec() nor frees keeps the broker from noticing its parent's
- * death.
+ * shared, until the parent's connection re-attaches. A child that neither calls exec() nor frees
+ * keeps the broker from noticing its parent's death.
  *
  * Lifetime. Rings, arenas and plans may be freed in any order, also after rbk_disconnect(), which
  * ends the session at once. Objects that still exist then return -ECONNRESET until they are freed.
@@ -73,6 +75,21 @@ struct rbk_error {
 
 /* ---- Connections ------------------------------------------------------------------------- */
 
+/* struct rbk_options.flags: the connection is lost when its broker dies. */
+#define RBK_CONNECT_NO_REATTACH (1u << 0)
+
+/* Outcome of a re-attachment, see rbk_connect(). */
+struct rbk_reattachment {
+	uint64_t gap_ns;   /* time from the notice of the broker's death to the end */
+	uint32_t n_arenas; /* objects that were restored */
+	uint32_t n_plans;
+	uint32_t n_rings;
+	uint32_t n_tasks; /* unfinished tasks that the earlier broker had taken, and that run again
+			   */
+	int r;            /* 0; negative errno: the connection is lost */
+	const char *text; /* why, if r is not 0, as a sentence; lives until the callback returns */
+};
+
 /*
  * Options of rbk_connect(). Zero-initialise the struct and set size to sizeof(struct rbk_options).
  * A member that is 0 has its default; a later version can therefore add members.
@@ -85,13 +102,38 @@ struct rbk_options {
 	 */
 	const char *socket_path;
 	const char *name; /* this client's name in listings, < 64 bytes. Default: the program's */
-	uint64_t timeout_ns; /* timeout of each request. Default: 30 s */
+	uint64_t timeout_ns;  /* timeout of each request. Default: 30 s */
+	unsigned int flags;   /* RBK_CONNECT_* */
+	uint64_t reattach_ns; /* longest wait for a broker after the last one died. Default: 30 s */
+	/*
+	 * Called at the end of each re-attachment, on a thread of the library that handles no
+	 * signals; not if rbk_disconnect() ended it. The function must not use rings, and must not
+	 * call rbk_disconnect() or functions that make requests or free objects. It may call those
+	 * that only read, such as rbk_n_reattached(). rbk_disconnect() waits until it returns.
+	 */
+	void (*on_reattach)(struct rbk *rbk, const struct rbk_reattachment *about, void *data);
+	void *on_reattach_data;
 };
 
 /*
- * Connect to the broker and agree on a version. @options may be NULL. The library does not connect
- * again by itself: when calls return -ECONNRESET, free the session's objects, connect anew after a
- * pause, and make arenas, plans and rings again. The example reconnect.c of the documentation does.
+ * Connect to the broker and agree on a version. @options may be NULL.
+ *
+ * If the broker offers RBK_FEAT_REATTACH and dies, or is restarted, the connection re-attaches by
+ * itself: a thread of the library connects to the next broker at the same socket, and restores
+ * arenas, plans and rings there under the same numbers. Tasks that were submitted and had not
+ * completed run again, and each completes exactly once; meanwhile more can be submitted. Waits and
+ * requests wait, at most as long as they would otherwise. What a task wrote into its outputs before
+ * may be written again. A task that had begun to update a state completes with -ECONNRESET instead.
+ * Arenas keep their addresses, but are new memory (RBK_FEAT_FIXED_ARENAS): fork()ed children, and
+ * processes to which the program passed them, no longer share them.
+ *
+ * The connection is lost for ever (-ECONNRESET) if no broker comes back within options.reattach_ns,
+ * or if the next broker does not offer a feature that this one did, or does not restore an object.
+ * The sentences of later errors say why. It is also lost if the broker ended the session, if it has
+ * or had a lease (<ringbroker/lease.h>), if it has an arena whose memory the broker's device made
+ * (see rbk_arena_new_flags()), or with RBK_CONNECT_NO_REATTACH. Then free the session's objects,
+ * connect anew after a pause, and make arenas, plans and rings again, as the example reconnect.c of
+ * the documentation does.
  * Return: 0 and the connection, owned by the caller;
  *   -ENOENT, -ECONNREFUSED  no broker listens on the socket
  *   -EACCES                 no permission for the socket
@@ -107,14 +149,20 @@ struct rbk_options {
 int rbk_connect(const struct rbk_options *options, struct rbk **ret, struct rbk_error *error);
 
 /*
- * End the session and abandon its tasks in flight. Call once, when no other call on @rbk is
- * running.
+ * End the session and abandon its tasks in flight. A re-attachment ends, too. Call once, when no
+ * other call on @rbk is running.
  * Return: NULL.
  */
 struct rbk *rbk_disconnect(struct rbk *rbk);
 
-/* Return the features (RBK_FEAT_*) that the broker offers and this library knows. Any thread. */
+/*
+ * Return the features (RBK_FEAT_*) that the broker offers and this library knows. A re-attachment
+ * does not change them. Any thread.
+ */
 uint64_t rbk_features(const struct rbk *rbk);
+
+/* Return the number of re-attachments so far, see rbk_connect(). Any thread. */
+unsigned int rbk_n_reattached(const struct rbk *rbk);
 
 /*
  * Return the broker's name and version as the broker reports them: "ringbroker 0.1.0". The string
@@ -124,8 +172,10 @@ const char *rbk_broker_name(const struct rbk *rbk);
 
 /*
  * Return a descriptor for event loops of programs that wait for nothing else from the broker.
- * poll() reports POLLHUP on the descriptor when the broker is gone or has ended the session. @rbk
- * owns the descriptor; the caller may only poll it, with no events requested.
+ * poll() reports POLLHUP on the descriptor when the broker is gone or has ended the session. After
+ * a re-attachment the same number is the next broker's socket: an epoll set has lost it then, and
+ * it must be added again. @rbk owns the descriptor; the caller may only poll it, with no events
+ * requested.
  * Return: the descriptor; -ECHILD in a fork()ed child. Any thread.
  */
 int rbk_fd(const struct rbk *rbk);
@@ -508,7 +558,10 @@ struct rbk_plan_info {
 	uint64_t bytes_row;
 };
 
-/* Return the properties that the broker determined of the plan; makes no request. Any thread. */
+/*
+ * Return the properties that the broker determined of the plan when it was made; makes no request.
+ * Any thread.
+ */
 void rbk_plan_info(const struct rbk_plan *plan, struct rbk_plan_info *ret);
 
 /* A plan's memory on one device, in bytes. The CPU has no memory of its own: bytes are 0. */
@@ -571,12 +624,14 @@ void rbk_ring_set_spin_ns(struct rbk_ring *ring, uint64_t spin_ns);
  * holds old contents. The broker sees the entry after rbk_submit(). An entry is free again once its
  * completion was seen, and often before.
  * Return: the entry; NULL if the ring is full (submit, and consume completions). Without a broker,
- * or in a fork()ed child, the ring stays full; rbk_submit() returns the reason.
+ * or in a fork()ed child, the ring stays full; if no broker will come, rbk_submit() returns the
+ * reason.
  */
 struct rbk_sqe *rbk_get_sqe(struct rbk_ring *ring);
 
 /*
- * Publish the entries taken since the last call and wake the broker if it sleeps.
+ * Publish the entries taken since the last call and wake the broker if it sleeps. While the
+ * connection re-attaches, the entries wait for the next broker.
  * Return: the number of entries; -ECONNRESET, -EPROTO or -ECHILD as above, and the entries will not
  * run. Timing decides whether this call or the next wait notices that the broker was killed.
  */
@@ -594,7 +649,8 @@ int rbk_submit_and_wait(struct rbk_ring *ring, unsigned int wait_n);
 
 /*
  * Return the oldest completion that was not consumed. It stays valid until rbk_cqe_seen() or
- * rbk_cq_advance(). Completions that arrived before the broker was lost are still returned.
+ * rbk_cq_advance(). Completions that arrived before the broker was lost are still returned. While
+ * the connection re-attaches, peeking finds no others, and waiting goes on.
  * Return:
  *   peek  0; -EAGAIN if there is no completion
  *   wait  0; -EINTR if a signal was handled while sleeping
@@ -631,8 +687,8 @@ const struct rbk_cqe *rbk_cq_at(struct rbk_ring *ring, unsigned int index);
 
 /*
  * Return a descriptor for event loops. It becomes readable at the next completion after
- * rbk_ring_arm(), or when the broker is lost. The ring owns the descriptor; the caller may only
- * poll it. With epoll:
+ * rbk_ring_arm(), or when the broker is lost, and stays the same when the connection re-attaches.
+ * The ring owns the descriptor; the caller may only poll it. With epoll:
  *
  *	epoll_ctl(epoll, EPOLL_CTL_ADD, rbk_ring_fd(ring), &event);
  *	for (;;) {
@@ -647,7 +703,8 @@ const struct rbk_cqe *rbk_cq_at(struct rbk_ring *ring, unsigned int index);
  *	}
  *
  * Peeking and waiting disarm the ring.
- * Return: the descriptor; -ECHILD in a fork()ed child.
+ * Return: the descriptor; -ECHILD in a fork()ed child; -EMFILE, -ENOMEM, -ENOSPC as epoll_create1()
+ * and epoll_ctl(), if the connection may re-attach.
  */
 int rbk_ring_fd(const struct rbk_ring *ring);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reconnecting: brokerd dies and comes back. The service notices, backs off, connects again, makes
- * its arena, plan and ring anew, and repeats the task that was lost.
+ * its arena, plan and ring anew, and repeats the task that was lost. The library can do this by
+ * itself, see rbk_connect(3): this service prefers to decide what becomes of its tasks.
  *
  *	cc reconnect.c -o reconnect $(pkg-config --cflags --libs ringbroker)
  *
@@ -51,9 +52,13 @@ static void session_close(struct session *session)
 static int session_open(struct session *session, const struct rbk_builder *b,
 			struct rbk_error *error)
 {
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.flags = RBK_CONNECT_NO_REATTACH,
+	};
 	int r;
 
-	if ((r = rbk_connect(NULL, &session->rbk, error)) ||
+	if ((r = rbk_connect(&options, &session->rbk, error)) ||
 	    (r = rbk_arena_new(session->rbk, 4096, &session->arena, error)) ||
 	    (r = rbk_plan_new(session->rbk, b, 1, &session->plan, error)) ||
 	    (r = rbk_ring_new(session->rbk, 8, &session->ring, error))) {

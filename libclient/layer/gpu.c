@@ -54,7 +54,11 @@
 /* Connect to a broker that has leases. Under process.lock. */
 static int connect_now(struct rbk **ret, struct rbk_error *error)
 {
-	struct rbk_options options = {.size = sizeof(options), .timeout_ns = REQUEST_TIMEOUT_NS};
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.timeout_ns = REQUEST_TIMEOUT_NS,
+		.flags = RBK_CONNECT_NO_REATTACH,
+	};
 	int r = rbk_connect(&options, ret, error);
 
 	if (r)

@@ -74,6 +74,7 @@ static int connect_to(const struct control *control, const char *path, bool is_a
 		.socket_path = path,
 		.name = "brokerctl",
 		.timeout_ns = control->timeout_ns,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 
 	return is_admin ? rbk_admin_connect(&options, ret, error)

@@ -168,6 +168,7 @@ static int connect_to(struct control *control, const char *path, bool is_admin,
 		.socket_path = path,
 		.name = "brokerctl",
 		.timeout_ns = control->timeout_ns,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 
 	control->is_admin = is_admin;

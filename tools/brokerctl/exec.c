@@ -359,6 +359,7 @@ static void mend(void *data)
 		.socket_path = execution->socket_path,
 		.name = "brokerctl",
 		.timeout_ns = one_second_ns,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 	struct rbk_error error = {""};
 	struct rbk *rbk;
@@ -441,6 +442,7 @@ static bool is_same_tenant(const struct execution *execution)
 		.socket_path = execution->socket_path,
 		.name = "brokerctl",
 		.timeout_ns = one_second_ns,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 	struct rbk_tenant tenant;
 	struct rbk *rbk;

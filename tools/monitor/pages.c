@@ -295,6 +295,7 @@ int pages_connect(const char *socket_path, const char *name, uint64_t timeout_ns
 		.socket_path = socket_path,
 		.name = name,
 		.timeout_ns = timeout_ns,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 	struct rbk *rbk;
 	int r;
@@ -319,6 +320,7 @@ int pages_connect_best(const char *socket_path, const char *name, uint64_t timeo
 		.socket_path = attempt->path,
 		.name = name,
 		.timeout_ns = timeout_ns,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 
 	*attempt = (struct admin_attempt){.r = 0};
