@@ -57,8 +57,11 @@ struct fake_ring {
 	uint32_t n;
 	struct rbk_sq_area *sq;
 	struct rbk_cq_area *cq;
+	size_t cq_bytes;
+	bool commits; /* RBK_FEAT_REATTACH */
 	uint32_t sq_head;
 	uint32_t cq_tail;
+	struct rbk_commit commit;
 	uint32_t token;      /* token of the broker's last sleep */
 	uint32_t rung_token; /* token of the client's last sleep that ended with a bell */
 };
@@ -97,7 +100,9 @@ struct fake_broker {
 	enum fake_command command;
 	uint32_t arguments[2];
 	bool paused;                 /* atomic */
-	unsigned int n_requests[16]; /* atomic, like the next members */
+	bool hidden;                 /* atomic */
+	unsigned int n_requests[32]; /* atomic, like the next members */
+	uint64_t ids;
 	unsigned int n_objects;
 	unsigned int n_wakeups;
 	unsigned int n_wakeups_sent;
@@ -105,6 +110,9 @@ struct fake_broker {
 	/* Owned by the thread. */
 	int listener;
 	int sessions[FAKE_SESSIONS];
+	uint64_t features[FAKE_SESSIONS];
+	uint32_t wanted_id; /* 0: none */
+	int got_fds[2];     /* of the request that is being answered; -1: none */
 	struct fake_ring rings[FAKE_RINGS];
 	struct fake_held *held;
 	unsigned int n_held;
@@ -138,35 +146,89 @@ static size_t round_page(size_t bytes)
 	return (bytes + 4095) / 4096 * 4096;
 }
 
-static void ring_make(struct fake_broker *fake, int session, uint32_t n, enum fake_fault fault,
-		      struct rbk_wire_ring *answer, int fds[3])
+static struct fake_ring *ring_new(struct fake_broker *fake, int session, uint32_t n,
+				  struct rbk_wire_ring *answer)
 {
 	struct fake_ring *ring = fake->rings;
-	bool is_short = fault == FAKE_FILE_SHORT;
-	int pair[2];
 
 	while (ring->used)
 		CHECK(++ring < fake->rings + FAKE_RINGS);
 	memset(ring, 0, sizeof(*ring));
+	ring->commits = fake->features[session] & RBK_FEAT_REATTACH;
+	ring->cq_bytes =
+		round_page(ring->commits ? RBK_CQ_REATTACH_BYTES(n) : RBK_CQ_AREA_BYTES(n));
+	ring->session = session;
+	ring->n = n;
 	answer->sq_bytes = round_page(RBK_SQ_AREA_BYTES(n));
-	answer->cq_bytes = round_page(RBK_CQ_AREA_BYTES(n));
+	answer->cq_bytes = ring->cq_bytes;
+	answer->n_entries = n;
+	answer->id = (uint32_t)(ring - fake->rings);
+	return ring;
+}
+
+/* Seal the completion area and make the bell. */
+static void ring_open(struct fake_ring *ring, int fds[3])
+{
+	int pair[2];
+
+	CHECK(!fcntl(fds[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE));
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
+	ring->bell = pair[0];
+	fds[2] = pair[1];
+}
+
+/* Write the other commit, then choose it. */
+static void ring_commit(struct fake_ring *ring)
+{
+	const uint32_t index = (ring->cq->commit & RBK_COMMIT_INDEX) ^ 1;
+
+	if (!ring->commits)
+		return;
+	ring->cq->commits[index] = ring->commit;
+	__atomic_store_n(&ring->cq->commit, index, __ATOMIC_RELEASE);
+}
+
+static void ring_make(struct fake_broker *fake, int session, uint32_t n, enum fake_fault fault,
+		      struct rbk_wire_ring *answer, int fds[3])
+{
+	struct fake_ring *ring = ring_new(fake, session, n, answer);
+	bool is_short = fault == FAKE_FILE_SHORT;
+
 	ring->sq = map_memfd("sq", answer->sq_bytes, is_short ? 0 : answer->sq_bytes, &fds[0]);
 	ring->cq = map_memfd("cq", answer->cq_bytes, is_short ? 0 : answer->cq_bytes, &fds[1]);
 	if (!is_short) {
 		ring->sq->sq_tail = ring->cq->sq_head = ring->sq_head = fake->options.start;
 		ring->sq->cq_head = ring->cq->cq_tail = ring->cq_tail = fake->options.start;
 	}
-	CHECK(!fcntl(fds[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE));
-	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	ring->bell = pair[0];
-	fds[2] = pair[1];
-	ring->session = session;
-	ring->n = n;
+	ring_open(ring, fds);
 	ring->used = !is_short;
-	answer->n_entries = n;
-	answer->id = (uint32_t)(ring - fake->rings);
 	if (is_short)
 		close(ring->bell);
+}
+
+/* Take over a ring of an earlier broker, whose areas are got_fds. */
+static void ring_restore(struct fake_broker *fake, int session, uint32_t n,
+			 struct rbk_wire_ring *answer, int fds[3])
+{
+	struct fake_ring *ring = ring_new(fake, session, n, answer);
+	struct rbk_cq_area *old;
+
+	CHECK(ring->commits && fake->got_fds[0] >= 0 && fake->got_fds[1] >= 0);
+	ring->sq = mmap(NULL, answer->sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			fake->got_fds[0], 0);
+	old = mmap(NULL, ring->cq_bytes, PROT_READ, MAP_SHARED, fake->got_fds[1], 0);
+	CHECK(ring->sq != MAP_FAILED && old != MAP_FAILED);
+	fds[0] = fake->got_fds[0];
+	fake->got_fds[0] = -1;
+	ring->cq = map_memfd("cq", ring->cq_bytes, ring->cq_bytes, &fds[1]);
+	ring->commit = old->commits[old->commit & RBK_COMMIT_INDEX];
+	ring->cq->sq_head = ring->sq_head = (uint32_t)ring->commit.sq_head;
+	ring->cq->cq_tail = ring->cq_tail = (uint32_t)ring->commit.cq_tail;
+	memcpy(ring->cq->cqes, old->cqes, n * sizeof(ring->cq->cqes[0]));
+	munmap(old, ring->cq_bytes);
+	ring_commit(ring);
+	ring_open(ring, fds);
+	ring->used = true;
 }
 
 static void ring_drop(struct fake_ring *ring)
@@ -174,7 +236,7 @@ static void ring_drop(struct fake_ring *ring)
 	if (ring->bell >= 0)
 		close(ring->bell);
 	munmap(ring->sq, round_page(RBK_SQ_AREA_BYTES(ring->n)));
-	munmap(ring->cq, round_page(RBK_CQ_AREA_BYTES(ring->n)));
+	munmap(ring->cq, ring->cq_bytes);
 	ring->used = false;
 }
 
@@ -212,6 +274,11 @@ static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
 	}
 	if (n_done == 0)
 		return false;
+	ring->commit.sq_head += n_done;
+	ring->commit.cq_tail += n_done;
+	ring_commit(ring);
+	if (__atomic_load_n(&fake->hidden, __ATOMIC_ACQUIRE))
+		return true;
 	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
 	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
 	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
@@ -254,6 +321,39 @@ static void send_packet(int fd, const void *bytes, size_t n_bytes, const int *fd
 	sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* Return the id of a new arena or plan: the next one, or the one that was wanted. */
+static uint32_t id_new(struct fake_broker *fake)
+{
+	uint32_t id = fake->wanted_id ? fake->wanted_id : fake->next_id;
+
+	fake->wanted_id = 0;
+	if (id >= fake->next_id)
+		fake->next_id = id + 1;
+	if (id < 64)
+		__atomic_fetch_or(&fake->ids, 1ull << id, __ATOMIC_RELAXED);
+	return id;
+}
+
+/* Fix the memfd that came with the request, if @bytes asks for it: no other broker has done so. */
+static void arena_fix(struct fake_broker *fake, uint64_t bytes)
+{
+	void *map;
+
+	if (!(bytes & RBK_WIRE_ARENA_FIX))
+		return;
+	bytes &= ~RBK_WIRE_ARENA_FIX;
+	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fake->got_fds[0], 0);
+	CHECK(map != MAP_FAILED);
+	CHECK(!fcntl(fake->got_fds[0], F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
+	munmap(map, bytes);
+}
+
+static void id_drop(struct fake_broker *fake, uint32_t id)
+{
+	if (id < 64)
+		__atomic_fetch_and(&fake->ids, ~(1ull << id), __ATOMIC_RELAXED);
+}
+
 /*
  * Fill in the right answer to a request.
  * Return: its length.
@@ -275,13 +375,17 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 			answer->head.res = -EPROTONOSUPPORT;
 		if (!fake->options.is_old)
 			answer->welcome.features =
-				RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS | 1ull << 60;
+				((RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS | 1ull << 60) &
+				 ~fake->options.lacks) |
+				(fake->options.features &
+				 ((const struct rbk_wire_hello *)request)->features);
+		fake->features[session] = answer->welcome.features;
 		answer->welcome.max_ring_entries = fake->options.max_ring_entries
 							   ? fake->options.max_ring_entries
 							   : RBK_MAX_RING_ENTRIES;
 		answer->welcome.arena_segment_bytes = fake->options.segment_bytes;
 		answer->welcome.flags = fake->options.exports ? RBK_WIRE_WELCOME_EXPORTS : 0;
-		strcpy(answer->welcome.broker, "fake");
+		strcpy(answer->welcome.broker, fake->options.name ? fake->options.name : "fake");
 		return sizeof(answer->welcome);
 	case RBK_WIRE_RING_ADD:
 		n = ((const struct rbk_wire_ring_add *)request)->n_entries;
@@ -300,12 +404,24 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 		answer->id.id = fake->next_id++;
 		count(&fake->n_objects, 1);
 		return sizeof(answer->id);
+	case RBK_WIRE_RING_RESTORE:
+		ring_restore(fake, session, ((const struct rbk_wire_ring_add *)request)->n_entries,
+			     &answer->ring, fds);
+		*ret_n_fds = 3;
+		count(&fake->n_objects, 1);
+		return sizeof(answer->ring);
+	case RBK_WIRE_WANT_ID:
+		fake->wanted_id = ((const struct rbk_wire_id *)request)->id;
+		if (fake->ids >> fake->wanted_id & 1)
+			answer->head.res = -EBUSY;
+		return sizeof(answer->head);
 	case RBK_WIRE_ARENA_ADD:
-		answer->id.id = fake->next_id++;
+		arena_fix(fake, ((const struct rbk_wire_arena_add *)request)->bytes);
+		answer->id.id = id_new(fake);
 		count(&fake->n_objects, 1);
 		return sizeof(answer->id);
 	case RBK_WIRE_PLAN_ADD:
-		answer->plan.id = fake->next_id++;
+		answer->plan.id = id_new(fake);
 		answer->plan.devices = 1;
 		answer->plan.flops_row = ((const struct rbk_wire_plan_add *)request)->desc_bytes;
 		answer->plan.flops_fixed = ((const struct rbk_wire_plan_add *)request)->flags;
@@ -317,6 +433,7 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 		return sizeof(answer->head);
 	case RBK_WIRE_ARENA_REMOVE:
 	case RBK_WIRE_PLAN_REMOVE:
+		id_drop(fake, ((const struct rbk_wire_id *)request)->id);
 		count(&fake->n_objects, -1u);
 		return sizeof(answer->head);
 	case RBK_WIRE_DEVICES:
@@ -477,7 +594,7 @@ static void answer_request(struct fake_broker *fake, int session, const void *re
 	unsigned int n_fds, number;
 	size_t bytes;
 
-	CHECK(head->type < 16);
+	CHECK(head->type < 32);
 	number = __atomic_fetch_add(&fake->n_requests[head->type], 1, __ATOMIC_RELAXED);
 	if (head->type == fake->options.fault_type && number == fake->options.fault_at)
 		fault = fake->options.fault;
@@ -520,6 +637,15 @@ static void session_end(struct fake_broker *fake, int session)
 	fake->sessions[session] = -1;
 }
 
+/* Keep a descriptor that came with a request until the request is answered. */
+static void keep_fd(struct fake_broker *fake, int fd)
+{
+	const int i = fake->got_fds[0] < 0 ? 0 : 1;
+
+	CHECK(fake->got_fds[i] < 0);
+	fake->got_fds[i] = fd;
+}
+
 /* Serve a request or the end of a session; return true if either came. */
 static bool session_serve(struct fake_broker *fake, int session)
 {
@@ -537,11 +663,16 @@ static bool session_serve(struct fake_broker *fake, int session)
 	for (struct cmsghdr *cmsg = n > 0 ? CMSG_FIRSTHDR(&header) : NULL; cmsg;
 	     cmsg = CMSG_NXTHDR(&header, cmsg))
 		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= cmsg->cmsg_len; at += sizeof(int))
-			close(*(int *)((char *)cmsg + at));
+			keep_fd(fake, *(int *)((char *)cmsg + at));
 	if (n <= 0)
 		session_end(fake, session);
 	else
 		answer_request(fake, session, request);
+	for (int i = 0; i < 2; i++) {
+		if (fake->got_fds[i] >= 0)
+			close(fake->got_fds[i]);
+		fake->got_fds[i] = -1;
+	}
 	return true;
 }
 
@@ -634,7 +765,8 @@ static void fake_obey(struct fake_broker *fake)
 		switch (fake->command) {
 		case COMMAND_CLOSE_RINGS:
 			if (fake->arguments[0])
-				__atomic_store_n(&ring->cq->closed, 1, __ATOMIC_RELEASE);
+				__atomic_store_n(&ring->cq->closed, fake->arguments[0],
+						 __ATOMIC_RELEASE);
 			if (fake->arguments[1] && ring->bell >= 0) {
 				close(ring->bell);
 				ring->bell = -1;
@@ -712,9 +844,16 @@ struct fake_broker *fake_broker_new(const struct fake_options *options)
 		fake->options = *options;
 	for (int i = 0; i < FAKE_SESSIONS; i++)
 		fake->sessions[i] = -1;
-	strcpy(fake->directory, "/tmp/fake-broker-XXXXXX");
-	CHECK(mkdtemp(fake->directory));
-	snprintf(fake->path, sizeof(fake->path), "%s/brokerd.sock", fake->directory);
+	fake->got_fds[0] = fake->got_fds[1] = -1;
+	/* No arena has the id 0, which would mean that none is wanted. */
+	fake->next_id = fake->options.features & RBK_FEAT_REATTACH ? 1 : 0;
+	if (fake->options.path) {
+		snprintf(fake->path, sizeof(fake->path), "%s", fake->options.path);
+	} else {
+		strcpy(fake->directory, "/tmp/fake-broker-XXXXXX");
+		CHECK(mkdtemp(fake->directory));
+		snprintf(fake->path, sizeof(fake->path), "%s/brokerd.sock", fake->directory);
+	}
 	strcpy(address.sun_path, fake->path);
 	fake->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	fake->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -742,7 +881,8 @@ struct fake_broker *fake_broker_free(struct fake_broker *fake)
 	if (!fake)
 		return NULL;
 	fake_broker_kill(fake);
-	rmdir(fake->directory);
+	if (fake->directory[0])
+		rmdir(fake->directory);
 	close(fake->wake);
 	pthread_cond_destroy(&fake->changed);
 	pthread_mutex_destroy(&fake->lock);
@@ -767,9 +907,14 @@ void fake_broker_pause(struct fake_broker *fake, bool paused)
 	fake_do(fake, COMMAND_RING_BELLS, 0, 0);
 }
 
-void fake_broker_close_rings(struct fake_broker *fake, bool set_closed, bool close_bells)
+void fake_broker_close_rings(struct fake_broker *fake, uint32_t closed, bool close_bells)
 {
-	fake_do(fake, COMMAND_CLOSE_RINGS, set_closed, close_bells);
+	fake_do(fake, COMMAND_CLOSE_RINGS, closed, close_bells);
+}
+
+void fake_broker_hide(struct fake_broker *fake, bool hidden)
+{
+	__atomic_store_n(&fake->hidden, hidden, __ATOMIC_RELEASE);
 }
 
 void fake_broker_spoil_rings(struct fake_broker *fake, uint32_t cq_tail_ahead,
@@ -811,4 +956,9 @@ unsigned int fake_broker_wakeups(struct fake_broker *fake)
 unsigned int fake_broker_wakeups_sent(struct fake_broker *fake)
 {
 	return __atomic_load_n(&fake->n_wakeups_sent, __ATOMIC_RELAXED);
+}
+
+uint64_t fake_broker_ids(struct fake_broker *fake)
+{
+	return __atomic_load_n(&fake->ids, __ATOMIC_RELAXED);
 }

@@ -7,6 +7,9 @@
  * rings at once with result 0, whatever the opcode. Tests can make it misbehave in one way at a
  * time, at the n-th request of a type, and can kill it at once. It follows the sleeping rules of
  * abi.h in both directions.
+ *
+ * With RBK_FEAT_REATTACH it commits what it publishes, and takes over the objects and rings of a
+ * broker that died. Its records stay empty, because no task takes long.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,6 +67,10 @@ struct fake_options {
 	uint64_t segment_bytes;    /* bytes of an arena's segment; 0: no segments */
 	bool exports;              /* true: it makes arenas */
 	bool is_old;               /* true: ABI version 1.0, without features and later requests */
+	uint64_t features;         /* offered beside the usual ones; RBK_FEAT_REATTACH */
+	uint64_t lacks;            /* usual features that are not offered */
+	const char *path;          /* where it listens; NULL: at a path of its own */
+	const char *name;          /* NULL: "fake" */
 };
 
 /* Start a fake broker that listens on fake_broker_path(). Fail the test if that is impossible. */
@@ -86,8 +93,14 @@ void fake_broker_release(struct fake_broker *fake);
 /* Leave entries in the rings while @paused; they complete after @paused is false again. */
 void fake_broker_pause(struct fake_broker *fake, bool paused);
 
-/* End all rings as the ABI specifies: set their closed word and close their bells. */
-void fake_broker_close_rings(struct fake_broker *fake, bool set_closed, bool close_bells);
+/*
+ * End all rings as the ABI specifies: set their closed word, to a value of enum rbk_ring_end, and
+ * close their bells.
+ */
+void fake_broker_close_rings(struct fake_broker *fake, uint32_t closed, bool close_bells);
+
+/* With RBK_FEAT_REATTACH: commit completions, but do not publish them while @hidden. */
+void fake_broker_hide(struct fake_broker *fake, bool hidden);
 
 /* Publish impossible indices in the parts of the rings that the client reads. */
 void fake_broker_spoil_rings(struct fake_broker *fake, uint32_t cq_tail_ahead,
@@ -108,5 +121,7 @@ void fake_broker_tell_processor(struct fake_broker *fake, uint32_t processor);
  */
 unsigned int fake_broker_requests(struct fake_broker *fake, uint32_t type);
 unsigned int fake_broker_objects(struct fake_broker *fake);
+/* Return the ids of the existing arenas and plans: bit i for id i, which is below 64. */
+uint64_t fake_broker_ids(struct fake_broker *fake);
 unsigned int fake_broker_wakeups(struct fake_broker *fake);
 unsigned int fake_broker_wakeups_sent(struct fake_broker *fake);

@@ -1,0 +1,982 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Re-attachment: brokers die and come back in every state of the client, and each task completes
+ * once.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/client-fixture.h"
+#include "support/stopwatch.h"
+#include "support/test.h"
+
+/* A connection, its present broker, and what on_reattach was told. */
+struct scene {
+	struct fixture fixture;
+	struct fake_broker *first; /* owns the folder of the socket */
+	char path[96];
+	atomic_uint n_told;
+	struct rbk_reattachment told; /* of the last call */
+	char text[RBK_ERROR_BYTES];
+};
+
+static void told(struct rbk *rbk, const struct rbk_reattachment *about, void *data)
+{
+	struct scene *scene = data;
+
+	scene->told = *about;
+	snprintf(scene->text, sizeof(scene->text), "%s", about->text ? about->text : "");
+	scene->told.text = NULL;
+	atomic_fetch_add(&scene->n_told, 1);
+}
+
+static const struct fake_options usual = {.features = RBK_FEAT_REATTACH};
+
+/* End the present broker. */
+static void scene_kill(struct scene *scene)
+{
+	fake_broker_kill(scene->fixture.fake);
+	if (scene->fixture.fake != scene->first)
+		fake_broker_free(scene->fixture.fake);
+	scene->fixture.fake = NULL;
+}
+
+/* Start the next broker. */
+static void scene_start(struct scene *scene, const struct fake_options *options)
+{
+	struct fake_options own = options ? *options : usual;
+
+	if (scene->path[0])
+		own.path = scene->path;
+	scene->fixture.fake = fake_broker_new(&own);
+	if (scene->path[0])
+		return;
+	scene->first = scene->fixture.fake;
+	snprintf(scene->path, sizeof(scene->path), "%s", fake_broker_path(scene->first));
+}
+
+static void scene_connect(struct scene *scene, unsigned int flags, uint64_t timeout_ns,
+			  uint64_t reattach_ns)
+{
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = scene->path,
+		.name = "test",
+		.timeout_ns = timeout_ns,
+		.flags = flags,
+		.reattach_ns = reattach_ns,
+		.on_reattach = told,
+		.on_reattach_data = scene,
+	};
+
+	assert_int_equal(rbk_connect(&options, &scene->fixture.rbk, &scene->fixture.error), 0);
+}
+
+static void scene_begin_without(struct scene *scene, const struct fake_options *options)
+{
+	*scene = (struct scene){.fixture.n_fds = count_fds()};
+	scene_start(scene, options);
+}
+
+static void scene_begin(struct scene *scene, const struct fake_options *options)
+{
+	scene_begin_without(scene, options);
+	scene_connect(scene, 0, patience_ns, patience_ns);
+}
+
+static void scene_end(struct scene *scene)
+{
+	rbk_disconnect(scene->fixture.rbk);
+	if (scene->fixture.fake && scene->fixture.fake != scene->first)
+		fake_broker_free(scene->fixture.fake);
+	fake_broker_free(scene->first);
+	assert_int_equal(count_fds(), scene->fixture.n_fds);
+}
+
+#define SCENE(name) SCOPED(scene, name, scene_begin, scene_end, NULL)
+
+static void wait_told(struct scene *scene, unsigned int n)
+{
+	while (atomic_load(&scene->n_told) < n)
+		sleep_ms(1);
+}
+
+static struct rbk_plan *plan_make(struct scene *scene, struct rbk_arena *constants)
+{
+	struct rbk_builder *builder = rbk_builder_new("restored");
+	const uint32_t four = 4;
+	unsigned int x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 1, &four);
+	unsigned int c = rbk_builder_constant(builder, "c", RBK_DTYPE_F32, 1, &four, constants, 0);
+	unsigned int y = rbk_builder_output(builder, "y", RBK_DTYPE_F32, 1, &four);
+	struct rbk_plan *plan = NULL;
+
+	rbk_builder_binary(builder, "Add", x, c, y);
+	assert_int_equal(rbk_plan_new(scene->fixture.rbk, builder, 1, &plan, &scene->fixture.error),
+			 0);
+	rbk_builder_free(builder);
+	return plan;
+}
+
+/* One object of each kind, and a second arena and ring. */
+struct objects {
+	struct rbk_arena *data, *constants;
+	struct rbk_plan *plan;
+	struct rbk_ring *ring, *other;
+	uint64_t ref;
+	uint32_t plan_id;
+};
+
+static void objects_make(struct scene *scene, struct objects *objects)
+{
+	struct rbk *rbk = scene->fixture.rbk;
+
+	assert_int_equal(rbk_arena_new(rbk, 8192, &objects->data, NULL), 0);
+	assert_int_equal(rbk_arena_new(rbk, 4096, &objects->constants, NULL), 0);
+	assert_int_equal(rbk_arena_seal(objects->constants, NULL), 0);
+	objects->plan = plan_make(scene, objects->constants);
+	objects->ring = ring_make(&scene->fixture, 8);
+	objects->other = ring_make(&scene->fixture, 4);
+	objects->ref = rbk_arena_ref(objects->data, 64);
+	objects->plan_id = rbk_plan_id(objects->plan);
+	memset(rbk_arena_data(objects->data), 7, 8192);
+}
+
+static void objects_check(struct scene *scene, struct objects *objects)
+{
+	struct rbk_sqe sqe;
+	const uint64_t refs[] = {objects->ref, objects->ref + 64};
+	const unsigned char *bytes = rbk_arena_data(objects->data);
+
+	assert_int_equal(rbk_arena_ref(objects->data, 64), objects->ref);
+	assert_int_equal(rbk_plan_id(objects->plan), objects->plan_id);
+	rbk_prep_run(&sqe, objects->plan_id, 1, refs, 2);
+	assert_int_equal(rbk_sqe_check(scene->fixture.rbk, &sqe, NULL), 0);
+	for (unsigned int i = 0; i < 8192; i++)
+		assert_int_equal(bytes[i], 7);
+}
+
+static void objects_free(struct objects *objects)
+{
+	rbk_arena_free(objects->constants);
+	rbk_arena_free(objects->data);
+	rbk_plan_free(objects->plan);
+	rbk_ring_free(objects->ring);
+	rbk_ring_free(objects->other);
+}
+
+TEST(test_reattach__same_objects)
+{
+	struct fake_options second = usual;
+	struct objects objects;
+	struct rbk_stats stats;
+	uint64_t ids;
+	int fd;
+
+	SCENE(scene);
+	second.name = "second";
+	objects_make(&scene, &objects);
+	fd = rbk_fd(scene.fixture.rbk);
+	/* The freed arena lives on as the plan's constants. */
+	objects.constants = rbk_arena_free(objects.constants);
+	submit_nops(objects.ring, 3, 0);
+	expect_nops(objects.ring, 3, 0);
+	ids = fake_broker_ids(scene.fixture.fake);
+
+	scene_kill(&scene);
+	scene_start(&scene, &second);
+	submit_nops(objects.ring, 5, 3);
+	expect_nops(objects.ring, 5, 3);
+	wait_told(&scene, 1);
+	assert_fields(scene.told, (n_arenas, 2), (n_plans, 1), (n_rings, 2), (n_tasks, 0), (r, 0));
+	assert_true(scene.told.gap_ns > 0);
+	assert_int_equal(rbk_n_reattached(scene.fixture.rbk), 1);
+	assert_string_equal(rbk_broker_name(scene.fixture.rbk), "second");
+	assert_int_equal(rbk_fd(scene.fixture.rbk), fd);
+	assert_int_equal(fake_broker_ids(scene.fixture.fake), ids);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 5);
+	objects_check(&scene, &objects);
+	/* The other ring notices by itself, later. */
+	submit_nops(objects.other, 4, 0);
+	expect_nops(objects.other, 4, 0);
+	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+	objects_free(&objects);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* An arena that a broker has fixed keeps its address and bytes, again and again. */
+TEST(test_reattach__fixed_arena)
+{
+	const struct fake_options options = {.features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS};
+	struct objects objects;
+	struct rbk_stats stats;
+
+	SCOPED(scene, scene, scene_begin, scene_end, &options);
+	objects_make(&scene, &objects);
+	for (unsigned int i = 1; i <= 3; i++) {
+		scene_kill(&scene);
+		scene_start(&scene, &options);
+		assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+		assert_int_equal(rbk_n_reattached(scene.fixture.rbk), i);
+		objects_check(&scene, &objects);
+	}
+	assert_int_equal(rbk_arena_seal(objects.data, &scene.fixture.error), 0);
+	assert_int_equal(*(unsigned char *)rbk_arena_data(objects.data), 7);
+	objects_free(&objects);
+}
+
+/* ---- Exactly once ---- */
+
+struct killer {
+	struct scene *scene;
+	atomic_bool ends;
+	unsigned int n_deaths;
+};
+
+static void *kill_often(void *data)
+{
+	struct killer *killer = data;
+
+	for (unsigned int i = 0; i < killer->n_deaths; i++) {
+		/* Every third broker lives until it has the session; others may die before. */
+		while (i % 3 == 0 && rbk_n_reattached(killer->scene->fixture.rbk) < i / 3)
+			sleep_ms(1);
+		sleep_ms(5 + i % 7);
+		/* Every other broker dies with completions that count but were not published. */
+		fake_broker_hide(killer->scene->fixture.fake, i % 2);
+		sleep_ms(i % 2);
+		scene_kill(killer->scene);
+		sleep_ms(i % 3 * 4);
+		scene_start(killer->scene, NULL);
+	}
+	atomic_store(&killer->ends, true);
+	return NULL;
+}
+
+/* The fake broker completes in order, so a task that runs twice or never breaks the sequence. */
+TEST(test_reattach__exactly_once)
+{
+	static const uint64_t spins_ns[] = {UINT64_MAX, 0, 50000};
+
+	for (int c = 0; c < 3; c++) {
+		const struct rbk_cqe *cqes[16];
+		struct killer killer = {.n_deaths = 20};
+		uint64_t n_sent = 0, n_seen = 0;
+		struct rbk_ring *ring;
+		pthread_t thread;
+
+		struct scene scene;
+
+		scene_begin(&scene, NULL);
+		killer.scene = &scene;
+		ring = ring_make(&scene.fixture, 16);
+		if (spins_ns[c] != UINT64_MAX)
+			rbk_ring_set_spin_ns(ring, spins_ns[c]);
+		assert_int_equal(pthread_create(&thread, NULL, kill_often, &killer), 0);
+		while (!atomic_load(&killer.ends) || n_seen < n_sent) {
+			struct rbk_sqe *sqe;
+			uint64_t batch = atomic_load(&killer.ends) ? 0 : n_sent % 13 + 1;
+			int n;
+
+			while (batch-- > 0 && (sqe = rbk_get_sqe(ring))) {
+				rbk_prep_nop(sqe);
+				rbk_sqe_set_data64(sqe, n_sent++);
+			}
+			assert_true(rbk_submit_and_wait(ring, n_sent > n_seen) >= 0);
+			n = rbk_peek_batch_cqe(ring, cqes, 16);
+			assert_true(n >= 0);
+			for (int i = 0; i < n; i++)
+				assert_int_equal(cqes[i]->user_data, n_seen++);
+			rbk_cq_advance(ring, (unsigned int)n);
+		}
+		pthread_join(thread, NULL);
+		assert_true(rbk_n_reattached(scene.fixture.rbk) >= 6);
+		rbk_ring_free(ring);
+		scene_end(&scene);
+	}
+}
+
+/* Pointers to completions stay valid, and completions that count come without running again. */
+TEST(test_reattach__unpublished_completions)
+{
+	const struct rbk_cqe *first;
+	struct rbk_ring *ring;
+
+	SCENE(scene);
+	ring = ring_make(&scene.fixture, 8);
+	submit_nops(ring, 2, 0);
+	assert_int_equal(rbk_wait_cqe(ring, &first), 0);
+	while (rbk_cq_ready(ring) < 2)
+		sleep_ms(1);
+	fake_broker_hide(scene.fixture.fake, true);
+	submit_nops(ring, 3, 2);
+	sleep_ms(20);
+	assert_int_equal(rbk_cq_ready(ring), 2);
+	scene_kill(&scene);
+	scene_start(&scene, NULL);
+	/* The next broker runs nothing, but has five completions. */
+	fake_broker_pause(scene.fixture.fake, true);
+	expect_nops(ring, 1, 0);
+	assert_int_equal(first->user_data, 0);
+	expect_nops(ring, 4, 1);
+	assert_int_equal(rbk_n_reattached(scene.fixture.rbk), 1);
+	rbk_ring_free(ring);
+}
+
+/* ---- While there is no broker ---- */
+
+TEST(test_reattach__ring_while_away)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint64_t start_ns;
+
+	SCENE(scene);
+	ring = ring_make(&scene.fixture, 4);
+	submit_nops(ring, 1, 0);
+	while (rbk_cq_ready(ring) < 1)
+		sleep_ms(1);
+	scene_kill(&scene);
+	/* Completions that were published are there; then there are none. */
+	expect_nops(ring, 1, 0);
+	start_ns = client_now_ns();
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 30000000), -ETIME);
+	assert_true(since_ms(start_ns) >= 29);
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
+		assert_int_equal(rbk_submit(ring), 0);
+	}
+	submit_nops(ring, 4, 1);
+	assert_null(rbk_get_sqe(ring));
+	assert_int_equal(rbk_ring_arm(ring), 0);
+	scene_start(&scene, NULL);
+	expect_nops(ring, 4, 1);
+	rbk_ring_free(ring);
+}
+
+/* A broker that stops, and lives on for a moment, is left; one that removes the ring is not. */
+TEST(test_reattach__closed_word)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	unsigned int n;
+
+	SCENE(scene);
+	ring = ring_make(&scene.fixture, 4);
+	fake_broker_close_rings(scene.fixture.fake, RBK_RING_STOPPED, false);
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 1000000), -ETIME);
+	scene_kill(&scene);
+	scene_start(&scene, NULL);
+	submit_nops(ring, 2, 0);
+	expect_nops(ring, 2, 0);
+	/* The fake broker that stopped went on listening, so it may count too. */
+	n = rbk_n_reattached(scene.fixture.rbk);
+	assert_true(n > 0);
+	fake_broker_close_rings(scene.fixture.fake, RBK_RING_CLOSED, true);
+	assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
+	assert_int_equal(rbk_n_reattached(scene.fixture.rbk), n);
+	rbk_ring_free(ring);
+}
+
+static int loop_until(struct rbk_ring *ring, int epoll, uint64_t n, uint64_t *n_seen)
+{
+	const struct rbk_cqe *cqe;
+	struct epoll_event event;
+	int r, n_turns = 0;
+
+	for (;;) {
+		while (!(r = rbk_peek_cqe(ring, &cqe))) {
+			assert_int_equal(cqe->user_data, (*n_seen)++);
+			rbk_cqe_seen(ring, cqe);
+		}
+		assert_int_equal(r, -EAGAIN);
+		if (*n_seen >= n)
+			return n_turns;
+		n_turns++;
+		r = rbk_ring_arm(ring);
+		assert_true(r >= 0);
+		if (r == 0)
+			assert_int_equal(epoll_wait(epoll, &event, 1, 60000), 1);
+	}
+}
+
+static void *start_later(void *data)
+{
+	sleep_ms(100);
+	scene_start(data, NULL);
+	return NULL;
+}
+
+/* An event loop keeps its descriptor, and sleeps while there is no broker. */
+TEST(test_reattach__event_loop)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	struct rbk_ring *ring;
+	uint64_t n_seen = 0;
+	pthread_t thread;
+	int epoll, fd;
+
+	SCENE(scene);
+	ring = ring_make(&scene.fixture, 8);
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	fd = rbk_ring_fd(ring);
+	assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), 0);
+	for (uint64_t round = 0; round < 5; round++) {
+		submit_nops(ring, 3, 6 * round);
+		loop_until(ring, epoll, 6 * round + 3, &n_seen);
+		/* In turn, the entries are published after and before the death is noticed. */
+		if (round % 2)
+			fake_broker_pause(scene.fixture.fake, true);
+		if (round % 2)
+			submit_nops(ring, 3, 6 * round + 3);
+		scene_kill(&scene);
+		assert_int_equal(pthread_create(&thread, NULL, start_later, &scene), 0);
+		if (round % 2 == 0)
+			submit_nops(ring, 3, 6 * round + 3);
+		assert_true(loop_until(ring, epoll, 6 * round + 6, &n_seen) < 10);
+		pthread_join(thread, NULL);
+		assert_int_equal(rbk_ring_fd(ring), fd);
+	}
+	/* The descriptor becomes readable when the connection is lost while it is away. */
+	scene_kill(&scene);
+	while (epoll_wait(epoll, &event, 1, 0) == 0 || rbk_ring_arm(ring) != 0)
+		;
+	while (epoll_wait(epoll, &event, 1, 0) == 1)
+		assert_int_equal(rbk_ring_arm(ring), 0);
+	client_lose(scene.fixture.rbk, -ECONNRESET);
+	assert_int_equal(epoll_wait(epoll, &event, 1, 60000), 1);
+	assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
+	close(epoll);
+	rbk_ring_free(ring);
+}
+
+/* A descriptor that is asked for while the ring is away becomes readable, too. */
+TEST(test_reattach__late_descriptor)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	uint64_t n_seen = 0;
+	int epoll;
+
+	SCENE(scene);
+	ring = ring_make(&scene.fixture, 8);
+	scene_kill(&scene);
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 1000000), -ETIME);
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, rbk_ring_fd(ring), &event), 0);
+	assert_int_equal(epoll_wait(epoll, &event, 1, 10), 0);
+	submit_nops(ring, 2, 0);
+	scene_start(&scene, NULL);
+	loop_until(ring, epoll, 2, &n_seen);
+	close(epoll);
+	rbk_ring_free(ring);
+}
+
+/* ---- Requests ---- */
+
+struct asker {
+	struct scene *scene;
+	struct rbk_arena *constants;
+	struct rbk_plan *plan;
+	struct rbk_error error;
+	int r;
+};
+
+static void *ask(void *data)
+{
+	struct asker *asker = data;
+	struct rbk_stats stats;
+
+	asker->r = rbk_get_stats(asker->scene->fixture.rbk, &stats, &asker->error);
+	return NULL;
+}
+
+static void *make_plan(void *data)
+{
+	struct asker *asker = data;
+
+	asker->plan = plan_make(asker->scene, asker->constants);
+	return NULL;
+}
+
+/* Requests that are in flight, or are made without a broker, are answered by the next one. */
+TEST(test_reattach__requests_wait)
+{
+	struct fake_options silent = usual;
+	struct asker askers[4], maker;
+	struct objects objects;
+	pthread_t threads[4], thread;
+
+	silent.fault = FAKE_SILENT;
+	silent.fault_type = RBK_WIRE_PLAN_ADD;
+	silent.fault_at = 1;
+	SCOPED(scene, scene, scene_begin, scene_end, &silent);
+	objects_make(&scene, &objects);
+	maker = (struct asker){.scene = &scene, .constants = objects.constants};
+	assert_int_equal(pthread_create(&thread, NULL, make_plan, &maker), 0);
+	while (fake_broker_requests(scene.fixture.fake, RBK_WIRE_PLAN_ADD) < 2)
+		sleep_ms(1);
+	scene_kill(&scene);
+	for (int i = 0; i < 4; i++) {
+		askers[i] = (struct asker){.scene = &scene};
+		assert_int_equal(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
+	}
+	sleep_ms(20);
+	scene_start(&scene, NULL);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(askers[i].r, 0);
+	}
+	pthread_join(thread, NULL);
+	assert_int_not_equal(rbk_plan_id(maker.plan), objects.plan_id);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 6);
+	rbk_plan_free(maker.plan);
+	objects_free(&objects);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* A request waits no longer than for an answer. */
+TEST(test_reattach__request_times_out)
+{
+	struct rbk_error error;
+	struct rbk_stats stats;
+	struct scene scene;
+	uint64_t start_ns;
+
+	scene_begin_without(&scene, NULL);
+	scene_connect(&scene, 0, 50000000, patience_ns);
+	scene_kill(&scene);
+	for (int i = 0; i < 2; i++) {
+		start_ns = client_now_ns();
+		assert_int_equal(rbk_get_stats(scene.fixture.rbk, &stats, &error), -ETIME);
+		assert_string_equal(error.text, "the broker is gone, and no broker came back "
+						"within 0.05 s");
+		assert_true(since_ms(start_ns) >= 49);
+	}
+	scene_start(&scene, NULL);
+	wait_told(&scene, 1);
+	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+	scene_end(&scene);
+}
+
+/* ---- Brokers that die at a request ---- */
+
+/* A thread that starts the next broker whenever one has died by itself. */
+struct heirs {
+	struct scene *scene;
+	const struct fake_options *options;
+	unsigned int n;
+	pthread_t thread;
+};
+
+static void *start_heirs(void *data)
+{
+	struct heirs *heirs = data;
+
+	for (unsigned int i = 0; i < heirs->n; i++) {
+		while (access(heirs->scene->path, F_OK) == 0)
+			sleep_ms(1);
+		scene_kill(heirs->scene);
+		scene_start(heirs->scene, &heirs->options[i]);
+	}
+	return NULL;
+}
+
+static void heirs_begin(struct heirs *heirs)
+{
+	assert_int_equal(pthread_create(&heirs->thread, NULL, start_heirs, heirs), 0);
+}
+
+/* The object of an answer that came just before the death is made again; nothing is left over. */
+TEST(test_reattach__dies_at_request)
+{
+	static const uint32_t types[] = {RBK_WIRE_ARENA_ADD, RBK_WIRE_ARENA_REMOVE,
+					 RBK_WIRE_PLAN_ADD, RBK_WIRE_RING_ADD};
+	static const struct fake_options next = {.features =
+							 RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS};
+
+	for (unsigned int i = 0; i < 16; i++) {
+		struct fake_options options = {
+			.features = next.features,
+			.fault = i & 1 ? FAKE_DIE : FAKE_DIE_AFTER,
+			.fault_type = types[i / 4],
+			.fault_at = i >> 1 & 1,
+		};
+		struct objects objects;
+		struct scene scene;
+		struct heirs heirs = {&scene, &next, 1};
+
+		/* There are no second such requests. */
+		if (options.fault_at && (options.fault_type == RBK_WIRE_ARENA_REMOVE ||
+					 options.fault_type == RBK_WIRE_PLAN_ADD))
+			continue;
+		scene_begin(&scene, &options);
+		heirs_begin(&heirs);
+		objects_make(&scene, &objects);
+		pthread_join(heirs.thread, NULL);
+		submit_nops(objects.ring, 3, 0);
+		expect_nops(objects.ring, 3, 0);
+		wait_told(&scene, 1);
+		objects_check(&scene, &objects);
+		assert_int_equal(fake_broker_objects(scene.fixture.fake), 5);
+		objects_free(&objects);
+		assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+		scene_end(&scene);
+	}
+}
+
+/* Brokers that die while they restore the session. */
+TEST(test_reattach__dies_while_restoring)
+{
+	static const struct {
+		uint32_t type, at;
+	} cases[] = {
+		{RBK_WIRE_HELLO, 0},        {RBK_WIRE_WANT_ID, 0},      {RBK_WIRE_ARENA_ADD, 0},
+		{RBK_WIRE_ARENA_ADD, 1},    {RBK_WIRE_WANT_ID, 2},      {RBK_WIRE_PLAN_ADD, 0},
+		{RBK_WIRE_RING_RESTORE, 0}, {RBK_WIRE_RING_RESTORE, 1},
+	};
+	enum { N = sizeof(cases) / sizeof(cases[0]) };
+	struct fake_options options[2 * N + 1];
+	const uint64_t features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS;
+	struct heirs heirs = {.options = options + 1, .n = 2 * N};
+	struct objects objects;
+	uint64_t ids;
+
+	for (unsigned int i = 0; i < 2 * N; i++)
+		options[i + 1] = (struct fake_options){
+			.features = features,
+			.fault = i % 2 ? FAKE_DIE_AFTER : FAKE_DIE,
+			.fault_type = cases[i / 2].type,
+			.fault_at = cases[i / 2].at,
+		};
+	options[0] = options[2 * N] = (struct fake_options){.features = features};
+	SCOPED(scene, scene, scene_begin, scene_end, options);
+	heirs.scene = &scene;
+	objects_make(&scene, &objects);
+	ids = fake_broker_ids(scene.fixture.fake);
+	submit_nops(objects.ring, 3, 0);
+	while (rbk_cq_ready(objects.ring) < 3)
+		sleep_ms(1);
+	fake_broker_hide(scene.fixture.fake, true);
+	submit_nops(objects.ring, 2, 3);
+	submit_nops(objects.other, 4, 0);
+	sleep_ms(10);
+	scene_kill(&scene);
+	scene_start(&scene, &options[1]);
+	heirs.options++;
+	heirs.n--;
+	heirs_begin(&heirs);
+	expect_nops(objects.ring, 5, 0);
+	expect_nops(objects.other, 4, 0);
+	pthread_join(heirs.thread, NULL);
+	wait_told(&scene, 1);
+	assert_fields(scene.told, (n_arenas, 2), (n_plans, 1), (n_rings, 2), (r, 0));
+	assert_int_equal(fake_broker_ids(scene.fixture.fake), ids);
+	objects_check(&scene, &objects);
+	submit_nops(objects.ring, 8, 5);
+	expect_nops(objects.ring, 8, 5);
+	objects_free(&objects);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* ---- Changes while there is no broker ---- */
+
+TEST(test_reattach__freed_while_away)
+{
+	struct objects objects;
+	struct rbk_stats stats;
+	const struct rbk_cqe *cqe;
+
+	SCENE(scene);
+	objects_make(&scene, &objects);
+	scene_kill(&scene);
+	assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
+	rbk_ring_free(objects.other);
+	rbk_plan_free(objects.plan);
+	rbk_arena_free(objects.data);
+	scene_start(&scene, NULL);
+	submit_nops(objects.ring, 2, 0);
+	expect_nops(objects.ring, 2, 0);
+	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+	wait_told(&scene, 1);
+	assert_fields(scene.told, (n_arenas, 1), (n_plans, 0), (n_rings, 1), (r, 0));
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 2);
+	rbk_arena_free(objects.constants);
+	rbk_ring_free(objects.ring);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+static void *seal(void *data)
+{
+	struct asker *asker = data;
+
+	asker->r = rbk_arena_seal(asker->constants, &asker->error);
+	return NULL;
+}
+
+TEST(test_reattach__sealed_while_away)
+{
+	const struct fake_options options = {.features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS};
+	const struct rbk_cqe *cqe;
+	struct objects objects;
+	struct asker asker;
+	pthread_t thread;
+
+	SCOPED(scene, scene, scene_begin, scene_end, &options);
+	objects_make(&scene, &objects);
+	scene_kill(&scene);
+	assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
+	asker = (struct asker){.scene = &scene, .constants = objects.data};
+	assert_int_equal(pthread_create(&thread, NULL, seal, &asker), 0);
+	sleep_ms(20);
+	scene_start(&scene, &options);
+	pthread_join(thread, NULL);
+	assert_int_equal(asker.r, 0);
+	objects.ref = rbk_arena_ref(objects.data, 64);
+	assert_int_not_equal(objects.ref, RBK_REF_INVALID);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 5);
+	objects_free(&objects);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* A child of a process without a broker frees what it has inherited, and starts nothing. */
+TEST(test_reattach__fork_while_away)
+{
+	const struct rbk_cqe *cqe;
+	struct objects objects;
+	int status, n_fds;
+	pid_t pid;
+
+	SCENE(scene);
+	n_fds = count_fds();
+	objects_make(&scene, &objects);
+	assert_true(rbk_ring_fd(objects.ring) >= 0);
+	scene_kill(&scene);
+	assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
+	pid = fork();
+	if (pid == 0) {
+		bool fails;
+
+		alarm(10);
+		fails = rbk_wait_cqe(objects.ring, &cqe) != -ECHILD ||
+			rbk_ring_fd(objects.ring) != -ECHILD ||
+			rbk_fd(scene.fixture.rbk) != -ECHILD;
+		objects_free(&objects);
+		rbk_disconnect(scene.fixture.rbk);
+		/* The connection had two, and the fake broker three. */
+		_exit(fails || count_fds() > n_fds - 2 ? 1 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	scene_start(&scene, NULL);
+	submit_nops(objects.ring, 2, 0);
+	expect_nops(objects.ring, 2, 0);
+	objects_free(&objects);
+}
+
+/* ---- Without re-attachment ---- */
+
+/* Assert that all is lost, and that the sentence contains @why. */
+static void expect_lost(struct scene *scene, struct rbk_ring *ring, const char *why)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_error error;
+	struct rbk_stats stats;
+
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), -ECONNRESET);
+	assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
+	assert_int_equal(rbk_submit(ring), -ECONNRESET);
+	assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
+	assert_int_equal(rbk_get_stats(scene->fixture.rbk, &stats, &error), -ECONNRESET);
+	if (!strstr(error.text, why))
+		fail_msg("\"%s\" does not say \"%s\"", error.text, why);
+	assert_int_equal(rbk_n_reattached(scene->fixture.rbk), 0);
+}
+
+TEST(test_reattach__no_broker)
+{
+	struct rbk_ring *ring;
+	struct scene scene;
+	uint64_t start_ns;
+
+	scene_begin_without(&scene, NULL);
+	scene_connect(&scene, 0, patience_ns, 50000000);
+	ring = ring_make(&scene.fixture, 4);
+	start_ns = client_now_ns();
+	scene_kill(&scene);
+	expect_lost(&scene, ring,
+		    "this session: no broker came back within 0.05 s: cannot connect");
+	assert_true(since_ms(start_ns) >= 49);
+	wait_told(&scene, 1);
+	assert_int_equal(scene.told.r, -ETIME);
+	assert_true(scene.told.gap_ns >= 49000000);
+	assert_non_null(strstr(scene.text, "no broker came back"));
+	rbk_ring_free(ring);
+	scene_end(&scene);
+	assert_int_equal(scene.n_told, 1);
+}
+
+TEST(test_reattach__not_wanted)
+{
+	static const struct fake_options old = {.features = 0};
+
+	for (int i = 0; i < 2; i++) {
+		struct rbk_ring *ring;
+		struct scene scene;
+
+		scene_begin_without(&scene, i ? &old : NULL);
+		scene_connect(&scene, i ? 0 : RBK_CONNECT_NO_REATTACH, patience_ns, 0);
+		assert_false(rbk_features(scene.fixture.rbk) & RBK_FEAT_REATTACH);
+		ring = ring_make(&scene.fixture, 4);
+		scene_kill(&scene);
+		expect_lost(&scene, ring, "gone");
+		rbk_ring_free(ring);
+		scene_end(&scene);
+		assert_int_equal(scene.n_told, 0);
+	}
+}
+
+/* A broker that cannot take the session over. */
+TEST(test_reattach__refused)
+{
+	static const struct {
+		struct fake_options options;
+		const char *why;
+	} cases[] = {
+		{{.features = RBK_FEAT_REATTACH, .lacks = RBK_FEAT_TENANTS, .name = "poor"},
+		 "the new broker (poor) does not offer RBK_FEAT_TENANTS"},
+		{{.features = 0}, "does not offer RBK_FEAT_REATTACH"},
+		{{.features = RBK_FEAT_REATTACH,
+		  .fault = FAKE_REFUSE,
+		  .fault_type = RBK_WIRE_PLAN_ADD},
+		 "cannot restore plan 4: that is too much"},
+		{{.features = RBK_FEAT_REATTACH,
+		  .fault = FAKE_REFUSE,
+		  .fault_type = RBK_WIRE_RING_RESTORE},
+		 "that is too much"},
+		{{.features = RBK_FEAT_REATTACH,
+		  .fault = FAKE_ENTRIES_3,
+		  .fault_type = RBK_WIRE_RING_RESTORE},
+		 "ring of 3 entries"},
+		{{.features = RBK_FEAT_REATTACH,
+		  .fault = FAKE_FDS_WRONG,
+		  .fault_type = RBK_WIRE_RING_RESTORE},
+		 "the bell is not a socket"},
+		{{.features = RBK_FEAT_REATTACH,
+		  .fault = FAKE_VERSION,
+		  .fault_type = RBK_WIRE_HELLO},
+		 "answered with 2.0"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct objects objects;
+		struct scene scene;
+
+		scene_begin(&scene, NULL);
+		objects_make(&scene, &objects);
+		scene_kill(&scene);
+		scene_start(&scene, &cases[i].options);
+		expect_lost(&scene, objects.ring, cases[i].why);
+		wait_told(&scene, 1);
+		assert_int_not_equal(scene.told.r, 0);
+		assert_non_null(strstr(scene.text, cases[i].why));
+		objects_free(&objects);
+		scene_end(&scene);
+	}
+}
+
+/* An arena in memory of the broker's device cannot be restored, unless it is gone or sealed. */
+TEST(test_reattach__exported_arena)
+{
+	const struct fake_options options = {.features = RBK_FEAT_REATTACH, .exports = true};
+	struct rbk_arena *arena, *other;
+	struct rbk_ring *ring;
+	struct rbk_stats stats;
+
+	SCOPED(scene, scene, scene_begin, scene_end, &options);
+	ring = ring_make(&scene.fixture, 4);
+	assert_int_equal(rbk_arena_new(scene.fixture.rbk, 4096, &arena, NULL), 0);
+	rbk_arena_free(arena);
+	assert_int_equal(rbk_arena_new(scene.fixture.rbk, 4096, &arena, NULL), 0);
+	assert_int_equal(rbk_arena_seal(arena, NULL), 0);
+	scene_kill(&scene);
+	scene_start(&scene, &options);
+	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+	assert_int_equal(rbk_n_reattached(scene.fixture.rbk), 1);
+	assert_int_equal(rbk_arena_new(scene.fixture.rbk, 4096, &other, NULL), 0);
+	scene_kill(&scene);
+	assert_int_equal(rbk_get_stats(scene.fixture.rbk, &stats, &scene.fixture.error),
+			 -ECONNRESET);
+	assert_non_null(strstr(scene.fixture.error.text, "memory of the broker's device"));
+	rbk_arena_free(arena);
+	rbk_arena_free(other);
+	rbk_ring_free(ring);
+	assert_int_equal(scene.n_told, 1);
+}
+
+/* rbk_disconnect() ends the search for a broker, and a restoration that gets no answer. */
+TEST(test_reattach__disconnect_meanwhile)
+{
+	struct fake_options silent = usual;
+
+	silent.fault = FAKE_SILENT;
+	for (int i = 0; i < 3; i++) {
+		const struct rbk_cqe *cqe;
+		struct objects objects;
+		struct stopwatch stopwatch;
+		struct scene scene;
+
+		scene_begin(&scene, NULL);
+		objects_make(&scene, &objects);
+		scene_kill(&scene);
+		silent.fault_type = i == 1 ? RBK_WIRE_HELLO : RBK_WIRE_RING_RESTORE;
+		if (i > 0)
+			scene_start(&scene, &silent);
+		assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 30000000), -ETIME);
+		stopwatch_start(&stopwatch);
+		scene.fixture.rbk = rbk_disconnect(scene.fixture.rbk);
+		assert_true(stopwatch_stop_ms(&stopwatch) < 1000);
+		assert_int_equal(rbk_wait_cqe(objects.ring, &cqe), -ECONNRESET);
+		assert_int_equal(rbk_arena_seal(objects.data, NULL), -ECONNRESET);
+		objects_free(&objects);
+		scene_end(&scene);
+		assert_int_equal(scene.n_told, 0);
+	}
+}
+
+/* ---- Options ---- */
+
+TEST(test_options__sizes)
+{
+	struct {
+		struct rbk_options options;
+		char more[8];
+	} options;
+	struct rbk *rbk = NULL;
+	struct scene scene;
+
+	scene_begin_without(&scene, NULL);
+	memset(&options, 0xff, sizeof(options));
+	options.options.socket_path = scene.path;
+	options.options.name = NULL;
+	options.options.timeout_ns = 0;
+	/* A program that was compiled with the first version of the struct. */
+	options.options.size = offsetof(struct rbk_options, flags);
+	assert_int_equal(rbk_connect(&options.options, &rbk, NULL), 0);
+	rbk_disconnect(rbk);
+	options.options.size--;
+	assert_int_equal(rbk_connect(&options.options, &rbk, NULL), -EINVAL);
+	/* A program that was compiled with a later version. */
+	options.options.size = sizeof(options);
+	assert_int_equal(rbk_connect(&options.options, &rbk, &scene.fixture.error), -EINVAL);
+	assert_string_equal(scene.fixture.error.text, "unknown flags 0xffffffff of a connection");
+	options.options.flags = RBK_CONNECT_NO_REATTACH;
+	assert_int_equal(rbk_connect(&options.options, &rbk, NULL), 0);
+	rbk_disconnect(rbk);
+	scene_end(&scene);
+}
