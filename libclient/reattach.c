@@ -162,6 +162,8 @@ static int restore_ring(struct restoration *restoration, struct rbk *fresh,
 	struct client_answer answer;
 	int r;
 
+	/* A ring whose bell was never rung is not sealed; this process has mapped it. */
+	fcntl(cold->sq_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
 	restoration->about.n_tasks +=
 		count_live(last ? last->cq_map : cold->cq_map, cold->n_entries);
 	r = client_request(fresh, &message, &answer, error);
