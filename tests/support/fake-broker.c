@@ -214,8 +214,7 @@ static void ring_restore(struct fake_broker *fake, int session, uint32_t n,
 	struct rbk_cq_area *old;
 
 	CHECK(ring->commits && fake->got_fds[0] >= 0 && fake->got_fds[1] >= 0);
-	ring->sq = mmap(NULL, answer->sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-			fake->got_fds[0], 0);
+	ring->sq = mmap(NULL, answer->sq_bytes, PROT_READ, MAP_SHARED, fake->got_fds[0], 0);
 	old = mmap(NULL, ring->cq_bytes, PROT_READ, MAP_SHARED, fake->got_fds[1], 0);
 	CHECK(ring->sq != MAP_FAILED && old != MAP_FAILED);
 	fds[0] = fake->got_fds[0];

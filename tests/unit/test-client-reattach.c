@@ -1,172 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Re-attachment: brokers die and come back in every state of the client, and each task completes
- * once.
+ * once. Connections that are lost: test-client-lost.c.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/client-fixture.h"
-#include "support/stopwatch.h"
 #include "support/test.h"
+#include "unit/reattach-scene.h"
 
-/* A connection, its present broker, and what on_reattach was told. */
-struct scene {
-	struct fixture fixture;
-	struct fake_broker *first; /* owns the folder of the socket */
-	char path[96];
-	atomic_uint n_told;
-	struct rbk_reattachment told; /* of the last call */
-	char text[RBK_ERROR_BYTES];
-};
-
-static void told(struct rbk *rbk, const struct rbk_reattachment *about, void *data)
+/* Return the features of a broker that fixes arenas, if the kernel lets the client move them. */
+static uint64_t fixing(void)
 {
-	struct scene *scene = data;
-
-	scene->told = *about;
-	snprintf(scene->text, sizeof(scene->text), "%s", about->text ? about->text : "");
-	scene->told.text = NULL;
-	atomic_fetch_add(&scene->n_told, 1);
-}
-
-static const struct fake_options usual = {.features = RBK_FEAT_REATTACH};
-
-/* End the present broker. */
-static void scene_kill(struct scene *scene)
-{
-	fake_broker_kill(scene->fixture.fake);
-	if (scene->fixture.fake != scene->first)
-		fake_broker_free(scene->fixture.fake);
-	scene->fixture.fake = NULL;
-}
-
-/* Start the next broker. */
-static void scene_start(struct scene *scene, const struct fake_options *options)
-{
-	struct fake_options own = options ? *options : usual;
-
-	if (scene->path[0])
-		own.path = scene->path;
-	scene->fixture.fake = fake_broker_new(&own);
-	if (scene->path[0])
-		return;
-	scene->first = scene->fixture.fake;
-	snprintf(scene->path, sizeof(scene->path), "%s", fake_broker_path(scene->first));
-}
-
-static void scene_connect(struct scene *scene, unsigned int flags, uint64_t timeout_ns,
-			  uint64_t reattach_ns)
-{
-	struct rbk_options options = {
-		.size = sizeof(options),
-		.socket_path = scene->path,
-		.name = "test",
-		.timeout_ns = timeout_ns,
-		.flags = flags,
-		.reattach_ns = reattach_ns,
-		.on_reattach = told,
-		.on_reattach_data = scene,
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
 	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY), r;
 
-	assert_int_equal(rbk_connect(&options, &scene->fixture.rbk, &scene->fixture.error), 0);
-}
-
-static void scene_begin_without(struct scene *scene, const struct fake_options *options)
-{
-	*scene = (struct scene){.fixture.n_fds = count_fds()};
-	scene_start(scene, options);
-}
-
-static void scene_begin(struct scene *scene, const struct fake_options *options)
-{
-	scene_begin_without(scene, options);
-	scene_connect(scene, 0, patience_ns, patience_ns);
-}
-
-static void scene_end(struct scene *scene)
-{
-	rbk_disconnect(scene->fixture.rbk);
-	if (scene->fixture.fake && scene->fixture.fake != scene->first)
-		fake_broker_free(scene->fixture.fake);
-	fake_broker_free(scene->first);
-	assert_int_equal(count_fds(), scene->fixture.n_fds);
-}
-
-#define SCENE(name) SCOPED(scene, name, scene_begin, scene_end, NULL)
-
-static void wait_told(struct scene *scene, unsigned int n)
-{
-	while (atomic_load(&scene->n_told) < n)
-		sleep_ms(1);
-}
-
-static struct rbk_plan *plan_make(struct scene *scene, struct rbk_arena *constants)
-{
-	struct rbk_builder *builder = rbk_builder_new("restored");
-	const uint32_t four = 4;
-	unsigned int x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 1, &four);
-	unsigned int c = rbk_builder_constant(builder, "c", RBK_DTYPE_F32, 1, &four, constants, 0);
-	unsigned int y = rbk_builder_output(builder, "y", RBK_DTYPE_F32, 1, &four);
-	struct rbk_plan *plan = NULL;
-
-	rbk_builder_binary(builder, "Add", x, c, y);
-	assert_int_equal(rbk_plan_new(scene->fixture.rbk, builder, 1, &plan, &scene->fixture.error),
-			 0);
-	rbk_builder_free(builder);
-	return plan;
-}
-
-/* One object of each kind, and a second arena and ring. */
-struct objects {
-	struct rbk_arena *data, *constants;
-	struct rbk_plan *plan;
-	struct rbk_ring *ring, *other;
-	uint64_t ref;
-	uint32_t plan_id;
-};
-
-static void objects_make(struct scene *scene, struct objects *objects)
-{
-	struct rbk *rbk = scene->fixture.rbk;
-
-	assert_int_equal(rbk_arena_new(rbk, 8192, &objects->data, NULL), 0);
-	assert_int_equal(rbk_arena_new(rbk, 4096, &objects->constants, NULL), 0);
-	assert_int_equal(rbk_arena_seal(objects->constants, NULL), 0);
-	objects->plan = plan_make(scene, objects->constants);
-	objects->ring = ring_make(&scene->fixture, 8);
-	objects->other = ring_make(&scene->fixture, 4);
-	objects->ref = rbk_arena_ref(objects->data, 64);
-	objects->plan_id = rbk_plan_id(objects->plan);
-	memset(rbk_arena_data(objects->data), 7, 8192);
-}
-
-static void objects_check(struct scene *scene, struct objects *objects)
-{
-	struct rbk_sqe sqe;
-	const uint64_t refs[] = {objects->ref, objects->ref + 64};
-	const unsigned char *bytes = rbk_arena_data(objects->data);
-
-	assert_int_equal(rbk_arena_ref(objects->data, 64), objects->ref);
-	assert_int_equal(rbk_plan_id(objects->plan), objects->plan_id);
-	rbk_prep_run(&sqe, objects->plan_id, 1, refs, 2);
-	assert_int_equal(rbk_sqe_check(scene->fixture.rbk, &sqe, NULL), 0);
-	for (unsigned int i = 0; i < 8192; i++)
-		assert_int_equal(bytes[i], 7);
-}
-
-static void objects_free(struct objects *objects)
-{
-	rbk_arena_free(objects->constants);
-	rbk_arena_free(objects->data);
-	rbk_plan_free(objects->plan);
-	rbk_ring_free(objects->ring);
-	rbk_ring_free(objects->other);
+	r = fd < 0 ? -1 : ioctl(fd, UFFDIO_API, &api);
+	client_close(&fd);
+	return RBK_FEAT_REATTACH | (r ? 0 : RBK_FEAT_FIXED_ARENAS);
 }
 
 TEST(test_reattach__same_objects)
@@ -211,7 +74,7 @@ TEST(test_reattach__same_objects)
 /* An arena that a broker has fixed keeps its address and bytes, again and again. */
 TEST(test_reattach__fixed_arena)
 {
-	const struct fake_options options = {.features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS};
+	const struct fake_options options = {.features = fixing()};
 	struct objects objects;
 	struct rbk_stats stats;
 
@@ -597,8 +460,7 @@ TEST(test_reattach__dies_at_request)
 {
 	static const uint32_t types[] = {RBK_WIRE_ARENA_ADD, RBK_WIRE_ARENA_REMOVE,
 					 RBK_WIRE_PLAN_ADD, RBK_WIRE_RING_ADD};
-	static const struct fake_options next = {.features =
-							 RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS};
+	const struct fake_options next = {.features = fixing()};
 
 	for (unsigned int i = 0; i < 16; i++) {
 		struct fake_options options = {
@@ -642,7 +504,7 @@ TEST(test_reattach__dies_while_restoring)
 	};
 	enum { N = sizeof(cases) / sizeof(cases[0]) };
 	struct fake_options options[2 * N + 1];
-	const uint64_t features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS;
+	const uint64_t features = fixing();
 	struct heirs heirs = {.options = options + 1, .n = 2 * N};
 	struct objects objects;
 	uint64_t ids;
@@ -721,7 +583,7 @@ static void *seal(void *data)
 
 TEST(test_reattach__sealed_while_away)
 {
-	const struct fake_options options = {.features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS};
+	const struct fake_options options = {.features = fixing()};
 	const struct rbk_cqe *cqe;
 	struct objects objects;
 	struct asker asker;
@@ -777,206 +639,4 @@ TEST(test_reattach__fork_while_away)
 	submit_nops(objects.ring, 2, 0);
 	expect_nops(objects.ring, 2, 0);
 	objects_free(&objects);
-}
-
-/* ---- Without re-attachment ---- */
-
-/* Assert that all is lost, and that the sentence contains @why. */
-static void expect_lost(struct scene *scene, struct rbk_ring *ring, const char *why)
-{
-	const struct rbk_cqe *cqe;
-	struct rbk_error error;
-	struct rbk_stats stats;
-
-	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), -ECONNRESET);
-	assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
-	assert_int_equal(rbk_submit(ring), -ECONNRESET);
-	assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
-	assert_int_equal(rbk_get_stats(scene->fixture.rbk, &stats, &error), -ECONNRESET);
-	if (!strstr(error.text, why))
-		fail_msg("\"%s\" does not say \"%s\"", error.text, why);
-	assert_int_equal(rbk_n_reattached(scene->fixture.rbk), 0);
-}
-
-TEST(test_reattach__no_broker)
-{
-	struct rbk_ring *ring;
-	struct scene scene;
-	uint64_t start_ns;
-
-	scene_begin_without(&scene, NULL);
-	scene_connect(&scene, 0, patience_ns, 50000000);
-	ring = ring_make(&scene.fixture, 4);
-	start_ns = client_now_ns();
-	scene_kill(&scene);
-	expect_lost(&scene, ring,
-		    "this session: no broker came back within 0.05 s: cannot connect");
-	assert_true(since_ms(start_ns) >= 49);
-	wait_told(&scene, 1);
-	assert_int_equal(scene.told.r, -ETIME);
-	assert_true(scene.told.gap_ns >= 49000000);
-	assert_non_null(strstr(scene.text, "no broker came back"));
-	rbk_ring_free(ring);
-	scene_end(&scene);
-	assert_int_equal(scene.n_told, 1);
-}
-
-TEST(test_reattach__not_wanted)
-{
-	static const struct fake_options old = {.features = 0};
-
-	for (int i = 0; i < 2; i++) {
-		struct rbk_ring *ring;
-		struct scene scene;
-
-		scene_begin_without(&scene, i ? &old : NULL);
-		scene_connect(&scene, i ? 0 : RBK_CONNECT_NO_REATTACH, patience_ns, 0);
-		assert_false(rbk_features(scene.fixture.rbk) & RBK_FEAT_REATTACH);
-		ring = ring_make(&scene.fixture, 4);
-		scene_kill(&scene);
-		expect_lost(&scene, ring, "gone");
-		rbk_ring_free(ring);
-		scene_end(&scene);
-		assert_int_equal(scene.n_told, 0);
-	}
-}
-
-/* A broker that cannot take the session over. */
-TEST(test_reattach__refused)
-{
-	static const struct {
-		struct fake_options options;
-		const char *why;
-	} cases[] = {
-		{{.features = RBK_FEAT_REATTACH, .lacks = RBK_FEAT_TENANTS, .name = "poor"},
-		 "the new broker (poor) does not offer RBK_FEAT_TENANTS"},
-		{{.features = 0}, "does not offer RBK_FEAT_REATTACH"},
-		{{.features = RBK_FEAT_REATTACH,
-		  .fault = FAKE_REFUSE,
-		  .fault_type = RBK_WIRE_PLAN_ADD},
-		 "cannot restore plan 4: that is too much"},
-		{{.features = RBK_FEAT_REATTACH,
-		  .fault = FAKE_REFUSE,
-		  .fault_type = RBK_WIRE_RING_RESTORE},
-		 "that is too much"},
-		{{.features = RBK_FEAT_REATTACH,
-		  .fault = FAKE_ENTRIES_3,
-		  .fault_type = RBK_WIRE_RING_RESTORE},
-		 "ring of 3 entries"},
-		{{.features = RBK_FEAT_REATTACH,
-		  .fault = FAKE_FDS_WRONG,
-		  .fault_type = RBK_WIRE_RING_RESTORE},
-		 "the bell is not a socket"},
-		{{.features = RBK_FEAT_REATTACH,
-		  .fault = FAKE_VERSION,
-		  .fault_type = RBK_WIRE_HELLO},
-		 "answered with 2.0"},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct objects objects;
-		struct scene scene;
-
-		scene_begin(&scene, NULL);
-		objects_make(&scene, &objects);
-		scene_kill(&scene);
-		scene_start(&scene, &cases[i].options);
-		expect_lost(&scene, objects.ring, cases[i].why);
-		wait_told(&scene, 1);
-		assert_int_not_equal(scene.told.r, 0);
-		assert_non_null(strstr(scene.text, cases[i].why));
-		objects_free(&objects);
-		scene_end(&scene);
-	}
-}
-
-/* An arena in memory of the broker's device cannot be restored, unless it is gone or sealed. */
-TEST(test_reattach__exported_arena)
-{
-	const struct fake_options options = {.features = RBK_FEAT_REATTACH, .exports = true};
-	struct rbk_arena *arena, *other;
-	struct rbk_ring *ring;
-	struct rbk_stats stats;
-
-	SCOPED(scene, scene, scene_begin, scene_end, &options);
-	ring = ring_make(&scene.fixture, 4);
-	assert_int_equal(rbk_arena_new(scene.fixture.rbk, 4096, &arena, NULL), 0);
-	rbk_arena_free(arena);
-	assert_int_equal(rbk_arena_new(scene.fixture.rbk, 4096, &arena, NULL), 0);
-	assert_int_equal(rbk_arena_seal(arena, NULL), 0);
-	scene_kill(&scene);
-	scene_start(&scene, &options);
-	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
-	assert_int_equal(rbk_n_reattached(scene.fixture.rbk), 1);
-	assert_int_equal(rbk_arena_new(scene.fixture.rbk, 4096, &other, NULL), 0);
-	scene_kill(&scene);
-	assert_int_equal(rbk_get_stats(scene.fixture.rbk, &stats, &scene.fixture.error),
-			 -ECONNRESET);
-	assert_non_null(strstr(scene.fixture.error.text, "memory of the broker's device"));
-	rbk_arena_free(arena);
-	rbk_arena_free(other);
-	rbk_ring_free(ring);
-	assert_int_equal(scene.n_told, 1);
-}
-
-/* rbk_disconnect() ends the search for a broker, and a restoration that gets no answer. */
-TEST(test_reattach__disconnect_meanwhile)
-{
-	struct fake_options silent = usual;
-
-	silent.fault = FAKE_SILENT;
-	for (int i = 0; i < 3; i++) {
-		const struct rbk_cqe *cqe;
-		struct objects objects;
-		struct stopwatch stopwatch;
-		struct scene scene;
-
-		scene_begin(&scene, NULL);
-		objects_make(&scene, &objects);
-		scene_kill(&scene);
-		silent.fault_type = i == 1 ? RBK_WIRE_HELLO : RBK_WIRE_RING_RESTORE;
-		if (i > 0)
-			scene_start(&scene, &silent);
-		assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 30000000), -ETIME);
-		stopwatch_start(&stopwatch);
-		scene.fixture.rbk = rbk_disconnect(scene.fixture.rbk);
-		assert_true(stopwatch_stop_ms(&stopwatch) < 1000);
-		assert_int_equal(rbk_wait_cqe(objects.ring, &cqe), -ECONNRESET);
-		assert_int_equal(rbk_arena_seal(objects.data, NULL), -ECONNRESET);
-		objects_free(&objects);
-		scene_end(&scene);
-		assert_int_equal(scene.n_told, 0);
-	}
-}
-
-/* ---- Options ---- */
-
-TEST(test_options__sizes)
-{
-	struct {
-		struct rbk_options options;
-		char more[8];
-	} options;
-	struct rbk *rbk = NULL;
-	struct scene scene;
-
-	scene_begin_without(&scene, NULL);
-	memset(&options, 0xff, sizeof(options));
-	options.options.socket_path = scene.path;
-	options.options.name = NULL;
-	options.options.timeout_ns = 0;
-	/* A program that was compiled with the first version of the struct. */
-	options.options.size = offsetof(struct rbk_options, flags);
-	assert_int_equal(rbk_connect(&options.options, &rbk, NULL), 0);
-	rbk_disconnect(rbk);
-	options.options.size--;
-	assert_int_equal(rbk_connect(&options.options, &rbk, NULL), -EINVAL);
-	/* A program that was compiled with a later version. */
-	options.options.size = sizeof(options);
-	assert_int_equal(rbk_connect(&options.options, &rbk, &scene.fixture.error), -EINVAL);
-	assert_string_equal(scene.fixture.error.text, "unknown flags 0xffffffff of a connection");
-	options.options.flags = RBK_CONNECT_NO_REATTACH;
-	assert_int_equal(rbk_connect(&options.options, &rbk, NULL), 0);
-	rbk_disconnect(rbk);
-	scene_end(&scene);
 }
