@@ -383,6 +383,7 @@ static void *reattach_main(void *data)
 	struct rbk *rbk = data;
 	uint64_t gone_ns;
 
+	pthread_setname_np(pthread_self(), "rbk-reattach");
 	pthread_mutex_lock(&rbk->lock);
 	/* The next broker may die while the program's function runs. */
 	while (rbk->reattach.is_away) {
