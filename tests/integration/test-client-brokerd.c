@@ -46,7 +46,11 @@ static void sleep_us(long us)
 /* Start a broker with --spin=@spin, and connect to it. */
 static void broker_begin(struct broker *broker, const char *spin)
 {
-	struct rbk_options options = {.size = sizeof(options), .socket_path = broker->path};
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = broker->path,
+		.flags = RBK_CONNECT_NO_REATTACH,
+	};
 	uint64_t start_ns = client_now_ns();
 
 	*broker = (struct broker){.pid = -1};

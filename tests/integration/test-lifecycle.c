@@ -575,6 +575,7 @@ static void *run_waiter(void *data)
 		.size = sizeof(options),
 		.socket_path = waiter->broker->socket_path,
 		.timeout_ns = 60000000000,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 
 	waiter->result = rbk_connect(&options, &rbk, NULL);
@@ -589,7 +590,10 @@ static void *run_waiter(void *data)
 	return NULL;
 }
 
-/* Each client is told at once when its broker is killed, whatever it is doing. */
+/*
+ * Each client that does not re-attach is told at once when its broker is killed, whatever it is
+ * doing.
+ */
 TEST(test_kill__every_client_is_told)
 {
 	static int (*const waits[])(struct rbk * rbk, struct rbk_ring * ring) = {
