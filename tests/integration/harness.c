@@ -601,6 +601,7 @@ static struct rbk *connect_to(const char *path, bool is_admin, const char *name)
 		.socket_path = path,
 		.name = name,
 		.timeout_ns = 60000000000,
+		.flags = RBK_CONNECT_NO_REATTACH,
 	};
 	struct rbk_error error = {"no sentence"};
 	struct rbk *rbk = NULL;
