@@ -103,11 +103,12 @@ static int restore_plan(struct rbk *fresh, const struct rbk_plan *plan, struct r
 static uint32_t count_live(const struct rbk_cq_area *cq, uint32_t n_entries)
 {
 	const struct rbk_task_record *records = rbk_ring_records(cq, n_entries);
-	const uint32_t commit = __atomic_load_n(&cq->commit, __ATOMIC_ACQUIRE);
+	struct rbk_commit commit;
 	uint32_t n = 0;
 
+	rbk_commit_load(cq, &commit);
 	for (uint32_t i = 0; i < n_entries; i++)
-		n += rbk_record_is_live(&records[i], &cq->commits[commit & RBK_COMMIT_INDEX]);
+		n += rbk_record_is_live(&records[i], &commit);
 	return n;
 }
 

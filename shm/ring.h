@@ -69,6 +69,37 @@ static inline void rbk_sqe_load(struct rbk_sqe *to, const struct rbk_sqe *from)
 		target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }
 
+/* Return rbk_cq_area.commit; @chain: RBK_COMMIT_CHAIN_*. */
+static inline uint64_t rbk_commit_word(uint32_t sq_head, uint32_t cq_tail, uint64_t chain)
+{
+	const uint64_t cq_mask = (1u << RBK_COMMIT_CQ_BITS) - 1;
+
+	return sq_head | (cq_tail & cq_mask) << RBK_COMMIT_CQ_SHIFT | chain;
+}
+
+/* Return the number closest to @base whose low @n_bits are those of @low. */
+static inline uint64_t rbk_commit_index(uint64_t base, uint64_t low, unsigned int n_bits)
+{
+	const unsigned int rest = 64 - n_bits;
+
+	return base + (uint64_t)((int64_t)((low - base) << rest) >> rest);
+}
+
+/*
+ * Load what the broker of a completion area has committed, also if it is committing more.
+ * Return: RBK_COMMIT_CHAIN_*.
+ */
+static inline uint64_t rbk_commit_load(const struct rbk_cq_area *cq, struct rbk_commit *ret)
+{
+	const uint64_t word = __atomic_load_n(&cq->commit, __ATOMIC_ACQUIRE);
+
+	ret->sq_head = rbk_commit_index(__atomic_load_n(&cq->commit_base.sq_head, __ATOMIC_RELAXED),
+					word, 32);
+	ret->cq_tail = rbk_commit_index(__atomic_load_n(&cq->commit_base.cq_tail, __ATOMIC_RELAXED),
+					word >> RBK_COMMIT_CQ_SHIFT, RBK_COMMIT_CQ_BITS);
+	return word & (RBK_COMMIT_CHAIN_OPEN | RBK_COMMIT_CHAIN_BROKEN);
+}
+
 /* The records of a completion area of @n entries, with RBK_FEAT_REATTACH. */
 static inline struct rbk_task_record *rbk_ring_records(const struct rbk_cq_area *cq, uint32_t n)
 {

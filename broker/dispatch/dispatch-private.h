@@ -156,10 +156,10 @@ struct dispatch_ring {
 	uint32_t n_left;         /* entries left of a batch that took too long */
 	/* Records that an earlier broker left, and those of them that were admitted again */
 	uint32_t n_restored, n_readmitted;
-	uint32_t commit;             /* rbk_cq_area.commit as last written */
-	struct rbk_commit committed; /* the valid element of rbk_cq_area.commits */
-	uint64_t left_ticks;         /* admission of these entries */
-	uint64_t left_queue_ns;      /* time that the batch's inline tasks took */
+	uint64_t restored_chain;       /* RBK_COMMIT_CHAIN_*, until all are admitted */
+	struct rbk_commit commit_base; /* rbk_cq_area.commit_base */
+	uint64_t left_ticks;           /* admission of these entries */
+	uint64_t left_queue_ns;        /* time that the batch's inline tasks took */
 	uint64_t last_work_ticks;
 	uint64_t spin_ticks;   /* time for which an empty ring stays active */
 	uint32_t active_index; /* in dispatch.active */

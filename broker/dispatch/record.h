@@ -27,10 +27,10 @@ static inline struct rbk_task_record *record_of(const struct task *task)
 	return &task->ring->ring->records[task - task->ring->tasks];
 }
 
-/* Return an index that counts from the ring's set-up, given its lower half and a recent one. */
-static inline uint64_t record_index(uint64_t recent, uint32_t index)
+/* Return an index that counts from the ring's set-up, given its lower half, and one before it. */
+static inline uint64_t record_index(uint64_t base, uint32_t index)
 {
-	return recent + (uint32_t)(index - (uint32_t)recent);
+	return base + (uint32_t)(index - (uint32_t)base);
 }
 
 /* Return true while entries of the broker before are still to be admitted again. */
@@ -42,26 +42,6 @@ static inline bool ring_is_restoring(const struct dispatch_ring *ring)
 static inline void record_set_flags(struct rbk_task_record *record, uint32_t flags)
 {
 	__atomic_store_n(&record->flags, flags, __ATOMIC_RELEASE);
-}
-
-/*
- * Commit all completions so far, and the entries before @sq_head. Entries that are being restored
- * belong to the chain state of the broker before, until all were admitted.
- */
-static inline void ring_commit(struct dispatch_ring *ring, uint32_t sq_head)
-{
-	const uint32_t chain = ring->chain_open * RBK_COMMIT_CHAIN_OPEN |
-			       ring->chain_broken * RBK_COMMIT_CHAIN_BROKEN;
-	struct rbk_cq_area *cq = ring->ring->cq;
-	uint32_t commit = (ring->commit & RBK_COMMIT_INDEX) ^ RBK_COMMIT_INDEX;
-
-	ring->committed.sq_head = record_index(ring->committed.sq_head, sq_head);
-	ring->committed.cq_tail = record_index(ring->committed.cq_tail, ring->ring->cq_tail);
-	cq->commits[commit] = ring->committed;
-	commit |= __builtin_expect(ring_is_restoring(ring), 0) ? ring->commit & ~RBK_COMMIT_INDEX
-							       : chain;
-	ring->commit = commit;
-	__atomic_store_n(&cq->commit, commit, __ATOMIC_RELEASE);
 }
 
 /* Return a hash of a task's references: FNV-1a, whole words at a time. */
@@ -91,7 +71,7 @@ static inline void record_take(const struct task *task, const struct rbk_sqe *sq
 	if (ring_is_restoring(ring))
 		return;
 	__atomic_store_n(&record->sq_index,
-			 record_index(ring->committed.sq_head, ring->ring->sq_head - 1),
+			 record_index(ring->commit_base.sq_head, ring->ring->sq_head - 1),
 			 __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	record->sqe = *sqe;
@@ -114,6 +94,6 @@ static inline void record_begin(const struct task *task)
 /* Record that the last completion that was posted is that of @record. */
 static inline void record_post(const struct dispatch_ring *ring, struct rbk_task_record *record)
 {
-	record->cq_index = record_index(ring->committed.cq_tail, ring->ring->cq_tail - 1);
+	record->cq_index = record_index(ring->commit_base.cq_tail, ring->ring->cq_tail - 1);
 	record_set_flags(record, record->flags | RBK_TASK_POSTED);
 }

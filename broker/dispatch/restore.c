@@ -17,13 +17,14 @@
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"
 #include "dispatch/restore.h"
+#include "shm/ring.h"
 #include "util/clock.h"
 
 /* The next entry belongs to a chain whose earlier entries have completed. */
 static void resume_chain(struct dispatch_ring *ring)
 {
-	ring->chain_open = ring->commit & RBK_COMMIT_CHAIN_OPEN;
-	ring->chain_broken = ring->commit & RBK_COMMIT_CHAIN_BROKEN;
+	ring->chain_open = ring->restored_chain & RBK_COMMIT_CHAIN_OPEN;
+	ring->chain_broken = ring->restored_chain & RBK_COMMIT_CHAIN_BROKEN;
 }
 
 void restore_begin(struct dispatch_ring *ring)
@@ -34,8 +35,7 @@ void restore_begin(struct dispatch_ring *ring)
 	ring->cq_published = session_ring->cq_tail;
 	if (!session_ring->records)
 		return;
-	ring->commit = cq->commit;
-	ring->committed = cq->commits[ring->commit & RBK_COMMIT_INDEX];
+	ring->restored_chain = rbk_commit_load(cq, &ring->commit_base);
 	ring->n_restored = session_ring->n_restored;
 	if (ring->n_restored == 0)
 		resume_chain(ring);

@@ -357,7 +357,7 @@ static void record_cancel(const struct dispatch_ring *ring, const struct task *s
 		record->cancel_index = ring->ring->records[ring->n_readmitted].sq_index;
 	else
 		record->cancel_index =
-			record_index(ring->committed.sq_head, ring->ring->sq_head - 1);
+			record_index(ring->commit_base.sq_head, ring->ring->sq_head - 1);
 	record_set_flags(record, record->flags | RBK_TASK_CANCELLED);
 }
 

@@ -86,7 +86,7 @@ static bool rest_has(const struct rest *rest, uint64_t sq_index)
 
 /* Return the record of the @i-th entry as the next broker's. */
 static struct rbk_task_record rest_next(const struct rest *rest, uint32_t i,
-					const struct rbk_commit *commit, uint32_t chain)
+					const struct rbk_commit *commit, uint64_t chain)
 {
 	const uint32_t kept = RBK_TASK_TAKEN | RBK_TASK_CANCELLED | RBK_TASK_BEGUN | RBK_TASK_TABLE;
 	struct rbk_task_record record = rest->records[i];
@@ -113,7 +113,7 @@ static int unsuitable(struct session_ring *ring, const char *why)
 
 /* Fill the new area from the old one, of which @rest was copied. */
 static int fill(struct session_ring *ring, const struct rbk_cq_area *old, const struct rest *rest,
-		const struct rbk_commit *commit, uint32_t chain)
+		const struct rbk_commit *commit, uint64_t chain)
 {
 	const uint32_t sq_head = (uint32_t)commit->sq_head, cq_tail = (uint32_t)commit->cq_tail;
 	const uint32_t n_waiting = rbk_ring_observe(&ring->sq->sq_tail) - sq_head;
@@ -127,8 +127,8 @@ static int fill(struct session_ring *ring, const struct rbk_cq_area *old, const 
 	for (uint32_t i = 0; i < rest->n; i++)
 		ring->records[i] = rest_next(rest, i, commit, chain);
 
-	ring->cq->commits[0] = *commit;
-	ring->cq->commit = chain;
+	ring->cq->commit_base = *commit;
+	ring->cq->commit = rbk_commit_word(sq_head, cq_tail, chain);
 	ring->cq->sq_head = ring->sq_head = sq_head;
 	ring->cq->cq_tail = ring->cq_tail = cq_tail;
 	ring->cq_head_seen = cq_tail - n_unread;
@@ -138,21 +138,19 @@ static int fill(struct session_ring *ring, const struct rbk_cq_area *old, const 
 
 int ring_restore(struct session_ring *ring)
 {
-	const uint32_t chain_flags = RBK_COMMIT_CHAIN_OPEN | RBK_COMMIT_CHAIN_BROKEN;
 	const struct rbk_cq_area *old;
 	struct rbk_commit commit;
 	struct rest rest;
-	uint32_t word;
+	uint64_t chain;
 	int r;
 
 	old = mmap(NULL, ring->cq_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, ring->from_fd, 0);
 	if (old == MAP_FAILED)
 		return error_origin(-errno);
-	word = __atomic_load_n(&old->commit, __ATOMIC_ACQUIRE);
-	commit = old->commits[word & RBK_COMMIT_INDEX];
+	chain = rbk_commit_load(old, &commit);
 	r = rest_init(&rest, rbk_ring_records(old, ring->n_entries), ring->n_entries, &commit);
 	if (r == 0)
-		r = fill(ring, old, &rest, &commit, word & chain_flags);
+		r = fill(ring, old, &rest, &commit, chain);
 	free(rest.records);
 	munmap((void *)old, ring->cq_bytes);
 	return r;

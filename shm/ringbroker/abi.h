@@ -312,10 +312,15 @@ struct rbk_commit {
 	uint64_t cq_tail; /* completions that count, published or not */
 };
 
-/* struct rbk_cq_area.commit */
-#define RBK_COMMIT_INDEX        (1u << 0) /* which of struct rbk_cq_area.commits is valid */
-#define RBK_COMMIT_CHAIN_OPEN   (1u << 1) /* the next entry belongs to the last one's chain */
-#define RBK_COMMIT_CHAIN_BROKEN (1u << 2) /* an entry of that chain has failed */
+/*
+ * struct rbk_cq_area.commit: the low 32 bits of sq_head, the low 30 bits of cq_tail, and the state
+ * of the chain. Each index is the number closest to its member of commit_base that has these bits;
+ * the broker moves the base before an index is 2^28 away. So one store commits both.
+ */
+#define RBK_COMMIT_CQ_SHIFT     32
+#define RBK_COMMIT_CQ_BITS      30
+#define RBK_COMMIT_CHAIN_OPEN   (1ull << 62) /* the next entry belongs to the last one's chain */
+#define RBK_COMMIT_CHAIN_BROKEN (1ull << 63) /* an entry of that chain has failed */
 
 /* struct rbk_cq_area.closed */
 enum rbk_ring_end {
@@ -328,13 +333,11 @@ struct rbk_cq_area {
 	uint32_t cq_tail; /* completions published by the broker */
 	uint32_t pad0[31];
 	uint32_t sq_head; /* entries consumed by the broker */
-	/*
-	 * RBK_FEAT_REATTACH: RBK_COMMIT_*. The broker writes the other element of commits, then
-	 * this word, and only then publishes both indices.
-	 */
-	uint32_t commit;
-	struct rbk_commit commits[2];
-	uint32_t pad1[22];
+	uint32_t reserved;
+	/* RBK_FEAT_REATTACH: RBK_COMMIT_*; written before both indices are published */
+	uint64_t commit;
+	struct rbk_commit commit_base;
+	uint32_t pad1[24];
 	/* the broker's sleep token; 0: awake; the client rings at the next entry */
 	uint32_t sq_wait;
 	uint32_t closed; /* enum rbk_ring_end; non-zero: the broker consumes no more entries */
@@ -498,8 +501,8 @@ _Static_assert(offsetof(struct rbk_sq_area, sqes) == 512, "abi");
 _Static_assert(sizeof(struct rbk_cq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_head) == 128, "abi");
-_Static_assert(offsetof(struct rbk_cq_area, commit) == 132, "abi");
-_Static_assert(offsetof(struct rbk_cq_area, commits) == 136, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, commit) == 136, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, commit_base) == 144, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, closed) == 260, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, rung_ns) == 264, "abi");

@@ -61,7 +61,6 @@ struct fake_ring {
 	bool commits; /* RBK_FEAT_REATTACH */
 	uint32_t sq_head;
 	uint32_t cq_tail;
-	struct rbk_commit commit;
 	uint32_t token;      /* token of the broker's last sleep */
 	uint32_t rung_token; /* token of the client's last sleep that ended with a bell */
 };
@@ -177,15 +176,12 @@ static void ring_open(struct fake_ring *ring, int fds[3])
 	fds[2] = pair[1];
 }
 
-/* Write the other commit, then choose it. */
 static void ring_commit(struct fake_ring *ring)
 {
-	const uint32_t index = (ring->cq->commit & RBK_COMMIT_INDEX) ^ 1;
-
-	if (!ring->commits)
-		return;
-	ring->cq->commits[index] = ring->commit;
-	__atomic_store_n(&ring->cq->commit, index, __ATOMIC_RELEASE);
+	if (ring->commits)
+		__atomic_store_n(&ring->cq->commit,
+				 rbk_commit_word(ring->sq_head, ring->cq_tail, 0),
+				 __ATOMIC_RELEASE);
 }
 
 static void ring_make(struct fake_broker *fake, int session, uint32_t n, enum fake_fault fault,
@@ -220,9 +216,9 @@ static void ring_restore(struct fake_broker *fake, int session, uint32_t n,
 	fds[0] = fake->got_fds[0];
 	fake->got_fds[0] = -1;
 	ring->cq = map_memfd("cq", ring->cq_bytes, ring->cq_bytes, &fds[1]);
-	ring->commit = old->commits[old->commit & RBK_COMMIT_INDEX];
-	ring->cq->sq_head = ring->sq_head = (uint32_t)ring->commit.sq_head;
-	ring->cq->cq_tail = ring->cq_tail = (uint32_t)ring->commit.cq_tail;
+	rbk_commit_load(old, &ring->cq->commit_base);
+	ring->cq->sq_head = ring->sq_head = (uint32_t)ring->cq->commit_base.sq_head;
+	ring->cq->cq_tail = ring->cq_tail = (uint32_t)ring->cq->commit_base.cq_tail;
 	memcpy(ring->cq->cqes, old->cqes, n * sizeof(ring->cq->cqes[0]));
 	munmap(old, ring->cq_bytes);
 	ring_commit(ring);
@@ -273,8 +269,6 @@ static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
 	}
 	if (n_done == 0)
 		return false;
-	ring->commit.sq_head += n_done;
-	ring->commit.cq_tail += n_done;
 	ring_commit(ring);
 	if (__atomic_load_n(&fake->hidden, __ATOMIC_ACQUIRE))
 		return true;

@@ -603,10 +603,16 @@ void rig_ring_deinit(struct rig_ring *ring)
 
 void rig_ring_set_index(struct rig_ring *ring, uint32_t index)
 {
+	struct rbk_commit *base = &ring->ring->dispatch->commit_base;
+
 	ring->sq_tail = ring->cq_head = index;
 	ring->sq->sq_tail = ring->sq->cq_head = index;
 	ring->ring->sq_head = ring->ring->cq_tail = ring->ring->cq_head_seen = index;
 	ring->ring->cq->sq_head = ring->ring->cq->cq_tail = index;
+	/* A base so far behind that completions soon need another one */
+	base->sq_head = base->cq_tail = 0x100000000 + index - (1u << 29) + 8;
+	ring->ring->cq->commit_base = *base;
+	ring->ring->cq->commit = rbk_commit_word(index, index, 0);
 }
 
 int rig_memfd(uint64_t bytes, bool immutable)
