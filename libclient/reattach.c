@@ -35,14 +35,17 @@
 #include "libclient/private.h"
 #include "shm/ring.h"
 
-#define PAUSE_MIN_NS 1000000u  /* between two tries to connect, doubled with each try */
-#define PAUSE_MAX_NS 20000000u /* a broker that is back is found within this time */
+/* Pauses between tries to connect last as long as this part of the time without a broker. */
+#define PAUSE_PART   16u
+#define PAUSE_MIN_NS 1000000u
+#define PAUSE_MAX_NS 20000000u
 
 /* One re-attachment */
 struct restoration {
 	struct rbk *rbk;
 	struct rbk_reattachment about;
 	uint64_t deadline_ns; /* for finding a broker */
+	uint64_t wait_ns;     /* until the broker was found from which the session is restored */
 	struct rbk_error error;
 };
 
@@ -271,6 +274,7 @@ static int take_over(struct restoration *restoration, struct rbk *fresh)
 		reattach->is_restoring = false;
 		__atomic_store_n(&reattach->is_away, false, __ATOMIC_RELEASE);
 		restoration->about.gap_ns = client_now_ns() - reattach->gone_ns;
+		restoration->about.wait_ns = restoration->wait_ns;
 		eventfd_write(reattach->news_fd, 1);
 		pthread_cond_broadcast(&rbk->changed);
 	}
@@ -309,6 +313,7 @@ static int try_once(struct restoration *restoration, bool *ret_again)
 	*ret_again = r && r != -EPROTO && r != -EPROTONOSUPPORT;
 	if (r)
 		return r;
+	restoration->wait_ns = client_now_ns() - rbk->reattach.gone_ns;
 	fresh = rbk->reattach.fresh;
 	r = check_features(rbk, fresh, &restoration->error);
 	if (!r) {
@@ -341,12 +346,20 @@ static bool wait_pause(struct rbk *rbk, uint64_t pause_ns)
 	return is_away;
 }
 
+static uint64_t pause_after_ns(uint64_t away_ns)
+{
+	const uint64_t pause_ns = away_ns / PAUSE_PART;
+
+	if (pause_ns < PAUSE_MIN_NS)
+		return PAUSE_MIN_NS;
+	return pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
+}
+
 /* Find a broker and restore the session, or lose the connection. */
 static void reattach(struct rbk *rbk, uint64_t gone_ns)
 {
 	struct restoration restoration = {.rbk = rbk};
 	const uint64_t wait_ns = rbk->reattach.wait_ns;
-	uint64_t pause_ns = PAUSE_MIN_NS;
 	struct rbk_error reason;
 	bool again;
 	int r;
@@ -357,9 +370,8 @@ static void reattach(struct rbk *rbk, uint64_t gone_ns)
 		r = try_once(&restoration, &again);
 		if (!r || !again || client_now_ns() >= restoration.deadline_ns)
 			break;
-		if (!wait_pause(rbk, pause_ns))
+		if (!wait_pause(rbk, pause_after_ns(client_now_ns() - gone_ns)))
 			return;
-		pause_ns = 2 * pause_ns < PAUSE_MAX_NS ? 2 * pause_ns : PAUSE_MAX_NS;
 	}
 	if (r) {
 		if (again)

@@ -81,11 +81,11 @@ struct rbk_error {
 /* Outcome of a re-attachment, see rbk_connect(). */
 struct rbk_reattachment {
 	uint64_t gap_ns;   /* time from the notice of the broker's death to the end */
+	uint64_t wait_ns;  /* part of it until the next broker answered */
 	uint32_t n_arenas; /* objects that were restored */
 	uint32_t n_plans;
 	uint32_t n_rings;
-	uint32_t n_tasks; /* unfinished tasks that the earlier broker had taken, and that run again
-			   */
+	uint32_t n_tasks; /* unfinished tasks of the earlier broker, which run again */
 	int r;            /* 0; negative errno: the connection is lost */
 	const char *text; /* why, if r is not 0, as a sentence; lives until the callback returns */
 };
