@@ -46,6 +46,7 @@ static size_t yes_bytes(uint32_t type)
 	case RBK_WIRE_HELLO:
 		return sizeof(struct rbk_wire_welcome);
 	case RBK_WIRE_RING_ADD:
+	case RBK_WIRE_RING_RESTORE:
 		return sizeof(struct rbk_wire_ring);
 	case RBK_WIRE_ARENA_ADD:
 	case RBK_WIRE_ARENA_NEW:
@@ -86,6 +87,7 @@ static unsigned int yes_fds(uint32_t type)
 {
 	switch (type) {
 	case RBK_WIRE_RING_ADD:
+	case RBK_WIRE_RING_RESTORE:
 		return 3;
 	case RBK_WIRE_ARENA_NEW:
 	case RBK_WIRE_STATS_PAGE:
@@ -120,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_ADMIN_LIMIT && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_RING_RESTORE && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {

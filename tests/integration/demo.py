@@ -7,7 +7,8 @@
 The demo compares every neighbour that a device found with exact integer arithmetic. All neighbours must
 be equal, on the CPU and on Vulkan, with RIGHT images classified correctly (RIGHT_NEAREST by the nearest
 neighbour alone). Its two tenants must stay within their budgets, with the exact neighbours. The program
-that knows nothing of the broker must be charged beside its tenant's client, within its lease. The
+that knows nothing of the broker must be charged beside its tenant's client, within its lease. Clients
+whose broker is killed must have the same results. The
 network of DATA, if present, must read RIGHT_DIGITS of as many pictures on each device. A demo that is
 stopped in any part must leave no process and no file. Exit status 77 if the images are missing.
 """
@@ -148,6 +149,19 @@ def check_result(source, build, data, scratch, n_images, right, right_nearest, r
     expect_clean(scratch)
 
 
+def check_survival(source, build, scratch, n_images, right):
+    status, output = finish(demo(source, build, scratch, 'survive', '--images', n_images))
+    if status:
+        fail(f'survive: status {status}', output)
+    n_deaths = re.search(r'^brokerd was killed (\d+) times', output, re.MULTILINE)
+    n_gaps = [int(n) for n in re.findall(r'^\w+: (\d+) gaps of ', output, re.MULTILINE)]
+    if not n_deaths or int(n_deaths.group(1)) < 2 or max(n_gaps) < 2:
+        fail('the clients have not noticed that their broker was killed', output)
+    if set(cells(output, 'right')) != {right}:
+        fail(f'right: expected {right} in all columns', output)
+    expect_clean(scratch)
+
+
 def check_stopping(source, build, scratch):
     # The clients run when they connect or compute; stop the demo at that point.
     folder = re.escape(scratch)
@@ -186,6 +200,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         check_refusals(source, build, scratch)
         check_result(source, build, data, scratch, *expected)
+        check_survival(source, build, scratch, *expected[:2])
         check_stopping(source, build, scratch)
 
 

@@ -116,7 +116,7 @@ void raw_hello(int fd)
 		.request = {.type = RBK_WIRE_HELLO, .cookie = 1},
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
-		.features = RBK_FEAT_FIXED_ARENAS,
+		.features = RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH,
 		.abi_minor = RBK_ABI_MINOR,
 		.name = "raw",
 	};

@@ -41,6 +41,7 @@ struct message {
 struct kit {
 	int fds[N_FDS];
 	int arena, constants, description;
+	int area;      /* either area of an idle ring of up to 16 entries */
 	uint8_t *plan; /* a description with constants in arena 2 */
 	size_t plan_bytes;
 	uint64_t seed;
@@ -60,6 +61,7 @@ static void kit_init(struct kit *kit)
 	kit->seed = 0x2545f4914f6cdd1du;
 	kit->arena = raw_memfd(ARENA_BYTES, false, SHRINK_GROW);
 	kit->constants = raw_memfd(ARENA_BYTES, false, IMMUTABLE);
+	kit->area = raw_memfd(4096, false, SHRINK_GROW | F_SEAL_FUTURE_WRITE);
 	assert_int_equal(pipe(pipes), 0);
 	huge = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
 	kit->fds[0] = pipes[0];
@@ -99,6 +101,7 @@ static void kit_deinit(struct kit *kit)
 	close(kit->arena);
 	close(kit->constants);
 	close(kit->description);
+	close(kit->area);
 	free(kit->plan);
 }
 
@@ -150,6 +153,13 @@ static void make_good(struct kit *kit, enum rbk_wire_type type, struct message *
 		memcpy(m->bytes + m->n_bytes, kit->plan, kit->plan_bytes);
 		m->n_bytes += kit->plan_bytes;
 		break;
+	case RBK_WIRE_RING_RESTORE:
+		PUT(m,
+		    (struct rbk_wire_ring_add){.request = head, .n_entries = 1u << pick(kit, 9)});
+		for (unsigned int i = 0; i < 2; i++)
+			m->fds[m->n_fds++] = pick(kit, 2) ? kit->fds[pick(kit, N_FDS)] : kit->area;
+		break;
+	case RBK_WIRE_WANT_ID:
 	case RBK_WIRE_RING_REMOVE:
 	case RBK_WIRE_ARENA_REMOVE:
 		PUT(m, (struct rbk_wire_id){.request = head, .id = pick(kit, 4)});
@@ -258,6 +268,7 @@ TEST(test_messages__hundred_thousand, hostile_begin, hostile_end)
 {
 	uint64_t n_total = test_scaled(100000), n_closed = 0, n_answered = 0;
 	uint64_t longest_ns = 0, start_ns;
+	uint32_t type;
 	struct rbk_wire_devices answer;
 	struct message m;
 	struct kit kit;
@@ -268,7 +279,10 @@ TEST(test_messages__hundred_thousand, hostile_begin, hostile_end)
 	fd = victim(&kit);
 	for (uint64_t i = 0; i < n_total; i++) {
 		/* HELLO is valid only once per session. */
-		make_good(&kit, RBK_WIRE_HELLO + pick(&kit, RBK_WIRE_TENANT + 1), &m);
+		type = pick(&kit, RBK_WIRE_TENANT + 3);
+		type = type > RBK_WIRE_TENANT ? RBK_WIRE_WANT_ID + type - RBK_WIRE_TENANT - 1
+					      : RBK_WIRE_HELLO + type;
+		make_good(&kit, type, &m);
 		mutate(&kit, &m);
 		if (pick(&kit, 8) == 0)
 			mutate(&kit, &m);

@@ -334,6 +334,8 @@ static int make(struct classifier *c)
 		.size = sizeof(options),
 		.socket_path = c->options.socket_path,
 		.name = "demo",
+		.on_reattach = c->options.on_reattach,
+		.on_reattach_data = c->options.on_reattach_data,
 	};
 	const uint64_t begin_ns = now_ns();
 	const size_t n_tasks = (c->images->n + c->options.batch - 1) / c->options.batch;

@@ -24,6 +24,9 @@ struct classify_options {
 	unsigned int batch;      /* images of one task, 1..CLASSIFY_MAX_BATCH */
 	/* Called after each task with the number of images done so far; nonzero ends the run. */
 	int (*progress)(void *data, struct classifier *classifier, size_t n_done);
+	/* as in struct rbk_options */
+	void (*on_reattach)(struct rbk *rbk, const struct rbk_reattachment *about, void *data);
+	void *on_reattach_data;
 	void *data;
 };
 

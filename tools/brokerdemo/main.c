@@ -189,6 +189,17 @@ static int say_progress(void *data, struct classifier *classifier, size_t n_done
 	return 0;
 }
 
+/* Say how long there was no broker, and how many tasks run again. */
+static void say_gap(struct rbk *rbk, const struct rbk_reattachment *about, void *data)
+{
+	const struct options *options = data;
+
+	(void)rbk;
+	if (about->r == 0)
+		printf("%s gap %llu %llu %u\n", options->name, (unsigned long long)about->gap_ns,
+		       (unsigned long long)about->wait_ns, about->n_tasks);
+}
+
 /*
  * Make the classifier.
  * Return: 0; EXIT_FAILURE after an error message.
@@ -203,6 +214,8 @@ static int prepare(const struct options *options, const struct images *train,
 		.strategy = options->strategy,
 		.batch = options->batch,
 		.progress = progress,
+		.on_reattach = say_gap,
+		.on_reattach_data = (void *)options,
 		.data = data,
 	};
 	struct rbk_error error = {"out of memory"};

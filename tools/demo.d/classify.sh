@@ -6,7 +6,8 @@ readonly tolerance=3
 
 # ---- Progress: one line, rewritten in place on a terminal ----
 
-declare -A result=() ran=()
+declare -A result=() ran=() gaps=()
+at_progress= # function that runs whenever a client has come further
 said_at=$SECONDS
 
 progress() {
@@ -30,16 +31,17 @@ listen() {
 	while read -r name key value; do
 		take_in "$name" "$key" "$value"
 		[ "$key" != progress ] || progress "$@"
+		[ "$key" != progress ] || [ -z "$at_progress" ] || "$at_progress"
 	done
 }
 
 # take_in NAME KEY VALUE: process one line of a client's output.
 take_in() {
-	if [ "$2" = ran ]; then
-		ran[$1]+="${ran[$1]:+$'\n'}$3"
-	else
-		result[$1.$2]=$3
-	fi
+	case $2 in
+	ran) ran[$1]+="${ran[$1]:+$'\n'}$3" ;;
+	gap) gaps[$1]+="${gaps[$1]:+$'\n'}$3" ;;
+	*) result[$1.$2]=$3 ;;
+	esac
 }
 
 # Images per task: enough to keep a device busy, few enough not to delay other clients.
