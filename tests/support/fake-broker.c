@@ -578,6 +578,16 @@ static void fake_close_all(struct fake_broker *fake)
 	unlink(fake->path);
 }
 
+/* Close the descriptors that came with the request. */
+static void drop_got_fds(struct fake_broker *fake)
+{
+	for (int i = 0; i < 2; i++) {
+		if (fake->got_fds[i] >= 0)
+			close(fake->got_fds[i]);
+		fake->got_fds[i] = -1;
+	}
+}
+
 static void answer_request(struct fake_broker *fake, int session, const void *request)
 {
 	const struct rbk_wire_request *head = request;
@@ -602,6 +612,8 @@ static void answer_request(struct fake_broker *fake, int session, const void *re
 	answer.head.type = head->type;
 	answer.head.cookie = head->cookie;
 	bytes = answer_right(fake, session, request, fault, &answer, fds, &n_fds);
+	/* A test that has its answer may count the descriptors of the process. */
+	drop_got_fds(fake);
 	bytes = answer_spoil(fault, &answer, bytes, fds, &n_fds);
 	if (answer.head.res < 0)
 		while (n_fds > 0)
@@ -661,11 +673,8 @@ static bool session_serve(struct fake_broker *fake, int session)
 		session_end(fake, session);
 	else
 		answer_request(fake, session, request);
-	for (int i = 0; i < 2; i++) {
-		if (fake->got_fds[i] >= 0)
-			close(fake->got_fds[i]);
-		fake->got_fds[i] = -1;
-	}
+	/* Some requests have no answer. */
+	drop_got_fds(fake);
 	return true;
 }
 

@@ -476,11 +476,13 @@ static void *count(void *data)
 	return NULL;
 }
 
-static void counters_begin(struct counters *counters, struct rbk_arena *arena)
+/* Start the threads. They outlive a test that fails; their state is therefore on the heap. */
+static struct counters *counters_begin(struct rbk_arena *arena)
 {
+	struct counters *counters = calloc(1, sizeof(*counters));
 	size_t n_words = arena->bytes / sizeof(uint64_t);
 
-	memset(counters, 0, sizeof(*counters));
+	assert_non_null(counters);
 	for (unsigned int i = 0; i < N_COUNTERS; i++) {
 		struct counter *counter = &counters->of[i];
 
@@ -492,6 +494,7 @@ static void counters_begin(struct counters *counters, struct rbk_arena *arena)
 		assert_non_null(counter->expected);
 		assert_int_equal(pthread_create(&counter->thread, NULL, count, counter), 0);
 	}
+	return counters;
 }
 
 /* Wait until every thread has counted on. */
@@ -509,7 +512,7 @@ static void counters_await(struct counters *counters)
 	}
 }
 
-/* Stop the threads, and check every word. */
+/* Stop the threads, check every word, and free @counters. */
 static void counters_end(struct counters *counters)
 {
 	atomic_store(&counters->ends, true);
@@ -526,24 +529,25 @@ static void counters_end(struct counters *counters)
 				 (uintmax_t)counter->n_lost, (uintmax_t)counter->n);
 		free(counter->expected);
 	}
+	free(counters);
 }
 
 static void move_beside_counters(bool is_unprivileged)
 {
-	struct counters counters;
+	struct counters *counters;
 	struct rbk_arena *arena;
 
 	FIXTURE(fixture, NULL);
 	arena = arena_make(&fixture, 16 * MIB);
 	mover.is_unprivileged = is_unprivileged;
 	mover.when_protected = await_writer;
-	counters_begin(&counters, arena);
+	counters = counters_begin(arena);
 	for (int i = 0; i < 50; i++) {
-		counters_await(&counters);
+		counters_await(counters);
 		arena_move(&fixture, arena);
 	}
-	counters_await(&counters);
-	counters_end(&counters);
+	counters_await(counters);
+	counters_end(counters);
 	assert_int_equal(mover.n_protected, 50);
 	assert_int_equal(mover.n_waited, 50);
 	rbk_arena_free(arena);
@@ -580,7 +584,7 @@ TEST(test_move__fails)
 		{STEP_COPY, ENOSPC, -ENOSPC, "cannot copy the arena's bytes"},
 		{STEP_MAP, ENOMEM, -ENOMEM, "cannot map a copy of the arena"},
 	};
-	struct counters counters;
+	struct counters *counters;
 	struct rbk_arena *arena, before;
 	ino_t inode;
 	int n_fds;
@@ -591,9 +595,9 @@ TEST(test_move__fails)
 	inode = arena_inode(arena);
 	n_fds = count_fds();
 	fixture.rbk->segment_bytes = 65536;
-	counters_begin(&counters, arena);
+	counters = counters_begin(arena);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		counters_await(&counters);
+		counters_await(counters);
 		mover.failing = cases[i].step;
 		mover.error = cases[i].error;
 		mover.n_copies = 0;
@@ -605,11 +609,11 @@ TEST(test_move__fails)
 		assert_memory_equal(arena, &before, sizeof(before));
 		assert_int_equal(arena_inode(arena), inode);
 		assert_int_equal(count_fds(), n_fds);
-		counters_await(&counters);
+		counters_await(counters);
 	}
 	arena_move(&fixture, arena);
-	counters_await(&counters);
-	counters_end(&counters);
+	counters_await(counters);
+	counters_end(counters);
 	assert_int_not_equal(arena_inode(arena), inode);
 	rbk_arena_free(arena);
 }
