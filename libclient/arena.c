@@ -184,7 +184,14 @@ RBK_EXPORT void rbk_arena_reset(struct rbk_arena *arena)
 	arena->used = 0;
 }
 
-/* Map the arena anew at its address. Return: 0; negative errno, and the old mapping remains. */
+/*
+ * Map the arena anew at its address. The kernel checks the limits of the process before it removes
+ * the old mapping. After that, only the allocation of a few small objects that describe the new
+ * mapping can fail, with -ENOMEM, and the address range may then be left without a mapping. Mapping
+ * the memfd elsewhere first, to move it here by mremap(), would be no better: mremap() also unmaps
+ * its target first (as of Linux 6.16), and then allocates as much.
+ * Return: 0; negative errno, and the old mapping remains, with this exception.
+ */
 static int arena_map_again(struct rbk_arena *arena, int protection, int flags)
 {
 	void *data = mmap(arena->data, arena->bytes, protection, flags | MAP_FIXED, arena->fd, 0);
