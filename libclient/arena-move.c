@@ -11,11 +11,12 @@
  * in its page fault, while readers continue. No thread handles these faults. The new mapping
  * removes the old one together with its protection; the writers are then woken, repeat their
  * writes, and find the new memory. The protection covers pages that this process has never touched:
- * with UFFD_FEATURE_WP_HUGETLBFS_SHMEM the kernel marks their empty page table entries, and a read,
- * such as that of the copy, makes a protected entry of a marked one.
+ * with UFFD_FEATURE_WP_HUGETLBFS_SHMEM the kernel marks their empty page table entries, and a read
+ * makes a protected entry of a marked one.
  *
  * The new memfd is made before the protection, and the old one freed after it, so writers wait only
- * for the copy. Until then the machine needs memory for both.
+ * for the copy. Until then the machine needs memory for both. The copy reads the old memfd, not the
+ * mapping: to read a marked page costs a fault, which takes longer than to copy the page.
  *
  * Some writes cannot be held up, and fail during the move:
  *
@@ -39,6 +40,7 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -125,6 +127,22 @@ static int protect(int fault_fd, const struct uffdio_range *range, struct rbk_er
 	return 0;
 }
 
+/* Copy the arena's bytes to the beginning of @fd, a new memfd. Return: 0; negative errno. */
+static int copy_file(const struct rbk_arena *arena, int fd)
+{
+	off_t done = 0;
+	ssize_t n;
+
+	while ((size_t)done < arena->bytes) {
+		n = sendfile(fd, arena->fd, &done, arena->bytes - (size_t)done);
+		if (n == 0)
+			return -EIO;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
 int client_arena_move(struct rbk_arena *arena, struct rbk_error *error)
 {
 	struct uffdio_range range = {.start = (uintptr_t)arena->data, .len = arena->bytes};
@@ -146,7 +164,7 @@ int client_arena_move(struct rbk_arena *arena, struct rbk_error *error)
 	r = protect(fault_fd, &range, error);
 	if (r)
 		return r;
-	r = client_arena_copy(arena, fd);
+	r = copy_file(arena, fd);
 	if (r)
 		client_error(error, r, "cannot copy the arena's bytes: %m");
 	else

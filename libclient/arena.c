@@ -199,7 +199,8 @@ static int arena_map_again(struct rbk_arena *arena, int protection, int flags)
 	return data == MAP_FAILED ? -errno : 0;
 }
 
-int client_arena_copy(const struct rbk_arena *arena, int fd)
+/* Copy the arena's bytes to the beginning of @fd, an unmapped memfd. Return: 0; negative errno. */
+static int arena_copy(const struct rbk_arena *arena, int fd)
 {
 	size_t done = 0;
 	ssize_t n;
@@ -265,7 +266,7 @@ static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 
 	r = client_memfd_new(CLIENT_ARENA_MEMFD, arena->bytes, &fd);
 	if (!r)
-		r = client_arena_copy(arena, fd);
+		r = arena_copy(arena, fd);
 	if (r)
 		return client_error(error, r, "cannot make a copy of the arena to seal: %m");
 	r = client_arena_exchange(arena, &fd, error);

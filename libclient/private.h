@@ -381,9 +381,6 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena);
 
 #define CLIENT_ARENA_MEMFD "ringbroker-arena" /* name of the memfd of an arena */
 
-/* Copy the arena's bytes to the beginning of @fd, an unmapped memfd. Return: 0; negative errno. */
-int client_arena_copy(const struct rbk_arena *arena, int fd);
-
 /*
  * Map the memfd *@fd at the arena's address, for reading and writing, and make it the arena's
  * descriptor. The caller then owns the old descriptor, in *@fd.

@@ -44,7 +44,7 @@ static _Thread_local struct {
 	int fault_fd; /* the last userfaultfd, also after it was closed */
 	unsigned int n_protected;
 	unsigned int n_waited; /* moves with a writer that waited when the copy was mapped */
-	unsigned int n_copies; /* calls of pwrite() */
+	unsigned int n_copies; /* calls of sendfile() */
 } mover;
 
 static bool is_failing(enum step step)
@@ -118,20 +118,16 @@ int __wrap_memfd_create(const char *name, unsigned int flags)
 	return is_failing(STEP_MEMFD) ? -1 : __real_memfd_create(name, flags);
 }
 
-/*
- * The next two functions make system calls directly, because ThreadSanitizer reports the copy of
- * words that are written meanwhile, and the mapping of a copy over them, as data races.
- */
-
-ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t offset);
-ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t offset)
+ssize_t __real_sendfile64(int to, int from, off_t *offset, size_t bytes);
+ssize_t __wrap_sendfile64(int to, int from, off_t *offset, size_t bytes);
+ssize_t __wrap_sendfile64(int to, int from, off_t *offset, size_t bytes)
 {
 	/* The first half of the arena is copied before the call fails. */
 	if (mover.n_copies++ > 0 && is_failing(STEP_COPY))
 		return -1;
 	if (mover.failing == STEP_COPY)
 		bytes /= 2;
-	return __real_syscall(SYS_pwrite64, fd, data, bytes, offset);
+	return __real_sendfile64(to, from, offset, bytes);
 }
 
 void *__real_mmap64(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
@@ -148,6 +144,7 @@ void *__wrap_mmap64(void *at, size_t bytes, int protection, int flags, int fd, o
 	sleep_ms(1);
 	/* The library reads no faults, so the descriptor stays readable. */
 	mover.n_waited += poll(&fault, 1, 0) == 1 && (fault.revents & POLLIN);
+	/* ThreadSanitizer reports mmap() over words that are written meanwhile as a data race. */
 	return (void *)__real_syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
 }
 
