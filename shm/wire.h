@@ -161,9 +161,9 @@ struct rbk_wire_ring {
 };
 
 /*
- * WANT_ID: the session's next ARENA_ADD or PLAN_ADD makes an object with this id, or is answered
- * with -EBUSY if the id is in use, -EINVAL if no such object can have it. A client whose broker
- * died so restores the objects that its entries name.
+ * WANT_ID: the session's next ARENA_ADD, ARENA_NEW or PLAN_ADD makes an object with this id, or is
+ * answered with -EBUSY if the id is in use, -EINVAL if no such object can have it. A client whose
+ * broker died so restores the objects that its entries name.
  *
  * RING_RESTORE: takes over a ring of n_entries that an earlier broker made for the client.
  * Descriptors: [0] its submission area, [1] its completion area. The entries of live records (see

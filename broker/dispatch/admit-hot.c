@@ -426,6 +426,9 @@ static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch
 			admit_waiting(dispatch, ring, sqe, plan, res, now_ticks);
 			goto linked;
 		}
+		/* This entry may overwrite what its predecessor, of the same batch, has read. */
+		if (ring->ring->records)
+			ring_commit(ring, ring->ring->sq_head - !ring_is_restoring(ring));
 	}
 
 	if (__builtin_expect(res != 0, 0))
@@ -574,9 +577,8 @@ static __attribute__((__cold__, __noinline__)) int poll_restored(struct dispatch
 	if (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))
 		return 0;
 	ring->last_work_ticks = clock_ticks();
-	/* The rest of a broken chain must not be committed without the failure that broke it. */
 	while (ring_is_restoring(ring) && !ring->barrier && !ring->is_fetching &&
-	       (n < RESTORE_BATCH || ring->chain_broken)) {
+	       n < RESTORE_BATCH) {
 		sqe = ring->ring->records[ring->n_readmitted].sqe;
 		admit_again(dispatch, ring, &sqe);
 		n++;

@@ -12,9 +12,7 @@
 #include "shm/ring.h"
 #include "util/clock.h"
 
-/* Move the base of the committed indices to them: see RBK_COMMIT_CQ_SHIFT in abi.h. */
-static __attribute__((__cold__, __noinline__)) void move_base(struct dispatch_ring *ring,
-							      uint32_t sq_head, uint32_t cq_tail)
+void ring_move_base(struct dispatch_ring *ring, uint32_t sq_head, uint32_t cq_tail)
 {
 	struct rbk_commit *base = &ring->commit_base;
 
@@ -23,32 +21,10 @@ static __attribute__((__cold__, __noinline__)) void move_base(struct dispatch_ri
 	ring->ring->cq->commit_base = *base;
 }
 
-/*
- * Commit all completions so far, and the entries before @sq_head. While entries are being restored,
- * the chain's state is still the one that the broker before left.
- */
-static inline void ring_commit(struct dispatch_ring *ring, uint32_t sq_head)
-{
-	const uint32_t cq_tail = ring->ring->cq_tail, most = 1u << 28;
-	const struct rbk_commit *base = &ring->commit_base;
-	uint64_t chain = ring->chain_open * RBK_COMMIT_CHAIN_OPEN |
-			 ring->chain_broken * RBK_COMMIT_CHAIN_BROKEN;
-
-	if (__builtin_expect(ring_is_restoring(ring), 0))
-		chain = ring->restored_chain;
-	__atomic_store_n(&ring->ring->cq->commit, rbk_commit_word(sq_head, cq_tail, chain),
-			 __ATOMIC_RELEASE);
-	if (__builtin_expect(sq_head - (uint32_t)base->sq_head >= most ||
-				     cq_tail - (uint32_t)base->cq_tail >= most,
-			     0))
-		move_base(ring, sq_head, cq_tail);
-}
-
 void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;
-	/* An entry whose table is being copied has neither a completion nor a task. */
-	const uint32_t sq_head = ring->sq_head - dispatch_ring->is_fetching;
+	const uint32_t sq_head = ring_sq_head(dispatch_ring);
 	uint32_t token;
 
 	if (ring->is_closing)

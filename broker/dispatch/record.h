@@ -4,8 +4,8 @@
  * Records of unfinished tasks, for the broker after this one (RBK_FEAT_REATTACH)
  *
  * The broker may die between any two instructions. What it has written into a completion area
- * before is all that the next broker knows; abi.h says how the next broker reads it. Two rules keep
- * that true at each instruction:
+ * before is all that the next broker knows; abi.h says how the next broker reads it. Three rules
+ * keep that true at each instruction:
  *
  * - A commit is one store of a word, after all that belongs to it: records of the entries that took
  *   a slot, and completions. Both indices are published only after that, so that the client
@@ -16,10 +16,14 @@
  * the next entry is admitted. A slot that one batch takes, leaves and takes again needs no commit:
  *   its entries are not committed themselves.
  *
+ * - An entry of a chain starts after the completion of its predecessor is committed: it may
+ *   overwrite what the predecessor has read.
+ *
  * Stores of a process that was killed become visible in their order or not at all, so an order of
  * the compiler would suffice; the release stores say what is meant.
  */
 #include "dispatch/dispatch-private.h"
+#include "shm/ring.h"
 
 /* The record of a task's slot. The ring must have records. */
 static inline struct rbk_task_record *record_of(const struct task *task)
@@ -42,6 +46,39 @@ static inline bool ring_is_restoring(const struct dispatch_ring *ring)
 static inline void record_set_flags(struct rbk_task_record *record, uint32_t flags)
 {
 	__atomic_store_n(&record->flags, flags, __ATOMIC_RELEASE);
+}
+
+/* Move the base of the committed indices to them: see RBK_COMMIT_CQ_SHIFT in abi.h. */
+void ring_move_base(struct dispatch_ring *ring, uint32_t sq_head, uint32_t cq_tail);
+
+/*
+ * Return the index of the first entry that is not consumed: one whose table is being copied has
+ * neither a completion nor a task, unless it has a restored record.
+ */
+static inline uint32_t ring_sq_head(const struct dispatch_ring *ring)
+{
+	return ring->ring->sq_head - (ring->is_fetching && !ring_is_restoring(ring));
+}
+
+/*
+ * Commit all completions so far, and the entries before @sq_head. While entries are being restored,
+ * the chain's state is still the one that the broker before left.
+ */
+static inline void ring_commit(struct dispatch_ring *ring, uint32_t sq_head)
+{
+	const uint32_t cq_tail = ring->ring->cq_tail, most = 1u << 28;
+	const struct rbk_commit *base = &ring->commit_base;
+	uint64_t chain = ring->chain_open * RBK_COMMIT_CHAIN_OPEN |
+			 ring->chain_broken * RBK_COMMIT_CHAIN_BROKEN;
+
+	if (__builtin_expect(ring_is_restoring(ring), 0))
+		chain = ring->restored_chain;
+	__atomic_store_n(&ring->ring->cq->commit, rbk_commit_word(sq_head, cq_tail, chain),
+			 __ATOMIC_RELEASE);
+	if (__builtin_expect(sq_head - (uint32_t)base->sq_head >= most ||
+				     cq_tail - (uint32_t)base->cq_tail >= most,
+			     0))
+		ring_move_base(ring, sq_head, cq_tail);
 }
 
 /* Return a hash of a task's references: FNV-1a, whole words at a time. */
@@ -83,12 +120,19 @@ static inline void record_take(const struct task *task, const struct rbk_sqe *sq
 	record_set_flags(record, flags);
 }
 
-/* Record that a task, from now on, may have updated its states. */
-static inline void record_begin(const struct task *task)
+/*
+ * The restored entry of record @i failed. If the next record continues its chain, and was not
+ * admitted yet, its cancellation is committed with the failure.
+ */
+static inline void record_break(const struct dispatch_ring *ring, uint32_t i)
 {
-	struct rbk_task_record *record = record_of(task);
+	struct rbk_task_record *records = ring->ring->records;
 
-	record_set_flags(record, record->flags | RBK_TASK_BEGUN);
+	if (!(records[i].sqe.flags & RBK_SQE_LINK) || i + 1 >= ring->n_restored ||
+	    i + 1 < ring->n_readmitted || (records[i + 1].flags & RBK_TASK_CANCELLED))
+		return;
+	records[i + 1].cancel_index = records[i].sq_index;
+	record_set_flags(&records[i + 1], records[i + 1].flags | RBK_TASK_CANCELLED);
 }
 
 /* Record that the last completion that was posted is that of @record. */

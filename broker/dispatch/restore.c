@@ -51,7 +51,9 @@ static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *
 		return -ECANCELED;
 	if (record->flags & RBK_TASK_BEGUN)
 		return -ECONNRESET;
-	if (!(record->flags & RBK_TASK_TABLE) ||
+	/* The client may have made the record: only a RUN has a table. */
+	if (!(record->flags & RBK_TASK_TABLE) || sqe->opcode != RBK_OP_RUN ||
+	    !(sqe->flags & RBK_SQE_ARG_TABLE) ||
 	    validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan) != 0)
 		return 0;
 	return record_hash(dispatch->inline_refs, plan->plan->n_bindings) == record->table_hash
@@ -101,6 +103,8 @@ void restore_finish(struct dispatch_ring *ring)
 	/* The entry completed without a task. */
 	if (ring->free_tasks == task && !(record->flags & RBK_TASK_POSTED))
 		record_post(ring, record);
+	if (ring->chain_broken)
+		record_break(ring, ring->n_readmitted);
 	if (++ring->n_readmitted == ring->n_restored && !ring->chain_open)
 		resume_chain(ring);
 }

@@ -411,6 +411,42 @@ static void tell_due(struct dispatch *dispatch, const struct run *run)
 			 __ATOMIC_RELAXED);
 }
 
+/* Give a run to its executor or to the reactor. Return: false if neither takes it now. */
+static inline bool hand_over(struct dispatch *dispatch, struct run *run, uint8_t device)
+{
+	struct executor *executor = dispatch->executors[device];
+
+	if (device == RBK_DEVICE_CPU && reactor_run_takes(dispatch, run))
+		return true;
+	if (device == RBK_DEVICE_CPU && reactor_run_is_sole(dispatch, run))
+		return false;
+	if (executor->ops->submit(executor, &run->exec) != 0)
+		return false;
+	dispatch->flush_mask |= 1u << device;
+	if (device == RBK_DEVICE_CPU && dispatch->reactor_run.n_held > 0)
+		dispatch->reactor_run.is_in_the_way |=
+			dispatch->reactor_run.flow != run->task->ring->flow;
+	return true;
+}
+
+/* Do as hand_over(), and record that from now on the task may have updated its states. */
+static __attribute__((__noinline__)) bool hand_over_state(struct dispatch *dispatch,
+							  struct run *run, uint8_t device)
+{
+	struct rbk_task_record *record;
+	uint32_t flags;
+
+	if (!run->task->ring->ring->records)
+		return hand_over(dispatch, run, device);
+	record = record_of(run->task);
+	flags = record->flags;
+	record_set_flags(record, flags | RBK_TASK_BEGUN);
+	if (hand_over(dispatch, run, device))
+		return true;
+	record_set_flags(record, flags);
+	return false;
+}
+
 /*
  * Submit a run, or leave it to the reactor itself.
  * Return: false if the executor takes no more now.
@@ -418,7 +454,6 @@ static void tell_due(struct dispatch *dispatch, const struct run *run)
 static bool run_submit(struct dispatch *dispatch, struct run *run)
 {
 	uint8_t device = run->place.decision.device;
-	struct executor *executor = dispatch->executors[device];
 	struct device_load *load = &dispatch->loads[device];
 
 	run_measure(dispatch, run, device);
@@ -428,19 +463,11 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	run->exec.busy_processor = busy_processor(dispatch, run->task->ring);
 	/* An urgent task may take longer than predicted. */
 	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
-	if (run->task->plan->plan->has_state && run->task->ring->ring->records)
-		record_begin(run->task);
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);
-	if (device != RBK_DEVICE_CPU || !reactor_run_takes(dispatch, run)) {
-		if (device == RBK_DEVICE_CPU && reactor_run_is_sole(dispatch, run))
-			return false;
-		if (executor->ops->submit(executor, &run->exec) != 0)
-			return false;
-		dispatch->flush_mask |= 1u << device;
-		if (device == RBK_DEVICE_CPU && dispatch->reactor_run.n_held > 0)
-			dispatch->reactor_run.is_in_the_way |=
-				dispatch->reactor_run.flow != run->task->ring->flow;
-	}
+	if (__builtin_expect(run->task->plan->plan->has_state, 0)
+		    ? !hand_over_state(dispatch, run, device)
+		    : !hand_over(dispatch, run, device))
+		return false;
 	tell_due(dispatch, run);
 	note_dequeued(dispatch, device);
 	load->n_urgent += run->exec.is_urgent;

@@ -229,6 +229,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	if (ring->chain_last == task) {
 		ring->chain_last = NULL;
 		ring->chain_broken = res < 0;
+		if (__builtin_expect(ring_is_restoring(ring), 0) && res < 0)
+			record_break(ring, (uint32_t)(task - ring->tasks));
 	}
 	if (task->plan)
 		task_release_plan(task);
@@ -269,10 +271,13 @@ void task_finish(struct dispatch *dispatch, struct task *task, int res)
 	struct dispatch_ring *ring = task->ring;
 	struct task *successor = task_complete(dispatch, task, res);
 
-	if (successor)
+	if (successor) {
+		if (ring->ring->records)
+			ring_commit(ring, ring_sq_head(ring));
 		task_start(dispatch, successor);
-	else
+	} else {
 		ring_after_completion(dispatch, ring);
+	}
 }
 
 static inline void task_returned(struct dispatch *dispatch, struct exec_task *exec)

@@ -120,17 +120,26 @@ static struct list_node *bucket_of(struct holds *holds, int wd)
 	return &holds->files[(unsigned int)wd % FILE_BUCKETS];
 }
 
-static void file_gone(struct watcher *watcher, int wd)
+static struct hold_file *find_file(const struct watcher *watcher, int wd)
 {
 	list_for_each (node, bucket_of(watcher->holds, wd)) {
 		struct hold_file *file = container_of(node, struct hold_file, link);
 
-		if (file->wd != wd || file->hold->watcher != watcher)
-			continue;
+		if (file->wd == wd && file->hold->watcher == watcher)
+			return file;
+	}
+	return NULL;
+}
+
+static void file_gone(struct watcher *watcher, int wd)
+{
+	struct hold_file *file;
+
+	/* A memfd that a client has sent twice has one watch, which several holds share. */
+	while ((file = find_file(watcher, wd))) {
 		list_remove(&file->link);
 		if (--file->hold->n_files == 0)
 			hold_free(file->hold);
-		return;
 	}
 }
 

@@ -45,8 +45,6 @@ enum {
 	 * received.
 	 */
 	RING_FDS = 4,
-	/* The completion area of an earlier broker */
-	RESTORED_FDS = 1,
 	RING_MAPPINGS = 3, /* each area, and the dispatcher's memory of a large ring */
 	RING_WATCHES = 2,  /* one per area */
 };
@@ -92,8 +90,9 @@ static int ring_charge(struct session_ring *ring)
 				   HOLD_BYTES) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_BELL_BYTES], ACCOUNT_HOST_BYTES,
 			   HOLD_SOCKETS_BYTES + HOLD_BYTES) ||
-	    account_charge(account, &ring->charges[RING_CHARGE_FDS], ACCOUNT_FDS,
-			   RING_FDS + (ring->is_restored ? RESTORED_FDS : 0)) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_FDS], ACCOUNT_FDS, RING_FDS) ||
+	    (ring->is_restored &&
+	     account_charge(account, &ring->charges[RING_CHARGE_FROM_FD], ACCOUNT_FDS, 1)) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_MAPPINGS], ACCOUNT_MAPPINGS,
 			   RING_MAPPINGS) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_WATCHES], ACCOUNT_WATCHES,

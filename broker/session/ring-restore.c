@@ -21,11 +21,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "session/ring-memory.h"
 #include "session/server-private.h"
 #include "shm/ring.h"
 #include "util/error.h"
+
+enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 /* Unfinished entries of an earlier broker's ring, by sq_index */
 struct rest {
@@ -47,8 +50,13 @@ const char *ring_restore_check(int fd, uint64_t bytes)
 		       "F_SEAL_FUTURE_WRITE";
 	if (status.st_size < 0 || (uint64_t)status.st_size != bytes)
 		return "an area has another size than a ring of so many entries";
-	if ((uint64_t)status.st_blocks * 512 < bytes)
-		return "an area is sparse";
+	/*
+	 * Mapping the area would allocate pages that lack, and freeing it those beyond its end. The
+	 * last page may be a huge one.
+	 */
+	if (lseek(fd, 0, SEEK_HOLE) != (off_t)bytes ||
+	    (uint64_t)status.st_blocks * 512 > bytes + HUGE_PAGE_BYTES)
+		return "an area is sparse, or has pages beyond its end";
 	return NULL;
 }
 

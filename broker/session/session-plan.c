@@ -606,7 +606,10 @@ static void plan_verify_done(struct offload_job *job)
 		plan_drop(plan, -EDQUOT);
 		return;
 	}
-	plan->id = (uint32_t)++session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
+	session->plan_generations[index]++;
+	if (plan->wanted_id != index)
+		session->plan_generations[index] = (uint16_t)(plan->wanted_id >> PLAN_ID_SLOT_BITS);
+	plan->id = (uint32_t)session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
 	plan->pins = description_take_pins(description);
 	plan->description = description_free(description);
 	plan_submit(plan, OFFLOAD_PLAN_MEASURE, plan_measure_run, plan_measure_done);
@@ -645,12 +648,10 @@ static void plan_read_done(struct offload_job *job)
 }
 
 /* Find the slot of the id that the client wants. Return: false: the client was refused. */
-static bool plan_want(struct session *session, uint32_t cookie, uint32_t *ret_index)
+static bool plan_want(struct session *session, uint32_t cookie, uint32_t id, uint32_t *ret_index)
 {
-	const uint32_t id = session->wanted_id;
 	const uint32_t index = id & ((1u << PLAN_ID_SLOT_BITS) - 1);
 
-	session->wants_id = false;
 	if (index >= session->n_plans || session->plan_slots[index]) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie,
 				     index >= session->n_plans ? -EINVAL : -EBUSY,
@@ -659,8 +660,6 @@ static bool plan_want(struct session *session, uint32_t cookie, uint32_t *ret_in
 				     id);
 		return false;
 	}
-	/* The generation is counted up when the plan is ready. */
-	session->plan_generations[index] = (uint16_t)((id >> PLAN_ID_SLOT_BITS) - 1);
 	*ret_index = index;
 	return true;
 }
@@ -671,13 +670,15 @@ static bool plan_want(struct session *session, uint32_t cookie, uint32_t *ret_in
  */
 static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 {
+	const bool is_wanted = session->wants_id;
 	char why[ACCOUNT_TEXT_BYTES];
 	struct session_plan *plan;
 	uint32_t index;
 
 	for (index = 0; index < session->n_plans && session->plan_slots[index]; index++)
 		;
-	if (session->wants_id && !plan_want(session, cookie, &index))
+	session->wants_id = false;
+	if (is_wanted && !plan_want(session, cookie, session->wanted_id, &index))
 		return NULL;
 	if (index == session->n_plans) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
@@ -699,6 +700,7 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 	}
 	plan->session = session;
 	plan->id = index; /* without a generation, so tasks cannot name it yet */
+	plan->wanted_id = is_wanted ? session->wanted_id : index;
 	plan->state = SLOT_PREPARING;
 	plan->cookie = cookie;
 	list_init(&plan->check);

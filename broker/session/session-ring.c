@@ -397,6 +397,7 @@ static void ring_make_done(struct offload_job *job)
 	struct session *session = ring->session;
 	int r = ring->job_result;
 
+	charge_deinit(&ring->charges[RING_CHARGE_FROM_FD]);
 	if (r == 0 && !session->is_ending)
 		r = ring_start(ring);
 	if (r || session->is_ending) {

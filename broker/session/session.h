@@ -107,6 +107,7 @@ struct session_plan {
 	struct plan *plan;
 	struct session *session;
 	uint32_t id;
+	uint32_t wanted_id;        /* id to get when it is ready; its slot: any generation */
 	uint32_t inline_max_count; /* highest count that runs on the reactor; the dispatcher's */
 	/* reason of tasks that run there without asking the placer; 0: ask it; the dispatcher's */
 	uint8_t inline_reason;
@@ -141,6 +142,7 @@ enum {
 	RING_CHARGE_AREA_BYTES, /* areas, which a client may keep */
 	RING_CHARGE_BELL_BYTES, /* bell, which a client may keep */
 	RING_CHARGE_FDS,        /* held until the bell is released */
+	RING_CHARGE_FROM_FD,    /* held until a restored ring is made */
 	RING_CHARGE_MAPPINGS,
 	RING_CHARGE_WATCHES, /* held until the areas are released */
 	RING_CHARGE_TASKS,

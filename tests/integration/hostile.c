@@ -71,12 +71,17 @@ int hostile_end(void **state)
 	return 0;
 }
 
-int hostile_session(void)
+int hostile_session_with(uint64_t features)
 {
 	int fd = raw_connect(&broker);
 
-	raw_hello(fd);
+	raw_hello_with(fd, features);
 	return fd;
+}
+
+int hostile_session(void)
+{
+	return hostile_session_with(RBK_FEAT_FIXED_ARENAS);
 }
 
 void hostile_expect_ended(const void *bytes, size_t n_bytes, const int *fds, unsigned int n_fds)

@@ -37,6 +37,8 @@ void hostile_expect_nothing_left(void);
 
 /* Connect and send HELLO. */
 int hostile_session(void);
+/* With these features, RBK_FEAT_*. */
+int hostile_session_with(uint64_t features);
 
 /* Open a session and send one packet, for which the broker must end the session. */
 void hostile_expect_ended(const void *bytes, size_t n_bytes, const int *fds, unsigned int n_fds);

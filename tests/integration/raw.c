@@ -110,13 +110,13 @@ void raw_ask(int fd, const void *request, size_t n_bytes, const int *fds, unsign
 	memcpy(reply, &largest, (size_t)n < reply_bytes ? (size_t)n : reply_bytes);
 }
 
-void raw_hello(int fd)
+void raw_hello_with(int fd, uint64_t features)
 {
 	const struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO, .cookie = 1},
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
-		.features = RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH,
+		.features = features,
 		.abi_minor = RBK_ABI_MINOR,
 		.name = "raw",
 	};
@@ -124,6 +124,11 @@ void raw_hello(int fd)
 
 	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
 	assert_int_equal(welcome.reply.res, 0);
+}
+
+void raw_hello(int fd)
+{
+	raw_hello_with(fd, RBK_FEAT_FIXED_ARENAS);
 }
 
 void raw_expect_closed(int fd)

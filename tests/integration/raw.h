@@ -34,6 +34,7 @@ void raw_ask(int fd, const void *request, size_t n_bytes, const int *fds, unsign
 	     void *reply, size_t reply_bytes);
 
 void raw_hello(int fd);
+void raw_hello_with(int fd, uint64_t features);
 
 /*
  * Require that the broker closes the connection within ten seconds; replies before that are

@@ -241,7 +241,7 @@ static void mutate(struct kit *kit, struct message *m)
 /* Open a session with a few objects, so that later messages can refer to them. */
 static int victim(struct kit *kit)
 {
-	int fd = hostile_session();
+	int fd = hostile_session_with(RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH);
 
 	/*
 	 * A random message may have made the broker fix the memfd, to which no new session can then

@@ -62,6 +62,8 @@ static void fake_run_inline(struct executor *executor, struct exec_task *task)
 {
 	struct fake *fake = fake_of(executor);
 
+	if (fake->on_inline)
+		fake->on_inline(fake->on_inline_data);
 	fake->n_inline++;
 	task->res = fake->inline_res;
 	task->end_ticks = task->start_ticks + clock_ns_to_ticks(fake->inline_ns);

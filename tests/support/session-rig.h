@@ -36,6 +36,8 @@ struct fake {
 	int32_t inline_res;
 	uint64_t inline_ns;
 	unsigned int n_inline;
+	void (*on_inline)(void *data); /* called as a task begins; NULL: nothing */
+	void *on_inline_data;
 
 	uint64_t row_ns; /* simulated duration of a queued task per row; 0: 1 us in all */
 

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,11 +18,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "loop/loop.h"
 #include "shm/ring.h"
 #include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { LINK = RBK_SQE_LINK, TABLE_OFFSET = 16384, MAX_USER_DATA = 32 };
+
+static uint64_t n_committed[4];
 
 struct brokers {
 	struct bench first, second;
@@ -539,6 +543,186 @@ TEST(test_death__with_a_state)
 		skip();
 }
 
+/* A closers.h thread that copies no table before it may */
+struct sleeper {
+	struct closers_job job;
+	sem_t is_asleep, let_go;
+};
+
+static void sleep_run(struct closers_job *job)
+{
+	struct sleeper *sleeper = container_of(job, struct sleeper, job);
+
+	sem_post(&sleeper->is_asleep);
+	sem_wait(&sleeper->let_go);
+}
+
+static void sleep_done(struct closers_job *job)
+{
+}
+
+static struct session_arena *unfixed_arena(struct bench *bench)
+{
+	int fd = rig_memfd(65536, false);
+	struct session_arena *arena = rig_arena_of(&bench->rig, fd, 65536);
+
+	close(fd);
+	return arena;
+}
+
+/* Put a task whose table a thread has to copy. */
+static void put_far_table(struct bench *bench, const struct session_arena *arena,
+			  uint64_t user_data)
+{
+	uint64_t *table = (uint64_t *)(arena->exec.base + TABLE_OFFSET);
+	struct rbk_sqe sqe = run_entry(bench, bench->queued, user_data);
+
+	memcpy(table, sqe.refs, 2 * sizeof(*table));
+	memset(sqe.refs, 0, sizeof(sqe.refs));
+	sqe.flags = RBK_SQE_ARG_TABLE;
+	sqe.table = RBK_REF(arena->id, TABLE_OFFSET);
+	sqe.n_refs = 2;
+	rig_put(&bench->ring, &sqe);
+}
+
+static void await_copy(struct bench *bench)
+{
+	rig_work(&bench->rig);
+	while (closers_n_jobs(bench->rig.server->closers) > 0)
+		assert_true(loop_turn(bench->rig.loop, true) >= 0);
+	run_all(bench);
+}
+
+/* The second broker dies while it copies the table of a restored entry. */
+TEST(test_death__while_a_table_is_copied)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct session_arena *arenas[3];
+	struct sleeper sleeper = {.job = {.run = sleep_run, .done = sleep_done}};
+	struct rig_areas areas;
+	HEIR(third, 1);
+
+	arenas[0] = unfixed_arena(first);
+	arenas[1] = unfixed_arena(second);
+	arenas[2] = unfixed_arena(&third);
+	put_far_table(first, arenas[0], 1);
+	rig_work(&first->rig);
+	while (closers_n_jobs(first->rig.server->closers) > 0)
+		assert_true(loop_turn(first->rig.loop, true) >= 0);
+	rig_work(&first->rig);
+	put_run(first, first->tiny, 2, 0);
+	rig_work(&first->rig);
+	for (unsigned int i = 1; i < 3; i++)
+		memcpy(arenas[i]->exec.base + TABLE_OFFSET, arenas[0]->exec.base + TABLE_OFFSET,
+		       2 * sizeof(uint64_t));
+
+	sem_init(&sleeper.is_asleep, 0, 0);
+	sem_init(&sleeper.let_go, 0, 0);
+	rig_areas_copy(&first->ring, &areas);
+	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
+	rig_areas_deinit(&areas);
+	closers_submit(second->rig.server->closers, second->rig.session->account, &sleeper.job);
+	sem_wait(&sleeper.is_asleep);
+	rig_work(&second->rig);
+	check_published(second->ring.cq);
+	rig_areas_copy(&second->ring, &areas);
+	rig_ring_restore(&third.rig, &areas, N_ENTRIES, &third.ring);
+	rig_areas_deinit(&areas);
+	await_copy(&third);
+	expect_cqe(&third, 2, 0);
+	expect_cqe(&third, 1, 0);
+	expect_none(&third);
+	remove_ring(&third);
+	sem_post(&sleeper.let_go);
+	await_copy(second);
+}
+
+/* A restored task fails before the next one of its chain is admitted again. */
+TEST(test_death__between_batches_of_a_chain)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rig_areas areas;
+	HEIR(third, 1);
+
+	for (uint64_t i = 1; i <= 7; i++)
+		put_run(first, first->queued, i, 0);
+	put_run(first, first->queued, 8, LINK);
+	put_run(first, first->queued, 9, 0);
+	rig_work(&first->rig);
+	rig_areas_copy(&first->ring, &areas);
+	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
+	rig_areas_deinit(&areas);
+	assert_int_equal(dispatch_poll_ring(second->rig.dispatch, rig_dispatch_ring(&second->ring)),
+			 8);
+	dispatch_tasks(second->rig.dispatch);
+	fake_finish(second->cpu, 8, -EIO);
+	dispatch_tasks(second->rig.dispatch);
+	rig_areas_copy(&second->ring, &areas);
+	rig_ring_restore(&third.rig, &areas, N_ENTRIES, &third.ring);
+	rig_areas_deinit(&areas);
+	run_all(&third);
+	expect_cqe(&third, 8, -EIO);
+	expect_cqe(&third, 9, -ECANCELED);
+	for (uint64_t i = 1; i <= 7; i++)
+		expect_cqe(&third, i, 0);
+	remove_ring(&third);
+}
+
+/*
+ * A task may overwrite what the one before it in its chain has read: then the first one must not
+ * run again.
+ */
+TEST(test_death__in_a_chain_that_goes_back_and_forth)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first;
+	const struct rbk_cq_area *cq = first->ring.cq;
+	struct rbk_commit commit;
+
+	put_run(first, first->queued, 1, LINK);
+	put_run(first, first->queued, 2, 0);
+	rig_work(&first->rig);
+	fake_finish(first->cpu, 1, 0);
+	/* At the instruction at which the second task is given to its executor: */
+	first->cpu->capacity = 0;
+	dispatch_reap(first->rig.dispatch);
+	rbk_commit_load(cq, &commit);
+	assert_int_equal(commit.cq_tail, 1);
+	assert_int_equal(cq->cq_tail, 0);
+	first->cpu->capacity = FAKE_MAX_TASKS;
+}
+
+/* Keep the number of completions that are committed when an inline task begins. */
+static void see_commit(void *data)
+{
+	struct bench *bench = data;
+	struct rbk_commit commit;
+
+	rbk_commit_load(bench->ring.cq, &commit);
+	n_committed[bench->cpu->n_inline] = commit.cq_tail;
+}
+
+TEST(test_death__in_a_chain_of_small_tasks)
+{
+	BENCH(bench, 1, N_ENTRIES);
+
+	bench.cpu->on_inline = see_commit;
+	bench.cpu->on_inline_data = &bench;
+	put_run(&bench, bench.tiny, 1, 0);
+	put_run(&bench, bench.tiny, 2, LINK);
+	put_run(&bench, bench.tiny, 3, 0);
+	put_run(&bench, bench.tiny, 4, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.cpu->n_inline, 4);
+	/* The third task's predecessor is committed; tasks that follow no other share a commit. */
+	assert_int_equal(n_committed[1], 0);
+	assert_int_equal(n_committed[2], 2);
+	assert_int_equal(n_committed[3], 2);
+	bench.cpu->on_inline = NULL;
+}
+
 /* --- hostile areas --- */
 
 /* Ask for a ring with these areas. Return: the answer's result. */
@@ -672,4 +856,124 @@ TEST(test_hostile__entries)
 	put_run(second, second->tiny, 100, 0);
 	rig_work(&second->rig);
 	expect_cqe(second, 100, 0);
+}
+
+/* Records say that entries without a table had one. */
+TEST(test_hostile__tables)
+{
+	/* The last three wait: for memory, and for each other. */
+	static const uint8_t opcodes[] = {RBK_OP_NOP,      RBK_OP_RUN,   RBK_OP_CANCEL,
+					  RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_OP_BARRIER};
+	enum { N = sizeof(opcodes) };
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rbk_cq_area *cq = first->ring.ring->cq;
+	struct rbk_task_record *records = rbk_ring_records(cq, N_ENTRIES);
+	struct rbk_cqe cqe;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < N; i++) {
+		records[i] = (struct rbk_task_record){
+			.sqe = {.opcode = opcodes[i], .user_data = 100 + i},
+			.sq_index = i,
+			.flags = RBK_TASK_TAKEN | RBK_TASK_TABLE,
+		};
+		if (opcodes[i] == RBK_OP_PREFETCH || opcodes[i] == RBK_OP_EVICT)
+			records[i].sqe.plan_id = second->queued->id;
+		if (opcodes[i] == RBK_OP_RUN)
+			records[i].sqe = run_entry(second, second->queued, 100 + i);
+	}
+	cq->commit = rbk_commit_word(N, 0, 0);
+	first->ring.sq->sq_tail = N;
+	die(&brokers);
+	run_all(second);
+	while (rig_take(&second->ring, &cqe))
+		n++;
+	assert_int_equal(n, N - 3);
+	assert_int_equal(second->ring.ring->n_in_flight, 3);
+}
+
+/* One broken chain of as many records as a ring may have: a poll admits a few of them. */
+TEST(test_hostile__long_chain)
+{
+	enum { N = 4096 };
+	struct bench first;
+	struct rbk_task_record *records;
+	struct rbk_cq_area *cq;
+	struct rig_areas areas;
+	HEIR(second, 1);
+
+	bench_begin(&first, 1, N);
+	cq = first.ring.ring->cq;
+	records = rbk_ring_records(cq, N);
+	for (uint32_t i = 0; i < N; i++)
+		records[i] = (struct rbk_task_record){
+			.sqe = {.opcode = RBK_OP_NOP, .flags = i + 1 < N ? LINK : 0},
+			.sq_index = i,
+			.flags = i ? RBK_TASK_TAKEN : RBK_TASK_TAKEN | RBK_TASK_BEGUN,
+		};
+	cq->commit = rbk_commit_word(N, 0, 0);
+	first.ring.sq->sq_tail = N;
+	rig_areas_copy(&first.ring, &areas);
+	rig_ring_restore(&second.rig, &areas, N, &second.ring);
+	rig_areas_deinit(&areas);
+	assert_in_range(dispatch_poll_ring(second.rig.dispatch, rig_dispatch_ring(&second.ring)), 1,
+			64);
+	run_all(&second);
+	assert_int_equal(second.ring.cq->cq_tail, N);
+	assert_int_equal(second.ring.cq->cqes[0].res, -ECONNRESET);
+	for (uint32_t i = 1; i < N; i++)
+		assert_int_equal(second.ring.cq->cqes[i].res, -ECANCELED);
+	remove_ring(&second);
+	first.ring.sq->sq_tail = 0;
+	bench_end(&first);
+}
+
+/* One submission area of two rings: both are charged, and nothing stays charged. */
+TEST(test_hostile__area_twice)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	struct account *account = bench.rig.session->tenant->account;
+	const uint64_t host_bytes = account_used(account, ACCOUNT_HOST_BYTES);
+	const uint64_t n_watches = account_used(account, ACCOUNT_WATCHES);
+	struct rig_ring own = bench.ring, rings[2];
+	struct rig_areas areas, copy;
+
+	rig_areas_copy(&bench.ring, &areas);
+	copy = areas;
+	copy.sq = mremap(areas.sq, 0, areas.sq_bytes, MREMAP_MAYMOVE);
+	assert_ptr_not_equal(copy.sq, MAP_FAILED);
+	rig_ring_restore(&bench.rig, &areas, N_ENTRIES, &rings[0]);
+	rig_ring_restore(&bench.rig, &copy, N_ENTRIES, &rings[1]);
+	rig_areas_deinit(&areas);
+	for (unsigned int i = 0; i < 2; i++) {
+		bench.ring = rings[i];
+		remove_ring(&bench);
+	}
+	bench.ring = own;
+	for (unsigned int i = 0; i < 2000 && account_used(account, ACCOUNT_WATCHES) > n_watches;
+	     i++) {
+		holds_notice(bench.rig.server);
+		usleep(1000);
+	}
+	assert_int_equal(account_used(account, ACCOUNT_WATCHES), n_watches);
+	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), host_bytes);
+}
+
+/* Pages beyond the end of a sparse area make up for those that lack. */
+TEST(test_hostile__pages_beyond_the_end)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	const off_t cq_bytes = (off_t)bench.ring.cq_bytes;
+	int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct rig_areas areas;
+
+	rig_areas_copy(&bench.ring, &areas);
+	assert_int_equal(ftruncate(fd, cq_bytes), 0);
+	assert_int_equal(fallocate(fd, FALLOC_FL_KEEP_SIZE, cq_bytes, 1 << 24), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE),
+			 0);
+	expect_refused(&bench, areas.fds[0], fd, N_ENTRIES);
+	close(fd);
+	rig_areas_deinit(&areas);
 }
