@@ -23,6 +23,7 @@
 #include "shm/ring.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/log.h"
 
 /*
  * Token of the first sleep. The dispatcher's tokens begin with 1, and differ from it for the life
@@ -295,6 +296,11 @@ static void ring_seal_done(struct closers_job *job)
 		if (r == 0)
 			r = hooks->ring_added(hooks->context, ring);
 		ring->is_announced = r == 0;
+		if (ring->is_restored && r == 0)
+			log_debug_of(SESSION_ABOUT(session), LOG_RING_RESTORED,
+				     "session %u: took over ring %u of an earlier broker, with "
+				     "%u unfinished tasks",
+				     session->number, ring->id, ring->n_restored);
 		if (r == 0)
 			session_ring_drain_bell(ring);
 		else

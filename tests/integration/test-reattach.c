@@ -313,6 +313,8 @@ static void die_often(const char *const *args, unsigned int n_deaths, bool polit
 		      (double)clients[0].gaps_ns[n_gaps / 2] / 1e6,
 		      (double)clients[0].gaps_ns[n_gaps * 99 / 100] / 1e6,
 		      (double)clients[0].gaps_ns[n_gaps - 1] / 1e6);
+	if (politely)
+		assert_true(broker_log_has(&broker, "took over ring "));
 	broker_stop(&broker);
 	broker_remove(&first);
 	free(clients);
@@ -325,7 +327,8 @@ TEST(test_reattach__after_kills)
 
 TEST(test_reattach__after_orderly_ends)
 {
-	die_often(NULL, (unsigned int)test_scaled(10), true, false);
+	die_often((const char *const[]){"--log-level=debug", NULL}, (unsigned int)test_scaled(10),
+		  true, false);
 }
 
 TEST(test_reattach__with_a_software_gpu)
