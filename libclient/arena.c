@@ -24,7 +24,9 @@
  *
  * When the connection re-attaches, reattach.c registers each arena that has an id with the next
  * broker. An id is therefore set and removed under reattach.objects only. An arena without one is
- * its own thread's to change: the next broker hears of it when that thread shares it again.
+ * its own thread's to change: the next broker hears of it when that thread shares it again. An
+ * arena keeps its id, memfd and mapping until a broker has removed it, because that broker waits
+ * for tasks, which the next one has to finish if the first one dies.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,13 +95,11 @@ int client_arena_add(struct rbk *rbk, struct rbk_arena *arena, struct client_ans
 	return r;
 }
 
-/* Remove the arena from the list, so that it is not restored any more. Under objects. */
-static void arena_forget(struct rbk_arena *arena, uint32_t generation)
+static void arena_unmap(struct rbk_arena *arena)
 {
-	if (!arena->known.is_known)
-		return;
-	client_unknow(arena->rbk, &arena->known);
-	arena->generation = generation;
+	if (arena->data)
+		munmap(arena->data, arena->bytes);
+	arena->data = NULL;
 }
 
 struct rbk_arena *client_arena_ref(struct rbk_arena *arena)
@@ -112,12 +112,14 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
 {
 	if (!arena || __atomic_sub_fetch(&arena->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
-	arena_forget(arena, client_objects_lock(arena->rbk));
-	client_objects_unlock(arena->rbk);
-	client_close(&arena->fd);
 	if (arena->id != ARENA_NO_ID)
-		client_request_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id,
-				      arena->generation, NULL);
+		client_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
+	else
+		client_objects_lock(arena->rbk);
+	client_unknow(arena->rbk, &arena->known);
+	client_objects_unlock(arena->rbk);
+	arena_unmap(arena);
+	client_close(&arena->fd);
 	arena_not_exported(arena);
 	client_unref(arena->rbk);
 	free(arena);
@@ -126,22 +128,23 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
 
 RBK_EXPORT struct rbk_arena *rbk_arena_free(struct rbk_arena *arena)
 {
-	uint32_t generation;
+	bool may_move;
 
 	if (!arena)
 		return NULL;
-	generation = client_objects_lock(arena->rbk);
+	client_objects_lock(arena->rbk);
 	/* No thread reads a table there from now on. */
 	if (arena->known.is_known)
 		client_know(arena->rbk, &arena->rbk->arenas, &arena->known, arena->id,
 			    arena->sealed, NULL);
-	/* The next broker needs what plans may have as constants, until the last plan is freed. */
-	if (!arena->sealed)
-		arena_forget(arena, generation);
-	if (arena->data)
-		munmap(arena->data, arena->bytes);
-	arena->data = NULL;
-	if (!arena->sealed || !arena->rbk->reattach.is_possible)
+	/*
+	 * The next broker needs the memfd, to finish tasks until the arena is removed, and as
+	 * constants until the last plan is freed. To move an arena takes its mapping, too.
+	 */
+	may_move = arena->rbk->reattach.is_possible && !arena->sealed && !arena->exported;
+	if (!may_move)
+		arena_unmap(arena);
+	if (!arena->rbk->reattach.is_possible || arena->exported)
 		client_close(&arena->fd);
 	client_objects_unlock(arena->rbk);
 	return client_arena_unref(arena);
@@ -236,20 +239,15 @@ int client_arena_exchange(struct rbk_arena *arena, int *fd, struct rbk_error *er
 /* Remove the arena from the broker, whose tasks may still use it. */
 static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
 {
-	const uint32_t id = arena->id;
-	uint32_t generation;
 	int r;
 
-	if (id == ARENA_NO_ID)
+	if (arena->id == ARENA_NO_ID)
 		return 0;
-	generation = client_objects_lock(arena->rbk);
-	arena->id = ARENA_NO_ID;
-	client_objects_unlock(arena->rbk);
-	r = client_request_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, id, generation, error);
-	/* After -ETIME the broker still removes the arena, later. */
-	if (!r || r == -ETIME || !client_objects_lock_for(arena->rbk, generation))
-		return r;
-	arena->id = id;
+	r = client_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, error);
+	/* After -ETIME the broker removes the arena later; without one, the next broker gets it. */
+	if (!r ||
+	    (r == -ETIME && !__atomic_load_n(&arena->rbk->reattach.is_away, __ATOMIC_ACQUIRE)))
+		arena->id = ARENA_NO_ID;
 	client_objects_unlock(arena->rbk);
 	return r;
 }
@@ -344,7 +342,6 @@ static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
 	}
 	arena->fd = answer.fds[0];
 	arena->id = answer.reply.id.id;
-	arena->generation = answer.generation;
 	arena->exported = true;
 	/* Access beyond the file's end would raise SIGBUS, much later. */
 	bytes = lseek(arena->fd, 0, SEEK_END);
@@ -366,10 +363,11 @@ static bool is_refusal(int r)
 /* Undo arena_ask(), so that arena_make() can be tried. */
 static void arena_unask(struct rbk_arena *arena)
 {
-	if (arena->id != ARENA_NO_ID)
-		client_request_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id,
-				      arena->generation, NULL);
-	arena->id = ARENA_NO_ID;
+	if (arena->id != ARENA_NO_ID) {
+		client_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
+		arena->id = ARENA_NO_ID;
+		client_objects_unlock(arena->rbk);
+	}
 	arena_not_exported(arena);
 	client_close(&arena->fd);
 }

@@ -159,14 +159,11 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 
 RBK_EXPORT struct rbk_plan *rbk_plan_free(struct rbk_plan *plan)
 {
-	uint32_t generation;
-
 	if (!plan)
 		return NULL;
-	generation = client_objects_lock(plan->rbk);
+	client_remove(plan->rbk, RBK_WIRE_PLAN_REMOVE, plan->info.id, NULL);
 	client_unknow(plan->rbk, &plan->known);
 	client_objects_unlock(plan->rbk);
-	client_request_remove(plan->rbk, RBK_WIRE_PLAN_REMOVE, plan->info.id, generation, NULL);
 	for (unsigned int i = 0; i < plan->n_arenas; i++)
 		client_arena_unref(plan->arenas[i]);
 	client_unref(plan->rbk);

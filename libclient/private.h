@@ -230,11 +230,20 @@ int client_post(struct rbk *rbk, const struct client_message *message);
 bool client_stalls(struct rbk *rbk);
 
 /*
- * Remove an object, which the broker of @generation knows as @id.
- * Return: as client_request(); also 0 if that broker is gone, and the connection is not lost.
+ * Remove an object that is in its list under @id, and stays there until the broker has answered:
+ * the broker waits for the object's tasks, and if it dies meanwhile, the next one must know the
+ * object to finish them. That one is then asked to remove the object, within the same timeout.
+ * Return: as client_request(), with the lists locked (client_objects_lock()), so that the caller
+ * can take the object out of its list. After -ETIME the broker still removes the object, later,
+ * unless the connection re-attaches just now.
  */
-int client_request_remove(struct rbk *rbk, uint32_t type, uint32_t id, uint32_t generation,
-			  struct rbk_error *error);
+int client_remove(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error);
+
+/*
+ * Remove an object that is in no list any more, and that the broker of @generation knows as @id. It
+ * ended with that broker if the broker is gone.
+ */
+void client_remove_unlisted(struct rbk *rbk, uint32_t type, uint32_t id, uint32_t generation);
 
 /*
  * Lock the lists of objects. Between these calls no object is restored, and no request may be made.
@@ -352,14 +361,12 @@ struct rbk_arena {
 	struct rbk *rbk;
 	struct client_known known;
 	int fd;
-	unsigned char *data; /* NULL: the caller has freed the arena */
+	unsigned char *data; /* NULL: not mapped yet, or no longer */
 	size_t bytes;
 	size_t used;
 	uint64_t segment_bytes; /* as in struct rbk, for this arena; atomic */
 	bool exported; /* the broker made the memory: fd is a dma-buf, which cannot be sealed */
 	uint32_t id;   /* RBK_REF_ARENA(RBK_REF_INVALID): not registered with the broker */
-	/* generation of the broker that knows the id, once the arena is in no list */
-	uint32_t generation;
 	bool sealed;
 	bool fixed; /* sent with RBK_WIRE_ARENA_FIX: no other broker can map the memfd writable */
 };

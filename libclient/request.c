@@ -690,12 +690,12 @@ static int request_once(struct rbk *rbk, const struct client_message *message, u
 
 	pthread_mutex_lock(&rbk->lock);
 	r = wait_attached(rbk, message, deadline_ns, timeout_ns, error);
+	request->generation = ret->generation = rbk->reattach.n_done;
 	if (r) {
 		pthread_mutex_unlock(&rbk->lock);
 		free(request);
 		return r;
 	}
-	request->generation = ret->generation = rbk->reattach.n_done;
 	request->cookie = message->request->cookie = rbk->next_cookie++;
 	request->next = rbk->requests;
 	rbk->requests = request;
@@ -732,22 +732,30 @@ static int request_once(struct rbk *rbk, const struct client_message *message, u
 	return r;
 }
 
-int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
-		       struct client_answer *ret, struct rbk_error *error)
+/* Send a request as client_request() does, until @deadline_ns, which is @timeout_ns away. */
+static int request_until(struct rbk *rbk, const struct client_message *message,
+			 uint64_t deadline_ns, uint64_t timeout_ns, struct client_answer *ret,
+			 struct rbk_error *error)
 {
-	uint64_t timeout_ns, deadline_ns;
 	int r;
 
 	r = client_check(rbk, error);
 	if (r)
 		return r;
-	if (__builtin_add_overflow(rbk->timeout_ns, wait_ns, &timeout_ns))
-		timeout_ns = UINT64_MAX;
-	deadline_ns = client_deadline_ns(timeout_ns);
 	do
 		r = request_once(rbk, message, deadline_ns, timeout_ns, ret, error);
 	while (r == CLIENT_E_GONE && message->repeat == CLIENT_REPEAT);
 	return r;
+}
+
+int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
+		       struct client_answer *ret, struct rbk_error *error)
+{
+	uint64_t timeout_ns;
+
+	if (__builtin_add_overflow(rbk->timeout_ns, wait_ns, &timeout_ns))
+		timeout_ns = UINT64_MAX;
+	return request_until(rbk, message, client_deadline_ns(timeout_ns), timeout_ns, ret, error);
 }
 
 /*
@@ -797,8 +805,7 @@ int client_post(struct rbk *rbk, const struct client_message *message)
 	return r == -ETIME ? -EBUSY : r;
 }
 
-int client_request_remove(struct rbk *rbk, uint32_t type, uint32_t id, uint32_t generation,
-			  struct rbk_error *error)
+void client_remove_unlisted(struct rbk *rbk, uint32_t type, uint32_t id, uint32_t generation)
 {
 	struct rbk_wire_id request = {.request.type = type, .id = id};
 	struct client_message message = {
@@ -809,9 +816,30 @@ int client_request_remove(struct rbk *rbk, uint32_t type, uint32_t id, uint32_t 
 		.generation = generation,
 	};
 	struct client_answer answer;
-	int r = client_request(rbk, &message, &answer, error);
 
-	return r == CLIENT_E_GONE ? 0 : r;
+	client_request(rbk, &message, &answer, NULL);
+}
+
+int client_remove(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error)
+{
+	const uint64_t deadline_ns = client_deadline_ns(rbk->timeout_ns);
+	struct rbk_wire_id request = {.request.type = type, .id = id};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	int r;
+
+	if (client_is_child(rbk))
+		return client_check(rbk, error);
+	/*
+	 * A broker that dies after its answer, before the object leaves its list, has a successor
+	 * that knows the object again. After the deadline such a successor is told, but not
+	 * awaited.
+	 */
+	do {
+		answer.generation = __atomic_load_n(&rbk->reattach.n_done, __ATOMIC_ACQUIRE);
+		r = request_until(rbk, &message, deadline_ns, rbk->timeout_ns, &answer, error);
+	} while (!client_objects_lock_for(rbk, answer.generation));
+	return r;
 }
 
 uint32_t client_objects_lock(struct rbk *rbk)

@@ -292,7 +292,7 @@ RBK_EXPORT struct rbk_ring *rbk_ring_free(struct rbk_ring *ring)
 	 */
 	ring_unmap(cold);
 	if (!client_is_child(cold->rbk) && cold->exists)
-		client_request_remove(cold->rbk, RBK_WIRE_RING_REMOVE, id, generation, NULL);
+		client_remove_unlisted(cold->rbk, RBK_WIRE_RING_REMOVE, id, generation);
 	client_unref(cold->rbk);
 	munmap(ring, 2 * client_page_bytes());
 	return NULL;

@@ -370,7 +370,7 @@ int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int flags, struc
 /*
  * Unmap the arena and remove it from the broker. The broker keeps the arena until no plan has
  * constants in it, and until its tasks in flight have completed; freeing the last reference waits
- * for these tasks. Pointers into the arena become invalid. Return: NULL.
+ * for these tasks, as rbk_plan_free() does. Pointers into the arena become invalid. Return: NULL.
  */
 struct rbk_arena *rbk_arena_free(struct rbk_arena *arena);
 
@@ -399,13 +399,13 @@ void rbk_arena_reset(struct rbk_arena *arena);
  * Seal the arena: make it immutable in every process, for ever, as constants must be. The call
  * removes the arena from the broker, maps it read-only at the same address, seals it, and shares it
  * again. References made before are invalid, also if the call fails; make them anew. The call waits
- * for tasks in flight that use the arena. Memory that a device's driver made is replaced by a copy.
+ * for tasks in flight that use the arena, also if another broker completes them. Memory that a device's driver made is replaced by a copy.
  * The call does nothing if the arena is sealed already.
  * Return: 0;
  *   -EBUSY  another process (a fork()ed child, perhaps) maps the arena writable. The arena is
  *           unchanged, or, where the broker offers RBK_FEAT_FIXED_ARENAS, a copy that the other
  *           process does not share
- *   -ETIME  tasks use the arena for longer than the connection's timeout
+ *   -ETIME  tasks use the arena for longer than the connection's timeout, or no broker was there
  * or as above. If the arena was sealed but could not be shared again, references are
  * RBK_REF_INVALID and another call tries to share it again.
  */
@@ -538,7 +538,12 @@ void rbk_builder_disable_fusion(struct rbk_builder *builder);
 int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
 		 struct rbk_plan **ret, struct rbk_error *error);
 
-/* Remove the plan from the broker, once its tasks in flight have completed. Return: NULL. */
+/*
+ * Remove the plan from the broker, once its tasks in flight have completed. If the broker dies
+ * meanwhile, or was gone before, the call waits for the next one, which completes them. It waits
+ * for the connection's timeout at most; tasks that have not completed by then may fail.
+ * Return: NULL.
+ */
 struct rbk_plan *rbk_plan_free(struct rbk_plan *plan);
 
 /* Return the plan's id, for rbk_prep_run(). Any thread. */

@@ -6,9 +6,14 @@
  * A scene has one connection and, one after another, several fake brokers at the same path. At its
  * end the process has no more open descriptors than at its beginning.
  */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "support/client-fixture.h"
 #include "support/test.h"
@@ -31,6 +36,20 @@ static inline void told(struct rbk *rbk, const struct rbk_reattachment *about, v
 	snprintf(scene->text, sizeof(scene->text), "%s", about->text ? about->text : "");
 	scene->told.text = NULL;
 	atomic_fetch_add(&scene->n_told, 1);
+}
+
+/* Return the features of a broker that fixes arenas, if the kernel lets the client move them. */
+static inline uint64_t fixing(void)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
+	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY), r;
+
+	r = fd < 0 ? -1 : ioctl(fd, UFFDIO_API, &api);
+	client_close(&fd);
+	return RBK_FEAT_REATTACH | (r ? 0 : RBK_FEAT_FIXED_ARENAS);
 }
 
 static const struct fake_options usual = {.features = RBK_FEAT_REATTACH};
@@ -102,6 +121,32 @@ static inline void wait_told(struct scene *scene, unsigned int n)
 {
 	while (atomic_load(&scene->n_told) < n)
 		sleep_ms(1);
+}
+
+/* A thread that starts the next broker whenever one has died by itself. */
+struct heirs {
+	struct scene *scene;
+	const struct fake_options *options;
+	unsigned int n;
+	pthread_t thread;
+};
+
+static inline void *start_heirs(void *data)
+{
+	struct heirs *heirs = data;
+
+	for (unsigned int i = 0; i < heirs->n; i++) {
+		while (access(heirs->scene->path, F_OK) == 0)
+			sleep_ms(1);
+		scene_kill(heirs->scene);
+		scene_start(heirs->scene, &heirs->options[i]);
+	}
+	return NULL;
+}
+
+static inline void heirs_begin(struct heirs *heirs)
+{
+	assert_int_equal(pthread_create(&heirs->thread, NULL, start_heirs, heirs), 0);
 }
 
 static inline struct rbk_plan *plan_make(struct scene *scene, struct rbk_arena *constants)

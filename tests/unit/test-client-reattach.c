@@ -1,36 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Re-attachment: brokers die and come back in every state of the client, and each task completes
- * once. Connections that are lost: test-client-lost.c.
+ * once. Removals: test-client-removal.c. Connections that are lost: test-client-lost.c.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/client-fixture.h"
 #include "support/test.h"
 #include "unit/reattach-scene.h"
-
-/* Return the features of a broker that fixes arenas, if the kernel lets the client move them. */
-static uint64_t fixing(void)
-{
-	struct uffdio_api api = {
-		.api = UFFD_API,
-		.features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
-	};
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY), r;
-
-	r = fd < 0 ? -1 : ioctl(fd, UFFDIO_API, &api);
-	client_close(&fd);
-	return RBK_FEAT_REATTACH | (r ? 0 : RBK_FEAT_FIXED_ARENAS);
-}
 
 TEST(test_reattach__same_objects)
 {
@@ -429,32 +411,6 @@ TEST(test_reattach__request_times_out)
 
 /* ---- Brokers that die at a request ---- */
 
-/* A thread that starts the next broker whenever one has died by itself. */
-struct heirs {
-	struct scene *scene;
-	const struct fake_options *options;
-	unsigned int n;
-	pthread_t thread;
-};
-
-static void *start_heirs(void *data)
-{
-	struct heirs *heirs = data;
-
-	for (unsigned int i = 0; i < heirs->n; i++) {
-		while (access(heirs->scene->path, F_OK) == 0)
-			sleep_ms(1);
-		scene_kill(heirs->scene);
-		scene_start(heirs->scene, &heirs->options[i]);
-	}
-	return NULL;
-}
-
-static void heirs_begin(struct heirs *heirs)
-{
-	assert_int_equal(pthread_create(&heirs->thread, NULL, start_heirs, heirs), 0);
-}
-
 /* The object of an answer that came just before the death is made again; nothing is left over. */
 TEST(test_reattach__dies_at_request)
 {
@@ -546,65 +502,7 @@ TEST(test_reattach__dies_while_restoring)
 	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
 }
 
-/* ---- Changes while there is no broker ---- */
-
-TEST(test_reattach__freed_while_away)
-{
-	struct objects objects;
-	struct rbk_stats stats;
-	const struct rbk_cqe *cqe;
-
-	SCENE(scene);
-	objects_make(&scene, &objects);
-	scene_kill(&scene);
-	assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
-	rbk_ring_free(objects.other);
-	rbk_plan_free(objects.plan);
-	rbk_arena_free(objects.data);
-	scene_start(&scene, NULL);
-	submit_nops(objects.ring, 2, 0);
-	expect_nops(objects.ring, 2, 0);
-	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
-	wait_told(&scene, 1);
-	assert_fields(scene.told, (n_arenas, 1), (n_plans, 0), (n_rings, 1), (r, 0));
-	assert_int_equal(fake_broker_objects(scene.fixture.fake), 2);
-	rbk_arena_free(objects.constants);
-	rbk_ring_free(objects.ring);
-	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
-}
-
-static void *seal(void *data)
-{
-	struct asker *asker = data;
-
-	asker->r = rbk_arena_seal(asker->constants, &asker->error);
-	return NULL;
-}
-
-TEST(test_reattach__sealed_while_away)
-{
-	const struct fake_options options = {.features = fixing()};
-	const struct rbk_cqe *cqe;
-	struct objects objects;
-	struct asker asker;
-	pthread_t thread;
-
-	SCOPED(scene, scene, scene_begin, scene_end, &options);
-	objects_make(&scene, &objects);
-	scene_kill(&scene);
-	assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
-	asker = (struct asker){.scene = &scene, .constants = objects.data};
-	assert_int_equal(pthread_create(&thread, NULL, seal, &asker), 0);
-	sleep_ms(20);
-	scene_start(&scene, &options);
-	pthread_join(thread, NULL);
-	assert_int_equal(asker.r, 0);
-	objects.ref = rbk_arena_ref(objects.data, 64);
-	assert_int_not_equal(objects.ref, RBK_REF_INVALID);
-	assert_int_equal(fake_broker_objects(scene.fixture.fake), 5);
-	objects_free(&objects);
-	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
-}
+/* ---- Children ---- */
 
 /* A child of a process without a broker frees what it has inherited, and starts nothing. */
 TEST(test_reattach__fork_while_away)
