@@ -35,10 +35,17 @@
 #include "libclient/private.h"
 #include "shm/ring.h"
 
-/* Pauses between tries to connect last as long as this part of the time without a broker. */
-#define PAUSE_PART   16u
-#define PAUSE_MIN_NS 1000000u
-#define PAUSE_MAX_NS 20000000u
+/*
+ * Pauses between tries last as long as this part of the time without a broker, and are longer after
+ * a try that found a broker, because each such try costs it work.
+ */
+#define PAUSE_PART         16u
+#define PAUSE_MIN_NS       1000000u
+#define PAUSE_MAX_NS       20000000u
+#define PAUSE_FOUND_MAX_NS 200000000u
+
+/* A broker that is found just before the deadline has as long to say hello. */
+#define HELLO_MIN_NS 100000000u
 
 /* One re-attachment */
 struct restoration {
@@ -46,6 +53,7 @@ struct restoration {
 	struct rbk_reattachment about;
 	uint64_t deadline_ns; /* for finding a broker */
 	uint64_t wait_ns;     /* until the broker was found from which the session is restored */
+	bool is_found;        /* the last try found a broker */
 	struct rbk_error error;
 };
 
@@ -289,10 +297,27 @@ static void set_restoring(struct rbk *rbk, bool is_restoring)
 	pthread_mutex_unlock(&rbk->lock);
 }
 
-/* Return true if another try may succeed after errno @r. */
+/*
+ * Return true if another try may succeed after errno @r of an object: the broker died, or this
+ * process or the broker lacks something that others may free. The broker may also still charge for
+ * what it made of the session in the last try.
+ */
 static bool may_try_again(int r)
 {
-	return r == -ECONNRESET || r == -ETIME || r == -EBUSY;
+	switch (r) {
+	case -ECONNRESET:
+	case -ETIME:
+	case -EBUSY:
+	case -EAGAIN:
+	case -EMFILE:
+	case -ENFILE:
+	case -ENOMEM:
+	case -ENOSPC:
+	case -EDQUOT:
+		return true;
+	default:
+		return false;
+	}
 }
 
 /*
@@ -306,11 +331,14 @@ static int try_once(struct restoration *restoration, bool *ret_again)
 	uint64_t left_ns;
 	int r;
 
-	left_ns = restoration->deadline_ns > now_ns ? restoration->deadline_ns - now_ns : 1;
+	left_ns = restoration->deadline_ns > now_ns ? restoration->deadline_ns - now_ns : 0;
+	if (left_ns < HELLO_MIN_NS)
+		left_ns = HELLO_MIN_NS;
 	r = client_connect_fresh(rbk, left_ns < rbk->timeout_ns ? left_ns : rbk->timeout_ns,
 				 &restoration->error);
 	/* Any other failure may be that of a broker which is just starting or ending. */
 	*ret_again = r && r != -EPROTO && r != -EPROTONOSUPPORT;
+	restoration->is_found = !r;
 	if (r)
 		return r;
 	restoration->wait_ns = client_now_ns() - rbk->reattach.gone_ns;
@@ -346,13 +374,14 @@ static bool wait_pause(struct rbk *rbk, uint64_t pause_ns)
 	return is_away;
 }
 
-static uint64_t pause_after_ns(uint64_t away_ns)
+static uint64_t pause_after_ns(uint64_t away_ns, bool is_found)
 {
+	const uint64_t max_ns = is_found ? PAUSE_FOUND_MAX_NS : PAUSE_MAX_NS;
 	const uint64_t pause_ns = away_ns / PAUSE_PART;
 
 	if (pause_ns < PAUSE_MIN_NS)
 		return PAUSE_MIN_NS;
-	return pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
+	return pause_ns < max_ns ? pause_ns : max_ns;
 }
 
 /* Find a broker and restore the session, or lose the connection. */
@@ -370,11 +399,15 @@ static void reattach(struct rbk *rbk, uint64_t gone_ns)
 		r = try_once(&restoration, &again);
 		if (!r || !again || client_now_ns() >= restoration.deadline_ns)
 			break;
-		if (!wait_pause(rbk, pause_after_ns(client_now_ns() - gone_ns)))
+		if (!wait_pause(rbk,
+				pause_after_ns(client_now_ns() - gone_ns, restoration.is_found)))
 			return;
 	}
 	if (r) {
-		if (again)
+		if (again && restoration.is_found)
+			client_error(&reason, r, "no broker took it over within %.3g s: %s",
+				     (double)wait_ns / 1e9, restoration.error.text);
+		else if (again)
 			r = client_error(&reason, -ETIME, "no broker came back within %.3g s: %s",
 					 (double)wait_ns / 1e9, restoration.error.text);
 		else

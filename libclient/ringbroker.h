@@ -23,15 +23,21 @@
  *   -EINVAL      the arguments are impossible
  *   -ECHILD      another process made the connection: a fork()ed child must connect anew
  *   -ECONNRESET  the broker ended this session, or it is gone, and the session could not be
- *restored at another one: see rbk_connect() -EPROTO      the broker violated the protocol; the
- *connection is lost -ETIME       the broker did not answer a request within the connection's
- *timeout, or none was there -ENOMEM      no memory -EMFILE      this process has no free
- *descriptor; the object that the broker made was given back. A connection, a ring and an arena take
- *one descriptor each. If the connection re-attaches, it takes two, a ring three or, with
- *rbk_ring_fd(), four, and an arena keeps its own until no plan has constants in it. A statistics
- *page, a sealed arena and a large plan take one for a moment. Remedy: raise the soft limit of open
- *files (ulimit -n, setrlimit(RLIMIT_NOFILE), LimitNOFILE= of the service), use fewer and larger
- *arenas, or free what is unused.
+ *                restored at another one: see rbk_connect()
+ *   -EPROTO      the broker violated the protocol; the connection is lost
+ *   -ETIME       the broker did not answer a request within the connection's timeout, or none was
+ *                there
+ *   -ENOMEM      no memory
+ *   -EMFILE      this process has no free descriptor; the object that the broker made was given
+ *                back
+ *
+ * Descriptors. A connection, a ring and an arena take one descriptor each. A statistics page, a
+ * sealed arena and a large plan take one for a moment. If the connection may re-attach, it takes
+ * two, a ring three or, with rbk_ring_fd(), four, and an arena keeps its own until no plan has
+ * constants in it. While it re-attaches, it takes one more, two more for each ring until the ring's
+ * thread uses the ring again, and two more for a moment. Remedy where there are too few: raise the
+ * soft limit of open files (ulimit -n, setrlimit(RLIMIT_NOFILE), LimitNOFILE= of the service), use
+ * fewer and larger arenas, or free what is unused.
  *
  * Threads. The library keeps no global state. Functions on a connection (struct rbk) may be called
  * from any thread at any time. A ring, an arena and a builder are each used by one thread at a
@@ -399,8 +405,8 @@ void rbk_arena_reset(struct rbk_arena *arena);
  * Seal the arena: make it immutable in every process, for ever, as constants must be. The call
  * removes the arena from the broker, maps it read-only at the same address, seals it, and shares it
  * again. References made before are invalid, also if the call fails; make them anew. The call waits
- * for tasks in flight that use the arena, also if another broker completes them. Memory that a device's driver made is replaced by a copy.
- * The call does nothing if the arena is sealed already.
+ * for tasks in flight that use the arena, also if another broker completes them. Memory that a
+ * device's driver made is replaced by a copy. The call does nothing if the arena is sealed already.
  * Return: 0;
  *   -EBUSY  another process (a fork()ed child, perhaps) maps the arena writable. The arena is
  *           unchanged, or, where the broker offers RBK_FEAT_FIXED_ARENAS, a copy that the other

@@ -110,8 +110,9 @@ struct fake_broker {
 	int listener;
 	int sessions[FAKE_SESSIONS];
 	uint64_t features[FAKE_SESSIONS];
-	uint32_t wanted_id; /* 0: none */
-	int got_fds[2];     /* of the request that is being answered; -1: none */
+	uint64_t session_ids[FAKE_SESSIONS]; /* part of ids */
+	uint32_t wanted_id;                  /* 0: none */
+	int got_fds[2];                      /* of the request that is being answered; -1: none */
 	struct fake_ring rings[FAKE_RINGS];
 	struct fake_held *held;
 	unsigned int n_held;
@@ -315,15 +316,17 @@ static void send_packet(int fd, const void *bytes, size_t n_bytes, const int *fd
 }
 
 /* Return the id of a new arena or plan: the next one, or the one that was wanted. */
-static uint32_t id_new(struct fake_broker *fake)
+static uint32_t id_new(struct fake_broker *fake, int session)
 {
 	uint32_t id = fake->wanted_id ? fake->wanted_id : fake->next_id;
 
 	fake->wanted_id = 0;
 	if (id >= fake->next_id)
 		fake->next_id = id + 1;
-	if (id < 64)
+	if (id < 64) {
 		__atomic_fetch_or(&fake->ids, 1ull << id, __ATOMIC_RELAXED);
+		fake->session_ids[session] |= 1ull << id;
+	}
 	return id;
 }
 
@@ -410,11 +413,11 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 		return sizeof(answer->head);
 	case RBK_WIRE_ARENA_ADD:
 		arena_fix(fake, ((const struct rbk_wire_arena_add *)request)->bytes);
-		answer->id.id = id_new(fake);
+		answer->id.id = id_new(fake, session);
 		count(&fake->n_objects, 1);
 		return sizeof(answer->id);
 	case RBK_WIRE_PLAN_ADD:
-		answer->plan.id = id_new(fake);
+		answer->plan.id = id_new(fake, session);
 		answer->plan.devices = 1;
 		answer->plan.flops_row = ((const struct rbk_wire_plan_add *)request)->desc_bytes;
 		answer->plan.flops_fixed = ((const struct rbk_wire_plan_add *)request)->flags;
@@ -478,6 +481,10 @@ static size_t answer_spoil(enum fake_fault fault, union fake_answer *answer, siz
 	case FAKE_REFUSE:
 		answer->head.res = -EDQUOT;
 		strcpy(answer->head.text, "that is too much");
+		break;
+	case FAKE_REFUSE_EVER:
+		answer->head.res = -EINVAL;
+		strcpy(answer->head.text, "that is wrong");
 		break;
 	case FAKE_REFUSE_BARE:
 		answer->head.res = -EBUSY;
@@ -599,7 +606,9 @@ static void answer_request(struct fake_broker *fake, int session, const void *re
 
 	CHECK(head->type < 32);
 	number = __atomic_fetch_add(&fake->n_requests[head->type], 1, __ATOMIC_RELAXED);
-	if (head->type == fake->options.fault_type && number == fake->options.fault_at)
+	if (head->type == fake->options.fault_type &&
+	    (number == fake->options.fault_at ||
+	     (number > fake->options.fault_at && fake->options.fault_always)))
 		fault = fake->options.fault;
 	if (fault == FAKE_SILENT)
 		return;
@@ -638,6 +647,8 @@ static void session_end(struct fake_broker *fake, int session)
 	for (int i = 0; i < FAKE_RINGS; i++)
 		if (fake->rings[i].used && fake->rings[i].session == session)
 			ring_drop(&fake->rings[i]);
+	__atomic_fetch_and(&fake->ids, ~fake->session_ids[session], __ATOMIC_RELAXED);
+	fake->session_ids[session] = 0;
 	close(fake->sessions[session]);
 	fake->sessions[session] = -1;
 }

@@ -22,6 +22,7 @@ enum fake_fault {
 	FAKE_DIE_AFTER,    /* answers, then closes everything */
 	FAKE_REFUSE,       /* -EDQUOT with a sentence */
 	FAKE_REFUSE_BARE,  /* -EBUSY with the short form and no sentence */
+	FAKE_REFUSE_EVER,  /* -EINVAL with a sentence */
 	FAKE_SHORT,        /* a truncated answer */
 	FAKE_EMPTY,        /* 4 bytes */
 	FAKE_LONG,         /* more bytes than the answer's size */
@@ -61,6 +62,7 @@ struct fake_options {
 	enum fake_fault fault;
 	uint32_t fault_type;       /* enum rbk_wire_type */
 	uint32_t fault_at;         /* the n-th request of that type, from 0 */
+	bool fault_always;         /* that request and all later ones of the type */
 	uint32_t start;            /* first value of all ring indices */
 	uint32_t max_ring_entries; /* 0: RBK_MAX_RING_ENTRIES */
 	uint64_t rung_early_ns;    /* it tells clients that it rang so much earlier */

@@ -80,13 +80,13 @@ TEST(test_reattach__refused)
 		 "the new broker (poor) does not offer RBK_FEAT_TENANTS"},
 		{{.features = 0}, "does not offer RBK_FEAT_REATTACH"},
 		{{.features = RBK_FEAT_REATTACH,
-		  .fault = FAKE_REFUSE,
+		  .fault = FAKE_REFUSE_EVER,
 		  .fault_type = RBK_WIRE_PLAN_ADD},
-		 "cannot restore plan 4: that is too much"},
+		 "cannot restore plan 4: that is wrong"},
 		{{.features = RBK_FEAT_REATTACH,
-		  .fault = FAKE_REFUSE,
+		  .fault = FAKE_REFUSE_EVER,
 		  .fault_type = RBK_WIRE_RING_RESTORE},
-		 "that is too much"},
+		 "that is wrong"},
 		{{.features = RBK_FEAT_REATTACH,
 		  .fault = FAKE_ENTRIES_3,
 		  .fault_type = RBK_WIRE_RING_RESTORE},
@@ -113,6 +113,41 @@ TEST(test_reattach__refused)
 		wait_told(&scene, 1);
 		assert_int_not_equal(scene.told.r, 0);
 		assert_non_null(strstr(scene.text, cases[i].why));
+		objects_free(&objects);
+		scene_end(&scene);
+	}
+}
+
+/* A broker that lacks something is tried again, as long as one would be looked for. */
+TEST(test_reattach__refused_for_now)
+{
+	static const uint32_t types[] = {RBK_WIRE_ARENA_ADD, RBK_WIRE_PLAN_ADD,
+					 RBK_WIRE_RING_RESTORE};
+
+	for (unsigned int i = 0; i < 12; i++) {
+		struct fake_options options = {
+			.features = RBK_FEAT_REATTACH,
+			.fault = i % 2 ? FAKE_REFUSE_BARE : FAKE_REFUSE,
+			.fault_type = types[i / 4],
+			.fault_always = i & 2,
+		};
+		struct objects objects;
+		struct rbk_stats stats;
+		struct scene scene;
+
+		scene_begin_without(&scene, NULL);
+		scene_connect(&scene, 0, patience_ns, options.fault_always ? 50000000 : 0);
+		objects_make(&scene, &objects);
+		scene_kill(&scene);
+		scene_start(&scene, &options);
+		if (options.fault_always)
+			expect_lost(&scene, objects.ring, "no broker took it over within 0.05 s");
+		else
+			assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+		wait_told(&scene, 1);
+		assert_int_equal(scene.told.r, !options.fault_always ? 0
+					       : i % 2               ? -EBUSY
+								     : -EDQUOT);
 		objects_free(&objects);
 		scene_end(&scene);
 	}
