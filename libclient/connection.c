@@ -207,13 +207,25 @@ static int find_path(const char *path, bool is_admin, struct sockaddr_un *ret,
 	return 0;
 }
 
+/* Bound sending by the connection's timeout, and connecting to a broker that does not accept. */
+static int bound_sending(const struct rbk *rbk, struct rbk_error *error)
+{
+	struct timeval timeout = {(time_t)(rbk->timeout_ns / 1000000000u),
+				  (suseconds_t)(rbk->timeout_ns % 1000000000u / 1000u)};
+
+	/* 0 would mean no timeout. */
+	if (timeout.tv_sec == 0 && timeout.tv_usec == 0)
+		timeout.tv_usec = 1;
+	if (setsockopt(rbk->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)))
+		return client_error(error, -errno, "cannot set the time-out of the socket: %m");
+	return 0;
+}
+
 /* Connect the socket. @type_flags: SOCK_NONBLOCK, not to wait for a broker that does not accept. */
 static int open_socket(struct rbk *rbk, const struct sockaddr_un *address, int type_flags,
 		       struct rbk_error *error)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct timeval timeout = {(time_t)(rbk->timeout_ns / 1000000000u),
-				  (suseconds_t)(rbk->timeout_ns % 1000000000u / 1000u)};
 	int r = 0;
 
 	pthread_once(&once, watch_forks);
@@ -225,13 +237,9 @@ static int open_socket(struct rbk *rbk, const struct sockaddr_un *address, int t
 	pthread_mutex_unlock(&connections_lock);
 	if (r)
 		return client_error(error, r, "cannot make a socket: %m");
-	/*
-	 * Bound sending, and connecting to a broker that does not accept. 0 would mean no timeout.
-	 */
-	if (timeout.tv_sec == 0 && timeout.tv_usec == 0)
-		timeout.tv_usec = 1;
-	if (setsockopt(rbk->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)))
-		return client_error(error, -errno, "cannot set the time-out of the socket: %m");
+	r = bound_sending(rbk, error);
+	if (r)
+		return r;
 	do
 		r = connect(rbk->fd, (const struct sockaddr *)address, sizeof(*address));
 	while (r && errno == EINTR);
@@ -399,10 +407,13 @@ int client_connect_fresh(struct rbk *rbk, uint64_t timeout_ns, struct rbk_error 
 	if (r)
 		return r;
 	r = say_hello(rbk->reattach.fresh, rbk->reattach.name, rbk->features, error);
+	if (!r) {
+		/* The socket may become the connection's. */
+		rbk->reattach.fresh->timeout_ns = rbk->timeout_ns;
+		r = bound_sending(rbk->reattach.fresh, error);
+	}
 	if (r)
 		client_disconnect_fresh(rbk);
-	else
-		rbk->reattach.fresh->timeout_ns = rbk->timeout_ns;
 	return r;
 }
 

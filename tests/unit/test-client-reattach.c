@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -383,6 +384,31 @@ TEST(test_reattach__requests_wait)
 	rbk_plan_free(maker.plan);
 	objects_free(&objects);
 	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* However late the broker came, requests to it have the connection's timeout. */
+TEST(test_reattach__send_timeout)
+{
+	struct timeval timeouts[2];
+	socklen_t bytes = sizeof(timeouts[0]);
+	struct rbk_stats stats;
+	struct scene scene;
+
+	scene_begin_without(&scene, NULL);
+	scene_connect(&scene, 0, patience_ns, patience_ns / 2);
+	for (int i = 0; i < 2; i++) {
+		if (i > 0) {
+			scene_kill(&scene);
+			scene_start(&scene, NULL);
+			assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+		}
+		assert_int_equal(getsockopt(rbk_fd(scene.fixture.rbk), SOL_SOCKET, SO_SNDTIMEO,
+					    &timeouts[i], &bytes),
+				 0);
+	}
+	assert_int_equal(timeouts[1].tv_sec, timeouts[0].tv_sec);
+	assert_int_equal(timeouts[1].tv_usec, timeouts[0].tv_usec);
+	scene_end(&scene);
 }
 
 /* A request waits no longer than for an answer. */
