@@ -13,8 +13,8 @@
  * spins until a near end, and a timer ends the sleep shortly before an end that is far.
  *
  * A broker that dies sends nothing. A sleeping thread sees the end of file on the bell. A thread
- * that only peeks or submits would not, so ring_tick() reads the clock now and then and, when
- * enough time has passed, checks the bell. Completions that were published before are still
+ * that only peeks, counts or submits would not, so ring_tick() reads the clock now and then and,
+ * when enough time has passed, checks the bell. Completions that were published before are still
  * returned: after the loss is noticed, the index is read once more. While the connection
  * re-attaches the ring is away (ring-recover.c): it works as with a broker that takes no entries.
  *
@@ -84,6 +84,16 @@ static void bell_drain(struct rbk_ring *ring)
 	}
 }
 
+/* Look for the end of file of an armed ring's bell, whose bytes are the event loop's. */
+static void bell_check(struct rbk_ring *ring)
+{
+	char byte;
+	ssize_t n = recv(ring->cold->bell, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	if ((n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) && !ring->lost)
+		ring_recover(ring);
+}
+
 /*
  * Return true if the ring is lost for good, and set ring->lost. Checks the bell only if @and_bell.
  * The ring may be away before, after, or both: look at it afterwards.
@@ -116,14 +126,19 @@ static cold_path void ring_probe(struct rbk_ring *ring)
 	ring->probe_clock_ns = now_ns;
 	if (now_ns - ring->probe_bell_ns > PROBE_BELL_NS) {
 		ring->probe_bell_ns = now_ns;
+		if (ring->armed)
+			bell_check(ring);
 		ring_is_over(ring, !ring->armed);
 	}
 }
 
-static inline void ring_tick(struct rbk_ring *ring)
+/* Return true if the ring was looked after, and may have another broker now. */
+static inline bool ring_tick(struct rbk_ring *ring)
 {
-	if (unlikely(--ring->probe_in == 0))
-		ring_probe(ring);
+	if (likely(--ring->probe_in != 0))
+		return false;
+	ring_probe(ring);
+	return true;
 }
 
 /*
@@ -169,6 +184,20 @@ static inline bool wake_broker_for_rest(struct rbk_ring *ring)
 	return unlikely(ring->cold->bell != bell);
 }
 
+/*
+ * Look after a ring that a program only counts, which would otherwise count in the pages of a dead
+ * broker for ever. The counts take the ring as constant, because callers regard them as reads. Only
+ * here do they change it, as every function on the ring's thread may. An armed ring stays armed.
+ */
+static void look_after(const struct rbk_ring *counted)
+{
+	struct rbk_ring *ring = (struct rbk_ring *)counted;
+
+	ring_tick(ring);
+	if (unlikely(ring->lost || __atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED)))
+		ring_is_over(ring, false);
+}
+
 /* ---- Submitting ---- */
 
 static cold_path struct rbk_sqe *get_sqe_slow(struct rbk_ring *ring)
@@ -177,8 +206,7 @@ static cold_path struct rbk_sqe *get_sqe_slow(struct rbk_ring *ring)
 
 	if (!ring->cold)
 		return NULL;
-	if (ring->lost)
-		ring_is_over(ring, false);
+	look_after(ring);
 	/* Pairs with the broker's publication after it copied the entries. */
 	ring->sq_head = rbk_ring_observe(&ring->cq->sq_head);
 	n_used = ring->sq_tail - ring->sq_head;
@@ -224,7 +252,10 @@ RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
 
 RBK_EXPORT unsigned int rbk_sq_ready(const struct rbk_ring *ring)
 {
-	return ring->cold ? ring->sq_tail - rbk_ring_observe(&ring->cq->sq_head) : 0;
+	if (!ring->cold)
+		return 0;
+	look_after(ring);
+	return ring->sq_tail - rbk_ring_observe(&ring->cq->sq_head);
 }
 
 RBK_EXPORT unsigned int rbk_sq_space_left(const struct rbk_ring *ring)
@@ -273,7 +304,8 @@ static __attribute__((__noinline__)) int refill(struct rbk_ring *ring)
 		disarm(ring);
 	if (look(ring) > 0)
 		return 0;
-	ring_tick(ring);
+	if (unlikely(ring_tick(ring)) && look(ring) > 0)
+		return 0;
 	if (likely(!ring->lost && !__atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED)))
 		return -EAGAIN;
 	/* Return completions that were published before the loss was noticed. */
@@ -349,6 +381,7 @@ RBK_EXPORT unsigned int rbk_cq_ready(const struct rbk_ring *ring)
 
 	if (!ring->cold)
 		return 0;
+	look_after(ring);
 	n = rbk_ring_observe(&ring->cq->cq_tail) - ring->cq_head;
 	return n <= ring->n_entries ? n : 0;
 }

@@ -684,7 +684,10 @@ void rbk_cq_advance(struct rbk_ring *ring, unsigned int n);
 
 /*
  * Return the number of entries taken but not consumed by the broker, of entries that can be taken,
- * and of completions to consume.
+ * and of completions to consume. They consume nothing, but notice a killed broker as
+ * rbk_peek_cqe() does, and go on with the next one, so they belong to the ring's thread. If the
+ * connection is lost, the numbers no longer change: rbk_submit() and rbk_peek_cqe() return the
+ * reason.
  */
 unsigned int rbk_sq_ready(const struct rbk_ring *ring);
 unsigned int rbk_sq_space_left(const struct rbk_ring *ring);

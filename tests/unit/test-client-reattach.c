@@ -204,6 +204,84 @@ TEST(test_reattach__ring_while_away)
 	rbk_ring_free(ring);
 }
 
+/* A program that only counts notices the death and the next broker, also when it has armed. */
+TEST(test_reattach__counts_alone)
+{
+	for (int c = 0; c < 4; c++) {
+		const struct rbk_cqe *cqe;
+		struct rbk_ring *ring;
+		struct scene scene;
+
+		scene_begin(&scene, NULL);
+		ring = ring_make(&scene.fixture, 4);
+		submit_nops(ring, 1, 0);
+		while (rbk_cq_ready(ring) < 1)
+			sleep_ms(1);
+		fake_broker_pause(scene.fixture.fake, true);
+		submit_nops(ring, 3, 1);
+		if (c == 3) {
+			assert_int_equal(rbk_peek_cqe(ring, &cqe), 0);
+			rbk_cqe_seen(ring, cqe);
+			assert_int_equal(rbk_ring_arm(ring), 0);
+		}
+		scene_kill(&scene);
+		scene_start(&scene, NULL);
+		switch (c) {
+		case 0:
+			while (rbk_sq_ready(ring) > 0)
+				sleep_ms(1);
+			break;
+		case 1:
+			while (rbk_sq_space_left(ring) < 4)
+				sleep_ms(1);
+			break;
+		default:
+			while (rbk_cq_ready(ring) < (c == 2 ? 4 : 3))
+				sleep_ms(1);
+		}
+		while (rbk_cq_ready(ring) < (c == 3 ? 3 : 4))
+			sleep_ms(1);
+		assert_int_equal(rbk_peek_cqe(ring, &cqe), 0);
+		expect_nops(ring, c == 3 ? 3 : 4, c == 3);
+		rbk_ring_free(ring);
+		scene_end(&scene);
+	}
+}
+
+/* The look that finds the next broker finds its completions, too. */
+TEST(test_reattach__peek_finds_both)
+{
+	for (int i = 0; i < 10; i++) {
+		const struct rbk_cqe *cqe;
+		struct rbk_ring *ring;
+		struct scene scene;
+
+		scene_begin(&scene, NULL);
+		ring = ring_make(&scene.fixture, 4);
+		fake_broker_pause(scene.fixture.fake, true);
+		submit_nops(ring, 3, 0);
+		scene_kill(&scene);
+		scene_start(&scene, NULL);
+		/* In turn, another thread notices the death, and this one. */
+		if (i % 2) {
+			rbk_wait_cqe_timeout(ring, &cqe, 1000000);
+		} else {
+			pthread_mutex_lock(&scene.fixture.rbk->lock);
+			client_broker_gone(scene.fixture.rbk);
+			pthread_mutex_unlock(&scene.fixture.rbk->lock);
+		}
+		wait_told(&scene, 1);
+		sleep_ms(30);
+		/* Peeking may look at the old area as long as it has not noticed. */
+		while (rbk_peek_cqe(ring, &cqe) == -EAGAIN)
+			assert_non_null(ring->cold->area);
+		assert_int_equal(rbk_peek_cqe(ring, &cqe), 0);
+		expect_nops(ring, 3, 0);
+		rbk_ring_free(ring);
+		scene_end(&scene);
+	}
+}
+
 /* A broker that stops, and lives on for a moment, is left; one that removes the ring is not. */
 TEST(test_reattach__closed_word)
 {
