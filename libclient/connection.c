@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,6 +327,23 @@ static int read_options(const struct rbk_options *options, struct rbk_options *r
 	return 0;
 }
 
+/* Keep the path of the socket, for the time after the program has changed its working directory. */
+static void keep_path(struct client_reattach *reattach, const struct sockaddr_un *address)
+{
+	char path[PATH_MAX + sizeof(address->sun_path) + 1];
+	size_t bytes;
+
+	_Static_assert(sizeof(reattach->path) == sizeof(address->sun_path), "the same path");
+	memcpy(reattach->path, address->sun_path, sizeof(reattach->path));
+	/* The working directory may be unreachable, or too long for an address. */
+	if (address->sun_path[0] == '/' || !getcwd(path, PATH_MAX) || path[0] != '/')
+		return;
+	bytes = strlen(path);
+	bytes += (size_t)sprintf(path + bytes, "/%s", address->sun_path);
+	if (bytes < sizeof(reattach->path))
+		memcpy(reattach->path, path, bytes + 1);
+}
+
 /* Keep what a re-attachment needs, if the broker offers it. */
 static int prepare_reattach(struct rbk *rbk, const struct rbk_options *options,
 			    const struct sockaddr_un *address, void *(*main)(void *rbk),
@@ -342,8 +360,7 @@ static int prepare_reattach(struct rbk *rbk, const struct rbk_options *options,
 	reattach->main = main;
 	reattach->on_reattach = options->on_reattach;
 	reattach->on_reattach_data = options->on_reattach_data;
-	_Static_assert(sizeof(reattach->path) == sizeof(address->sun_path), "the same path");
-	memcpy(reattach->path, address->sun_path, sizeof(reattach->path));
+	keep_path(reattach, address);
 	snprintf(reattach->name, sizeof(reattach->name), "%s", options->name);
 	reattach->is_possible = true;
 	return 0;

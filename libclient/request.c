@@ -24,6 +24,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,9 +195,14 @@ static void drop_abandoned(struct rbk *rbk)
 	rbk->stalls = false;
 }
 
-/* Start the thread that restores the connection. It handles no signals. Return: 0; -errno. */
+/*
+ * Start the thread that restores the connection. It handles no signals. It has the usual scheduling
+ * policy, because the thread that notices the death may have a real-time policy, and copying arenas
+ * takes long. Return: 0; -errno.
+ */
 static int start_thread(struct rbk *rbk)
 {
+	const struct sched_param usual = {.sched_priority = 0};
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -206,9 +212,18 @@ static int start_thread(struct rbk *rbk)
 	if (r)
 		return -r;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+	pthread_attr_setschedparam(&attr, &usual);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&thread, &attr, rbk->reattach.main, rbk);
+	/* Threads with SCHED_IDLE need permission to leave it, and seccomp filters may forbid it.
+	 */
+	if (r == EPERM) {
+		pthread_attr_setinheritsched(&attr, PTHREAD_INHERIT_SCHED);
+		r = pthread_create(&thread, &attr, rbk->reattach.main, rbk);
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return -r;

@@ -133,6 +133,13 @@ struct rbk_options {
  * Arenas keep their addresses, but are new memory (RBK_FEAT_FIXED_ARENAS): fork()ed children, and
  * processes to which the program passed them, no longer share them.
  *
+ * The library has no thread while there is a broker, so an idle program notices the death at its
+ * next call or wait, or when an event loop reports it (rbk_ring_fd(), rbk_fd()); on_reattach is
+ * called after that. The thread connects to the path that the socket had when the connection was
+ * made, with the credentials that the program has then: one that has dropped privileges may be
+ * another user's, in another tenant, or not be let in. It has the scheduling policy SCHED_OTHER and
+ * the processors (sched_setaffinity()) of the thread that noticed the death.
+ *
  * The connection is lost for ever (-ECONNRESET) if no broker comes back within options.reattach_ns,
  * or if the next broker does not offer a feature that this one did, or does not restore an object.
  * The sentences of later errors say why. It is also lost if the broker ended the session, if it has

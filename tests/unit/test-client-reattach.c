@@ -4,6 +4,7 @@
  * once. Removals: test-client-removal.c. Connections that are lost: test-client-lost.c.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -52,6 +53,72 @@ TEST(test_reattach__same_objects)
 	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
 	objects_free(&objects);
 	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* Daemons change their directory after they have connected. */
+TEST(test_reattach__relative_path)
+{
+	struct rbk_stats stats;
+	char path[96], cwd[256];
+	struct scene scene;
+	char *name;
+
+	scene_begin_without(&scene, NULL);
+	assert_non_null(getcwd(cwd, sizeof(cwd)));
+	strcpy(path, scene.path);
+	name = strrchr(scene.path, '/');
+	*name++ = '\0';
+	assert_int_equal(chdir(scene.path), 0);
+	memmove(scene.path, name, strlen(name) + 1);
+	scene_connect(&scene, 0, patience_ns, 5000000000);
+	assert_int_equal(chdir(cwd), 0);
+	strcpy(scene.path, path);
+	scene_kill(&scene);
+	scene_start(&scene, NULL);
+	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+	scene_end(&scene);
+}
+
+static void note_policy(struct rbk *rbk, const struct rbk_reattachment *about, void *data)
+{
+	(void)rbk;
+	(void)about;
+	atomic_store((atomic_int *)data, sched_getscheduler(0));
+}
+
+static void *ask_as_batch(void *data)
+{
+	const struct sched_param param = {.sched_priority = 0};
+	struct rbk_stats stats;
+
+	assert_int_equal(sched_setscheduler(0, SCHED_BATCH, &param), 0);
+	assert_int_equal(rbk_stats(data, &stats), 0);
+	return NULL;
+}
+
+/* The thread of the library does not inherit the policy of the thread that noticed the death. */
+TEST(test_reattach__scheduling_policy)
+{
+	atomic_int policy = -1;
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.on_reattach = note_policy,
+		.on_reattach_data = &policy,
+	};
+	struct scene scene;
+	pthread_t thread;
+
+	scene_begin_without(&scene, NULL);
+	options.socket_path = scene.path;
+	assert_int_equal(rbk_connect(&options, &scene.fixture.rbk, NULL), 0);
+	scene_kill(&scene);
+	scene_start(&scene, NULL);
+	assert_int_equal(pthread_create(&thread, NULL, ask_as_batch, scene.fixture.rbk), 0);
+	pthread_join(thread, NULL);
+	while (atomic_load(&policy) < 0)
+		sleep_ms(1);
+	assert_int_equal(atomic_load(&policy), SCHED_OTHER);
+	scene_end(&scene);
 }
 
 /* An arena that a broker has fixed keeps its address and bytes, again and again. */
