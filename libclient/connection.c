@@ -447,13 +447,20 @@ void client_disconnect_fresh(struct rbk *rbk)
 
 RBK_EXPORT struct rbk *rbk_disconnect(struct rbk *rbk)
 {
+	bool is_unjoined;
+
 	if (rbk && !client_is_child(rbk)) {
 		client_lose(rbk, -ECONNRESET);
-		/* The thread uses the connection, and the caller's on_reattach. */
+		/*
+		 * The thread uses the connection, the caller's on_reattach, and this library, which
+		 * the caller may unload. After the loss, no thread is started.
+		 */
 		pthread_mutex_lock(&rbk->lock);
-		while (rbk->reattach.has_thread)
-			pthread_cond_wait(&rbk->changed, &rbk->lock);
+		is_unjoined = rbk->reattach.is_unjoined;
+		rbk->reattach.is_unjoined = false;
 		pthread_mutex_unlock(&rbk->lock);
+		if (is_unjoined)
+			pthread_join(rbk->reattach.thread, NULL);
 	}
 	return client_unref(rbk);
 }

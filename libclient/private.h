@@ -122,8 +122,10 @@ struct client_reattach {
 	pthread_mutex_t objects;
 
 	/* Under rbk->lock: */
-	bool is_away;        /* also atomic: no broker, the thread restores the connection */
-	bool has_thread;     /* the thread runs, perhaps in on_reattach */
+	bool is_away;     /* also atomic: no broker, the thread restores the connection */
+	bool has_thread;  /* the thread runs, perhaps in on_reattach */
+	bool is_unjoined; /* thread is to be joined, whether it runs or has ended */
+	pthread_t thread;
 	bool is_restoring;   /* the thread sends descriptors of rings */
 	uint32_t n_done;     /* also atomic: re-attachments so far; changes under objects, too */
 	uint32_t n_sending;  /* threads that send on the socket without the lock */

@@ -439,7 +439,6 @@ static void *reattach_main(void *data)
 		pthread_mutex_lock(&rbk->lock);
 	}
 	rbk->reattach.has_thread = false;
-	pthread_cond_broadcast(&rbk->changed);
 	pthread_mutex_unlock(&rbk->lock);
 	return NULL;
 }

@@ -198,34 +198,38 @@ static void drop_abandoned(struct rbk *rbk)
 /*
  * Start the thread that restores the connection. It handles no signals. It has the usual scheduling
  * policy, because the thread that notices the death may have a real-time policy, and copying arenas
- * takes long. Return: 0; -errno.
+ * takes long. Under the lock. Return: 0; -errno.
  */
 static int start_thread(struct rbk *rbk)
 {
 	const struct sched_param usual = {.sched_priority = 0};
 	sigset_t all, before;
+	struct client_reattach *reattach = &rbk->reattach;
 	pthread_attr_t attr;
-	pthread_t thread;
 	int r;
+
+	/* The last thread does nothing any more but return. */
+	if (reattach->is_unjoined)
+		pthread_join(reattach->thread, NULL);
+	reattach->is_unjoined = false;
 
 	r = pthread_attr_init(&attr);
 	if (r)
 		return -r;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
 	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
 	pthread_attr_setschedparam(&attr, &usual);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attr, rbk->reattach.main, rbk);
-	/* Threads with SCHED_IDLE need permission to leave it, and seccomp filters may forbid it.
-	 */
+	r = pthread_create(&reattach->thread, &attr, reattach->main, rbk);
+	/* Leaving SCHED_IDLE takes permission, and seccomp filters may forbid the choice. */
 	if (r == EPERM) {
 		pthread_attr_setinheritsched(&attr, PTHREAD_INHERIT_SCHED);
-		r = pthread_create(&thread, &attr, rbk->reattach.main, rbk);
+		r = pthread_create(&reattach->thread, &attr, reattach->main, rbk);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
+	reattach->is_unjoined = r == 0;
 	return -r;
 }
 
