@@ -382,6 +382,9 @@ int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), 
 		return r;
 	if (main && !(own.flags & RBK_CONNECT_NO_REATTACH))
 		features |= RBK_FEAT_REATTACH;
+	/* The next broker could not map fixed arenas that cannot move. */
+	if ((features & RBK_FEAT_REATTACH) && !client_may_hold_up_writers())
+		features &= ~RBK_FEAT_FIXED_ARENAS;
 	r = connection_new(&rbk, error);
 	if (r)
 		return r;

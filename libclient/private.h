@@ -397,6 +397,17 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena);
  */
 int client_arena_exchange(struct rbk_arena *arena, int *fd, struct rbk_error *error);
 
+/* ---- fault-fd.c ---- */
+
+/*
+ * Make a userfaultfd that can write-protect memfds. Return: 0; negative errno with a sentence:
+ * -EOPNOTSUPP: the kernel does not offer it to this process; -ENOMEM and others.
+ */
+int client_fault_fd_new(int *ret_fd, struct rbk_error *error);
+
+/* Return true if client_arena_move() may work in this process. */
+bool client_may_hold_up_writers(void);
+
 /* ---- arena-move.c ---- */
 
 /*

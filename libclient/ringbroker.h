@@ -130,8 +130,9 @@ struct rbk_options {
  * completed run again, and each completes exactly once; meanwhile more can be submitted. Waits and
  * requests wait, at most as long as they would otherwise. What a task wrote into its outputs before
  * may be written again. A task that had begun to update a state completes with -ECONNRESET instead.
- * Arenas keep their addresses, but are new memory (RBK_FEAT_FIXED_ARENAS): fork()ed children, and
- * processes to which the program passed them, no longer share them.
+ * While the session is being restored, calls that make, seal or free objects wait for that, too.
+ * Arenas keep their addresses, but are new memory if the broker had fixed them
+ * (RBK_FEAT_FIXED_ARENAS): see rbk_arena_new().
  *
  * The library has no thread while there is a broker, so an idle program notices the death at its
  * next call or wait, or when an event loop reports it (rbk_ring_fd(), rbk_fd()); on_reattach is
@@ -313,7 +314,8 @@ const char *rbk_reason_name(unsigned int reason);
  *
  * @whose is enum rbk_stats_whose. @tenant is a tenant's number for RBK_STATS_OF_TENANT, else 0. The
  * caller owns the mapping until rbk_stats_unmap(). The mapping stays readable whatever becomes of
- * the connection and the broker; its figures are updated as long as the connection is open.
+ * the connection and the broker; its figures are updated as long as that broker serves the
+ * connection. After a re-attachment (rbk_n_reattached()), map the next broker's page.
  * Return: 0;
  *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_STATS
  *   -EPERM       only root and the user that the broker runs as may read figures of others
@@ -355,6 +357,18 @@ int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *
  * and share it with the broker. Devices read and write it in place. Where the broker offers
  * RBK_FEAT_FIXED_ARENAS, no process can from then on map the arena writable anew, or remove pages
  * from it.
+ *
+ * A re-attachment moves such an arena to new memory at the same address, and needs twice its memory
+ * for a moment. Threads that write it meanwhile wait; threads that read it do not. But:
+ *   - System calls that write into the arena, such as read() and recv(), fail with EFAULT or end
+ *     early meanwhile: repeat them. With CAP_SYS_PTRACE, or where the sysctl
+ *     vm.unprivileged_userfaultfd is 1, they wait, except for futex operations.
+ *   - Writes that do not pass through the mapping are lost: O_DIRECT, buffers registered with
+ *     io_uring, DMA, other mappings of the memfd. fork()ed children, and processes to which the
+ *     program passed the arena, keep the old memory.
+ *   - The new memory does not inherit mlock(), madvise() and mbind().
+ * This takes Linux 5.19 and the permission to use userfaultfd. Where these are missing, a
+ * connection that may re-attach does not have RBK_FEAT_FIXED_ARENAS, and its arenas do not move.
  * Return: 0 and the arena, owned by the caller;
  *   -ENOSPC, -ENOMEM  no memory
  *   -EDQUOT           above a limit of the broker; the sentence names it
@@ -578,7 +592,7 @@ struct rbk_plan_info {
 
 /*
  * Return the properties that the broker determined of the plan when it was made; makes no request.
- * Any thread.
+ * A re-attachment does not change them, though the next broker may have other devices. Any thread.
  */
 void rbk_plan_info(const struct rbk_plan *plan, struct rbk_plan_info *ret);
 
@@ -626,7 +640,10 @@ int rbk_get_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *dev
 int rbk_ring_new(struct rbk *rbk, unsigned int entries, struct rbk_ring **ret,
 		 struct rbk_error *error);
 
-/* Free the ring. Its tasks in flight finish without a completion. Return: NULL. */
+/*
+ * Free the ring. Its tasks in flight finish without a completion. Without a broker the call does
+ * not wait for one, but for a restoration that is running. Return: NULL.
+ */
 struct rbk_ring *rbk_ring_free(struct rbk_ring *ring);
 
 /*
@@ -731,8 +748,8 @@ int rbk_ring_fd(const struct rbk_ring *ring);
 
 /*
  * Arm the descriptor of rbk_ring_fd().
- * Return: 0, armed: the caller may sleep; 1, not armed: completions have arrived; errors as
- * rbk_peek_cqe().
+ * Return: 0, armed: the caller may sleep; 1, not armed: look again, because completions may have
+ * arrived; errors as rbk_peek_cqe().
  */
 int rbk_ring_arm(struct rbk_ring *ring);
 
