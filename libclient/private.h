@@ -568,7 +568,7 @@ struct client_ring_cold {
 	struct rbk *rbk;
 	void *sq_map;
 	size_t sq_bytes;
-	void *cq_map; /* the same address for the ring's whole life */
+	void *cq_map; /* the same address for the ring's whole life, see replace_area() */
 	size_t cq_bytes;
 	uint32_t n_entries;
 	uint32_t id;
@@ -576,8 +576,7 @@ struct client_ring_cold {
 	int sq_fd;   /* kept for the next broker, as cq_fd is; else -1 */
 	int cq_fd;
 	int bell;
-	int epoll;    /* of rbk_ring_fd(), or -1; only the ring's thread uses it */
-	int in_epoll; /* the descriptor in epoll: bell, or the connection's news_fd */
+	int epoll; /* of rbk_ring_fd(), or -1; only the ring's thread uses it */
 	/*
 	 * The next broker's area, for the ring's thread to install; or NULL. The members above
 	 * that installing changes are changed under rbk->lock.

@@ -10,8 +10,11 @@
  *
  * Until then the ring is away: there is no bell that would wake the ring's thread, so it sleeps on
  * the connection's news_fd instead, which becomes readable when the re-attachment has ended either
- * way. rbk_ring_fd() is an epoll descriptor that contains one or the other, so that an event loop
- * keeps one descriptor for the ring's whole life.
+ * way. rbk_ring_fd() is an epoll descriptor that follows one or the other, so that an event loop
+ * keeps one descriptor for the ring's whole life. It contains news_fd from the beginning, because
+ * the switch to it must not fail: then only a change of the events is left to do, which takes no
+ * memory. A new bell that cannot be added leaves the ring away, with news_fd readable: the event
+ * loop does not sleep, but tries again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,33 +25,51 @@
 #include "libclient/private.h"
 #include "shm/ring.h"
 
-/*
- * Have the descriptor of rbk_ring_fd(), if there is one, follow @fd. On failure it follows the old
- * descriptor, which is readable now: the event loop does not sleep, but works.
- */
-static void follow(struct client_ring_cold *cold, int fd)
+/* Have the descriptor of rbk_ring_fd() follow news_fd if @follows. */
+static void follow_news(const struct client_ring_cold *cold, bool follows)
+{
+	struct epoll_event event = {.events = follows ? EPOLLIN : 0};
+
+	epoll_ctl(cold->epoll, EPOLL_CTL_MOD, cold->rbk->reattach.news_fd, &event);
+}
+
+/* Have the descriptor of rbk_ring_fd() follow @bell. Return: 0; negative errno. */
+static int follow_bell(const struct client_ring_cold *cold, int bell)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 
-	if (cold->epoll < 0 || cold->in_epoll == fd ||
-	    epoll_ctl(cold->epoll, EPOLL_CTL_ADD, fd, &event))
-		return;
-	if (cold->in_epoll >= 0)
-		epoll_ctl(cold->epoll, EPOLL_CTL_DEL, cold->in_epoll, NULL);
-	cold->in_epoll = fd;
+	return epoll_ctl(cold->epoll, EPOLL_CTL_ADD, bell, &event) ? -errno : 0;
 }
 
-/* Install what the next broker made of the ring. Under rbk->lock. Return: 0; negative errno. */
+/*
+ * Map the new area over the old one. If the kernel cannot, it may have removed the old mapping, and
+ * given the addresses to another thread since: neither read nor unmap them. The ring then moves to
+ * the address at which the new area is mapped already. Under rbk->lock.
+ */
+static void replace_area(struct rbk_ring *ring, struct client_ring_area *area)
+{
+	struct client_ring_cold *cold = ring->cold;
+
+	if (mmap(cold->cq_map, cold->cq_bytes, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+		 area->cq_fd, 0) == MAP_FAILED)
+		ring->cq = cold->cq_map = area->cq_map;
+	else
+		munmap(area->cq_map, cold->cq_bytes);
+}
+
+/* Install what the next broker made of the ring. Under rbk->lock. Return: 0; CLIENT_RING_AWAY. */
 static int install(struct rbk_ring *ring)
 {
 	struct client_ring_cold *cold = ring->cold;
 	struct client_ring_area *area = cold->area;
 	uint32_t token;
 
-	if (mremap(area->cq_map, cold->cq_bytes, cold->cq_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   cold->cq_map) == MAP_FAILED)
-		return -errno;
-	follow(cold, area->bell);
+	if (cold->epoll >= 0) {
+		if (follow_bell(cold, area->bell))
+			return CLIENT_RING_AWAY;
+		follow_news(cold, false);
+	}
+	replace_area(ring, area);
 	client_close(&cold->bell);
 	client_close(&cold->cq_fd);
 	cold->bell = area->bell;
@@ -89,7 +110,11 @@ static int recover(struct rbk_ring *ring)
 	}
 	if (rbk->lost)
 		return rbk->lost;
-	follow(cold, rbk->reattach.news_fd);
+	if (cold->epoll >= 0) {
+		follow_news(cold, true);
+		/* A child's copy would keep the bell in the set when it is closed. */
+		epoll_ctl(cold->epoll, EPOLL_CTL_DEL, cold->bell, NULL);
+	}
 	return CLIENT_RING_AWAY;
 }
 
@@ -110,21 +135,24 @@ int client_ring_recover(struct rbk_ring *ring)
 RBK_EXPORT int rbk_ring_fd(const struct rbk_ring *ring)
 {
 	struct client_ring_cold *cold = ring->cold;
+	struct epoll_event event = {.events = 0};
+	int r;
 
 	if (!cold)
 		return -ECHILD;
 	if (!cold->rbk->reattach.is_possible)
 		return cold->bell;
-	if (cold->epoll < 0) {
-		cold->epoll = epoll_create1(EPOLL_CLOEXEC);
-		if (cold->epoll < 0)
-			return -errno;
-		follow(cold,
-		       ring->lost == CLIENT_RING_AWAY ? cold->rbk->reattach.news_fd : cold->bell);
-	}
-	if (cold->in_epoll < 0) {
+	if (cold->epoll >= 0)
+		return cold->epoll;
+	cold->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (cold->epoll < 0)
+		return -errno;
+	if (ring->lost == CLIENT_RING_AWAY)
+		event.events = EPOLLIN;
+	r = epoll_ctl(cold->epoll, EPOLL_CTL_ADD, cold->rbk->reattach.news_fd, &event) ? -errno : 0;
+	if (!r && ring->lost != CLIENT_RING_AWAY)
+		r = follow_bell(cold, cold->bell);
+	if (r)
 		client_close(&cold->epoll);
-		return -ENOMEM;
-	}
-	return cold->epoll;
+	return r ? r : cold->epoll;
 }

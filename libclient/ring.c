@@ -61,7 +61,7 @@ static int ring_alloc(struct rbk *rbk, struct rbk_ring **ret, struct rbk_error *
 	ring = pages;
 	cold = ring_cold(ring);
 	cold->rbk = client_ref(rbk);
-	cold->sq_fd = cold->cq_fd = cold->bell = cold->epoll = cold->in_epoll = -1;
+	cold->sq_fd = cold->cq_fd = cold->bell = cold->epoll = -1;
 	ring->cold = cold;
 	*ret = ring;
 	return 0;
