@@ -574,8 +574,11 @@ static __attribute__((__cold__, __noinline__)) int poll_restored(struct dispatch
 	struct rbk_sqe sqe;
 	int n = 0;
 
-	if (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))
+	/* Such a wait may last, and may itself be one for the removal of a plan. */
+	if (ring->barrier || (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))) {
+		session_ring_restored(ring->ring);
 		return 0;
+	}
 	ring->last_work_ticks = clock_ticks();
 	while (ring_is_restoring(ring) && !ring->barrier && !ring->is_fetching &&
 	       n < RESTORE_BATCH) {

@@ -20,11 +20,17 @@
 #include "shm/ring.h"
 #include "util/clock.h"
 
-/* The next entry belongs to a chain whose earlier entries have completed. */
-static void resume_chain(struct dispatch_ring *ring)
+/*
+ * All restored entries were admitted again. If none of them is of the chain that the next entry
+ * continues, that chain's earlier entries have completed.
+ */
+static void restore_end(struct dispatch_ring *ring)
 {
-	ring->chain_open = ring->restored_chain & RBK_COMMIT_CHAIN_OPEN;
-	ring->chain_broken = ring->restored_chain & RBK_COMMIT_CHAIN_BROKEN;
+	if (!ring->chain_open) {
+		ring->chain_open = ring->restored_chain & RBK_COMMIT_CHAIN_OPEN;
+		ring->chain_broken = ring->restored_chain & RBK_COMMIT_CHAIN_BROKEN;
+	}
+	session_ring_restored(ring->ring);
 }
 
 void restore_begin(struct dispatch_ring *ring)
@@ -38,7 +44,7 @@ void restore_begin(struct dispatch_ring *ring)
 	ring->restored_chain = rbk_commit_load(cq, &ring->commit_base);
 	ring->n_restored = session_ring->n_restored;
 	if (ring->n_restored == 0)
-		resume_chain(ring);
+		restore_end(ring);
 }
 
 /* Return: 0 if an entry may run again; the errno with which it completes. */
@@ -105,6 +111,6 @@ void restore_finish(struct dispatch_ring *ring)
 		record_post(ring, record);
 	if (ring->chain_broken)
 		record_break(ring, ring->n_readmitted);
-	if (++ring->n_readmitted == ring->n_restored && !ring->chain_open)
-		resume_chain(ring);
+	if (++ring->n_readmitted == ring->n_restored)
+		restore_end(ring);
 }

@@ -180,24 +180,43 @@ static int handle_arena_new(struct request *request)
 	return session_arena_new(request->session, make->request.cookie, make->bytes);
 }
 
+static int remove_object(struct session *session, const struct rbk_wire_id *remove)
+{
+	const uint32_t cookie = remove->request.cookie;
+
+	switch (remove->request.type) {
+	case RBK_WIRE_RING_REMOVE:
+		return session_ring_remove(session, cookie, remove->id);
+	case RBK_WIRE_ARENA_REMOVE:
+		return session_arena_remove(session, cookie, remove->id);
+	default:
+		return session_plan_remove(session, cookie, remove->id);
+	}
+}
+
+static void resume_remove(struct session *session)
+{
+	const struct rbk_wire_id remove = session->waiting.remove;
+
+	remove_object(session, &remove);
+}
+
 /* RING_REMOVE, ARENA_REMOVE, PLAN_REMOVE */
 static int handle_remove(struct request *request)
 {
 	const struct rbk_wire_id *remove = request->bytes;
-	uint32_t cookie = remove->request.cookie;
+	struct session *session = request->session;
 
 	if (remove->reserved)
 		return hostile(request,
 			       "reserved bytes of the client's request to remove something are not "
 			       "0");
-	switch (remove->request.type) {
-	case RBK_WIRE_RING_REMOVE:
-		return session_ring_remove(request->session, cookie, remove->id);
-	case RBK_WIRE_ARENA_REMOVE:
-		return session_arena_remove(request->session, cookie, remove->id);
-	default:
-		return session_plan_remove(request->session, cookie, remove->id);
-	}
+	if (session->n_restoring == 0 || remove->request.type == RBK_WIRE_RING_REMOVE)
+		return remove_object(session, remove);
+	session->waiting.remove = *remove;
+	session->awaits_restoring = true;
+	session_suspend(session, resume_remove);
+	return 0;
 }
 
 /* Check the memfd's seals and size, which takes no time; its contents are read elsewhere. */

@@ -353,8 +353,22 @@ static struct rbk_wire_ring ring_answer(const struct session_ring *ring)
 	};
 }
 
+void session_ring_restored(struct session_ring *ring)
+{
+	struct session *session = ring->session;
+
+	if (!ring->is_restoring)
+		return;
+	ring->is_restoring = false;
+	if (--session->n_restoring > 0 || !session->awaits_restoring)
+		return;
+	session->awaits_restoring = false;
+	session_resume(session);
+}
+
 static void ring_refuse(struct session_ring *ring, int r)
 {
+	session_ring_restored(ring);
 	/* Close the ring first: failing to answer ends the session, which closes its rings. */
 	ring->is_closing = true;
 	ring_unmake_begin(ring);
@@ -476,6 +490,8 @@ static int ring_add(struct session *session, uint32_t cookie, uint32_t n_entries
 	session->rings[id] = ring;
 	session->server->n_rings++;
 	session->n_added_rings++;
+	ring->is_restoring = ring->is_restored;
+	session->n_restoring += ring->is_restoring;
 	ring->cookie = cookie;
 	ring->job = (struct offload_job){
 		.run = ring_make_run,
@@ -505,6 +521,7 @@ void session_ring_close(struct session_ring *ring)
 	if (ring->is_closing || ring->state == RING_MAKING || ring->state == RING_UNMAKING)
 		return;
 	ring->is_closing = true;
+	session_ring_restored(ring);
 	ring->bell_watch = loop_unwatch(ring->bell_watch);
 	if (ring->is_announced)
 		hooks->ring_closing(hooks->context, ring);

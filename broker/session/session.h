@@ -178,6 +178,7 @@ struct session_ring {
 	int bell_fd;
 	int client_fds[RING_CLIENT_FDS]; /* open until the ring is sealed */
 	bool is_restored;                /* an earlier broker made it */
+	bool is_restoring;               /* counted in session.n_restoring */
 	int from_fd;           /* its completion area of that broker, until it was copied; -1 */
 	const char *why;       /* after RING_E_UNSUITABLE: what is wrong with its areas */
 	int job_result;        /* of the setup thread: 0; RING_E_*; negative errno */
@@ -277,6 +278,7 @@ struct session {
 	union {
 		struct rbk_wire_stats_of stats_of;
 		struct rbk_wire_lease_open lease_open;
+		struct rbk_wire_id remove;
 	} waiting;
 	struct list_node page_wait; /* in the waiters of the tenant's page; see session-stats.c */
 	struct loop_timer *page_timer; /* timeout of an administrator's wait; NULL: none */
@@ -294,7 +296,9 @@ struct session {
 	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* existing objects */
 	uint32_t wanted_id; /* id of the next arena or plan, if wants_id */
 	bool wants_id;
-	uint64_t began_ns; /* as in statistics pages */
+	uint32_t n_restoring;  /* rings whose restored entries are not all admitted again */
+	bool awaits_restoring; /* a removal is suspended until n_restoring is 0 */
+	uint64_t began_ns;     /* as in statistics pages */
 	struct stats_shown shown;
 	struct session_latencies latencies;
 	struct session_reset reset;
@@ -330,6 +334,12 @@ const char *session_owner(const struct session *session);
  * frees nothing. @why is logged if @is_hostile. Idempotent.
  */
 void session_end(struct session *session, bool is_hostile, const char *why);
+
+/*
+ * The dispatcher: all restored entries of a ring were admitted again, or may not be for long. Until
+ * then plans and arenas, which they may name, are not removed. Idempotent.
+ */
+void session_ring_restored(struct session_ring *ring);
 
 /*
  * The dispatcher: have a closers.h thread, which may sleep, copy the @n references at @from in

@@ -159,7 +159,7 @@ static void put_table(struct bench *bench, uint64_t user_data)
 	rig_put(&bench->ring, &sqe);
 }
 
-TEST(test_restore__a_table)
+static void check_table(bool has_changed)
 {
 	BROKERS(brokers, 1);
 	struct bench *first = &brokers.first, *second = &brokers.second;
@@ -168,24 +168,18 @@ TEST(test_restore__a_table)
 	put_table(first, 1);
 	rig_work(&first->rig);
 	memcpy(table, first->arena->exec.base + TABLE_OFFSET, 2 * sizeof(*table));
+	table[1] += has_changed ? 4096 : 0;
 	die(&brokers);
-	finish(second, second->cpu, 1, 0);
-	expect_cqe(second, 1, 0);
+	fake_finish_all(second->cpu, 0);
+	rig_work(&second->rig);
+	expect_cqe(second, 1, has_changed ? -ECONNRESET : 0);
+	assert_int_equal(second->cpu->n_submitted, !has_changed);
 }
 
-TEST(test_restore__a_table_that_has_changed)
+TEST(test_restore__a_table)
 {
-	BROKERS(brokers, 1);
-	struct bench *first = &brokers.first, *second = &brokers.second;
-	uint64_t *table = (uint64_t *)(second->arena->exec.base + TABLE_OFFSET);
-
-	put_table(first, 1);
-	rig_work(&first->rig);
-	table[0] = RBK_REF(second->arena->id, 0);
-	table[1] = RBK_REF(second->arena->id, 8192);
-	die(&brokers);
-	expect_cqe(second, 1, -ECONNRESET);
-	assert_int_equal(second->cpu->n_submitted, 0);
+	check_table(false);
+	check_table(true);
 }
 
 /* Prepare s = Relu(s) over 16 elements. */
@@ -285,6 +279,33 @@ TEST(test_restore__client_goes_on)
 	expect_cqe(second, 3, 0);
 	expect_cqe(second, 4, 0);
 	expect_none(second);
+}
+
+/* A client removes the plan of its tasks before the new broker has admitted them. */
+TEST(test_restore__before_a_removal)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	const struct rbk_wire_id remove = {
+		.request.type = RBK_WIRE_PLAN_REMOVE,
+		.id = second->queued->id,
+	};
+	struct rig_areas areas;
+	const char *why;
+
+	second->rig.session->is_greeted = true;
+	put_run(first, first->queued, 1, 0);
+	rig_work(&first->rig);
+	rig_areas_copy(&first->ring, &areas);
+	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
+	rig_areas_deinit(&areas);
+	assert_int_equal(
+		request_handle(second->rig.session, &remove, sizeof(remove), NULL, 0, &why), 0);
+	assert_false(rig_has_answer(&second->rig));
+	rig_work(&second->rig);
+	finish(second, second->cpu, 1, 0);
+	expect_cqe(second, 1, 0);
+	assert_int_equal(rig_answer(&second->rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
 }
 
 /* --- death after each store --- */
