@@ -171,12 +171,15 @@ struct rbk {
 
 /* The broker that a request was sent to is gone; see enum client_repeat. */
 #define CLIENT_E_GONE 1
+/* There is no broker, and no task that would need one. */
+#define CLIENT_E_IDLE 2
 
 /* A request whose broker dies, on a connection that re-attaches */
 enum client_repeat {
 	CLIENT_REPEAT, /* waits for the next broker, and is sent again */
 	CLIENT_ONCE,   /* waits for a broker, but is sent once: CLIENT_E_GONE if that broker died */
 	CLIENT_BOUND,  /* only to the broker of message.generation, else CLIENT_E_GONE */
+	CLIENT_NEEDED, /* CLIENT_REPEAT while tasks are unfinished, else CLIENT_E_IDLE */
 };
 
 /* A request with its tail in the message, and a descriptor to send along, or -1. */

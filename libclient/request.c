@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "libclient/private.h"
+#include "shm/ring.h"
 
 /* The broker counts as lost above this number of unanswered abandoned requests. */
 #define REQUESTS_ABANDONED_MAX 256
@@ -667,6 +668,28 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 }
 
 /*
+ * Return true if the last broker left entries that have not completed, in any ring. Under the lock,
+ * while there is no broker.
+ */
+static bool has_unfinished(const struct rbk *rbk)
+{
+	for (const struct client_ring_cold *cold = rbk->rings; cold; cold = cold->next) {
+		const struct rbk_cq_area *cq = cold->area ? cold->area->cq_map : cold->cq_map;
+		const struct rbk_task_record *records = rbk_ring_records(cq, cold->n_entries);
+		const struct rbk_sq_area *sq = cold->sq_map;
+		struct rbk_commit commit;
+
+		rbk_commit_load(cq, &commit);
+		if (rbk_ring_observe(&sq->sq_tail) != (uint32_t)commit.sq_head)
+			return true;
+		for (uint32_t i = 0; i < cold->n_entries; i++)
+			if (rbk_record_is_live(&records[i], &commit))
+				return true;
+	}
+	return false;
+}
+
+/*
  * Wait until the connection has a broker to which @message may be sent. Under the lock.
  * Return: 0; CLIENT_E_GONE; -ETIME, or the errno of a lost connection.
  */
@@ -677,8 +700,11 @@ static int wait_attached(struct rbk *rbk, const struct client_message *message,
 				    (long)(deadline_ns % 1000000000u)};
 	int r = 0;
 
-	while (rbk->reattach.is_away && message->repeat != CLIENT_BOUND && !r)
+	while (rbk->reattach.is_away && message->repeat != CLIENT_BOUND && !r) {
+		if (message->repeat == CLIENT_NEEDED && !has_unfinished(rbk))
+			return CLIENT_E_IDLE;
 		r = pthread_cond_timedwait(&rbk->changed, &rbk->lock, &deadline);
+	}
 	if (rbk->lost)
 		return client_check(rbk, error);
 	if (r && rbk->reattach.is_away)
@@ -763,7 +789,8 @@ static int request_until(struct rbk *rbk, const struct client_message *message,
 		return r;
 	do
 		r = request_once(rbk, message, deadline_ns, timeout_ns, ret, error);
-	while (r == CLIENT_E_GONE && message->repeat == CLIENT_REPEAT);
+	while (r == CLIENT_E_GONE &&
+	       (message->repeat == CLIENT_REPEAT || message->repeat == CLIENT_NEEDED));
 	return r;
 }
 
@@ -843,7 +870,12 @@ int client_remove(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error 
 {
 	const uint64_t deadline_ns = client_deadline_ns(rbk->timeout_ns);
 	struct rbk_wire_id request = {.request.type = type, .id = id};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = -1,
+		.repeat = CLIENT_NEEDED,
+	};
 	struct client_answer answer;
 	int r;
 
@@ -858,7 +890,7 @@ int client_remove(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error 
 		answer.generation = __atomic_load_n(&rbk->reattach.n_done, __ATOMIC_ACQUIRE);
 		r = request_until(rbk, &message, deadline_ns, rbk->timeout_ns, &answer, error);
 	} while (!client_objects_lock_for(rbk, answer.generation));
-	return r;
+	return r == CLIENT_E_IDLE ? 0 : r;
 }
 
 uint32_t client_objects_lock(struct rbk *rbk)

@@ -574,8 +574,8 @@ static __attribute__((__cold__, __noinline__)) int poll_restored(struct dispatch
 	struct rbk_sqe sqe;
 	int n = 0;
 
-	/* Such a wait may last, and may itself be one for the removal of a plan. */
-	if (ring->barrier || (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))) {
+	/* A throttled ring may wait for long; one behind a barrier even for a plan's removal. */
+	if (ring->flow->may_throttle && ring_is_throttled(dispatch, ring)) {
 		session_ring_restored(ring->ring);
 		return 0;
 	}
@@ -586,6 +586,8 @@ static __attribute__((__cold__, __noinline__)) int poll_restored(struct dispatch
 		admit_again(dispatch, ring, &sqe);
 		n++;
 	}
+	if (ring->barrier)
+		session_ring_restored(ring->ring);
 	ring_publish(dispatch, ring);
 	return n;
 }

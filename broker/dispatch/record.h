@@ -12,10 +12,9 @@
  *   overwrites no entry, and reads no completion, that is not committed. Entries that completed at
  *   once thereby cost no store of their own.
  * - A record whose completion is not committed is still live, so its slot is not used again before
- *   the next commit. That is so because work_on_tasks(), which completes tasks, publishes before
- * the next entry is admitted. A slot that one batch takes, leaves and takes again needs no commit:
- *   its entries are not committed themselves.
- *
+ *   the next commit: work_on_tasks(), which completes tasks, publishes before the next entry is
+ *   admitted. A slot that one batch takes, leaves and takes again needs no commit, because its
+ *   entries are not committed themselves.
  * - An entry of a chain starts after the completion of its predecessor is committed: it may
  *   overwrite what the predecessor has read.
  *

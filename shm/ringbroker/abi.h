@@ -364,7 +364,7 @@ struct rbk_cq_area {
 /* struct rbk_task_record.flags */
 #define RBK_TASK_TAKEN     (1u << 0) /* the record has an entry */
 #define RBK_TASK_POSTED    (1u << 1) /* the entry's completion has cq_index */
-#define RBK_TASK_CANCELLED (1u << 2) /* the CANCEL with cancel_index stopped the task */
+#define RBK_TASK_CANCELLED (1u << 2) /* the entry with cancel_index stopped the task */
 #define RBK_TASK_BEGUN     (1u << 3) /* the task began to update a state */
 #define RBK_TASK_TABLE     (1u << 4) /* the task's table was read, and had table_hash */
 
@@ -382,7 +382,8 @@ struct rbk_task_record {
 	struct rbk_sqe sqe; /* as the broker copied it */
 	uint64_t sq_index;  /* indices as in struct rbk_commit */
 	uint64_t cq_index;
-	uint64_t cancel_index; /* sq_index of the CANCEL */
+	/* sq_index of the CANCEL, or of the entry whose failure broke the task's chain */
+	uint64_t cancel_index;
 	/* admission, CLOCK_MONOTONIC, from which the entry's deadline counts; 0: it has none */
 	uint64_t admit_ns;
 	uint64_t table_hash; /* of the references in the table; for brokers */

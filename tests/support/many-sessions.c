@@ -19,7 +19,11 @@ int main(int argc, char **argv)
 	const unsigned int n_each = argc == 4 ? (unsigned int)atoi(argv[3]) : 0;
 	const unsigned int n = n_tenants * n_each;
 	const struct rlimit limit = {n + 100, n + 100};
-	struct rbk_options options = {.size = sizeof(options), .name = "one of many"};
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.name = "one of many",
+		.flags = RBK_CONNECT_NO_REATTACH, /* takes a descriptor less */
+	};
 	struct rbk_error error = {""};
 	struct rbk *rbk;
 

@@ -73,6 +73,13 @@ static void remover_check(struct remover *remover, struct scene *scene)
 	assert_int_equal(fake_broker_objects(scene->fixture.fake), 0);
 }
 
+/* Leave an entry unfinished, so that removals wait for the next broker. */
+static void submit_unfinished(struct scene *scene, struct objects *objects)
+{
+	fake_broker_pause(scene->fixture.fake, true);
+	submit_nops(objects->ring, 1, 0);
+}
+
 /* The broker waits for a task when it dies. */
 TEST(test_removal__broker_dies_before_answer)
 {
@@ -90,6 +97,7 @@ TEST(test_removal__broker_dies_before_answer)
 
 		scene_begin(&scene, &options);
 		objects_make(&scene, &objects);
+		submit_unfinished(&scene, &objects);
 		remover_begin(&remover, &objects, act);
 		while (fake_broker_requests(scene.fixture.fake, type_of(act)) <= number_of(act))
 			sleep_ms(1);
@@ -101,8 +109,8 @@ TEST(test_removal__broker_dies_before_answer)
 		assert_fields(scene.told, (n_arenas, 2), (n_plans, 1), (n_rings, 2), (r, 0));
 		pthread_join(remover.thread, NULL);
 		assert_int_equal(fake_broker_requests(scene.fixture.fake, type_of(act)), 1);
-		submit_nops(objects.ring, 2, 0);
-		expect_nops(objects.ring, 2, 0);
+		submit_nops(objects.ring, 2, 1);
+		expect_nops(objects.ring, 3, 0);
 		remover_check(&remover, &scene);
 		scene_end(&scene);
 	}
@@ -133,6 +141,7 @@ TEST(test_removal__brokers_die)
 		scene_begin(&scene, options);
 		heirs_begin(&heirs);
 		objects_make(&scene, &objects);
+		submit_unfinished(&scene, &objects);
 		remover_begin(&remover, &objects, act);
 		pthread_join(heirs.thread, NULL);
 		/* An answer that comes in time ends the removal, so the second broker lives. */
@@ -161,6 +170,7 @@ TEST(test_removal__times_out)
 	scene_begin_without(&scene, &options);
 	scene_connect(&scene, 0, 50000000, patience_ns);
 	objects_make(&scene, &objects);
+	submit_unfinished(&scene, &objects);
 	scene_kill(&scene);
 	for (enum act act = 0; act < N_ACTS; act++) {
 		struct rbk_arena *arena = objects.constants;
@@ -202,6 +212,7 @@ TEST(test_removal__while_away)
 
 		scene_begin(&scene, &options);
 		objects_make(&scene, &objects);
+		submit_unfinished(&scene, &objects);
 		scene_kill(&scene);
 		assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
 		remover_begin(&remover, &objects, act);
@@ -212,6 +223,33 @@ TEST(test_removal__while_away)
 		remover_check(&remover, &scene);
 		scene_end(&scene);
 	}
+}
+
+/* Without an unfinished entry nothing needs the objects: a program that ends waits for no broker.
+ */
+TEST(test_removal__while_away_and_idle)
+{
+	const struct rbk_cqe *cqe;
+	struct objects objects;
+	uint64_t start_ns;
+
+	SCENE(scene);
+	objects_make(&scene, &objects);
+	submit_nops(objects.ring, 2, 0);
+	expect_nops(objects.ring, 2, 0);
+	scene_kill(&scene);
+	assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
+	start_ns = client_now_ns();
+	objects.plan = rbk_plan_free(objects.plan);
+	objects.data = rbk_arena_free(objects.data);
+	assert_true(since_ms(start_ns) < 10000);
+	scene_start(&scene, NULL);
+	submit_nops(objects.ring, 2, 0);
+	expect_nops(objects.ring, 2, 0);
+	wait_told(&scene, 1);
+	assert_fields(scene.told, (n_arenas, 1), (n_plans, 0), (n_rings, 2), (r, 0));
+	objects_free(&objects);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
 }
 
 /* A ring's completions are unwanted, so freeing one waits for no broker. */
