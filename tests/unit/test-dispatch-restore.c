@@ -20,12 +20,14 @@
 
 #include "loop/loop.h"
 #include "shm/ring.h"
+#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { LINK = RBK_SQE_LINK, TABLE_OFFSET = 16384, MAX_USER_DATA = 32 };
 
 static uint64_t n_committed[4];
+static bool was_stepped;
 
 struct brokers {
 	struct bench first, second;
@@ -250,7 +252,6 @@ TEST(test_restore__deadlines_go_on)
 	assert_int_equal(expect_cqe(second, 2, 0).flags, 0);
 }
 
-/* The client goes on submitting and consuming while there is no broker. */
 TEST(test_restore__client_goes_on)
 {
 	BROKERS(brokers, 1);
@@ -460,7 +461,8 @@ static unsigned int step(const struct script *script, struct bench *dying, struc
 {
 	const size_t cq_bytes = dying->ring.cq_bytes;
 	unsigned char *last = malloc(cq_bytes);
-	pid_t pid = begin_process(dying);
+	/* A sanitizer's code makes steps many, and one script has all kinds of stores. */
+	pid_t pid = test_is_scaled_down() && was_stepped ? -1 : begin_process(dying);
 	unsigned int n_stores = 0;
 	struct rig_areas areas;
 	int status = 0;
@@ -470,6 +472,7 @@ static unsigned int step(const struct script *script, struct bench *dying, struc
 		free(last);
 		return 0;
 	}
+	was_stepped = true;
 	memset(last, 0xff, cq_bytes);
 	for (;;) {
 		if (memcmp(last, dying->ring.cq, cq_bytes) != 0) {
@@ -502,7 +505,6 @@ TEST(test_death__after_each_store)
 	n_stores = step(&mixed, &brokers.first, &brokers.second);
 	if (n_stores == 0)
 		skip();
-	/* Sixteen completions alone are stored in more steps. */
 	assert_true(n_stores > 64);
 }
 
@@ -746,7 +748,6 @@ TEST(test_death__in_a_chain_of_small_tasks)
 
 /* --- hostile areas --- */
 
-/* Ask for a ring with these areas. Return: the answer's result. */
 static int restore(struct bench *bench, int sq, int cq, uint32_t n_entries)
 {
 	int fds[2] = {fcntl(sq, F_DUPFD_CLOEXEC, 3), fcntl(cq, F_DUPFD_CLOEXEC, 3)};
@@ -790,7 +791,6 @@ TEST(test_hostile__files)
 	rig_areas_deinit(&areas);
 }
 
-/* Restore a ring whose completion area @spoil has changed. */
 static int restore_spoilt(struct bench *bench, void (*spoil)(struct rbk_cq_area *cq))
 {
 	struct rig_areas areas;
