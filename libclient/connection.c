@@ -373,6 +373,7 @@ int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), 
 	struct sockaddr_un address = {0};
 	struct rbk_options own;
 	uint64_t features = KNOWN_FEATURES;
+	bool lacks_userfaultfd;
 	int r;
 
 	if (!ret)
@@ -382,13 +383,18 @@ int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), 
 		return r;
 	if (main && !(own.flags & RBK_CONNECT_NO_REATTACH))
 		features |= RBK_FEAT_REATTACH;
-	/* The next broker could not map fixed arenas that cannot move. */
-	if ((features & RBK_FEAT_REATTACH) && !client_may_hold_up_writers())
-		features &= ~RBK_FEAT_FIXED_ARENAS;
+	/*
+	 * The next broker could not map fixed arenas that cannot move, and without fixed arenas
+	 * each small task would take a hundred times as long.
+	 */
+	lacks_userfaultfd = (features & RBK_FEAT_REATTACH) && !client_may_hold_up_writers();
+	if (lacks_userfaultfd)
+		features &= ~RBK_FEAT_REATTACH;
 	r = connection_new(&rbk, error);
 	if (r)
 		return r;
 	rbk->timeout_ns = own.timeout_ns ? own.timeout_ns : CONNECT_TIMEOUT_NS;
+	rbk->reattach.lacks_userfaultfd = lacks_userfaultfd;
 	r = find_path(own.socket_path, is_admin, &address, error);
 	if (!r)
 		r = open_socket(rbk, &address, 0, error);

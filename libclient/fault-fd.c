@@ -3,8 +3,8 @@
  * Permission to hold up writers
  *
  * arena-move.c needs a userfaultfd that write-protects memfds, which old kernels, seccomp filters
- * and security modules do not let a process have. A connection finds out before it lets a broker
- * fix arenas, because fixed arenas that cannot move cannot be restored.
+ * and security modules do not let a process have. A connection finds out when it is made: fixed
+ * arenas that cannot move cannot be restored, so it then does not re-attach.
  */
 #include <errno.h>
 #include <fcntl.h>

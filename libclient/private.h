@@ -135,6 +135,7 @@ struct client_reattach {
 	struct rbk *fresh;   /* the thread's connection to the next broker */
 	/* why there was no re-attachment; written before rbk->lost, then constant */
 	char reason[RBK_ERROR_BYTES];
+	bool lacks_userfaultfd; /* it would be possible, if arenas could move */
 };
 
 struct rbk {

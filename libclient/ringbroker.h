@@ -367,8 +367,9 @@ int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *
  *     io_uring, DMA, other mappings of the memfd. fork()ed children, and processes to which the
  *     program passed the arena, keep the old memory.
  *   - The new memory does not inherit mlock(), madvise() and mbind().
- * This takes Linux 5.19 and the permission to use userfaultfd. Where these are missing, a
- * connection that may re-attach does not have RBK_FEAT_FIXED_ARENAS, and its arenas do not move.
+ * This takes Linux 5.19 and the permission to use userfaultfd, which seccomp filters of containers
+ * may deny. Where these are missing, connections do not re-attach: rbk_features() lacks
+ * RBK_FEAT_REATTACH.
  * Return: 0 and the arena, owned by the caller;
  *   -ENOSPC, -ENOMEM  no memory
  *   -EDQUOT           above a limit of the broker; the sentence names it
