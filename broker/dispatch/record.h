@@ -17,6 +17,8 @@
  *   entries are not committed themselves.
  * - An entry of a chain starts after the completion of its predecessor is committed: it may
  *   overwrite what the predecessor has read.
+ *   A failure is committed together with the cancellations of the tasks that wait for it: a task
+ *   whose predecessor has left would start.
  *
  * Stores of a process that was killed become visible in their order or not at all, so an order of
  * the compiler would suffice; the release stores say what is meant.

@@ -240,6 +240,12 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	ring->free_tasks = task;
 	ring->ring->n_in_flight--;
 	ring->dispatch->stats->n_in_flight--;
+	/*
+	 * A successor that will not start is cancelled in the same commit as the failure: otherwise
+	 * the next broker would find it without a predecessor.
+	 */
+	if (successor && !successor->is_cancelled && ring->ring->records && !ring->ring->is_closing)
+		ring_commit(ring, ring_sq_head(ring));
 	return successor;
 }
 
@@ -271,13 +277,10 @@ void task_finish(struct dispatch *dispatch, struct task *task, int res)
 	struct dispatch_ring *ring = task->ring;
 	struct task *successor = task_complete(dispatch, task, res);
 
-	if (successor) {
-		if (ring->ring->records)
-			ring_commit(ring, ring_sq_head(ring));
+	if (successor)
 		task_start(dispatch, successor);
-	} else {
+	else
 		ring_after_completion(dispatch, ring);
-	}
 }
 
 static inline void task_returned(struct dispatch *dispatch, struct exec_task *exec)

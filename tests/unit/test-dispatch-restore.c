@@ -311,7 +311,7 @@ TEST(test_restore__before_a_removal)
 
 /* --- death after each store --- */
 
-enum { MAX_ENTRIES = 24 };
+enum { MAX_ENTRIES = 24, FAILING = 13 /* user_data of a task that fails */ };
 
 /* Entries with user_data 1, 2, ... and the results that they have, whoever dies */
 struct script {
@@ -345,7 +345,7 @@ static void put_all(struct bench *bench)
 	put_bad(bench, 10, LINK);
 	put_bare(bench, RBK_OP_NOP, 11, 0);
 	put_cancel(bench, 12, 2, 0);
-	put_nowhere(bench, 13, LINK);
+	put_run(bench, bench->queued, FAILING, LINK);
 	put_bare(bench, RBK_OP_NOP, 14, 0);
 	put_bare(bench, RBK_OP_BARRIER, 15, 0);
 	put_bare(bench, RBK_OP_NOP, 16, 0);
@@ -360,7 +360,7 @@ static const struct script mixed = {
 		[4] = -ENODEV,
 		[10] = -ERANGE,
 		[11] = -ECANCELED,
-		[13] = -ENODEV,
+		[FAILING] = -EIO,
 		[14] = -ECANCELED},
 };
 
@@ -391,6 +391,8 @@ static void run_all(struct bench *bench)
 {
 	do {
 		rig_work(&bench->rig);
+		if (fake_begin(bench->cpu, FAILING))
+			fake_finish(bench->cpu, FAILING, -EIO);
 		fake_finish_all(bench->cpu, 0);
 	} while (rig_work(&bench->rig) > 0 || bench->cpu->n_tasks > 0);
 }
@@ -777,8 +779,7 @@ TEST(test_hostile__files)
 	rig_areas_copy(&bench.ring, &areas);
 	sparse = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_int_equal(ftruncate(sparse, (off_t)sq_bytes), 0);
-	assert_int_equal(
-		fcntl(sparse, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE), 0);
+	assert_false(fcntl(sparse, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE));
 	expect_refused(&bench, null, areas.fds[1], N_ENTRIES);
 	expect_refused(&bench, areas.fds[0], null, N_ENTRIES);
 	expect_refused(&bench, areas.fds[0], unsealed, N_ENTRIES);
@@ -992,8 +993,7 @@ TEST(test_hostile__pages_beyond_the_end)
 	rig_areas_copy(&bench.ring, &areas);
 	assert_int_equal(ftruncate(fd, cq_bytes), 0);
 	assert_int_equal(fallocate(fd, FALLOC_FL_KEEP_SIZE, cq_bytes, 1 << 24), 0);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE),
-			 0);
+	assert_false(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE));
 	expect_refused(&bench, areas.fds[0], fd, N_ENTRIES);
 	close(fd);
 	rig_areas_deinit(&areas);
