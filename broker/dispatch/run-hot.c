@@ -251,6 +251,9 @@ static bool run_cancel_held(struct dispatch *dispatch, struct run *run)
 	if (atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
 						    memory_order_acq_rel, memory_order_acquire))
 		return true;
+	/* The run was recalled before. */
+	if (expected == EXEC_CANCELLED)
+		return true;
 	return run_may_break_off(dispatch, run) && exec_task_stop(&run->exec, EXEC_CANCELLED);
 }
 

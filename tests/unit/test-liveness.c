@@ -3,9 +3,8 @@
  * Devices that have work and make no progress: each stall is noticed once and handled, and nothing
  * else counts as a stall
  */
-#include <string.h>
-
 #include <errno.h>
+#include <string.h>
 
 #include "place/placer-private.h"
 #include "support/slotted.h"
@@ -241,6 +240,29 @@ TEST(test_stuck__for_a_while)
 	pass(&kit, S);
 	assert_int_equal(kit.n_on[GPU], 18);
 	expect_all_done(&kit);
+	bench_end(&kit.bench);
+}
+
+/* A task that was recalled has not begun: it can be cancelled before the device returns it. */
+TEST(test_stuck__recalled_task_is_cancelled)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 1, 2);
+	kit.devices[GPU].is_stuck = true;
+	put(&kit, 1, RBK_STRATEGY_ONLY_GPU);
+	while (mended(&kit, GPU).n_recalled == 0) {
+		slotted_pass(slotted_now_ns() + 100 * MS);
+		work(&kit);
+		liveness_check(kit.dispatch);
+	}
+	put_cancel(&kit.bench, 2, 1, 0);
+	rig_work(&kit.bench.rig);
+	expect_cqe(&kit.bench, 2, 0);
+	kit.devices[GPU].is_stuck = false;
+	slotted_run(&kit.devices[GPU]);
+	rig_work(&kit.bench.rig);
+	expect_cqe(&kit.bench, 1, -ECANCELED);
 	bench_end(&kit.bench);
 }
 
