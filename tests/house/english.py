@@ -17,7 +17,7 @@ import sys
 
 import tree
 
-SLASHED = ('.c', '.h', '.comp', '.glsl')
+SLASHED = ('.c', '.h', '.comp', '.glsl', '.pml')
 HASHED = ('.py', '.sh', '.build')
 HEADLESS = re.compile(r"(What|Who|Whom|Whose|Whoever|Whatever|Of|Those|How|Which|Else|Once for)\b(?!')")
 PERSON = re.compile(r'\b(no|some|any|every)body\b', re.IGNORECASE)
