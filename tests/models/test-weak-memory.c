@@ -135,4 +135,12 @@ TEST(test_ring__no_wake_up_is_lost)
 	}
 }
 
+TEST(test_commit__is_complete)
+{
+	weak_commit_seen = 0;
+	expect_right(&weak_commit);
+	assert_int_equal(weak_commit_seen, 1 << 0 | 1 << 1 | 1 << 2);
+	expect_orders_needed(&weak_commit);
+}
+
 TEST_MAIN(NULL, NULL, (void)0)

@@ -18,6 +18,9 @@ extern unsigned int weak_exec_results;
  * and for completions; one whose event loop arms the ring; each with a broker that sleeps.
  */
 extern const struct weak_scenario weak_ring, weak_ring_full, weak_ring_armed;
+/* A broker's records and commits. Bit n of weak_commit_seen: n entries were seen as committed. */
+extern const struct weak_scenario weak_commit;
+extern unsigned int weak_commit_seen;
 extern const struct weak_scenario weak_seqlock, weak_record;
 extern const struct weak_scenario weak_waker;
 /* A worker that sleeps, gets tasks, and is stopped. */
