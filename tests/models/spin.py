@@ -3,6 +3,7 @@
 """Check a model of a protocol in all orders of its steps, and that its mutants fail.
 
     spin.py [--cc COMMAND] [--only NAME] [--trail] MODEL.pml
+    spin.py [--cc COMMAND] --self-test     checks that each fault is noticed
 
 The head of a model has a line for each run:
 
@@ -72,15 +73,15 @@ class Run:
         if done.returncode != 0:
             raise RuntimeError(f'{command[0]} failed: {done.stdout.strip()}')
 
-    def run(self, model, compiler, wants_trail):
+    def run(self, model, options):
         begin = time.monotonic()
         try:
-            self.search(model, compiler, wants_trail)
+            self.search(model, options)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             self.problem = str(error)
         self.seconds = time.monotonic() - begin
 
-    def search(self, model, compiler, wants_trail):
+    def search(self, model, options):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(model, os.path.join(folder, 'model'))
             self.call(['spin', '-a', *self.defines, 'model'], folder)
@@ -88,13 +89,13 @@ class Run:
             flags = ['-w', '-O0', '-DNOBOUNDCHECK', f'-DMEMLIM={MEMORY_MIB}']
             flags += ['-DNFAIR=3'] if self.formula else ['-DSAFETY', '-DNOCLAIM']
             self.lines = lines_of_states(folder)
-            self.call([*compiler, *flags, '-o', 'pan', 'pan.c'], folder)
-            options = ['-a', '-f', '-N', self.formula] if self.formula else []
-            self.call(['./pan', f'-m{DEPTH}', *options], folder)
+            self.call([*options.cc.split(), *flags, '-o', 'pan', 'pan.c'], folder)
+            formula = ['-a', '-f', '-N', self.formula] if self.formula else []
+            self.call(['./pan', f'-m{options.depth}', *formula], folder)
             output = self.output
             self.judge()
             has_trail = os.path.exists(os.path.join(folder, 'model.trail'))
-            if has_trail and (wants_trail or not self.wanted):
+            if has_trail and (options.trail or not self.wanted):
                 self.call(['spin', *self.defines, '-t', '-p', '-g', 'model'], folder)
                 self.trail = '\n'.join(self.output.split('\n')[-TRAIL_LINES:])
             self.output = output
@@ -145,23 +146,75 @@ def runs_of(model):
     return runs
 
 
+SMALL_MODEL = '''/*
+ * check safety
+ * mutant SKIP: assertion
+ */
+byte n;
+
+active proctype one()
+{
+	byte i;
+
+	do
+	:: i < LOOPS -> i++
+	:: else -> break
+	od;
+#ifndef SKIP
+	n = 1;
+#endif
+	assert(n == 1)
+}
+'''
+# changes of the model, and what is said of each
+SELF_TESTS = (
+    ('LOOPS', '2', ''),
+    ('n = 1;', 'n = 1;\ndo\n:: n > 9 ->\nn++\n:: else -> break\nod;', 'were not reached'),
+    ('n == 1', 'n < 2', 'has to fail with "assertion"'),
+    ('SKIP: assertion', 'SKIP: end state', 'has to fail with "end state"'),
+    ('n = 1;', 'n = 2;', 'assertion violated'),
+    ('else -> break', 'false -> break', 'invalid end state'),
+    ('n = 1;', 'n = 1; do :: i < 200 -> i++; n++; n-- :: else -> break od;', 'was not completed'),
+)
+
+
+def self_test(compiler):
+    n_wrong = 0
+    for old, new, said in SELF_TESTS:
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, 'small.pml')
+            with open(model, 'w', encoding='utf-8') as file:
+                file.write(SMALL_MODEL.replace(old, new).replace('LOOPS', '2'))
+            depth = ['--depth', '300'] if said == 'was not completed' else []
+            done = subprocess.run([sys.executable, '-B', __file__, '--cc', compiler, *depth, model],
+                                  text=True, check=False, stdout=subprocess.PIPE)
+        if (done.returncode == 0) != (said == '') or said not in done.stdout:
+            print(f'{old} -> {new}: "{said}" is not said, but: {done.stdout}')
+            n_wrong += 1
+    return 1 if n_wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--cc', default='cc')
     parser.add_argument('--only')
     parser.add_argument('--trail', action='store_true')
-    parser.add_argument('model')
+    parser.add_argument('--depth', type=int, default=DEPTH)
+    parser.add_argument('--self-test', action='store_true')
+    parser.add_argument('model', nargs='?')
     options = parser.parse_args()
     if not shutil.which('spin'):
         print('spin is not installed (Debian package spin): the model is not checked')
         return 77
+    if options.self_test:
+        return self_test(options.cc)
     model = os.path.abspath(options.model)
     runs = [run for run in runs_of(model) if options.only in (None, run.name)]
     if not runs:
         sys.exit(f'{model}: it has no run {options.only}')
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        for future in [pool.submit(run.run, model, options.cc.split(), options.trail)
+        for future in [pool.submit(run.run, model, options)
                        for run in runs]:
             future.result()
     print(f'{os.path.basename(model):42} {"states":>9} {"depth":>7} {"seconds":>7}  found')
