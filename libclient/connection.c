@@ -382,14 +382,14 @@ int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), 
 	if (r)
 		return r;
 	if (main && !(own.flags & RBK_CONNECT_NO_REATTACH))
-		features |= RBK_FEAT_REATTACH;
+		features |= RBK_FEAT_REATTACH | RBK_FEAT_UNDO;
 	/*
 	 * The next broker could not map fixed arenas that cannot move, and without fixed arenas
 	 * each small task would take a hundred times as long.
 	 */
 	lacks_userfaultfd = (features & RBK_FEAT_REATTACH) && !client_may_hold_up_writers();
 	if (lacks_userfaultfd)
-		features &= ~RBK_FEAT_REATTACH;
+		features &= ~(RBK_FEAT_REATTACH | RBK_FEAT_UNDO);
 	r = connection_new(&rbk, error);
 	if (r)
 		return r;

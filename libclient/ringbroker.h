@@ -129,10 +129,13 @@ struct rbk_options {
  * arenas, plans and rings there under the same numbers. Tasks that were submitted and had not
  * completed run again, and each completes exactly once; meanwhile more can be submitted. Waits and
  * requests wait, at most as long as they would otherwise. What a task wrote into its outputs before
- * may be written again. A task that had begun to update a state completes with -ECONNRESET instead.
- * While the session is being restored, calls that make, seal or free objects wait for that, too.
- * Arenas keep their addresses, but are new memory if the broker had fixed them
- * (RBK_FEAT_FIXED_ARENAS): see rbk_arena_new().
+ * may be written again. States of a task that had begun are first written back as they were before
+ * it, so that each update is applied once. The broker keeps them for up to 64 KiB in all of the
+ * states that a ring's tasks in flight update (in units of 1 KiB for each task), with
+ * RBK_FEAT_UNDO; a task that had begun without room for its states completes with -ECONNRESET, and
+ * they may be half updated. While the session is being restored, calls that make, seal or free
+ * objects wait for that, too. Arenas keep their addresses, but are new memory if the broker had
+ * fixed them (RBK_FEAT_FIXED_ARENAS): see rbk_arena_new().
  *
  * The library has no thread while there is a broker, so an idle program notices the death at its
  * next call or wait, or when an event loop reports it (rbk_ring_fd(), rbk_fd()); on_reattach is

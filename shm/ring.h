@@ -106,6 +106,18 @@ static inline struct rbk_task_record *rbk_ring_records(const struct rbk_cq_area 
 	return (struct rbk_task_record *)((char *)(uintptr_t)cq + RBK_CQ_RECORDS_OFFSET(n));
 }
 
+/* The room for states in a completion area of @n entries, with RBK_FEAT_UNDO. */
+static inline uint8_t *rbk_ring_undo(const struct rbk_cq_area *cq, uint32_t n)
+{
+	return (uint8_t *)(uintptr_t)cq + RBK_CQ_UNDO_OFFSET(n);
+}
+
+/* Return the bit mask of @n units from @first on, which end at RBK_UNDO_UNITS at the latest. */
+static inline uint64_t rbk_undo_mask(unsigned int first, unsigned int n)
+{
+	return n ? UINT64_MAX >> (RBK_UNDO_UNITS - n) << first : 0;
+}
+
 /* Return true if the record is live: see struct rbk_task_record. */
 static inline bool rbk_record_is_live(const struct rbk_task_record *record,
 				      const struct rbk_commit *commit)

@@ -89,6 +89,9 @@ struct task {
 	bool is_cancelled;   /* completes with -ECANCELED when its turn comes */
 	bool is_explored;
 	bool is_moved; /* was first queued for another device */
+	/* Units of the ring's undo memory that hold its states as they were; 0: none. */
+	uint8_t undo_first, n_undo;
+	bool is_rerun, is_undone; /* an earlier broker has begun it; its states were written back */
 
 	/* RUN only */
 	uint32_t count;

@@ -95,19 +95,31 @@ static inline uint64_t record_hash(const struct exec_ref *refs, uint32_t n)
 	return hash;
 }
 
+/* The task of @record is admitted again: its states, if it had begun, stay where they are. */
+static inline void record_resume(struct task *task, const struct rbk_task_record *record)
+{
+	if (!(record->flags & RBK_TASK_UNDO))
+		return;
+	task->undo_first = (uint8_t)record->undo_first;
+	task->n_undo = (uint8_t)record->n_undo;
+	task->is_rerun = true;
+}
+
 /*
  * Record that the last entry taken from the submission ring has the slot of @task. The index comes
  * first: from then on the record is not live, and belongs to no committed entry.
  */
-static inline void record_take(const struct task *task, const struct rbk_sqe *sqe,
+static inline void record_take(struct task *task, const struct rbk_sqe *sqe,
 			       const struct exec_ref *refs, uint32_t n_refs)
 {
 	const struct dispatch_ring *ring = task->ring;
 	struct rbk_task_record *record = record_of(task);
 	uint32_t flags = RBK_TASK_TAKEN;
 
-	if (ring_is_restoring(ring))
+	if (ring_is_restoring(ring)) {
+		record_resume(task, record);
 		return;
+	}
 	__atomic_store_n(&record->sq_index,
 			 record_index(ring->commit_base.sq_head, ring->ring->sq_head - 1),
 			 __ATOMIC_RELAXED);

@@ -9,14 +9,15 @@
  * all are admitted.
  *
  * An entry completes without running if its task was cancelled, or cannot be repeated: it had begun
- * to update a state, or its table has changed. As with an entry that is rejected, the rest of its
- * chain is cancelled.
+ * to update states that were not kept (undo-hot.c), or its table has changed. As with an entry that
+ * is rejected, the rest of its chain is cancelled.
  */
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"
 #include "dispatch/restore.h"
+#include "dispatch/undo.h"
 #include "shm/ring.h"
 #include "util/clock.h"
 
@@ -51,20 +52,24 @@ void restore_begin(struct dispatch_ring *ring)
 static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *ring,
 			 const struct rbk_task_record *record, const struct rbk_sqe *sqe)
 {
+	/* The client may have made the record: only a RUN has states and a table. */
+	const bool had_table = (record->flags & RBK_TASK_TABLE) && (sqe->flags & RBK_SQE_ARG_TABLE);
+	const bool has_begun = record->flags & RBK_TASK_BEGUN;
 	struct session_plan *plan = NULL;
 
 	if (record->flags & RBK_TASK_CANCELLED)
 		return -ECANCELED;
-	if (record->flags & RBK_TASK_BEGUN)
+	if (has_begun && !(record->flags & RBK_TASK_UNDO))
 		return -ECONNRESET;
-	/* The client may have made the record: only a RUN has a table. */
-	if (!(record->flags & RBK_TASK_TABLE) || sqe->opcode != RBK_OP_RUN ||
-	    !(sqe->flags & RBK_SQE_ARG_TABLE) ||
+	if (!(had_table || has_begun) || sqe->opcode != RBK_OP_RUN ||
 	    validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan) != 0)
 		return 0;
-	return record_hash(dispatch->inline_refs, plan->plan->n_bindings) == record->table_hash
-		       ? 0
-		       : -ECONNRESET;
+	if (had_table &&
+	    record_hash(dispatch->inline_refs, plan->plan->n_bindings) != record->table_hash)
+		return -ECONNRESET;
+	if (has_begun && undo_units(plan->plan, sqe->count) != record->n_undo)
+		return -ECONNRESET;
+	return 0;
 }
 
 int restore_prepare(struct dispatch *dispatch, struct dispatch_ring *ring,
@@ -106,9 +111,11 @@ void restore_finish(struct dispatch_ring *ring)
 		ring->free_tasks = task->next;
 		return;
 	}
-	/* The entry completed without a task. */
-	if (ring->free_tasks == task && !(record->flags & RBK_TASK_POSTED))
+	/* The entry completed without a task. The batch is published before a task begins. */
+	if (ring->free_tasks == task && !(record->flags & RBK_TASK_POSTED)) {
 		record_post(ring, record);
+		ring->ring->undo_taken &= ~rbk_undo_mask(record->undo_first, record->n_undo);
+	}
 	if (ring->chain_broken)
 		record_break(ring, ring->n_readmitted);
 	if (++ring->n_readmitted == ring->n_restored)

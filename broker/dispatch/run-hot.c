@@ -27,7 +27,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
-#include "dispatch/record.h"
+#include "dispatch/undo.h"
 
 enum {
 	RELEASE_BATCH = 64, /* per turn and device */
@@ -98,6 +98,7 @@ static void run_init(struct run *run, struct task *task, struct place_decision d
 	run->exec.plan = task->plan->plan;
 	run->exec.part = 0;
 	run->exec.has_progress = false;
+	run->exec.on_begin = NULL;
 	run->place.later_ns = 0;
 	run->place.goes_on = run->place.has_slot = false;
 	run->place.gate = NULL;
@@ -432,24 +433,6 @@ static inline bool hand_over(struct dispatch *dispatch, struct run *run, uint8_t
 	return true;
 }
 
-/* Do as hand_over(), and record that from now on the task may have updated its states. */
-static __attribute__((__noinline__)) bool hand_over_state(struct dispatch *dispatch,
-							  struct run *run, uint8_t device)
-{
-	struct rbk_task_record *record;
-	uint32_t flags;
-
-	if (!run->task->ring->ring->records)
-		return hand_over(dispatch, run, device);
-	record = record_of(run->task);
-	flags = record->flags;
-	record_set_flags(record, flags | RBK_TASK_BEGUN);
-	if (hand_over(dispatch, run, device))
-		return true;
-	record_set_flags(record, flags);
-	return false;
-}
-
 /*
  * Submit a run, or leave it to the reactor itself.
  * Return: false if the executor takes no more now.
@@ -467,9 +450,9 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	/* An urgent task may take longer than predicted. */
 	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);
-	if (__builtin_expect(run->task->plan->plan->has_state, 0)
-		    ? !hand_over_state(dispatch, run, device)
-		    : !hand_over(dispatch, run, device))
+	if (__builtin_expect(run->task->plan->plan->has_state, 0))
+		undo_prepare(run);
+	if (!hand_over(dispatch, run, device))
 		return false;
 	tell_due(dispatch, run);
 	note_dequeued(dispatch, device);

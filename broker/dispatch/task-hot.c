@@ -10,6 +10,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"
+#include "dispatch/undo.h"
 
 /* Runs that are taken back from one executor in one turn. */
 enum { REAP_BATCH = 64 };
@@ -213,6 +214,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	struct dispatch_ring *ring = task->ring;
 	struct task *successor = task->chain_next;
 
+	if (__builtin_expect(task->is_rerun && !task->is_undone && res < 0, 0))
+		res = -ECONNRESET;
 	dispatch->n_succeeded += res >= 0;
 	if (ring->is_due) {
 		ring->is_due = false;
@@ -232,6 +235,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 		if (__builtin_expect(ring_is_restoring(ring), 0) && res < 0)
 			record_break(ring, (uint32_t)(task - ring->tasks));
 	}
+	if (__builtin_expect(task->n_undo > 0, 0))
+		undo_release(task);
 	if (task->plan)
 		task_release_plan(task);
 	list_remove(&task->link);
@@ -337,6 +342,8 @@ unsigned int dispatch_reap(struct dispatch *dispatch)
 /* Return: as dispatch_cancel(). */
 static int task_cancel(struct dispatch *dispatch, struct task *task)
 {
+	if (__builtin_expect(task->is_rerun, 0))
+		return -EALREADY;
 	switch (task->phase) {
 	case TASK_HELD:
 	case TASK_WOKEN:

@@ -145,6 +145,11 @@ struct exec_task {
 	 */
 	bool has_progress;
 	struct exec_progress progress;
+	/*
+	 * Called when the task begins, not when it resumes, by the executor's thread, which may
+	 * sleep on memory that the task names. NULL: nothing to do.
+	 */
+	void (*on_begin)(struct exec_task *task);
 
 	/* Set by the executor before it hands the task back. */
 	/*
@@ -542,8 +547,12 @@ static inline bool exec_task_begin(struct exec_task *task)
 {
 	uint8_t expected = EXEC_QUEUED;
 
-	return atomic_compare_exchange_strong_explicit(&task->state, &expected, EXEC_RUNNING,
-						       memory_order_acq_rel, memory_order_acquire);
+	if (!atomic_compare_exchange_strong_explicit(&task->state, &expected, EXEC_RUNNING,
+						     memory_order_acq_rel, memory_order_acquire))
+		return false;
+	if (task->on_begin && !task->has_progress)
+		task->on_begin(task);
+	return true;
 }
 
 /*

@@ -114,11 +114,25 @@ static int ring_hold(struct session_ring *ring)
 	return r ? error_fold(r) : 0;
 }
 
+static bool session_has(const struct session *session, uint64_t features)
+{
+	return (session->features & features) == features;
+}
+
+/* Return the size of the completion area of a session's ring. */
+static size_t cq_bytes(const struct session *session, uint32_t n_entries)
+{
+	if (session_has(session, RBK_FEAT_REATTACH | RBK_FEAT_UNDO))
+		return RBK_CQ_UNDO_BYTES(n_entries);
+	if (session_has(session, RBK_FEAT_REATTACH))
+		return RBK_CQ_REATTACH_BYTES(n_entries);
+	return RBK_CQ_AREA_BYTES(n_entries);
+}
+
 static int ring_new_any(struct session *session, uint32_t id, uint32_t n_entries, bool is_restored,
 			struct session_ring **ret)
 {
 	_cleanup_(ring_freep) struct session_ring *ring = NULL;
-	const bool has_records = session->features & RBK_FEAT_REATTACH;
 	int r;
 
 	if (!rbk_is_power_of_two(n_entries) ||
@@ -139,8 +153,7 @@ static int ring_new_any(struct session *session, uint32_t id, uint32_t n_entries
 		.from_fd = -1,
 		.fault_slot = -1,
 		.sq_bytes = round_to_pages(RBK_SQ_AREA_BYTES(n_entries)),
-		.cq_bytes = round_to_pages(has_records ? RBK_CQ_REATTACH_BYTES(n_entries)
-						       : RBK_CQ_AREA_BYTES(n_entries)),
+		.cq_bytes = round_to_pages(cq_bytes(session, n_entries)),
 	};
 	r = ring_charge(ring);
 	if (r)
@@ -203,8 +216,10 @@ static int make_areas(struct session_ring *ring)
 	if (area == MAP_FAILED)
 		return error_origin(-errno);
 	ring->cq = area;
-	if (ring->session->features & RBK_FEAT_REATTACH)
+	if (session_has(ring->session, RBK_FEAT_REATTACH))
 		ring->records = rbk_ring_records(ring->cq, ring->n_entries);
+	if (session_has(ring->session, RBK_FEAT_REATTACH | RBK_FEAT_UNDO))
+		ring->undo = rbk_ring_undo(ring->cq, ring->n_entries);
 
 	r = ring->is_restored ? ring_restore(ring)
 			      : area_seal(fds[RING_FD_SQ], F_SEAL_SHRINK | F_SEAL_GROW);

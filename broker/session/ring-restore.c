@@ -12,6 +12,9 @@
  * chains and barriers depend on it. Of a chain, the entries that are left follow each other. The
  * link of an entry whose successor is not left, because it was rejected, is cut: another chain
  * may come next.
+ *
+ * The states of tasks that had begun move as well: the earlier area is never written, so they are
+ * there until those in the new area are complete.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -96,7 +99,8 @@ static bool rest_has(const struct rest *rest, uint64_t sq_index)
 static struct rbk_task_record rest_next(const struct rest *rest, uint32_t i,
 					const struct rbk_commit *commit, uint64_t chain)
 {
-	const uint32_t kept = RBK_TASK_TAKEN | RBK_TASK_CANCELLED | RBK_TASK_BEGUN | RBK_TASK_TABLE;
+	const uint32_t kept = RBK_TASK_TAKEN | RBK_TASK_CANCELLED | RBK_TASK_BEGUN |
+			      RBK_TASK_TABLE | RBK_TASK_UNDO;
 	struct rbk_task_record record = rest->records[i];
 	const bool has_successor =
 		i + 1 < rest->n
@@ -113,6 +117,30 @@ static struct rbk_task_record rest_next(const struct rest *rest, uint32_t i,
 	return record;
 }
 
+/*
+ * Copy the states of a task that had begun, from @old, to the first units that are free, of which
+ * @next is the first. Without states, such a task cannot run again.
+ * Return: the first unit that is free afterwards.
+ */
+static unsigned int move_undo(const struct session_ring *ring, const struct rbk_cq_area *old,
+			      struct rbk_task_record *record, unsigned int next)
+{
+	const unsigned int first = record->undo_first, n = record->n_undo;
+
+	if (!ring->undo || !(record->flags & RBK_TASK_BEGUN) || n == 0 ||
+	    n > RBK_UNDO_UNITS - next || first > RBK_UNDO_UNITS - n)
+		record->flags &= ~RBK_TASK_UNDO;
+	if (!(record->flags & RBK_TASK_UNDO)) {
+		record->undo_first = record->n_undo = 0;
+		return next;
+	}
+	memcpy(ring->undo + (size_t)next * RBK_UNDO_UNIT_BYTES,
+	       rbk_ring_undo(old, ring->n_entries) + (size_t)first * RBK_UNDO_UNIT_BYTES,
+	       (size_t)n * RBK_UNDO_UNIT_BYTES);
+	record->undo_first = (uint16_t)next;
+	return next + n;
+}
+
 static int unsuitable(struct session_ring *ring, const char *why)
 {
 	ring->why = why;
@@ -126,14 +154,17 @@ static int fill(struct session_ring *ring, const struct rbk_cq_area *old, const 
 	const uint32_t sq_head = (uint32_t)commit->sq_head, cq_tail = (uint32_t)commit->cq_tail;
 	const uint32_t n_waiting = rbk_ring_observe(&ring->sq->sq_tail) - sq_head;
 	const uint32_t n_unread = cq_tail - rbk_ring_observe(&ring->sq->cq_head);
+	unsigned int n_undo = 0;
 
 	if (n_waiting > ring->n_entries || n_unread > ring->n_entries ||
 	    rest->n > ring->n_entries - n_unread)
 		return unsuitable(ring, "its indices and records do not fit together");
 	for (uint32_t i = cq_tail - n_unread; i != cq_tail; i++)
 		ring->cq->cqes[i & ring->mask] = old->cqes[i & ring->mask];
-	for (uint32_t i = 0; i < rest->n; i++)
+	for (uint32_t i = 0; i < rest->n; i++) {
 		ring->records[i] = rest_next(rest, i, commit, chain);
+		n_undo = move_undo(ring, old, &ring->records[i], n_undo);
+	}
 
 	ring->cq->commit_base = *commit;
 	ring->cq->commit = rbk_commit_word(sq_head, cq_tail, chain);
@@ -141,6 +172,7 @@ static int fill(struct session_ring *ring, const struct rbk_cq_area *old, const 
 	ring->cq->cq_tail = ring->cq_tail = cq_tail;
 	ring->cq_head_seen = cq_tail - n_unread;
 	ring->n_restored = rest->n;
+	ring->undo_taken = rbk_undo_mask(0, n_undo);
 	return 0;
 }
 

@@ -161,6 +161,8 @@ struct session_ring {
 	const struct rbk_sq_area *sq;    /* written by the client; mapped read-only */
 	struct rbk_cq_area *cq;          /* written by the broker */
 	struct rbk_task_record *records; /* in cq; NULL: the client does not re-attach */
+	uint8_t *undo;                   /* states before tasks, in cq; NULL: no room for them */
+	uint64_t undo_taken;             /* bit mask of the RBK_UNDO_UNITS that tasks have */
 	struct session *session;
 	uint32_t n_entries;
 	uint32_t mask;

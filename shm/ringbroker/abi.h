@@ -20,7 +20,8 @@
  *   1.1  RBK_FEAT_RESIDENCY: RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_SQE_WAIT_MEMORY; RBK_FEAT_TENANTS
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
- *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH
+ *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
+ *        RBK_FEAT_UNDO
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -51,6 +52,11 @@
  * rings over: struct rbk_task_record, RBK_WIRE_WANT_ID, RBK_WIRE_RING_RESTORE.
  */
 #define RBK_FEAT_REATTACH (1ull << 13)
+/*
+ * With RBK_FEAT_REATTACH: a completion area has room for states as they were before tasks that the
+ * broker has begun, so that the next one runs these tasks again: RBK_TASK_UNDO.
+ */
+#define RBK_FEAT_UNDO (1ull << 14)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -201,16 +207,17 @@ enum rbk_reason {
  *   -ENODEV      RBK_STRATEGY_ONLY_GPU and no GPU can run the plan; PREFETCH, EVICT: the device
  *                does not exist, cannot run the plan, or has no memory of its own (the CPU)
  *   -EOPNOTSUPP  needs a feature that was not offered
- *   -EALREADY    CANCEL: the task has begun on a GPU, or updates a state, and cannot be stopped
+ *   -EALREADY    CANCEL: the task has begun on a GPU, or updates a state, and cannot be stopped;
+ *                it had begun to update a state when an earlier broker died, and is to run again
  *   -ECANCELED   cancelled, or an earlier task of its chain failed, or it waited for the memory of
  *                a plan that was removed; PREFETCH: EVICT or an administrator evicted the plan
  *                while it was being loaded
  *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
  *                the devices that may run it
- *   -ECONNRESET  the broker died when the task had begun to update a state, which may hold
- *                anything now; or after the task's table had been read, and the table has changed
- *                since
+ *   -ECONNRESET  the broker died when the task had begun to update states without RBK_FEAT_UNDO, or
+ *                without room for them: they may hold anything now; or after the task's table had
+ *                been read, and the table has changed since
  */
 struct rbk_sqe {
 	uint8_t opcode;   /* enum rbk_op */
@@ -367,6 +374,7 @@ struct rbk_cq_area {
 #define RBK_TASK_CANCELLED (1u << 2) /* the entry with cancel_index stopped the task */
 #define RBK_TASK_BEGUN     (1u << 3) /* the task began to update a state */
 #define RBK_TASK_TABLE     (1u << 4) /* the task's table was read, and had table_hash */
+#define RBK_TASK_UNDO      (1u << 5) /* BEGUN, and the states as they were before are at undo_first */
 
 /*
  * RBK_FEAT_REATTACH: a task that did not complete at once. The records are at
@@ -388,7 +396,13 @@ struct rbk_task_record {
 	uint64_t admit_ns;
 	uint64_t table_hash; /* of the references in the table; for brokers */
 	uint32_t flags;      /* RBK_TASK_* */
-	uint32_t reserved[5];
+	/*
+	 * RBK_FEAT_UNDO: units of RBK_UNDO_UNIT_BYTES that hold the task's states: as many bytes of
+	 * each as the task's count takes, in the order of its references, each at a multiple of
+	 * RBK_REF_ALIGN.
+	 */
+	uint16_t undo_first, n_undo;
+	uint32_t reserved[4];
 };
 
 /* Bytes of an area of @n entries; the memfd is that size, rounded up to a page. */
@@ -398,6 +412,11 @@ struct rbk_task_record {
 #define RBK_CQ_RECORDS_OFFSET(n) ((RBK_CQ_AREA_BYTES(n) + 127) & ~(size_t)127)
 #define RBK_CQ_REATTACH_BYTES(n) \
 	(RBK_CQ_RECORDS_OFFSET(n) + (size_t)(n) * sizeof(struct rbk_task_record))
+/* With RBK_FEAT_UNDO, states of tasks follow the records. */
+#define RBK_UNDO_UNIT_BYTES   1024
+#define RBK_UNDO_UNITS        64
+#define RBK_CQ_UNDO_OFFSET(n) RBK_CQ_REATTACH_BYTES(n)
+#define RBK_CQ_UNDO_BYTES(n)  (RBK_CQ_UNDO_OFFSET(n) + RBK_UNDO_UNITS * RBK_UNDO_UNIT_BYTES)
 
 /* Element types; the numbers are those of ONNX's TensorProto. All are below 32. */
 enum rbk_dtype {
@@ -518,4 +537,6 @@ _Static_assert(offsetof(struct rbk_task_record, cancel_index) == 80, "abi");
 _Static_assert(offsetof(struct rbk_task_record, admit_ns) == 88, "abi");
 _Static_assert(offsetof(struct rbk_task_record, table_hash) == 96, "abi");
 _Static_assert(offsetof(struct rbk_task_record, flags) == 104, "abi");
+_Static_assert(offsetof(struct rbk_task_record, undo_first) == 108, "abi");
+_Static_assert(offsetof(struct rbk_task_record, n_undo) == 110, "abi");
 #endif

@@ -14,74 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "loop/loop.h"
 #include "shm/ring.h"
-#include "support/scaled.h"
 #include "support/test.h"
-#include "unit/dispatch-bench.h"
+#include "unit/restore-bench.h"
 
 enum { LINK = RBK_SQE_LINK, TABLE_OFFSET = 16384, MAX_USER_DATA = 32 };
 
 static uint64_t n_committed[4];
-static bool was_stepped;
-
-struct brokers {
-	struct bench first, second;
-};
-
-static void remove_ring(struct bench *bench)
-{
-	uint32_t id = bench->ring.ring->id;
-
-	rig_ring_deinit(&bench->ring);
-	assert_int_equal(session_ring_remove(bench->rig.session, 1, id), 0);
-	assert_int_equal(rig_answer(&bench->rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
-}
-
-/* Have a broker without rings, which will restore one. */
-static void heir_begin(struct bench *bench, uint32_t n_devices)
-{
-	bench_begin(bench, n_devices, N_ENTRIES);
-	remove_ring(bench);
-}
-
-static void heir_end(struct bench *bench)
-{
-	/* bench_end() releases a ring. */
-	rig_ring_new(&bench->rig, N_ENTRIES, &bench->ring);
-	bench_end(bench);
-}
-#define HEIR(name, n_devices) SCOPED(bench, name, heir_begin, heir_end, n_devices)
-
-static void brokers_begin(struct brokers *brokers, uint32_t n_devices)
-{
-	bench_begin(&brokers->first, n_devices, N_ENTRIES);
-	heir_begin(&brokers->second, n_devices);
-}
-
-static void brokers_end(struct brokers *brokers)
-{
-	if (brokers->second.rig.session->n_added_rings > 0)
-		rig_ring_deinit(&brokers->second.ring);
-	heir_end(&brokers->second);
-	bench_end(&brokers->first);
-}
-#define BROKERS(name, n_devices) SCOPED(brokers, name, brokers_begin, brokers_end, n_devices)
-
-/* The first broker dies now; the ring of the second one goes on from there. */
-static void die(struct brokers *brokers)
-{
-	struct rig_areas areas;
-
-	rig_areas_copy(&brokers->first.ring, &areas);
-	rig_ring_restore(&brokers->second.rig, &areas, N_ENTRIES, &brokers->second.ring);
-	rig_areas_deinit(&areas);
-	rig_work(&brokers->second.rig);
-}
 
 /* --- exactly once --- */
 
@@ -184,54 +126,6 @@ TEST(test_restore__a_table)
 	check_table(true);
 }
 
-/* Prepare s = Relu(s) over 16 elements. */
-static struct session_plan *state_plan(struct bench *bench)
-{
-	struct describe *describe = describe_new("state", 1);
-
-	describe_state(describe, "s", DESCRIBE_DIMS(16));
-	describe_node(describe, "Relu", "it", "s", "s");
-	return rig_plan_new(&bench->rig, describe);
-}
-
-static void put_state(struct bench *bench, const struct session_plan *plan, uint64_t user_data,
-		      uint8_t flags)
-{
-	struct rbk_sqe sqe = run_entry(bench, plan, user_data);
-
-	sqe.refs[1] = 0;
-	sqe.flags = flags;
-	rig_put(&bench->ring, &sqe);
-}
-
-TEST(test_restore__a_state)
-{
-	BROKERS(brokers, 1);
-	struct bench *first = &brokers.first, *second = &brokers.second;
-	struct session_plan *plan = state_plan(first);
-
-	assert_int_equal(state_plan(second)->id, plan->id);
-	assert_int_equal(plan->inline_max_count, 0);
-	put_state(first, plan, 1, LINK);
-	put_state(first, plan, 2, LINK);
-	put_bare(first, RBK_OP_NOP, 3, 0);
-	put_run(first, first->queued, 4, LINK);
-	put_state(first, plan, 5, 0);
-	rig_work(&first->rig);
-
-	die(&brokers);
-	/* The first update may have been made; the rest of its chain depended on it. */
-	expect_cqe(second, 1, -ECONNRESET);
-	expect_cqe(second, 2, -ECANCELED);
-	expect_cqe(second, 3, -ECANCELED);
-	expect_none(second);
-	/* This update had not begun. */
-	finish(second, second->cpu, 4, 0);
-	finish(second, second->cpu, 5, 0);
-	expect_cqe(second, 4, 0);
-	expect_cqe(second, 5, 0);
-}
-
 TEST(test_restore__deadlines_go_on)
 {
 	BROKERS(brokers, 1);
@@ -291,15 +185,12 @@ TEST(test_restore__before_a_removal)
 		.request.type = RBK_WIRE_PLAN_REMOVE,
 		.id = second->queued->id,
 	};
-	struct rig_areas areas;
 	const char *why;
 
 	second->rig.session->is_greeted = true;
 	put_run(first, first->queued, 1, 0);
 	rig_work(&first->rig);
-	rig_areas_copy(&first->ring, &areas);
-	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
-	rig_areas_deinit(&areas);
+	bequeath(first, second);
 	assert_int_equal(
 		request_handle(second->rig.session, &remove, sizeof(remove), NULL, 0, &why), 0);
 	assert_false(rig_has_answer(&second->rig));
@@ -310,17 +201,6 @@ TEST(test_restore__before_a_removal)
 }
 
 /* --- death after each store --- */
-
-enum { MAX_ENTRIES = 24, FAILING = 13 /* user_data of a task that fails */ };
-
-/* Entries with user_data 1, 2, ... and the results that they have, whoever dies */
-struct script {
-	void (*put)(struct bench *bench);
-	/* what the client submits once the last broker is there, such as the rest of a chain */
-	void (*put_rest)(struct bench *bench);
-	unsigned int n_entries;
-	int res[MAX_ENTRIES + 1];
-};
 
 static void put_nowhere(struct bench *bench, uint64_t user_data, uint8_t flags)
 {
@@ -386,116 +266,6 @@ static const struct script broken_chain = {
 	.res = {[10] = -ERANGE, [11] = -ECANCELED, [12] = -ECANCELED},
 };
 
-/* Run a ring until nothing is left to do. */
-static void run_all(struct bench *bench)
-{
-	do {
-		rig_work(&bench->rig);
-		if (fake_begin(bench->cpu, FAILING))
-			fake_finish(bench->cpu, FAILING, -EIO);
-		fake_finish_all(bench->cpu, 0);
-	} while (rig_work(&bench->rig) > 0 || bench->cpu->n_tasks > 0);
-}
-
-/* Restore a ring from @areas, run it to its end, and expect each entry's completion once. */
-static void check_successor(struct bench *bench, const struct script *script,
-			    struct rig_areas *areas, unsigned int n_stores)
-{
-	unsigned int n_times[MAX_ENTRIES + 1] = {0};
-	struct rbk_cqe cqe;
-
-	rig_ring_restore(&bench->rig, areas, N_ENTRIES, &bench->ring);
-	run_all(bench);
-	if (script->put_rest)
-		script->put_rest(bench);
-	run_all(bench);
-	while (rig_take(&bench->ring, &cqe)) {
-		if (cqe.user_data < 1 || cqe.user_data > script->n_entries ||
-		    cqe.res != script->res[cqe.user_data])
-			fail_msg("after store %u entry %llu completed with %d", n_stores,
-				 (unsigned long long)cqe.user_data, cqe.res);
-		n_times[cqe.user_data]++;
-	}
-	for (unsigned int i = 1; i <= script->n_entries; i++)
-		if (n_times[i] != 1)
-			fail_msg("after store %u entry %u completed %u times", n_stores, i,
-				 n_times[i]);
-	remove_ring(bench);
-}
-
-/* The client may overwrite what is published as consumed, and consume what is published. */
-static void check_published(const struct rbk_cq_area *cq)
-{
-	struct rbk_commit commit;
-
-	rbk_commit_load(cq, &commit);
-	assert_true((uint32_t)commit.sq_head - cq->sq_head <= N_ENTRIES);
-	assert_true((uint32_t)commit.cq_tail - cq->cq_tail <= N_ENTRIES);
-}
-
-/* Begin a process that runs the first broker when it is continued. */
-static pid_t begin_process(struct bench *bench)
-{
-	pid_t pid = fork();
-	int status;
-
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
-			_exit(2);
-		raise(SIGSTOP);
-		run_all(bench);
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (WIFEXITED(status))
-		return -1;
-	assert_true(WIFSTOPPED(status));
-	return pid;
-}
-
-/*
- * Let @dying run in a process of its own, one instruction after the other, and have @heir take its
- * ring over after each store to the completion area. Return: the number of stores; 0: processes
- * cannot be traced here.
- */
-static unsigned int step(const struct script *script, struct bench *dying, struct bench *heir)
-{
-	const size_t cq_bytes = dying->ring.cq_bytes;
-	unsigned char *last = malloc(cq_bytes);
-	/* A sanitizer's code makes steps many, and one script has all kinds of stores. */
-	pid_t pid = test_is_scaled_down() && was_stepped ? -1 : begin_process(dying);
-	unsigned int n_stores = 0;
-	struct rig_areas areas;
-	int status = 0;
-
-	assert_non_null(last);
-	if (pid < 0) {
-		free(last);
-		return 0;
-	}
-	was_stepped = true;
-	memset(last, 0xff, cq_bytes);
-	for (;;) {
-		if (memcmp(last, dying->ring.cq, cq_bytes) != 0) {
-			memcpy(last, dying->ring.cq, cq_bytes);
-			check_published(dying->ring.cq);
-			rig_areas_copy(&dying->ring, &areas);
-			check_successor(heir, script, &areas, n_stores++);
-			rig_areas_deinit(&areas);
-		}
-		assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		if (WIFEXITED(status))
-			break;
-		/* A signal of another kind would be the broker's crash. */
-		assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
-	}
-	assert_int_equal(WEXITSTATUS(status), 0);
-	free(last);
-	return n_stores;
-}
-
 TEST(test_death__after_each_store)
 {
 	BROKERS(brokers, 1);
@@ -513,14 +283,11 @@ TEST(test_death__after_each_store)
 /* The first broker dies after it has begun everything, the second one at each store. */
 static void step_second(struct brokers *brokers, const struct script *script)
 {
-	struct rig_areas areas;
 	HEIR(third, 1);
 
 	script->put(&brokers->first);
 	rig_work(&brokers->first.rig);
-	rig_areas_copy(&brokers->first.ring, &areas);
-	rig_ring_restore(&brokers->second.rig, &areas, N_ENTRIES, &brokers->second.ring);
-	rig_areas_deinit(&areas);
+	bequeath(&brokers->first, &brokers->second);
 	if (step(script, &brokers->second, &third) == 0)
 		skip();
 }
@@ -537,35 +304,6 @@ TEST(test_death__with_a_broken_chain)
 	BROKERS(brokers, 1);
 
 	step_second(&brokers, &broken_chain);
-}
-
-/* A chain that cannot be repeated begins in one batch of restored entries and ends in another. */
-TEST(test_death__with_a_state)
-{
-	BROKERS(brokers, 1);
-	struct bench *first = &brokers.first, *second = &brokers.second;
-	const struct script script = {
-		.n_entries = 10,
-		.res = {[8] = -ECONNRESET, [9] = -ECANCELED, [10] = -ECANCELED},
-	};
-	struct rig_areas areas;
-	struct session_plan *plan;
-	HEIR(third, 1);
-
-	plan = state_plan(first);
-	state_plan(second);
-	state_plan(&third);
-	for (uint64_t i = 1; i <= 7; i++)
-		put_run(first, first->queued, i, 0);
-	put_state(first, plan, 8, LINK);
-	put_run(first, first->queued, 9, LINK);
-	put_bare(first, RBK_OP_NOP, 10, 0);
-	rig_work(&first->rig);
-	rig_areas_copy(&first->ring, &areas);
-	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
-	rig_areas_deinit(&areas);
-	if (step(&script, second, &third) == 0)
-		skip();
 }
 
 /* A closers.h thread that copies no table before it may */
@@ -625,7 +363,6 @@ TEST(test_death__while_a_table_is_copied)
 	struct bench *first = &brokers.first, *second = &brokers.second;
 	struct session_arena *arenas[3];
 	struct sleeper sleeper = {.job = {.run = sleep_run, .done = sleep_done}};
-	struct rig_areas areas;
 	HEIR(third, 1);
 
 	arenas[0] = unfixed_arena(first);
@@ -644,16 +381,12 @@ TEST(test_death__while_a_table_is_copied)
 
 	sem_init(&sleeper.is_asleep, 0, 0);
 	sem_init(&sleeper.let_go, 0, 0);
-	rig_areas_copy(&first->ring, &areas);
-	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
-	rig_areas_deinit(&areas);
+	bequeath(first, second);
 	closers_submit(second->rig.server->closers, second->rig.session->account, &sleeper.job);
 	sem_wait(&sleeper.is_asleep);
 	rig_work(&second->rig);
 	check_published(second->ring.cq);
-	rig_areas_copy(&second->ring, &areas);
-	rig_ring_restore(&third.rig, &areas, N_ENTRIES, &third.ring);
-	rig_areas_deinit(&areas);
+	bequeath(second, &third);
 	await_copy(&third);
 	expect_cqe(&third, 2, 0);
 	expect_cqe(&third, 1, 0);
@@ -668,7 +401,6 @@ TEST(test_death__between_batches_of_a_chain)
 {
 	BROKERS(brokers, 1);
 	struct bench *first = &brokers.first, *second = &brokers.second;
-	struct rig_areas areas;
 	HEIR(third, 1);
 
 	for (uint64_t i = 1; i <= 7; i++)
@@ -676,17 +408,13 @@ TEST(test_death__between_batches_of_a_chain)
 	put_run(first, first->queued, 8, LINK);
 	put_run(first, first->queued, 9, 0);
 	rig_work(&first->rig);
-	rig_areas_copy(&first->ring, &areas);
-	rig_ring_restore(&second->rig, &areas, N_ENTRIES, &second->ring);
-	rig_areas_deinit(&areas);
+	bequeath(first, second);
 	assert_int_equal(dispatch_poll_ring(second->rig.dispatch, rig_dispatch_ring(&second->ring)),
 			 8);
 	dispatch_tasks(second->rig.dispatch);
 	fake_finish(second->cpu, 8, -EIO);
 	dispatch_tasks(second->rig.dispatch);
-	rig_areas_copy(&second->ring, &areas);
-	rig_ring_restore(&third.rig, &areas, N_ENTRIES, &third.ring);
-	rig_areas_deinit(&areas);
+	bequeath(second, &third);
 	run_all(&third);
 	expect_cqe(&third, 8, -EIO);
 	expect_cqe(&third, 9, -ECANCELED);
