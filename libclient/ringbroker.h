@@ -133,7 +133,8 @@ struct rbk_options {
  * it, so that each update is applied once. The broker keeps them for up to 64 KiB in all of the
  * states that a ring's tasks in flight update (in units of 1 KiB for each task), with
  * RBK_FEAT_UNDO; a task that had begun without room for its states completes with -ECONNRESET, and
- * they may be half updated. While the session is being restored, calls that make, seal or free
+ * they may be half updated. A task that crashes two brokers does not run again: it completes with
+ * -ECONNABORTED. While the session is being restored, calls that make, seal or free
  * objects wait for that, too. Arenas keep their addresses, but are new memory if the broker had
  * fixed them (RBK_FEAT_FIXED_ARENAS): see rbk_arena_new().
  *

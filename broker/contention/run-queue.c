@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "contention/run-queue-private.h"
+#include "util/crash.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -302,6 +303,7 @@ static void *run_queue_thread_main(void *data)
 	uint32_t pace;
 	int r;
 
+	crash_thread.is_own = true;
 	r = run_queue_keep_privileges(rq->probes && probes_need_privilege(rq->probes));
 	if (r)
 		log_debug(LOG_DETAIL, "cannot give up the privileges of the probes: %s",

@@ -33,6 +33,7 @@
 #include "control/metrics-page.h"
 #include "control/metrics-process.h"
 #include "control/metrics-text.h"
+#include "util/crash.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/thread.h"
@@ -332,6 +333,7 @@ static void *metrics_main(void *data)
 	bool was_full;
 	int wait_ms;
 
+	crash_thread.is_own = true;
 	give_up_privileges();
 	for (;;) {
 		wait_ms = end_connections(metrics);

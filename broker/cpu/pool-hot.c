@@ -52,6 +52,7 @@
 #include <sched.h>
 
 #include "cpu/internal.h"
+#include "util/crash.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -338,6 +339,7 @@ static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
 
 	while (state & CPU_TEAM_OPEN) {
 		uint64_t since, between;
+		const void *outer;
 
 		if (!atomic_compare_exchange_weak_explicit(&team->state, &state, state + 1,
 							   memory_order_acquire,
@@ -346,7 +348,9 @@ static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
 		atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 		since = clock_ticks();
 		between = worker->between_ticks;
+		outer = crash_enter(team->task);
 		helper_work(worker, team);
+		crash_enter(outer);
 		atomic_fetch_add_explicit(&team->helper_ticks,
 					  clock_ticks() - since - (worker->between_ticks - between),
 					  memory_order_relaxed);
@@ -671,6 +675,7 @@ static void worker_carry_out(struct cpu_worker *worker, struct cpu_layer *layer,
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
 	struct exec_progress progress = {0};
+	const void *outer;
 
 	task->copied_bytes = 0;
 	task->transferred_bytes = 0;
@@ -682,7 +687,9 @@ static void worker_carry_out(struct cpu_worker *worker, struct cpu_layer *layer,
 			progress.block = (uint16_t)(block < 0 ? block_take(worker, plan)
 							      : (unsigned int)block);
 		}
+		outer = crash_enter(task);
 		worker_compute(worker, layer, task, progress);
+		crash_enter(outer);
 	} else {
 		if (task->has_progress)
 			cpu_pool_abandon(&cpu->executor, task);

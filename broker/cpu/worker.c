@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "cpu/internal.h"
+#include "util/crash.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/thread.h"
@@ -130,6 +131,7 @@ static void *worker_main(void *data)
 	struct cpu_executor *cpu = worker->cpu;
 	uint64_t idle_since = clock_ticks();
 
+	crash_thread.is_own = true;
 	cpu_flush_denormals();
 
 	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);

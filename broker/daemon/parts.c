@@ -28,6 +28,7 @@
 #include "session/server.h"
 #include "session/sigbus.h"
 #include "tenant/tenant.h"
+#include "util/crash.h"
 #include "util/cgroup.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -298,6 +299,7 @@ static int make_dispatch(struct broker *broker)
 	r = dispatch_new(&options, &broker->dispatch);
 	if (r)
 		return error_fold(r);
+	crash_watch(dispatch_blame, broker->dispatch);
 	contention_start(broker->contention, broker->dispatch);
 	return 0;
 }
@@ -400,6 +402,8 @@ int parts_make(struct broker *broker, struct policy_errors *ret_errors)
 
 	if (r == 0)
 		r = sigbus_init();
+	if (r == 0)
+		r = crash_init();
 	if (r == 0)
 		r = waker_init(&broker->waker);
 	if (r == 0)

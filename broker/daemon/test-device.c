@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -95,6 +96,9 @@ static void run_task(const struct test_device *device, struct exec_task *task, u
 		begin_ns = *free_ns;
 	*free_ns = begin_ns + device->latency_ns;
 	sleep_until(*free_ns);
+	/* For tests of a driver that crashes */
+	if (strcmp(task->plan->name, "crash") == 0)
+		abort();
 	/* The wake-up is not a part of the device's work. */
 	late_ns = clock_now_ns() - *free_ns;
 	task->end_ticks = clock_ticks() - clock_ns_to_ticks(late_ns);

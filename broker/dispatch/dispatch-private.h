@@ -92,6 +92,7 @@ struct task {
 	/* Units of the ring's undo memory that hold its states as they were; 0: none. */
 	uint8_t undo_first, n_undo;
 	bool is_rerun, is_undone; /* an earlier broker has begun it; its states were written back */
+	bool is_suspect;          /* brokers may have crashed because of it: see blame.c */
 
 	/* RUN only */
 	uint32_t count;
@@ -366,7 +367,9 @@ struct dispatch {
 	bool is_costly;     /* an entry of this batch took long */
 	bool is_batch_over; /* admit no more of its entries now */
 	bool is_now;        /* now_ticks was read when this turn's last batch ended */
-	struct turn *turn;  /* the loop's turn */
+	uint8_t alone;      /* ALONE_* */
+	uint32_t n_suspects;
+	struct turn *turn;             /* the loop's turn */
 	struct list_node active_flows; /* first: to be polled next */
 	uint32_t n_active_flows;
 	bool is_round_cut;         /* the last round did not reach all active flows */

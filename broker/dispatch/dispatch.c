@@ -14,6 +14,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
+#include "util/crash.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -516,6 +517,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 
 	dispatch->server = server;
 	dispatch->stats = server_stats(server);
+	crash_thread.is_own = true;
 	while (r >= 0) {
 		n = 0;
 		if (dispatch->is_stopping)

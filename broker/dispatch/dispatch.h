@@ -62,6 +62,16 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret);
 /* Return the hooks for server_new(), valid as long as the dispatcher. */
 struct server_hooks dispatch_hooks(struct dispatch *dispatch);
 
+/* Marks that brokers' crashes leave in the record of a task, after which it is not run again */
+enum { DISPATCH_MAX_CRASHES = 2 };
+
+/*
+ * Mark the tasks for which this broker may be crashing: for crash_watch(). @context is the
+ * dispatcher; @culprit, the executor's task of the thread that crashes, NULL: it is not known. Any
+ * thread, in a handler of a signal.
+ */
+void dispatch_blame(void *context, const void *culprit);
+
 /*
  * Serve @server until dispatch_stop() was called and all tasks and sessions have drained.
  * Return: 0; -ETIMEDOUT: executors still hold tasks stop_ns after dispatch_stop(); another negative

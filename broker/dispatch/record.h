@@ -98,6 +98,8 @@ static inline uint64_t record_hash(const struct exec_ref *refs, uint32_t n)
 /* The task of @record is admitted again: its states, if it had begun, stay where they are. */
 static inline void record_resume(struct task *task, const struct rbk_task_record *record)
 {
+	task->is_suspect = record->n_crashes > 0;
+	task->ring->dispatch->n_suspects += task->is_suspect;
 	if (!(record->flags & RBK_TASK_UNDO))
 		return;
 	task->undo_first = (uint8_t)record->undo_first;
@@ -124,6 +126,8 @@ static inline void record_take(struct task *task, const struct rbk_sqe *sqe,
 			 record_index(ring->commit_base.sq_head, ring->ring->sq_head - 1),
 			 __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
+	task->is_suspect = false;
+	record->n_crashes = 0;
 	record->sqe = *sqe;
 	record->admit_ns = sqe->deadline_us ? clock_now_ns() : 0;
 	if (sqe->flags & RBK_SQE_ARG_TABLE) {

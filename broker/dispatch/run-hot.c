@@ -38,6 +38,10 @@ enum {
 	MOST_DUE_NS = 1000000000,
 };
 
+/* A suspect waits until no device but the CPU has a run, or it is the one that such a device has.
+ */
+enum { ALONE_NOBODY, ALONE_WAITS, ALONE_RUNS };
+
 /* --- where a run is counted --- */
 
 static inline void run_on_device(struct run *run, uint8_t device)
@@ -434,6 +438,25 @@ static inline bool hand_over(struct dispatch *dispatch, struct run *run, uint8_t
 }
 
 /*
+ * Return true if a device other than the CPU may begin @run. A suspect waits until no such device
+ * has another run, and the others wait for it meanwhile: see blame.c.
+ */
+static __attribute__((__cold__, __noinline__)) bool run_may_begin(struct dispatch *dispatch,
+								  const struct run *run)
+{
+	uint32_t n_held = 0;
+
+	for (uint32_t i = RBK_DEVICE_CPU + 1; i < dispatch->n_executors; i++)
+		n_held += dispatch->loads[i].n_held;
+	if (n_held > 0 && dispatch->alone == ALONE_NOBODY && run->task->is_suspect)
+		dispatch->alone = ALONE_WAITS;
+	if (n_held > 0)
+		return dispatch->alone == ALONE_NOBODY;
+	dispatch->alone = run->task->is_suspect ? ALONE_RUNS : ALONE_NOBODY;
+	return true;
+}
+
+/*
  * Submit a run, or leave it to the reactor itself.
  * Return: false if the executor takes no more now.
  */
@@ -442,6 +465,9 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	uint8_t device = run->place.decision.device;
 	struct device_load *load = &dispatch->loads[device];
 
+	if (__builtin_expect(dispatch->n_suspects > 0, 0) && device != RBK_DEVICE_CPU &&
+	    !run_may_begin(dispatch, run))
+		return false;
 	run_measure(dispatch, run, device);
 	run->exec.start_ticks = run->exec.end_ticks = run->exec.busy_ticks = 0;
 	run->exec.copied_bytes = run->exec.transferred_bytes = 0;

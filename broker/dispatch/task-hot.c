@@ -237,6 +237,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	}
 	if (__builtin_expect(task->n_undo > 0, 0))
 		undo_release(task);
+	dispatch->n_suspects -= task->is_suspect;
 	if (task->plan)
 		task_release_plan(task);
 	list_remove(&task->link);

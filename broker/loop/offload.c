@@ -30,6 +30,7 @@
 
 #include "loop/loop.h"
 #include "loop/turn.h"
+#include "util/crash.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/thread.h"
@@ -228,6 +229,7 @@ static void *offload_thread(void *data)
 	struct offload *offload = data;
 	struct offload_job *job;
 
+	crash_thread.is_own = true;
 	for (;;) {
 		job = offload_take(offload);
 		if (!job) {

@@ -109,6 +109,7 @@ static struct rbk_task_record rest_next(const struct rest *rest, uint32_t i,
 
 	record.flags &= kept;
 	record.cq_index = 0;
+	record.pad = 0;
 	memset(record.reserved, 0, sizeof(record.reserved));
 	if (record.cancel_index >= commit->sq_head || rest_has(rest, record.cancel_index))
 		record.flags &= ~RBK_TASK_CANCELLED;

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "util/crash.h"
 #include "util/error.h"
 
 enum { SIGBUS_SLOTS = 65536 };
@@ -55,6 +56,7 @@ static void handle_sigbus(int signal_number, siginfo_t *info, void *context)
 		return;
 	}
 
+	crash_note();
 	/*
 	 * Not in the table: restore the default action, which dumps core, and raise the signal
 	 * again.

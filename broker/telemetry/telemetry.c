@@ -28,6 +28,7 @@
 #include "telemetry/amdgpu.h"
 #include "telemetry/processes.h"
 #include "telemetry/sampling.h"
+#include "util/crash.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -453,6 +454,7 @@ static void *telemetry_thread(void *data)
 	struct telemetry *telemetry = data;
 	uint64_t last_ns;
 
+	crash_thread.is_own = true;
 	while (!atomic_load_explicit(&telemetry->stop, memory_order_relaxed)) {
 		last_ns = clock_now_ns();
 		sample(telemetry, true);

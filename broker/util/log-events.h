@@ -62,6 +62,7 @@
 	LOG_KIND(SESSION_CONNECTED, "session-connected", "c9efff018b1e4b6d93a3ad5ca92cf1be")     \
 	LOG_KIND(SESSION_ENDED, "session-ended", "a09915c0c9f54d7e8d81247a9ee4e6d3")             \
 	LOG_KIND(RING_RESTORED, "ring-restored", "06f640121e484516a90fbb387bea426f")             \
+	LOG_KIND(TASK_GIVEN_UP, "task-given-up", "199f89fbe73f4b83a9837d1ccd07f7bd")             \
 	LOG_KIND(ENTRY_REFUSED, "entry-refused", "63f02924952845208e4fdb17f5ed5828")             \
 	LOG_KIND(LEASE_OPENED, "lease-opened", "7402f28d510f4028bcf070a12b12cade")               \
 	LOG_KIND(LEASE_ENDED, "lease-ended", "d24364998061494e83beba44d50ce6a7")                 \

@@ -218,6 +218,8 @@ enum rbk_reason {
  *   -ECONNRESET  the broker died when the task had begun to update states without RBK_FEAT_UNDO, or
  *                without room for them: they may hold anything now; or after the task's table had
  *                been read, and the table has changed since
+ *   -ECONNABORTED  brokers crashed while they ran the task, and it is not run again; its outputs
+ * and states may hold anything
  */
 struct rbk_sqe {
 	uint8_t opcode;   /* enum rbk_op */
@@ -402,7 +404,9 @@ struct rbk_task_record {
 	 * RBK_REF_ALIGN.
 	 */
 	uint16_t undo_first, n_undo;
-	uint32_t reserved[4];
+	uint16_t n_crashes; /* of brokers, for which the task is to blame; for brokers */
+	uint16_t pad;
+	uint32_t reserved[3];
 };
 
 /* Bytes of an area of @n entries; the memfd is that size, rounded up to a page. */
@@ -539,4 +543,5 @@ _Static_assert(offsetof(struct rbk_task_record, table_hash) == 96, "abi");
 _Static_assert(offsetof(struct rbk_task_record, flags) == 104, "abi");
 _Static_assert(offsetof(struct rbk_task_record, undo_first) == 108, "abi");
 _Static_assert(offsetof(struct rbk_task_record, n_undo) == 110, "abi");
+_Static_assert(offsetof(struct rbk_task_record, n_crashes) == 112, "abi");
 #endif

@@ -37,6 +37,9 @@ static void kit_end(struct kit *kit)
 
 static int submit(struct kit *kit, unsigned int i)
 {
+	static struct plan plan = {.name = "any"};
+
+	kit->tasks[i].plan = &plan;
 	atomic_store(&kit->tasks[i].state, EXEC_QUEUED);
 	kit->tasks[i].res = 1;
 	return kit->device->ops->submit(kit->device, &kit->tasks[i]);

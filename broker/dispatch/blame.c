@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tasks that crash brokers
+ *
+ * A task that crashes brokerd would be run again by each next broker. So a crash leaves a mark in
+ * the records of the tasks that may be the reason, and the next brokers give up a task that has
+ * DISPATCH_MAX_CRASHES marks. A broker that is killed leaves none: the tasks of its clients are
+ * innocent, however often that happens.
+ *
+ * A thread of the CPU's executor that crashes computes one task, which gets the mark. A thread of a
+ * driver says nothing about tasks. Then all tasks that devices have begun are suspects: with one
+ * mark, the next broker has a device begin them while no device has another task (run-hot.c). The
+ * second mark is only for a task that is the sole one, so it is the culprit's: tasks that ran
+ * beside it, of whatever tenant, complete.
+ *
+ * Client's areas are not believed, and a client may put marks into its own: its tasks then fail, or
+ * run alone, in their share of the device's time.
+ */
+#include "dispatch/dispatch-private.h"
+#include "dispatch/record.h"
+
+/* Return true if a run may be one that a device computes now. */
+static bool is_begun(const struct run *run)
+{
+	const uint8_t state = atomic_load_explicit(&run->exec.state, memory_order_relaxed);
+
+	return !run->is_over && run->place.decision.device != RBK_DEVICE_CPU &&
+	       (state == EXEC_RUNNING || state == EXEC_STOPPING);
+}
+
+/* Return true if the task may be the culprit; @culprit is NULL if it is not known. */
+static bool is_suspect(const struct task *task, const struct exec_task *culprit)
+{
+	const struct half *half = task->half;
+
+	if (culprit)
+		return culprit == &task->run.exec || (half && culprit == &half->run.exec);
+	return task->opcode == RBK_OP_RUN && task->phase == TASK_PLACED &&
+	       (is_begun(&task->run) || (half && is_begun(&half->run)));
+}
+
+/* Return true if a slot has a task that has not completed, as far as its record says. */
+static bool is_in_flight(const struct rbk_task_record *record)
+{
+	const uint32_t flags = __atomic_load_n(&record->flags, __ATOMIC_RELAXED);
+
+	return (flags & RBK_TASK_TAKEN) && !(flags & RBK_TASK_POSTED);
+}
+
+/*
+ * Visit all suspects, and mark them if @marks. While the other threads go on, lists may change: the
+ * slots of rings stay. Return: the number of suspects.
+ */
+static unsigned int visit(const struct dispatch *dispatch, const struct exec_task *culprit,
+			  bool marks, bool is_sole)
+{
+	unsigned int n = 0;
+
+	for (const struct list_node *node = dispatch->rings.next; node != &dispatch->rings;
+	     node = node->next) {
+		const struct dispatch_ring *ring = container_of(node, struct dispatch_ring, link);
+		struct rbk_task_record *records = ring->ring->records;
+
+		for (uint32_t i = 0; records && i < ring->n_tasks_touched; i++) {
+			if (!is_in_flight(&records[i]) || !is_suspect(&ring->tasks[i], culprit))
+				continue;
+			n++;
+			if (marks && (is_sole || records[i].n_crashes == 0))
+				__atomic_store_n(&records[i].n_crashes, records[i].n_crashes + 1,
+						 __ATOMIC_RELEASE);
+		}
+	}
+	return n;
+}
+
+void dispatch_blame(void *context, const void *culprit)
+{
+	const struct dispatch *dispatch = context;
+
+	visit(dispatch, culprit, true, visit(dispatch, culprit, false, false) == 1);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Tasks that crash brokers are given up; those that ran beside them complete. */
+#include <errno.h>
+#include <string.h>
+
+#include "shm/ring.h"
+#include "support/test.h"
+#include "unit/restore-bench.h"
+
+static struct exec_task *held(const struct fake *fake, uint64_t user_data)
+{
+	for (unsigned int i = 0; i < fake->n_tasks; i++)
+		if (fake_user_data(fake->tasks[i]) == user_data)
+			return fake->tasks[i];
+	return NULL;
+}
+
+static unsigned int marks(const struct bench *bench, uint64_t user_data)
+{
+	const struct rbk_task_record *records = bench->ring.ring->records;
+
+	for (unsigned int i = 0; i < N_ENTRIES; i++)
+		if ((records[i].flags & RBK_TASK_TAKEN) && !(records[i].flags & RBK_TASK_POSTED) &&
+		    records[i].sqe.user_data == user_data)
+			return records[i].n_crashes;
+	return UINT32_MAX;
+}
+
+static void put_on_gpu(struct bench *bench, uint64_t user_data)
+{
+	put_strategy(bench, user_data, RBK_STRATEGY_ONLY_GPU);
+}
+
+/* A thread computes one task when it crashes. */
+TEST(test_blame__one_task)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	HEIR(third, 1);
+
+	put_run(first, first->queued, 1, 0);
+	put_run(first, first->queued, 2, RBK_SQE_LINK);
+	put_run(first, first->queued, 3, 0);
+	rig_work(&first->rig);
+	assert_true(fake_begin(first->cpu, 1));
+	assert_true(fake_begin(first->cpu, 2));
+	dispatch_blame(first->rig.dispatch, held(first->cpu, 2));
+	assert_int_equal(marks(first, 1), 0);
+	assert_int_equal(marks(first, 2), 1);
+
+	die(&brokers);
+	assert_non_null(held(second->cpu, 2));
+	assert_int_equal(marks(second, 2), 1);
+	assert_true(fake_begin(second->cpu, 1));
+	dispatch_blame(second->rig.dispatch, held(second->cpu, 2));
+	bequeath(second, &third);
+	rig_work(&third.rig);
+	expect_cqe(&third, 2, -ECONNABORTED);
+	expect_cqe(&third, 3, -ECANCELED);
+	expect_none(&third);
+	finish(&third, third.cpu, 1, 0);
+	expect_cqe(&third, 1, 0);
+	/* The slots are as good as any. */
+	for (uint64_t i = 4; i < 8; i++)
+		put_run(&third, third.queued, i, 0);
+	rig_work(&third.rig);
+	for (uint64_t i = 4; i < 8; i++)
+		assert_int_equal(marks(&third, i), 0);
+	assert_int_equal(third.rig.dispatch->n_suspects, 0);
+	fake_finish_all(third.cpu, 0);
+	rig_work(&third.rig);
+	remove_ring(&third);
+}
+
+/* A broker that is killed leaves no marks. */
+TEST(test_blame__not_for_a_kill)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+
+	put_run(first, first->queued, 1, 0);
+	rig_work(&first->rig);
+	for (unsigned int i = 0; i < 20; i++) {
+		struct bench *dying = i % 2 ? second : first, *heir = i % 2 ? first : second;
+
+		assert_true(fake_begin(dying->cpu, 1));
+		bequeath(dying, heir);
+		rig_work(&heir->rig);
+		assert_int_equal(marks(heir, 1), 0);
+		fake_finish_all(dying->cpu, 0);
+		rig_work(&dying->rig);
+		remove_ring(dying);
+	}
+}
+
+static void begin(struct fake *fake, uint64_t user_data)
+{
+	assert_true(fake_begin(fake, user_data));
+}
+
+/* A driver's thread says nothing: what devices have begun is suspect, and runs alone. */
+TEST(test_blame__what_devices_have_begun)
+{
+	struct brokers brokers;
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rbk_cqe cqe;
+	HEIR(third, 2);
+
+	brokers_begin(&brokers, 2);
+	put_on_gpu(first, 5);
+	rig_work(&first->rig);
+	begin(first->gpu, 5);
+	finish(first, first->gpu, 5, 0);
+	expect_cqe(first, 5, 0);
+	for (uint64_t i = 1; i <= 4; i++)
+		put_on_gpu(first, i);
+	put_strategy(first, 10, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&first->rig);
+	for (uint64_t i = 1; i <= 3; i++)
+		begin(first->gpu, i);
+	begin(first->cpu, 10);
+	dispatch_blame(first->rig.dispatch, NULL);
+	/* Another look at several suspects makes none of them the culprit. */
+	dispatch_blame(first->rig.dispatch, NULL);
+	for (uint64_t i = 1; i <= 3; i++)
+		assert_int_equal(marks(first, i), 1);
+	assert_int_equal(marks(first, 4), 0);
+	assert_int_equal(marks(first, 10), 0);
+
+	die(&brokers);
+	assert_non_null(held(second->cpu, 10));
+	assert_non_null(held(second->gpu, 1));
+	assert_int_equal(second->gpu->n_tasks, 1);
+	put_on_gpu(second, 20);
+	rig_work(&second->rig);
+	assert_int_equal(second->gpu->n_tasks, 1);
+	finish(second, second->gpu, 1, 0);
+	assert_non_null(held(second->gpu, 2));
+	assert_int_equal(second->gpu->n_tasks, 1);
+	begin(second->gpu, 2);
+	dispatch_blame(second->rig.dispatch, NULL);
+	assert_int_equal(marks(second, 2), 2);
+	assert_int_equal(marks(second, 3), 1);
+
+	bequeath(second, &third);
+	rig_work(&third.rig);
+	expect_cqe(&third, 1, 0);
+	expect_cqe(&third, 2, -ECONNABORTED);
+	assert_non_null(held(third.gpu, 3));
+	assert_int_equal(third.gpu->n_tasks, 1);
+	finish(&third, third.gpu, 3, 0);
+	/* Tasks that are not suspect need not be alone. */
+	assert_int_equal(third.gpu->n_tasks, 2);
+	fake_finish_all(third.gpu, 0);
+	fake_finish_all(third.cpu, 0);
+	rig_work(&third.rig);
+	expect_cqe(&third, 3, 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_true(rig_take(&third.ring, &cqe));
+		assert_int_equal(cqe.res, 0);
+	}
+	assert_int_equal(third.rig.dispatch->n_suspects, 0);
+	remove_ring(&third);
+	brokers_end(&brokers);
+}
+
+/* A suspect waits for those that a device has already, and no others overtake it. */
+TEST(test_blame__a_suspect_waits)
+{
+	struct brokers brokers;
+	struct bench *first = &brokers.first, *second = &brokers.second;
+
+	brokers_begin(&brokers, 2);
+	put_on_gpu(first, 1);
+	put_on_gpu(first, 2);
+	put_on_gpu(first, 3);
+	rig_work(&first->rig);
+	begin(first->gpu, 2);
+	dispatch_blame(first->rig.dispatch, NULL);
+	die(&brokers);
+	assert_int_equal(second->gpu->n_tasks, 1);
+	assert_non_null(held(second->gpu, 1));
+	/* It is not needed any more. */
+	put_cancel(second, 4, 2, 0);
+	rig_work(&second->rig);
+	expect_cqe(second, 4, 0);
+	expect_cqe(second, 2, -ECANCELED);
+	assert_int_equal(second->gpu->n_tasks, 2);
+	assert_int_equal(second->rig.dispatch->n_suspects, 0);
+	fake_finish_all(second->gpu, 0);
+	rig_work(&second->rig);
+	expect_cqe(second, 1, 0);
+	expect_cqe(second, 3, 0);
+	brokers_end(&brokers);
+}
+
+/* A suspect does not run inline, because a crash there does not say which task it was. */
+TEST(test_blame__not_inline)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+
+	put_run(first, first->queued, 1, RBK_SQE_LINK);
+	put_run(first, first->tiny, 2, 0);
+	rig_work(&first->rig);
+	finish(first, first->cpu, 1, 0);
+	if (!held(first->cpu, 2))
+		skip();
+	begin(first->cpu, 2);
+	dispatch_blame(first->rig.dispatch, held(first->cpu, 2));
+	die(&brokers);
+	expect_cqe(second, 1, 0);
+	assert_non_null(held(second->cpu, 2));
+	finish(second, second->cpu, 2, 0);
+	expect_cqe(second, 2, 0);
+	assert_int_equal(second->tiny->inline_max_count, 0);
+}
+
+/* A client may write what it likes into its own area. */
+TEST(test_hostile__marks)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rbk_cq_area *cq = first->ring.ring->cq;
+	struct rbk_task_record *records = rbk_ring_records(cq, N_ENTRIES);
+
+	for (unsigned int i = 0; i < 3; i++) {
+		records[i] = (struct rbk_task_record){
+			.sqe = run_entry(second, second->queued, i),
+			.sq_index = i,
+			.flags = RBK_TASK_TAKEN,
+			.n_crashes = i ? UINT16_MAX : 1,
+		};
+	}
+	records[2].sqe = (struct rbk_sqe){.opcode = RBK_OP_NOP, .user_data = 2};
+	cq->commit = rbk_commit_word(3, 0, 0);
+	first->ring.sq->sq_tail = 3;
+	die(&brokers);
+	expect_cqe(second, 1, -ECONNABORTED);
+	expect_cqe(second, 2, 0);
+	finish(second, second->cpu, 0, 0);
+	expect_cqe(second, 0, 0);
+	assert_int_equal(second->rig.dispatch->n_suspects, 0);
+	first->ring.sq->sq_tail = 0;
+}
