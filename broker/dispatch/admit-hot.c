@@ -18,6 +18,7 @@
 #include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/clock.h"
+#include "util/crash.h"
 
 /*
  * Each plan has a leaky bucket: each inline run that takes longer than inline_overrun_ns adds
@@ -542,13 +543,15 @@ static __attribute__((__noinline__)) void admit_one(struct dispatch *dispatch,
 						    struct dispatch_ring *ring,
 						    const struct rbk_sqe *sqe, uint64_t admit_ticks)
 {
-	uint64_t now_ticks = clock_ticks();
+	const uint64_t now_ticks = clock_ticks();
+	const void *outer = crash_enter(ring);
 
 	dispatch->now_ticks = now_ticks;
 	dispatch->is_costly = true;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = clock_elapsed_ns(admit_ticks, now_ticks);
 	admit_entry(dispatch, ring, sqe, admit_ticks);
+	crash_enter(outer);
 	ring->last_work_ticks = now_ticks;
 	charge_batch(dispatch, ring->flow, now_ticks, 1);
 }
@@ -597,6 +600,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	struct session_ring *ring = dispatch_ring->ring;
 	uint32_t n, unread, room, i;
 	uint64_t now_ticks, admit_ticks;
+	const void *outer;
 	struct rbk_sqe sqe;
 
 	if (__builtin_expect(ring_is_restoring(dispatch_ring), 0))
@@ -644,11 +648,13 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	}
 	dispatch->is_batch_over = false;
 	dispatch->batch_stop_ticks = now_ticks + dispatch->batch_ticks;
+	outer = crash_enter(dispatch_ring);
 	for (i = 0; i < n && !dispatch->is_batch_over; i++) {
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head & ring->mask]);
 		ring->sq_head++;
 		admit_entry(dispatch, dispatch_ring, &sqe, admit_ticks);
 	}
+	crash_enter(outer);
 	if (__builtin_expect(i < n, 0) && !dispatch_ring->barrier && !dispatch_ring->is_fetching)
 		leave_rest(dispatch, dispatch_ring, admit_ticks, n - i);
 	dispatch_ring->last_work_ticks = now_ticks;

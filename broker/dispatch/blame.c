@@ -13,6 +13,9 @@
  * second mark is only for a task that is the sole one, so it is the culprit's: tasks that ran
  * beside it, of whatever tenant, complete.
  *
+ * An entry during whose admission the reactor crashes, such as a task that runs inline, has no
+ * record yet. Its index is left, and the next broker makes a record of it (session/ring-restore.c).
+ *
  * Client's areas are not believed, and a client may put marks into its own: its tasks then fail, or
  * run alone, in their share of the device's time.
  */
@@ -73,9 +76,46 @@ static unsigned int visit(const struct dispatch *dispatch, const struct exec_tas
 	return n;
 }
 
+/* Mark the entry that is being admitted. */
+static void blame_entry(struct dispatch_ring *ring)
+{
+	struct session_ring *session_ring = ring->ring;
+	struct rbk_task_record *record;
+
+	if (!session_ring->records)
+		return;
+	if (ring_is_restoring(ring)) {
+		record = &session_ring->records[ring->n_readmitted];
+		__atomic_store_n(&record->n_crashes, record->n_crashes + 1, __ATOMIC_RELEASE);
+	} else {
+		__atomic_store_n(&session_ring->cq->crash_end,
+				 record_index(ring->commit_base.sq_head, session_ring->sq_head),
+				 __ATOMIC_RELEASE);
+	}
+}
+
+/* Return the ring of which the reactor admits an entry, if that is the culprit; otherwise NULL. */
+static struct dispatch_ring *find_ring(const struct dispatch *dispatch, const void *culprit)
+{
+	struct dispatch_ring *ring;
+
+	for (const struct list_node *node = dispatch->rings.next; node != &dispatch->rings;
+	     node = node->next) {
+		ring = container_of(node, struct dispatch_ring, link);
+		if (ring == culprit)
+			return ring;
+	}
+	return NULL;
+}
+
 void dispatch_blame(void *context, const void *culprit)
 {
 	const struct dispatch *dispatch = context;
+	struct dispatch_ring *ring = find_ring(dispatch, culprit);
 
+	if (ring) {
+		blame_entry(ring);
+		return;
+	}
 	visit(dispatch, culprit, true, visit(dispatch, culprit, false, false) == 1);
 }

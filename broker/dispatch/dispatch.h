@@ -67,8 +67,8 @@ enum { DISPATCH_MAX_CRASHES = 2 };
 
 /*
  * Mark the tasks for which this broker may be crashing: for crash_watch(). @context is the
- * dispatcher; @culprit, the executor's task of the thread that crashes, NULL: it is not known. Any
- * thread, in a handler of a signal.
+ * dispatcher; @culprit, the executor's task of the thread that crashes, or the struct dispatch_ring
+ * of which it admits an entry; NULL: it is not known. Any thread, in a handler of a signal.
  */
 void dispatch_blame(void *context, const void *culprit);
 

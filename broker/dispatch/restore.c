@@ -50,22 +50,26 @@ void restore_begin(struct dispatch_ring *ring)
 }
 
 /* Log a task that is not run again. A client can invent such records, so lines are limited. */
-static int give_up(struct flow *flow, const struct session *session,
-		   const struct session_plan *plan, const struct rbk_sqe *sqe)
+static int give_up(struct dispatch *dispatch, const struct dispatch_ring *ring,
+		   const struct rbk_sqe *sqe)
 {
-	const char *tenant = tenant_name(flow->tenant);
+	const struct session *session = ring->ring->session;
+	const char *tenant = tenant_name(ring->flow->tenant);
+	struct session_plan *plan = NULL;
 	uint64_t n_unlogged;
 
-	if (log_limit_pass(&flow->refused_limit, clock_now_ns(), &n_unlogged))
-		log_warning_of(
-			LOG_OF(.tenant = tenant, .session = session->number, .pid = session->pid,
-			       .uid = session->uid),
-			LOG_TASK_GIVEN_UP,
-			"gave up a task of plan \"%s\" (session %u, tenant %s, user_data "
-			"%llu), because brokerd crashed each time that it ran; keep the core "
-			"dump for a report",
-			plan->plan->name, session->number, tenant,
-			(unsigned long long)sqe->user_data);
+	if (!log_limit_pass(&ring->flow->refused_limit, clock_now_ns(), &n_unlogged))
+		return -ECONNABORTED;
+	if (sqe->opcode == RBK_OP_RUN)
+		validate_entry(session, sqe, dispatch->inline_refs, &plan);
+	log_warning_of(LOG_OF(.tenant = tenant, .session = session->number, .pid = session->pid,
+			      .uid = session->uid),
+		       LOG_TASK_GIVEN_UP,
+		       "gave up a task of plan \"%s\" (session %u, tenant %s, user_data %llu), "
+		       "because brokerd crashed each time that it ran; keep the core dump for a "
+		       "report",
+		       plan ? plan->plan->name : "", session->number, tenant,
+		       (unsigned long long)sqe->user_data);
 	return -ECONNABORTED;
 }
 
@@ -80,9 +84,11 @@ static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *
 
 	if (record->flags & RBK_TASK_CANCELLED)
 		return -ECANCELED;
+	if (record->n_crashes >= DISPATCH_MAX_CRASHES)
+		return give_up(dispatch, ring, sqe);
 	if (has_begun && !(record->flags & RBK_TASK_UNDO))
 		return -ECONNRESET;
-	if (!(had_table || has_begun || record->n_crashes > 0) || sqe->opcode != RBK_OP_RUN ||
+	if (!(had_table || has_begun) || sqe->opcode != RBK_OP_RUN ||
 	    validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan) != 0)
 		return 0;
 	if (had_table &&
@@ -90,11 +96,6 @@ static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *
 		return -ECONNRESET;
 	if (has_begun && undo_units(plan->plan, sqe->count) != record->n_undo)
 		return -ECONNRESET;
-	if (record->n_crashes >= DISPATCH_MAX_CRASHES)
-		return give_up(ring->flow, ring->ring->session, plan, sqe);
-	/* An executor is to run a suspect: what runs inline leaves no mark. */
-	if (record->n_crashes > 0)
-		plan->inline_max_count = 0;
 	return 0;
 }
 

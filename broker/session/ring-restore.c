@@ -13,6 +13,9 @@
  * link of an entry whose successor is not left, because it was rejected, is cut: another chain
  * may come next.
  *
+ * If the earlier broker crashed while it admitted an entry, that entry and those before it get
+ * records, too: what is known of a crash stands in records.
+ *
  * The states of tasks that had begun move as well: the earlier area is never written, so they are
  * there until those in the new area are complete.
  */
@@ -29,6 +32,7 @@
 #include "session/ring-memory.h"
 #include "session/server-private.h"
 #include "shm/ring.h"
+#include "util/clock.h"
 #include "util/error.h"
 
 enum { HUGE_PAGE_BYTES = 2 << 20 };
@@ -142,6 +146,38 @@ static unsigned int move_undo(const struct session_ring *ring, const struct rbk_
 	return next + n;
 }
 
+/*
+ * Make records of the entries up to the one during whose admission the earlier broker crashed, as
+ * if it had admitted them. @chain is the state of the chain before and after them.
+ */
+static void take_entries(const struct session_ring *ring, const struct rbk_cq_area *old,
+			 struct rest *rest, struct rbk_commit *commit, uint64_t *chain)
+{
+	const uint64_t broken = RBK_COMMIT_CHAIN_OPEN | RBK_COMMIT_CHAIN_BROKEN;
+	const uint64_t first = commit->sq_head, n = old->crash_end - first;
+	const uint32_t n_waiting = rbk_ring_observe(&ring->sq->sq_tail) - (uint32_t)first;
+	bool is_broken = (*chain & broken) == broken;
+	struct rbk_task_record *record;
+
+	if (old->crash_end == 0 || n == 0 || n > n_waiting || n > ring->n_entries - rest->n)
+		return;
+	for (uint64_t i = 0; i < n; i++) {
+		record = &rest->records[rest->n++];
+		*record = (struct rbk_task_record){
+			.sq_index = first + i,
+			.flags = is_broken ? RBK_TASK_TAKEN | RBK_TASK_CANCELLED : RBK_TASK_TAKEN,
+			.cancel_index = first - 1,
+			.n_crashes = i + 1 == n,
+		};
+		rbk_sqe_load(&record->sqe, &ring->sq->sqes[record->sq_index & ring->mask]);
+		record->admit_ns = record->sqe.deadline_us ? clock_now_ns() : 0;
+		*chain = record->sqe.flags & RBK_SQE_LINK ? RBK_COMMIT_CHAIN_OPEN : 0;
+		is_broken = is_broken && *chain;
+	}
+	*chain |= is_broken ? RBK_COMMIT_CHAIN_BROKEN : 0;
+	commit->sq_head += n;
+}
+
 static int unsuitable(struct session_ring *ring, const char *why)
 {
 	ring->why = why;
@@ -190,8 +226,10 @@ int ring_restore(struct session_ring *ring)
 		return error_origin(-errno);
 	chain = rbk_commit_load(old, &commit);
 	r = rest_init(&rest, rbk_ring_records(old, ring->n_entries), ring->n_entries, &commit);
-	if (r == 0)
+	if (r == 0) {
+		take_entries(ring, old, &rest, &commit, &chain);
 		r = fill(ring, old, &rest, &commit, chain);
+	}
 	free(rest.records);
 	munmap((void *)old, ring->cq_bytes);
 	return r;

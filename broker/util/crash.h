@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 struct crash_thread {
-	const void *task; /* computed by the thread; NULL: none */
+	const void *task; /* what the thread works on, as crash_fn knows it; NULL: nothing */
 	bool is_own;      /* computes tasks only as ->task; false: a driver's thread, for example */
 };
 

@@ -346,7 +346,9 @@ struct rbk_cq_area {
 	/* RBK_FEAT_REATTACH: RBK_COMMIT_*; written before both indices are published */
 	uint64_t commit;
 	struct rbk_commit commit_base;
-	uint32_t pad1[24];
+	/* 1 + the index of the entry during whose admission the broker crashed; 0: none */
+	uint64_t crash_end;
+	uint32_t pad1[22];
 	/* the broker's sleep token; 0: awake; the client rings at the next entry */
 	uint32_t sq_wait;
 	uint32_t closed; /* enum rbk_ring_end; non-zero: the broker consumes no more entries */
@@ -527,6 +529,7 @@ _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_head) == 128, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, commit) == 136, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, commit_base) == 144, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, crash_end) == 160, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, sq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, closed) == 260, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, rung_ns) == 264, "abi");

@@ -19,7 +19,7 @@ struct notes {
 };
 
 static struct notes *notes;
-static int *volatile nowhere;
+static int *volatile nowhere; /* memory without access */
 static const char task_bytes;
 
 static void note(void *context, const void *task)
@@ -39,6 +39,8 @@ static void expect_crash(void (*crash)(void), int signal_number, unsigned int n,
 	notes = mmap(NULL, sizeof(*notes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
 	assert_ptr_not_equal(notes, MAP_FAILED);
+	nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(nowhere, MAP_FAILED);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
@@ -59,6 +61,7 @@ static void expect_crash(void (*crash)(void), int signal_number, unsigned int n,
 	assert_int_equal(notes->n, n);
 	assert_ptr_equal(notes->task, task);
 	munmap(notes, sizeof(*notes));
+	munmap(nowhere, 4096);
 }
 
 static void write_nowhere(void)

@@ -6,6 +6,7 @@
 #include "shm/ring.h"
 #include "support/test.h"
 #include "unit/restore-bench.h"
+#include "util/crash.h"
 
 static struct exec_task *held(const struct fake *fake, uint64_t user_data)
 {
@@ -194,26 +195,113 @@ TEST(test_blame__a_suspect_waits)
 	brokers_end(&brokers);
 }
 
-/* A suspect does not run inline, because a crash there does not say which task it was. */
-TEST(test_blame__not_inline)
+/* The broker that crashes at its @n-th inline task, and the next one */
+struct inline_crash {
+	struct bench *dying, *heir;
+	unsigned int n;
+};
+
+static void crash_inline(void *data)
+{
+	struct inline_crash *crash = data;
+
+	if (crash->dying->cpu->n_inline + 1 != crash->n)
+		return;
+	dispatch_blame(crash->dying->rig.dispatch, crash_thread.task);
+	bequeath(crash->dying, crash->heir);
+}
+
+static void plan_crash(struct inline_crash *crash)
+{
+	crash->dying->cpu->on_inline = crash_inline;
+	crash->dying->cpu->on_inline_data = crash;
+}
+
+/* Entries that complete at once, one of which crashes the broker twice */
+TEST(test_blame__an_inline_task)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct inline_crash crash = {.dying = first, .heir = second, .n = 3}, again;
+	HEIR(third, 1);
+
+	/* A chain that is broken before, and goes on */
+	put_bad(first, 1, RBK_SQE_LINK);
+	put_run(first, first->tiny, 2, RBK_SQE_LINK);
+	rig_work(&first->rig);
+	put_run(first, first->tiny, 3, 0);
+	put_run(first, first->queued, 4, RBK_SQE_LINK);
+	put_run(first, first->tiny, 5, 0);
+	put_run(first, first->tiny, 6, 0);
+	put_run(first, first->tiny, 7, 0);
+	put_run(first, first->tiny, 8, RBK_SQE_LINK);
+	put_run(first, first->tiny, 9, 0);
+	plan_crash(&crash);
+	rig_work(&first->rig);
+	assert_int_equal(marks(second, 8), 1);
+	assert_int_equal(marks(second, 7), 0);
+	assert_int_equal(marks(second, 9), UINT32_MAX);
+
+	again = (struct inline_crash){.dying = second, .heir = &third, .n = 3};
+	plan_crash(&again);
+	rig_work(&second->rig);
+	assert_int_equal(marks(&third, 8), 2);
+	rig_work(&third.rig);
+	finish(&third, third.cpu, 4, 0);
+	finish(&third, third.cpu, 5, 0);
+	expect_cqe(&third, 1, -ERANGE);
+	for (uint64_t i = 2; i <= 3; i++)
+		expect_cqe(&third, i, -ECANCELED);
+	expect_cqe(&third, 6, 0);
+	expect_cqe(&third, 7, 0);
+	expect_cqe(&third, 8, -ECONNABORTED);
+	expect_cqe(&third, 9, -ECANCELED);
+	expect_cqe(&third, 4, 0);
+	expect_cqe(&third, 5, 0);
+	expect_none(&third);
+	remove_ring(&third);
+}
+
+/* A crash of the reactor elsewhere blames no entry. */
+TEST(test_blame__no_entry)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first;
+
+	put_run(first, first->tiny, 1, 0);
+	rig_work(&first->rig);
+	assert_null(crash_thread.task);
+	assert_int_equal(first->ring.cq->crash_end, 0);
+}
+
+/* Put @crash_end into an area of two entries that wait, and expect as many records. */
+static void check_crash_end(uint64_t crash_end, uint32_t n_restored)
 {
 	BROKERS(brokers, 1);
 	struct bench *first = &brokers.first, *second = &brokers.second;
 
-	put_run(first, first->queued, 1, RBK_SQE_LINK);
-	put_run(first, first->tiny, 2, 0);
+	put_run(first, first->tiny, 1, 0);
 	rig_work(&first->rig);
-	finish(first, first->cpu, 1, 0);
-	if (!held(first->cpu, 2))
-		skip();
-	begin(first->cpu, 2);
-	dispatch_blame(first->rig.dispatch, held(first->cpu, 2));
+	put_run(first, first->tiny, 2, 0);
+	put_run(first, first->tiny, 3, 0);
+	first->ring.ring->cq->crash_end = crash_end;
 	die(&brokers);
-	expect_cqe(second, 1, 0);
-	assert_non_null(held(second->cpu, 2));
-	finish(second, second->cpu, 2, 0);
-	expect_cqe(second, 2, 0);
-	assert_int_equal(second->tiny->inline_max_count, 0);
+	assert_int_equal(second->ring.ring->n_restored, n_restored);
+	for (uint64_t i = 1; i <= 3; i++)
+		expect_cqe(second, i, 0);
+	expect_none(second);
+	rig_work(&first->rig);
+}
+
+TEST(test_hostile__crash_end)
+{
+	check_crash_end(0, 0);
+	check_crash_end(1, 0);
+	check_crash_end(2, 1);
+	check_crash_end(3, 2);
+	check_crash_end(4, 0);
+	check_crash_end(UINT64_MAX, 0);
+	check_crash_end(1ull << 32, 0);
 }
 
 /* A client may write what it likes into its own area. */
@@ -237,7 +325,7 @@ TEST(test_hostile__marks)
 	first->ring.sq->sq_tail = 3;
 	die(&brokers);
 	expect_cqe(second, 1, -ECONNABORTED);
-	expect_cqe(second, 2, 0);
+	expect_cqe(second, 2, -ECONNABORTED);
 	finish(second, second->cpu, 0, 0);
 	expect_cqe(second, 0, 0);
 	assert_int_equal(second->rig.dispatch->n_suspects, 0);
