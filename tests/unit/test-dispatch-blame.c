@@ -160,8 +160,69 @@ TEST(test_blame__what_devices_have_begun)
 		assert_true(rig_take(&third.ring, &cqe));
 		assert_int_equal(cqe.res, 0);
 	}
+	/* Their slots are as good as any. */
+	for (uint64_t i = 30; i < 34; i++)
+		put_on_gpu(&third, i);
+	rig_work(&third.rig);
+	assert_int_equal(third.gpu->n_tasks, 4);
+	assert_int_equal(third.rig.dispatch->n_suspects, 0);
+	fake_finish_all(third.gpu, 0);
+	rig_work(&third.rig);
 	assert_int_equal(third.rig.dispatch->n_suspects, 0);
 	remove_ring(&third);
+	brokers_end(&brokers);
+}
+
+/* A slot whose task has completed is no suspect. */
+TEST(test_blame__completed)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	put_on_gpu(&bench, 1);
+	put_on_gpu(&bench, 2);
+	rig_work(&bench.rig);
+	begin(bench.gpu, 1);
+	begin(bench.gpu, 2);
+	finish(&bench, bench.gpu, 2, 0);
+	dispatch_blame(bench.rig.dispatch, NULL);
+	dispatch_blame(bench.rig.dispatch, NULL);
+	assert_int_equal(marks(&bench, 1), 2);
+	bench_end(&bench);
+}
+
+/* A suspect waits for what another device has, which gets nothing more meanwhile. */
+TEST(test_blame__devices_wait)
+{
+	struct brokers brokers;
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct fake *other = &second->rig.fakes[2];
+
+	brokers_begin(&brokers, 3);
+	put_strategy(first, 1, RBK_STRATEGY_DEVICE(2));
+	put_strategy(first, 2, RBK_STRATEGY_DEVICE(1));
+	rig_work(&first->rig);
+	begin(first->gpu, 2);
+	dispatch_blame(first->rig.dispatch, NULL);
+	/* The task of the other device is admitted first. */
+	second->gpu->capacity = 0;
+	die(&brokers);
+	second->gpu->capacity = FAKE_MAX_TASKS;
+	put_strategy(second, 3, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&second->rig);
+	assert_non_null(held(other, 1));
+	assert_int_equal(second->gpu->n_tasks, 0);
+	put_strategy(second, 4, RBK_STRATEGY_DEVICE(2));
+	rig_work(&second->rig);
+	assert_int_equal(other->n_tasks, 1);
+	finish(second, other, 1, 0);
+	assert_non_null(held(second->gpu, 2));
+	assert_int_equal(other->n_tasks, 0);
+	finish(second, second->gpu, 2, 0);
+	assert_non_null(held(other, 4));
+	fake_finish_all(other, 0);
+	fake_finish_all(second->cpu, 0);
+	rig_work(&second->rig);
 	brokers_end(&brokers);
 }
 
@@ -302,6 +363,28 @@ TEST(test_hostile__crash_end)
 	check_crash_end(4, 0);
 	check_crash_end(UINT64_MAX, 0);
 	check_crash_end(1ull << 32, 0);
+}
+
+/* There are as many records as may be, so none is left for an entry that crashed. */
+TEST(test_hostile__crash_end_without_room)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rbk_cq_area *cq = first->ring.ring->cq;
+	struct rbk_task_record *records = rbk_ring_records(cq, N_ENTRIES);
+
+	for (unsigned int i = 0; i < N_ENTRIES; i++)
+		records[i] = (struct rbk_task_record){
+			.sqe = {.opcode = RBK_OP_NOP},
+			.sq_index = i,
+			.flags = RBK_TASK_TAKEN,
+		};
+	cq->commit = rbk_commit_word(N_ENTRIES, 0, 0);
+	cq->crash_end = N_ENTRIES + 2;
+	first->ring.sq->sq_tail = N_ENTRIES + 2;
+	die(&brokers);
+	assert_int_equal(second->ring.ring->n_restored, N_ENTRIES);
+	first->ring.sq->sq_tail = 0;
 }
 
 /* A client may write what it likes into its own area. */
