@@ -42,14 +42,6 @@ static bool is_suspect(const struct task *task, const struct exec_task *culprit)
 	       (is_begun(&task->run) || (half && is_begun(&half->run)));
 }
 
-/* Return true if a slot has a task that has not completed, as far as its record says. */
-static bool is_in_flight(const struct rbk_task_record *record)
-{
-	const uint32_t flags = __atomic_load_n(&record->flags, __ATOMIC_RELAXED);
-
-	return (flags & RBK_TASK_TAKEN) && !(flags & RBK_TASK_POSTED);
-}
-
 /*
  * Visit all suspects, and mark them if @marks. While the other threads go on, lists may change: the
  * slots of rings stay. Return: the number of suspects.
@@ -65,7 +57,7 @@ static unsigned int visit(const struct dispatch *dispatch, const struct exec_tas
 		struct rbk_task_record *records = ring->ring->records;
 
 		for (uint32_t i = 0; records && i < ring->n_tasks_touched; i++) {
-			if (!is_in_flight(&records[i]) || !is_suspect(&ring->tasks[i], culprit))
+			if (!is_suspect(&ring->tasks[i], culprit))
 				continue;
 			n++;
 			if (marks && (is_sole || records[i].n_crashes == 0))

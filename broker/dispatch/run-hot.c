@@ -103,6 +103,7 @@ static void run_init(struct run *run, struct task *task, struct place_decision d
 	run->exec.part = 0;
 	run->exec.has_progress = false;
 	run->exec.on_begin = NULL;
+	atomic_store_explicit(&run->exec.state, EXEC_IDLE, memory_order_relaxed);
 	run->place.later_ns = 0;
 	run->place.goes_on = run->place.has_slot = false;
 	run->place.gate = NULL;

@@ -173,18 +173,23 @@ TEST(test_blame__what_devices_have_begun)
 	brokers_end(&brokers);
 }
 
-/* A slot whose task has completed is no suspect. */
+/* Tasks that have completed are no suspects, nor are the next ones in their slots. */
 TEST(test_blame__completed)
 {
 	struct bench bench;
 
 	bench_begin(&bench, 2, N_ENTRIES);
-	put_on_gpu(&bench, 1);
-	put_on_gpu(&bench, 2);
+	for (uint64_t i = 1; i <= 4; i++)
+		put_on_gpu(&bench, i);
 	rig_work(&bench.rig);
-	begin(bench.gpu, 1);
-	begin(bench.gpu, 2);
-	finish(&bench, bench.gpu, 2, 0);
+	for (uint64_t i = 1; i <= 4; i++)
+		begin(bench.gpu, i);
+	for (uint64_t i = 2; i <= 4; i++)
+		finish(&bench, bench.gpu, i, 0);
+	bench.gpu->capacity = 0;
+	put_on_gpu(&bench, 5);
+	put_on_gpu(&bench, 6);
+	rig_work(&bench.rig);
 	dispatch_blame(bench.rig.dispatch, NULL);
 	dispatch_blame(bench.rig.dispatch, NULL);
 	assert_int_equal(marks(&bench, 1), 2);
