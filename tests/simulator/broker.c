@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* The broker's process: see broker.h */
+#include "simulator/broker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "dispatch/dispatch-private.h"
+#include "loop/loop.h"
+#include "loop/offload.h"
+#include "memory/budget.h"
+#include "memory/residency.h"
+#include "session/peer.h"
+#include "session/server-private.h"
+#include "session/sigbus.h"
+#include "simulator/machine.h"
+#include "tenant/tenant.h"
+#include "util/log.h"
+#include "util/waker.h"
+
+/* As brokerd's, made in the order of the members. */
+struct broker {
+	const struct sim_broker_options *options;
+	char policy_path[128], socket_path[128];
+	struct loop *loop;
+	struct waker waker, telemetry_waker;
+	struct offload *offload;
+	struct executor *executors[SIM_DEVICES];
+	struct account_book *book;
+	struct tenants *tenants;
+	struct residency *residency;
+	struct budget *budget;
+	struct dispatch *dispatch;
+	struct server *server;
+	/* Signals, as the kernel's signalfd gives them to brokerd */
+	int signal_fd;
+	struct loop_watch *signal_watch;
+	bool is_stopped;
+};
+
+/* Only the director and the broker's reactor use it; the broker's death clears it. */
+static struct broker *broker;
+
+enum { SIGNAL_STOP = 1, SIGNAL_RELOAD = 1 << 20 };
+
+static int reload(void)
+{
+	struct policy_errors errors = {.n = 0};
+	struct policy *policy = NULL;
+	int r = policy_load(broker->policy_path, true, NULL, &policy, &errors);
+
+	if (r == 0)
+		r = tenants_reload(broker->tenants, policy, &errors);
+	if (r)
+		policy_free(policy);
+	policy_errors_deinit(&errors);
+	if (r == 0) {
+		residency_limits_changed(broker->residency);
+		dispatch_limits_changed(broker->dispatch);
+		budget_policy_changed(broker->budget);
+		server_forget_tenants(broker->server);
+		server_know_tenants(broker->server);
+	}
+	return r;
+}
+
+static void on_signal(void *data, uint32_t events)
+{
+	eventfd_t signals;
+
+	while (eventfd_read(broker->signal_fd, &signals) == 0) {
+		if (signals >= SIGNAL_RELOAD)
+			sim_trace("reload: %d", reload());
+		if (signals % SIGNAL_RELOAD > 0 && !broker->is_stopped) {
+			broker->is_stopped = true;
+			dispatch_stop(broker->dispatch);
+		}
+	}
+}
+
+static void send_signal(eventfd_t signal)
+{
+	if (broker && broker->signal_watch)
+		eventfd_write(broker->signal_fd, signal);
+	sim_touched();
+}
+
+void sim_broker_stop(void)
+{
+	send_signal(SIGNAL_STOP);
+}
+
+void sim_broker_reload(void)
+{
+	send_signal(SIGNAL_RELOAD);
+}
+
+static int make_tenants(void)
+{
+	struct tenants_machine machine = {
+		.host_bytes = 1ull << 32,
+		.n_devices = SIM_DEVICES,
+		.n_fds = 3000,
+		.n_mappings = 24000,
+	};
+	struct policy_errors errors = {.n = 0};
+	struct policy *policy = NULL;
+	int r = policy_load(broker->policy_path, true, NULL, &policy, &errors);
+
+	if (r == POLICY_E_INVALID)
+		sim_violation("the policy is refused: %s", errors.text);
+	for (uint32_t i = 0; i < SIM_DEVICES; i++) {
+		machine.vram_bytes[i] = broker->executors[i]->info.memory_bytes;
+		machine.gtt_bytes[i] = broker->executors[i]->info.gtt_bytes;
+	}
+	if (r == 0)
+		r = account_book_new(&broker->book);
+	if (r == 0)
+		r = tenants_new(broker->book, &machine, policy, &broker->tenants, &errors);
+	if (r)
+		policy_free(policy);
+	policy_errors_deinit(&errors);
+	return r;
+}
+
+static int make_memory(void)
+{
+	const struct residency_options residency_options = {
+		.loop = broker->loop,
+		.offload = broker->offload,
+		.executors = broker->executors,
+		.n_executors = SIM_DEVICES,
+	};
+	struct budget_options budget_options = {
+		.loop = broker->loop,
+		.waker = &broker->telemetry_waker,
+		.tenants = broker->tenants,
+		.executors = broker->executors,
+		.n_executors = SIM_DEVICES,
+		.is_capped = true,
+	};
+	int r = residency_new(&residency_options, &broker->residency);
+
+	budget_options.residency = broker->residency;
+	return r ? r : budget_new(&budget_options, &broker->budget);
+}
+
+static int make_dispatch(void)
+{
+	struct dispatch_options options = {
+		.loop = broker->loop,
+		.waker = &broker->waker,
+		.executors = broker->executors,
+		.n_executors = SIM_DEVICES,
+		.residency = broker->residency,
+		.config = PLACE_CONFIG_DEFAULT,
+		.spin_ns = broker->options->spin_ns,
+		.reactor_task_ns = broker->options->reactor_task_ns,
+		.n_processors = 4,
+		.set_pace = budget_set_pace,
+		.pace_context = broker->budget,
+	};
+
+	/* Tasks of the simulator are small; those with rows shall be worth a card. */
+	options.config.threshold_bytes = 0;
+	options.config.min_count = 2;
+	for (uint32_t i = 0; i < SIM_DEVICES; i++)
+		options.profiles[i] = sim_device_profile(broker->executors[i]);
+	return dispatch_new(&options, &broker->dispatch);
+}
+
+static int make_server(void)
+{
+	const struct server_options options = {
+		.socket_path = broker->socket_path,
+		.socket_mode = 0600,
+		.limits = SERVER_LIMITS_DEFAULT,
+		.loop = broker->loop,
+		.offload = broker->offload,
+		.tenants = broker->tenants,
+		.executors = broker->executors,
+		.n_executors = SIM_DEVICES,
+		.residency = broker->residency,
+		.hooks = dispatch_hooks(broker->dispatch),
+	};
+	int r = server_new(&options, &broker->server);
+
+	if (r > 0)
+		sim_violation("the server cannot listen: %d", r);
+	return r;
+}
+
+static int make_executors(void)
+{
+	int r = 0;
+
+	for (uint8_t i = 0; i < SIM_DEVICES && r == 0; i++)
+		r = sim_device_new(&broker->options->devices[i], i, &broker->waker,
+				   &broker->executors[i]);
+	return r;
+}
+
+static int make_all(void)
+{
+	int r = loop_new(&broker->loop);
+
+	if (r == 0)
+		r = sigbus_init();
+	if (r == 0)
+		r = waker_init(&broker->waker);
+	if (r == 0)
+		r = waker_init(&broker->telemetry_waker);
+	if (r == 0)
+		r = offload_new(broker->loop, &broker->offload);
+	if (r == 0)
+		r = make_executors();
+	if (r == 0)
+		r = make_tenants();
+	if (r == 0)
+		r = make_memory();
+	if (r == 0)
+		r = make_dispatch();
+	if (r == 0)
+		r = make_server();
+	if (r)
+		return r;
+	broker->signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return broker->signal_fd < 0 ? -errno
+				     : loop_watch(broker->loop, broker->signal_fd, POLLIN,
+						  on_signal, NULL, &broker->signal_watch);
+}
+
+/* As parts_deinit() */
+static void free_all(struct broker *own)
+{
+	server_free(own->server);
+	dispatch_free(own->dispatch);
+	offload_free(own->offload);
+	budget_free(own->budget);
+	residency_free(own->residency);
+	for (uint32_t i = 0; i < SIM_DEVICES; i++)
+		if (own->executors[i])
+			own->executors[i]->ops->free(own->executors[i]);
+	tenants_free(own->tenants);
+	account_book_free(own->book);
+	loop_unwatch(own->signal_watch);
+	close_fd(own->signal_fd);
+	waker_deinit(&own->waker);
+	waker_deinit(&own->telemetry_waker);
+	loop_free(own->loop);
+}
+
+void sim_broker_main(void *data)
+{
+	struct broker own = {.options = data,
+			     .signal_fd = -1,
+			     .waker = {.fd = -1},
+			     .telemetry_waker = {.fd = -1}};
+	int r;
+
+	broker = &own;
+	log_set_level(sim_is_verbose() ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
+	snprintf(own.policy_path, sizeof(own.policy_path), "%s/brokerd.conf", own.options->folder);
+	snprintf(own.socket_path, sizeof(own.socket_path), "%s/socket", own.options->folder);
+	r = make_all();
+	if (r == 0)
+		r = dispatch_run(own.dispatch, own.server);
+	sim_trace("the broker ends: %d", r);
+	broker = NULL;
+	free_all(&own);
+}
+
+/* --- Identities of clients --- */
+
+int peer_identity_init(struct peer_identity *identity, int fd, uint32_t kinds)
+{
+	struct sockaddr_un address;
+	socklen_t bytes = sizeof(address);
+	unsigned int pid, process = SIM_HOST;
+
+	*identity = PEER_IDENTITY_INIT;
+	memset(&address, 0, sizeof(address));
+	if (getpeername(fd, (struct sockaddr *)&address, &bytes) < 0)
+		return -errno;
+	if (sscanf(address.sun_path + 1, "faultsim-%u-%u-", &pid, &process) != 2)
+		return -ESRCH;
+	identity->peer.pid = (pid_t)(100000 + process);
+	identity->peer.uid = identity->peer.gid = SIM_UID + process;
+	identity->lacks_pidfd = true;
+	snprintf(identity->comm, sizeof(identity->comm), "client-%u", process);
+	return 0;
+}
+
+void peer_identity_deinit(struct peer_identity *identity)
+{
+	*identity = PEER_IDENTITY_INIT;
+}
+
+/* --- Invariants --- */
+
+void sim_broker_check(void)
+{
+	if (!broker || !broker->server)
+		return;
+	for (uint8_t i = 1; i < SIM_DEVICES; i++) {
+		const uint64_t charged = account_book_total(broker->book, account_vram(i));
+		const uint64_t used = broker->executors[i]->ops->memory_used(broker->executors[i],
+									     EXEC_TIER_VRAM);
+
+		if (used > charged)
+			sim_violation("device %u holds %llu bytes, of which %llu are charged", i,
+				      (unsigned long long)used, (unsigned long long)charged);
+	}
+}
+
+/* --- The policy --- */
+
+void sim_policy_write(const char *folder, unsigned int generation)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/brokerd.conf", folder);
+	file = fopen(path, "w");
+	sim_check(file);
+	for (unsigned int i = SIM_CLIENT; i < SIM_PROCESSES; i++)
+		fprintf(file,
+			"[tenant t%u]\nmatch-uid = %u\nvram-max = %uKiB\nvram-reserve = %uKiB\n"
+			"weight = %u\n",
+			i, SIM_UID + i, 64 + 64 * ((i + generation) % 3),
+			16 * ((i + generation) % 2), 50 + 100 * (i % 3));
+	sim_check(fclose(file) == 0);
+}

@@ -1,0 +1,32 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* The broker's process: brokerd's parts, as daemon/parts.c makes them, with simulated devices */
+#include "simulator/device.h"
+
+enum { SIM_CARDS = 1, SIM_DEVICES = 1 + SIM_CARDS };
+
+struct sim_broker_options {
+	const char *folder; /* of the socket and the policy */
+	struct sim_device_options devices[SIM_DEVICES];
+	int64_t spin_ns;
+	uint64_t reactor_task_ns;
+};
+
+/* The main function of a simulated process. @data: struct sim_broker_options. */
+void sim_broker_main(void *data);
+
+/* Ask the broker to end in order, as SIGTERM does; director. */
+void sim_broker_stop(void);
+/* Ask it to read its policy again, as SIGHUP does; director. */
+void sim_broker_reload(void);
+
+/*
+ * Check what must hold between any two steps of the broker; director. Return: without a violation.
+ */
+void sim_broker_check(void);
+
+/* Write the policy file, with tenants for the users SIM_UID + process. @generation varies limits.
+ */
+void sim_policy_write(const char *folder, unsigned int generation);
+
+enum { SIM_UID = 2000 };

@@ -1,0 +1,38 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Simulated devices: plan/executor.h in virtual time
+ *
+ * Device 0 is a processor: tasks run inline, on the reactor between looks, or on a worker, and can
+ * be stopped. Others are cards with memory of their own, which can refuse, stall and be lost.
+ */
+#include "place/profile.h"
+#include "plan/executor.h"
+
+/* Chances of a card's faults, each of 2^32, at each task or load. */
+struct sim_device_faults {
+	uint32_t loss;    /* the device is lost */
+	uint32_t stall;   /* the device does nothing for seconds */
+	uint32_t refusal; /* the driver has no memory */
+	uint32_t slow;    /* a part of a load takes a hundred milliseconds */
+};
+
+struct sim_device_options {
+	bool is_card;
+	uint64_t memory_bytes; /* a card's */
+	uint64_t task_ns;      /* duration of a task without its bytes */
+	uint64_t row_ns;       /* duration of each row */
+	struct sim_device_faults faults;
+};
+
+/* Make a device. Return: 0; -ENOMEM; -EAGAIN: no thread. */
+int sim_device_new(const struct sim_device_options *options, uint8_t index, struct waker *waker,
+		   struct executor **ret);
+
+/* Return the device's profile, which is right. */
+const struct place_profile *sim_device_profile(const struct executor *executor);
+
+/* Return the tasks that all devices have completed since the simulator began. */
+uint64_t sim_device_n_tasks(void);
+/* Return the losses of devices since the simulator began. */
+uint64_t sim_device_n_losses(void);

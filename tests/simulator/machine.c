@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The simulated machine: see machine.h
+ *
+ * The simulator's own stack runs the director, which chooses the next thread and switches to it;
+ * threads switch back to the director. The rounds between two switches make the trace that a seed
+ * stands for.
+ */
+#include "simulator/machine.h"
+#include "simulator/real.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum {
+	MAX_THREADS = 64,
+	STACK_BYTES = 512 << 10,
+	MAX_FDS = 4096,
+	MAX_MAPPINGS = 4096,
+	DIRECTOR_SLOTS = 16,
+	MAX_POLLED = 2048,
+	STEP_NS = 60, /* mean time of a step */
+};
+
+enum thread_state { THREAD_NONE, THREAD_READY, THREAD_WAITS, THREAD_ENDED };
+
+struct thread {
+	enum thread_state state;
+	unsigned int number;
+	unsigned int process;
+	char name[16];
+	void *(*main)(void *data);
+	void *data;
+	char *stack;
+	bool has_begun;
+	jmp_buf context;
+	int saved_errno;
+
+	/* While it waits */
+	const struct pollfd *fds;
+	unsigned int n_fds;
+	const void *address;
+	uint64_t deadline_ns;
+	bool is_woken;
+};
+
+struct process {
+	bool exists;
+	unsigned int generation;
+	char name[16];
+	struct thread *first;
+	void (*main)(void *data);
+	void *data;
+	uint64_t kill_in; /* its steps until it is killed; 0: it is not */
+};
+
+struct mapping {
+	uintptr_t base, end; /* 0: none */
+	unsigned int process;
+};
+
+struct director_slot {
+	uint64_t at_ns; /* 0: none */
+	void (*fn)(void *data);
+	void *data;
+};
+
+static struct machine {
+	struct sim_machine_options options;
+	uint64_t random;
+	uint64_t now_ns, n_steps, n_touched, n_polled;
+	unsigned int n_calm;
+	struct thread threads[MAX_THREADS];
+	struct thread *running; /* NULL: the director */
+	struct process processes[SIM_PROCESSES];
+	unsigned int variables_of; /* process whose values the library's variables have */
+	uint8_t fd_owner[MAX_FDS]; /* 1 + process; 0: none */
+	struct mapping mappings[MAX_MAPPINGS];
+	unsigned int n_mappings;
+	struct director_slot slots[DIRECTOR_SLOTS];
+	bool is_due;            /* the director has something to do before the thread goes on */
+	unsigned int condemned; /* 1 + process that the director kills; 0: none */
+	void (*on_death)(unsigned int number);
+	jmp_buf director;
+	ucontext_t director_ucontext;
+} machine __attribute__((__section__("sim_variables")));
+
+/* --- Random choices --- */
+
+/* xorshift64*, Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016 */
+uint64_t sim_random(void)
+{
+	machine.random ^= machine.random >> 12;
+	machine.random ^= machine.random << 25;
+	machine.random ^= machine.random >> 27;
+	return machine.random * 2685821657736338717u;
+}
+
+uint64_t sim_below(uint64_t n)
+{
+	return (sim_random() >> 11) % n;
+}
+
+bool sim_chance(uint32_t chance)
+{
+	return chance > 0 && (uint32_t)(sim_random() >> 32) < chance;
+}
+
+/* --- Traces --- */
+
+bool sim_is_verbose(void)
+{
+	return machine.options.is_verbose;
+}
+
+static void say(const char *format, va_list args)
+{
+	char text[1000];
+	int n = snprintf(text, sizeof(text), "%12.6f %-14s ", (double)machine.now_ns / 1e9,
+			 machine.running ? machine.running->name : "director");
+
+	vsnprintf(text + n, sizeof(text) - (size_t)n, format, args);
+	dprintf(STDERR_FILENO, "%s\n", text);
+}
+
+void sim_trace(const char *format, ...)
+{
+	va_list args;
+
+	if (!machine.options.is_verbose)
+		return;
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+}
+
+noreturn void sim_violation(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+	dprintf(STDERR_FILENO, "violation at step %llu of seed %llu\n",
+		(unsigned long long)machine.n_steps, (unsigned long long)machine.options.seed);
+	for (unsigned int i = 0; i < MAX_THREADS; i++) {
+		const struct thread *thread = &machine.threads[i];
+
+		if (thread->state == THREAD_READY || thread->state == THREAD_WAITS)
+			dprintf(STDERR_FILENO, "  thread %s of process %u %s\n", thread->name,
+				thread->process,
+				thread->state == THREAD_READY ? "can run" : "waits");
+	}
+	if (getenv("FAULTSIM_ABORT"))
+		abort();
+	_exit(1);
+}
+
+/* --- Processes --- */
+
+unsigned int sim_process(void)
+{
+	return machine.running ? machine.running->process : SIM_HOST;
+}
+
+unsigned int sim_process_generation(unsigned int number)
+{
+	return machine.processes[number].generation;
+}
+
+bool sim_process_exists(unsigned int number)
+{
+	return machine.processes[number].exists;
+}
+
+unsigned int sim_thread(void)
+{
+	return machine.running ? machine.running->number : MAX_THREADS;
+}
+
+int sim_own_fd(int fd)
+{
+	const int saved_errno = errno;
+
+	if (fd >= 0 && machine.running) {
+		sim_check(fd < MAX_FDS);
+		machine.fd_owner[fd] = (uint8_t)(1 + machine.running->process);
+	}
+	errno = saved_errno;
+	return fd;
+}
+
+void sim_disown_fd(int fd)
+{
+	if (fd < 0 || fd >= MAX_FDS || !machine.running)
+		return;
+	if (machine.fd_owner[fd] != 1 + machine.running->process)
+		sim_violation("process %s closes descriptor %d, which it does not have",
+			      machine.processes[machine.running->process].name, fd);
+	machine.fd_owner[fd] = 0;
+}
+
+unsigned int sim_n_fds(void)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < MAX_FDS; i++)
+		n += machine.fd_owner[i] != 0;
+	return n;
+}
+
+static void mapping_add(uintptr_t base, uintptr_t end, unsigned int process)
+{
+	sim_check(machine.n_mappings < MAX_MAPPINGS);
+	machine.mappings[machine.n_mappings++] = (struct mapping){base, end, process};
+}
+
+void sim_disown_mapping(void *base, size_t bytes)
+{
+	const uintptr_t from = (uintptr_t)base, to = from + bytes;
+
+	for (unsigned int i = 0; i < machine.n_mappings;) {
+		struct mapping old = machine.mappings[i];
+
+		if (old.end <= from || old.base >= to) {
+			i++;
+			continue;
+		}
+		machine.mappings[i] = machine.mappings[--machine.n_mappings];
+		if (old.base < from)
+			mapping_add(old.base, from, old.process);
+		if (old.end > to)
+			mapping_add(to, old.end, old.process);
+	}
+}
+
+void sim_own_mapping(void *base, size_t bytes)
+{
+	if (!machine.running)
+		return;
+	bytes = (bytes + 4095) & ~(size_t)4095;
+	sim_disown_mapping(base, bytes);
+	mapping_add((uintptr_t)base, (uintptr_t)base + bytes, machine.running->process);
+}
+
+static struct thread *thread_new(unsigned int process, const char *name)
+{
+	struct thread *thread = machine.threads;
+
+	while (thread < machine.threads + MAX_THREADS && thread->state != THREAD_NONE)
+		thread++;
+	sim_check(thread < machine.threads + MAX_THREADS);
+	if (!thread->stack) {
+		thread->stack = __real_mmap64(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+					      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		sim_check(thread->stack != MAP_FAILED);
+		mprotect(thread->stack, 4096, PROT_NONE);
+	}
+	thread->state = THREAD_READY;
+	thread->number = (unsigned int)(thread - machine.threads);
+	thread->process = process;
+	thread->has_begun = false;
+	thread->deadline_ns = SIM_NEVER;
+	snprintf(thread->name, sizeof(thread->name), "%s", name);
+	return thread;
+}
+
+static void *process_main(void *data)
+{
+	struct process *process = data;
+
+	process->main(process->data);
+	return NULL;
+}
+
+void sim_process_start(unsigned int number, const char *name, void (*main)(void *data), void *data)
+{
+	struct process *process = &machine.processes[number];
+
+	sim_check(!process->exists);
+	*process = (struct process){
+		.exists = true,
+		.generation = process->generation + 1,
+		.main = main,
+		.data = data,
+	};
+	snprintf(process->name, sizeof(process->name), "%s", name);
+	sim_trace("%s starts", name);
+	process->first = thread_new(number, name);
+	process->first->main = process_main;
+	process->first->data = process;
+}
+
+/* Switch from a thread to the director, until the director switches back. */
+static void leave(void)
+{
+	struct thread *thread = machine.running;
+
+	thread->saved_errno = errno;
+	if (_setjmp(thread->context) == 0)
+		_longjmp(machine.director, 1);
+	errno = thread->saved_errno;
+}
+
+/* On the director's stack: nothing of the process is left afterwards, and nothing of it runs. */
+static void bury(unsigned int number)
+{
+	struct process *process = &machine.processes[number];
+
+	if (!process->exists)
+		return;
+	sim_trace("%s ends", process->name);
+	process->exists = false;
+	process->kill_in = 0;
+	for (unsigned int i = 0; i < MAX_THREADS; i++)
+		if (machine.threads[i].process == number)
+			machine.threads[i].state = THREAD_NONE;
+	for (int fd = 0; fd < MAX_FDS; fd++) {
+		if (machine.fd_owner[fd] != 1 + number)
+			continue;
+		machine.fd_owner[fd] = 0;
+		__real_close(fd);
+	}
+	for (unsigned int i = 0; i < machine.n_mappings;) {
+		const struct mapping old = machine.mappings[i];
+
+		if (old.process != number) {
+			i++;
+			continue;
+		}
+		__real_munmap((void *)old.base, old.end - old.base);
+		machine.mappings[i] = machine.mappings[--machine.n_mappings];
+	}
+	sim_heap_reset(number);
+	if (number == SIM_BROKER)
+		sim_variables_reset_broker();
+	else
+		sim_variables_reset_client(number);
+	if (machine.variables_of == number) {
+		sim_variables_switch(SIM_HOST, SIM_HOST);
+		machine.variables_of = SIM_HOST;
+	}
+	sim_touched();
+	if (machine.on_death)
+		machine.on_death(number);
+}
+
+void sim_process_kill(unsigned int number)
+{
+	if (!machine.running) {
+		bury(number);
+		return;
+	}
+	machine.condemned = 1 + number;
+	leave();
+}
+
+void sim_kill_at(unsigned int number, uint64_t step)
+{
+	machine.processes[number].kill_in = step;
+}
+
+void sim_on_death(void (*fn)(unsigned int number))
+{
+	machine.on_death = fn;
+}
+
+/* --- Time and threads --- */
+
+uint64_t sim_now_ns(void)
+{
+	return machine.now_ns;
+}
+
+void sim_pass(uint64_t ns)
+{
+	machine.now_ns += ns;
+}
+
+uint64_t sim_n_steps(void)
+{
+	return machine.n_steps;
+}
+
+void sim_calm_begin(void)
+{
+	machine.n_calm++;
+}
+
+void sim_calm_end(void)
+{
+	sim_check(machine.n_calm > 0);
+	machine.n_calm--;
+}
+
+void sim_yield(void)
+{
+	if (!machine.running || machine.n_calm > 0)
+		return;
+	leave();
+}
+
+void sim_step(void)
+{
+	struct process *process;
+	struct thread *thread = machine.running;
+
+	machine.n_steps++;
+	machine.now_ns += 1 + (machine.n_steps * 40503u >> 4) % (2 * STEP_NS);
+	if (!thread || machine.n_calm > 0)
+		return;
+	process = &machine.processes[thread->process];
+	if (process->kill_in > 0 && --process->kill_in == 0) {
+		sim_trace("%s is killed", process->name);
+		sim_process_kill(thread->process);
+	}
+	if (sim_chance(machine.options.chances.switches))
+		leave();
+}
+
+uint64_t sim_read_clock(void)
+{
+	sim_step();
+	return machine.now_ns;
+}
+
+unsigned int sim_thread_start(const char *name, void *(*main)(void *data), void *data)
+{
+	struct thread *thread = thread_new(sim_process(), name);
+
+	thread->main = main;
+	thread->data = data;
+	return thread->number;
+}
+
+void sim_thread_join(unsigned int number)
+{
+	struct thread *thread = &machine.threads[number];
+
+	sim_check(thread->process == sim_process() && thread->state != THREAD_NONE);
+	while (thread->state != THREAD_ENDED)
+		sim_wait(NULL, 0, thread, SIM_NEVER);
+	thread->state = THREAD_NONE;
+}
+
+bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
+	      uint64_t deadline_ns)
+{
+	struct thread *thread = machine.running;
+
+	if (!thread || machine.n_calm > 0)
+		sim_violation("a wait where the simulator cannot wait");
+	thread->fds = fds;
+	thread->n_fds = n_fds;
+	thread->address = address;
+	thread->deadline_ns = deadline_ns;
+	thread->is_woken = false;
+	thread->state = THREAD_WAITS;
+	/* The descriptors may be ready already. */
+	if (n_fds > 0)
+		machine.n_polled = machine.n_touched - 1;
+	leave();
+	return thread->is_woken;
+}
+
+static void wake(struct thread *thread, bool is_woken)
+{
+	thread->state = THREAD_READY;
+	thread->is_woken = is_woken;
+}
+
+unsigned int sim_wake(const void *address, unsigned int n)
+{
+	unsigned int n_woken = 0;
+	/* Which of them wakes first is open. */
+	const unsigned int first = n < MAX_THREADS ? (unsigned int)sim_below(MAX_THREADS) : 0;
+
+	for (unsigned int i = 0; i < MAX_THREADS && n_woken < n; i++) {
+		struct thread *thread = &machine.threads[(first + i) % MAX_THREADS];
+
+		if (thread->state == THREAD_WAITS && thread->address == address) {
+			wake(thread, true);
+			n_woken++;
+		}
+	}
+	return n_woken;
+}
+
+void sim_touched(void)
+{
+	machine.n_touched++;
+}
+
+uint64_t sim_n_touched(void)
+{
+	return machine.n_touched;
+}
+
+static bool fails(uint32_t of_broker, uint32_t of_client)
+{
+	if (!machine.running || machine.n_calm > 0)
+		return false;
+	return sim_chance(machine.running->process == SIM_BROKER ? of_broker : of_client);
+}
+
+bool sim_call_fails(void)
+{
+	const struct sim_chances *chances = &machine.options.chances;
+
+	return fails(chances->call, chances->client_call);
+}
+
+bool sim_alloc_fails(void)
+{
+	const struct sim_chances *chances = &machine.options.chances;
+
+	return fails(chances->alloc, chances->client_alloc);
+}
+
+/* --- The director --- */
+
+void sim_at(unsigned int slot, uint64_t at_ns, void (*fn)(void *data), void *data)
+{
+	sim_check(slot < DIRECTOR_SLOTS);
+	machine.slots[slot] = (struct director_slot){.at_ns = at_ns, .fn = fn, .data = data};
+}
+
+void sim_at_none(unsigned int slot)
+{
+	machine.slots[slot].at_ns = 0;
+}
+
+static void run_slots(void)
+{
+	for (unsigned int i = 0; i < DIRECTOR_SLOTS; i++) {
+		struct director_slot *slot = &machine.slots[i];
+
+		if (slot->at_ns == 0 || slot->at_ns > machine.now_ns)
+			continue;
+		slot->at_ns = 0;
+		slot->fn(slot->data);
+	}
+}
+
+/* Wake the threads whose descriptors are ready. */
+static void poll_waiting(void)
+{
+	static struct pollfd fds[MAX_POLLED] __attribute__((__section__("sim_variables")));
+	static unsigned int owner[MAX_POLLED] __attribute__((__section__("sim_variables")));
+	unsigned int n = 0;
+
+	machine.n_polled = machine.n_touched;
+	for (unsigned int i = 0; i < MAX_THREADS; i++) {
+		const struct thread *thread = &machine.threads[i];
+
+		if (thread->state != THREAD_WAITS)
+			continue;
+		sim_check(n + thread->n_fds <= MAX_POLLED);
+		for (unsigned int k = 0; k < thread->n_fds; k++) {
+			fds[n] = thread->fds[k];
+			fds[n].revents = 0;
+			owner[n++] = i;
+		}
+	}
+	if (n == 0 || __real_poll(fds, n, 0) <= 0)
+		return;
+	for (unsigned int i = 0; i < n; i++)
+		if (fds[i].revents && machine.threads[owner[i]].state == THREAD_WAITS)
+			wake(&machine.threads[owner[i]], true);
+}
+
+/* Wake the threads whose deadline has come. Return: the next deadline, of the director too. */
+static uint64_t wake_due(void)
+{
+	uint64_t next_ns = SIM_NEVER;
+
+	for (unsigned int i = 0; i < MAX_THREADS; i++) {
+		struct thread *thread = &machine.threads[i];
+
+		if (thread->state != THREAD_WAITS)
+			continue;
+		if (thread->deadline_ns <= machine.now_ns)
+			wake(thread, false);
+		else if (thread->deadline_ns < next_ns)
+			next_ns = thread->deadline_ns;
+	}
+	for (unsigned int i = 0; i < DIRECTOR_SLOTS; i++)
+		if (machine.slots[i].at_ns > 0 && machine.slots[i].at_ns < next_ns)
+			next_ns = machine.slots[i].at_ns;
+	return next_ns;
+}
+
+/* Return a thread that can run, any of them; NULL: none. */
+static struct thread *choose(void)
+{
+	unsigned int n_ready = 0, choice;
+
+	for (unsigned int i = 0; i < MAX_THREADS; i++)
+		n_ready += machine.threads[i].state == THREAD_READY;
+	if (n_ready == 0)
+		return NULL;
+	choice = n_ready == 1 ? 0 : (unsigned int)sim_below(n_ready);
+	for (unsigned int i = 0;; i++)
+		if (machine.threads[i].state == THREAD_READY && choice-- == 0)
+			return &machine.threads[i];
+}
+
+static void thread_entry(void)
+{
+	struct thread *thread = machine.running;
+
+	thread->main(thread->data);
+	thread->state = THREAD_ENDED;
+	sim_wake(thread, MAX_THREADS);
+	if (machine.processes[thread->process].first == thread)
+		machine.condemned = 1 + thread->process;
+	_longjmp(machine.director, 1);
+}
+
+/* Let @thread run until it leaves. */
+static void enter(struct thread *thread)
+{
+	ucontext_t context;
+
+	if (machine.variables_of != thread->process) {
+		sim_variables_switch(machine.variables_of, thread->process);
+		machine.variables_of = thread->process;
+	}
+	machine.running = thread;
+	if (_setjmp(machine.director) == 0) {
+		if (thread->has_begun)
+			_longjmp(thread->context, 1);
+		thread->has_begun = true;
+		getcontext(&context);
+		context.uc_stack.ss_sp = thread->stack;
+		context.uc_stack.ss_size = STACK_BYTES;
+		context.uc_link = NULL;
+		makecontext(&context, thread_entry, 0);
+		swapcontext(&machine.director_ucontext, &context);
+	}
+	machine.running = NULL;
+}
+
+bool sim_run(bool (*is_over)(void))
+{
+	struct thread *thread;
+	uint64_t next_ns;
+
+	while (!is_over()) {
+		run_slots();
+		next_ns = wake_due();
+		if (machine.n_polled != machine.n_touched)
+			poll_waiting();
+		thread = choose();
+		if (!thread) {
+			if (next_ns == SIM_NEVER)
+				return false;
+			if (next_ns > machine.now_ns)
+				machine.now_ns = next_ns;
+			continue;
+		}
+		enter(thread);
+		if (machine.condemned) {
+			const unsigned int number = machine.condemned - 1;
+
+			machine.condemned = 0;
+			bury(number);
+		}
+	}
+	return true;
+}
+
+void sim_set_chances(const struct sim_chances *chances)
+{
+	machine.options.chances = *chances;
+}
+
+void sim_machine_init(const struct sim_machine_options *options)
+{
+	machine.options = *options;
+	/* A generator that is all zeros stays so. */
+	machine.random = options->seed * 0x9e3779b97f4a7c15u | 1;
+	machine.now_ns = 1000000000;
+	machine.variables_of = SIM_HOST;
+	for (unsigned int i = 0; i < 8; i++)
+		sim_random();
+	sim_variables_init();
+}

@@ -1,0 +1,13 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Calls that the linker replaces, as the simulator itself makes them: they reach the kernel. */
+#include <poll.h>
+#include <sys/types.h>
+
+struct timespec;
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __real_close(int fd);
+void *__real_mmap64(void *base, size_t bytes, int protection, int flags, int fd, off_t offset);
+pid_t __real_getpid(void);
+int __real_munmap(void *base, size_t bytes);
+int __real_poll(struct pollfd *fds, nfds_t n, int timeout_ms);

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* Rounds: see sim.h */
+#include "simulator/round.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "simulator/broker.h"
+#include "simulator/client.h"
+#include "simulator/machine.h"
+
+/* The director's slots */
+enum { AT_END, AT_BROKER, AT_STOP, AT_RELOAD, AT_CLIENT };
+
+struct round {
+	const char *folder;
+	char socket_path[128];
+	struct sim_broker_options broker;
+	struct sim_client_options client;
+	unsigned int n_clients;
+	struct sim_chances chances;
+	uint64_t length_ns;
+	/* Mean steps or times until such an event; 0: there are none. */
+	uint64_t broker_dies_steps, client_dies_steps, stop_ns, reload_ns;
+	uint64_t outage_ns; /* mean time until the next broker */
+
+	bool is_ending, is_stopped;
+	unsigned int n_reloads;
+	struct sim_round_figures figures;
+};
+
+static struct round sim __attribute__((__section__("sim_variables")));
+
+/* Return a number between 1 and twice the mean. */
+static uint64_t about(uint64_t mean)
+{
+	return 1 + sim_below(2 * mean);
+}
+
+/* Return true in one of @n rounds. */
+static bool one_of(uint64_t n)
+{
+	return sim_below(n) == 0;
+}
+
+static uint32_t chance_of(uint64_t one_in)
+{
+	return one_in == 0 ? 0 : (uint32_t)((1ull << 32) / one_in);
+}
+
+static void choose_faults(struct sim_device_faults *faults)
+{
+	if (one_of(3))
+		faults->loss = chance_of(200 + sim_below(2000));
+	if (one_of(4))
+		faults->stall = chance_of(300 + sim_below(3000));
+	if (one_of(4))
+		faults->refusal = chance_of(20 + sim_below(200));
+	if (one_of(4))
+		faults->slow = chance_of(20 + sim_below(200));
+}
+
+/* Decide what the round is like. */
+static void choose(void)
+{
+	struct sim_device_options *processor = &sim.broker.devices[0];
+	struct sim_device_options *card = &sim.broker.devices[1];
+
+	sim.length_ns = (1 + sim_below(20)) * 1000000000u;
+	sim.n_clients = 1 + (unsigned int)sim_below(5);
+	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
+	if (sim.client.think_ns < 100000)
+		sim.length_ns = 100000000 + sim_below(1000000000);
+	sim.chances.switches = chance_of(4ull << sim_below(10));
+	*processor = (struct sim_device_options){
+		.task_ns = 200ull << sim_below(14),
+		.row_ns = 50ull << sim_below(8),
+	};
+	*card = (struct sim_device_options){
+		.is_card = true,
+		.memory_bytes = (64 + sim_below(512)) * 4096,
+		.task_ns = 3000ull << sim_below(12),
+		.row_ns = 10ull << sim_below(8),
+	};
+	choose_faults(&card->faults);
+	sim.broker.spin_ns = one_of(2) ? 0 : one_of(2) ? -1 : 20000;
+	sim.broker.reactor_task_ns = one_of(3) ? 0 : 2000000;
+	if (!one_of(3))
+		sim.broker_dies_steps = 200ull << sim_below(12);
+	if (one_of(2))
+		sim.client_dies_steps = 500ull << sim_below(12);
+	if (one_of(3))
+		sim.stop_ns = 10000000ull << sim_below(9);
+	if (one_of(3))
+		sim.reload_ns = 10000000ull << sim_below(8);
+	sim.outage_ns = one_of(3) ? 1000 : 10000000;
+}
+
+static void broker_start(void *data)
+{
+	if (sim_process_exists(SIM_BROKER))
+		return;
+	sim_process_start(SIM_BROKER, "broker", sim_broker_main, &sim.broker);
+	if (sim.broker_dies_steps > 0 && !sim.is_ending)
+		sim_kill_at(SIM_BROKER, about(sim.broker_dies_steps));
+	if (sim.is_stopped)
+		sim_violation("the broker starts after the end");
+}
+
+static void client_start(unsigned int number)
+{
+	char name[24];
+
+	snprintf(name, sizeof(name), "client-%u", number);
+	sim_process_start(number, name, sim_client_main, &sim.client);
+	if (sim.client_dies_steps > 0)
+		sim_kill_at(number, about(sim.client_dies_steps));
+}
+
+/* Start the clients that have died, some time later. */
+static void clients_start(void *data)
+{
+	for (unsigned int i = SIM_CLIENT; i < SIM_CLIENT + sim.n_clients; i++)
+		if (!sim_process_exists(i) && !sim.is_ending)
+			client_start(i);
+}
+
+static void on_death(unsigned int number)
+{
+	if (number == SIM_BROKER) {
+		sim.figures.n_broker_deaths++;
+		/* A broker that has ended in order at the end has freed everything. */
+		if (!sim.is_stopped)
+			sim_at(AT_BROKER, sim_now_ns() + about(sim.outage_ns), broker_start, NULL);
+		return;
+	}
+	sim.figures.n_client_deaths++;
+	if (!sim.is_ending)
+		sim_at(AT_CLIENT, sim_now_ns() + about(10000000), clients_start, NULL);
+}
+
+static void on_stop(void *data)
+{
+	sim_broker_stop();
+	sim_at(AT_STOP, sim_now_ns() + about(sim.stop_ns), on_stop, NULL);
+}
+
+static void on_reload(void *data)
+{
+	sim_policy_write(sim.folder, ++sim.n_reloads);
+	sim_broker_reload();
+	sim_at(AT_RELOAD, sim_now_ns() + about(sim.reload_ns), on_reload, NULL);
+}
+
+/* Let everything end in order, without further deaths and failures. */
+static void on_end(void *data)
+{
+	const struct sim_chances calm = {.switches = sim.chances.switches};
+
+	sim_trace("the end begins");
+	sim.is_ending = true;
+	sim_at_none(AT_STOP);
+	sim_at_none(AT_RELOAD);
+	sim_at_none(AT_CLIENT);
+	sim_set_chances(&calm);
+	for (unsigned int i = 0; i < SIM_PROCESSES; i++)
+		sim_kill_at(i, 0);
+	sim_clients_stop(true);
+}
+
+static bool clients_exist(void)
+{
+	for (unsigned int i = SIM_CLIENT; i < SIM_PROCESSES; i++)
+		if (sim_process_exists(i))
+			return true;
+	return false;
+}
+
+/* Called between threads: check, and find the end. */
+static bool is_over(void)
+{
+	sim_broker_check();
+	if (!sim.is_ending || clients_exist())
+		return false;
+	if (!sim.is_stopped && sim_process_exists(SIM_BROKER)) {
+		sim.is_stopped = true;
+		sim_broker_stop();
+	}
+	return sim.is_stopped && !sim_process_exists(SIM_BROKER);
+}
+
+static void add_up(struct sim_round_figures *figures)
+{
+	const struct sim_client_figures *clients = sim_client_figures();
+
+	figures->n_steps = sim_n_steps();
+	figures->virtual_ns = sim_now_ns();
+	figures->n_entries = clients->n_entries;
+	figures->n_completions = clients->n_completions;
+	figures->n_failed = clients->n_failed;
+	figures->n_cancelled = clients->n_cancelled;
+	figures->n_reattached = clients->n_reattached;
+	figures->n_sessions_lost = clients->n_lost;
+	figures->n_states_lost = clients->n_states_lost;
+	figures->n_tasks = sim_device_n_tasks();
+	figures->n_losses = sim_device_n_losses();
+	figures->n_reloads = sim.n_reloads;
+}
+
+void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_round_figures *ret)
+{
+	struct sim_machine_options options = {.seed = seed, .is_verbose = is_verbose};
+
+	sim_machine_init(&options);
+	sim.folder = sim.broker.folder = folder;
+	snprintf(sim.socket_path, sizeof(sim.socket_path), "%s/socket", folder);
+	sim.client.socket_path = sim.socket_path;
+	sim.client.is_strict = true;
+	choose();
+	sim_set_chances(&sim.chances);
+	sim_on_death(on_death);
+	sim_policy_write(folder, 0);
+	broker_start(NULL);
+	clients_start(NULL);
+	sim_at(AT_END, sim_now_ns() + sim.length_ns, on_end, NULL);
+	if (sim.stop_ns > 0)
+		sim_at(AT_STOP, sim_now_ns() + about(sim.stop_ns), on_stop, NULL);
+	if (sim.reload_ns > 0)
+		sim_at(AT_RELOAD, sim_now_ns() + about(sim.reload_ns), on_reload, NULL);
+	if (!sim_run(is_over))
+		sim_violation("nothing can run any more: a wake-up is lost");
+	if (sim_n_fds() > 0)
+		sim_violation("%u descriptors are left", sim_n_fds());
+	add_up(&sim.figures);
+	*ret = sim.figures;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Variables of processes
+ *
+ * The broker's variables are all that the linker puts into .data and .bss, but for those of the
+ * simulator (section sim_variables) and those of libringbroker, whose sections the build has
+ * renamed (client_data, client_bss). A broker that starts finds their first values. Each client has
+ * values of its own for the library's variables.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "simulator/machine.h"
+#include "simulator/real.h"
+
+extern char __data_start[], _edata[], __bss_start[], _end[];
+extern char __start_sim_variables[], __stop_sim_variables[];
+extern char __start_client_data[], __stop_client_data[];
+extern char __start_client_bss[] __attribute__((__weak__));
+extern char __stop_client_bss[] __attribute__((__weak__));
+
+enum { CLIENT_BYTES = 4096 };
+
+static char *first_values __attribute__((__section__("sim_variables")));
+static char client_first[CLIENT_BYTES] __attribute__((__section__("sim_variables")));
+static char client_values[SIM_PROCESSES + 1][CLIENT_BYTES]
+	__attribute__((__section__("sim_variables")));
+
+static void client_save(char *to)
+{
+	const size_t n = (size_t)(__stop_client_data - __start_client_data);
+
+	memcpy(to, __start_client_data, n);
+	memcpy(to + n, __start_client_bss, (size_t)(__stop_client_bss - __start_client_bss));
+}
+
+static void client_load(const char *from)
+{
+	const size_t n = (size_t)(__stop_client_data - __start_client_data);
+
+	memcpy(__start_client_data, from, n);
+	memcpy(__start_client_bss, from + n, (size_t)(__stop_client_bss - __start_client_bss));
+}
+
+void sim_variables_init(void)
+{
+	const size_t bytes = (size_t)(_end - __data_start);
+
+	sim_check((size_t)(__stop_client_data - __start_client_data) +
+			  (size_t)(__stop_client_bss - __start_client_bss) <=
+		  CLIENT_BYTES);
+	first_values = __real_mmap64(NULL, bytes, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	sim_check(first_values != MAP_FAILED);
+	memcpy(first_values, __data_start, bytes);
+	client_save(client_first);
+	for (unsigned int i = 0; i <= SIM_PROCESSES; i++)
+		memcpy(client_values[i], client_first, CLIENT_BYTES);
+}
+
+/* Restore from @from up to the first exception, and after it up to the next. */
+static void restore(const char *from, const char *to)
+{
+	const struct {
+		const char *begin, *end;
+	} kept[] = {
+		{__start_sim_variables, __stop_sim_variables},
+		{__start_client_data, __stop_client_data},
+		{__start_client_bss, __stop_client_bss},
+	};
+	const char *next = from;
+
+	while (next < to) {
+		const char *end = to, *resume = to;
+
+		for (unsigned int i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
+			if (kept[i].begin <= next && next < kept[i].end) {
+				end = next;
+				resume = kept[i].end;
+			} else if (kept[i].begin > next && kept[i].begin < end) {
+				end = kept[i].begin;
+				resume = kept[i].end;
+			}
+		}
+		memcpy((char *)next, first_values + (next - __data_start), (size_t)(end - next));
+		next = resume;
+	}
+}
+
+void sim_variables_reset_broker(void)
+{
+	restore(__data_start, _end);
+}
+
+void sim_variables_switch(unsigned int from, unsigned int to)
+{
+	client_save(client_values[from]);
+	client_load(client_values[to]);
+}
+
+void sim_variables_reset_client(unsigned int number)
+{
+	memcpy(client_values[number], client_first, CLIENT_BYTES);
+}
