@@ -151,6 +151,9 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t deadline_ns)
 	while ((r = __real_poll(fds, n, 0)) == 0) {
 		if (deadline_ns <= sim_now_ns())
 			return 0;
+		/* A signal ends the wait. */
+		if (sim_call_fails())
+			return fail(EINTR);
 		sim_wait(fds, (unsigned int)n, NULL, deadline_ns);
 	}
 	return r;
@@ -169,8 +172,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 
 CALL(int, ppoll, struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (step_fails(EINTR))
-		return -1;
+	sim_step();
 	return poll_until(fds, n, until_ns(timeout));
 }
 
@@ -183,6 +185,7 @@ static bool await_socket(int fd, int flags, short events, uint64_t *deadline_ns)
 	struct pollfd poll_fd = {.fd = fd, .events = events};
 	struct timeval timeout = {.tv_sec = 0};
 	socklen_t bytes = sizeof(timeout);
+	int r;
 
 	if (flags & MSG_DONTWAIT || __real_fcntl64(fd, F_GETFL, 0) & O_NONBLOCK) {
 		errno = EAGAIN;
@@ -196,10 +199,10 @@ static bool await_socket(int fd, int flags, short events, uint64_t *deadline_ns)
 				       : sim_now_ns() + (uint64_t)timeout.tv_sec * 1000000000u +
 						 (uint64_t)timeout.tv_usec * 1000u;
 	}
-	if (poll_until(&poll_fd, 1, *deadline_ns) > 0)
-		return true;
-	errno = EAGAIN;
-	return false;
+	r = poll_until(&poll_fd, 1, *deadline_ns);
+	if (r == 0)
+		errno = EAGAIN;
+	return r > 0;
 }
 
 static void own_received(struct msghdr *message)
@@ -220,8 +223,7 @@ CALL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 	uint64_t deadline_ns = 0;
 	ssize_t n;
 
-	if (step_fails(EINTR))
-		return -1;
+	sim_step();
 	do {
 		n = __real_recvmsg(fd, message, flags | MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLIN, &deadline_ns));
@@ -236,8 +238,7 @@ CALL(ssize_t, recv, int fd, void *bytes, size_t size, int flags)
 	uint64_t deadline_ns = 0;
 	ssize_t n;
 
-	if (step_fails(EINTR))
-		return -1;
+	sim_step();
 	do {
 		n = __real_recv(fd, bytes, size, flags | MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLIN, &deadline_ns));
@@ -250,7 +251,7 @@ CALL(ssize_t, sendmsg, int fd, const struct msghdr *message, int flags)
 	uint64_t deadline_ns = 0;
 	ssize_t n;
 
-	if (step_fails(EINTR))
+	if (step_fails(ENOBUFS))
 		return -1;
 	do {
 		n = __real_sendmsg(fd, message, flags | MSG_DONTWAIT);
@@ -264,7 +265,7 @@ CALL(ssize_t, send, int fd, const void *bytes, size_t size, int flags)
 	uint64_t deadline_ns = 0;
 	ssize_t n;
 
-	if (step_fails(EINTR))
+	if (step_fails(ENOBUFS))
 		return -1;
 	do {
 		n = __real_send(fd, bytes, size, flags | MSG_DONTWAIT);
@@ -275,8 +276,7 @@ CALL(ssize_t, send, int fd, const void *bytes, size_t size, int flags)
 
 CALL(ssize_t, read, int fd, void *bytes, size_t size)
 {
-	if (step_fails(EINTR))
-		return -1;
+	sim_step();
 	sim_touched();
 	return __real_read(fd, bytes, size);
 }
@@ -289,8 +289,7 @@ CALL(ssize_t, write, int fd, const void *bytes, size_t size)
 			sim_trace("log: %.*s", (int)size - 1, (const char *)bytes);
 		return (ssize_t)size;
 	}
-	if (step_fails(EINTR))
-		return -1;
+	sim_step();
 	sim_touched();
 	return __real_write(fd, bytes, size);
 }
@@ -316,8 +315,7 @@ CALL(int, connect, int fd, const struct sockaddr *address, socklen_t bytes)
 	const int flags = __real_fcntl64(fd, F_GETFL, 0);
 	int r, n;
 
-	if (step_fails(EINTR))
-		return -1;
+	sim_step();
 	n = snprintf(own.sun_path + 1, sizeof(own.sun_path) - 1, "faultsim-%d-%u-%llu",
 		     (int)__real_getpid(), sim_process(), (unsigned long long)sim_n_steps());
 	bind(fd, (const struct sockaddr *)&own,
@@ -360,7 +358,7 @@ CALL(int, fallocate64, int fd, int mode, off_t offset, off_t bytes)
 
 CALL(int, ftruncate64, int fd, off_t bytes)
 {
-	return step_fails(EINTR) ? -1 : __real_ftruncate64(fd, bytes);
+	return step_fails(ENOMEM) ? -1 : __real_ftruncate64(fd, bytes);
 }
 
 /* --- What differs from run to run --- */

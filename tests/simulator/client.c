@@ -142,11 +142,13 @@ static bool make_arenas(struct client *client)
 
 static struct rbk_builder *describe(struct client *client, enum plan_kind kind)
 {
-	const uint32_t rows[] = {RBK_DIM_COUNT, WIDTH}, square[] = {WIDTH, WIDTH},
-		       one[] = {1, WIDTH};
+	const uint32_t rows[] = {RBK_DIM_COUNT, WIDTH};
+	const uint32_t square[] = {WIDTH, WIDTH}, one[] = {1, WIDTH};
 	struct rbk_builder *b = rbk_builder_new("simulated");
 	unsigned int x, y, w;
 
+	if (!b)
+		return NULL;
 	switch (kind) {
 	case PLAN_ELEMENTS:
 		x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, rows);
@@ -171,8 +173,9 @@ static bool make_plan(struct client *client, enum plan_kind kind)
 {
 	struct rbk_builder *builder = describe(client, kind);
 	struct rbk_error error = {""};
-	int r = rbk_plan_new(client->rbk, builder, kind == PLAN_STATE ? 1 : MAX_ROWS,
-			     &client->plans[kind], &error);
+	int r = !builder ? -ENOMEM
+			 : rbk_plan_new(client->rbk, builder, kind == PLAN_STATE ? 1 : MAX_ROWS,
+					&client->plans[kind], &error);
 
 	rbk_builder_free(builder);
 	if (r == 0)
@@ -280,11 +283,15 @@ static void expect(struct client *client, struct task *task, const uint32_t *x)
 {
 	struct state *state = &client->states[task->state];
 	struct sim_operand operands[2] = {
-		{.words = (uint32_t *)x, .n_words = task->n_rows * WIDTH},
-		{.words = task->expected, .n_words = task->n_rows * WIDTH, .is_written = true},
+		{.words = (uint32_t *)x, .n_words = task->n_rows * WIDTH, .row_words = WIDTH},
+		{.words = task->expected,
+		 .n_words = task->n_rows * WIDTH,
+		 .row_words = WIDTH,
+		 .is_written = true},
 	};
 
 	if (task->plan == PLAN_STATE) {
+		operands[0].row_words = 0;
 		operands[1] = (struct sim_operand){
 			.words = state->expected,
 			.n_words = WIDTH,
@@ -418,8 +425,11 @@ static struct task *task_of(struct client *client, uint64_t id)
 	return NULL;
 }
 
-static void check_order(struct client *client, const struct task *task)
+/* Entries that are cancelled before they start need not wait for others. */
+static void check_order(struct client *client, const struct task *task, int res)
 {
+	if (res == -ECANCELED)
+		return;
 	if (task->predecessor && task_of(client, task->predecessor))
 		sim_violation("entry %llu completed before its predecessor %llu",
 			      (unsigned long long)task->id, (unsigned long long)task->predecessor);
@@ -447,14 +457,18 @@ static void check_result(const struct client *client, const struct task *task)
 				      is_state ? "state" : "result", is[i], wanted[i]);
 }
 
-/* Check a failed RUN, whose state is what it was. */
+/*
+ * Check a failed RUN. A task that updates a state fails where its device, or its broker, is lost in
+ * the middle: nothing else could run it again.
+ */
 static void check_failure(struct client *client, struct task *task, int res)
 {
 	struct state *state = &client->states[task->state];
 
 	if (client->options->is_strict && !(res == -ECANCELED && task->is_cancelled) &&
-	    !(res == -ECONNRESET && task->plan == PLAN_STATE))
-		sim_violation("entry %llu completed with %d", (unsigned long long)task->id, res);
+	    !(task->plan == PLAN_STATE && (res == -ECONNRESET || res == -EIO)))
+		sim_violation("entry %llu, a task of plan %d, completed with %d",
+			      (unsigned long long)task->id, (int)task->plan, res);
 	if (res == -ECANCELED)
 		figures.n_cancelled++;
 	else
@@ -481,7 +495,7 @@ static void complete(struct client *client, const struct rbk_cqe *cqe)
 		sim_violation("a completion of entry %llu, which is not in flight",
 			      (unsigned long long)cqe->user_data);
 	figures.n_completions++;
-	check_order(client, task);
+	check_order(client, task, cqe->res);
 	if (task->kind == TASK_RUN) {
 		if (task->plan == PLAN_STATE)
 			client->states[task->state].is_busy = false;

@@ -23,19 +23,24 @@ uint32_t sim_salt(uint32_t salt, const uint32_t *words, uint64_t n_words)
 	return salt;
 }
 
+/* Compute word @at of operand @which. */
 static uint32_t result(const struct sim_operand *operands, unsigned int n_operands, uint32_t salt,
 		       unsigned int which, uint64_t at)
 {
-	uint32_t sum = mix(salt + 0x9e3779b9u * which + (uint32_t)at);
+	const struct sim_operand *of = &operands[which];
+	const uint64_t row = of->row_words ? at / of->row_words : 0;
+	const uint64_t place = of->row_words ? at % of->row_words : at;
+	uint32_t sum = mix(salt + 0x9e3779b9u * which + (uint32_t)place);
 
 	for (unsigned int i = 0; i < n_operands; i++) {
 		const struct sim_operand *operand = &operands[i];
 
 		/* A new state depends on its own old value alone: others may be new already. */
-		if (!operand->is_written || i == which)
-			sum = mix(sum + (operand->is_written && !operand->is_state
-						 ? 0
-						 : operand->words[at % operand->n_words]));
+		if (operand->is_written && !(i == which && operand->is_state))
+			continue;
+		sum = mix(sum + (operand->row_words ? operand->words[row * operand->row_words +
+								     place % operand->row_words]
+						    : operand->words[place % operand->n_words]));
 	}
 	return sum;
 }

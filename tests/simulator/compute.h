@@ -5,15 +5,17 @@
  *
  * Each result depends on every operand, on its place, and on the constants, whatever the plan's
  * operators are: a wrong address, an old version, a second update of a state, or a constant that is
- * not where it should be gives another result.
+ * not where it should be gives another result. A row of a result depends on the same row of
+ * operands alone, since the broker may divide a task by rows.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct sim_operand {
 	uint32_t *words;
-	uint64_t n_words; /* at least 1 */
-	bool is_written;  /* an output or a state */
+	uint64_t n_words;   /* at least 1 */
+	uint64_t row_words; /* words of each row; 0: the tensor has no rows */
+	bool is_written;    /* an output or a state */
 	bool is_state;
 };
 

@@ -352,6 +352,7 @@ static void compute(const struct device *device, const struct exec_task *task, b
 		operands[i] = (struct sim_operand){
 			.words = (uint32_t *)(ref->arena->base + ref->offset),
 			.n_words = bytes / 4,
+			.row_words = binding->row_bytes / 4,
 			.is_written = binding->written,
 			.is_state = plan->tensors[binding->tensor].kind == RBK_TENSOR_STATE,
 		};

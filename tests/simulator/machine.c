@@ -10,6 +10,7 @@
 #include "simulator/real.h"
 
 #include <errno.h>
+#include <execinfo.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ enum {
 	MAX_MAPPINGS = 4096,
 	DIRECTOR_SLOTS = 16,
 	MAX_POLLED = 2048,
+	MAX_CALLS = 10,
 	STEP_NS = 60, /* mean time of a step */
 };
 
@@ -49,6 +51,8 @@ struct thread {
 	const void *address;
 	uint64_t deadline_ns;
 	bool is_woken;
+	void *calls[MAX_CALLS]; /* that led to the wait, in a trace */
+	int n_calls;
 };
 
 struct process {
@@ -157,6 +161,9 @@ noreturn void sim_violation(const char *format, ...)
 			dprintf(STDERR_FILENO, "  thread %s of process %u %s\n", thread->name,
 				thread->process,
 				thread->state == THREAD_READY ? "can run" : "waits");
+		else
+			continue;
+		backtrace_symbols_fd(thread->calls, thread->n_calls, STDERR_FILENO);
 	}
 	if (getenv("FAULTSIM_ABORT"))
 		abort();
@@ -463,6 +470,11 @@ bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 	thread->deadline_ns = deadline_ns;
 	thread->is_woken = false;
 	thread->state = THREAD_WAITS;
+	if (machine.options.is_verbose) {
+		sim_calm_begin();
+		thread->n_calls = backtrace(thread->calls, MAX_CALLS);
+		sim_calm_end();
+	}
 	/* The descriptors may be ready already. */
 	if (n_fds > 0)
 		machine.n_polled = machine.n_touched - 1;
@@ -691,5 +703,7 @@ void sim_machine_init(const struct sim_machine_options *options)
 	machine.variables_of = SIM_HOST;
 	for (unsigned int i = 0; i < 8; i++)
 		sim_random();
+	/* Its first call loads a library. */
+	backtrace(machine.threads[0].calls, MAX_CALLS);
 	sim_variables_init();
 }

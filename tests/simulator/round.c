@@ -96,6 +96,21 @@ static void choose(void)
 	sim.outage_ns = one_of(3) ? 1000 : 10000000;
 }
 
+/* Let allocations and calls fail. Then clients accept that they lose connections, and nothing else.
+ */
+static void choose_failures(void)
+{
+	sim.client.is_strict = false;
+	if (!one_of(3))
+		sim.chances.alloc = chance_of(30ull << sim_below(10));
+	if (!one_of(3))
+		sim.chances.call = chance_of(30ull << sim_below(10));
+	if (one_of(3))
+		sim.chances.client_alloc = chance_of(30ull << sim_below(10));
+	if (one_of(3))
+		sim.chances.client_call = chance_of(30ull << sim_below(10));
+}
+
 static void broker_start(void *data)
 {
 	if (sim_process_exists(SIM_BROKER))
@@ -217,6 +232,8 @@ void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_ro
 	sim.client.socket_path = sim.socket_path;
 	sim.client.is_strict = true;
 	choose();
+	if (one_of(3))
+		choose_failures();
 	sim_set_chances(&sim.chances);
 	sim_on_death(on_death);
 	sim_policy_write(folder, 0);
