@@ -31,6 +31,9 @@ enum {
 	STEP_NS = 60, /* mean time of a step */
 };
 
+/* Apart from other mappings: accesses.c takes those for memory that processes share. */
+static const uintptr_t stacks_base = 0x300000000000;
+
 enum thread_state { THREAD_NONE, THREAD_READY, THREAD_WAITS, THREAD_ENDED };
 
 struct thread {
@@ -265,8 +268,10 @@ static struct thread *thread_new(unsigned int process, const char *name)
 		thread++;
 	sim_check(thread < machine.threads + MAX_THREADS);
 	if (!thread->stack) {
-		thread->stack = __real_mmap64(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
-					      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		thread->stack = __real_mmap64(
+			(void *)(stacks_base + (uintptr_t)(thread - machine.threads) * STACK_BYTES),
+			STACK_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 		sim_check(thread->stack != MAP_FAILED);
 		mprotect(thread->stack, 4096, PROT_NONE);
 	}
