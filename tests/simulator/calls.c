@@ -218,6 +218,16 @@ static void own_received(struct msghdr *message)
 	}
 }
 
+/* Trace a message between the library and the broker by the number of its type in shm/wire.h. */
+static void trace_message(const char *what, int fd, const struct msghdr *message, ssize_t n)
+{
+	const uint32_t *words = message->msg_iovlen > 0 ? message->msg_iov[0].iov_base : NULL;
+
+	if (sim_is_verbose() && n >= 8 && words && message->msg_iov[0].iov_len >= 12)
+		sim_trace("%s %d: type %u, cookie %u, then %d; %zd bytes", what, fd, words[0],
+			  words[1], (int)words[2], n);
+}
+
 CALL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 {
 	uint64_t deadline_ns = 0;
@@ -229,6 +239,8 @@ CALL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLIN, &deadline_ns));
 	if (n >= 0)
 		own_received(message);
+	if (!(flags & MSG_PEEK))
+		trace_message("receives from", fd, message, n);
 	sim_touched();
 	return n;
 }
@@ -256,6 +268,7 @@ CALL(ssize_t, sendmsg, int fd, const struct msghdr *message, int flags)
 	do {
 		n = __real_sendmsg(fd, message, flags | MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLOUT, &deadline_ns));
+	trace_message("sends to", fd, message, n);
 	sim_touched();
 	return n;
 }
@@ -341,6 +354,9 @@ CALL(void *, mmap64, void *base, size_t bytes, int protection, int flags, int fd
 
 	if (mapped != MAP_FAILED)
 		sim_own_mapping(mapped, bytes);
+	if (fd >= 0)
+		sim_trace("maps descriptor %d at %p, for writing: %d", fd, mapped,
+			  (protection & PROT_WRITE && flags & MAP_SHARED) > 0);
 	return mapped;
 }
 
