@@ -236,26 +236,34 @@ int client_arena_exchange(struct rbk_arena *arena, int *fd, struct rbk_error *er
 	return 0;
 }
 
-/* Remove the arena from the broker, whose tasks may still use it. */
-static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
+/*
+ * Remove the arena from the broker, whose tasks may still use it. *ret_may_be_mapped: there is no
+ * broker, and the last one, which ends in order, may unmap the arena later.
+ */
+static int arena_take_back(struct rbk_arena *arena, bool *ret_may_be_mapped,
+			   struct rbk_error *error)
 {
+	bool is_away;
 	int r;
 
+	*ret_may_be_mapped = false;
 	if (arena->id == ARENA_NO_ID)
 		return 0;
 	r = client_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, error);
+	is_away = __atomic_load_n(&arena->rbk->reattach.is_away, __ATOMIC_ACQUIRE);
 	/* After -ETIME the broker removes the arena later; without one, the next broker gets it. */
-	if (!r ||
-	    (r == -ETIME && !__atomic_load_n(&arena->rbk->reattach.is_away, __ATOMIC_ACQUIRE)))
+	if (!r || (r == -ETIME && !is_away))
 		arena->id = ARENA_NO_ID;
+	*ret_may_be_mapped = is_away;
 	client_objects_unlock(arena->rbk);
 	return r;
 }
 
 /*
  * Replace an arena's memory by a memfd with the same bytes at the same address. This serves arenas
- * made by a device, which cannot be sealed, and arenas that cannot be mapped writable again. The
- * broker must have removed the arena before, so that only this process writes it.
+ * made by a device, which cannot be sealed, and arenas that cannot be mapped writable again, or
+ * that a broker may still map. The broker must have removed the arena before, so that only this
+ * process writes it.
  */
 static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 {
@@ -424,13 +432,14 @@ RBK_EXPORT int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **r
 
 static int arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 {
+	bool may_be_mapped;
 	int r;
 
 	if (arena->sealed)
 		return arena->id == ARENA_NO_ID ? arena_share(arena, error) : 0;
 
-	r = arena_take_back(arena, error);
-	if (!r && arena->exported)
+	r = arena_take_back(arena, &may_be_mapped, error);
+	if (!r && (arena->exported || may_be_mapped))
 		r = arena_convert(arena, error);
 	if (r)
 		return r;

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "libclient/private.h"
 #include "support/client-fixture.h"
 #include "support/test.h"
 #include "unit/reattach-scene.h"
@@ -250,6 +252,29 @@ TEST(test_removal__while_away_and_idle)
 	assert_fields(scene.told, (n_arenas, 1), (n_plans, 0), (n_rings, 2), (r, 0));
 	objects_free(&objects);
 	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* A broker that ends in order closes its sockets before it unmaps arenas. */
+TEST(test_removal__seal_while_the_last_broker_still_maps)
+{
+	const struct rbk_cqe *cqe;
+	struct remover remover;
+	struct objects objects;
+	unsigned char *mapping;
+
+	SCENE(scene);
+	objects_make(&scene, &objects);
+	scene_kill(&scene);
+	assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 1000000), -ETIME);
+	mapping = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, objects.data->fd, 0);
+	assert_ptr_not_equal(mapping, MAP_FAILED);
+	remover_begin(&remover, &objects, SEAL);
+	sleep_ms(10);
+	scene_start(&scene, NULL);
+	pthread_join(remover.thread, NULL);
+	mapping[0] = 6;
+	remover_check(&remover, &scene);
+	munmap(mapping, 4096);
 }
 
 /* A ring's completions are unwanted, so freeing one waits for no broker. */
