@@ -7,6 +7,7 @@
 
 #include "simulator/broker.h"
 #include "simulator/client.h"
+#include "simulator/hostile.h"
 #include "simulator/machine.h"
 
 /* The director's slots */
@@ -17,7 +18,7 @@ struct round {
 	char socket_path[128];
 	struct sim_broker_options broker;
 	struct sim_client_options client;
-	unsigned int n_clients;
+	unsigned int n_clients, n_hostile; /* the hostile ones have the higher numbers */
 	struct sim_chances chances;
 	uint64_t length_ns;
 	/* Mean steps or times until such an event; 0: there are none. */
@@ -68,6 +69,7 @@ static void choose(void)
 
 	sim.length_ns = (1 + sim_below(20)) * 1000000000u;
 	sim.n_clients = 1 + (unsigned int)sim_below(5);
+	sim.n_hostile = one_of(2) ? 1 + (unsigned int)sim_below(2) : 0;
 	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
 	if (sim.client.think_ns < 100000)
 		sim.length_ns = 100000000 + sim_below(1000000000);
@@ -124,10 +126,14 @@ static void broker_start(void *data)
 
 static void client_start(unsigned int number)
 {
+	const bool is_hostile = number >= SIM_CLIENT + sim.n_clients;
 	char name[24];
 
-	snprintf(name, sizeof(name), "client-%u", number);
-	sim_process_start(number, name, sim_client_main, &sim.client);
+	snprintf(name, sizeof(name), "%s-%u", is_hostile ? "hostile" : "client", number);
+	if (is_hostile)
+		sim_process_start(number, name, sim_hostile_main, sim.socket_path);
+	else
+		sim_process_start(number, name, sim_client_main, &sim.client);
 	if (sim.client_dies_steps > 0)
 		sim_kill_at(number, about(sim.client_dies_steps));
 }
@@ -135,7 +141,7 @@ static void client_start(unsigned int number)
 /* Start the clients that have died, some time later. */
 static void clients_start(void *data)
 {
-	for (unsigned int i = SIM_CLIENT; i < SIM_CLIENT + sim.n_clients; i++)
+	for (unsigned int i = SIM_CLIENT; i < SIM_CLIENT + sim.n_clients + sim.n_hostile; i++)
 		if (!sim_process_exists(i) && !sim.is_ending)
 			client_start(i);
 }
@@ -181,6 +187,7 @@ static void on_end(void *data)
 	for (unsigned int i = 0; i < SIM_PROCESSES; i++)
 		sim_kill_at(i, 0);
 	sim_clients_stop(true);
+	sim_hostile_stop();
 }
 
 static bool clients_exist(void)
