@@ -399,20 +399,24 @@ CALL(pid_t, getpid, void)
 /* Number inodes in the order in which they are first seen. */
 static ino_t number_inode(ino_t inode)
 {
-	enum { MAX_INODES = 1 << 16 };
-	static ino_t seen[MAX_INODES] __attribute__((__section__("sim_variables")));
-	size_t at = (inode * 0x9e3779b97f4a7c15u >> 40) % MAX_INODES;
-	static ino_t numbers[MAX_INODES] __attribute__((__section__("sim_variables")));
+	enum { MAX_INODES = 1 << 20 };
+	static struct {
+		ino_t inode, number;
+	} *seen __attribute__((__section__("sim_variables")));
 	static ino_t n_seen __attribute__((__section__("sim_variables")));
+	size_t at = (inode * 0x9e3779b97f4a7c15u >> 40) % MAX_INODES;
 
-	while (seen[at] != 0 && seen[at] != inode)
+	if (!seen)
+		seen = __real_mmap64(NULL, MAX_INODES * sizeof(*seen), PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	while (seen[at].inode != 0 && seen[at].inode != inode)
 		at = (at + 1) % MAX_INODES;
-	if (seen[at] == 0) {
-		seen[at] = inode;
-		numbers[at] = ++n_seen;
+	if (seen[at].inode == 0) {
+		seen[at].inode = inode;
+		seen[at].number = ++n_seen;
 		sim_check(n_seen < MAX_INODES / 2);
 	}
-	return numbers[at];
+	return seen[at].number;
 }
 
 CALL(int, fstat64, int fd, struct stat *ret)
