@@ -127,14 +127,19 @@ bool sim_is_verbose(void)
 	return machine.options.is_verbose;
 }
 
+/* Printing allocates, which must not change what the thread does next. */
 static void say(const char *format, va_list args)
 {
+	struct thread *thread = machine.running;
 	char text[1000];
-	int n = snprintf(text, sizeof(text), "%12.6f %-14s ", (double)machine.now_ns / 1e9,
-			 machine.running ? machine.running->name : "director");
+	int n;
 
+	machine.running = NULL;
+	n = snprintf(text, sizeof(text), "%12.6f %-14s ", (double)machine.now_ns / 1e9,
+		     thread ? thread->name : "director");
 	vsnprintf(text + n, sizeof(text) - (size_t)n, format, args);
 	dprintf(STDERR_FILENO, "%s\n", text);
+	machine.running = thread;
 }
 
 void sim_trace(const char *format, ...)
@@ -476,9 +481,9 @@ bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 	thread->is_woken = false;
 	thread->state = THREAD_WAITS;
 	if (machine.options.is_verbose) {
-		sim_calm_begin();
+		machine.running = NULL;
 		thread->n_calls = backtrace(thread->calls, MAX_CALLS);
-		sim_calm_end();
+		machine.running = thread;
 	}
 	/* The descriptors may be ready already. */
 	if (n_fds > 0)
