@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -60,7 +61,7 @@ CALL(int, close, int fd)
 	sim_step();
 	sim_disown_fd(fd);
 	sim_touched();
-	return __real_close(fd);
+	return sim_close(fd);
 }
 
 CALL(int, socket, int domain, int type, int protocol)
@@ -100,9 +101,74 @@ CALL(int, epoll_create1, int flags)
 	return step_fails(EMFILE) ? -1 : sim_own_fd(__real_epoll_create1(flags));
 }
 
-CALL(int, inotify_init1, int flags)
+/*
+ * Instances of inotify. The kernel needs ten milliseconds to close one, in which it could run
+ * thousands of steps. So an instance stays, without watches, for the next that asks.
+ */
+static struct instance {
+	int fd;        /* the instance; 0: none yet */
+	int own_fd;    /* its copy that a process has; 0: it is free */
+	int last_wd;   /* of the last watch */
+	int n_watches; /* added since the process has it; their numbers increase */
+} instances[16] __attribute__((__section__("sim_variables")));
+
+static struct instance *instance_of(int own_fd)
 {
-	return step_fails(EMFILE) ? -1 : sim_own_fd(__real_inotify_init1(flags));
+	for (unsigned int i = 0; i < sizeof(instances) / sizeof(*instances); i++)
+		if (instances[i].own_fd == own_fd)
+			return &instances[i];
+	return NULL;
+}
+
+int __real_fcntl64(int fd, int command, unsigned long arg);
+int __real_inotify_init1(int flags);
+int __wrap_inotify_init1(int flags);
+int __wrap_inotify_init1(int flags)
+{
+	struct instance *instance = instance_of(0);
+	int fd;
+
+	if (step_fails(EMFILE))
+		return -1;
+	sim_check(instance);
+	if (instance->fd == 0) {
+		fd = __real_inotify_init1(flags);
+		if (fd < 0)
+			return -1;
+		/* Processes get the lowest numbers. */
+		instance->fd = __real_fcntl64(fd, F_DUPFD_CLOEXEC, 500);
+		__real_close(fd);
+		sim_check(instance->fd > 0);
+	}
+	instance->own_fd = __real_fcntl64(instance->fd, F_DUPFD_CLOEXEC, 0);
+	return sim_own_fd(instance->own_fd);
+}
+
+CALL(int, inotify_add_watch, int fd, const char *path, uint32_t mask)
+{
+	struct instance *instance = instance_of(fd);
+	int wd = __real_inotify_add_watch(fd, path, mask);
+
+	sim_check(instance);
+	if (wd < 0)
+		return -1;
+	instance->last_wd = wd;
+	instance->n_watches++;
+	return wd;
+}
+
+int sim_close(int fd)
+{
+	struct instance *instance = fd > 0 ? instance_of(fd) : NULL;
+	char bytes[4096];
+
+	for (; instance && instance->n_watches > 0; instance->n_watches--)
+		inotify_rm_watch(fd, instance->last_wd - instance->n_watches + 1);
+	while (instance && __real_read(fd, bytes, sizeof(bytes)) > 0)
+		;
+	if (instance)
+		instance->own_fd = 0;
+	return __real_close(fd);
 }
 
 CALL(int, dup3, int from, int to, int flags)

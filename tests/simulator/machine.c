@@ -343,7 +343,7 @@ static void bury(unsigned int number)
 		if (machine.fd_owner[fd] != 1 + number)
 			continue;
 		machine.fd_owner[fd] = 0;
-		__real_close(fd);
+		sim_close(fd);
 	}
 	for (unsigned int i = 0; i < machine.n_mappings;) {
 		const struct mapping old = machine.mappings[i];
