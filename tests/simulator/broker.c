@@ -21,6 +21,7 @@
 #include "session/server-private.h"
 #include "session/sigbus.h"
 #include "simulator/machine.h"
+#include "telemetry/telemetry.h"
 #include "tenant/tenant.h"
 #include "util/log.h"
 #include "util/waker.h"
@@ -33,6 +34,7 @@ struct broker {
 	struct waker waker, telemetry_waker;
 	struct offload *offload;
 	struct executor *executors[SIM_DEVICES];
+	struct telemetry *telemetry;
 	struct account_book *book;
 	struct tenants *tenants;
 	struct residency *residency;
@@ -47,6 +49,8 @@ struct broker {
 
 /* Only the director and the broker's reactor use it; the broker's death clears it. */
 static struct broker *broker;
+
+static uint64_t others_bytes __attribute__((__section__("sim_variables")));
 
 enum { SIGNAL_STOP = 1, SIGNAL_RELOAD = 1 << 20 };
 
@@ -102,6 +106,42 @@ void sim_broker_reload(void)
 	send_signal(SIGNAL_RELOAD);
 }
 
+void sim_broker_others(uint64_t bytes)
+{
+	others_bytes = bytes;
+}
+
+/* A driver's figures; called on the telemetry thread. */
+static void sample_memory(void *context, struct device_reading *reading)
+{
+	struct executor *executor = context;
+	const uint64_t own_bytes = executor->ops->memory_used(executor, EXEC_TIER_VRAM);
+	const uint64_t all_bytes = executor->info.memory_bytes;
+	uint64_t used_bytes = own_bytes + others_bytes;
+
+	if (used_bytes > all_bytes)
+		used_bytes = all_bytes;
+	snprintf(reading->source, sizeof(reading->source), "simulated");
+	reading->vram = (struct memory_reading){
+		.total = {all_bytes, true},
+		.usable = {all_bytes, true},
+		.used = {used_bytes, true},
+		.own = {own_bytes, true},
+	};
+}
+
+static int make_telemetry(void)
+{
+	struct telemetry_device devices[SIM_CARDS];
+
+	for (uint32_t i = 0; i < SIM_CARDS; i++)
+		devices[i] = (struct telemetry_device){
+			.index = 1 + i,
+			.driver = {.sample = sample_memory, .context = broker->executors[1 + i]},
+		};
+	return telemetry_new(devices, SIM_CARDS, &broker->telemetry_waker, &broker->telemetry);
+}
+
 static int make_tenants(void)
 {
 	struct tenants_machine machine = {
@@ -141,10 +181,10 @@ static int make_memory(void)
 	struct budget_options budget_options = {
 		.loop = broker->loop,
 		.waker = &broker->telemetry_waker,
+		.telemetry = broker->telemetry,
 		.tenants = broker->tenants,
 		.executors = broker->executors,
 		.n_executors = SIM_DEVICES,
-		.is_capped = true,
 	};
 	int r = residency_new(&residency_options, &broker->residency);
 
@@ -222,6 +262,8 @@ static int make_all(void)
 	if (r == 0)
 		r = make_executors();
 	if (r == 0)
+		r = make_telemetry();
+	if (r == 0)
 		r = make_tenants();
 	if (r == 0)
 		r = make_memory();
@@ -245,6 +287,7 @@ static void free_all(struct broker *own)
 	offload_free(own->offload);
 	budget_free(own->budget);
 	residency_free(own->residency);
+	telemetry_free(own->telemetry);
 	for (uint32_t i = 0; i < SIM_DEVICES; i++)
 		if (own->executors[i])
 			own->executors[i]->ops->free(own->executors[i]);

@@ -20,6 +20,9 @@ void sim_broker_stop(void);
 /* Ask it to read its policy again, as SIGHUP does; director. */
 void sim_broker_reload(void);
 
+/* Let other programs use @bytes of each card from now on; director. */
+void sim_broker_others(uint64_t bytes);
+
 /*
  * Check what must hold between any two steps of the broker; director. Return: without a violation.
  */

@@ -468,7 +468,7 @@ static ino_t number_inode(ino_t inode)
 	enum { MAX_INODES = 1 << 20 };
 	static struct {
 		ino_t inode, number;
-	} *seen __attribute__((__section__("sim_variables")));
+	} * seen __attribute__((__section__("sim_variables")));
 	static ino_t n_seen __attribute__((__section__("sim_variables")));
 	size_t at = (inode * 0x9e3779b97f4a7c15u >> 40) % MAX_INODES;
 

@@ -11,7 +11,7 @@
 #include "simulator/machine.h"
 
 /* The director's slots */
-enum { AT_END, AT_BROKER, AT_STOP, AT_RELOAD, AT_CLIENT };
+enum { AT_END, AT_BROKER, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
 
 struct round {
 	const char *folder;
@@ -22,7 +22,7 @@ struct round {
 	struct sim_chances chances;
 	uint64_t length_ns;
 	/* Mean steps or times until such an event; 0: there are none. */
-	uint64_t broker_dies_steps, client_dies_steps, stop_ns, reload_ns;
+	uint64_t broker_dies_steps, client_dies_steps, stop_ns, reload_ns, others_ns;
 	uint64_t outage_ns; /* mean time until the next broker */
 
 	bool is_ending, is_stopped;
@@ -95,6 +95,8 @@ static void choose(void)
 		sim.stop_ns = 10000000ull << sim_below(9);
 	if (one_of(3))
 		sim.reload_ns = 10000000ull << sim_below(8);
+	if (one_of(3))
+		sim.others_ns = 10000000ull << sim_below(9);
 	sim.outage_ns = one_of(3) ? 1000 : 10000000;
 }
 
@@ -173,6 +175,13 @@ static void on_reload(void *data)
 	sim_at(AT_RELOAD, sim_now_ns() + about(sim.reload_ns), on_reload, NULL);
 }
 
+/* Another program takes memory of the card, or gives it back. */
+static void on_others(void *data)
+{
+	sim_broker_others(sim_below(2) ? 0 : sim_below(sim.broker.devices[1].memory_bytes));
+	sim_at(AT_OTHERS, sim_now_ns() + about(sim.others_ns), on_others, NULL);
+}
+
 /* Let everything end in order, without further deaths and failures. */
 static void on_end(void *data)
 {
@@ -183,6 +192,7 @@ static void on_end(void *data)
 	sim_at_none(AT_STOP);
 	sim_at_none(AT_RELOAD);
 	sim_at_none(AT_CLIENT);
+	sim_at_none(AT_OTHERS);
 	sim_set_chances(&calm);
 	for (unsigned int i = 0; i < SIM_PROCESSES; i++)
 		sim_kill_at(i, 0);
@@ -251,6 +261,8 @@ void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_ro
 		sim_at(AT_STOP, sim_now_ns() + about(sim.stop_ns), on_stop, NULL);
 	if (sim.reload_ns > 0)
 		sim_at(AT_RELOAD, sim_now_ns() + about(sim.reload_ns), on_reload, NULL);
+	if (sim.others_ns > 0)
+		sim_at(AT_OTHERS, sim_now_ns() + about(sim.others_ns), on_others, NULL);
 	if (!sim_run(is_over))
 		sim_violation("nothing can run any more: a wake-up is lost");
 	if (sim_n_fds() > 0)
