@@ -21,13 +21,14 @@
 #include "simulator/round.h"
 
 static const char usage[] =
-	"usage: faultsim [--seed=N] [--rounds=N] [--seconds=N] [--verbose]\n"
+	"usage: faultsim [--seed=N] [--rounds=N] [--seconds=N] [--twice] [--verbose]\n"
 	"Simulates brokerd, its clients and everything that can go wrong, in virtual time.\n"
 	"\n"
 	"  --seed=N     the first round's seed, a number or \"random\"; then N+1, ... (default: "
 	"1)\n"
 	"  --rounds=N   end after N rounds (default: 1)\n"
 	"  --seconds=N  run rounds for N seconds instead\n"
+	"  --twice      run each round twice: it must do the same\n"
 	"  --verbose    trace what happens; use it with the seed of a violation\n"
 	"\n"
 	"A violation prints the seed. With FAULTSIM_ABORT=1 it aborts, for a debugger.\n"
@@ -38,7 +39,7 @@ enum { ROUND_SECONDS = 120 };
 
 struct options {
 	uint64_t seed, n_rounds, seconds;
-	bool is_verbose;
+	bool is_verbose, runs_twice;
 };
 
 static uint64_t real_ms(void)
@@ -62,9 +63,13 @@ static bool number_of(const char *text, uint64_t *ret)
 static int parse(int argc, char **argv, struct options *options)
 {
 	static const struct option known[] = {
-		{"seed", required_argument, NULL, 's'},    {"rounds", required_argument, NULL, 'r'},
-		{"seconds", required_argument, NULL, 't'}, {"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+		{"seed", required_argument, NULL, 's'},
+		{"rounds", required_argument, NULL, 'r'},
+		{"seconds", required_argument, NULL, 't'},
+		{"twice", no_argument, NULL, '2'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
 	};
 	bool is_right = true;
 	int option;
@@ -84,6 +89,9 @@ static int parse(int argc, char **argv, struct options *options)
 		case 't':
 			is_right &= number_of(optarg, &options->seconds);
 			options->n_rounds = UINT64_MAX;
+			break;
+		case '2':
+			options->runs_twice = true;
 			break;
 		case 'v':
 			options->is_verbose = true;
@@ -149,6 +157,22 @@ static bool run_round(const struct options *options, uint64_t seed,
 	return false;
 }
 
+/* Run a round again and compare. Return: true: it did the same. */
+static bool repeat_round(const struct options *options, uint64_t seed,
+			 struct sim_round_figures *figures)
+{
+	const struct sim_round_figures first = *figures;
+
+	if (!run_round(options, seed, figures))
+		return false;
+	if (memcmp(&first, figures, sizeof(first)) == 0)
+		return true;
+	fprintf(stderr, "the round of seed %llu took %llu steps, and then %llu\n",
+		(unsigned long long)seed, (unsigned long long)first.n_steps,
+		(unsigned long long)figures->n_steps);
+	return false;
+}
+
 static void add(struct sim_round_figures *sum, const struct sim_round_figures *figures)
 {
 	const uint64_t *from = (const uint64_t *)figures;
@@ -206,7 +230,9 @@ int main(int argc, char **argv)
 		if (options.seconds > 0 && real_ms() - begin_ms >= options.seconds * 1000)
 			break;
 		*figures = (struct sim_round_figures){0};
-		if (!run_round(&options, options.seed + n_rounds, figures))
+		if (!run_round(&options, options.seed + n_rounds, figures) ||
+		    (options.runs_twice &&
+		     !repeat_round(&options, options.seed + n_rounds, figures)))
 			n_bad++;
 		add(&sum, figures);
 	}
