@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,7 +35,7 @@ static const char usage[] =
 	"A violation prints the seed. With FAULTSIM_ABORT=1 it aborts, for a debugger.\n"
 	"Exit status: 0: no violation; 1: a violation; 2: wrong use.\n";
 
-/* Longest time of a round, in real seconds */
+/* Longest time of a round, in seconds of a processor */
 enum { ROUND_SECONDS = 120 };
 
 struct options {
@@ -125,6 +126,7 @@ static void remove_folder(const char *folder)
 static bool run_round(const struct options *options, uint64_t seed,
 		      struct sim_round_figures *figures)
 {
+	const struct rlimit limit = {ROUND_SECONDS, ROUND_SECONDS};
 	/* A disk is slow. */
 	char in_memory[] = "/dev/shm/faultsim-XXXXXX", in_tmp[] = "/tmp/faultsim-XXXXXX";
 	char *folder = mkdtemp(in_memory);
@@ -140,7 +142,7 @@ static bool run_round(const struct options *options, uint64_t seed,
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		alarm(ROUND_SECONDS);
+		setrlimit(RLIMIT_CPU, &limit);
 		sim_round(seed, folder, options->is_verbose, figures);
 		_exit(0);
 	}
@@ -151,7 +153,7 @@ static bool run_round(const struct options *options, uint64_t seed,
 		return true;
 	if (WIFSIGNALED(status))
 		fprintf(stderr, "the round was ended by signal %d (%s)\n", WTERMSIG(status),
-			WTERMSIG(status) == SIGALRM ? "it takes too long"
+			WTERMSIG(status) == SIGXCPU ? "it takes too long"
 						    : strsignal(WTERMSIG(status)));
 	fprintf(stderr, "to repeat it: faultsim --seed=%llu --verbose\n", (unsigned long long)seed);
 	return false;

@@ -13,6 +13,9 @@
 /* The director's slots */
 enum { AT_END, AT_BROKER, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
 
+/* A round that has come so far ends: another one finds more. */
+enum { MAX_STEPS = 1500000 };
+
 struct round {
 	const char *folder;
 	char socket_path[128];
@@ -212,6 +215,8 @@ static bool clients_exist(void)
 static bool is_over(void)
 {
 	sim_broker_check();
+	if (!sim.is_ending && sim_n_steps() > MAX_STEPS)
+		on_end(NULL);
 	if (!sim.is_ending || clients_exist())
 		return false;
 	if (!sim.is_stopped && sim_process_exists(SIM_BROKER)) {
