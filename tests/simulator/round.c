@@ -197,6 +197,8 @@ static void on_end(void *data)
 	sim_at_none(AT_CLIENT);
 	sim_at_none(AT_OTHERS);
 	sim_set_chances(&calm);
+	/* Tasks may wait for memory as long as it takes. */
+	sim_broker_others(0);
 	for (unsigned int i = 0; i < SIM_PROCESSES; i++)
 		sim_kill_at(i, 0);
 	sim_clients_stop(true);
