@@ -20,6 +20,7 @@
 #include "session/peer.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
+#include "simulator/holder.h"
 #include "simulator/machine.h"
 #include "telemetry/processes.h"
 #include "telemetry/telemetry.h"
@@ -118,7 +119,7 @@ static void sample_memory(void *context, struct device_reading *reading)
 	struct executor *executor = context;
 	const uint64_t own_bytes = executor->ops->memory_used(executor, EXEC_TIER_VRAM);
 	const uint64_t all_bytes = executor->info.memory_bytes;
-	uint64_t used_bytes = own_bytes + others_bytes;
+	uint64_t used_bytes = own_bytes + others_bytes + sim_holders_bytes();
 
 	if (used_bytes > all_bytes)
 		used_bytes = all_bytes;
@@ -385,7 +386,7 @@ bool processes_see_all(const struct processes *processes)
 
 /* --- Invariants --- */
 
-void sim_broker_check(void)
+void sim_broker_check(bool is_first)
 {
 	if (!broker || !broker->server)
 		return;
@@ -394,6 +395,12 @@ void sim_broker_check(void)
 		const uint64_t used = broker->executors[i]->ops->memory_used(broker->executors[i],
 									     EXEC_TIER_VRAM);
 
+		if (is_first &&
+		    used + sim_holders_bytes() > broker->executors[i]->info.memory_bytes)
+			sim_violation("plans have %llu bytes of device %u and leases %llu, which "
+				      "are more than there are",
+				      (unsigned long long)used, i,
+				      (unsigned long long)sim_holders_bytes());
 		if (used > charged)
 			sim_violation("device %u holds %llu bytes, of which %llu are charged", i,
 				      (unsigned long long)used, (unsigned long long)charged);

@@ -24,9 +24,10 @@ void sim_broker_reload(void);
 void sim_broker_others(uint64_t bytes);
 
 /*
- * Check what must hold between any two steps of the broker; director. Return: without a violation.
+ * Check what must hold between any two steps of the broker; director. @is_first: no broker has died
+ * before it, so it knows all leases.
  */
-void sim_broker_check(void);
+void sim_broker_check(bool is_first);
 
 /* Write the policy file, with tenants for the users SIM_UID + process. @generation varies limits.
  */

@@ -202,11 +202,12 @@ static void report(const struct sim_round_figures *sum, uint64_t n_rounds, uint6
 	printf("%llu entries, %llu completions (%llu failed, %llu cancelled); %llu tasks on "
 	       "devices; deaths: %llu of brokers, %llu of clients; %llu re-attachments, %llu "
 	       "losses "
-	       "of devices, %llu sessions lost, %llu states lost, %llu reloads\n",
+	       "of devices, %llu sessions lost, %llu states lost, %llu reloads, %llu leases\n",
 	       ull(sum->n_entries), ull(sum->n_completions), ull(sum->n_failed),
 	       ull(sum->n_cancelled), ull(sum->n_tasks), ull(sum->n_broker_deaths),
 	       ull(sum->n_client_deaths), ull(sum->n_reattached), ull(sum->n_losses),
-	       ull(sum->n_sessions_lost), ull(sum->n_states_lost), ull(sum->n_reloads));
+	       ull(sum->n_sessions_lost), ull(sum->n_states_lost), ull(sum->n_reloads),
+	       ull(sum->n_leases));
 }
 
 int main(int argc, char **argv)

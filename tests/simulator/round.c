@@ -7,6 +7,7 @@
 
 #include "simulator/broker.h"
 #include "simulator/client.h"
+#include "simulator/holder.h"
 #include "simulator/hostile.h"
 #include "simulator/machine.h"
 
@@ -21,7 +22,9 @@ struct round {
 	char socket_path[128];
 	struct sim_broker_options broker;
 	struct sim_client_options client;
-	unsigned int n_clients, n_hostile; /* the hostile ones have the higher numbers */
+	struct sim_holder_options holder;
+	/* In the order of their numbers */
+	unsigned int n_clients, n_hostile, n_holders;
 	struct sim_chances chances;
 	uint64_t length_ns;
 	/* Mean steps or times until such an event; 0: there are none. */
@@ -73,6 +76,7 @@ static void choose(void)
 	sim.length_ns = (1 + sim_below(20)) * 1000000000u;
 	sim.n_clients = 1 + (unsigned int)sim_below(5);
 	sim.n_hostile = one_of(2) ? 1 + (unsigned int)sim_below(2) : 0;
+	sim.n_holders = one_of(2) ? 1 : 0;
 	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
 	if (sim.client.think_ns < 100000)
 		sim.length_ns = 100000000 + sim_below(1000000000);
@@ -131,14 +135,18 @@ static void broker_start(void *data)
 
 static void client_start(unsigned int number)
 {
-	const bool is_hostile = number >= SIM_CLIENT + sim.n_clients;
 	char name[24];
 
-	snprintf(name, sizeof(name), "%s-%u", is_hostile ? "hostile" : "client", number);
-	if (is_hostile)
+	if (number >= SIM_CLIENT + sim.n_clients + sim.n_hostile) {
+		snprintf(name, sizeof(name), "holder-%u", number);
+		sim_process_start(number, name, sim_holder_main, &sim.holder);
+	} else if (number >= SIM_CLIENT + sim.n_clients) {
+		snprintf(name, sizeof(name), "hostile-%u", number);
 		sim_process_start(number, name, sim_hostile_main, sim.socket_path);
-	else
+	} else {
+		snprintf(name, sizeof(name), "client-%u", number);
 		sim_process_start(number, name, sim_client_main, &sim.client);
+	}
 	if (sim.client_dies_steps > 0)
 		sim_kill_at(number, about(sim.client_dies_steps));
 }
@@ -146,7 +154,9 @@ static void client_start(unsigned int number)
 /* Start the clients that have died, some time later. */
 static void clients_start(void *data)
 {
-	for (unsigned int i = SIM_CLIENT; i < SIM_CLIENT + sim.n_clients + sim.n_hostile; i++)
+	const unsigned int n = sim.n_clients + sim.n_hostile + sim.n_holders;
+
+	for (unsigned int i = SIM_CLIENT; i < SIM_CLIENT + n; i++)
 		if (!sim_process_exists(i) && !sim.is_ending)
 			client_start(i);
 }
@@ -161,6 +171,7 @@ static void on_death(unsigned int number)
 		return;
 	}
 	sim.figures.n_client_deaths++;
+	sim_holder_ended(number);
 	if (!sim.is_ending)
 		sim_at(AT_CLIENT, sim_now_ns() + about(10000000), clients_start, NULL);
 }
@@ -203,6 +214,7 @@ static void on_end(void *data)
 		sim_kill_at(i, 0);
 	sim_clients_stop(true);
 	sim_hostile_stop();
+	sim_holders_stop();
 }
 
 static bool clients_exist(void)
@@ -216,7 +228,7 @@ static bool clients_exist(void)
 /* Called between threads: check, and find the end. */
 static bool is_over(void)
 {
-	sim_broker_check();
+	sim_broker_check(sim.figures.n_broker_deaths == 0);
 	if (!sim.is_ending && sim_n_steps() > MAX_STEPS)
 		on_end(NULL);
 	if (!sim.is_ending || clients_exist())
@@ -243,6 +255,7 @@ static void add_up(struct sim_round_figures *figures)
 	figures->n_states_lost = clients->n_states_lost;
 	figures->n_tasks = sim_device_n_tasks();
 	figures->n_losses = sim_device_n_losses();
+	figures->n_leases = sim_holders_n_leases();
 	figures->n_reloads = sim.n_reloads;
 }
 
@@ -258,6 +271,11 @@ void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_ro
 	choose();
 	if (one_of(3))
 		choose_failures();
+	sim.holder = (struct sim_holder_options){
+		.socket_path = sim.socket_path,
+		.memory_bytes = sim.broker.devices[1].memory_bytes,
+		.is_strict = sim.client.is_strict,
+	};
 	sim_set_chances(&sim.chances);
 	sim_on_death(on_death);
 	sim_policy_write(folder, 0);

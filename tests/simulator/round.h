@@ -9,7 +9,7 @@ struct sim_round_figures {
 	uint64_t n_steps, virtual_ns;
 	uint64_t n_entries, n_completions, n_tasks, n_failed, n_cancelled;
 	uint64_t n_broker_deaths, n_client_deaths, n_reattached, n_losses, n_sessions_lost;
-	uint64_t n_states_lost, n_reloads;
+	uint64_t n_states_lost, n_reloads, n_leases;
 };
 
 /*
