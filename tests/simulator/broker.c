@@ -419,7 +419,7 @@ void sim_policy_write(const char *folder, unsigned int generation)
 	sim_check(file);
 	for (unsigned int i = SIM_CLIENT; i < SIM_PROCESSES; i++)
 		fprintf(file,
-			"[tenant t%u]\nmatch-uid = %u\nvram-max = %uKiB\nvram-reserve = %uKiB\n"
+			"[tenant t%u]\nmatch-uid = %u\nvram-max = %uMiB\nvram-reserve = %uMiB\n"
 			"weight = %u\n",
 			i, SIM_UID + i, 64 + 64 * ((i + generation) % 3),
 			16 * ((i + generation) % 2), 50 + 100 * (i % 3));

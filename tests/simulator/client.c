@@ -307,6 +307,9 @@ static void expect(struct client *client, struct task *task, const uint32_t *x)
 static void publish(struct client *client, const struct task *task, struct rbk_sqe *sqe)
 {
 	rbk_sqe_set_data64(sqe, task->id);
+	sim_trace("entry %llu: opcode %u, flags %#x, strategy %u, priority %u, plan %u",
+		  (unsigned long long)task->id, sqe->opcode, sqe->flags, sqe->strategy,
+		  sqe->priority, sqe->plan_id);
 	client->n_in_flight++;
 	figures.n_entries++;
 }
@@ -494,6 +497,7 @@ static void complete(struct client *client, const struct rbk_cqe *cqe)
 	if (!task)
 		sim_violation("a completion of entry %llu, which is not in flight",
 			      (unsigned long long)cqe->user_data);
+	sim_trace("entry %llu completes: %d", (unsigned long long)task->id, cqe->res);
 	figures.n_completions++;
 	check_order(client, task, cqe->res);
 	if (task->kind == TASK_RUN) {

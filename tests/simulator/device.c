@@ -17,7 +17,6 @@
 
 enum {
 	MAX_TASKS = 256,
-	PAGE_BYTES = 4096,
 	LOAD_PARTS = 3,
 	PIECE_NS = 10000, /* between two looks of a task that can be stopped */
 	STALL_NS = 30000000,
@@ -121,7 +120,7 @@ static int plan_prepare(struct executor *executor, struct plan *plan)
 	plan->exec[executor->index] = prepared;
 	plan->host_bytes[executor->index] = sizeof(*prepared);
 	plan->footprint[executor->index] = (struct exec_footprint){
-		.slot_device_bytes = device->options.is_card ? 3 * PAGE_BYTES : 0,
+		.slot_device_bytes = device->options.is_card ? 3 * SIM_CARD_PAGE : 0,
 		.slot_host_bytes = 256,
 		.max_slots = 4,
 	};
@@ -146,7 +145,7 @@ static void plan_release(struct executor *executor, struct plan *plan)
 
 static int take(struct device *device, enum exec_tier tier, uint64_t bytes)
 {
-	sim_check(bytes % PAGE_BYTES == 0);
+	sim_check(bytes % SIM_CARD_PAGE == 0);
 	if (sim_chance(device->options.faults.refusal))
 		return EXECUTOR_E_NO_MEMORY;
 	device->allocated[tier] += bytes;
@@ -173,6 +172,21 @@ static void work_slowly(struct device *device)
 		lose_now(device);
 }
 
+/* Return the bytes of a block up to the end of its last constant. */
+static uint64_t copied_bytes(const struct exec_block *block)
+{
+	uint64_t bytes = 1;
+
+	for (uint32_t i = 0; i < block->n_constants; i++) {
+		const struct exec_constant *constant = &block->constants[i];
+
+		sim_check(constant->block_offset + constant->bytes <= block->bytes);
+		if (constant->block_offset + constant->bytes > bytes)
+			bytes = constant->block_offset + constant->bytes;
+	}
+	return bytes;
+}
+
 static int block_load(struct executor *executor, struct exec_block *block)
 {
 	struct device *device = device_of(executor);
@@ -190,7 +204,7 @@ static int block_load(struct executor *executor, struct exec_block *block)
 			return r;
 		loaded = calloc(1, sizeof(*loaded));
 		if (loaded)
-			loaded->bytes = calloc(1, block->bytes);
+			loaded->bytes = calloc(1, copied_bytes(block));
 		if (!loaded || !loaded->bytes) {
 			free(loaded);
 			give(device, block->tier, block->bytes);
@@ -207,7 +221,6 @@ static int block_load(struct executor *executor, struct exec_block *block)
 	for (uint32_t i = 0; i < block->n_constants; i++) {
 		const struct exec_constant *constant = &block->constants[i];
 
-		sim_check(constant->block_offset + constant->bytes <= block->bytes);
 		memcpy(loaded->bytes + constant->block_offset,
 		       constant->arena->base + constant->offset, constant->bytes);
 	}
@@ -601,7 +614,7 @@ int sim_device_new(const struct sim_device_options *options, uint8_t index, stru
 			 .driver = "none",
 			 .paths = "",
 			 .memory_bytes = options->memory_bytes,
-			 .memory_page_bytes = options->is_card ? PAGE_BYTES : 0,
+			 .memory_page_bytes = options->is_card ? SIM_CARD_PAGE : 0,
 			 .memory_align_bytes = options->is_card ? 256 : 0,
 			 .n_threads = options->is_card ? 0 : 1},
 	};

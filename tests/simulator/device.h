@@ -9,6 +9,11 @@
 #include "place/profile.h"
 #include "plan/executor.h"
 
+/*
+ * Unit of a card's allocations: the least change of other programs' memory that telemetry.h reports
+ */
+enum { SIM_CARD_PAGE = 4 << 20 };
+
 /* Chances of a card's faults, each of 2^32, at each task or load. */
 struct sim_device_faults {
 	uint32_t loss;    /* the device is lost */

@@ -10,7 +10,7 @@
 #include "libclient/ringbroker/lease.h"
 #include "simulator/machine.h"
 
-enum { PAGE_BYTES = 4096 };
+enum { PAGE_BYTES = 4 << 20 };
 
 static uint64_t used_bytes[SIM_PROCESSES] __attribute__((__section__("sim_variables")));
 static uint64_t n_leases __attribute__((__section__("sim_variables")));

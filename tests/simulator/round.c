@@ -73,13 +73,11 @@ static void choose(void)
 	struct sim_device_options *processor = &sim.broker.devices[0];
 	struct sim_device_options *card = &sim.broker.devices[1];
 
-	sim.length_ns = (1 + sim_below(20)) * 1000000000u;
 	sim.n_clients = 1 + (unsigned int)sim_below(5);
 	sim.n_hostile = one_of(2) ? 1 + (unsigned int)sim_below(2) : 0;
 	sim.n_holders = one_of(2) ? 1 : 0;
 	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
-	if (sim.client.think_ns < 100000)
-		sim.length_ns = 100000000 + sim_below(1000000000);
+	sim.length_ns = 100000000 + sim_below(1000000000) + sim.client.think_ns * sim_below(10000);
 	sim.chances.switches = chance_of(4ull << sim_below(10));
 	*processor = (struct sim_device_options){
 		.task_ns = 200ull << sim_below(14),
@@ -87,7 +85,7 @@ static void choose(void)
 	};
 	*card = (struct sim_device_options){
 		.is_card = true,
-		.memory_bytes = (64 + sim_below(512)) * 4096,
+		.memory_bytes = (64 + sim_below(512)) * SIM_CARD_PAGE,
 		.task_ns = 3000ull << sim_below(12),
 		.row_ns = 10ull << sim_below(8),
 	};
