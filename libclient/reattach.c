@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -190,6 +191,12 @@ static int restore_ring(struct restoration *restoration, struct rbk *fresh,
 	cold->area = area;
 	pthread_mutex_unlock(&restoration->rbk->lock);
 	client_area_free(last, cold->cq_bytes);
+	/*
+	 * The bell says that the area is kept, and the broker begins. Before, another broker can be
+	 * given the last area; from now on, it would run tasks that have run. If the bell cannot
+	 * be rung, the ring's thread rings it when it installs the area.
+	 */
+	send(area->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return 0;
 }
 

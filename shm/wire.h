@@ -170,9 +170,10 @@ struct rbk_wire_ring {
  * abi.h) are admitted again, then those from the committed sq_head on; their arenas and plans must
  * therefore exist. The answer brings the submission area, in which the client may publish
  * meanwhile, a new completion area that begins with the completions the client has not consumed,
- * and a new bell. ARENA_REMOVE and PLAN_REMOVE, and requests behind them, wait until the entries of
- * all records were admitted. Beside the errors of RING_ADD:
- *   -EINVAL  the areas are no areas of such a ring; text says why
+ * and a new bell. As for a new ring, the broker begins when the client rings the bell: until then,
+ * it has run no entry, and the ring can be restored again from the same areas. ARENA_REMOVE and
+ * PLAN_REMOVE, and requests behind them, wait until the entries of all records were admitted.
+ * Beside the errors of RING_ADD: -EINVAL  the areas are no areas of such a ring; text says why
  */
 
 /*

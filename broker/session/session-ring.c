@@ -405,9 +405,6 @@ static void ring_answer_done(struct closers_job *job)
 	else if (loop_watch_once(session->server->options.loop, ring->bell_fd, POLLIN, on_bell,
 				 ring, &ring->bell_watch))
 		session_end(session, false, "the broker is out of memory");
-	else if (ring->is_restored)
-		/* The client has mapped the areas, and entries may be there. */
-		ring_seal_begin(ring);
 	session_lane_done(session);
 }
 

@@ -3,6 +3,7 @@
  * Rings of sessions: the threads that make and free their memory, and requests of clients meanwhile
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
@@ -414,5 +415,35 @@ TEST(test_ring__cannot_be_watched)
 		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
 	}
 	rig_ring_new(&rig, N_ENTRIES, &ring);
+	rig_ring_deinit(&ring);
+}
+
+/*
+ * A client that cannot map the areas of a restored ring asks the next broker with the last ones, so
+ * no entry may have run.
+ */
+TEST(test_restored_ring__begins_when_the_bell_is_rung)
+{
+	const struct rbk_sqe nop = {.opcode = RBK_OP_NOP};
+	struct rig_ring ring;
+	struct rig_areas areas;
+	int fds[2];
+
+	RIG(rig, 1);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	rig_put(&ring, &nop);
+	rig_areas_copy(&ring, &areas);
+	for (unsigned int i = 0; i < 2; i++)
+		fds[i] = fcntl(areas.fds[i], F_DUPFD_CLOEXEC, 3);
+	assert_int_equal(session_ring_restore(rig.session, 2, N_ENTRIES, fds), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_RESTORE, NULL, 0), 0);
+	for (unsigned int i = 0; i < 10; i++) {
+		rig_settle(&rig);
+		rig_work(&rig);
+		usleep(1000);
+	}
+	assert_int_equal(rig.session->rings[1]->state, RING_QUIET);
+	assert_int_equal(rig.session->rings[1]->cq->sq_head, 0);
+	rig_areas_deinit(&areas);
 	rig_ring_deinit(&ring);
 }
