@@ -173,7 +173,8 @@ struct rbk_wire_ring {
  * and a new bell. As for a new ring, the broker begins when the client rings the bell: until then,
  * it has run no entry, and the ring can be restored again from the same areas. ARENA_REMOVE and
  * PLAN_REMOVE, and requests behind them, wait until the entries of all records were admitted.
- * Beside the errors of RING_ADD: -EINVAL  the areas are no areas of such a ring; text says why
+ * Beside the errors of RING_ADD:
+ *   -EINVAL  the areas are no areas of such a ring; text says why
  */
 
 /*
