@@ -20,7 +20,8 @@
  *
  * Where the broker asks for it, a device makes the memory and this process maps its dma-buf. A
  * dma-buf cannot be sealed: rbk_arena_seal() replaces it by a memfd with the same bytes, so
- * programs can treat both kinds alike.
+ * programs can treat both kinds alike. The memory outlives the broker that had it made: the next
+ * broker gets the dma-buf.
  *
  * When the connection re-attaches, reattach.c registers each arena that has an id with the next
  * broker. An id is therefore set and removed under reattach.objects only. An arena without one is
@@ -55,12 +56,46 @@ static void arena_set_segment(struct rbk_arena *arena)
 	__atomic_store_n(&arena->segment_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* The arena is no longer memory of the broker's device. */
-static void arena_not_exported(struct rbk_arena *arena)
+/*
+ * Count the arena while no other broker could restore it: the connection does not re-attach then.
+ * Without fixed arenas each small task would take a hundred times as long, so arenas are fixed also
+ * in a process that cannot move them.
+ */
+static void arena_count(struct rbk_arena *arena)
 {
-	if (arena->exported)
-		client_count_held(arena->rbk, &arena->rbk->reattach.n_exported, -1);
-	arena->exported = false;
+	struct rbk *rbk = arena->rbk;
+	uint32_t *count = NULL;
+
+	if (arena->exported && !(rbk->features & RBK_FEAT_RESTORE))
+		count = &rbk->reattach.n_exported;
+	else if (arena->fixed && !arena->sealed && rbk->reattach.lacks_userfaultfd)
+		count = &rbk->reattach.n_unmovable;
+	if (count == arena->count)
+		return;
+	if (count)
+		client_count_held(rbk, count, 1);
+	if (arena->count)
+		client_count_held(rbk, arena->count, -1);
+	arena->count = count;
+}
+
+static void arena_set_exported(struct rbk_arena *arena, bool is_exported)
+{
+	arena->exported = is_exported;
+	arena_count(arena);
+}
+
+static void arena_set_fixed(struct rbk_arena *arena, bool is_fixed)
+{
+	arena->fixed = is_fixed;
+	arena_count(arena);
+}
+
+/* Return true if the next broker may get the arena. */
+static bool arena_may_be_restored(const struct rbk_arena *arena)
+{
+	return arena->rbk->reattach.is_possible &&
+	       (!arena->exported || arena->rbk->features & RBK_FEAT_RESTORE);
 }
 
 static void arena_freep(struct rbk_arena **arena)
@@ -83,15 +118,17 @@ int client_arena_add(struct rbk *rbk, struct rbk_arena *arena, struct client_ans
 	};
 	int r;
 
-	/* This process has mapped the arena, and needs no further writable mapping. */
-	if (!arena->sealed && (rbk->features & RBK_FEAT_FIXED_ARENAS)) {
+	if (arena->exported) {
+		request.bytes |= RBK_WIRE_ARENA_DMA_BUF;
+	} else if (!arena->sealed && (rbk->features & RBK_FEAT_FIXED_ARENAS)) {
+		/* This process has mapped the arena, and needs no further writable mapping. */
 		request.bytes |= RBK_WIRE_ARENA_FIX;
-		arena->fixed = true;
+		arena_set_fixed(arena, true);
 	}
 	r = client_request(rbk, &message, ret, error);
 	/* A broker that refuses the arena has not fixed it. */
 	if (r < 0 && r != -ETIME && !client_check(rbk, NULL))
-		arena->fixed = false;
+		arena_set_fixed(arena, false);
 	return r;
 }
 
@@ -120,7 +157,8 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
 	client_objects_unlock(arena->rbk);
 	arena_unmap(arena);
 	client_close(&arena->fd);
-	arena_not_exported(arena);
+	arena->fixed = false;
+	arena_set_exported(arena, false);
 	client_unref(arena->rbk);
 	free(arena);
 	return NULL;
@@ -128,8 +166,6 @@ struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
 
 RBK_EXPORT struct rbk_arena *rbk_arena_free(struct rbk_arena *arena)
 {
-	bool may_move;
-
 	if (!arena)
 		return NULL;
 	client_objects_lock(arena->rbk);
@@ -138,13 +174,12 @@ RBK_EXPORT struct rbk_arena *rbk_arena_free(struct rbk_arena *arena)
 		client_know(arena->rbk, &arena->rbk->arenas, &arena->known, arena->id,
 			    arena->sealed, NULL);
 	/*
-	 * The next broker needs the memfd, to finish tasks until the arena is removed, and as
+	 * The next broker needs the descriptor, to finish tasks until the arena is removed, and as
 	 * constants until the last plan is freed. To move an arena takes its mapping, too.
 	 */
-	may_move = arena->rbk->reattach.is_possible && !arena->sealed && !arena->exported;
-	if (!may_move)
+	if (!arena_may_be_restored(arena) || arena->sealed || arena->exported)
 		arena_unmap(arena);
-	if (!arena->rbk->reattach.is_possible || arena->exported)
+	if (!arena_may_be_restored(arena))
 		client_close(&arena->fd);
 	client_objects_unlock(arena->rbk);
 	return client_arena_unref(arena);
@@ -231,7 +266,7 @@ int client_arena_exchange(struct rbk_arena *arena, int *fd, struct rbk_error *er
 		return client_error(error, r, "cannot map a copy of the arena: %m");
 	}
 	*fd = old_fd;
-	arena->fixed = false;
+	arena_set_fixed(arena, false);
 	arena_set_segment(arena);
 	return 0;
 }
@@ -277,7 +312,7 @@ static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 		return client_error(error, r, "cannot make a copy of the arena to seal: %m");
 	r = client_arena_exchange(arena, &fd, error);
 	if (!r)
-		arena_not_exported(arena);
+		arena_set_exported(arena, false);
 	return r;
 }
 
@@ -329,7 +364,23 @@ static int arena_make(struct rbk_arena *arena, struct rbk_error *error)
 	return arena_share(arena, error);
 }
 
-/* Have the broker make the memory on a device. */
+/* Map the dma-buf that the broker has answered with. */
+static int arena_map_exported(struct rbk_arena *arena, struct rbk_error *error)
+{
+	const off_t bytes = lseek(arena->fd, 0, SEEK_END);
+
+	/* Access beyond the file's end would raise SIGBUS, much later. */
+	if (bytes >= 0 && (uint64_t)bytes >= arena->bytes)
+		return arena_map(arena, error);
+	client_lose(arena->rbk, -EPROTO);
+	return client_error(error, -EPROTO, "the broker made an arena of %lld bytes instead of %zu",
+			    (long long)bytes, arena->bytes);
+}
+
+/*
+ * Have the broker make the memory on a device, map it, and tell rbk_sqe_check(). Return: 0;
+ * negative errno: nothing has changed.
+ */
 static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
 {
 	struct rbk_wire_arena_new request = {
@@ -337,47 +388,39 @@ static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
 		.bytes = arena->bytes,
 	};
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct rbk *rbk = arena->rbk;
 	struct client_answer answer;
-	off_t bytes;
 	int r;
 
-	/* No other broker can restore it, so from now on the connection does not re-attach. */
-	client_count_held(arena->rbk, &arena->rbk->reattach.n_exported, 1);
-	r = client_request(arena->rbk, &message, &answer, error);
+	arena_set_exported(arena, true);
+	do {
+		/* The memory of a broker that has died since is empty, so it is not restored. */
+		arena_unmap(arena);
+		client_close(&arena->fd);
+		r = client_request(rbk, &message, &answer, error);
+		if (r)
+			break;
+		arena->fd = answer.fds[0];
+		r = arena_map_exported(arena, error);
+		if (r)
+			client_remove_unlisted(rbk, RBK_WIRE_ARENA_REMOVE, answer.reply.id.id,
+					       answer.generation);
+	} while (!r && !client_objects_lock_for(rbk, answer.generation));
 	if (r) {
-		client_count_held(arena->rbk, &arena->rbk->reattach.n_exported, -1);
+		arena_set_exported(arena, false);
+		client_close(&arena->fd);
 		return r;
 	}
-	arena->fd = answer.fds[0];
 	arena->id = answer.reply.id.id;
-	arena->exported = true;
-	/* Access beyond the file's end would raise SIGBUS, much later. */
-	bytes = lseek(arena->fd, 0, SEEK_END);
-	if (bytes < 0 || (uint64_t)bytes < arena->bytes) {
-		client_lose(arena->rbk, -EPROTO);
-		return client_error(error, -EPROTO,
-				    "the broker made an arena of %lld bytes instead of %zu",
-				    (long long)bytes, arena->bytes);
-	}
-	return arena_map(arena, error);
+	arena_know(arena);
+	client_objects_unlock(rbk);
+	return 0;
 }
 
 /* Return true if a memfd of this process may succeed after the broker's answer @r. */
 static bool is_refusal(int r)
 {
 	return r == -EOPNOTSUPP || r == -ENOMEM || r == -EDQUOT;
-}
-
-/* Undo arena_ask(), so that arena_make() can be tried. */
-static void arena_unask(struct rbk_arena *arena)
-{
-	if (arena->id != ARENA_NO_ID) {
-		client_remove(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
-		arena->id = ARENA_NO_ID;
-		client_objects_unlock(arena->rbk);
-	}
-	arena_not_exported(arena);
-	client_close(&arena->fd);
 }
 
 RBK_EXPORT int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int flags,
@@ -405,20 +448,12 @@ RBK_EXPORT int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int f
 	arena->bytes = round_up(bytes, page_bytes);
 
 	r = -EOPNOTSUPP;
-	if (__atomic_load_n(&rbk->exports, __ATOMIC_RELAXED) && !(flags & RBK_ARENA_MEMFD)) {
+	if (__atomic_load_n(&rbk->exports, __ATOMIC_RELAXED) && !(flags & RBK_ARENA_MEMFD))
 		r = arena_ask(arena, error);
-		if (is_refusal(r))
-			arena_unask(arena);
-	}
 	if (is_refusal(r))
 		r = arena_make(arena, error);
 	if (r)
 		return r;
-	if (arena->exported) {
-		client_objects_lock(rbk);
-		arena_know(arena);
-		client_objects_unlock(rbk);
-	}
 	*ret = arena;
 	arena = NULL;
 	return 0;
@@ -460,6 +495,7 @@ static int arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 		return r;
 	}
 	arena->sealed = true;
+	arena_count(arena);
 	return arena_share(arena, error);
 }
 

@@ -36,7 +36,7 @@
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS | \
 	 RBK_FEAT_TENANTS | RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE |      \
 	 RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE | RBK_FEAT_LEASES | RBK_FEAT_FIXED_ARENAS |  \
-	 RBK_FEAT_ADMIN_LIMITS)
+	 RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTORE)
 
 /* Connections with a socket, which after_fork_in_child() closes. */
 static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -373,7 +373,6 @@ int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), 
 	struct sockaddr_un address = {0};
 	struct rbk_options own;
 	uint64_t features = KNOWN_FEATURES;
-	bool lacks_userfaultfd;
 	int r;
 
 	if (!ret)
@@ -383,18 +382,12 @@ int client_connect(const struct rbk_options *options, void *(*main)(void *rbk), 
 		return r;
 	if (main && !(own.flags & RBK_CONNECT_NO_REATTACH))
 		features |= RBK_FEAT_REATTACH | RBK_FEAT_UNDO;
-	/*
-	 * The next broker could not map fixed arenas that cannot move, and without fixed arenas
-	 * each small task would take a hundred times as long.
-	 */
-	lacks_userfaultfd = (features & RBK_FEAT_REATTACH) && !client_may_hold_up_writers();
-	if (lacks_userfaultfd)
-		features &= ~(RBK_FEAT_REATTACH | RBK_FEAT_UNDO);
 	r = connection_new(&rbk, error);
 	if (r)
 		return r;
 	rbk->timeout_ns = own.timeout_ns ? own.timeout_ns : CONNECT_TIMEOUT_NS;
-	rbk->reattach.lacks_userfaultfd = lacks_userfaultfd;
+	rbk->reattach.lacks_userfaultfd =
+		(features & RBK_FEAT_REATTACH) && !client_may_hold_up_writers();
 	r = find_path(own.socket_path, is_admin, &address, error);
 	if (!r)
 		r = open_socket(rbk, &address, 0, error);

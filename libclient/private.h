@@ -108,6 +108,7 @@ struct client_reattach {
 	bool is_possible;         /* agreed with the broker: RBK_FEAT_REATTACH */
 	int news_fd;              /* eventfd that is readable when a re-attachment has ended */
 	uint64_t wait_ns;         /* longest wait for a broker */
+	bool lacks_userfaultfd;   /* arenas that are fixed cannot move */
 	void *(*main)(void *rbk); /* the thread that restores */
 	void (*on_reattach)(struct rbk *rbk, const struct rbk_reattachment *about, void *data);
 	void *on_reattach_data;
@@ -126,16 +127,16 @@ struct client_reattach {
 	bool has_thread;  /* the thread runs, perhaps in on_reattach */
 	bool is_unjoined; /* thread is to be joined, whether it runs or has ended */
 	pthread_t thread;
-	bool is_restoring;   /* the thread sends descriptors of rings */
-	uint32_t n_done;     /* also atomic: re-attachments so far; changes under objects, too */
-	uint32_t n_sending;  /* threads that send on the socket without the lock */
-	uint32_t n_leases;   /* leases that were opened, or are being opened */
-	uint32_t n_exported; /* arenas in memory of the broker's device */
-	uint64_t gone_ns;    /* when the death was noticed */
-	struct rbk *fresh;   /* the thread's connection to the next broker */
+	bool is_restoring;    /* the thread sends descriptors of rings */
+	uint32_t n_done;      /* also atomic: re-attachments so far; changes under objects, too */
+	uint32_t n_sending;   /* threads that send on the socket without the lock */
+	uint32_t n_leases;    /* leases that were opened, or are being opened */
+	uint32_t n_exported;  /* arenas in memory of a device, without RBK_FEAT_RESTORE */
+	uint32_t n_unmovable; /* fixed arenas, not sealed, with lacks_userfaultfd */
+	uint64_t gone_ns;     /* when the death was noticed */
+	struct rbk *fresh;    /* the thread's connection to the next broker */
 	/* why there was no re-attachment; written before rbk->lost, then constant */
 	char reason[RBK_ERROR_BYTES];
-	bool lacks_userfaultfd; /* it would be possible, if arenas could move */
 };
 
 struct rbk {
@@ -311,8 +312,8 @@ void client_broker_gone(struct rbk *rbk);
 bool client_may_reattach(const struct rbk *rbk);
 
 /*
- * Count a lease (n_leases) or an arena (n_exported) of struct client_reattach, which no other
- * broker can restore: add @n, 1 or -1.
+ * Count a lease (n_leases) or an arena (n_exported, n_unmovable) of struct client_reattach, which
+ * no other broker can restore: add @n, 1 or -1.
  */
 void client_count_held(struct rbk *rbk, uint32_t *count, int n);
 
@@ -371,10 +372,11 @@ struct rbk_arena {
 	size_t bytes;
 	size_t used;
 	uint64_t segment_bytes; /* as in struct rbk, for this arena; atomic */
-	bool exported; /* the broker made the memory: fd is a dma-buf, which cannot be sealed */
+	bool exported; /* a broker made the memory: fd is a dma-buf, which cannot be sealed */
 	uint32_t id;   /* RBK_REF_ARENA(RBK_REF_INVALID): not registered with the broker */
 	bool sealed;
 	bool fixed; /* sent with RBK_WIRE_ARENA_FIX: no other broker can map the memfd writable */
+	uint32_t *count; /* in struct client_reattach: what the arena counts as; NULL: nothing */
 };
 
 /*

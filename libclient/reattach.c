@@ -19,7 +19,8 @@
  * restores: its completions count. Everything else is restored from this process's objects again.
  *
  * A memfd that a broker has fixed (RBK_WIRE_ARENA_FIX) cannot be mapped writable by another one, so
- * the arena moves to a new memfd first, at the same address (arena-move.c).
+ * the arena moves to a new memfd first, at the same address (arena-move.c). The dma-buf of an arena
+ * in memory of a device can be mapped by any broker, so it stays.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +93,7 @@ static int restore_arena(struct rbk *fresh, struct rbk_arena *arena, struct rbk_
 		r = client_arena_add(fresh, arena, &answer, error);
 	if (!r)
 		r = check_id(answer.reply.id.id, arena->id, error);
-	if (!r)
+	if (!r && !arena->exported)
 		__atomic_store_n(&arena->segment_bytes, fresh->segment_bytes, __ATOMIC_RELAXED);
 	/* The thread's own connection ends with its broker, so this request is not repeated. */
 	return r == CLIENT_E_GONE ? -ECONNRESET : r;
@@ -209,6 +210,7 @@ static int check_features(const struct rbk *rbk, const struct rbk *fresh, struct
 		"RESIDENCY",  "PARTITION",    "PRIORITY",     "STATE_ROWS", "TENANTS",
 		"STRATEGIES", "STATS",        "CATALOGUE",    "ADMIN",      "ADMIN_CHANGE",
 		"LEASES",     "FIXED_ARENAS", "ADMIN_LIMITS", "REATTACH",   "UNDO",
+		"RESTORE",
 	};
 	const uint64_t missing = rbk->features & ~fresh->features;
 	const unsigned int bit = missing ? (unsigned int)__builtin_ctzll(missing) : 0;

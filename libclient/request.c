@@ -153,7 +153,7 @@ int client_check(const struct rbk *rbk, struct rbk_error *error)
 bool client_may_reattach(const struct rbk *rbk)
 {
 	return rbk->reattach.is_possible && rbk->reattach.n_leases == 0 &&
-	       rbk->reattach.n_exported == 0;
+	       rbk->reattach.n_exported == 0 && rbk->reattach.n_unmovable == 0;
 }
 
 void client_count_held(struct rbk *rbk, uint32_t *count, int n)
@@ -246,9 +246,9 @@ void client_broker_gone(struct rbk *rbk)
 		reason = "the connection has a lease, so it does not re-attach by itself";
 	else if (reattach->is_possible && reattach->n_exported > 0)
 		reason = "an arena in memory of the broker's device cannot be restored";
-	else if (reattach->lacks_userfaultfd)
-		reason = "arenas cannot be restored, because this process may not use userfaultfd "
-			 "(Linux 5.19)";
+	else if (reattach->is_possible && reattach->n_unmovable > 0)
+		reason = "an arena cannot be restored, because this process may not use "
+			 "userfaultfd (Linux 5.19)";
 	if (!client_may_reattach(rbk) || session_is_closed(rbk)) {
 		snprintf(reattach->reason, sizeof(reattach->reason), "%s", reason);
 		lose(rbk, -ECONNRESET);

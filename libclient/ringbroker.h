@@ -148,10 +148,10 @@ struct rbk_options {
  * The connection is lost for ever (-ECONNRESET) if no broker comes back within options.reattach_ns,
  * or if the next broker does not offer a feature that this one did, or does not restore an object.
  * The sentences of later errors say why. It is also lost if the broker ended the session, if it has
- * or had a lease (<ringbroker/lease.h>), if it has an arena whose memory the broker's device made
- * (see rbk_arena_new_flags()), or with RBK_CONNECT_NO_REATTACH. Then free the session's objects,
- * connect anew after a pause, and make arenas, plans and rings again, as the example reconnect.c of
- * the documentation does.
+ * or had a lease (<ringbroker/lease.h>), if it has an arena that cannot be restored (see
+ * rbk_arena_new()), or with RBK_CONNECT_NO_REATTACH. Then free the session's objects, connect anew
+ * after a pause, and make arenas, plans and rings again, as the example reconnect.c of the
+ * documentation does.
  * Return: 0 and the connection, owned by the caller;
  *   -ENOENT, -ECONNREFUSED  no broker listens on the socket
  *   -EACCES                 no permission for the socket
@@ -372,8 +372,13 @@ int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *
  *     program passed the arena, keep the old memory.
  *   - The new memory does not inherit mlock(), madvise() and mbind().
  * This takes Linux 5.19 and the permission to use userfaultfd, which seccomp filters of containers
- * may deny. Where these are missing, connections do not re-attach: rbk_features() lacks
- * RBK_FEAT_REATTACH.
+ * may deny. Where these are missing, a connection does not re-attach while it has such an arena,
+ * unless the arena is sealed.
+ *
+ * An arena in memory of a device (see rbk_arena_new_flags()) stays where it is: with
+ * RBK_FEAT_RESTORE the next broker takes over the same memory. It need not have the device: other
+ * devices and the CPU then use the memory through copies. A connection whose broker does not offer
+ * RBK_FEAT_RESTORE does not re-attach while it has such an arena.
  * Return: 0 and the arena, owned by the caller;
  *   -ENOSPC, -ENOMEM  no memory
  *   -EDQUOT           above a limit of the broker; the sentence names it

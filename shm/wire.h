@@ -190,6 +190,16 @@ struct rbk_wire_ring {
  * ARENA_NEW. An argument table in another arena takes longer to read.
  */
 #define RBK_WIRE_ARENA_FIX 1ull
+/*
+ * With RBK_FEAT_RESTORE, RBK_WIRE_ARENA_DMA_BUF may be added to bytes: the descriptor is not a
+ * memfd but the dma-buf of an ARENA_NEW, which an earlier broker answered. The new arena is one as
+ * of ARENA_NEW, with the bytes that it has. A dma-buf is the memory of at most one arena.
+ *   -EINVAL  not a dma-buf, or not of that size; text says which
+ *   -ENODEV  no device of this broker makes such memory, and the processor cannot do without
+ *   -EBUSY   the dma-buf is an arena, of this session or of another one of the tenant
+ *   -EPERM   another tenant has it as an arena, or had
+ */
+#define RBK_WIRE_ARENA_DMA_BUF 2ull
 struct rbk_wire_arena_add {
 	struct rbk_wire_request request;
 	uint64_t bytes;

@@ -59,11 +59,14 @@ struct exec_arena {
 	 */
 	int fd;
 	/*
-	 * The executor whose arena_export() made the arena: fd is a dma-buf and base is a mapping
-	 * of it. The mapping is valid until the owner unmaps it, even if the device is lost. NULL:
-	 * a memfd.
+	 * The executor whose arena_export() made the arena, or the arenas of whose driver are like
+	 * a restored one: fd is a dma-buf and base is a mapping of it. The mapping is valid until
+	 * the owner unmaps it, even if the device is lost. NULL: fd is a memfd, or such a device
+	 * does not exist.
 	 */
 	struct executor *exporter;
+	/* A client has used the bytes already, so arena_import() must not change them. */
+	bool is_restored;
 };
 
 struct exec_ref {
@@ -214,6 +217,11 @@ struct executor_info {
 	 */
 	uint64_t arena_segment_bytes;
 	bool exports_arenas; /* arena_export() is the best way to share memory with clients */
+	/*
+	 * The kernel's name of the driver that makes dma-bufs of arena_export(); NULL or "": that
+	 * does not work, or the name is not known.
+	 */
+	const char *export_name;
 	struct exec_identity identity;
 	uint32_t n_threads; /* computing threads, for the spin policy; a GPU: 0 */
 	/*

@@ -24,8 +24,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "util/checked.h"
 #include "util/error.h"
 #include "util/pages.h"
+
+/* Drivers round the size of a dma-buf up. */
+#define DMA_BUF_SPARE_BYTES (2ull << 20)
 
 static int refuse(char message[ARENA_MESSAGE_BYTES], const char *why)
 {
@@ -103,6 +107,59 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 		.dev = status.st_dev,
 		.ino = status.st_ino,
 		.fd = -1,
+	};
+	return 0;
+}
+
+int arena_check_dma_buf(int fd, uint64_t bytes, struct dma_buf_about *ret,
+			char message[ARENA_MESSAGE_BYTES])
+{
+	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct dma_buf_about about;
+
+	if (dma_buf_examine(fd, &about))
+		return refuse(message, "is not a dma-buf");
+	if (bytes == 0 || bytes % page_bytes != 0 || bytes > 1ull << RBK_REF_OFFSET_BITS)
+		return refuse(message, "has a size that is not a positive multiple of the page "
+				       "size, or that a reference cannot reach");
+	if (about.bytes < bytes || about.bytes - bytes >= DMA_BUF_SPARE_BYTES)
+		return refuse(message, "has another size than its request says");
+	*ret = about;
+	return 0;
+}
+
+bool arena_is_host_memory(const char *exporter)
+{
+	static const char *const drivers[] = {"amdgpu", "udmabuf"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
+		if (strcmp(exporter, drivers[i]) == 0)
+			return true;
+	return false;
+}
+
+int arena_map_dma_buf(int fd, uint64_t bytes, struct exec_arena *ret,
+		      char message[ARENA_MESSAGE_BYTES])
+{
+	struct stat status;
+	void *base;
+
+	if (fstat(fd, &status) < 0)
+		return error_origin(-errno);
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED) {
+		/* Drivers have errors of their own. */
+		if (errno != ENOMEM)
+			return refuse(message, "cannot be mapped for reading and writing");
+		return error_origin(-errno);
+	}
+	*ret = (struct exec_arena){
+		.base = base,
+		.bytes = bytes,
+		.dev = status.st_dev,
+		.ino = status.st_ino,
+		.fd = -1,
+		.is_restored = true,
 	};
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "plan/executor.h"
+#include "util/dma-buf.h"
 
 enum {
 	ARENA_E_UNSUITABLE = 1, /* the client's fault; the message says what is wrong */
@@ -33,6 +34,25 @@ int arena_check(int fd, uint64_t bytes, char message[ARENA_MESSAGE_BYTES]);
  * Return: 0; ARENA_E_UNSUITABLE; a negative errno (out of memory or mappings).
  */
 int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA_MESSAGE_BYTES]);
+
+/*
+ * Check that @fd is a dma-buf that a device may have made as an arena of @bytes.
+ * Return: 0, with its description; ARENA_E_UNSUITABLE.
+ */
+int arena_check_dma_buf(int fd, uint64_t bytes, struct dma_buf_about *ret,
+			char message[ARENA_MESSAGE_BYTES]);
+
+/*
+ * Return true if the processor may access dma-bufs of @exporter without a device that exports them:
+ * their pages are the machine's memory.
+ */
+bool arena_is_host_memory(const char *exporter);
+
+/*
+ * Map a dma-buf that was checked, as arena_map() does. Pages are faulted in when they are touched.
+ */
+int arena_map_dma_buf(int fd, uint64_t bytes, struct exec_arena *ret,
+		      char message[ARENA_MESSAGE_BYTES]);
 
 /*
  * Fault in @bytes of a mapped arena from @offset on, as far as memory allows. Pages that a client

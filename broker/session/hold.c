@@ -67,6 +67,7 @@ enum {
 	/* Fraction of a turn's budget for a timer's checks, however long the turn was. */
 	LOOK_PART = 4,
 	FILE_BUCKETS = 1024,
+	NAME_BUCKETS = 256,
 };
 
 static const uint64_t first_period_ns = 2000000, last_period_ns = 250000000;
@@ -88,6 +89,10 @@ struct hold_file {
 
 struct hold {
 	struct list_node link; /* in holds.dma_bufs or holds.sockets */
+	struct list_node name; /* in holds.names: the hold of the dma-buf (dev, ino) */
+	dev_t dev;
+	ino_t ino;
+	const struct account *account; /* payer of a named dma-buf */
 	struct closers_job job;
 	struct holds *holds;
 	struct charge charges[HOLD_CHARGES];
@@ -111,6 +116,7 @@ struct holds {
 	struct list_node senders; /* struct hold_sent */
 	struct list_node watchers;
 	struct list_node files[FILE_BUCKETS]; /* by watch descriptor */
+	struct list_node names[NAME_BUCKETS]; /* by inode */
 };
 
 /* --- memfds --- */
@@ -260,6 +266,7 @@ static void dma_buf_close(struct hold *hold)
 {
 	hold->job = (struct closers_job){.run = close_run, .done = close_done};
 	list_remove(&hold->link);
+	list_remove(&hold->name);
 	closers_submit(hold->holds->server->closers, hold->charges[0].account, &hold->job);
 }
 
@@ -448,6 +455,8 @@ int holds_init(struct server *server)
 	list_init(&holds->watchers);
 	for (unsigned int i = 0; i < FILE_BUCKETS; i++)
 		list_init(&holds->files[i]);
+	for (unsigned int i = 0; i < NAME_BUCKETS; i++)
+		list_init(&holds->names[i]);
 	return loop_timer_new(server->options.loop, on_timer, holds, &holds->timer);
 }
 
@@ -499,6 +508,7 @@ int hold_new(struct server *server, unsigned int n_files, struct hold **ret)
 	if (!hold)
 		return error_origin(-ENOMEM);
 	list_init(&hold->link);
+	list_init(&hold->name);
 	hold->holds = server->holds;
 	hold->fd = -1;
 	for (unsigned int i = 0; i < HOLD_FILES; i++) {
@@ -522,6 +532,7 @@ struct hold *hold_free(struct hold *hold)
 		charge_deinit(&hold->charges[i]);
 	charge_deinit(&hold->unread);
 	list_remove(&hold->link);
+	list_remove(&hold->name);
 	for (unsigned int i = 0; i < HOLD_FILES; i++)
 		list_remove(&hold->files[i].link);
 	if (hold->watcher)
@@ -550,6 +561,31 @@ void hold_leave_files(struct hold *hold, struct charge *const charges[HOLD_CHARG
 	take_charges(hold, charges);
 	for (unsigned int i = 0; i < hold->n_files; i++)
 		list_append(bucket_of(hold->holds, hold->files[i].wd), &hold->files[i].link);
+}
+
+void hold_name_dma_buf(struct hold *hold, dev_t dev, ino_t ino, const struct account *account)
+{
+	hold->dev = dev;
+	hold->ino = ino;
+	hold->account = account;
+	list_append(&hold->holds->names[ino % NAME_BUCKETS], &hold->name);
+}
+
+int hold_claim_dma_buf(struct server *server, dev_t dev, ino_t ino, const struct account *account)
+{
+	list_for_each (node, &server->holds->names[ino % NAME_BUCKETS]) {
+		struct hold *hold = container_of(node, struct hold, name);
+
+		if (hold->dev != dev || hold->ino != ino)
+			continue;
+		if (hold->account != account)
+			return HOLD_E_FOREIGN;
+		if (hold->fd < 0)
+			return HOLD_E_IN_USE;
+		dma_buf_close(hold);
+		return 0;
+	}
+	return 0;
 }
 
 void hold_leave_dma_buf(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES])

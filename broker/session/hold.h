@@ -9,6 +9,7 @@
  * thread only, except hold_watch().
  */
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "tenant/account.h"
 #include "util/cleanup.h"
@@ -17,6 +18,11 @@
 struct hold;
 struct owner;
 struct server;
+
+enum {
+	HOLD_E_IN_USE = 1,  /* an arena has the dma-buf */
+	HOLD_E_FOREIGN = 2, /* another account pays for the dma-buf */
+};
 
 enum {
 	HOLD_CHARGES = 3,
@@ -75,6 +81,21 @@ int hold_watch(struct hold *hold, int fd);
  * with the caller.
  */
 void hold_leave_files(struct hold *hold, struct charge *const charges[HOLD_CHARGES]);
+
+/*
+ * Tell for which dma-buf the hold was made, before a client has it or while hold_claim_dma_buf()
+ * applies. @account pays for it, for the hold's life.
+ */
+void hold_name_dma_buf(struct hold *hold, dev_t dev, ino_t ino, const struct account *account);
+
+/*
+ * Check that @account may pay for the dma-buf (dev, ino), of which it makes an arena at once.
+ * Otherwise two holds of one dma-buf would each wait until the other has released it. A hold of
+ * @account that has only been left ends: closers.h threads close its descriptor, and then undo its
+ * charges.
+ * Return: 0; HOLD_E_IN_USE; HOLD_E_FOREIGN.
+ */
+int hold_claim_dma_buf(struct server *server, dev_t dev, ino_t ino, const struct account *account);
 
 /*
  * Take over the dma-buf @fd, and keep the charges until only the broker has it. @fd -1: free the

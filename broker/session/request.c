@@ -24,7 +24,7 @@
 #define CLIENT_FEATURES                                                                   \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
-	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO)
+	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS)
 
@@ -158,6 +158,10 @@ static int handle_arena_add(struct request *request)
 	const struct rbk_wire_arena_add *add = request->bytes;
 	bool fixes;
 
+	if ((request->session->features & RBK_FEAT_RESTORE) &&
+	    (add->bytes & RBK_WIRE_ARENA_DMA_BUF))
+		return session_arena_restore(request->session, add->request.cookie,
+					     &request->fds[0], add->bytes - RBK_WIRE_ARENA_DMA_BUF);
 	/*
 	 * Check for a memfd here, because the setup thread closes the descriptor: closing a memfd
 	 * waits for no process.

@@ -312,6 +312,8 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 /* Add an arena made by session_exporter(), the device that makes arenas; NULL: none does. */
 int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes);
 struct executor *session_exporter(const struct session *session);
+/* Add an arena that an earlier broker's device made: *fd, taken if it is used, is its dma-buf. */
+int session_arena_restore(struct session *session, uint32_t cookie, int *fd, uint64_t bytes);
 int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id);
 int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries);
 /* RING_RESTORE: @fds are the areas; those that are taken become -1. */

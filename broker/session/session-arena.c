@@ -23,10 +23,15 @@
  * charged until then.
  *
  * An arena that a device makes takes the same steps. It differs in the source of its memory, in its
- * descriptor, which stays open, and in its charges, which outlive it: see hold.c.
+ * descriptor, which stays open, and in its charges, which outlive it: see hold.c. A client whose
+ * broker died hands such a dma-buf to the next broker, which imports it again. The broker cannot
+ * know that a broker made it, but it takes only memory that a client could have had from one: of a
+ * driver whose memory a device here exports too, and, as far as the reactor touches it, memory that
+ * this device imports as its own. Of a device that is gone, threads that may wait use the memory.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -76,7 +81,7 @@ static void arena_forget(struct session_arena *arena)
 
 static uint32_t arena_request(const struct session_arena *arena)
 {
-	return arena->is_exported ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
+	return arena->is_exported && !arena->is_restored ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 }
 
 static void arena_refuse(struct session_arena *arena)
@@ -203,12 +208,28 @@ static void arena_import_run(struct offload_job *job)
 
 	arena->exec.fd = arena->fd;
 	arena->exec.owner = tenant_owner(session->tenant, session->uid);
+	arena->exec.exporter = arena->exporter;
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->arena_import(options->executors[i], &arena->exec);
-	arena->exec.fd = -1;
 	arena->is_imported = true;
+	if (arena->is_restored) {
+		/* Other memory of that driver may make the processor wait. */
+		arena->exec.is_fixed =
+			arena->exporter && arena->exec.import[arena->exporter->index];
+		return;
+	}
+	arena->exec.fd = -1;
 	if (!arena_wants_seal(arena))
 		arena_finish(arena);
+}
+
+/* Map a dma-buf that an earlier broker had a device make. */
+static void arena_map_run(struct closers_job *job)
+{
+	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
+
+	arena->map_result =
+		arena_map_dma_buf(arena->fd, arena->bytes, &arena->exec, arena->map_message);
 }
 
 /* Map the arena, or seal it when that is due, and fault in a step. */
@@ -325,13 +346,17 @@ static void arena_prepared(struct session_arena *arena)
 	arena->state = SLOT_READY;
 	session->arenas[arena->id] = arena;
 	session->n_unfixed += !arena->exec.is_fixed;
-	if (!arena->is_exported)
+	if (type == RBK_WIRE_ARENA_NEW)
+		hold_name_dma_buf(arena->hold, arena->exec.dev, arena->exec.ino,
+				  session->tenant->account);
+	if (type == RBK_WIRE_ARENA_ADD)
 		session_reply(session, &reply.reply, sizeof(reply));
 	else if (session_reply_fd(session, &reply.reply, sizeof(reply), arena->fd, false))
 		arena_withdraw(arena);
 }
 
 static void arena_fill_done(struct closers_job *job);
+static void arena_import_done(struct offload_job *job);
 
 /* Do one step in the lane; the tenant's other jobs there run in between. */
 static void arena_fill(struct session_arena *arena)
@@ -365,6 +390,18 @@ static bool arena_wrap(struct session_arena *arena)
 	return true;
 }
 
+/* Have the executors import the arena. */
+static void arena_import(struct session_arena *arena)
+{
+	arena->job = (struct offload_job){
+		.run = arena_import_run,
+		.done = arena_import_done,
+		.cause = OFFLOAD_ARENA_MAP,
+	};
+	session_job_started(arena->session);
+	session_submit(arena->session, &arena->job);
+}
+
 static void arena_import_done(struct offload_job *job)
 {
 	struct session_arena *arena = arena_of_job(job);
@@ -389,14 +426,20 @@ static void arena_fill_done(struct closers_job *job)
 	} else if (arena->is_imported) {
 		arena_prepared(arena);
 	} else if (arena->was_wrapped || !arena_wrap(arena)) {
-		arena->job = (struct offload_job){
-			.run = arena_import_run,
-			.done = arena_import_done,
-			.cause = OFFLOAD_ARENA_MAP,
-		};
-		session_job_started(session);
-		session_submit(session, &arena->job);
+		arena_import(arena);
 	}
+	session_lane_done(session);
+}
+
+static void arena_map_done(struct closers_job *job)
+{
+	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
+	struct session *session = arena->session;
+
+	if (arena->map_result || session->is_ending)
+		arena_prepared(arena);
+	else
+		arena_import(arena);
 	session_lane_done(session);
 }
 
@@ -439,12 +482,17 @@ static bool arena_want(struct session *session, uint32_t type, uint32_t cookie, 
 	return true;
 }
 
-/* Return: a charged arena, owned by the session; NULL: the client was refused. */
+/*
+ * Make an arena of a memfd, of a dma-buf that @exporter will make, or, with @is_restored, of one
+ * whose like @exporter, if not NULL, makes.
+ * Return: a charged arena, owned by the session; NULL: the client was refused.
+ */
 static struct session_arena *arena_begin(struct session *session, uint32_t cookie, uint64_t bytes,
-					 const struct executor *exporter)
+					 struct executor *exporter, bool is_restored)
 {
+	const uint32_t type = exporter && !is_restored ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 	const struct server_limits *limits = &session->server->options.limits;
-	uint32_t type = exporter ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
+	const bool is_exported = exporter || is_restored;
 	char why[ACCOUNT_TEXT_BYTES];
 	struct session_arena *arena;
 	uint32_t id;
@@ -471,7 +519,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	arena = calloc(1, sizeof(*arena));
 	if (arena) {
 		arena->fd = -1;
-		if (exporter && hold_new(session->server, 0, &arena->hold)) {
+		if (is_exported && hold_new(session->server, 0, &arena->hold)) {
 			free(arena);
 			arena = NULL;
 		}
@@ -486,7 +534,9 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	arena->bytes = bytes;
 	arena->cookie = cookie;
 	arena->state = SLOT_PREPARING;
-	arena->is_exported = exporter != NULL;
+	arena->is_exported = is_exported;
+	arena->is_restored = is_restored;
+	arena->exporter = is_restored ? exporter : NULL;
 	if (arena_charge(arena, exporter)) {
 		session_reply_result(session, type, cookie, -EDQUOT,
 				     "no room for an arena of %s: %s", SIZE_ROUNDED(bytes),
@@ -496,7 +546,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	}
 	session->arena_slots[id] = arena;
 	session->arena_bytes += bytes;
-	session->exported_bytes += exporter ? bytes : 0;
+	session->exported_bytes += is_exported ? bytes : 0;
 	session->server->n_arenas++;
 	session->n_added_arenas++;
 	return arena;
@@ -504,7 +554,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes, bool fixes)
 {
-	struct session_arena *arena = arena_begin(session, cookie, bytes, NULL);
+	struct session_arena *arena = arena_begin(session, cookie, bytes, NULL, false);
 
 	if (!arena)
 		return 0;
@@ -533,6 +583,67 @@ struct executor *session_exporter(const struct session *session)
 	return NULL;
 }
 
+/* Return the executor whose exported memory is of the driver @name; NULL: there is none. */
+static struct executor *find_exporter(const struct session *session, const char *name)
+{
+	const struct server_options *options = &session->server->options;
+
+	for (uint32_t i = 0; i < options->n_executors; i++) {
+		const char *own = options->executors[i]->info.export_name;
+
+		if (own && own[0] && strcmp(own, name) == 0)
+			return options->executors[i];
+	}
+	return NULL;
+}
+
+/* Answer a request for an arena that is not made. */
+static void arena_deny(struct session *session, uint32_t cookie, int res, const char *text)
+{
+	session->wants_id = false;
+	session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, res, "%s", text);
+}
+
+int session_arena_restore(struct session *session, uint32_t cookie, int *fd, uint64_t bytes)
+{
+	char text[ARENA_MESSAGE_BYTES];
+	struct session_arena *arena;
+	struct dma_buf_about about;
+	struct executor *exporter;
+	int r;
+
+	if (arena_check_dma_buf(*fd, bytes, &about, text)) {
+		arena_deny(session, cookie, -EINVAL, text);
+		session_end(session, true, text);
+		return 0;
+	}
+	exporter = find_exporter(session, about.exporter);
+	if (!exporter && !arena_is_host_memory(about.exporter)) {
+		snprintf(text, sizeof(text), "this broker has no device that makes memory of %s",
+			 about.exporter);
+		arena_deny(session, cookie, -ENODEV, text);
+		return 0;
+	}
+	r = hold_claim_dma_buf(session->server, about.dev, about.ino, session->tenant->account);
+	if (r == HOLD_E_IN_USE) {
+		arena_deny(session, cookie, -EBUSY, "this dma-buf is the memory of an arena");
+		return 0;
+	}
+	if (r) {
+		arena_deny(session, cookie, -EPERM,
+			   "this dma-buf is the memory of an arena of another tenant");
+		return 0;
+	}
+	arena = arena_begin(session, cookie, bytes, exporter, true);
+	if (!arena)
+		return 0;
+	hold_name_dma_buf(arena->hold, about.dev, about.ino, session->tenant->account);
+	arena->fd = steal_fd(fd);
+	arena->lane_job = (struct closers_job){.run = arena_map_run, .done = arena_map_done};
+	session_submit_to_lane(session, &arena->lane_job);
+	return 0;
+}
+
 int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 {
 	struct executor *exporter = session_exporter(session);
@@ -551,7 +662,7 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 				     ull(bytes));
 		return 0;
 	}
-	arena = arena_begin(session, cookie, bytes, exporter);
+	arena = arena_begin(session, cookie, bytes, exporter, false);
 	if (!arena)
 		return 0;
 	arena->job = (struct offload_job){

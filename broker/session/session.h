@@ -84,12 +84,14 @@ struct session_arena {
 	uint8_t state; /* enum slot_state */
 	bool wants_reply;
 	bool fixes;           /* is to be fixed; see struct exec_arena */
-	bool is_exported;     /* made by a device; its fd stays open, and hold keeps the charges */
+	bool is_exported;     /* a device's memory; its fd stays open, and hold keeps the charges */
+	bool is_restored;     /* an earlier broker had the device make it */
 	uint32_t n_in_flight; /* tasks that reference it; the dispatcher's */
 	uint32_t n_plans;     /* plans with constants in it, including those being verified */
 	uint32_t cookie;      /* of the request in progress */
 	int fd;               /* open until imported and sealed; an exported arena's stays open */
 	struct hold *hold;
+	struct executor *exporter; /* restored: of the same driver; NULL: there is none */
 	uint64_t bytes;
 	uint64_t n_bytes_done; /* bytes faulted in; restarts at 0 when is_sealed is set */
 	bool was_wrapped;      /* dma-bufs were made for executors, if there was room */

@@ -2,10 +2,26 @@
 /* SPDX-License-Identifier: MIT */
 /* dma-bufs, as far as the kernel shows them without a device */
 #include <stdint.h>
+#include <sys/types.h>
 
 enum {
 	DMA_BUF_E_UNKNOWN = 1, /* no number from the kernel, or no dma-buf */
+	DMA_BUF_NAME_BYTES = 32,
 };
+
+/* A dma-buf, as the kernel describes it. */
+struct dma_buf_about {
+	char exporter[DMA_BUF_NAME_BYTES]; /* the driver that made it, for example "amdgpu" */
+	uint64_t bytes;
+	dev_t dev; /* (dev, ino) identifies the memory until the machine is restarted */
+	ino_t ino;
+};
+
+/*
+ * Examine a descriptor that a client sent. Some microseconds. Any thread.
+ * Return: 0; DMA_BUF_E_UNKNOWN: no dma-buf, or the kernel does not describe it.
+ */
+int dma_buf_examine(int fd, struct dma_buf_about *ret);
 
 /*
  * Count the references to the dma-buf @fd, this process's included: every descriptor and every

@@ -85,7 +85,7 @@ static int fill_udmabuf(struct vk_device *device, struct vk_import *import,
 		uint64_t bytes = left < import->segment_bytes ? left : import->segment_bytes;
 		uint32_t i = import->n_segments;
 
-		r = vk_segment_dma_buf(device, wraps->fds[i], bytes, &import->segments[i]);
+		r = vk_segment_dma_buf(device, wraps->fds[i], bytes, false, &import->segments[i]);
 		if (!r)
 			import->n_segments++;
 	}
@@ -102,12 +102,12 @@ static int fill_exported(struct vk_device *device, struct vk_import *import,
 
 	if (arena->fd < 0 || (!is_own && *sees == 0))
 		return VK_SEGMENT_E_REFUSED;
-	r = vk_segment_dma_buf(device, arena->fd, import->bytes, &import->segments[0]);
+	r = vk_segment_dma_buf(device, arena->fd, import->bytes, is_own, &import->segments[0]);
 	if (r)
 		return r;
 	import->n_segments = 1;
 	/* Prove only once, whatever the result: later, the memory may already be a client's. */
-	if (!is_own && *sees < 0 && import->bytes >= VK_PATHS_PROBE_BYTES)
+	if (!is_own && *sees < 0 && !arena->is_restored && import->bytes >= VK_PATHS_PROBE_BYTES)
 		*sees = vk_paths_prove(device, &import->segments[0], arena->base) == 0;
 	return is_own || *sees == 1 ? 0 : VK_SEGMENT_E_REFUSED;
 }

@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <volk.h>
 
+#include "util/dma-buf.h"
 #include "util/list.h"
 #include "vulkan/segment.h"
 #include "vulkan/vulkan.h"
@@ -34,8 +35,10 @@ struct vk_paths {
 	enum vulkan_path best; /* VULKAN_PATH_STAGED if no other works */
 	/* static phrase: why the path does not work; NULL: it works */
 	const char *why[VULKAN_PATH_COUNT];
-	char list[64];            /* "host-import,udmabuf,staged" */
-	bool may_import;          /* imports are allowed: staging was not requested */
+	char list[64];   /* "host-import,udmabuf,staged" */
+	bool may_import; /* imports are allowed: staging was not requested */
+	/* driver of the dma-bufs that the device exports, as the kernel names it; empty: unknown */
+	char export_name[DMA_BUF_NAME_BYTES];
 	int udmabuf_fd;           /* /dev/udmabuf; -1: not open */
 	uint64_t segment_bytes;   /* maximum bytes of one udmabuf */
 	struct list_node imports; /* struct vk_import */

@@ -190,7 +190,7 @@ static int probe_udmabuf(struct vk_device *device, const char **ret_why)
 		r = VK_SEGMENT_E_REFUSED;
 	if (!r) {
 		*ret_why = "the driver refuses to import dma-bufs of /dev/udmabuf";
-		r = vk_segment_dma_buf(device, dma_buf, VK_PATHS_PROBE_BYTES, &segment);
+		r = vk_segment_dma_buf(device, dma_buf, VK_PATHS_PROBE_BYTES, false, &segment);
 	}
 	if (!r) {
 		*ret_why = "the device does not see memory imported as a dma-buf";
@@ -205,6 +205,7 @@ static int probe_exported(struct vk_device *device, const char **ret_why)
 {
 	_cleanup_(close_fdp) int dma_buf = -1;
 	struct vk_segment segment = {0};
+	struct dma_buf_about about;
 	uint64_t n_holders;
 	void *base;
 	int r;
@@ -231,6 +232,8 @@ static int probe_exported(struct vk_device *device, const char **ret_why)
 		*ret_why = "the kernel does not report which processes still hold exported memory";
 		r = VK_SEGMENT_E_REFUSED;
 	}
+	if (!r && dma_buf_examine(dma_buf, &about) == 0)
+		memcpy(device->paths.export_name, about.exporter, sizeof(about.exporter));
 	vk_segment_free(device, &segment);
 	return r;
 }

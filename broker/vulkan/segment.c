@@ -22,6 +22,12 @@
 #define DMA_BUF VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT
 #define HOST    VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT
 
+/*
+ * Exported memory is GTT, not VRAM: the processor works in the memory as well. On devices with a
+ * single kind of memory, it is that.
+ */
+#define EXPORTED_TYPE (VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT)
+
 void vk_segment_free(struct vk_device *device, struct vk_segment *segment)
 {
 	if (segment->buffer)
@@ -159,7 +165,8 @@ error:
 	return r;
 }
 
-int vk_segment_dma_buf(struct vk_device *device, int fd, uint64_t bytes, struct vk_segment *ret)
+int vk_segment_dma_buf(struct vk_device *device, int fd, uint64_t bytes, bool is_own,
+		       struct vk_segment *ret)
 {
 	VkMemoryFdPropertiesKHR properties = {
 		.sType = VK_STRUCTURE_TYPE_MEMORY_FD_PROPERTIES_KHR,
@@ -187,7 +194,8 @@ int vk_segment_dma_buf(struct vk_device *device, int fd, uint64_t bytes, struct 
 	r = make_buffer(device, DMA_BUF, bytes, &segment, &needs);
 	if (r)
 		goto error;
-	type = pick_coherent_type(device, properties.memoryTypeBits & needs.memoryTypeBits, 0);
+	type = pick_coherent_type(device, properties.memoryTypeBits & needs.memoryTypeBits,
+				  is_own ? EXPORTED_TYPE : 0);
 	if (type < 0 || needs.size > bytes) {
 		r = VK_SEGMENT_E_REFUSED;
 		goto error;
@@ -237,13 +245,7 @@ int vk_segment_export(struct vk_device *device, uint64_t bytes, struct vk_segmen
 	r = make_buffer(device, DMA_BUF, bytes, &segment, &needs);
 	if (r)
 		goto error;
-	/*
-	 * Use GTT, not VRAM: the processor works in the memory as well. On devices with a single
-	 * kind of memory, use that.
-	 */
-	type = pick_coherent_type(device, needs.memoryTypeBits,
-				  VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
-					  VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+	type = pick_coherent_type(device, needs.memoryTypeBits, EXPORTED_TYPE);
 	if (type < 0 || needs.size > bytes) {
 		r = VK_SEGMENT_E_REFUSED;
 		goto error;

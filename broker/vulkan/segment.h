@@ -8,6 +8,7 @@
  * import does not prove that the device sees the memory: callers run the probe first. Setup thread
  * only.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <volk.h>
 
@@ -28,13 +29,15 @@ struct vk_segment {
  * Make a segment of @bytes of host-coherent memory in the empty @ret, which stays empty on failure:
  *   _host     from a mapping, with VK_EXT_external_memory_host. The address and the size must be
  *             multiples of device->import_align_bytes. @base is borrowed for the segment's life.
- *   _dma_buf  from a descriptor, which stays the caller's and may be closed afterwards.
+ *   _dma_buf  from a descriptor, which stays the caller's and may be closed afterwards. If @is_own,
+ *             it must be of memory such as _export makes.
  *   _export   from the device's own GTT memory, cached by the processor, in a dedicated allocation.
  *             *ret_fd, the caller's, is its dma-buf; the memory lives as long as any holder of it.
  * Return: 0; VK_SEGMENT_E_REFUSED; -ENOMEM, also if the device has no memory; -EIO.
  */
 int vk_segment_host(struct vk_device *device, void *base, uint64_t bytes, struct vk_segment *ret);
-int vk_segment_dma_buf(struct vk_device *device, int fd, uint64_t bytes, struct vk_segment *ret);
+int vk_segment_dma_buf(struct vk_device *device, int fd, uint64_t bytes, bool is_own,
+		       struct vk_segment *ret);
 int vk_segment_export(struct vk_device *device, uint64_t bytes, struct vk_segment *ret,
 		      int *ret_fd);
 

@@ -314,6 +314,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 							       ? device->paths.segment_bytes
 							       : 0,
 				.exports_arenas = device->paths.best == VULKAN_PATH_EXPORTED,
+				.export_name = device->paths.export_name,
 				.memory_bytes = memory_bytes,
 				.memory_page_bytes = device->memory.page_bytes,
 				.memory_align_bytes = VK_MEMORY_ALIGN,

@@ -21,7 +21,7 @@
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
- *        RBK_FEAT_UNDO
+ *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -57,6 +57,11 @@
  * broker has begun, so that the next one runs these tasks again: RBK_TASK_UNDO.
  */
 #define RBK_FEAT_UNDO (1ull << 14)
+/*
+ * The next broker restores arenas in memory of a device, and leases that were resized:
+ * RBK_WIRE_ARENA_DMA_BUF, RBK_WIRE_LEASE_RESIZED.
+ */
+#define RBK_FEAT_RESTORE (1ull << 15)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */

@@ -9,9 +9,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/dma-heap.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -25,6 +27,8 @@ enum { COLS = 1024, BYTES = 1 << 20, PAGE = 4096 };
 
 static const char *path;
 static struct broker broker;
+static struct broker first; /* owns the folder of the socket */
+static struct broker_options options;
 
 /* Make y = (x * w) * x, with w a constant of @constants. */
 static struct rbk_plan *make_plan(struct rbk *rbk, struct rbk_arena *constants)
@@ -56,10 +60,17 @@ struct kit {
 
 static void kit_begin(struct kit *kit)
 {
+	const struct rbk_options connecting = {
+		.size = sizeof(connecting),
+		.socket_path = broker.socket_path,
+		.name = "memory-paths",
+		.reattach_ns = harness_slow_ns(30000000000ull),
+	};
 	struct rbk_error error;
 	float *w;
 
-	kit->rbk = broker_connect(&broker, "memory-paths");
+	if (rbk_connect(&connecting, &kit->rbk, &error))
+		fail_msg("%s", error.text);
 	if (rbk_arena_new(kit->rbk, PAGE, &kit->constants, &error))
 		fail_msg("%s", error.text);
 	w = rbk_arena_alloc(kit->constants, COLS * sizeof(float));
@@ -158,6 +169,65 @@ TEST(test_client__in_place)
 	}
 	assert_int_equal(copied_bytes(kit.rbk), 0);
 	rbk_arena_free(arena);
+	kit_end(&kit);
+}
+
+/* Kill the broker and start another one at the same socket. */
+static void kill_broker(void)
+{
+	broker_kill(&broker);
+	if (strcmp(broker.dir, first.dir) != 0)
+		broker_remove(&broker);
+	options.socket_path = first.socket_path;
+	broker_start(&broker, &options);
+}
+
+/* The memory stays in place when the broker dies, and devices reach it as before. */
+TEST(test_client__survives_brokers)
+{
+	struct rbk_arena *arena, *other;
+	struct rbk_error error;
+	struct rbk_stats stats;
+	unsigned char *data;
+	uint64_t x_ref, y_ref, bytes;
+	struct kit kit;
+	float *x, *y;
+
+	kit_begin(&kit);
+	bytes = host_bytes(kit.rbk);
+	assert_int_equal(rbk_arena_new(kit.rbk, BYTES, &arena, NULL), 0);
+	assert_int_equal(rbk_arena_new(kit.rbk, BYTES, &other, NULL), 0);
+	data = rbk_arena_data(arena);
+	x = rbk_arena_alloc(arena, COLS * sizeof(float));
+	y = rbk_arena_alloc(arena, COLS * sizeof(float));
+	x_ref = rbk_ref(arena, x);
+	y_ref = rbk_ref(arena, y);
+	memset(data + BYTES / 2, 77, BYTES / 2);
+	for (unsigned int i = 1; i <= 3; i++) {
+		kill_broker();
+		/* Only memory of a device does not have to move. */
+		if (strcmp(path, "exported") != 0 &&
+		    rbk_get_stats(kit.rbk, &stats, &error) == -ECONNRESET &&
+		    strstr(error.text, "userfaultfd")) {
+			rbk_arena_free(arena);
+			rbk_arena_free(other);
+			kit_end(&kit);
+			skip();
+		}
+		run(&kit, x, y, x_ref, y_ref, RBK_DEVICE_GPU);
+		assert_int_equal(rbk_n_reattached(kit.rbk), i);
+		assert_ptr_equal(rbk_arena_data(arena), data);
+		for (size_t j = BYTES / 2; j < BYTES; j++)
+			assert_int_equal(data[j], 77);
+		assert_int_equal(copied_bytes(kit.rbk), 0);
+	}
+	/* A copy of the memory replaces it, now and for the next broker. */
+	assert_int_equal(rbk_arena_seal(other, NULL), 0);
+	rbk_arena_free(arena);
+	kill_broker();
+	assert_int_equal(*(unsigned char *)rbk_arena_data(other), 0);
+	rbk_arena_free(other);
+	wait_host_bytes(kit.rbk, bytes);
 	kit_end(&kit);
 }
 
@@ -359,10 +429,100 @@ TEST(test_hostile__pays_for_kept_memory)
 	rbk_disconnect(rbk);
 }
 
+/* Send ARENA_ADD with a descriptor that is said to be a dma-buf. Return: the reply's result. */
+static int hand_over(int fd, int dma_buf, uint64_t bytes, uint32_t *ret_id)
+{
+	return raw_arena_add(fd, dma_buf, bytes | RBK_WIRE_ARENA_DMA_BUF, ret_id, NULL);
+}
+
+/* Make a dma-buf with a driver that is no broker's. Return: -1 if the kernel has none. */
+static int foreign_dma_buf(void)
+{
+	struct dma_heap_allocation_data data = {.len = BYTES, .fd_flags = O_RDWR | O_CLOEXEC};
+	int heap = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC), r;
+
+	if (heap < 0)
+		return -1;
+	r = ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &data);
+	close(heap);
+	return r ? -1 : (int)data.fd;
+}
+
+/* Begin a session that may hand dma-bufs over. */
+static int restoring_session(void)
+{
+	int fd = raw_connect(&broker);
+
+	raw_hello_with(fd, RBK_FEAT_REATTACH | RBK_FEAT_RESTORE);
+	return fd;
+}
+
+/* Only memory that a device can have made is taken, and only once. */
+TEST(test_hostile__restores)
+{
+	struct rbk *rbk = broker_connect(&broker, "watcher");
+	uint64_t bytes = host_bytes(rbk);
+	int memfd = raw_memfd(BYTES, false, F_SEAL_SHRINK | F_SEAL_GROW), pipes[2];
+	int fd, other, dma_buf, foreign;
+	uint32_t id, again;
+
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	/* Other descriptors, and a dma-buf of another size. */
+	for (int i = 0; i < 3; i++) {
+		const int files[] = {memfd, pipes[0], open("/dev/null", O_RDWR | O_CLOEXEC)};
+
+		fd = restoring_session();
+		assert_int_equal(hand_over(fd, files[i], BYTES, &id), -EINVAL);
+		raw_expect_closed(fd);
+		close(fd);
+		close(files[2]);
+	}
+	if (strcmp(path, "exported") != 0) {
+		broker_wait_sessions(rbk, 1);
+		wait_host_bytes(rbk, bytes);
+		rbk_disconnect(rbk);
+		close(memfd);
+		close(pipes[0]);
+		close(pipes[1]);
+		skip();
+	}
+	fd = restoring_session();
+	assert_int_equal(ask_for_arena(fd, BYTES, &id, &dma_buf), 0);
+	other = restoring_session();
+	/* It is an arena, of whatever session. */
+	assert_int_equal(hand_over(fd, dma_buf, BYTES, &again), -EBUSY);
+	assert_int_equal(hand_over(other, dma_buf, BYTES, &again), -EBUSY);
+	/* The session has ended, but the client has the memory: it is taken over. */
+	close(fd);
+	broker_wait_sessions(rbk, 2);
+	assert_int_equal(hand_over(other, dma_buf, BYTES, &id), 0);
+	assert_true(host_bytes(rbk) >= BYTES);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(raw_remove(other, RBK_WIRE_ARENA_REMOVE, id), 0);
+		assert_int_equal(hand_over(other, dma_buf, BYTES, &id), 0);
+	}
+	foreign = foreign_dma_buf();
+	if (foreign >= 0) {
+		assert_int_equal(hand_over(other, foreign, BYTES, &again), -ENODEV);
+		close(foreign);
+	} else {
+		print_message("no dma-buf of another driver here\n");
+	}
+	assert_int_equal(hand_over(other, dma_buf, 4 * BYTES, &again), -EINVAL);
+	raw_expect_closed(other);
+	close(other);
+	close(dma_buf);
+	broker_wait_sessions(rbk, 1);
+	wait_host_bytes(rbk, bytes);
+	rbk_disconnect(rbk);
+	close(memfd);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 int main(int argc, char **argv)
 {
-	const char *args[] = {"--gpu=software", "--threshold=0", NULL, NULL};
-	const struct broker_options options = {.args = args};
+	static const char *args[] = {"--gpu=software", "--threshold=0", NULL, NULL};
 	char option[64];
 	int status = 0, r;
 
@@ -372,6 +532,7 @@ int main(int argc, char **argv)
 	harness_limit_seconds(60);
 	snprintf(option, sizeof(option), "--memory-path=%s", path);
 	args[2] = option;
+	options.args = args;
 	if (!broker_try_start(&broker, &options, &status)) {
 		bool is_told = WIFEXITED(status) && WEXITSTATUS(status) == 2 &&
 			       broker_log_has(&broker, "--memory-path asks for does not work");
@@ -381,10 +542,12 @@ int main(int argc, char **argv)
 		broker_remove(&broker);
 		return is_told ? 77 : 1;
 	}
+	first = broker;
 	r = test_run(NULL, NULL);
 	if (r)
 		broker_show_log(&broker);
 	broker_stop(&broker);
 	broker_remove(&broker);
+	broker_remove(&first);
 	return r;
 }

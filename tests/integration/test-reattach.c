@@ -97,8 +97,7 @@ static bool work_begin(struct work *work, struct client *client)
 	*work = (struct work){.client = client, .next_id = 1, .random = (uintptr_t)client | 1};
 	r = rbk_connect(&options, &work->rbk, &error);
 	if (!r)
-		r = rbk_arena_new_flags(work->rbk, DEPTH * SLOT_BYTES, RBK_ARENA_MEMFD,
-					&work->arena, &error);
+		r = rbk_arena_new(work->rbk, DEPTH * SLOT_BYTES, &work->arena, &error);
 	if (!r)
 		r = plan_elements(work->rbk, "Neg", 1, BIG_ROWS, WIDTH, &work->plan, &error);
 	if (!r)
@@ -335,6 +334,28 @@ TEST(test_reattach__with_a_software_gpu)
 {
 	die_often((const char *const[]){"--gpu=software", NULL}, (unsigned int)test_scaled(5),
 		  false, true);
+}
+
+/*
+ * The clients' arenas are in memory of the device. That takes /dev/udmabuf and a driver that
+ * exports dma-bufs, as Mesa's lavapipe does since version 25.
+ */
+TEST(test_reattach__with_memory_of_a_device)
+{
+	static const char *const args[] = {"--gpu=software", "--memory-path=exported", NULL};
+	const struct broker_options options = {.args = args};
+	struct broker broker;
+	int status;
+
+	if (!broker_try_start(&broker, &options, &status)) {
+		assert_true(broker_log_has(&broker, "--memory-path asks for does not work") ||
+			    broker_log_has(&broker, "no usable Vulkan driver"));
+		broker_remove(&broker);
+		skip();
+	}
+	broker_stop(&broker);
+	broker_remove(&broker);
+	die_often(args, (unsigned int)test_scaled(5), false, true);
 }
 
 TEST_MAIN(NULL, NULL, harness_limit_seconds(115))

@@ -335,6 +335,10 @@ static void arena_fix(struct fake_broker *fake, uint64_t bytes)
 {
 	void *map;
 
+	CHECK(!(bytes & RBK_WIRE_ARENA_DMA_BUF) || !(bytes & RBK_WIRE_ARENA_FIX));
+	/* A memfd stands for a dma-buf; it has no seals. */
+	CHECK(!(bytes & RBK_WIRE_ARENA_DMA_BUF) ==
+	      (fcntl(fake->got_fds[0], F_GET_SEALS) > F_SEAL_SEAL));
 	if (!(bytes & RBK_WIRE_ARENA_FIX))
 		return;
 	bytes &= ~RBK_WIRE_ARENA_FIX;
@@ -397,8 +401,8 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 		CHECK(!ftruncate(fds[0],
 				 (off_t)((const struct rbk_wire_arena_new *)request)->bytes - n));
 		*ret_n_fds = 1;
-		answer->id.id = fake->next_id++;
-		count(&fake->n_objects, 1);
+		answer->id.id = id_new(fake, session);
+		count(&fake->n_objects, fault != FAKE_REFUSE);
 		return sizeof(answer->id);
 	case RBK_WIRE_RING_RESTORE:
 		ring_restore(fake, session, ((const struct rbk_wire_ring_add *)request)->n_entries,

@@ -641,14 +641,19 @@ int main(void)
 
 /* ---- connections ---- */
 
-/* A connection whose arenas cannot move has them fixed all the same, and does not re-attach. */
+/*
+ * A connection whose arenas cannot move has them fixed all the same. It does not re-attach while it
+ * has one. Sealed arenas and arenas in memory of a device need not move.
+ */
 TEST(test_move__is_impossible)
 {
-	const struct fake_options options = {.features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS};
+	const struct fake_options options = {.features = RBK_FEAT_REATTACH | RBK_FEAT_RESTORE |
+							 RBK_FEAT_FIXED_ARENAS,
+					     .exports = true};
 
 	for (int i = 0; i < 2; i++) {
 		struct rbk_error error = {""};
-		struct rbk_arena *arena;
+		struct rbk_arena *arena, *own, *sealed;
 		struct rbk_stats stats;
 		struct scene scene;
 
@@ -657,13 +662,34 @@ TEST(test_move__is_impossible)
 		mover.error = i ? EINVAL : EPERM;
 		scene_connect(&scene, 0, patience_ns, patience_ns);
 		mover.failing = STEP_NONE;
-		assert_false(rbk_features(scene.fixture.rbk) & RBK_FEAT_REATTACH);
-		assert_int_equal(rbk_arena_new(scene.fixture.rbk, MIB, &arena, NULL), 0);
+		assert_int_equal(rbk_arena_new(scene.fixture.rbk, MIB, &own, NULL), 0);
+		assert_true(own->exported);
+		for (int j = 0; j < 2; j++) {
+			struct rbk *rbk = scene.fixture.rbk;
+
+			assert_int_equal(
+				rbk_arena_new_flags(rbk, MIB, RBK_ARENA_MEMFD, &arena, NULL), 0);
+			assert_true(arena->fixed);
+			if (j == 0)
+				rbk_arena_free(arena);
+			else
+				assert_int_equal(rbk_arena_seal(arena, NULL), 0);
+			scene_kill(&scene);
+			scene_start(&scene, &options);
+			assert_int_equal(rbk_stats(rbk, &stats), 0);
+			assert_int_equal(rbk_n_reattached(rbk), j + 1);
+		}
+		sealed = arena;
+		assert_int_equal(
+			rbk_arena_new_flags(scene.fixture.rbk, MIB, RBK_ARENA_MEMFD, &arena, NULL),
+			0);
 		assert_true(arena->fixed);
 		scene_kill(&scene);
 		scene_start(&scene, &options);
 		assert_int_equal(rbk_get_stats(scene.fixture.rbk, &stats, &error), -ECONNRESET);
 		assert_non_null(strstr(error.text, "userfaultfd"));
+		rbk_arena_free(sealed);
+		rbk_arena_free(own);
 		rbk_arena_free(arena);
 		scene_end(&scene);
 	}

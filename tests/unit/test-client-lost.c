@@ -153,7 +153,10 @@ TEST(test_reattach__refused_for_now)
 	}
 }
 
-/* An arena in memory of the broker's device cannot be restored, unless it is gone or sealed. */
+/*
+ * A broker without RBK_FEAT_RESTORE cannot restore an arena in memory of its device, unless the
+ * arena is gone or sealed.
+ */
 TEST(test_reattach__exported_arena)
 {
 	const struct fake_options options = {.features = RBK_FEAT_REATTACH, .exports = true};

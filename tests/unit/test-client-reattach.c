@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,6 +141,93 @@ TEST(test_reattach__fixed_arena)
 	assert_int_equal(rbk_arena_seal(objects.data, &scene.fixture.error), 0);
 	assert_int_equal(*(unsigned char *)rbk_arena_data(objects.data), 7);
 	objects_free(&objects);
+}
+
+/* ---- Arenas in memory of a device ---- */
+
+static const struct fake_options exporting = {
+	.features = RBK_FEAT_REATTACH | RBK_FEAT_FIXED_ARENAS | RBK_FEAT_RESTORE,
+	.exports = true,
+};
+
+static ino_t inode_of(int fd)
+{
+	struct stat status;
+
+	assert_int_equal(fstat(fd, &status), 0);
+	return status.st_ino;
+}
+
+/* The memory stays where it is: each broker gets the same dma-buf, under the same id. */
+TEST(test_reattach__exported_arena)
+{
+	struct objects objects;
+	struct rbk_stats stats;
+	void *data;
+	ino_t ino;
+
+	SCOPED(scene, scene, scene_begin, scene_end, &exporting);
+	objects_make(&scene, &objects);
+	data = rbk_arena_data(objects.data);
+	ino = inode_of(objects.data->fd);
+	for (unsigned int i = 1; i <= 3; i++) {
+		struct fake_options next = exporting;
+
+		/* Segments are those of memfds. */
+		next.segment_bytes = 4096;
+		scene_kill(&scene);
+		scene_start(&scene, &next);
+		assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+		assert_int_equal(rbk_n_reattached(scene.fixture.rbk), i);
+		assert_int_equal(fake_broker_requests(scene.fixture.fake, RBK_WIRE_ARENA_ADD), 2);
+		assert_int_equal(fake_broker_requests(scene.fixture.fake, RBK_WIRE_ARENA_NEW), 0);
+		assert_ptr_equal(rbk_arena_data(objects.data), data);
+		assert_int_equal(inode_of(objects.data->fd), ino);
+		assert_int_equal(objects.data->segment_bytes, 0);
+		objects_check(&scene, &objects);
+	}
+	assert_int_equal(rbk_arena_seal(objects.data, &scene.fixture.error), 0);
+	assert_int_equal(*(unsigned char *)rbk_arena_data(objects.data), 7);
+	scene_kill(&scene);
+	scene_start(&scene, &exporting);
+	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+	objects_free(&objects);
+	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* A broker dies before or after it has made the memory; the program gets that of the next one. */
+TEST(test_reattach__exported_arena_being_made)
+{
+	static const enum fake_fault faults[] = {FAKE_DIE, FAKE_DIE_AFTER};
+
+	for (int i = 0; i < 6; i++) {
+		struct fake_options dying = exporting, next = exporting;
+		struct rbk_arena *arena;
+		struct rbk_stats stats;
+		struct scene scene;
+		struct heirs heirs = {&scene, &next, 1};
+
+		dying.fault = faults[i % 2];
+		dying.fault_type = RBK_WIRE_ARENA_NEW;
+		/* The next broker may make none: then it is a memfd. */
+		if (i / 2 == 1)
+			next.fault = FAKE_REFUSE;
+		next.fault_type = RBK_WIRE_ARENA_NEW;
+		next.exports = i / 2 < 2;
+		scene_begin(&scene, &dying);
+		heirs_begin(&heirs);
+		assert_int_equal(rbk_arena_new(scene.fixture.rbk, 8192, &arena, NULL), 0);
+		/* The library may not have noticed a death after the answer. */
+		assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+		pthread_join(heirs.thread, NULL);
+		((unsigned char *)rbk_arena_data(arena))[8191] = 1;
+		wait_told(&scene, 1);
+		assert_int_equal(fake_broker_objects(scene.fixture.fake), 1);
+		assert_int_not_equal(rbk_arena_ref(arena, 0), RBK_REF_INVALID);
+		rbk_arena_free(arena);
+		assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+		scene_end(&scene);
+	}
 }
 
 /* ---- Exactly once ---- */

@@ -82,17 +82,22 @@ static void submit_unfinished(struct scene *scene, struct objects *objects)
 	submit_nops(objects->ring, 1, 0);
 }
 
-/* The broker waits for a task when it dies. */
+/* The broker waits for a task when it dies. The arena is a memfd, or memory of a device. */
 TEST(test_removal__broker_dies_before_answer)
 {
-	for (enum act act = 0; act < N_ACTS; act++) {
+	for (enum act i = 0; i < 2 * N_ACTS; i++) {
+		const enum act act = i / 2;
 		struct fake_options options = {
-			.features = fixing(),
+			.features = fixing() | RBK_FEAT_RESTORE,
 			.fault = FAKE_SILENT,
 			.fault_type = type_of(act),
 			.fault_at = number_of(act),
+			.exports = i % 2,
 		};
-		const struct fake_options next = {.features = options.features};
+		const struct fake_options next = {
+			.features = options.features,
+			.exports = options.exports,
+		};
 		struct remover remover;
 		struct objects objects;
 		struct scene scene;

@@ -10,9 +10,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <libdrm/amdgpu_drm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -247,6 +249,93 @@ TEST(test_exported__memory)
 	munmap(data, bytes);
 	close(fd);
 	card_end(&card);
+}
+
+/* Make a buffer of the card as a program that drives it itself, and export it. */
+static int buffer_new(uint64_t bytes, uint64_t domain, uint64_t flags)
+{
+	union drm_amdgpu_gem_create create = {
+		.in =
+			{
+				.bo_size = bytes,
+				.alignment = PAGE,
+				.domains = domain,
+				.domain_flags = flags,
+			},
+	};
+	struct drm_prime_handle prime = {.flags = DRM_CLOEXEC | DRM_RDWR};
+	int card = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
+
+	assert_true(card >= 0);
+	assert_int_equal(ioctl(card, DRM_IOCTL_AMDGPU_GEM_CREATE, &create), 0);
+	prime.handle = create.out.handle;
+	assert_int_equal(ioctl(card, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime), 0);
+	close(card);
+	return prime.fd;
+}
+
+/*
+ * The next broker takes memory as the card exports it, but not the card's other memory, in which
+ * the processor would be slow.
+ */
+TEST(test_exported__restored)
+{
+	static const struct {
+		uint64_t domain, flags;
+		bool is_taken;
+	} cases[] = {
+		{AMDGPU_GEM_DOMAIN_GTT, 0, true},
+		{AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_CREATE_CPU_GTT_USWC, false},
+		{AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED, false},
+		{AMDGPU_GEM_DOMAIN_VRAM, 0, false},
+	};
+	struct exec_arena arena;
+	struct card card;
+	uint8_t *data;
+	int fd;
+
+	card_begin(&card, VULKAN_PATH_EXPORTED, VULKAN_FORCE_UNPROVEN);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fd = buffer_new(MIB, cases[i].domain, cases[i].flags);
+		data = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_ptr_not_equal(data, MAP_FAILED);
+		data[0] = 9;
+		arena = (struct exec_arena){
+			.base = data,
+			.bytes = MIB,
+			.fd = fd,
+			.exporter = card.executor,
+			.is_restored = true,
+		};
+		card.executor->ops->arena_import(card.executor, &arena);
+		assert_int_equal(arena.import[GPU] != NULL, cases[i].is_taken);
+		assert_int_equal(data[0], 9);
+		card.executor->ops->arena_release(card.executor, &arena);
+		munmap(data, MIB);
+		close(fd);
+	}
+
+	/* The card restores what it exported before it was opened anew. */
+	assert_int_equal(card.executor->ops->arena_export(card.executor, MIB, &arena, &fd), 0);
+	card.executor->ops->arena_release(card.executor, &arena);
+	data = arena.base;
+	memset(data, 3, MIB);
+	card_end(&card);
+	card_begin(&card, VULKAN_PATH_EXPORTED, VULKAN_FORCE_UNPROVEN);
+	arena = (struct exec_arena){
+		.base = data,
+		.bytes = MIB,
+		.fd = fd,
+		.exporter = card.executor,
+		.is_restored = true,
+	};
+	card.executor->ops->arena_import(card.executor, &arena);
+	assert_non_null(arena.import[GPU]);
+	card.executor->ops->arena_release(card.executor, &arena);
+	card_end(&card);
+	assert_int_equal(data[MIB - 1], 3);
+	munmap(data, MIB);
+	close(fd);
 }
 
 /* The card refuses so much memory, and still works afterwards. */

@@ -8,9 +8,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/dma-buf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -311,6 +313,98 @@ TEST(test_exported__shared)
 	assert_int_equal(n_holders, 1);
 	close(fd);
 	assert_int_equal(dma_buf_holders(fd, &n_holders), DMA_BUF_E_UNKNOWN);
+	rig_deinit(&rig);
+}
+
+/*
+ * Another device of the driver, as that of the next broker, reaches memory that was exported before
+ * it was opened. It finds the bytes as they were.
+ */
+TEST(test_exported__restored)
+{
+	const struct vulkan_options options = options_of();
+	struct exec_arena arena, restored;
+	struct dma_buf_about about;
+	struct plan *plan;
+	struct rig rig;
+	uint8_t *data;
+	int fd;
+
+	if (path != VULKAN_PATH_EXPORTED)
+		skip();
+	plan = product_plan(1000);
+	rig_init(&rig, &options);
+	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+	assert_int_equal(dma_buf_examine(fd, &about), 0);
+	assert_string_equal(about.exporter, rig.executor->info.export_name);
+	assert_true(about.exporter[0]);
+	assert_int_equal(about.bytes, EXPORT_BYTES);
+	assert_int_equal(about.ino, arena.ino);
+	assert_int_equal(about.dev, arena.dev);
+	memset(arena.base, 77, EXPORT_BYTES);
+	rig.executor->ops->arena_release(rig.executor, &arena);
+	munmap(arena.base, EXPORT_BYTES);
+	rig_deinit(&rig);
+
+	rig_init(&rig, &options);
+	data = mmap(NULL, EXPORT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(data, MAP_FAILED);
+	restored = (struct exec_arena){
+		.base = data,
+		.bytes = EXPORT_BYTES,
+		.fd = fd,
+		.exporter = rig.executor,
+		.is_restored = true,
+	};
+	rig.executor->ops->arena_import(rig.executor, &restored);
+	assert_non_null(restored.import[GPU]);
+	for (int i = 0; i < EXPORT_BYTES; i++)
+		assert_int_equal(data[i], 77);
+	rig_prepare(&rig, plan);
+	assert_int_equal(run_at(&rig, plan, 1000, &restored, 0, 65536), 0);
+	rig_release(&rig, plan);
+	arena_end(&rig, &restored, fd);
+	rig_deinit(&rig);
+}
+
+/* Other descriptors are no dma-bufs, whatever they are. */
+TEST(test_dma_buf__examine)
+{
+	const int files[] = {
+		memfd_create("\nexp_name:\tudmabuf", MFD_CLOEXEC),
+		open("/dev/null", O_RDWR | O_CLOEXEC),
+		open("/proc/self/maps", O_RDONLY | O_CLOEXEC),
+		-1,
+	};
+	struct dma_buf_about about;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		assert_int_equal(dma_buf_examine(files[i], &about), DMA_BUF_E_UNKNOWN);
+		if (files[i] >= 0)
+			close(files[i]);
+	}
+}
+
+/* Clients name dma-bufs as they like, which must not pass for what the kernel says. */
+TEST(test_dma_buf__named)
+{
+	const struct vulkan_options options = options_of();
+	struct exec_arena arena;
+	struct dma_buf_about about;
+	uint64_t n_holders;
+	struct rig rig;
+	int fd;
+
+	if (path != VULKAN_PATH_EXPORTED)
+		skip();
+	rig_init(&rig, &options);
+	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+	assert_int_equal(ioctl(fd, DMA_BUF_SET_NAME_B, "\nexp_name:\tx\ncount:\t9\n"), 0);
+	assert_int_equal(dma_buf_examine(fd, &about), 0);
+	assert_string_equal(about.exporter, rig.executor->info.export_name);
+	assert_int_equal(dma_buf_holders(fd, &n_holders), 0);
+	assert_true(n_holders < 9);
+	arena_end(&rig, &arena, fd);
 	rig_deinit(&rig);
 }
 

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arenas that an earlier broker had a device make, as sessions see them: what is taken for such
+ * memory, who pays for it, and which threads may use it. The devices are fakes; memfds stand for
+ * dma-bufs, and the test says what the kernel knows of them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "session/server-private.h"
+#include "support/session-rig.h"
+#include "support/test.h"
+#include "unit/fail-alloc.h"
+#include "util/clock.h"
+#include "util/dma-buf.h"
+
+enum { BYTES = 65536, PAGE = 4096, SPARE = 2 << 20, EXPORTER = 1, GTT = 1 << 30 };
+
+/* The kernel's answers, and what executors saw. */
+static struct {
+	const char *driver; /* NULL: the descriptor is no dma-buf */
+	uint64_t n_holders;
+	uint64_t spare_bytes; /* the dma-buf is larger than its file */
+	unsigned int n_imported, n_released;
+	bool refuses; /* the exporter does not import the arena */
+} world;
+
+int __wrap_dma_buf_holders(int fd, uint64_t *ret);
+int __wrap_dma_buf_holders(int fd, uint64_t *ret)
+{
+	assert_true(fcntl(fd, F_GETFD) >= 0);
+	*ret = world.n_holders;
+	return 0;
+}
+
+int __wrap_dma_buf_examine(int fd, struct dma_buf_about *ret);
+int __wrap_dma_buf_examine(int fd, struct dma_buf_about *ret)
+{
+	struct stat status;
+
+	if (!world.driver)
+		return DMA_BUF_E_UNKNOWN;
+	assert_int_equal(fstat(fd, &status), 0);
+	*ret = (struct dma_buf_about){
+		.bytes = (uint64_t)status.st_size + world.spare_bytes,
+		.dev = status.st_dev,
+		.ino = status.st_ino,
+	};
+	strcpy(ret->exporter, world.driver);
+	return 0;
+}
+
+static void import(struct executor *executor, struct exec_arena *arena)
+{
+	assert_true(arena->is_restored);
+	assert_true(fcntl(arena->fd, F_GETFD) >= 0);
+	if (!world.refuses || executor->index != EXPORTER)
+		arena->import[executor->index] = arena;
+	world.n_imported++;
+}
+
+static void release(struct executor *executor, struct exec_arena *arena)
+{
+	assert_true(fcntl(arena->fd, F_GETFD) >= 0);
+	arena->import[executor->index] = NULL;
+	world.n_released++;
+}
+
+/* Begin with device 0 (the CPU), device 1 (exports memory of the driver "card") and device 2. */
+static void begin(struct rig *rig)
+{
+	memset(&world, 0, sizeof(world));
+	world.driver = "card";
+	world.n_holders = 2;
+	rig_init(rig, 3);
+	for (int i = 0; i < 3; i++) {
+		rig->fakes[i].ops.arena_import = import;
+		rig->fakes[i].ops.arena_release = release;
+	}
+	rig->fakes[EXPORTER].executor.info.export_name = "card";
+	rig->fakes[EXPORTER].executor.info.gtt_bytes = GTT;
+	rig->fakes[2].executor.info.export_name = "";
+}
+
+#define BEGIN(name) SCOPED(rig, name, begin, rig_deinit)
+
+static int memory_new(uint64_t bytes)
+{
+	int fd = memfd_create("device memory", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	return fd;
+}
+
+/* Hand a copy of @fd to the session. */
+static int hand_over(struct rig *rig, int fd, uint64_t bytes, uint32_t *ret_id)
+{
+	struct rbk_wire_id_reply reply = {.reply.res = 1};
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), sent = -1, r;
+
+	assert_int_equal(session_arena_restore(rig->session, ++rig->next_cookie, &copy, bytes), 0);
+	r = rig_answer_fd(rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply), &sent);
+	assert_int_equal(sent, -1);
+	/* A descriptor that was not taken is the caller's. */
+	assert_true((copy >= 0) == (r != 0));
+	close_fd(copy);
+	if (ret_id)
+		*ret_id = reply.id;
+	return r;
+}
+
+static int take_back(struct rig *rig, uint32_t id)
+{
+	struct rbk_wire_reply reply;
+
+	assert_int_equal(session_arena_remove(rig->session, ++rig->next_cookie, id), 0);
+	return rig_answer(rig, RBK_WIRE_ARENA_REMOVE, &reply, sizeof(reply));
+}
+
+static uint64_t used(struct rig *rig, enum account_slot slot)
+{
+	return account_used(rig->session->tenant->account, slot);
+}
+
+static void wait_used(struct rig *rig, enum account_slot slot, uint64_t amount)
+{
+	uint64_t deadline_ns = clock_now_ns() + 10000000000ull;
+
+	while (used(rig, slot) != amount) {
+		assert_true(clock_now_ns() < deadline_ns);
+		rig_settle(rig);
+		usleep(1000);
+	}
+}
+
+/* The memory is charged as if the device had made it, and as long as clients have it. */
+TEST(test_device_arena__charged)
+{
+	struct session_arena *arena;
+	unsigned char *data;
+	uint64_t host, fds;
+	uint32_t id;
+	int fd;
+
+	BEGIN(rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fds = used(&rig, ACCOUNT_FDS);
+	fd = memory_new(BYTES);
+	data = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(data, MAP_FAILED);
+	memset(data, 42, BYTES);
+	rig.session->wants_id = true;
+	rig.session->wanted_id = 5;
+	assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
+	assert_int_equal(id, 5);
+	arena = rig.session->arenas[id];
+	assert_int_equal(world.n_imported, 3);
+	assert_ptr_equal(arena->exec.exporter, &rig.fakes[EXPORTER].executor);
+	assert_true(arena->exec.is_fixed);
+	assert_false(arena->exec.immutable);
+	assert_int_equal(rig.session->n_unfixed, 0);
+	for (unsigned int i = 0; i < BYTES; i++)
+		assert_int_equal(arena->exec.base[i], 42);
+	arena->exec.base[7] = 43;
+	assert_int_equal(data[7], 43);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES);
+	assert_int_equal(used(&rig, account_gtt(EXPORTER)), BYTES);
+	assert_int_equal(used(&rig, ACCOUNT_ARENAS), 1);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
+
+	assert_int_equal(take_back(&rig, id), 0);
+	assert_int_equal(world.n_released, 3);
+	assert_int_equal(used(&rig, ACCOUNT_ARENAS), 0);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES);
+	assert_int_equal(used(&rig, account_gtt(EXPORTER)), BYTES);
+	munmap(data, BYTES);
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
+	assert_int_equal(used(&rig, account_gtt(EXPORTER)), 0);
+}
+
+/* The reactor uses only memory that the device takes for its own; others may make it wait. */
+TEST(test_device_arena__other_memory)
+{
+	struct session_arena *arena;
+	int fd = memory_new(BYTES);
+	uint32_t id;
+
+	BEGIN(rig);
+	world.refuses = true;
+	assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
+	arena = rig.session->arenas[id];
+	assert_false(arena->exec.is_fixed);
+	assert_int_equal(rig.session->n_unfixed, 1);
+	world.n_holders = 1;
+	assert_int_equal(take_back(&rig, id), 0);
+	assert_int_equal(rig.session->n_unfixed, 0);
+	close(fd);
+}
+
+/* Without the device, the processor uses memory of the machine, but not that of other devices. */
+TEST(test_device_arena__device_is_gone)
+{
+	static const struct {
+		const char *driver;
+		int expected;
+	} cases[] = {
+		{"amdgpu", 0}, {"udmabuf", 0}, {"vfio", -ENODEV}, {"car", -ENODEV}, {"", -ENODEV},
+	};
+	int fd = memory_new(BYTES);
+	uint64_t host;
+	uint32_t id;
+
+	BEGIN(rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		world.driver = cases[i].driver;
+		world.n_holders = 2;
+		rig.session->wants_id = true;
+		rig.session->wanted_id = 9;
+		assert_int_equal(hand_over(&rig, fd, BYTES, &id), cases[i].expected);
+		assert_false(rig.session->wants_id);
+		if (cases[i].expected) {
+			assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+			continue;
+		}
+		assert_int_equal(id, 9);
+		assert_null(rig.session->arenas[id]->exec.exporter);
+		assert_false(rig.session->arenas[id]->exec.is_fixed);
+		assert_int_equal(used(&rig, account_gtt(EXPORTER)), 0);
+		world.n_holders = 1;
+		assert_int_equal(take_back(&rig, id), 0);
+		wait_used(&rig, ACCOUNT_HOST_BYTES, host);
+	}
+	close(fd);
+	/* The client broke no rule. */
+	assert_false(rig.session->is_ending);
+}
+
+/*
+ * Two arenas of one dma-buf would wait for each other for ever when they are gone, and so would an
+ * arena and what is left of an earlier one.
+ */
+TEST(test_device_arena__twice)
+{
+	struct account *other;
+	struct stat status;
+	uint64_t host;
+	uint32_t id;
+	int fd;
+
+	BEGIN(rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fd = memory_new(BYTES);
+	assert_int_equal(fstat(fd, &status), 0);
+	assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
+	assert_int_equal(hand_over(&rig, fd, BYTES, NULL), -EBUSY);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES);
+	/* The client still has it, so it is still charged. */
+	assert_int_equal(take_back(&rig, id), 0);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES);
+	other = (struct account *)&status;
+	assert_int_equal(hold_claim_dma_buf(rig.server, status.st_dev, status.st_ino, other),
+			 HOLD_E_FOREIGN);
+	/* Each arena takes over from what is left of the last one. */
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
+		wait_used(&rig, ACCOUNT_HOST_BYTES, host + BYTES);
+		assert_int_equal(
+			hold_claim_dma_buf(rig.server, status.st_dev, status.st_ino, other),
+			HOLD_E_FOREIGN);
+		assert_int_equal(take_back(&rig, id), 0);
+	}
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
+	assert_int_equal(hold_claim_dma_buf(rig.server, status.st_dev, status.st_ino, other), 0);
+}
+
+/* Wait until the session, the only one, has ended. */
+static void expect_ended(struct rig *rig)
+{
+	uint64_t deadline_ns = clock_now_ns() + 10000000000ull;
+
+	while (!server_is_empty(rig->server)) {
+		assert_true(clock_now_ns() < deadline_ns);
+		rig_work(rig);
+		rig_settle(rig);
+		usleep(100);
+	}
+}
+
+/* A client that hands over something else loses its session, and leaves nothing. */
+TEST(test_device_arena__hostile)
+{
+	static const struct {
+		const char *driver;
+		uint64_t bytes, spare_bytes;
+		int expected;
+	} cases[] = {
+		{NULL, BYTES, 0, -EINVAL},
+		{"card", 0, 0, -EINVAL},
+		{"card", BYTES + PAGE, 0, -EINVAL},
+		{"card", BYTES - 4, 0, -EINVAL},
+		{"card", UINT64_MAX - PAGE + 1, 0, -EINVAL},
+		{"card", BYTES, SPARE, -EINVAL},
+		{"card", BYTES, SPARE - PAGE, 0},
+		{"card", BYTES - PAGE, 0, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int fd = memory_new(BYTES);
+		struct rig rig;
+
+		begin(&rig);
+		world.driver = cases[i].driver;
+		world.spare_bytes = cases[i].spare_bytes;
+		assert_int_equal(hand_over(&rig, fd, cases[i].bytes, NULL), cases[i].expected);
+		if (cases[i].expected)
+			expect_ended(&rig);
+		else
+			assert_false(rig.session->is_ending);
+		world.n_holders = 1;
+		rig_deinit(&rig);
+		assert_int_equal(world.n_imported, cases[i].expected ? 0 : 3);
+		assert_int_equal(world.n_released, world.n_imported);
+		close(fd);
+	}
+}
+
+/* A descriptor that cannot be mapped for writing is no memory of an arena. */
+TEST(test_device_arena__unmappable)
+{
+	int fd = memory_new(BYTES), read_only;
+	char path[64];
+	struct rig rig;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	read_only = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(read_only >= 0);
+	begin(&rig);
+	{
+		struct rbk_wire_id_reply reply = {.reply.res = 1};
+
+		assert_int_equal(session_arena_restore(rig.session, 1, &read_only, BYTES), 0);
+		assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)),
+				 -EINVAL);
+	}
+	assert_int_equal(read_only, -1);
+	expect_ended(&rig);
+	world.n_holders = 1;
+	rig_deinit(&rig);
+	assert_int_equal(world.n_imported, 0);
+	close(fd);
+}
+
+TEST(test_device_arena__session_ends_meanwhile)
+{
+	for (int i = 0; i < 20; i++) {
+		int fd = memory_new(BYTES), copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		struct rig rig;
+
+		begin(&rig);
+		world.n_holders = 1;
+		assert_int_equal(session_arena_restore(rig.session, 1, &copy, BYTES), 0);
+		for (int j = 0; j < i; j++)
+			rig_settle(&rig);
+		session_end(rig.session, false, "the test wants it");
+		rig_deinit(&rig);
+		assert_int_equal(world.n_released, world.n_imported);
+		close(fd);
+	}
+}
+
+TEST(test_device_arena__failing_allocations)
+{
+	struct rbk_wire_id_reply reply;
+	bool failed;
+	uint64_t host;
+	int fd, copy, r;
+
+	BEGIN(rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	world.n_holders = 1;
+	fd = memory_new(BYTES);
+	for (unsigned int n = 1;; n++) {
+		copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		reply.reply.res = 1;
+		fail_alloc_at(n);
+		assert_int_equal(
+			session_arena_restore(rig.session, ++rig.next_cookie, &copy, BYTES), 0);
+		failed = fail_alloc_stop();
+		r = rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply));
+		close_fd(copy);
+		if (!failed)
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(take_back(&rig, reply.id), 0);
+	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
+	close(fd);
+}
+
+TEST_MAIN(NULL, NULL)
