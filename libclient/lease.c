@@ -558,6 +558,21 @@ static uint64_t charged_bytes(const struct rbk_lease *lease)
 	return bytes;
 }
 
+/* Return the flags of the request that restores the lease at the broker of @rbk. */
+static uint32_t lease_restore_flags(const struct rbk_lease *lease, const struct rbk *rbk)
+{
+	const struct rbk_lease_page *page = lease->page;
+	uint32_t flags = RBK_WIRE_LEASE_RESTORE | (lease->opened.flags & RBK_WIRE_LEASE_BY_UUID);
+
+	if (!(rbk->features & RBK_FEAT_RESTORE))
+		return flags;
+	if (!(lease->opened.flags & RBK_WIRE_LEASE_JOIN))
+		flags |= RBK_WIRE_LEASE_OPENER;
+	if (__atomic_load_n(&page->resized_bytes, __ATOMIC_RELAXED) > 0)
+		flags |= RBK_WIRE_LEASE_RESIZED;
+	return flags;
+}
+
 RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
 				 struct rbk_error *error)
 {
@@ -588,7 +603,14 @@ RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint6
 		if (request.wish_bytes == 0 || request.wish_bytes > request.max_bytes)
 			request.wish_bytes = request.max_bytes;
 	}
-	request.flags = RBK_WIRE_LEASE_RESTORE | (request.flags & RBK_WIRE_LEASE_BY_UUID);
+	request.flags = lease_restore_flags(lease, rbk);
+	if (request.flags & RBK_WIRE_LEASE_RESIZED) {
+		const struct rbk_lease_page *known = lease->page;
+
+		request.wish_bytes = __atomic_load_n(&known->resized_bytes, __ATOMIC_RELAXED);
+		if (request.min_bytes > request.wish_bytes)
+			request.min_bytes = request.wish_bytes;
+	}
 	r = open_at(rbk, &message, 0, &answer, error);
 	if (!r) {
 		r = answer.reply.lease.page_bytes == lease->page_bytes

@@ -544,6 +544,9 @@ struct rbk_wire_catalogue {
 #define RBK_WIRE_LEASE_JOIN    (1u << 0) /* joins the lease of that number, whatever its device */
 #define RBK_WIRE_LEASE_RESTORE (1u << 1) /* restores a lease of a broker that ended: see below */
 #define RBK_WIRE_LEASE_BY_UUID (1u << 2) /* uuid names the device; device is 0 */
+/* With RESTORE and RBK_FEAT_RESTORE; without the feature, the first member counts as the opener. */
+#define RBK_WIRE_LEASE_RESIZED (1u << 3) /* wish_bytes is that of the last LEASE_RESIZE */
+#define RBK_WIRE_LEASE_OPENER  (1u << 4) /* the member opened the lease, and may resize it */
 struct rbk_wire_lease_open {
 	struct rbk_wire_request request;
 	uint32_t flags;      /* RBK_WIRE_LEASE_* */

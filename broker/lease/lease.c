@@ -78,6 +78,7 @@ void lease_show(const struct lease *lease)
 	store(&page->peak_bytes, lease->peak_bytes);
 	store(&page->peak_credited_bytes, lease->peak_credited_bytes);
 	store(&page->n_refused, lease->n_refused);
+	store(&page->resized_bytes, lease->resized_bytes);
 }
 
 static bool is_number_taken(const struct leases *leases, uint32_t number)
@@ -269,7 +270,7 @@ uint64_t lease_trim(struct lease *lease)
 void lease_resize(struct lease *lease, uint64_t wish_bytes)
 {
 	assert(wish_bytes <= lease->max_bytes);
-	lease->wish_bytes = lease->limit_bytes = wish_bytes;
+	lease->wish_bytes = lease->limit_bytes = lease->resized_bytes = wish_bytes;
 	lease_trim(lease);
 	lease_show(lease);
 }

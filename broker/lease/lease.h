@@ -133,6 +133,7 @@ struct lease {
 
 	uint64_t min_bytes, wish_bytes, max_bytes;
 	uint64_t limit_bytes;   /* bound of growth: max_bytes, or the last lease_resize() */
+	uint64_t resized_bytes; /* last lease_resize(); 0: none */
 	uint64_t allowed_bytes; /* bytes that its tenant's limits leave to it */
 	uint64_t credited_bytes, object_bytes; /* object_bytes is a part of credited_bytes */
 	struct charge charge;                  /* granted bytes */

@@ -25,7 +25,7 @@ struct lease_page {
 	void *map;
 	size_t bytes;
 	int fd;
-	uint32_t opener; /* number of the session that opened the lease */
+	uint32_t opener; /* number of the session that opened the lease; 0: has not come back */
 	struct stats_shown shown;
 };
 

@@ -523,8 +523,11 @@ static int handle_lease_open(struct request *request)
 	bool joins = open->flags & RBK_WIRE_LEASE_JOIN;
 	bool restores = open->flags & RBK_WIRE_LEASE_RESTORE;
 	bool by_uuid = open->flags & RBK_WIRE_LEASE_BY_UUID;
+	uint32_t known = RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_RESTORE | RBK_WIRE_LEASE_BY_UUID;
 
-	if (open->flags & ~(RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_RESTORE | RBK_WIRE_LEASE_BY_UUID))
+	if (restores && (request->session->features & RBK_FEAT_RESTORE))
+		known |= RBK_WIRE_LEASE_RESIZED | RBK_WIRE_LEASE_OPENER;
+	if (open->flags & ~known)
 		return hostile(request, "the client's lease request has unknown flags");
 	if ((joins && restores) || (joins || restores) != (open->number != 0))
 		return hostile(request,

@@ -594,18 +594,29 @@ static void open_restoring(struct session *session, const struct rbk_wire_lease_
 {
 	struct lease *lease = find_restored(session, open, device);
 	struct session_lease *held;
+	struct lease_page *page;
 
 	if (check_held(session, open, device))
 		return;
 	held = held_new(session, &open->request, device);
 	if (!held)
 		return;
-	if (!lease)
-		lease = make_lease(session, open, device);
 	if (!lease) {
-		held_free(held);
-		return;
+		lease = make_lease(session, open, device);
+		if (!lease) {
+			held_free(held);
+			return;
+		}
+		page = lease->owner;
+		if (session->features & RBK_FEAT_RESTORE)
+			page->opener = 0;
 	}
+	page = lease->owner;
+	if ((open->flags & RBK_WIRE_LEASE_OPENER) && page->opener == 0)
+		page->opener = session->number;
+	/* All members know of the last LEASE_RESIZE; there may have been another one since. */
+	if ((open->flags & RBK_WIRE_LEASE_RESIZED) && lease->resized_bytes == 0)
+		lease_resize(lease, min_u64(open->wish_bytes, lease->max_bytes));
 	lease_join(lease, &held->member, session->pid);
 	held->member.joined_ns = clock_boot_ns();
 	held->member.restored_ns = clock_now_ns();

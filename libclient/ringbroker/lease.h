@@ -194,7 +194,8 @@ int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd, char ret_region[RBK_LE
  * new broker. The member had @credit_bytes of credit, in addition to the cost of its objects, which
  * the library knows. Both are charged at once, even above the lease's maximum, because the memory
  * is in use. The broker accepts them as far as that memory is neither held nor reserved otherwise.
- * On success @lease belongs to @rbk's session; its number and page may have changed.
+ * A wish that rbk_lease_resize() has set since the lease was opened applies again. On success
+ * @lease belongs to @rbk's session; its number and page may have changed.
  * Return: 0; errors as rbk_lease_open(), such as -ENOMEM: not accepted; on errors @lease is
  * unchanged.
  */

@@ -493,7 +493,8 @@ struct rbk_lease_page {
 	uint64_t peak_bytes;          /* the most bytes that members reported as used */
 	uint64_t peak_credited_bytes; /* the most bytes that members were given, used or not */
 	uint64_t n_refused;           /* refused allocations, as members report */
-	uint64_t reserved[8];
+	uint64_t resized_bytes;       /* last wish of rbk_lease_resize(); 0: none, or not told */
+	uint64_t reserved[7];
 };
 
 #ifndef __cplusplus

@@ -389,7 +389,7 @@ TEST(test_forms, NULL, nothing_left)
 		    {&credit, sizeof(credit)},
 		    {&object, sizeof(object)},
 		    {&resize, sizeof(resize)}};
-	struct rbk_wire_lease_open bad[10];
+	struct rbk_wire_lease_open bad[12];
 	unsigned int n = 0;
 	uint8_t longer[sizeof(open) + 8];
 	const int fds[] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
@@ -407,7 +407,7 @@ TEST(test_forms, NULL, nothing_left)
 					     0);
 		}
 	}
-	for (n = 0; n < 10; n++)
+	for (n = 0; n < 12; n++)
 		bad[n] = open;
 	bad[0].flags = 8;
 	bad[1].number = 1;
@@ -422,6 +422,11 @@ TEST(test_forms, NULL, nothing_left)
 	bad[8].number = 1;
 	bad[9].flags = RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_BY_UUID;
 	bad[9].number = 1;
+	/* These flags take a feature. */
+	bad[10].flags = RBK_WIRE_LEASE_RESTORE | RBK_WIRE_LEASE_RESIZED;
+	bad[10].number = 1;
+	bad[11].flags = RBK_WIRE_LEASE_RESTORE | RBK_WIRE_LEASE_OPENER;
+	bad[11].number = 1;
 	for (unsigned int i = 0; i < n; i++) {
 		hostile_expect_ended(&bad[i], sizeof(bad[i]), NULL, 0);
 	}

@@ -844,6 +844,56 @@ TEST(test_restore)
 	broker_wait_vram(watcher, 0);
 }
 
+/*
+ * A wish that was set by rbk_lease_resize() applies again, whoever is restored first; and only the
+ * opener may set another.
+ */
+TEST(test_restore__resized)
+{
+	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")}, *anew[2];
+	struct rbk_lease *lease[2] = {open_lease(rbk[0], 20, 40), NULL};
+	const struct rbk_lease_page *page;
+	uint32_t number = rbk_lease_number(lease[0]);
+	struct rbk_error error;
+
+	lease[1] = join(rbk[1], number);
+	page = rbk_lease_page(lease[1]);
+	assert_int_equal(take(lease[0], 6), 0);
+	assert_int_equal(take(lease[1], 6), 0);
+	assert_int_equal(load(&page->resized_bytes), 0);
+	assert_int_equal(rbk_lease_resize(rbk[0], number, 16 * MIB, NULL, &error), 0);
+	assert_int_equal(load(&page->resized_bytes), 16 * MIB);
+	for (unsigned int i = 0; i < 2; i++) {
+		rbk_disconnect(watcher);
+		broker_kill(&broker);
+		broker_remove(&broker);
+		begin_with(two_tenants);
+		for (unsigned int j = 0; j < 2; j++)
+			anew[j] = broker_connect(&broker, "again");
+		/* The one that joined is the first. */
+		assert_int_equal(rbk_lease_restore(lease[1], anew[1], 6 * MIB, &error), 0);
+		assert_int_equal(load(&page->wish_bytes), (i ? 2 : 16) * MIB);
+		assert_int_equal(rbk_lease_resize(anew[1], number, MIB, NULL, &error), -EPERM);
+		assert_int_equal(rbk_lease_restore(lease[0], anew[0], 6 * MIB, &error), 0);
+		assert_int_equal(load(&page->wish_bytes), (i ? 2 : 16) * MIB);
+		assert_int_equal(load(&page->max_bytes), 40 * MIB);
+		broker_wait_vram(watcher, (i ? 12 : 16) * MIB);
+		assert_int_equal(take(lease[0], i ? 1 : 5), -ENOMEM);
+		/* Below what they have, and below the wish with which it was opened. */
+		assert_int_equal(rbk_lease_resize(anew[0], number, 2 * MIB, NULL, &error), 0);
+		assert_int_equal(rbk_lease_resize(anew[1], number, MIB, NULL, &error), -EPERM);
+		rbk_disconnect(rbk[0]);
+		rbk_disconnect(rbk[1]);
+		rbk[0] = anew[0];
+		rbk[1] = anew[1];
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		rbk_lease_close(lease[i]);
+		rbk_disconnect(rbk[i]);
+	}
+	broker_wait_vram(watcher, 0);
+}
+
 /* Objects and credit released while no broker runs are not reported to the next broker. */
 TEST(test_restore__dropped)
 {
