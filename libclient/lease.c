@@ -7,6 +7,11 @@
  * another only by rbk_lease_restore(). Requests that are in progress then end on the old
  * connection, which is lost.
  *
+ * A connection that re-attaches restores its leases first. The record must then be what the next
+ * broker is told, so it changes under reattach.objects only: what is given back is removed from it
+ * before the request is sent, which goes to no later broker; what is obtained is added if the
+ * broker that gave it has had no successor, and otherwise asked for again.
+ *
  * Whatever is given back belongs to the broker from the moment it is sent, even without an answer.
  * The broker serves requests in order, and requests that it has not read when it or the connection
  * ends are void, because that end frees the memory. Credit is therefore never spent twice, nor
@@ -37,6 +42,7 @@ struct lease_object {
 	struct lease_object *next;
 	uint64_t dev, ino, bytes;
 	uint64_t charged_bytes; /* charge of this member */
+	bool is_rejected;       /* the broker does not know it, and the charge is credit */
 };
 
 struct rbk_lease {
@@ -47,8 +53,15 @@ struct rbk_lease {
 	struct rbk_wire_lease_open opened; /* the request that opened or joined the lease */
 	void *page;                        /* never changes */
 	size_t page_bytes;                 /* never changes */
+	/* The next members change under the connection's reattach.objects, too. */
 	uint64_t credit_bytes;
 	struct lease_object *objects;
+	struct rbk_lease_use use; /* the last report */
+	int cgroup_fd;            /* of rbk_lease_set_cgroup(), for the next broker; or -1 */
+	struct rbk_lease *next;   /* in rbk->leases */
+	bool is_listed;
+	/* at the broker that the connection is being restored at */
+	uint32_t next_number, next_device;
 };
 
 static int check_offered(const struct rbk *rbk, struct rbk_error *error)
@@ -125,28 +138,60 @@ static int fill_request(const struct rbk_lease_options *options, struct rbk_wire
 	return 0;
 }
 
+/* Count leases that the next broker would not restore as they are: add @n, 1 or -1. */
+static void count_lease(struct rbk *rbk, int n)
+{
+	if (!(rbk->features & RBK_FEAT_RESTORE))
+		client_count_held(rbk, &rbk->reattach.n_leases, n);
+}
+
 /*
- * Send a LEASE_OPEN. From now on the connection does not re-attach by itself, because the library
- * does not know what the member uses.
+ * Send a LEASE_OPEN. Where no other broker can restore the lease as it is, the connection does not
+ * re-attach by itself from now on.
  */
 static int open_at(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
 		   struct client_answer *ret, struct rbk_error *error)
 {
 	int r;
 
-	client_count_held(rbk, &rbk->reattach.n_leases, 1);
+	count_lease(rbk, 1);
 	r = client_request_for(rbk, message, wait_ns, ret, error);
 	if (r)
-		client_count_held(rbk, &rbk->reattach.n_leases, -1);
+		count_lease(rbk, -1);
 	return r;
+}
+
+/* Put the lease into the list of its connection. Under reattach.objects. */
+static void lease_list(struct rbk_lease *lease)
+{
+	lease->next = lease->rbk->leases;
+	lease->rbk->leases = lease;
+	lease->is_listed = true;
+}
+
+/* Remove the lease from the list, if it is in it: the next broker does not get it. */
+static void lease_unlist(struct rbk_lease *lease)
+{
+	struct rbk_lease **link;
+
+	if (!lease->is_listed)
+		return;
+	client_objects_lock(lease->rbk);
+	for (link = &lease->rbk->leases; *link != lease; link = &(*link)->next)
+		;
+	*link = lease->next;
+	client_objects_unlock(lease->rbk);
+	lease->is_listed = false;
 }
 
 static struct rbk_lease *lease_new(void)
 {
 	struct rbk_lease *lease = calloc(1, sizeof(*lease));
 
-	if (lease)
-		pthread_mutex_init(&lease->lock, NULL);
+	if (!lease)
+		return NULL;
+	pthread_mutex_init(&lease->lock, NULL);
+	lease->cgroup_fd = -1;
 	return lease;
 }
 
@@ -160,6 +205,7 @@ static void lease_free(struct rbk_lease *lease)
 	}
 	if (lease->page)
 		munmap(lease->page, lease->page_bytes);
+	client_close(&lease->cgroup_fd);
 	if (lease->rbk)
 		client_unref(lease->rbk);
 	pthread_mutex_destroy(&lease->lock);
@@ -184,32 +230,38 @@ RBK_EXPORT int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *o
 	if (!lease)
 		return client_error(error, -ENOMEM, "out of memory");
 	lease->opened = request;
-	r = open_at(rbk, &message, options->wait_ns, &answer, error);
-	if (!r) {
-		r = map_page(answer.fds[0], answer.reply.lease.page_bytes, NULL, &lease->page,
-			     error);
+	do {
+		/* Open it again at the next broker if the one that answered has died since. */
+		if (lease->page)
+			munmap(lease->page, lease->page_bytes);
+		lease->page = NULL;
+		r = open_at(rbk, &message, options->wait_ns, &answer, error);
+		if (r)
+			break;
+		lease->page_bytes = (size_t)answer.reply.lease.page_bytes;
+		r = map_page(answer.fds[0], lease->page_bytes, NULL, &lease->page, error);
 		client_close(&answer.fds[0]);
-	}
+	} while (!r && !client_objects_lock_for(rbk, answer.generation));
 	if (r) {
 		lease_free(lease);
 		return r;
 	}
 	lease->rbk = client_ref(rbk);
-	lease->page_bytes = (size_t)answer.reply.lease.page_bytes;
 	lease->number = answer.reply.lease.number;
 	lease->device = answer.reply.lease.device;
+	lease_list(lease);
+	client_objects_unlock(rbk);
 	*ret = lease;
 	return 0;
 }
 
 /* Return the lease's connection, referenced: pass it to client_unref(). */
-static struct rbk *lease_rbk(struct rbk_lease *lease, uint32_t *ret_number)
+static struct rbk *lease_rbk(struct rbk_lease *lease)
 {
 	struct rbk *rbk;
 
 	pthread_mutex_lock(&lease->lock);
 	rbk = client_ref(lease->rbk);
-	*ret_number = lease->number;
 	pthread_mutex_unlock(&lease->lock);
 	return rbk;
 }
@@ -224,16 +276,20 @@ static int check_answers(struct rbk *rbk, struct rbk_error *error)
 			    "again once it has");
 }
 
-/* Send a request about an object. @owed_bytes as in struct client_message. */
-static int ask_object(struct rbk *rbk, struct rbk_wire_lease_object *request, uint64_t owed_bytes,
-		      struct client_answer *ret, struct rbk_error *error)
+/*
+ * Send a request that gives something back to the broker of message->generation. @waits: wait for
+ * the answer, unless the broker is stalled. The end of that broker is no failure.
+ */
+static int send_back(struct rbk *rbk, struct client_message *message, bool waits)
 {
-	struct client_message message = {
-		&request->request, sizeof(*request), NULL, 0, -1, owed_bytes,
-	};
+	struct client_answer answer;
+	int r;
 
-	request->request.type = RBK_WIRE_LEASE_OBJECT;
-	return client_request(rbk, &message, ret, error);
+	message->repeat = CLIENT_BOUND;
+	if (!waits || client_stalls(rbk))
+		return client_post(rbk, message);
+	r = client_request(rbk, message, &answer, NULL);
+	return r == -ETIME || r == CLIENT_E_GONE ? 0 : r;
 }
 
 RBK_EXPORT void rbk_lease_close(struct rbk_lease *lease)
@@ -242,6 +298,7 @@ RBK_EXPORT void rbk_lease_close(struct rbk_lease *lease)
 
 	if (!lease)
 		return;
+	lease_unlist(lease);
 	r = client_check(lease->rbk, NULL);
 	while (!r && lease->objects)
 		r = rbk_lease_object_drop(lease, lease->objects->dev, lease->objects->ino);
@@ -277,11 +334,22 @@ static void fill_credit(struct rbk_wire_lease_credit *request, const struct rbk_
 	request->peak_bytes = use->peak_bytes;
 }
 
-static void add_credit(struct rbk_lease *lease, uint64_t more, uint64_t less)
+/* Change the credit. Under reattach.objects. Return: the bytes that were subtracted. */
+static uint64_t add_credit(struct rbk_lease *lease, uint64_t more, uint64_t less)
 {
 	pthread_mutex_lock(&lease->lock);
 	lease->credit_bytes += more;
-	lease->credit_bytes -= less < lease->credit_bytes ? less : lease->credit_bytes;
+	less = less < lease->credit_bytes ? less : lease->credit_bytes;
+	lease->credit_bytes -= less;
+	pthread_mutex_unlock(&lease->lock);
+	return less;
+}
+
+static void keep_use(struct rbk_lease *lease, const struct rbk_lease_use *use)
+{
+	pthread_mutex_lock(&lease->lock);
+	if (use)
+		lease->use = *use;
 	pthread_mutex_unlock(&lease->lock);
 }
 
@@ -294,7 +362,13 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 		.want_bytes = want_bytes,
 		.least_bytes = least_bytes,
 	};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = -1,
+		.number = &lease->number,
+		.number_at = &request.lease,
+	};
 	struct client_answer answer;
 	struct rbk *rbk;
 	int r;
@@ -302,44 +376,51 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 	if (least_bytes > want_bytes)
 		return client_error(error, -EINVAL, "the least credit exceeds the wanted credit");
 	fill_credit(&request, use);
-	rbk = lease_rbk(lease, &request.lease);
+	rbk = lease_rbk(lease);
 	r = check_answers(rbk, error);
-	if (!r)
-		r = client_request_for(rbk, &message, wait_ns, &answer, error);
+	do {
+		if (!r)
+			r = client_request_for(rbk, &message, wait_ns, &answer, error);
+		if (!r && (answer.reply.lease_given.given_bytes > want_bytes ||
+			   answer.reply.lease_given.given_bytes < least_bytes))
+			r = client_error(error, -EPROTO,
+					 "the broker gave more or less credit than was requested");
+	} while (!r && !client_objects_lock_for(rbk, answer.generation));
+	if (!r) {
+		*ret_bytes = answer.reply.lease_given.given_bytes;
+		add_credit(lease, *ret_bytes, 0);
+		keep_use(lease, use);
+		client_objects_unlock(rbk);
+	}
 	client_unref(rbk);
-	if (r)
-		return r;
-	if (answer.reply.lease_given.given_bytes > want_bytes ||
-	    answer.reply.lease_given.given_bytes < least_bytes)
-		return client_error(error, -EPROTO,
-				    "the broker gave more or less credit than was requested");
-	add_credit(lease, answer.reply.lease_given.given_bytes, 0);
-	*ret_bytes = answer.reply.lease_given.given_bytes;
-	return 0;
+	return r;
 }
 
-/* Give back credit. @waits: wait for the answer, unless the broker is stalled. */
+/* Give back credit. @waits: as for send_back(). */
 static int give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use,
 		bool waits)
 {
 	struct rbk_wire_lease_credit request = {.return_bytes = bytes};
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
-	struct client_answer answer;
-	struct rbk *rbk;
+	struct rbk *rbk = lease_rbk(lease);
+	uint64_t less;
 	int r;
 
 	fill_credit(&request, use);
-	rbk = lease_rbk(lease, &request.lease);
-	if (waits && !client_stalls(rbk)) {
-		r = client_request(rbk, &message, &answer, NULL);
-		if (r == -ETIME)
-			r = 0;
+	message.generation = client_objects_lock(rbk);
+	request.lease = rbk_lease_number(lease);
+	less = add_credit(lease, 0, bytes);
+	keep_use(lease, use);
+	client_objects_unlock(rbk);
+	r = send_back(rbk, &message, waits);
+	/* The next broker, if there is one by now, was told of less. */
+	if (r && client_objects_lock_for(rbk, message.generation)) {
+		add_credit(lease, less, 0);
+		client_objects_unlock(rbk);
 	} else {
-		r = client_post(rbk, &message);
+		r = 0;
 	}
 	client_unref(rbk);
-	if (r == 0)
-		add_credit(lease, 0, bytes);
 	return r;
 }
 
@@ -354,6 +435,7 @@ int client_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_
 	return give(lease, bytes, use, false);
 }
 
+/* Under reattach.objects. */
 static void put_object(struct rbk_lease *lease, struct lease_object *object)
 {
 	pthread_mutex_lock(&lease->lock);
@@ -367,11 +449,19 @@ RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint6
 				    uint64_t *ret_charged_bytes, struct rbk_error *error)
 {
 	struct rbk_wire_lease_object request = {
+		.request.type = RBK_WIRE_LEASE_OBJECT,
 		.action = RBK_WIRE_OBJECT_ADD,
 		.dev = dev,
 		.ino = ino,
 		.bytes = bytes,
 		.from_credit_bytes = from_credit_bytes,
+	};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = -1,
+		.number = &lease->number,
+		.number_at = &request.lease,
 	};
 	struct lease_object *object = calloc(1, sizeof(*object));
 	struct client_answer answer;
@@ -380,17 +470,19 @@ RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint6
 
 	if (!object)
 		return client_error(error, -ENOMEM, "out of memory");
-	rbk = lease_rbk(lease, &request.lease);
+	rbk = lease_rbk(lease);
 	r = check_answers(rbk, error);
-	if (!r) {
-		r = ask_object(rbk, &request, 0, &answer, error);
+	do {
+		if (r)
+			break;
+		r = client_request(rbk, &message, &answer, error);
 		if (r == -ETIME && from_credit_bytes > 0) {
 			answer.reply.lease_given.given_bytes = from_credit_bytes;
 			r = 0;
 		}
-	}
-	client_unref(rbk);
+	} while (!r && !client_objects_lock_for(rbk, answer.generation));
 	if (r) {
+		client_unref(rbk);
 		free(object);
 		return r;
 	}
@@ -403,6 +495,8 @@ RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint6
 	*ret_charged_bytes = object->charged_bytes;
 	add_credit(lease, 0, from_credit_bytes);
 	put_object(lease, object);
+	client_objects_unlock(rbk);
+	client_unref(rbk);
 	return 0;
 }
 
@@ -434,36 +528,40 @@ static int drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino, bool waits)
 		.ino = ino,
 	};
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
-	struct client_answer answer;
+	struct rbk *rbk = lease_rbk(lease);
 	struct lease_object *object;
-	struct rbk *rbk;
 	int r;
 
+	message.generation = client_objects_lock(rbk);
 	pthread_mutex_lock(&lease->lock);
 	object = take_object(lease, dev, ino);
-	rbk = client_ref(lease->rbk);
-	request.lease = lease->number;
+	request.lease = rbk_lease_number(lease);
 	pthread_mutex_unlock(&lease->lock);
+	client_objects_unlock(rbk);
 	if (!object) {
 		r = client_check(rbk, NULL);
 		client_unref(rbk);
 		return r ? r : -ENOENT;
 	}
 	message.owed_bytes = object->charged_bytes;
-	if (waits && !client_stalls(rbk)) {
-		r = ask_object(rbk, &request, object->charged_bytes, &answer, NULL);
-		if (r == -ENOENT)
+	r = object->is_rejected ? give(lease, object->charged_bytes, NULL, waits)
+				: send_back(rbk, &message, waits);
+	if (r == -ENOENT) {
+		r = 0;
+		if (client_objects_lock_for(rbk, message.generation)) {
+			add_credit(lease, object->charged_bytes, 0);
+			client_objects_unlock(rbk);
 			give(lease, object->charged_bytes, NULL, true);
-		if (r == -ENOENT || r == -ETIME)
-			r = 0;
+		}
+	}
+	if ((r == -EBUSY || r == -ENOMEM) && client_objects_lock_for(rbk, message.generation)) {
+		put_object(lease, object);
+		client_objects_unlock(rbk);
 	} else {
-		r = client_post(rbk, &message);
+		free(object);
+		r = r == -EBUSY || r == -ENOMEM ? 0 : r;
 	}
 	client_unref(rbk);
-	if (r == -EBUSY || r == -ENOMEM)
-		put_object(lease, object);
-	else
-		free(object);
 	return r;
 }
 
@@ -507,16 +605,37 @@ RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 				    struct rbk_error *error)
 {
 	struct rbk_wire_lease_cgroup request = {.request.type = RBK_WIRE_LEASE_CGROUP};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, fd};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = fd,
+		.number = &lease->number,
+		.number_at = &request.lease,
+	};
+	client_cleanup(client_close) int kept = -1;
 	struct client_answer answer;
 	struct rbk *rbk;
-	int r;
+	int r = 0;
 
 	if (fd < 0)
 		return client_error(error, -EINVAL,
 				    "a cgroup requires the descriptor of its directory");
-	rbk = lease_rbk(lease, &request.lease);
-	r = client_request(rbk, &message, &answer, error);
+	rbk = lease_rbk(lease);
+	if (rbk->reattach.is_possible) {
+		kept = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		if (kept < 0)
+			r = client_error(error, -errno, "cannot keep the cgroup: %m");
+	}
+	do {
+		if (!r)
+			r = client_request(rbk, &message, &answer, error);
+	} while (!r && !client_objects_lock_for(rbk, answer.generation));
+	if (!r) {
+		client_close(&lease->cgroup_fd);
+		lease->cgroup_fd = kept;
+		kept = -1;
+		client_objects_unlock(rbk);
+	}
 	client_unref(rbk);
 	if (r == 0 && ret_region)
 		memcpy(ret_region, answer.reply.lease_region.region, RBK_LEASE_REGION_BYTES);
@@ -524,12 +643,15 @@ RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 }
 _Static_assert(RBK_LEASE_REGION_BYTES == RBK_WIRE_NAME_BYTES, "the same");
 
+/* ---- The next broker ---- */
+
 /* Add the member's objects at a new broker, paid for out of the restored credit. Under the lock. */
-static void restore_objects(struct rbk_lease *lease)
+static void restore_objects(struct rbk_lease *lease, struct rbk *rbk)
 {
 	for (struct lease_object *object = lease->objects; object; object = object->next) {
 		struct rbk_wire_lease_object request = {
-			.lease = lease->number,
+			.request.type = RBK_WIRE_LEASE_OBJECT,
+			.lease = lease->next_number,
 			.action = RBK_WIRE_OBJECT_ADD,
 			.dev = object->dev,
 			.ino = object->ino,
@@ -538,23 +660,47 @@ static void restore_objects(struct rbk_lease *lease)
 						     ? object->charged_bytes
 						     : lease->credit_bytes,
 		};
+		const struct client_message message = {
+			&request.request, sizeof(request), NULL, 0, -1,
+		};
 		struct client_answer answer;
 
 		/* The cost of a rejected object remains credit until the object is dropped. */
-		if (client_stalls(lease->rbk) || ask_object(lease->rbk, &request, 0, &answer, NULL))
+		object->is_rejected =
+			client_stalls(rbk) || client_request(rbk, &message, &answer, NULL);
+		if (object->is_rejected)
 			continue;
 		lease->credit_bytes -= request.from_credit_bytes;
 		object->charged_bytes = answer.reply.lease_given.given_bytes;
 	}
 }
 
-/* Return the sum of the objects' charges in bytes. Under the lock. */
-static uint64_t charged_bytes(const struct rbk_lease *lease)
+/* Repeat the member's last report, and name its cgroup. Return: 0; the errno of the cgroup. */
+static int restore_rest(const struct rbk_lease *lease, struct rbk *rbk, struct rbk_error *error)
+{
+	struct rbk_wire_lease_credit report = {.lease = lease->next_number};
+	struct rbk_wire_lease_cgroup cgroup = {
+		.request.type = RBK_WIRE_LEASE_CGROUP,
+		.lease = lease->next_number,
+	};
+	const struct client_message reporting = {&report.request, sizeof(report), NULL, 0, -1};
+	const struct client_message naming = {
+		&cgroup.request, sizeof(cgroup), NULL, 0, lease->cgroup_fd,
+	};
+	struct client_answer answer;
+
+	fill_credit(&report, &lease->use);
+	client_request(rbk, &reporting, &answer, NULL);
+	return lease->cgroup_fd < 0 ? 0 : client_request(rbk, &naming, &answer, error);
+}
+
+/* Return the sum of the objects' charges in bytes, or of those that are credit. Under the lock. */
+static uint64_t charged_bytes(const struct rbk_lease *lease, bool is_credit)
 {
 	uint64_t bytes = 0;
 
 	for (const struct lease_object *object = lease->objects; object; object = object->next)
-		bytes += object->charged_bytes;
+		bytes += !is_credit || object->is_rejected ? object->charged_bytes : 0;
 	return bytes;
 }
 
@@ -573,60 +719,138 @@ static uint32_t lease_restore_flags(const struct rbk_lease *lease, const struct 
 	return flags;
 }
 
-RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
-				 struct rbk_error *error)
+/* Fill in the request that restores a lease with @credit_bytes of credit. Under the lock. */
+static void fill_restoring(const struct rbk_lease *lease, const struct rbk *rbk,
+			   uint64_t credit_bytes, struct rbk_wire_lease_open *ret)
 {
-	struct rbk_wire_lease_open request = lease->opened;
+	const struct rbk_lease_page *known = lease->page;
+
+	*ret = lease->opened;
+	ret->wait_ms = 0;
+	ret->number = lease->number;
+	/* The broker rejects an absurd number. */
+	if (__builtin_add_overflow(credit_bytes, charged_bytes(lease, false), &ret->held_bytes))
+		ret->held_bytes = UINT64_MAX;
+	if (ret->flags & RBK_WIRE_LEASE_JOIN) {
+		/* A member that joined has the lease's sizes from the page. */
+		if (!(ret->flags & RBK_WIRE_LEASE_BY_UUID))
+			ret->device = lease->device;
+		ret->min_bytes = 1;
+		ret->max_bytes = __atomic_load_n(&known->max_bytes, __ATOMIC_RELAXED);
+		ret->wish_bytes = __atomic_load_n(&known->wish_bytes, __ATOMIC_RELAXED);
+		if (ret->wish_bytes == 0 || ret->wish_bytes > ret->max_bytes)
+			ret->wish_bytes = ret->max_bytes;
+	}
+	ret->flags = lease_restore_flags(lease, rbk);
+	if (ret->flags & RBK_WIRE_LEASE_RESIZED) {
+		ret->wish_bytes = __atomic_load_n(&known->resized_bytes, __ATOMIC_RELAXED);
+		if (ret->min_bytes > ret->wish_bytes)
+			ret->min_bytes = ret->wish_bytes;
+	}
+}
+
+/*
+ * Restore the lease, with @credit_bytes of credit, at the broker of @rbk. Under the lock.
+ * Return: 0, with next_number and next_device, and the generation of that broker; negative errno
+ * with a sentence: the lease can be restored elsewhere.
+ */
+static int restore_at(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
+		      uint32_t *ret_generation, struct rbk_error *error)
+{
+	struct rbk_wire_lease_open request;
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
 	void *page;
 	int r;
 
+	fill_restoring(lease, rbk, credit_bytes, &request);
+	r = open_at(rbk, &message, 0, &answer, error);
+	if (r)
+		return r;
+	r = answer.reply.lease.page_bytes == lease->page_bytes
+		    ? map_page(answer.fds[0], lease->page_bytes, lease->page, &page, error)
+		    : client_error(error, -EPROTO, "the lease's page has another size than before");
+	client_close(&answer.fds[0]);
+	if (r)
+		return r;
+	lease->next_number = answer.reply.lease.number;
+	lease->next_device = answer.reply.lease.device;
+	lease->credit_bytes = request.held_bytes;
+	*ret_generation = answer.generation;
+	restore_objects(lease, rbk);
+	return 0;
+}
+
+/* Have the new number apply. */
+static void restored(struct rbk_lease *lease)
+{
+	__atomic_store_n(&lease->number, lease->next_number, __ATOMIC_RELAXED);
+	__atomic_store_n(&lease->device, lease->next_device, __ATOMIC_RELAXED);
+}
+
+RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
+				 struct rbk_error *error)
+{
+	struct rbk *before = NULL;
+	uint32_t generation;
+	bool was_listed;
+	int r;
+
 	r = check_offered(rbk, error);
 	if (r)
 		return r;
-	pthread_mutex_lock(&lease->lock);
-	request.wait_ms = 0;
-	request.number = lease->number;
-	/* The broker rejects an absurd number. */
-	if (__builtin_add_overflow(credit_bytes, charged_bytes(lease), &request.held_bytes))
-		request.held_bytes = UINT64_MAX;
-	if (request.flags & RBK_WIRE_LEASE_JOIN) {
-		/* A member that joined has the lease's sizes from the page. */
-		const struct rbk_lease_page *known = lease->page;
-
-		if (!(request.flags & RBK_WIRE_LEASE_BY_UUID))
-			request.device = lease->device;
-		request.min_bytes = 1;
-		request.max_bytes = __atomic_load_n(&known->max_bytes, __ATOMIC_RELAXED);
-		request.wish_bytes = __atomic_load_n(&known->wish_bytes, __ATOMIC_RELAXED);
-		if (request.wish_bytes == 0 || request.wish_bytes > request.max_bytes)
-			request.wish_bytes = request.max_bytes;
-	}
-	request.flags = lease_restore_flags(lease, rbk);
-	if (request.flags & RBK_WIRE_LEASE_RESIZED) {
-		const struct rbk_lease_page *known = lease->page;
-
-		request.wish_bytes = __atomic_load_n(&known->resized_bytes, __ATOMIC_RELAXED);
-		if (request.min_bytes > request.wish_bytes)
-			request.min_bytes = request.wish_bytes;
-	}
-	r = open_at(rbk, &message, 0, &answer, error);
+	was_listed = lease->is_listed;
+	lease_unlist(lease);
+	do {
+		pthread_mutex_lock(&lease->lock);
+		r = restore_at(lease, rbk, credit_bytes, &generation, error);
+		if (!r)
+			restored(lease);
+		pthread_mutex_unlock(&lease->lock);
+	} while (!r && !client_objects_lock_for(rbk, generation));
 	if (!r) {
-		r = answer.reply.lease.page_bytes == lease->page_bytes
-			    ? map_page(answer.fds[0], lease->page_bytes, lease->page, &page, error)
-			    : client_error(error, -EPROTO,
-					   "the lease's page has another size than before");
-		client_close(&answer.fds[0]);
-	}
-	if (!r) {
-		client_unref(lease->rbk);
+		pthread_mutex_lock(&lease->lock);
+		before = lease->rbk;
 		lease->rbk = client_ref(rbk);
-		__atomic_store_n(&lease->number, answer.reply.lease.number, __ATOMIC_RELAXED);
-		__atomic_store_n(&lease->device, answer.reply.lease.device, __ATOMIC_RELAXED);
-		lease->credit_bytes = request.held_bytes;
-		restore_objects(lease);
+		pthread_mutex_unlock(&lease->lock);
+		lease_list(lease);
+		client_objects_unlock(rbk);
+		client_unref(before);
+	} else if (was_listed) {
+		client_objects_lock(lease->rbk);
+		lease_list(lease);
+		client_objects_unlock(lease->rbk);
 	}
-	pthread_mutex_unlock(&lease->lock);
 	return r;
+}
+
+int client_leases_restore(struct rbk *rbk, struct rbk *fresh, uint32_t *ret_n,
+			  struct rbk_error *error)
+{
+	uint32_t n = 0, generation;
+	uint64_t credit_bytes;
+	int r;
+
+	for (struct rbk_lease *lease = rbk->leases; lease; lease = lease->next, n++) {
+		pthread_mutex_lock(&lease->lock);
+		credit_bytes = charged_bytes(lease, true);
+		credit_bytes =
+			lease->credit_bytes > credit_bytes ? lease->credit_bytes - credit_bytes : 0;
+		r = restore_at(lease, fresh, credit_bytes, &generation, error);
+		if (!r)
+			r = restore_rest(lease, fresh, error);
+		pthread_mutex_unlock(&lease->lock);
+		if (r) {
+			*ret_n = lease->number;
+			return r;
+		}
+	}
+	*ret_n = n;
+	return 0;
+}
+
+void client_leases_restored(struct rbk *rbk)
+{
+	for (struct rbk_lease *lease = rbk->leases; lease; lease = lease->next)
+		restored(lease);
 }

@@ -130,7 +130,7 @@ struct client_reattach {
 	bool is_restoring;    /* the thread sends descriptors of rings */
 	uint32_t n_done;      /* also atomic: re-attachments so far; changes under objects, too */
 	uint32_t n_sending;   /* threads that send on the socket without the lock */
-	uint32_t n_leases;    /* leases that were opened, or are being opened */
+	uint32_t n_leases;    /* leases, opened or being opened, without RBK_FEAT_RESTORE */
 	uint32_t n_exported;  /* arenas in memory of a device, without RBK_FEAT_RESTORE */
 	uint32_t n_unmovable; /* fixed arenas, not sealed, with lacks_userfaultfd */
 	uint64_t gone_ns;     /* when the death was noticed */
@@ -167,6 +167,7 @@ struct rbk {
 	struct client_ring_cold *rings;
 	struct client_known *arenas; /* in struct rbk_arena */
 	struct client_known *plans;  /* in struct rbk_plan */
+	struct rbk_lease *leases;    /* under reattach.objects alone */
 
 	struct rbk *next; /* next in connection.c's list */
 };
@@ -200,6 +201,12 @@ struct client_message {
 	int second_fd; /* sent behind fd */
 	enum client_repeat repeat;
 	uint32_t generation; /* CLIENT_BOUND: as in struct client_answer */
+	/*
+	 * If not NULL: *number, the object's number at the broker that gets the request, is copied
+	 * to *number_at, in the request.
+	 */
+	const uint32_t *number;
+	uint32_t *number_at;
 };
 
 struct client_answer {
@@ -226,10 +233,10 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 		       struct client_answer *ret, struct rbk_error *error);
 
 /*
- * Send a request of a lease that gives something back, without waiting for the answer. From then on
- * the broker owns what the request gives back, whether it reads the request or ends. Any thread.
- * Return: 0; nothing was sent: -EBUSY: the broker has too many requests to answer; -ECONNRESET,
- * -EPROTO, -ECHILD, -ENOMEM.
+ * Send a request of a lease that gives something back to the broker of message->generation, without
+ * waiting for the answer. From then on the broker owns what the request gives back, whether it
+ * reads the request or ends. Any thread. Return: 0; nothing was sent: -EBUSY: the broker has too
+ * many requests to answer; -ECONNRESET, -EPROTO, -ECHILD, -ENOMEM.
  */
 int client_post(struct rbk *rbk, const struct client_message *message);
 
@@ -336,6 +343,16 @@ struct rbk_lease_use;
  */
 int client_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use);
 int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
+
+/*
+ * Restore all leases of @rbk at the broker of @fresh. Between client_objects_lock() and
+ * client_objects_unlock(). The new numbers apply from client_leases_restored() on, under rbk->lock.
+ * Return: 0, and the number of leases; negative errno, with a sentence, and the number of the lease
+ * that the broker refused.
+ */
+int client_leases_restore(struct rbk *rbk, struct rbk *fresh, uint32_t *ret_n,
+			  struct rbk_error *error);
+void client_leases_restored(struct rbk *rbk);
 
 /* ---- check.c: what rbk_sqe_check() knows of a connection's objects ---- */
 

@@ -11,9 +11,10 @@
  *
  * A thread that lives only as long as a re-attachment does this. It connects as a program would,
  * through a struct rbk of its own, and restores arenas, plans and rings in this order, because
- * plans name arenas, and entries name both. It never touches struct rbk_ring: the ring's own thread
- * installs the new area (ring-recover.c). When all is restored, the new socket replaces the old one
- * under its number, and requests that waited are sent.
+ * plans name arenas, and entries name both. Leases come first, because their memory is in use. It
+ * never touches struct rbk_ring: the ring's own thread installs the new area (ring-recover.c). When
+ * all is restored, the new socket replaces the old one under its number, and requests that waited
+ * are sent.
  *
  * A broker that dies during this leaves what it made of rings as the state from which the next one
  * restores: its completions count. Everything else is restored from this process's objects again.
@@ -240,6 +241,9 @@ static int restore_all(struct restoration *restoration, struct rbk *fresh)
 	int r;
 
 	restoration->about = (struct rbk_reattachment){.r = 0};
+	r = client_leases_restore(rbk, fresh, &restoration->about.n_leases, &why);
+	if (r)
+		return not_restored(restoration, r, "lease", restoration->about.n_leases, &why);
 	for (struct client_known *known = rbk->arenas; known; known = known->next) {
 		struct rbk_arena *arena = client_known_owner(known, struct rbk_arena);
 
@@ -287,6 +291,7 @@ static int take_over(struct restoration *restoration, struct rbk *fresh)
 		__atomic_store_n(&rbk->exports, fresh->exports, __ATOMIC_RELAXED);
 		/* Without memory, the old name stays. */
 		client_set_name(rbk, fresh->broker);
+		client_leases_restored(rbk);
 		__atomic_store_n(&reattach->n_done, reattach->n_done + 1, __ATOMIC_RELEASE);
 		reattach->is_restoring = false;
 		__atomic_store_n(&reattach->is_away, false, __ATOMIC_RELEASE);

@@ -396,7 +396,7 @@ static int wait_readable(int fd, uint64_t deadline_ns)
 	}
 }
 
-/* Copy the parts of a message that its answer needs. Return: NULL without memory. */
+/* Make the record of a request. Return: NULL without memory. */
 static struct client_request *request_new(const struct client_message *message)
 {
 	struct client_request *request = calloc(1, sizeof(*request));
@@ -405,11 +405,16 @@ static struct client_request *request_new(const struct client_message *message)
 		return NULL;
 	request->type = message->request->type;
 	request->owed_bytes = message->owed_bytes;
+	return request;
+}
+
+/* Keep a copy of what is sent, for an answer that comes after the timeout. */
+static void request_keep(struct client_request *request, const struct client_message *message)
+{
 	if (request->type == RBK_WIRE_LEASE_CREDIT)
 		memcpy(&request->credit, message->request, sizeof(request->credit));
 	if (request->type == RBK_WIRE_LEASE_OBJECT)
 		memcpy(&request->object, message->request, sizeof(request->object));
-	return request;
 }
 
 /*
@@ -423,6 +428,7 @@ static int send_abandoned(struct rbk *rbk, const struct client_message *message)
 
 	if (!request)
 		return -ENOMEM;
+	request_keep(request, message);
 	request->cookie = message->request->cookie = rbk->next_cookie++;
 	r = send_message(rbk, message, MSG_DONTWAIT);
 	if (r) {
@@ -744,6 +750,9 @@ static int request_once(struct rbk *rbk, const struct client_message *message, u
 		free(request);
 		return r;
 	}
+	if (message->number)
+		*message->number_at = __atomic_load_n(message->number, __ATOMIC_RELAXED);
+	request_keep(request, message);
 	request->cookie = message->request->cookie = rbk->next_cookie++;
 	request->next = rbk->requests;
 	rbk->requests = request;
@@ -848,7 +857,8 @@ int client_post(struct rbk *rbk, const struct client_message *message)
 	pthread_mutex_lock(&rbk->lock);
 	read_answers(rbk);
 	r = client_check(rbk, NULL);
-	if (!r)
+	/* The next broker is not told of it. */
+	if (!r && !rbk->reattach.is_away && rbk->reattach.n_done == message->generation)
 		r = rbk->n_abandoned < REQUESTS_POSTED_MAX ? send_abandoned(rbk, message) : -EBUSY;
 	pthread_mutex_unlock(&rbk->lock);
 	return r == -ETIME ? -EBUSY : r;

@@ -94,6 +94,8 @@ struct rbk_reattachment {
 	uint32_t n_tasks; /* unfinished tasks of the earlier broker, which run again */
 	int r;            /* 0; negative errno: the connection is lost */
 	const char *text; /* why, if r is not 0, as a sentence; lives until the callback returns */
+	uint32_t n_leases;
+	uint32_t reserved;
 };
 
 /*
@@ -126,15 +128,15 @@ struct rbk_options {
  *
  * If the broker offers RBK_FEAT_REATTACH and dies, or is restarted, the connection re-attaches by
  * itself: a thread of the library connects to the next broker at the same socket, and restores
- * arenas, plans and rings there under the same numbers. Tasks that were submitted and had not
- * completed run again, and each completes exactly once; meanwhile more can be submitted. Waits and
- * requests wait, at most as long as they would otherwise. What a task wrote into its outputs before
- * may be written again. States of a task that had begun are first written back as they were before
- * it, so that each update is applied once. The broker keeps them for up to 64 KiB in all of the
- * states that a ring's tasks in flight update (in units of 1 KiB for each task), with
- * RBK_FEAT_UNDO; a task that had begun without room for its states completes with -ECONNRESET, and
- * they may be half updated. A task that crashes two brokers does not run again: it completes with
- * -ECONNABORTED. While the session is being restored, calls that make, seal or free
+ * leases, arenas, plans and rings there; all but leases under the same numbers. Tasks that were
+ * submitted and had not completed run again, and each completes exactly once; meanwhile more can be
+ * submitted. Waits and requests wait, at most as long as they would otherwise. What a task wrote
+ * into its outputs before may be written again. States of a task that had begun are first written
+ * back as they were before it, so that each update is applied once. The broker keeps them for up to
+ * 64 KiB in all of the states that a ring's tasks in flight update (in units of 1 KiB for each
+ * task), with RBK_FEAT_UNDO; a task that had begun without room for its states completes with
+ * -ECONNRESET, and they may be half updated. A task that crashes two brokers does not run again: it
+ * completes with -ECONNABORTED. While the session is being restored, calls that make, seal or free
  * objects wait for that, too. Arenas keep their addresses, but are new memory if the broker had
  * fixed them (RBK_FEAT_FIXED_ARENAS): see rbk_arena_new().
  *
@@ -148,11 +150,10 @@ struct rbk_options {
  * The connection is lost for ever (-ECONNRESET) if no broker comes back within options.reattach_ns,
  * or if the next broker does not offer a feature that this one did, or does not restore an object.
  * The sentences of later errors say why. It is also lost if the broker ended the session, if it has
- * or had a lease (<ringbroker/lease.h>), if it has an arena that cannot be restored (see
- * rbk_arena_new()), or with RBK_CONNECT_NO_REATTACH. Then free the session's objects, connect anew
- * after a pause, and make arenas, plans and rings again, as the example reconnect.c of the
- * documentation does.
- * Return: 0 and the connection, owned by the caller;
+ * an arena that cannot be restored (see rbk_arena_new()), if it has or had a lease and the broker
+ * does not offer RBK_FEAT_RESTORE, or with RBK_CONNECT_NO_REATTACH. Then free the session's
+ * objects, connect anew after a pause, and make arenas, plans and rings again, as the example
+ * reconnect.c of the documentation does. Return: 0 and the connection, owned by the caller;
  *   -ENOENT, -ECONNREFUSED  no broker listens on the socket
  *   -EACCES                 no permission for the socket
  *   -EPROTONOSUPPORT        the broker speaks another version; the sentence names both

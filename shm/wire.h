@@ -561,7 +561,8 @@ struct rbk_wire_lease_open {
 	 * RESTORE: bytes that the member held when the broker ended, credit included. That memory
 	 * is in use, so it is charged without waiting, also above max. The broker accepts the
 	 * number unless other tenants have that memory or have it reserved: -ENOMEM. The first
-	 * member makes the lease anew with its former min, wish and max, others join.
+	 * member makes the lease anew with its former min, wish and max, others join. While members
+	 * come back to a broker that has just started, requests for more memory wait for a moment.
 	 */
 	uint64_t held_bytes;
 	char program[RBK_WIRE_NAME_BYTES]; /* for listings; NUL-terminated */

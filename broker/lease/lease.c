@@ -218,21 +218,38 @@ struct lease *lease_free(struct lease *lease)
 	return NULL;
 }
 
+static bool is_of(const struct lease *lease, const struct tenant *tenant, uid_t uid)
+{
+	return lease->tenant == tenant && lease->uid == uid;
+}
+
+struct lease *lease_find_restored(const struct leases *leases, uint32_t number,
+				  const struct tenant *tenant, uid_t uid)
+{
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->restored_number == number && is_of(lease, tenant, uid))
+			return lease;
+	}
+	return NULL;
+}
+
 struct lease *lease_find(const struct leases *leases, uint32_t number, const struct tenant *tenant,
 			 uid_t uid)
 {
-	struct lease *restored = NULL;
+	struct lease *found = NULL, *restored;
 
 	list_for_each (node, &leases->all) {
 		struct lease *lease = container_of(node, struct lease, link);
 
 		if (lease->number == number)
-			return lease;
-		if (lease->restored_number == number && lease->tenant == tenant &&
-		    lease->uid == uid)
-			restored = lease;
+			found = lease;
 	}
-	return restored;
+	if (found && is_of(found, tenant, uid))
+		return found;
+	restored = lease_find_restored(leases, number, tenant, uid);
+	return restored ? restored : found;
 }
 
 int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)

@@ -249,9 +249,12 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 /* Free a lease without members and waits, and give back its granted bytes. Return: NULL. */
 struct lease *lease_free(struct lease *lease);
 
+/* Return the lease of @tenant and @uid that had a number under a broker that ended, or NULL. */
+struct lease *lease_find_restored(const struct leases *leases, uint32_t number,
+				  const struct tenant *tenant, uid_t uid);
 /*
- * Return the lease with a number. Otherwise return a lease of @tenant and @uid that had the number
- * under a broker that ended. NULL: there is none.
+ * Return the lease of @tenant and @uid with a number; otherwise lease_find_restored(); otherwise
+ * the lease of others with the number. NULL: there is none.
  */
 struct lease *lease_find(const struct leases *leases, uint32_t number, const struct tenant *tenant,
 			 uid_t uid);

@@ -19,6 +19,11 @@
  * give back. A tenant can deprive others only of memory above their parts, and only of as much as
  * it could take itself.
  *
+ * When members of leases come back from a broker that ended, what they hold is charged without
+ * waiting. Other requests wait until no member has come back for a moment, because the memory of
+ * those that are still to come looks free. A client that claims to come back can delay others only
+ * while the broker is young.
+ *
  * Plans are evicted by the rules of residency-policy.h. The bytes to be freed are set aside (as for
  * an AWAITED plan). The wait lasts until the evictions have completed, which takes as long as the
  * tasks in flight, even if the request has no patience.
@@ -34,6 +39,14 @@
 
 /* Time that a wait may last while plans are being evicted, or loaded before they can be evicted. */
 static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
+
+/*
+ * The library tries to come back every 20 ms, and is restored in less than that. Members that come
+ * later find what is left.
+ */
+static const uint64_t return_ns = 300ull * 1000 * 1000;
+/* Age of a broker up to which members come back to it. */
+static const uint64_t return_age_ns = 5ull * 1000 * 1000 * 1000;
 
 /* Limits of one pass; the next pass does the rest. */
 enum {
@@ -464,6 +477,7 @@ void residency_leases_serve(struct residency_device *device)
 	struct list_node *waits = &residency->leases.waits[device->index];
 	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
 	const uint64_t n_visits = residency->n_visits;
+	const bool may_return = now_ns < residency->returning_ns;
 	unsigned int n_ended = 0;
 	bool is_held = false;
 
@@ -494,8 +508,13 @@ void residency_leases_serve(struct residency_device *device)
 			break;
 		}
 		residency->leases.n_looks++;
-		verdict = look_at(device, wait, &is_held);
-		until_ns = stays_until(device, wait, verdict);
+		if (may_return) {
+			verdict = more_for(wait) > 0 ? NO_ROOM : GRANTED;
+			until_ns = max_u64(wait->until_ns, residency->returning_ns);
+		} else {
+			verdict = look_at(device, wait, &is_held);
+			until_ns = stays_until(device, wait, verdict);
+		}
 		wait->available_bytes =
 			left_by_sums(device, wait->lease->tenant, &wait->ahead_bytes);
 		if (verdict != GRANTED && until_ns > now_ns) {
@@ -515,7 +534,7 @@ void residency_leases_serve(struct residency_device *device)
 		finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
 	}
 	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0 &&
-	    !device->is_round_cut)
+	    !device->is_round_cut && !may_return)
 		refuse_deadlocked(device);
 	residency->is_serving = false;
 	device->n_pass_visits = residency->n_visits - n_visits;
@@ -523,8 +542,10 @@ void residency_leases_serve(struct residency_device *device)
 	note_granted(device);
 	if (device->is_round_cut)
 		residency_leases_serve_later(device);
-	else if (next_ns != UINT64_MAX)
-		residency_review_in(residency, next_ns - now_ns);
+	else if (may_return || next_ns != UINT64_MAX)
+		residency_review_in(residency, min_u64(next_ns, may_return ? residency->returning_ns
+									   : UINT64_MAX) -
+						       now_ns);
 }
 
 void residency_leases_serve_due(struct residency_device *device)
@@ -612,6 +633,14 @@ void residency_lease_grow(struct residency *residency, struct lease *lease)
 	if (device->state == RESIDENCY_DEVICE_UP)
 		grow(device, lease, min_u64(lease->wish_bytes, lease_granted(lease) + left));
 	note_granted(device);
+}
+
+void residency_leases_return(struct residency *residency)
+{
+	const uint64_t now_ns = clock_now_ns();
+
+	if (now_ns - residency->started_ns < return_age_ns)
+		residency->returning_ns = now_ns + return_ns;
 }
 
 uint64_t residency_lease_believed(struct residency *residency, unsigned int index,

@@ -307,6 +307,8 @@ struct residency {
 	uint64_t n_passes;     /* passes over lease waits; see tenant_memory.blocked_number */
 	uint64_t n_wait_sums;  /* sums over lease waits; see tenant_memory.wait_number */
 	bool is_serving;
+	uint64_t started_ns;
+	uint64_t returning_ns; /* until then, members of an earlier broker may still come back */
 	struct residency_demand demand;
 	struct list_node plans;  /* plans that some device with memory can run */
 	struct list_node unable; /* all other plans */

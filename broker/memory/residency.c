@@ -350,6 +350,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 		return error_origin(-ENOMEM);
 	residency->options = *options;
 	residency->load_failed = residency_load_failed;
+	residency->started_ns = clock_now_ns();
 	list_init(&residency->plans);
 	list_init(&residency->unable);
 	list_init(&residency->waited);

@@ -226,6 +226,12 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 /* Grow the lease towards its wish, within the free memory that the waits leave to it. */
 void residency_lease_grow(struct residency *residency, struct lease *lease);
 /*
+ * Note that a member of a lease of an earlier broker has come back. Others are about to: for a
+ * moment, no lease is granted more but what restored members hold. Later members of an old broker
+ * change nothing.
+ */
+void residency_leases_return(struct residency *residency);
+/*
  * Return the bytes on a device that a client of the tenant may have held under a broker that ended:
  * the free bytes and those that unknown processes use, within the tenant's maximum.
  */

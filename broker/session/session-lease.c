@@ -510,22 +510,17 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 		join(held, lease, open->request.cookie);
 }
 
-/* Return the lease that other members have restored from a broker that ended, or NULL. */
+/*
+ * Return the lease that other members have restored from a broker that ended, or NULL. Each broker
+ * starts its numbers elsewhere; a lease of this broker's own is a different lease.
+ */
 static struct lease *find_restored(struct session *session, const struct rbk_wire_lease_open *open,
 				   uint8_t device)
 {
-	struct lease *lease = lease_find(residency_leases(residency_of(session)), open->number,
-					 session->tenant, session->uid);
+	struct lease *lease = lease_find_restored(residency_leases(residency_of(session)),
+						  open->number, session->tenant, session->uid);
 
-	/*
-	 * Each broker starts its numbers elsewhere; a lease of this broker's own is a different
-	 * lease.
-	 */
-	if (!lease || lease->n_members == 0 || lease->tenant != session->tenant ||
-	    lease->uid != session->uid || lease->device != device ||
-	    lease->restored_number != open->number)
-		return NULL;
-	return lease;
+	return lease && lease->n_members > 0 && lease->device == device ? lease : NULL;
 }
 
 /*
@@ -620,6 +615,7 @@ static void open_restoring(struct session *session, const struct rbk_wire_lease_
 	lease_join(lease, &held->member, session->pid);
 	held->member.joined_ns = clock_boot_ns();
 	held->member.restored_ns = clock_now_ns();
+	residency_leases_return(residency_of(session));
 	grant_held(session, lease, open->held_bytes);
 	if (lease_take(&held->member, open->held_bytes))
 		assert(!"it was granted");

@@ -23,6 +23,13 @@
  * a message. Meanwhile requests for credit, and requests to add an object, fail with -ETIME at
  * once; requests that give something back are sent without waiting for the answer.
  *
+ * A connection that re-attaches (rbk_connect()) restores its leases first, where the broker offers
+ * RBK_FEAT_RESTORE: its membership, credit, objects, sizes, cgroup and last report. Requests that
+ * wait go on waiting. The page keeps its address; the number may change. The next broker accepts
+ * what the members had as rbk_lease_restore() says, and grants nothing new until members have come
+ * back. If it does not accept a lease within reattach_ns, the connection is lost, and the sentence
+ * of later errors says what the lease had and what was available.
+ *
  * Any thread may call these functions, unless stated otherwise. Beside the errors listed, functions
  * return those of a lost connection (-ECONNRESET; -ECHILD in a fork()ed child), as rbk_stats()
  * does, and -EOPNOTSUPP if the broker does not offer RBK_FEAT_LEASES.
@@ -170,8 +177,8 @@ int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
  * Tell the broker that the lease's programs are in a cgroup. @fd is a descriptor of its folder in
  * /sys/fs/cgroup, from open(). Device memory that processes in the cgroup and below use then counts
  * as the lease's, if they are of the lease's user and tenant, even if they are not members.
- * @fd stays the caller's. A lease keeps its cgroup until it ends; repeat the call after the broker
- * was restarted.
+ * @fd stays the caller's. A lease keeps its cgroup until it ends; repeat the call after
+ * rbk_lease_restore(). A connection that re-attaches keeps a descriptor and repeats it by itself.
  *
  * Where the kernel has the dmem controller, a process with the rights can hold that cgroup to the
  * lease: the limit is the line of dmem.max whose region is *ret_region, or *ret_region with a
@@ -190,11 +197,12 @@ int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd, char ret_region[RBK_LE
 			 struct rbk_error *error);
 
 /*
- * Restore the lease after the broker was restarted: have the same lease on a new connection, to the
- * new broker. The member had @credit_bytes of credit, in addition to the cost of its objects, which
- * the library knows. Both are charged at once, even above the lease's maximum, because the memory
- * is in use. The broker accepts them as far as that memory is neither held nor reserved otherwise.
- * A wish that rbk_lease_resize() has set since the lease was opened applies again. On success
+ * Restore the lease after the connection was lost with the broker: have the same lease on a new
+ * connection, to the new broker. The member had @credit_bytes of credit, in addition to the cost of
+ * its objects, which the library knows. Both are charged at once, even above the lease's maximum,
+ * because the memory is in use. The broker accepts them as far as that memory is neither held nor
+ * reserved otherwise. A wish that rbk_lease_resize() has set since the lease was opened applies
+ * again. On success
  * @lease belongs to @rbk's session; its number and page may have changed.
  * Return: 0; errors as rbk_lease_open(), such as -ENOMEM: not accepted; on errors @lease is
  * unchanged.

@@ -438,7 +438,16 @@ TEST(test_find_by_number, setup, teardown)
 	about.restored_number = lease->number;
 	assert_int_equal(lease_new(&leases, &about, &same), 0);
 	assert_int_not_equal(same->number, lease->number);
+	/* The number is that of a lease of another user, who finds that one. */
+	assert_int_not_equal(lease->uid, 5);
+	assert_ptr_equal(lease_find(&leases, lease->number, &tenants[0], 5), same);
+	assert_ptr_equal(lease_find(&leases, lease->number, &tenants[0], lease->uid), lease);
+	assert_ptr_equal(lease_find(&leases, lease->number, &tenants[0], 6), lease);
+	assert_ptr_equal(lease_find(&leases, lease->number, NULL, 0), lease);
+	/* A lease of the same user's own is found rather than one that had its number. */
+	lease->uid = 5;
 	assert_ptr_equal(lease_find(&leases, lease->number, &tenants[0], 5), lease);
+	assert_ptr_equal(lease_find_restored(&leases, lease->number, &tenants[0], 5), same);
 	lease_free(lease);
 	assert_ptr_equal(lease_find(&leases, same->restored_number, &tenants[0], 5), same);
 	assert_null(lease_find(&leases, same->restored_number, &tenants[0], 6));
