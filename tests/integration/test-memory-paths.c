@@ -231,6 +231,48 @@ TEST(test_client__survives_brokers)
 	kit_end(&kit);
 }
 
+/* Without the device, the processor uses the memory; with it, the device does so again. */
+TEST(test_client__device_goes_and_comes)
+{
+	static const char *const without[] = {"--gpu=none", NULL};
+	const char *const *with = options.args;
+	struct rbk_arena *arena;
+	const struct rbk_cqe *cqe;
+	struct rbk_sqe *sqe;
+	uint64_t refs[2];
+	struct kit kit;
+	float *x, *y;
+
+	if (strcmp(path, "exported") != 0)
+		skip();
+	kit_begin(&kit);
+	assert_int_equal(rbk_arena_new(kit.rbk, BYTES, &arena, NULL), 0);
+	x = rbk_arena_alloc(arena, COLS * sizeof(float));
+	y = rbk_arena_alloc(arena, COLS * sizeof(float));
+	refs[0] = rbk_ref(arena, x);
+	refs[1] = rbk_ref(arena, y);
+	run(&kit, x, y, refs[0], refs[1], RBK_DEVICE_GPU);
+	options.args = without;
+	kill_broker();
+	memset(y, 0, COLS * sizeof(float));
+	sqe = rbk_get_sqe(kit.ring);
+	rbk_prep_run(sqe, rbk_plan_id(kit.plan), 1, refs, 2);
+	assert_int_equal(rbk_submit(kit.ring), 1);
+	assert_int_equal(rbk_wait_cqe_timeout(kit.ring, &cqe, harness_slow_ns(30000000000ull)), 0);
+	assert_int_equal(cqe->res, 0);
+	assert_int_equal(cqe->device, RBK_DEVICE_CPU);
+	rbk_cqe_seen(kit.ring, cqe);
+	for (int i = 0; i < COLS; i++)
+		assert_true(y[i] == x[i] * (float)(i % 5) * x[i]);
+	options.args = with;
+	kill_broker();
+	run(&kit, x, y, refs[0], refs[1], RBK_DEVICE_GPU);
+	assert_int_equal(rbk_n_reattached(kit.rbk), 2);
+	assert_int_equal(copied_bytes(kit.rbk), 0);
+	rbk_arena_free(arena);
+	kit_end(&kit);
+}
+
 /* An arena of several dma-bufs: a task with a tensor in two of them runs on the CPU. */
 TEST(test_client__segments)
 {
