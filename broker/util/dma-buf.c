@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,20 @@ int dma_buf_holders(int fd, uint64_t *ret)
 	return 0;
 }
 
+/*
+ * Return true if the kernel names the file as a dma-buf. Others can have that name, too. But unlike
+ * fdinfo and fstatfs(), reading the name takes no lock of a driver and asks no file system.
+ */
+static bool has_name(int fd)
+{
+	static const char prefix[] = "/dmabuf:";
+	char path[64], name[sizeof(prefix) - 1];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, name, sizeof(name)) == (ssize_t)sizeof(name) &&
+	       memcmp(name, prefix, sizeof(name)) == 0;
+}
+
 int dma_buf_examine(int fd, struct dma_buf_about *ret)
 {
 	char text[INFO_BYTES];
@@ -77,7 +92,7 @@ int dma_buf_examine(int fd, struct dma_buf_about *ret)
 	size_t n;
 
 	/* Only dma-bufs have this line. File systems of other files could make fstatfs() wait. */
-	if (read_info(fd, text))
+	if (!has_name(fd) || read_info(fd, text))
 		return DMA_BUF_E_UNKNOWN;
 	value = find_value(text, "\nexp_name:");
 	if (!value || fstatfs(fd, &fs) < 0 || fs.f_type != DMA_BUF_FS_MAGIC ||
