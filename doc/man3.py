@@ -70,7 +70,8 @@ PAGES = {
     'rbk_admin_connect': ('administer a ringbroker daemon', 'ringbroker/admin.h', [(ADMIN, [
         'rbk_admin_connect', 'rbk_admin_socket_path', 'rbk_admin_set', 'struct rbk_admin_evict', 'rbk_admin_evict',
         'enum rbk_drain', 'struct rbk_admin_drained', 'rbk_admin_drain_tenant',
-        'rbk_admin_drain_device', 'rbk_admin_log_level', 'struct rbk_admin_limit',
+        'rbk_admin_drain_device', 'enum rbk_restart', 'struct rbk_admin_restart',
+        'rbk_admin_restart', 'rbk_admin_log_level', 'struct rbk_admin_limit',
         'rbk_admin_limit', 'struct rbk_operator', 'rbk_catalogue'])]),
     'rbk_lease_open': ('device memory for programs that drive a device themselves',
         'ringbroker/lease.h', [

@@ -190,6 +190,48 @@ RBK_EXPORT int rbk_admin_drain_device(struct rbk *rbk, uint32_t device, enum rbk
 	return drain(rbk, RBK_WIRE_DRAIN_DEVICE, device, action, ret, error);
 }
 
+RBK_EXPORT int rbk_admin_restart(struct rbk *rbk, enum rbk_restart action, uint32_t drain_ms,
+				 struct rbk_admin_restart *ret, struct rbk_error *error)
+{
+	struct rbk_wire_admin_restart request = {
+		.request.type = RBK_WIRE_ADMIN_RESTART,
+		.action = action,
+		.drain_ms = drain_ms,
+	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	int r;
+
+	r = action == RBK_RESTART_ASK ? check_may_look(rbk, error) : check_may_change(rbk, error);
+	if (r)
+		return r;
+	if ((uint32_t)action > RBK_RESTART_BEGIN || drain_ms > RBK_WIRE_RESTART_MOST_MS ||
+	    (action == RBK_RESTART_ASK && drain_ms > 0))
+		return client_error(error, -EINVAL, "unknown action %u of a restart, or %u ms",
+				    (unsigned int)action, drain_ms);
+	if (!(rbk->features & RBK_FEAT_RESTART))
+		return client_error(error, -EOPNOTSUPP,
+				    "this broker cannot restart itself: stop it, and start it "
+				    "again");
+	r = client_request(rbk, &message, &answer, error);
+	if (r)
+		return r;
+	if (ret)
+		*ret = (struct rbk_admin_restart){
+			.ready_ns = answer.reply.restart.ready_ns,
+			.restored_ns = answer.reply.restart.restored_ns,
+			.n_sessions = answer.reply.restart.n_sessions,
+			.n_restored = answer.reply.restart.n_restored,
+			.held_ns = answer.reply.restart.held_ns,
+			.drain_ns = answer.reply.restart.drain_ns,
+			.n_drained = answer.reply.restart.n_drained,
+			.n_left = answer.reply.restart.n_left,
+		};
+	if (error)
+		snprintf(error->text, sizeof(error->text), "%s", answer.reply.restart.reply.text);
+	return 0;
+}
+
 RBK_EXPORT int rbk_admin_log_level(struct rbk *rbk, int level, int *ret_level,
 				   struct rbk_error *error)
 {

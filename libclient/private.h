@@ -58,6 +58,7 @@ union client_reply {
 	struct rbk_wire_setting setting;
 	struct rbk_wire_admin_result admin_result;
 	struct rbk_wire_limit limit;
+	struct rbk_wire_restart restart;
 	struct rbk_wire_lease lease;
 	struct rbk_wire_lease_given lease_given;
 	struct rbk_wire_lease_region lease_region;

@@ -60,6 +60,8 @@ enum rbk_wire_type {
 	/* RBK_FEAT_REATTACH, on the clients' socket: */
 	RBK_WIRE_WANT_ID = 26,      /* rbk_wire_id -> rbk_wire_reply */
 	RBK_WIRE_RING_RESTORE = 27, /* rbk_wire_ring_add, fds: sq, cq -> rbk_wire_ring, its fds */
+	/* RBK_FEAT_RESTART, on the administrators' socket only: */
+	RBK_WIRE_ADMIN_RESTART = 30, /* rbk_wire_admin_restart -> rbk_wire_restart */
 };
 
 /* Begins every request. */
@@ -69,8 +71,8 @@ struct rbk_wire_request {
 };
 
 /*
- * Begins every answer. text is empty unless res is negative, or the request is ADMIN_SET or
- * ADMIN_DRAIN.
+ * Begins every answer. text is empty unless res is negative, or the request is ADMIN_SET,
+ * ADMIN_DRAIN or ADMIN_RESTART.
  */
 struct rbk_wire_reply {
 	uint32_t type;
@@ -500,6 +502,40 @@ struct rbk_wire_admin_result {
 };
 
 /*
+ * ADMIN_RESTART: BEGIN checks that the program and its configuration can start; admits no entry and
+ * no connection any more; lets tasks in flight complete within drain_ms; writes the checkpoint;
+ * answers; and lets the next broker take its place. Sessions re-attach to that broker, which runs
+ * the tasks that are left. ASK reports on this broker; text names the cause if its last restart
+ * failed. Times are of CLOCK_MONOTONIC, 0: not yet.
+ *   -EPERM
+ *   -EBUSY   the broker is restarting or stopping
+ *   -EINVAL  the next broker could not start; text says why, and nothing has changed
+ */
+enum rbk_wire_restart_action {
+	RBK_WIRE_RESTART_ASK = 0,
+	RBK_WIRE_RESTART_BEGIN = 1,
+};
+struct rbk_wire_admin_restart {
+	struct rbk_wire_request request;
+	uint32_t action;   /* enum rbk_wire_restart_action */
+	uint32_t drain_ms; /* of BEGIN, at most RBK_WIRE_RESTART_MOST_MS */
+};
+#define RBK_WIRE_RESTART_MOST_MS 3600000u
+
+struct rbk_wire_restart {
+	struct rbk_wire_reply reply;
+	uint64_t ready_ns;    /* when this broker began to serve clients */
+	uint64_t restored_ns; /* when it last took a ring of an earlier broker over */
+	uint32_t n_sessions;  /* sessions with rings that will re-attach */
+	uint32_t n_restored;  /* sessions that came with a ring of an earlier broker */
+	/* Set in answers to BEGIN only: */
+	uint64_t held_ns;   /* when it ceased to admit entries */
+	uint64_t drain_ns;  /* how long it waited for tasks */
+	uint64_t n_drained; /* tasks that completed meanwhile */
+	uint64_t n_left;    /* tasks that the next broker runs */
+};
+
+/*
  * CATALOGUE: lists the operators, and the element types on which each device runs them: bit
  * RBK_DTYPE_* of types[device]; 0: not at all.
  */
@@ -704,6 +740,8 @@ _Static_assert(sizeof(struct rbk_wire_limit) == 760, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_evict) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_drain) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_result) == 552, "wire");
+_Static_assert(sizeof(struct rbk_wire_admin_restart) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_restart) == 584, "wire");
 _Static_assert(sizeof(struct rbk_wire_operator) == 104, "wire");
 _Static_assert(sizeof(struct rbk_wire_catalogue) == 536, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_open) == 136, "wire");

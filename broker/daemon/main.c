@@ -24,6 +24,7 @@
 #include "daemon/list-devices.h"
 #include "daemon/options.h"
 #include "daemon/parts.h"
+#include "daemon/restart.h"
 #include "daemon/service.h"
 #include "dispatch/dispatch.h"
 #include "lease/gate.h"
@@ -188,8 +189,10 @@ static int take_sockets(struct broker *broker)
 {
 	struct service_sockets *given = &broker->given;
 	struct options *options = &broker->options;
+	const bool is_own = restart_was_passed();
 	int r = service_take_sockets(given);
 
+	given->is_own = is_own && given->fd;
 	if (given->fd)
 		snprintf(options->socket_path, sizeof(options->socket_path), "%s", given->path);
 	if (given->admin_fd) {
@@ -348,7 +351,7 @@ static int explain_server(const struct broker *broker, int r)
 static int broker_run(struct broker *broker)
 {
 	struct policy_errors errors = {.n = 0};
-	int r;
+	int nice, r;
 
 	clock_init();
 	r = loop_new(&broker->loop);
@@ -399,6 +402,7 @@ static int broker_run(struct broker *broker)
 		return OPTIONS_EXIT_FAILURE;
 	}
 
+	nice = thread_nice();
 	hasten_reactor(broker);
 	say_what_was_found(broker);
 	r = endpoint_start(&broker->options, broker->loop, broker->server, endpoint_awake_ns,
@@ -406,6 +410,7 @@ static int broker_run(struct broker *broker)
 	if (r)
 		return r;
 	service_ready(broker->service, describe_state, broker);
+	restart_ready(broker->restart, nice);
 	r = dispatch_run(broker->dispatch, broker->server);
 	if (r) {
 		/* Tasks are still running on a device: memory that they use must not be freed. */
@@ -458,6 +463,7 @@ int main(int argc, char **argv)
 	int r;
 
 	streams_init();
+	broker.restart = restart_new(argv, &broker);
 	/*
 	 * Return the memory of ended sessions to the system. By default the allocator learns from
 	 * large pieces that are freed to keep ever larger ones, has an arena for every thread, and

@@ -85,7 +85,8 @@ static int print_help(void)
 	      "SIGHUP reads the policy file again.\n"
 	      "Exit status: 0 after a requested stop, 1 after a failure, 2 for a wrong option or "
 	      "if it\n"
-	      "cannot start (socket in use, no permission).\n",
+	      "cannot start (socket in use, no permission), 75 for its service manager to start it "
+	      "again.\n",
 	      stdout);
 	return 0;
 }

@@ -24,6 +24,8 @@
 enum {
 	OPTIONS_EXIT_FAILURE = 1, /* a failure while it ran */
 	OPTIONS_EXIT_USAGE = 2,   /* wrong option, or it cannot start as asked */
+	/* The service manager is to start it again: see RestartForceExitStatus= in the unit. */
+	OPTIONS_EXIT_RESTART = 75,
 };
 
 enum { OPTIONS_NICE_DEFAULT = 100 };

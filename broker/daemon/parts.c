@@ -17,6 +17,7 @@
 #include "daemon/allowance.h"
 #include "daemon/config.h"
 #include "daemon/endpoint.h"
+#include "daemon/restart.h"
 #include "daemon/test-device.h"
 #include "daemon/watch.h"
 #include "dispatch/dispatch.h"
@@ -328,6 +329,7 @@ int parts_make_server(struct broker *broker)
 		.socket_path = broker->options.socket_path,
 		.socket_mode = broker->options.socket_mode,
 		.given_fd = broker->given.fd,
+		.owns_given = broker->given.is_own,
 		.admin = admin_options(broker),
 		.limits = SERVER_LIMITS_DEFAULT,
 		.loop = broker->loop,
@@ -340,6 +342,7 @@ int parts_make_server(struct broker *broker)
 		.hooks = dispatch_hooks(broker->dispatch),
 		.publisher = publish_hooks(broker->publish),
 		.control = control_hooks(broker->control),
+		.restarter = restart_hooks(broker->restart),
 	};
 	int r;
 
@@ -439,7 +442,7 @@ void parts_deinit(struct broker *broker)
 {
 	broker->endpoint = endpoint_stop(broker->endpoint);
 	/* A service manager's socket outlives the broker, and so does the link to it. */
-	if (broker->server && !broker->given.admin_fd)
+	if (broker->server && (!broker->given.admin_fd || broker->given.is_own))
 		admin_link_remove(&broker->options);
 	server_free(broker->server);
 	control_free(broker->control);
@@ -469,4 +472,5 @@ void parts_deinit(struct broker *broker)
 	waker_deinit(&broker->telemetry_waker);
 	service_free(broker->service);
 	loop_free(broker->loop);
+	restart_free(broker->restart);
 }

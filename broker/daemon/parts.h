@@ -31,6 +31,7 @@ struct profiles;
 struct publish;
 struct refresh;
 struct residency;
+struct restart;
 struct run_queue;
 struct server;
 struct service;
@@ -96,6 +97,7 @@ struct broker {
 	struct control *control;
 	struct server *server;
 	struct endpoint *endpoint;
+	struct restart *restart; /* NULL: it cannot be restarted */
 	int signal_fd;
 	struct loop_watch *signal_watch;
 	bool is_stopping;

@@ -27,6 +27,7 @@ enum state {
 	STATE_STARTING,
 	STATE_READY,
 	STATE_RELOADING,
+	STATE_RESTARTING,
 	STATE_STOPPING,
 };
 
@@ -65,6 +66,12 @@ static void tell_state(struct service *service)
 	case STATE_RELOADING:
 		snprintf(text, sizeof(text),
 			 "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reading the policy again",
+			 service->reloading_us);
+		break;
+	case STATE_RESTARTING:
+		snprintf(text, sizeof(text),
+			 "RELOADING=1\nMONOTONIC_USEC=%" PRIu64
+			 "\nSTATUS=the next broker takes over",
 			 service->reloading_us);
 		break;
 	case STATE_STOPPING:
@@ -187,8 +194,14 @@ void service_reloading(struct service *service)
 
 void service_reloaded(struct service *service)
 {
-	if (service->state == STATE_RELOADING)
+	if (service->state == STATE_RELOADING || service->state == STATE_RESTARTING)
 		set_state(service, STATE_READY);
+}
+
+void service_restarting(struct service *service)
+{
+	service->reloading_us = clock_now_ns() / 1000;
+	set_state(service, STATE_RESTARTING);
 }
 
 void service_stopping(struct service *service)

@@ -10,6 +10,7 @@
  * not matter. No thread waits for the manager: a message that it cannot take is sent again later.
  * Reactor thread.
  */
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "util/cleanup.h"
@@ -29,6 +30,7 @@ enum {
 /* Listening sockets that the manager has handed over, and their paths. fd 0: not handed over. */
 struct service_sockets {
 	int fd, admin_fd;
+	bool is_own; /* passed by an earlier broker: their paths are this broker's */
 	char path[SERVICE_PATH_BYTES], admin_path[SERVICE_PATH_BYTES];
 };
 
@@ -54,5 +56,7 @@ void service_reloading(struct service *service);
 /* Report that the new configuration is in force, or that nothing has changed. */
 void service_reloaded(struct service *service);
 void service_stopping(struct service *service);
+/* Report that the next broker is about to take over; service_reloaded(): it could not. */
+void service_restarting(struct service *service);
 
 DEFINE_CLEANUP(struct service *, service_free)

@@ -451,8 +451,13 @@ struct dispatch {
 	uint16_t contention_flags; /* RBK_DECISION_CONTENTION_* for tasks completed by the CPU */
 	bool has_used_devices;     /* other than the CPU, since nothing was in flight */
 	bool is_working;           /* last result of dispatch_is_working() */
+	bool is_holding;           /* no entry is admitted: the broker is stopping, or pauses */
 	bool is_stopping;
 	bool drain_expired;
+	uint64_t drain_ns; /* time after which it expires */
+	/* Called when a pause has drained; NULL: there is no pause. */
+	void (*paused)(void *context);
+	void *paused_context;
 };
 
 /* validate-hot.c */
@@ -737,6 +742,8 @@ void dispatch_sleep_rings(struct dispatch *dispatch);
 /* Remove @ring from the active rings, if it is among them. */
 void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring);
 void dispatch_stop_polling(struct dispatch *dispatch);
+/* Poll every ring again that may be polled. */
+void dispatch_poll_again(struct dispatch *dispatch);
 /*
  * Wake sleeping clients, tenants by weight, for a part of the turn's budget and no longer, because
  * tasks of all tenants wait meanwhile. The next call wakes the clients that remain.

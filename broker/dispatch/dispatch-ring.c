@@ -380,7 +380,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 	if (ring->is_throttled || ring->ring->is_closing)
 		return;
 	/* A stopping broker admits no entries. */
-	if (dispatch->is_stopping)
+	if (dispatch->is_holding)
 		return;
 	/* The client rings once per sleep, and has done so: announce another sleep. */
 	if (!ring->is_active && !dispatch_ring_has_work(ring))
@@ -556,6 +556,18 @@ void dispatch_stop_polling(struct dispatch *dispatch)
 {
 	while (dispatch->n_active > 0)
 		ring_deactivate(dispatch, dispatch->active[0]);
+}
+
+void dispatch_poll_again(struct dispatch *dispatch)
+{
+	const uint64_t now_ticks = clock_ticks();
+
+	list_for_each (node, &dispatch->rings) {
+		struct dispatch_ring *ring = container_of(node, struct dispatch_ring, link);
+
+		if (!ring->is_active && !ring->is_throttled && !ring->ring->is_closing)
+			ring_activate(dispatch, ring, now_ticks);
+	}
 }
 
 static void set_spin(struct dispatch *dispatch)

@@ -490,6 +490,71 @@ static bool dispatch_drain(struct dispatch *dispatch)
 	return server_is_empty(dispatch->server);
 }
 
+/* --- stops and pauses --- */
+
+static void on_drain_expired(void *data)
+{
+	struct dispatch *dispatch = data;
+
+	log_warning(LOG_STOPPED_BUSY, "tasks did not finish within %g s of the request to %s",
+		    (double)dispatch->drain_ns / 1e9, dispatch->paused ? "restart" : "stop");
+	dispatch->drain_expired = true;
+}
+
+/* Admit nothing any more, and expect tasks in flight to complete within @limit_ns. */
+static void hold(struct dispatch *dispatch, uint64_t limit_ns)
+{
+	dispatch->is_holding = true;
+	dispatch->drain_expired = false;
+	dispatch->drain_ns = limit_ns;
+	own_cancel_all(dispatch);
+	loop_timer_arm(dispatch->drain_timer, limit_ns);
+}
+
+void dispatch_stop(struct dispatch *dispatch)
+{
+	if (dispatch->is_stopping)
+		return;
+	dispatch->is_stopping = true;
+	dispatch->paused = NULL;
+	if (dispatch->server)
+		server_stop_accepting(dispatch->server);
+	hold(dispatch, dispatch->options.stop_ns);
+}
+
+void dispatch_pause(struct dispatch *dispatch, uint64_t limit_ns, void (*paused)(void *context),
+		    void *context)
+{
+	if (dispatch->is_holding)
+		return;
+	dispatch->paused = paused;
+	dispatch->paused_context = context;
+	server_hold_connections(dispatch->server, true);
+	hold(dispatch, limit_ns);
+}
+
+/* Go on as if there had been no pause. */
+static void end_pause(struct dispatch *dispatch)
+{
+	dispatch->paused = NULL;
+	dispatch->is_holding = false;
+	loop_timer_disarm(dispatch->drain_timer);
+	dispatch->drain_expired = false;
+	server_hold_connections(dispatch->server, false);
+	dispatch_poll_again(dispatch);
+}
+
+/* Leave a drained pause. Tasks that did not complete in time are as good as killed with it. */
+static void look_at_pause(struct dispatch *dispatch)
+{
+	if (!dispatch->drain_expired && (dispatch->n_submitted + dispatch->n_queued > 0 ||
+					 server_is_welcoming(dispatch->server)))
+		return;
+	dispatch->paused(dispatch->paused_context);
+	/* Otherwise this process would not be the broker any more. */
+	end_pause(dispatch);
+}
+
 /* Tell residency of lost devices: a device that hangs returns no task that would show it. */
 static void notice_losses(struct dispatch *dispatch)
 {
@@ -520,7 +585,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 	crash_thread.is_own = true;
 	while (r >= 0) {
 		n = 0;
-		if (dispatch->is_stopping)
+		if (dispatch->is_holding)
 			dispatch_stop_polling(dispatch);
 		/*
 		 * Without active rings, too, one turn is done if the reactor does not sleep below:
@@ -540,8 +605,11 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		if (dispatch->is_stopping) {
 			if (dispatch_drain(dispatch))
 				break;
-			dispatch_stop_polling(dispatch);
+		} else if (dispatch->paused) {
+			look_at_pause(dispatch);
 		}
+		if (dispatch->is_holding)
+			dispatch_stop_polling(dispatch);
 		/* Beside active rings the reactor is awake, and needs no alarm. */
 		is_near = dispatch->n_active == 0 && dispatch->due.devices != 0 &&
 			  due_is_near(dispatch);
@@ -554,30 +622,10 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 			r = dispatch->reactor_run.kernel_result;
 		if (dispatch->n_submitted > 0)
 			notice_losses(dispatch);
-		if (dispatch->drain_expired && dispatch->n_submitted > 0)
+		if (dispatch->is_stopping && dispatch->drain_expired && dispatch->n_submitted > 0)
 			return error_origin(-ETIMEDOUT);
 	}
 	return r < 0 ? error_fold(r) : 0;
-}
-
-static void on_drain_expired(void *data)
-{
-	struct dispatch *dispatch = data;
-
-	log_warning(LOG_STOPPED_BUSY, "tasks did not finish within %g s of the request to stop",
-		    (double)dispatch->options.stop_ns / 1e9);
-	dispatch->drain_expired = true;
-}
-
-void dispatch_stop(struct dispatch *dispatch)
-{
-	if (dispatch->is_stopping)
-		return;
-	dispatch->is_stopping = true;
-	if (dispatch->server)
-		server_stop_accepting(dispatch->server);
-	own_cancel_all(dispatch);
-	loop_timer_arm(dispatch->drain_timer, dispatch->options.stop_ns);
 }
 
 static void on_waker(void *data, uint32_t events)

@@ -86,6 +86,15 @@ int dispatch_run(struct dispatch *dispatch, struct server *server);
 void dispatch_stop(struct dispatch *dispatch);
 
 /*
+ * Pause: admit no more entries, accept no connections, and let tasks in flight complete, but wait
+ * for at most @limit_ns. Then call @paused, outside any handler, while all sessions and the tasks
+ * that are left stay as they are: another broker may take them over. If it returns, the dispatcher
+ * goes on as before. Without effect while the dispatcher stops or pauses.
+ */
+void dispatch_pause(struct dispatch *dispatch, uint64_t limit_ns, void (*paused)(void *context),
+		    void *context);
+
+/*
  * Set the configuration of placement. It applies to tasks placed from now on. force_cpu also moves
  * tasks that are queued for other devices, in this turn and the following ones.
  */

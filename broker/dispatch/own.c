@@ -14,7 +14,7 @@ int dispatch_run_own(struct dispatch *dispatch, struct dispatch_own *own)
 {
 	if (own->device >= dispatch->n_executors)
 		return -ENODEV;
-	if (dispatch->is_stopping)
+	if (dispatch->is_holding)
 		return -ECANCELED;
 	list_append(&dispatch->own, &own->link);
 	return 0;

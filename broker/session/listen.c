@@ -109,6 +109,8 @@ static bool may_accept(const struct listener *listener)
 	const struct server *server = listener->server;
 	const uint64_t n = (uint64_t)listener->n_newcomers + server->n_uncharged;
 
+	if (server->holds_connections)
+		return false;
 	/* Clients cannot reach the administrators' bound; other users of that socket can. */
 	if (listener->is_admin)
 		return listener->n_newcomers < SERVER_ADMIN_NEWCOMERS &&
@@ -120,6 +122,18 @@ static bool may_accept(const struct listener *listener)
 	return n < server->max_newcomers ||
 	       (listener->is_shedding && server->n_uncharged < server->max_newcomers &&
 		listener->n_newcomers < 2 * server->max_newcomers);
+}
+
+void server_hold_connections(struct server *server, bool holds)
+{
+	server->holds_connections = holds;
+	listener_resume(&server->clients);
+	listener_resume(&server->admins);
+}
+
+bool server_is_welcoming(const struct server *server)
+{
+	return server->n_newcomers > 0 || !list_is_empty(&server->silent);
 }
 
 void listeners_take_spare(struct server *server)
@@ -565,8 +579,13 @@ int listener_init(struct listener *listener, struct server *server, bool is_admi
 	turn_job_init(&listener->job, RBK_TURN_CONNECTIONS, run_accept);
 	listener->is_admin = is_admin;
 	listener->path = is_admin ? options->admin.socket_path : options->socket_path;
-	listener->is_given = given_fd > 0;
-	r = listener->is_given ? listener_take(listener, given_fd) : listener_bind(listener);
+	listener->is_given = given_fd > 0 && !options->owns_given;
+	if (given_fd > 0 && options->owns_given) {
+		r = take_path(listener);
+		if (r)
+			return r;
+	}
+	r = given_fd > 0 ? listener_take(listener, given_fd) : listener_bind(listener);
 	if (r)
 		return r;
 	closers_take_fds(listener->fd, false);

@@ -26,7 +26,8 @@
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE)
 /* Features on the administrators' socket, beside the user's rights. */
-#define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS)
+#define ADMIN_FEATURES \
+	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART)
 
 struct request {
 	struct session *session;
@@ -501,6 +502,19 @@ static int handle_admin_drain(struct request *request)
 	return 0;
 }
 
+static int handle_admin_restart(struct request *request)
+{
+	const struct rbk_wire_admin_restart *restart = request->bytes;
+
+	if (restart->action > RBK_WIRE_RESTART_BEGIN ||
+	    restart->drain_ms > RBK_WIRE_RESTART_MOST_MS ||
+	    (restart->action == RBK_WIRE_RESTART_ASK && restart->drain_ms > 0))
+		return hostile(request, "the client's restart request has an unknown action, or an "
+					"impossible time");
+	session_admin_restart(request->session, restart);
+	return 0;
+}
+
 static int handle_catalogue(struct request *request)
 {
 	const struct rbk_wire_request *header = request->bytes;
@@ -652,6 +666,8 @@ static const struct request_type {
 	[RBK_WIRE_WANT_ID] = {handle_want_id, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_RING_RESTORE] = {handle_ring_restore, sizeof(struct rbk_wire_ring_add), 2, false,
 				   FOR_WORK},
+	[RBK_WIRE_ADMIN_RESTART] = {handle_admin_restart, sizeof(struct rbk_wire_admin_restart), 0,
+				    false, FOR_ADMINS},
 };
 
 int request_refuse(struct session *session, const void *message, size_t n_bytes, int res)

@@ -92,6 +92,9 @@ struct server {
 	struct turn_owner fault_owner; /* owner of fault_job, which serves no tenant */
 	uint64_t n_to_check;           /* sessions still to check */
 	struct closers *closers;       /* see discard.c */
+	bool holds_connections;        /* none is accepted: they wait in the sockets */
+	uint32_t n_restored_sessions;  /* sessions that have brought a ring of an earlier broker */
+	uint64_t restored_ns;          /* when the last such ring was ready; 0: none was */
 
 	/* See greet.c. */
 	struct list_node silent;
@@ -358,6 +361,7 @@ void session_admin_set(struct session *session, const struct rbk_wire_admin_set 
 void session_admin_limit(struct session *session, const struct rbk_wire_admin_limit *limit);
 void session_admin_evict(struct session *session, const struct rbk_wire_admin_evict *evict);
 void session_admin_drain(struct session *session, const struct rbk_wire_admin_drain *drain);
+void session_admin_restart(struct session *session, const struct rbk_wire_admin_restart *restart);
 void session_log_level(struct session *session, const struct rbk_wire_control *control);
 void session_catalogue(struct session *session, uint32_t cookie);
 /* Return: 0 or -ENOMEM. */

@@ -233,6 +233,12 @@ struct server_stats *server_stats(struct server *server)
 	return &server->stats;
 }
 
+void server_sockets(const struct server *server, int *ret_fd, int *ret_admin_fd)
+{
+	*ret_fd = server->clients.fd;
+	*ret_admin_fd = server->admins.fd;
+}
+
 void server_unlock(struct server *server)
 {
 	listener_unlock(&server->clients);

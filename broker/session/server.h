@@ -171,6 +171,19 @@ struct server_control {
 	void *context;
 };
 
+/* The restarter (broker/daemon/restart.c) lets the next broker take over. Called on the reactor. */
+struct server_restarter {
+	/*
+	 * Begin a restart for session @number, whose client waits for server_restart_answer() with
+	 * @cookie. Return: 0; -EBUSY.
+	 */
+	int (*begin)(void *context, uint32_t number, uint32_t cookie, uint64_t drain_ns);
+	/* Set the members of @ret that the server does not know, and the text of the last failure.
+	 */
+	void (*describe)(void *context, struct rbk_wire_restart *ret);
+	void *context;
+};
+
 /*
  * The observer (broker/contention/contention.c) watches the activity of clients' processes outside
  * of the broker. Both members may be NULL. Called on the reactor. The observer may keep
@@ -206,6 +219,11 @@ struct server_options {
 	 * another process. 0: none, and the server creates one.
 	 */
 	int given_fd;
+	/*
+	 * The sockets that listen already, the administrators' included, were made by an earlier
+	 * broker of this process: their paths belong to this one.
+	 */
+	bool owns_given;
 	unsigned int socket_mode; /* permission bits */
 	struct server_admin_options admin;
 	struct server_limits limits;
@@ -218,6 +236,7 @@ struct server_options {
 	struct server_hooks hooks;
 	struct server_publisher publisher;
 	struct server_control control;
+	struct server_restarter restarter; /* begin NULL: this broker cannot be restarted */
 	struct server_observer observer;
 };
 
@@ -230,6 +249,10 @@ int server_new(const struct server_options *options, struct server **ret);
 
 /* Stop accepting; existing sessions continue. */
 void server_stop_accepting(struct server *server);
+/* Have connections wait in the sockets (@holds), or accept them again. */
+void server_hold_connections(struct server *server, bool holds);
+/* Return true if a client has connected and not been answered yet: it would have to try again. */
+bool server_is_welcoming(const struct server *server);
 
 /*
  * Return the number of descriptors, within the limit of open files, to reserve for connections that
@@ -293,6 +316,16 @@ uint64_t server_n_discards(const struct server *server);
 struct closers_report;
 /* Report on the closers.h threads. */
 void server_describe_closers(struct server *server, struct closers_report *ret);
+
+/*
+ * Answer session @number, if it still exists, on a restart: with an error @res and @why, or with 0
+ * and the members of @about that the server does not know.
+ */
+void server_restart_answer(struct server *server, uint32_t number, uint32_t cookie, int res,
+			   const char *why, const struct rbk_wire_restart *about);
+
+/* Return the listening sockets, -1: none; they stay the server's. */
+void server_sockets(const struct server *server, int *ret_fd, int *ret_admin_fd);
 
 /* Release the sockets' locks, so that another process may take the paths. */
 void server_unlock(struct server *server);

@@ -281,6 +281,86 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 	session_reply(session, &reply.reply, sizeof(reply));
 }
 
+/* Count the sessions whose clients will bring their rings to the next broker. */
+static uint32_t n_reattachable(const struct server *server)
+{
+	uint32_t n = 0;
+
+	list_for_each (node, &server->sessions) {
+		const struct session *session = container_of(node, struct session, link);
+
+		if (!(session->features & RBK_FEAT_REATTACH) || session->is_ending)
+			continue;
+		for (uint32_t i = 0; i < server->options.limits.max_rings; i++)
+			if (session->rings[i] && !session->rings[i]->is_closing) {
+				n++;
+				break;
+			}
+	}
+	return n;
+}
+
+static void reply_restart(struct session *session, uint32_t cookie,
+			  const struct rbk_wire_restart *about)
+{
+	const struct server *server = session->server;
+	struct rbk_wire_restart reply = *about;
+
+	reply.reply.type = RBK_WIRE_ADMIN_RESTART;
+	reply.reply.cookie = cookie;
+	reply.n_sessions = n_reattachable(server);
+	reply.n_restored = server->n_restored_sessions;
+	reply.restored_ns = server->restored_ns;
+	session_reply(session, &reply.reply, sizeof(reply));
+}
+
+void server_restart_answer(struct server *server, uint32_t number, uint32_t cookie, int res,
+			   const char *why, const struct rbk_wire_restart *about)
+{
+	list_for_each (node, &server->sessions) {
+		struct session *session = container_of(node, struct session, link);
+
+		if (session->number != number || session->is_ending)
+			continue;
+		if (res)
+			session_reply_result(session, RBK_WIRE_ADMIN_RESTART, cookie, res, "%s",
+					     why);
+		else
+			reply_restart(session, cookie, about);
+		return;
+	}
+}
+
+void session_admin_restart(struct session *session, const struct rbk_wire_admin_restart *restart)
+{
+	const struct server_restarter *restarter = &session->server->options.restarter;
+	struct rbk_wire_restart about = {.ready_ns = 0};
+	uint32_t cookie = restart->request.cookie;
+
+	if (restart->action == RBK_WIRE_RESTART_ASK) {
+		if (restarter->describe)
+			restarter->describe(restarter->context, &about);
+		reply_restart(session, cookie, &about);
+		return;
+	}
+	if (!session_may_change(session, RBK_WIRE_ADMIN_RESTART, cookie))
+		return;
+	if (!restarter->begin) {
+		session_reply_result(session, RBK_WIRE_ADMIN_RESTART, cookie, -EOPNOTSUPP,
+				     "this broker does not support this request");
+		return;
+	}
+	if (restarter->begin(restarter->context, session->number, cookie,
+			     restart->drain_ms * 1000000ull)) {
+		session_reply_result(session, RBK_WIRE_ADMIN_RESTART, cookie, -EBUSY,
+				     "the broker is restarting or stopping already");
+		return;
+	}
+	log_info_of(SESSION_ABOUT(session), LOG_RESTART,
+		    "restarting within %g s, as uid %u (pid %d) asked",
+		    (double)restart->drain_ms / 1e3, (unsigned int)session->uid, (int)session->pid);
+}
+
 void session_log_level(struct session *session, const struct rbk_wire_control *control)
 {
 	static const char *const names[] = {

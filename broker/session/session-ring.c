@@ -278,6 +278,14 @@ static void ring_seal_run(struct closers_job *job)
 	ring->job_result = ring_seal(ring);
 }
 
+/* Note that @session has brought a ring of an earlier broker. */
+static void note_restored(struct session *session)
+{
+	session->server->n_restored_sessions += !session->has_restored;
+	session->server->restored_ns = clock_now_ns();
+	session->has_restored = true;
+}
+
 /* Sealed: the dispatcher takes over, and finds the entries for which the client has rung. */
 static void ring_seal_done(struct closers_job *job)
 {
@@ -296,6 +304,8 @@ static void ring_seal_done(struct closers_job *job)
 		if (r == 0)
 			r = hooks->ring_added(hooks->context, ring);
 		ring->is_announced = r == 0;
+		if (ring->is_restored && r == 0)
+			note_restored(session);
 		if (ring->is_restored && r == 0)
 			log_debug_of(SESSION_ABOUT(session), LOG_RING_RESTORED,
 				     "session %u: took over ring %u of an earlier broker, with "

@@ -301,6 +301,7 @@ struct session {
 	uint32_t wanted_id; /* id of the next arena or plan, if wants_id */
 	bool wants_id;
 	uint32_t n_restoring;  /* rings whose restored entries are not all admitted again */
+	bool has_restored;     /* counted in server.n_restored_sessions */
 	bool awaits_restoring; /* a removal is suspended until n_restoring is 0 */
 	uint64_t began_ns;     /* as in statistics pages */
 	struct stats_shown shown;

@@ -129,6 +129,42 @@ int rbk_admin_drain_tenant(struct rbk *rbk, uint32_t tenant, enum rbk_drain acti
 int rbk_admin_drain_device(struct rbk *rbk, uint32_t device, enum rbk_drain action,
 			   struct rbk_admin_drained *ret, struct rbk_error *error);
 
+enum rbk_restart {
+	RBK_RESTART_ASK = 0,
+	RBK_RESTART_BEGIN = 1,
+};
+
+/* A restart, and the broker that answers. Times are of CLOCK_MONOTONIC; 0: not yet. */
+struct rbk_admin_restart {
+	uint64_t ready_ns;    /* when this broker began to serve clients */
+	uint64_t restored_ns; /* when it last took over a ring of an earlier broker */
+	uint32_t n_sessions;  /* sessions with rings, which re-attach to the next broker */
+	uint32_t n_restored;  /* sessions that re-attached, with rings, to this broker */
+	uint64_t held_ns;     /* when the broker ceased to admit entries, for RBK_RESTART_BEGIN */
+	uint64_t drain_ns;    /* how long it waited for tasks, in ns, for RBK_RESTART_BEGIN */
+	uint64_t n_drained;   /* tasks that completed meanwhile, for RBK_RESTART_BEGIN */
+	uint64_t n_left;      /* tasks that the next broker runs, for RBK_RESTART_BEGIN */
+};
+
+/*
+ * Restart the broker, from the program that is now at its path (RBK_RESTART_BEGIN), or ask about
+ * earlier restarts (RBK_RESTART_ASK; every user of this socket may ask, with @drain_ms 0). The
+ * broker first checks that the program exists and accepts its options and its configuration. Then
+ * it admits no entries, and waits up to @drain_ms, which must be shorter than the connection's
+ * timeout, until tasks in flight have completed. The call returns when the next broker is about to
+ * take over; this connection is lost then. ready_ns tells the next broker from this one. Clients
+ * re-attach by themselves, see rbk_connect(). @ret may be NULL.
+ * Return: 0: if the broker could not be replaced and goes on, a later RBK_RESTART_ASK stores the
+ * cause in error->text;
+ *   -EPERM       this user may not make changes
+ *   -EBUSY       the broker is restarting, or stopping
+ *   -EINVAL      the next broker could not start: the sentence says why, and nothing has changed;
+ *                or an impossible action or time
+ *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_RESTART
+ */
+int rbk_admin_restart(struct rbk *rbk, enum rbk_restart action, uint32_t drain_ms,
+		      struct rbk_admin_restart *ret, struct rbk_error *error);
+
 /*
  * Set the level up to which the broker logs (3 error, 4 warning, 6 info, 7 debug), until the broker
  * ends. RBK_ASK only asks, which every user of this socket may do. The current level is stored in

@@ -21,7 +21,7 @@
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
- *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE
+ *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -43,6 +43,7 @@
 #define RBK_FEAT_ADMIN        (1ull << 8)  /* may read the statistics of all tenants */
 #define RBK_FEAT_ADMIN_CHANGE (1ull << 9)  /* may change limits, devices and settings */
 #define RBK_FEAT_ADMIN_LIMITS (1ull << 12) /* the broker answers RBK_WIRE_ADMIN_LIMIT */
+#define RBK_FEAT_RESTART      (1ull << 16) /* the broker answers RBK_WIRE_ADMIN_RESTART */
 /* Offered on the clients' socket: see <ringbroker/lease.h>. */
 #define RBK_FEAT_LEASES (1ull << 10)
 /* RBK_WIRE_ARENA_FIX of ARENA_ADD: the broker prevents pages from being removed from an arena. */

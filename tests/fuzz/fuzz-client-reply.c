@@ -70,6 +70,8 @@ static size_t yes_bytes(uint32_t type)
 	case RBK_WIRE_ADMIN_EVICT:
 	case RBK_WIRE_ADMIN_DRAIN:
 		return sizeof(struct rbk_wire_admin_result);
+	case RBK_WIRE_ADMIN_RESTART:
+		return sizeof(struct rbk_wire_restart);
 	case RBK_WIRE_LEASE_OPEN:
 		return sizeof(struct rbk_wire_lease);
 	case RBK_WIRE_LEASE_CREDIT:

@@ -280,6 +280,7 @@ int main(int argc, char **argv)
 							.session = 1,
 							.plan_id = 1 << 16,
 							.device = RBK_DEVICE_NONE};
+	struct rbk_wire_admin_restart restart = {.request = {.type = RBK_WIRE_ADMIN_RESTART}};
 	const struct rbk_sqe entries[] = {
 		{.opcode = RBK_OP_NOP},
 		{.opcode = RBK_OP_BARRIER},
@@ -377,6 +378,13 @@ int main(int argc, char **argv)
 	add_hello_with(UINT64_MAX);
 	add_drain(3, 1, RBK_WIRE_DRAIN_BEGIN);
 	save(argv[1], "admin-request", "drain-what");
+	add_hello_with(UINT64_MAX);
+	for (uint32_t action = 0; action <= RBK_WIRE_RESTART_BEGIN + 1; action++) {
+		restart.action = action;
+		restart.drain_ms = action * 1000;
+		add(0, &restart, sizeof(restart));
+	}
+	save(argv[1], "admin-request", "restart");
 	save_leases(argv[1]);
 	return 0;
 }

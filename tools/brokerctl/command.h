@@ -36,6 +36,7 @@ enum option_id {
 	OPT_COUNT,
 	OPT_DEVICE,
 	OPT_DISABLE,
+	OPT_DRAIN,
 	OPT_END,
 	OPT_EXPECT,
 	OPT_FOLLOW,
@@ -159,6 +160,7 @@ struct made_operator {
  * Return: false if @i is past the end, or if this build has no ONNX.
  */
 bool run_made_operator(unsigned int i, struct made_operator *ret);
+int run_restart(struct control *control, const struct arguments *arguments);
 int run_gate(struct control *control, const struct arguments *arguments);
 /* admin.c */
 int run_set(struct control *control, const struct arguments *arguments);

@@ -80,6 +80,8 @@ static const struct command commands[] = {
 	 TAKES(OPT_ALL) | TAKES(OPT_DEVICE), 0, 2, false, run_evict, NULL},
 	{"drain", "(tenant TENANT | device N)", "give a tenant or a device no new work",
 	 TAKES(OPT_WAIT) | TAKES(OPT_END) | TAKES(OPT_STATUS), 1, 2, false, run_drain, NULL},
+	{"restart", NULL, "have the next broker take over, without a gap for clients",
+	 TAKES(OPT_DRAIN) | TAKES(OPT_JSON), 0, 0, false, run_restart, NULL},
 	{"force-cpu", "(on | off | status)", "run everything on the CPU, or print whether it is so",
 	 0, 1, 1, false, run_force_cpu, NULL},
 	{"reset-stats", NULL, "reset counters and learned figures", A_TENANT | TAKES(OPT_ALL), 0, 0,

@@ -36,6 +36,8 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_COLOR] = {"color", "auto|always|never", true,
 		       "use colours; auto, the default: on a terminal, unless NO_COLOR is set"},
 	[OPT_COUNT] = {"count", "ROWS", false, "most rows of one task"},
+	[OPT_DRAIN] = {"drain", "SECONDS", false,
+		       "time for tasks in flight to complete (default: 5)"},
 	[OPT_DEVICE] = {"device", "N", false, "this device only"},
 	[OPT_DISABLE] = {"disable-optimisation", "NAME,...", false,
 			 "switch off optimisations: fold, no-ops, dead, share, conv-bn, norm, "

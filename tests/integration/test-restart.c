@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Brokers that an administrator restarts while clients work
+ *
+ * The clients know nothing of it: see checker.h. With $RBK_TEST_SCALE above 100 there are more
+ * restarts, and figures are worth reading.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ringbroker/admin.h>
+
+#include "integration/checker.h"
+#include "integration/harness.h"
+#include "integration/plans.h"
+#include "integration/raw.h"
+#include "support/scaled.h"
+#include "support/test.h"
+
+enum {
+	N_CLIENTS = 4,
+	N_PLANS = 25,        /* of each client */
+	STATUS_RESTART = 75, /* with which brokerd ends for its service manager */
+	OTHER_ID = 65534,    /* a user and a group without rights */
+	FIRST_PASSED = 3,    /* number of the first descriptor that a manager passes */
+};
+
+/* Ask the broker that is there now. Return: as rbk_admin_restart(). */
+static int ask(const struct broker *broker, struct rbk_admin_restart *ret, struct rbk_error *error)
+{
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = broker->admin_path,
+		.timeout_ns = harness_slow_ns(20000000000u),
+	};
+	struct rbk *admin;
+	int r = rbk_admin_connect(&options, &admin, error);
+
+	if (r)
+		return r;
+	r = rbk_admin_restart(admin, RBK_RESTART_ASK, 0, ret, error);
+	rbk_disconnect(admin);
+	return r;
+}
+
+/* Have the broker restart. Return: as rbk_admin_restart(). */
+static int begin(const struct broker *broker, uint32_t drain_ms, struct rbk_admin_restart *ret,
+		 struct rbk_error *error)
+{
+	struct rbk *admin = broker_connect_admin(broker, "administrator");
+	int r = rbk_admin_restart(admin, RBK_RESTART_BEGIN, drain_ms, ret, error);
+
+	rbk_disconnect(admin);
+	return r;
+}
+
+/* Wait until a broker answers that began to serve later than @before, with @n sessions back. */
+static struct rbk_admin_restart await_next(const struct broker *broker,
+					   const struct rbk_admin_restart *before, uint32_t n)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000u);
+	struct rbk_admin_restart after;
+	struct rbk_error error = {""};
+
+	while (ask(broker, &after, &error) || after.ready_ns == before->ready_ns ||
+	       after.n_restored < n) {
+		if (harness_now_ns() > end_ns) {
+			broker_show_log(broker);
+			fail_msg("no next broker, or not all sessions are back: %s", error.text);
+		}
+		harness_sleep_ms(1);
+	}
+	return after;
+}
+
+static struct checker *clients_start(const struct broker *broker)
+{
+	struct checker *clients = calloc(N_CLIENTS, sizeof(*clients));
+
+	assert_non_null(clients);
+	for (unsigned int i = 0; i < N_CLIENTS; i++) {
+		clients[i].by_event_loop = i % 2;
+		clients[i].n_plans = N_PLANS;
+		checker_start(&clients[i], broker->socket_path);
+	}
+	checkers_await_work(clients, N_CLIENTS);
+	return clients;
+}
+
+/* Restart the broker over and over while clients work. */
+static void restart_often(const char *const *args, unsigned int n)
+{
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	struct rbk_admin_restart before, last, after;
+	struct rbk_error error = {""};
+	uint64_t longest_ns = 0, n_left = 0, longest_wait_ns = 0;
+	struct checker *clients;
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	clients = clients_start(&broker);
+	for (unsigned int i = 0; i < n; i++) {
+		assert_int_equal(ask(&broker, &before, &error), 0);
+		if (begin(&broker, 5000, &last, &error))
+			fail_msg("%s", error.text);
+		assert_int_equal(last.n_sessions, N_CLIENTS);
+		assert_true(last.held_ns > before.ready_ns);
+		assert_int_equal(last.n_left, 0);
+		after = await_next(&broker, &before, N_CLIENTS);
+		assert_true(after.ready_ns > last.held_ns);
+		assert_int_equal(after.n_restored, N_CLIENTS);
+		n_left += last.n_left;
+		if (after.restored_ns - last.held_ns > longest_ns)
+			longest_ns = after.restored_ns - last.held_ns;
+		checkers_await_work(clients, N_CLIENTS);
+	}
+	/* It is the same process, with the same sockets. */
+	assert_int_equal(waitpid(broker.pid, NULL, WNOHANG), 0);
+	checkers_end(clients, N_CLIENTS);
+	for (unsigned int i = 0; i < N_CLIENTS; i++) {
+		assert_int_equal(clients[i].n_reattached, n);
+		if (clients[i].longest_wait_ns > longest_wait_ns)
+			longest_wait_ns = clients[i].longest_wait_ns;
+	}
+	print_message("%u restarts with %u plans: longest time without admission %.1f ms; longest "
+		      "wait of a client %.1f ms\n",
+		      n, N_CLIENTS * N_PLANS, (double)longest_ns / 1e6,
+		      (double)longest_wait_ns / 1e6);
+	broker_stop(&broker);
+	free(clients);
+}
+
+TEST(test_restart__under_load)
+{
+	restart_often((const char *const[]){"--gpu=none", NULL}, (unsigned int)test_scaled(5));
+}
+
+TEST(test_restart__with_a_software_gpu)
+{
+	restart_often((const char *const[]){"--gpu=software", NULL}, (unsigned int)test_scaled(2));
+}
+
+/* --- Tasks that outlast the drain --- */
+
+TEST(test_restart__tasks_are_left)
+{
+	static const char *const args[] = {"--gpu=none", "--test-device=400", NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	struct rbk_options client_options = {.size = sizeof(client_options)};
+	struct rbk_admin_restart before, last;
+	struct rbk_error error = {""};
+	const struct rbk_cqe *cqe;
+	struct rbk_arena *arena;
+	struct broker broker;
+	struct rbk_ring *ring;
+	struct rbk_plan *plan;
+	struct rbk_sqe *sqe;
+	struct rbk *rbk;
+	float *data;
+
+	broker_start(&broker, &options);
+	client_options.socket_path = broker.socket_path;
+	assert_int_equal(rbk_connect(&client_options, &rbk, &error), 0);
+	assert_int_equal(rbk_arena_new(rbk, 1 << 20, &arena, &error), 0);
+	data = rbk_arena_alloc(arena, 1 << 10);
+	assert_int_equal(plan_elements(rbk, "Neg", 1, 4, 4, &plan, &error), 0);
+	assert_int_equal(rbk_ring_new(rbk, 8, &ring, &error), 0);
+	for (unsigned int i = 0; i < 4; i++) {
+		sqe = rbk_get_sqe(ring);
+		rbk_prep_run(sqe, rbk_plan_id(plan), 4,
+			     (const uint64_t[]){rbk_ref(arena, data),
+						rbk_ref(arena, data + 16 * (i + 1))},
+			     2);
+		rbk_sqe_set_strategy(sqe, RBK_STRATEGY_DEVICE(1));
+		rbk_sqe_set_data64(sqe, i);
+	}
+	assert_int_equal(rbk_submit(ring), 4);
+	harness_sleep_ms(20);
+	assert_int_equal(ask(&broker, &before, &error), 0);
+	assert_int_equal(begin(&broker, 10, &last, &error), 0);
+	assert_true(last.n_left >= 1 && last.n_left + last.n_drained <= 4);
+	assert_true(last.drain_ns >= 10000000);
+	/* The client does not know yet. */
+	await_next(&broker, &before, 0);
+	for (unsigned int seen = 0; seen != 15;) {
+		assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
+		assert_int_equal(cqe->res, 0);
+		assert_true(cqe->user_data < 4 && !(seen & 1u << cqe->user_data));
+		seen |= 1u << cqe->user_data;
+		rbk_cqe_seen(ring, cqe);
+	}
+	assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
+	assert_int_equal(rbk_n_reattached(rbk), 1);
+	rbk_ring_free(ring);
+	rbk_plan_free(plan);
+	rbk_arena_free(arena);
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+}
+
+/* --- New clients --- */
+
+struct visitor {
+	const struct broker *broker;
+	atomic_bool must_end;
+	unsigned int n;
+	char failure[256];
+};
+
+/* Connect, and disconnect, as fast as possible. */
+static void *visit(void *data)
+{
+	struct visitor *visitor = data;
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = visitor->broker->socket_path,
+	};
+	struct rbk_error error = {""};
+	struct rbk *rbk;
+
+	while (!atomic_load(&visitor->must_end) && !visitor->failure[0]) {
+		if (rbk_connect(&options, &rbk, &error))
+			snprintf(visitor->failure, sizeof(visitor->failure), "%.200s", error.text);
+		else
+			rbk_disconnect(rbk);
+		visitor->n++;
+	}
+	return NULL;
+}
+
+TEST(test_restart__new_clients_see_nothing)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	struct rbk_admin_restart before;
+	struct rbk_error error = {""};
+	struct visitor visitor = {.n = 0};
+	struct broker broker;
+	pthread_t thread;
+
+	broker_start(&broker, &options);
+	visitor.broker = &broker;
+	assert_int_equal(pthread_create(&thread, NULL, visit, &visitor), 0);
+	for (unsigned int i = 0; i < test_scaled(5); i++) {
+		assert_int_equal(ask(&broker, &before, &error), 0);
+		assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
+		await_next(&broker, &before, 0);
+		harness_sleep_ms(5);
+	}
+	atomic_store(&visitor.must_end, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	if (visitor.failure[0])
+		fail_msg("after %u connections: %s", visitor.n, visitor.failure);
+	broker_stop(&broker);
+}
+
+/* --- Restarts that fail --- */
+
+/* Check that the broker refuses to restart, with @text, and serves @clients as before. */
+static void expect_refused(const struct broker *broker, struct checker *clients, int r,
+			   const char *text)
+{
+	struct rbk_error error = {""};
+
+	assert_int_equal(begin(broker, 5000, NULL, &error), r);
+	if (!strstr(error.text, text))
+		fail_msg("\"%s\" does not contain \"%s\"", error.text, text);
+	checkers_await_work(clients, N_CLIENTS);
+}
+
+/* Copy the program to @path. */
+static void copy_program(const char *path)
+{
+	const char *program = getenv("BROKERD");
+	char command[512];
+
+	snprintf(command, sizeof(command), "cp '%s' '%s'", program ? program : BROKERD_PATH, path);
+	assert_int_equal(system(command), 0);
+}
+
+static void write_script(const char *path, const char *text)
+{
+	FILE *file;
+
+	unlink(path);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(chmod(path, 0700), 0);
+}
+
+TEST(test_restart__what_cannot_start_is_refused)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	const struct broker_options options = {
+		.args = args, .is_undisturbed = true, .policy = "[tenant a]\nmatch-uid = 12345\n"};
+	char folder[] = "/tmp/rbk-program-XXXXXX", path[64];
+	struct rbk_admin_restart before, after;
+	struct rbk_error error = {""};
+	struct checker *clients;
+	struct broker broker;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/brokerd", folder);
+	copy_program(path);
+	assert_int_equal(setenv("BROKERD", path, 1), 0);
+	broker_start(&broker, &options);
+	unsetenv("BROKERD");
+	clients = clients_start(&broker);
+	assert_int_equal(ask(&broker, &before, &error), 0);
+
+	broker_write_policy(&broker, "[tenant a]\nmatch-uid = 12345\nvram-max = many\n");
+	expect_refused(&broker, clients, -EINVAL, "vram-max");
+	broker_write_policy(&broker, options.policy);
+	write_script(path, "#!/bin/sh\necho 'no such option' >&2\nexit 2\n");
+	expect_refused(&broker, clients, -EINVAL, "no such option");
+	write_script(path, "#!/bin/sh\nkill -ABRT $$\n");
+	expect_refused(&broker, clients, -EINVAL, "signal 6");
+	unlink(path);
+	expect_refused(&broker, clients, -EINVAL, "No such file");
+	/* It passes the check, and is gone when it is needed. */
+	write_script(path, "#!/bin/sh\nrm $0\n");
+	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
+	do
+		assert_int_equal(ask(&broker, &after, &error), 0);
+	while (!error.text[0]);
+	assert_non_null(strstr(error.text, "No such file"));
+	checkers_await_work(clients, N_CLIENTS);
+
+	assert_int_equal(ask(&broker, &after, &error), 0);
+	assert_true(after.ready_ns == before.ready_ns);
+	/* A program that was replaced is executed. */
+	copy_program(path);
+	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
+	after = await_next(&broker, &before, N_CLIENTS);
+	checkers_end(clients, N_CLIENTS);
+	for (unsigned int i = 0; i < N_CLIENTS; i++)
+		assert_int_equal(clients[i].n_reattached, 1);
+	assert_int_equal(broker_log_count(&broker, "cannot restart: "), 5);
+	broker_stop(&broker);
+	unlink(path);
+	rmdir(folder);
+	free(clients);
+}
+
+/* --- Who may, and how --- */
+
+static int raw_admin(const struct broker *broker)
+{
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.features = UINT64_MAX,
+	};
+	struct rbk_wire_welcome welcome;
+	struct broker other = *broker;
+	int fd;
+
+	memcpy(other.socket_path, broker->admin_path, sizeof(other.socket_path));
+	fd = raw_connect(&other);
+	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
+	assert_true(welcome.features & RBK_FEAT_RESTART);
+	return fd;
+}
+
+static void expect_hostile(const struct broker *broker, uint32_t action, uint32_t drain_ms,
+			   size_t bytes)
+{
+	const struct rbk_wire_admin_restart request = {
+		.request = {.type = RBK_WIRE_ADMIN_RESTART},
+		.action = action,
+		.drain_ms = drain_ms,
+	};
+	int fd = raw_admin(broker);
+
+	assert_true(raw_send(fd, &request, bytes, NULL, 0) > 0);
+	raw_expect_closed(fd);
+	close(fd);
+}
+
+/* Ask for a restart, or about one, without the library's own check. Return: the answer. */
+static struct rbk_wire_restart raw_restart(int fd, uint32_t action)
+{
+	const struct rbk_wire_admin_restart request = {
+		.request = {.type = RBK_WIRE_ADMIN_RESTART, .cookie = 7},
+		.action = action,
+	};
+	struct rbk_wire_restart answer = {.ready_ns = 0};
+	unsigned int n_fds = 0;
+
+	assert_true(raw_send(fd, &request, sizeof(request), NULL, 0) > 0);
+	assert_true(raw_receive(fd, &answer, sizeof(answer), NULL, &n_fds, 20000) >=
+		    (ssize_t)sizeof(answer.reply));
+	assert_int_equal(answer.reply.cookie, 7);
+	return answer;
+}
+
+/* Runs as a user who may look at the broker. */
+static int look_only(const struct broker *broker)
+{
+	int fd = raw_admin(broker);
+
+	if (raw_restart(fd, RBK_WIRE_RESTART_ASK).reply.res != 0)
+		return 1;
+	if (raw_restart(fd, RBK_WIRE_RESTART_BEGIN).reply.res != -EPERM)
+		return 2;
+	close(fd);
+	return 0;
+}
+
+TEST(test_restart__rights_and_form)
+{
+	char group[32];
+	const char *const args[] = {"--gpu=none", "--admin-group", group, NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+	};
+	const size_t bytes = sizeof(struct rbk_wire_admin_restart);
+	struct rbk_admin_restart before, after;
+	struct rbk_error error = {""};
+	struct rbk_wire_welcome welcome;
+	struct broker broker;
+	int fd, status;
+	pid_t pid;
+
+	snprintf(group, sizeof(group), "%u", OTHER_ID);
+	broker_start(&broker, &options);
+	assert_int_equal(ask(&broker, &before, &error), 0);
+	expect_hostile(&broker, 2, 0, bytes);
+	expect_hostile(&broker, RBK_WIRE_RESTART_BEGIN, 0, bytes - 1);
+	expect_hostile(&broker, RBK_WIRE_RESTART_BEGIN, RBK_WIRE_RESTART_MOST_MS + 1, bytes);
+	expect_hostile(&broker, RBK_WIRE_RESTART_ASK, 1, bytes);
+	/* Not on the clients' socket. */
+	fd = raw_connect(&broker);
+	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
+	assert_int_equal(raw_restart(fd, RBK_WIRE_RESTART_BEGIN).reply.res, -EPERM);
+	close(fd);
+	if (geteuid() == 0) {
+		/* The folder is root's. */
+		assert_int_equal(chmod(broker.dir, 0711), 0);
+		pid = fork();
+		if (pid == 0)
+			_exit(setgid(OTHER_ID) || setuid(OTHER_ID) ? 3 : look_only(&broker));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(ask(&broker, &after, &error), 0);
+	assert_true(after.ready_ns == before.ready_ns);
+	/* The second of two requests is refused. */
+	fd = raw_admin(&broker);
+	{
+		const struct rbk_wire_admin_restart twice[2] = {
+			{.request = {.type = RBK_WIRE_ADMIN_RESTART, .cookie = 1}, .action = 1},
+			{.request = {.type = RBK_WIRE_ADMIN_RESTART, .cookie = 2}, .action = 1},
+		};
+		struct rbk_wire_restart answer;
+		unsigned int n_fds = 0;
+
+		assert_true(raw_send(fd, &twice[0], bytes, NULL, 0) > 0);
+		assert_true(raw_send(fd, &twice[1], bytes, NULL, 0) > 0);
+		assert_true(raw_receive(fd, &answer, sizeof(answer), NULL, &n_fds, 20000) > 0);
+		assert_int_equal(answer.reply.cookie, 2);
+		assert_int_equal(answer.reply.res, -EBUSY);
+	}
+	close(fd);
+	/* The administrator who asked is gone: the restart goes on. */
+	await_next(&broker, &before, 0);
+	broker_stop(&broker);
+}
+
+/* A stop has precedence, and does not take the sockets' files with it twice. */
+TEST(test_restart__stopped_meanwhile)
+{
+	static const char *const args[] = {"--gpu=none", "--test-device=300", NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	struct rbk_admin_restart before;
+	struct rbk_error error = {""};
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	assert_int_equal(ask(&broker, &before, &error), 0);
+	assert_int_equal(begin(&broker, 100, NULL, &error), 0);
+	await_next(&broker, &before, 0);
+	broker_stop(&broker);
+	assert_int_not_equal(access(broker.socket_path, F_OK), 0);
+	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
+}
+
+/* --- Under a service manager --- */
+
+static int manager_fds[2];
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 64), 0);
+	return fd;
+}
+
+/* Become the service, in a child of the manager. */
+static void pass_sockets(void)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	for (int i = 0; i < 2; i++)
+		if (dup2(manager_fds[i], FIRST_PASSED + i) < 0)
+			_exit(126);
+	setenv("LISTEN_PID", pid, 1);
+	setenv("LISTEN_FDS", "2", 1);
+	setenv("LISTEN_FDNAMES", "brokerd.sock:admin.sock", 1);
+	setenv("NOTIFY_SOCKET", "/nonexistent/notify", 1);
+	setenv("SYSTEMD_EXEC_PID", pid, 1);
+}
+
+TEST(test_restart__by_the_service_manager)
+{
+	static const char *const args[] = {"--gpu=none", "--contention=none", NULL};
+	char folder[] = "/tmp/rbk-manager-XXXXXX", path[64], admin_path[64];
+	struct broker_options options = {.args = args, .in_child = pass_sockets};
+	struct rbk_admin_restart before, last;
+	struct rbk_error error = {""};
+	struct checker *clients;
+	struct broker broker, next;
+	int status;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/brokerd.sock", folder);
+	snprintf(admin_path, sizeof(admin_path), "%s/admin.sock", folder);
+	/* They are above the numbers to which they are copied. */
+	for (int i = 0; i < 2; i++) {
+		int fd = listen_at(i ? admin_path : path);
+
+		manager_fds[i] = fcntl(fd, F_DUPFD_CLOEXEC, 10);
+		close(fd);
+	}
+	options.socket_path = path;
+	broker_start(&broker, &options);
+	clients = clients_start(&broker);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(ask(&broker, &before, &error), 0);
+		if (begin(&broker, 5000, &last, &error))
+			fail_msg("%s", error.text);
+		status = broker_wait(&broker);
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_RESTART);
+		/* The files stay, and so do connections that are made now. */
+		broker_start(&next, &options);
+		broker_remove(&broker);
+		broker = next;
+		await_next(&broker, &before, N_CLIENTS);
+		checkers_await_work(clients, N_CLIENTS);
+	}
+	checkers_end(clients, N_CLIENTS);
+	assert_int_equal(kill(broker.pid, SIGTERM), 0);
+	assert_int_equal(broker_wait(&broker), 0);
+	broker_remove(&broker);
+	for (int i = 0; i < 2; i++)
+		close(manager_fds[i]);
+	/* The manager's files are still there. */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(unlink(admin_path), 0);
+	rmdir(folder);
+	free(clients);
+}
+
+TEST_MAIN(NULL, NULL, harness_limit_seconds(115))
