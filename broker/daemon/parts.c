@@ -33,6 +33,7 @@
 #include "util/cgroup.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include "vulkan/vulkan.h"
 
 void parts_limits_changed(void *context)
@@ -210,23 +211,46 @@ static int make_residency(struct broker *broker)
 	return budget_new(&budget_options, &broker->budget);
 }
 
+static void *run_queue_main(void *data)
+{
+	struct broker *broker = data;
+	const struct run_queue_options options = {.source = broker->options.contention};
+
+	broker->run_queue_result = run_queue_new(&options, &broker->run_queue);
+	return NULL;
+}
+
 /*
- * Call this before any other thread starts: threads inherit the privileges that are left. Without
- * privileges, the broker sees less; without memory or threads, nothing works.
+ * Begin to watch the run queue. The kernel verifies the probes for a tenth of a second, while this
+ * thread opens the devices. Call this before any other thread starts: threads inherit the
+ * privileges that are left.
  */
 static int watch_run_queue(struct broker *broker)
 {
-	const struct run_queue_options options = {.source = broker->options.contention};
-	int r = run_queue_new(&options, &broker->run_queue);
+	int r = thread_start(&broker->run_queue_thread, "rb-probes", run_queue_main, broker);
 
 	if (r)
 		return error_fold(r);
+	broker->makes_run_queue = true;
 	r = run_queue_drop_privileges();
 	if (r)
 		log_warning(LOG_PRIVILEGES_KEPT,
 			    "cannot give up the privileges that the probes needed: %s",
 			    strerror(-r));
 	return 0;
+}
+
+/*
+ * Without privileges, the broker sees less; without memory or threads, nothing works.
+ * Return: as run_queue_new().
+ */
+static int await_run_queue(struct broker *broker)
+{
+	if (!broker->makes_run_queue)
+		return 0;
+	pthread_join(broker->run_queue_thread, NULL);
+	broker->makes_run_queue = false;
+	return broker->run_queue_result;
 }
 
 static int make_contention(struct broker *broker)
@@ -419,6 +443,9 @@ int parts_make(struct broker *broker, struct policy_errors *ret_errors)
 		service_starting(broker->service, "opening the devices");
 		r = parts_make_executors(broker);
 	}
+	/* The descriptors of the probes are counted before tenants get the rest. */
+	if (r == 0)
+		r = await_run_queue(broker);
 	if (r == 0)
 		r = make_tenants(broker, ret_errors);
 	if (r == 0) {
@@ -449,6 +476,7 @@ void parts_deinit(struct broker *broker)
 	publish_free(broker->publish);
 	dispatch_free(broker->dispatch);
 	contention_free(broker->contention);
+	(void)await_run_queue(broker);
 	run_queue_free(broker->run_queue);
 	offload_free(broker->offload);
 	refresh_free(broker->refresh);

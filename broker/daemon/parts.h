@@ -6,6 +6,7 @@
  * Reactor thread.
  */
 #include <limits.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -90,6 +91,9 @@ struct broker {
 	char cgroups[PATH_MAX]; /* where cgroups are mounted, for enforce */
 	struct gate *gate;
 	struct run_queue *run_queue;
+	pthread_t run_queue_thread; /* while makes_run_queue: makes run_queue */
+	bool makes_run_queue;
+	int run_queue_result;
 	struct contention *contention;
 	struct dispatch *dispatch;
 	struct refresh *refresh;
