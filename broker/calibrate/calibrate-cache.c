@@ -23,19 +23,17 @@
 #include "calibrate/calibrate-cache.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "calibrate/profile-file.h"
 #include "plan/executor.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+#include "util/state-file.h"
 
 static const char magic[] = "# ringbroker calibration 3 ";
 
@@ -163,64 +161,29 @@ static const char *parse(char *text, size_t n_text, const char *key, struct cali
 	return r ? "its figures are impossible" : NULL;
 }
 
-static const char *refuse_file(int fd)
-{
-	struct stat status;
-
-	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
-		return "it is not a regular file";
-	if (status.st_uid != geteuid())
-		return "it belongs to another user";
-	if (status.st_mode & (S_IWGRP | S_IWOTH))
-		return "other users may write to it";
-	if (status.st_size > PLACE_PROFILE_FILE_BYTES)
-		return "it is too large";
-	return NULL;
-}
-
-static int refuse(const char *why, const char **ret_why)
-{
-	*ret_why = why;
-	return CALIBRATE_CACHE_E_REFUSED;
-}
-
 int calibrate_cache_read(const char *folder, const struct executor_info *info, const char *key,
 			 struct calibrate_cached *ret, const char **ret_why)
 {
-	_cleanup_(close_fdp) int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(close_fdp) int fd = -1;
 	_cleanup_(freep) char *text = NULL;
 	char file[CALIBRATE_FILE_BYTES];
-	size_t used = 0;
 	const char *why;
-	ssize_t n = 0;
-	int error = 0;
+	int error = 0, r;
+	size_t n;
 
-	if (directory < 0)
-		return refuse("the folder cannot be opened", ret_why);
 	calibrate_cache_file(info, file);
-	fd = openat(directory, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
+	r = state_file_read(folder, file, PLACE_PROFILE_FILE_BYTES, &text, &n, ret_why);
+	if (r == STATE_FILE_E_ABSENT)
 		return CALIBRATE_CACHE_E_ABSENT;
-	if (fd < 0)
-		return refuse(errno == ELOOP ? "it is a symbolic link" : "it cannot be opened",
-			      ret_why);
-	why = refuse_file(fd);
-	if (why)
-		return refuse(why, ret_why);
-	text = malloc(PLACE_PROFILE_FILE_BYTES + 1);
-	if (!text)
-		return error_origin(-ENOMEM);
-	while (used < PLACE_PROFILE_FILE_BYTES &&
-	       (n = read(fd, text + used, PLACE_PROFILE_FILE_BYTES - used)) > 0)
-		used += (size_t)n;
-	if (n < 0)
-		return refuse("it cannot be read", ret_why);
-	text[used] = '\0';
-	why = parse(text, used, key, ret, &error);
+	if (r == STATE_FILE_E_REFUSED)
+		return CALIBRATE_CACHE_E_REFUSED;
+	if (r)
+		return error_fold(r);
+	why = parse(text, n, key, ret, &error);
 	if (error)
 		return error;
-	return why ? refuse(why, ret_why) : 0;
+	if (why)
+		*ret_why = why;
+	return why ? CALIBRATE_CACHE_E_REFUSED : 0;
 }
 
 /* ---- Writing ---- */
@@ -246,59 +209,23 @@ static char *print_body(const char *key, const struct calibrate_cached *cached, 
 	return NULL;
 }
 
-static int write_all(int fd, const char *bytes, size_t n)
-{
-	while (n > 0) {
-		ssize_t written = write(fd, bytes, n);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written < 0)
-			return error_origin(-errno);
-		bytes += written;
-		n -= (size_t)written;
-	}
-	return 0;
-}
-
-static int write_file(int fd, const char *body, size_t n_body)
-{
-	char line[sizeof(magic) + CHECKSUM_DIGITS + 1];
-	int r;
-
-	snprintf(line, sizeof(line), "%s%016" PRIx64 "\n", magic, hash(hash_begin, body, n_body));
-	r = write_all(fd, line, strlen(line));
-	if (r == 0)
-		r = write_all(fd, body, n_body);
-	return r ? error_fold(r) : 0;
-}
-
 int calibrate_cache_write(const char *folder, const struct executor_info *info, const char *key,
 			  const struct calibrate_cached *cached)
 {
-	_cleanup_(close_fdp) int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(close_fdp) int fd = -1;
-	_cleanup_(freep) char *body = NULL;
-	char file[CALIBRATE_FILE_BYTES], beside[CALIBRATE_FILE_BYTES + 16];
+	_cleanup_(freep) char *body = NULL, *text = NULL;
+	char file[CALIBRATE_FILE_BYTES];
 	size_t n_body;
-	int r;
+	int n, r;
 
-	if (directory < 0)
-		return error_origin(-errno);
 	body = print_body(key, cached, &n_body);
 	if (!body)
 		return error_origin(-ENOMEM);
+	n = asprintf(&text, "%s%016" PRIx64 "\n%s", magic, hash(hash_begin, body, n_body), body);
+	if (n < 0) {
+		text = NULL;
+		return error_origin(-ENOMEM);
+	}
 	calibrate_cache_file(info, file);
-	snprintf(beside, sizeof(beside), ".%s.%d", file, (int)getpid());
-	/* A file left by a process that had the same pid */
-	unlinkat(directory, beside, 0);
-	fd = openat(directory, beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return error_origin(-errno);
-	r = write_file(fd, body, n_body);
-	if (r == 0 && renameat(directory, beside, directory, file) < 0)
-		r = error_origin(-errno);
-	if (r)
-		unlinkat(directory, beside, 0);
+	r = state_file_write(folder, file, text, (size_t)n);
 	return r ? error_fold(r) : 0;
 }

@@ -19,6 +19,7 @@
 #include "contention/contention.h"
 #include "control/publish.h"
 #include "daemon/allowance.h"
+#include "daemon/checkpoint.h"
 #include "daemon/config.h"
 #include "daemon/endpoint.h"
 #include "daemon/list-devices.h"
@@ -159,6 +160,7 @@ static void on_signal(void *data, uint32_t events)
 		log_info(LOG_STOPPING, "stopping: finishing the tasks in flight");
 		broker->is_stopping = true;
 		service_stopping(broker->service);
+		checkpoint_write(broker->checkpoint);
 		gate_stop(broker->gate);
 		refresh_stop(broker->refresh);
 		dispatch_stop(broker->dispatch);

@@ -15,6 +15,7 @@
 #include "cpu/kernels.h"
 #include "daemon/admin-folder.h"
 #include "daemon/allowance.h"
+#include "daemon/checkpoint.h"
 #include "daemon/config.h"
 #include "daemon/endpoint.h"
 #include "daemon/restart.h"
@@ -459,6 +460,8 @@ int parts_make(struct broker *broker, struct policy_errors *ret_errors)
 	if (r == 0)
 		r = make_dispatch(broker);
 	if (r == 0)
+		r = checkpoint_new(broker, &broker->checkpoint);
+	if (r == 0)
 		r = make_publish(broker);
 	if (r == 0)
 		r = make_control(broker);
@@ -479,6 +482,7 @@ void parts_deinit(struct broker *broker)
 	(void)await_run_queue(broker);
 	run_queue_free(broker->run_queue);
 	offload_free(broker->offload);
+	checkpoint_free(broker->checkpoint);
 	refresh_free(broker->refresh);
 	budget_free(broker->budget);
 	enforce_free(broker->enforce);

@@ -18,6 +18,7 @@
 
 struct account_book;
 struct budget;
+struct checkpoint;
 struct contention;
 struct control;
 struct dispatch;
@@ -101,7 +102,8 @@ struct broker {
 	struct control *control;
 	struct server *server;
 	struct endpoint *endpoint;
-	struct restart *restart; /* NULL: it cannot be restarted */
+	struct checkpoint *checkpoint; /* NULL: nothing is kept */
+	struct restart *restart;       /* NULL: it cannot be restarted */
 	int signal_fd;
 	struct loop_watch *signal_watch;
 	bool is_stopping;

@@ -36,6 +36,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/checkpoint.h"
 #include "daemon/options.h"
 #include "daemon/parts.h"
 #include "daemon/service.h"
@@ -401,6 +402,7 @@ static void on_paused(void *context)
 		 "the next broker takes over: %llu task%s completed in %.1f ms, %llu task%s left",
 		 ull(about.n_drained), plural(about.n_drained), (double)about.drain_ns / 1e6,
 		 ull(about.n_left), about.n_left == 1 ? " is" : "s are");
+	checkpoint_write(broker->checkpoint);
 	server_restart_answer(broker->server, restart->session, restart->cookie, 0, NULL, &about);
 	if (restart->is_managed)
 		_exit(OPTIONS_EXIT_RESTART);

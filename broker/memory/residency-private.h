@@ -344,8 +344,17 @@ struct residency {
 	void (*load_failed)(struct residence *residence, int r);
 	void (*reopened)(void *context, unsigned int device);
 	void *reopened_context;
+	struct residency_saved *saved; /* the last broker's plans; NULL: not known */
 	struct residency_device devices[RBK_MAX_DEVICES];
 };
+
+/* ---- residency-saved.c ---- */
+
+/*
+ * Let a new plan go on as it was under the last broker, if that has saved it.
+ * Return: true if it was in the memory of no device.
+ */
+bool residency_saved_take(struct residency_plan *plan);
 
 /* ---- residency-index.c ---- */
 

@@ -143,7 +143,8 @@ int residency_add(struct residency *residency, struct plan_memory *memory,
 	list_append(&residency->plans, &plan->link);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		residence_show(&plan->on[i]);
-	if (plan->tenant->is_emptied)
+	plan->is_parked = residency_saved_take(plan);
+	if (plan->tenant->is_emptied || plan->is_parked)
 		return RESIDENCY_E_SETTLED;
 
 	residency_look(residency);
@@ -409,6 +410,7 @@ struct residency *residency_free(struct residency *residency)
 	leases_deinit(&residency->leases);
 	loop_timer_free(residency->timer);
 	loop_timer_free(residency->walk.timer);
+	free(residency->saved);
 	free(residency);
 	return NULL;
 }

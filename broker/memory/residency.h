@@ -19,6 +19,7 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "lease/lease.h"
 #include "memory/residency-policy.h"
@@ -85,7 +86,24 @@ struct plan_memory {
 	uint64_t *n_evictions; /* the session's counter of evictions; incremented by residency */
 };
 
-enum { RESIDENCY_E_SETTLED = 1 };
+enum {
+	RESIDENCY_E_SETTLED = 1,
+	RESIDENCY_E_IMPOSSIBLE =
+		2, /* residency_restore(): the bytes are none of residency_save() */
+};
+
+/*
+ * Append to @stream which plans are in which device's memory. @keys tells devices
+ * apart, across restarts. Errors are those of the stream.
+ */
+void residency_save(const struct residency *residency, const uint64_t *keys, FILE *stream);
+/*
+ * Have plans that are added from now on be where they were when residency_save() wrote @bytes, just
+ * before the last broker ended. The bytes are copied.
+ * Return: 0; RESIDENCY_E_IMPOSSIBLE, and nothing has changed; -ENOMEM.
+ */
+int residency_restore(struct residency *residency, const uint64_t *keys, const void *bytes,
+		      size_t n_bytes);
 
 /*
  * Add a prepared plan, and load it if it fits now. @done is called once, later, when the plan is

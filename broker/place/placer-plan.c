@@ -4,7 +4,8 @@
  *
  * Priors are computed from the plan's works at each bucket's edges once, when a plan or a better
  * profile arrives; in between they are straight lines. A freed plan's history is kept for a while,
- * for a client that comes back; a new plan of the same fingerprint and shape takes it over.
+ * for a client that comes back; a new plan of the same fingerprint and shape takes it over, or else
+ * one that an earlier broker has saved (saved.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -270,8 +271,11 @@ static int make_plan(struct placer *placer, const struct plan *plan, uint32_t n_
 	if (!rest)
 		return error_origin(-ENOMEM);
 	history = take_history(placer, plan->fingerprint, n_buckets);
-	if (!history)
+	if (!history) {
 		history = history_new(n_buckets, placer->n_devices);
+		if (history)
+			place_saved_take(placer, plan->fingerprint, history);
+	}
 	if (!history) {
 		place_slab_give(&placer->rests, kind_of_rest(n_buckets), rest);
 		return error_origin(-ENOMEM);

@@ -213,6 +213,9 @@ struct place_history {
 	struct place_estimate *estimates; /* [bucket * n_devices + device] */
 };
 
+/* saved.c: fill a new history with one that was saved for @fingerprint, if there is one. */
+void place_saved_take(struct placer *placer, uint64_t fingerprint, struct place_history *history);
+
 /* The part of a plan that decisions read now and then; a cache line, then entries */
 struct place_rest {
 	struct place_history *history;
@@ -332,8 +335,9 @@ struct placer {
 	struct list_node plans;     /* struct place_history of existing plans */
 	struct list_node histories; /* those of freed plans, oldest first */
 	uint32_t n_histories;
-	struct place_slab lines; /* struct place_plan */
-	struct place_slab rests; /* struct place_rest, by kind_of_rest() */
+	struct place_saved *saved; /* those that an earlier broker has saved; NULL: none */
+	struct place_slab lines;   /* struct place_plan */
+	struct place_slab rests;   /* struct place_rest, by kind_of_rest() */
 	struct place_device devices[RBK_MAX_DEVICES];
 	/* Decisions do not read these. */
 	struct place_slowed slowed[PLACE_SLOWED]; /* the latest at n_slowed - 1, as a ring */

@@ -102,6 +102,7 @@ struct placer *placer_free(struct placer *placer)
 		free(container_of(node, struct place_history, link));
 	place_slab_deinit(&placer->lines);
 	place_slab_deinit(&placer->rests);
+	free(placer->saved);
 	free(placer);
 	return NULL;
 }

@@ -56,7 +56,9 @@
  * thread only.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <ringbroker/abi.h>
 
 #include "place/profile.h"
@@ -120,6 +122,21 @@ struct placer_options {
  * Return: 0 or -ENOMEM.
  */
 int placer_new(const struct placer_options *options, struct placer **ret);
+
+/*
+ * Append what was learned about plans to @stream, for placer_restore(). @keys
+ * tells devices apart, across restarts. Errors are those of the stream.
+ */
+void placer_save(const struct placer *placer, const uint64_t *keys, uint64_t now_s, FILE *stream);
+/*
+ * Have plans that are made from now on begin with what a placer has saved about them, at most a
+ * month ago. The bytes are copied.
+ * Return: 0; PLACER_E_IMPOSSIBLE: the bytes are none that placer_save() writes, and nothing has
+ * changed; -ENOMEM.
+ */
+enum { PLACER_E_IMPOSSIBLE = 1 };
+int placer_restore(struct placer *placer, const uint64_t *keys, uint64_t now_s, const void *bytes,
+		   size_t n_bytes);
 /*
  * Free the placer. No plan, flow or task may be left.
  * Return: NULL.

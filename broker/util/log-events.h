@@ -31,6 +31,7 @@
 	LOG_KIND(STOPPED_BUSY, "stopped-busy", "3b34d5b55df94ea2af6ac4112183b026")               \
 	LOG_KIND(RESTART, "restart", "051882c211ab4e8f990b7adca4e33c16")                         \
 	LOG_KIND(RESTART_FAILED, "restart-failed", "9811d00b21df486b9b2157fe2718b9dd")           \
+	LOG_KIND(CHECKPOINT, "checkpoint", "e94bdba835aa4073837b826c25b7a159")                   \
 	LOG_KIND(LIST_INCOMPLETE, "list-incomplete", "6f1356d945a549deb5ad48b0c6bbae56")         \
 	LOG_KIND(FORCE_CPU, "force-cpu", "887451c0b3fb4558b13120da0d106702")                     \
 	LOG_KIND(TENANT_CHANGED, "tenant-changed", "b32df682f8834f8786d18e277dc249bb")           \

@@ -502,6 +502,152 @@ TEST(test_restart__stopped_meanwhile)
 	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
 }
 
+/* --- What is remembered --- */
+
+/* A client that re-attaches, with a plan. */
+struct learner {
+	struct rbk *rbk;
+	struct rbk_arena *arena;
+	struct rbk_ring *ring;
+	struct rbk_plan *plan;
+	float *data;
+};
+
+static void learner_begin(struct learner *learner, const char *socket_path)
+{
+	const struct rbk_options options = {.size = sizeof(options), .socket_path = socket_path};
+	struct rbk_error error = {""};
+
+	assert_int_equal(rbk_connect(&options, &learner->rbk, &error), 0);
+	assert_int_equal(rbk_arena_new(learner->rbk, 1 << 20, &learner->arena, &error), 0);
+	learner->data = rbk_arena_alloc(learner->arena, 1 << 19);
+	assert_int_equal(plan_elements(learner->rbk, "Neg", 1, 512, 64, &learner->plan, &error), 0);
+	assert_int_equal(rbk_ring_new(learner->rbk, 8, &learner->ring, &error), 0);
+}
+
+static void learner_end(struct learner *learner)
+{
+	rbk_ring_free(learner->ring);
+	rbk_plan_free(learner->plan);
+	rbk_arena_free(learner->arena);
+	rbk_disconnect(learner->rbk);
+}
+
+/* Run @n tasks, one after the other. */
+static void learner_run(struct learner *learner, unsigned int n)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_sqe *sqe;
+
+	for (unsigned int i = 0; i < n; i++) {
+		sqe = rbk_get_sqe(learner->ring);
+		assert_non_null(sqe);
+		rbk_prep_run(sqe, rbk_plan_id(learner->plan), 512,
+			     (const uint64_t[]){rbk_ref(learner->arena, learner->data),
+						rbk_ref(learner->arena, learner->data + 512 * 64)},
+			     2);
+		assert_int_equal(rbk_submit(learner->ring), 1);
+		assert_int_equal(rbk_wait_cqe(learner->ring, &cqe), 0);
+		assert_int_equal(cqe->res, 0);
+		rbk_cqe_seen(learner->ring, cqe);
+	}
+}
+
+/* Return the predicted time of the only task on the CPU so far at this broker. */
+static uint64_t predicted_ns(struct learner *learner)
+{
+	uint64_t words[512];
+	const struct rbk_stats_plan *plan = (const void *)words;
+	const size_t bytes = sizeof(*plan) + sizeof(plan->devices[0]);
+	struct rbk_stats_view view;
+	struct rbk_error error = {""};
+
+	if (rbk_stats_map(learner->rbk, RBK_STATS_OWN, 0, &view, &error))
+		fail_msg("%s", error.text);
+	assert_true(bytes <= sizeof(words));
+	assert_true(rbk_stats_count(&view, RBK_STATS_SECTION_PLANS) >= 1);
+	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_PLANS); i++) {
+		assert_true(harness_stats_copy(&view, RBK_STATS_SECTION_PLANS, i, words, bytes));
+		if (plan->plan_id == rbk_plan_id(learner->plan))
+			break;
+	}
+	rbk_stats_unmap(&view);
+	assert_int_equal(plan->plan_id, rbk_plan_id(learner->plan));
+	assert_int_equal(plan->devices[RBK_DEVICE_CPU].n_predicted, 1);
+	return plan->devices[RBK_DEVICE_CPU].predicted_ns;
+}
+
+/* Replace the broker at the same path by another one. */
+static void replace_politely(struct broker *broker, const struct broker_options *options)
+{
+	struct broker next;
+
+	assert_int_equal(kill(broker->pid, SIGTERM), 0);
+	assert_int_equal(broker_wait(broker), 0);
+	broker_start(&next, options);
+	broker_remove(broker);
+	*broker = next;
+}
+
+/*
+ * The first task at the next broker is predicted from what the last one learned, after a restart
+ * and after a stop; without the file, or with a damaged one, it is not.
+ */
+TEST(test_restart__learned_times_are_kept)
+{
+	char folder[] = "/tmp/rbk-cache-XXXXXX", path[64], socket_path[64];
+	const char *const args[] = {"--gpu=none", "--cache", folder, "--reactor-task=0", NULL};
+	struct broker_options options = {
+		.args = args, .is_undisturbed = true, .socket_path = socket_path};
+	struct rbk_admin_restart about;
+	struct rbk_error error = {""};
+	struct learner learner;
+	struct broker broker;
+	uint64_t unlearned_ns;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/checkpoint", folder);
+	snprintf(socket_path, sizeof(socket_path), "%s/sock", folder);
+	broker_start(&broker, &options);
+	learner_begin(&learner, broker.socket_path);
+	/* The prediction from the plan's size alone is always the same. */
+	learner_run(&learner, 1);
+	unlearned_ns = predicted_ns(&learner);
+	learner_run(&learner, 30);
+
+	assert_int_equal(ask(&broker, &about, &error), 0);
+	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
+	await_next(&broker, &about, 0);
+	learner_run(&learner, 1);
+	assert_int_equal(rbk_n_reattached(learner.rbk), 1);
+	assert_int_not_equal(predicted_ns(&learner), unlearned_ns);
+
+	replace_politely(&broker, &options);
+	learner_run(&learner, 1);
+	assert_int_not_equal(predicted_ns(&learner), unlearned_ns);
+
+	/* A kill loses what was learned since the last stop, and no more. */
+	broker_kill(&broker);
+	broker_remove(&broker);
+	broker_start(&broker, &options);
+	learner_run(&learner, 1);
+	assert_int_not_equal(predicted_ns(&learner), unlearned_ns);
+
+	broker_kill(&broker);
+	broker_remove(&broker);
+	assert_int_equal(truncate(path, 200), 0);
+	broker_start(&broker, &options);
+	broker_wait_log(&broker, "checkpoint is not used: it is damaged");
+	learner_run(&learner, 1);
+	assert_int_equal(predicted_ns(&learner), unlearned_ns);
+
+	learner_end(&learner);
+	broker_stop(&broker);
+	assert_int_equal(unlink(path), 0);
+	snprintf(path, sizeof(path), "rm -r %s", folder);
+	assert_int_equal(system(path), 0);
+}
+
 /* --- Under a service manager --- */
 
 static int manager_fds[2];
