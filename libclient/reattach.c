@@ -410,8 +410,11 @@ static void reattach(struct rbk *rbk, uint64_t gone_ns)
 	restoration.deadline_ns =
 		wait_ns > CLIENT_NEVER - gone_ns ? CLIENT_NEVER : gone_ns + wait_ns;
 	for (;;) {
+		const uint64_t began_ns = client_now_ns();
+
+		/* A process that is stopped during its last try has another one. */
 		r = try_once(&restoration, &again);
-		if (!r || !again || client_now_ns() >= restoration.deadline_ns)
+		if (!r || !again || began_ns >= restoration.deadline_ns)
 			break;
 		if (!wait_pause(rbk,
 				pause_after_ns(client_now_ns() - gone_ns, restoration.is_found)))

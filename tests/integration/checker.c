@@ -66,6 +66,7 @@ static bool work_begin(struct work *work, struct checker *client)
 	const struct rbk_options options = {
 		.size = sizeof(options),
 		.socket_path = client->socket_path,
+		.reattach_ns = client->reattach_ns,
 		.on_reattach = on_reattach,
 		.on_reattach_data = client,
 	};

@@ -17,11 +17,12 @@ enum {
 	CHECKER_PLANS = 100,
 };
 
-/* Zero-initialise it, and set the first two members. The thread writes the rest but for must_end.
+/* Zero-initialise it, and set the first three members. The thread writes the rest but for must_end.
  */
 struct checker {
 	bool by_event_loop;
 	unsigned int n_plans; /* from 1 to CHECKER_PLANS; 0: 1 */
+	uint64_t reattach_ns; /* as in struct rbk_options */
 
 	pthread_t thread;
 	const char *socket_path;

@@ -7,7 +7,12 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "integration/checker.h"
 #include "integration/harness.h"
@@ -117,6 +122,115 @@ TEST(test_reattach__with_memory_of_a_device)
 	broker_stop(&broker);
 	broker_remove(&broker);
 	die_often(args, (unsigned int)test_scaled(5), false, true);
+}
+
+/* --- Clients that are stopped, and clients with children --- */
+
+/* A client in a process of its own, with its state in shared memory. */
+struct process {
+	pid_t pid;
+	struct checker *client;
+};
+
+static void run_client(struct checker *client, const char *socket_path, bool has_child)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	checker_start(client, socket_path);
+	while (atomic_load(&client->n_done) == 0 && !atomic_load(&client->has_ended))
+		harness_sleep_ms(1);
+	/* The child outlives everything; it has copies of all that fork() copies. */
+	if (has_child && fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	while (!atomic_load(&client->has_ended))
+		harness_sleep_ms(1);
+	_exit(0);
+}
+
+static void process_start(struct process *process, const char *socket_path, bool has_child)
+{
+	process->client = mmap(NULL, sizeof(*process->client), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(process->client != MAP_FAILED);
+	process->client->reattach_ns = harness_slow_ns(400000000);
+	process->pid = fork();
+	assert_true(process->pid >= 0);
+	if (process->pid == 0)
+		run_client(process->client, socket_path, has_child);
+	checkers_await_work(process->client, 1);
+}
+
+static void process_end(struct process *process, unsigned int n_reattached)
+{
+	atomic_store(&process->client->must_end, true);
+	assert_int_equal(waitpid(process->pid, NULL, 0), process->pid);
+	if (process->client->failure[0])
+		fail_msg("%s", process->client->failure);
+	assert_in_range(process->client->n_reattached, 1, n_reattached);
+	munmap(process->client, sizeof(*process->client));
+}
+
+/*
+ * Stop a client at any moment before, during and after its broker's death, for longer than it would
+ * wait for a broker, and while another broker starts and dies.
+ */
+TEST(test_reattach__client_is_stopped)
+{
+	enum { N_STOPS = 4 };
+	const struct broker_options first_options = {.is_undisturbed = true};
+	struct broker_options options = first_options;
+	struct process process;
+	struct broker first, broker;
+	uint64_t random = 7;
+
+	broker_start(&first, &first_options);
+	options.socket_path = first.socket_path;
+	broker = first;
+	process_start(&process, first.socket_path, false);
+	for (unsigned int i = 0; i < N_STOPS; i++) {
+		if (i % 2) {
+			assert_int_equal(kill(process.pid, SIGSTOP), 0);
+			broker_kill(&broker);
+		} else {
+			broker_kill(&broker);
+			harness_sleep_ms((unsigned int)(harness_random(&random) % 10));
+			assert_int_equal(kill(process.pid, SIGSTOP), 0);
+		}
+		if (i > 0)
+			broker_remove(&broker);
+		broker_start(&broker, &options);
+		harness_sleep_ms((unsigned int)(harness_slow_ns(500000000) / 1000000));
+		broker_kill(&broker);
+		broker_remove(&broker);
+		broker_start(&broker, &options);
+		assert_int_equal(kill(process.pid, SIGCONT), 0);
+		checkers_await_work(process.client, 1);
+	}
+	process_end(&process, 2 * N_STOPS);
+	broker_stop(&broker);
+	broker_remove(&first);
+}
+
+/* A child that was forked before the death neither hides it nor is drawn into it. */
+TEST(test_reattach__client_has_a_child)
+{
+	const struct broker_options first_options = {.is_undisturbed = true};
+	struct broker_options options = first_options;
+	struct process process;
+	struct broker first, broker;
+
+	broker_start(&first, &first_options);
+	options.socket_path = first.socket_path;
+	process_start(&process, first.socket_path, true);
+	checkers_await_work(process.client, 1);
+	broker_kill(&first);
+	broker_start(&broker, &options);
+	checkers_await_work(process.client, 1);
+	process_end(&process, 1);
+	broker_stop(&broker);
+	broker_remove(&first);
 }
 
 TEST_MAIN(NULL, NULL, harness_limit_seconds(115))
