@@ -761,6 +761,31 @@ TEST(test_reattach__dies_while_restoring)
 	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
 }
 
+/* A process that was stopped during its last try, which the broker then answered too late. */
+TEST(test_reattach__one_more_try)
+{
+	const struct fake_options silent = {
+		.features = RBK_FEAT_REATTACH,
+		.fault = FAKE_SILENT,
+		.fault_type = RBK_WIRE_HELLO,
+	};
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	struct scene scene;
+
+	scene_begin_without(&scene, NULL);
+	scene_connect(&scene, 0, patience_ns, 500000000);
+	ring = ring_make(&scene.fixture, 8);
+	scene_kill(&scene);
+	scene_start(&scene, &silent);
+	submit_nops(ring, 1, 0);
+	assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
+	assert_int_equal(fake_broker_requests(scene.fixture.fake, RBK_WIRE_HELLO), 2);
+	rbk_cqe_seen(ring, cqe);
+	rbk_ring_free(ring);
+	scene_end(&scene);
+}
+
 /* ---- Children ---- */
 
 /* A child of a process without a broker frees what it has inherited, and starts nothing. */
