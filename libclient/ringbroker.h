@@ -145,10 +145,11 @@ struct rbk_options {
  * called after that. So does one that is stopped (SIGSTOP) and continued; the time that it was
  * stopped before it noticed the death does not count, and one that was stopped during a
  * re-attachment has at least one more try. A fork()ed child has no part in this: it is told
- * -ECHILD as before, and keeps the old memory of arenas that move. The thread connects to the path that the socket had when the connection was
- * made, with the credentials that the program has then: one that has dropped privileges may be
- * another user's, in another tenant, or not be let in. It has the scheduling policy SCHED_OTHER and
- * the processors (sched_setaffinity()) of the thread that noticed the death.
+ * -ECHILD as before, and keeps the old memory of arenas that move. The thread connects to the path
+ * that the socket had when the connection was made, with the credentials that the program has then:
+ * one that has dropped privileges may be another user's, in another tenant, or not be let in. It
+ * has the scheduling policy SCHED_OTHER and the processors (sched_setaffinity()) of the thread that
+ * noticed the death.
  *
  * The connection is lost for ever (-ECONNRESET) if no broker comes back within options.reattach_ns,
  * or if the next broker does not offer a feature that this one did, or does not restore an object.

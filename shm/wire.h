@@ -14,6 +14,19 @@
  * Descriptors travel as SCM_RIGHTS and are received with MSG_CMSG_CLOEXEC. A received descriptor
  * belongs to the receiver; neither side closes the other's. Before the broker has answered the
  * hello, the kernel may refuse a client's message with descriptors (EPERM).
+ *
+ * Versions: within a major version a message keeps its type, its length and its members, so that a
+ * client works with brokers of later minors, and with earlier ones that offer the features it
+ * needs. An addition takes
+ *   - a new request, which a client sends only if the broker offered the feature it belongs to;
+ *   - reserved bytes or a flag of a request, likewise: a broker that does not know them ends the
+ *     session;
+ *   - reserved bytes or a flag of an answer: the broker may set them for any client, 0 means what
+ *     their absence meant, and a client ignores those that it does not know;
+ *   - a feature bit: both sides ignore unknown ones;
+ *   - a value of an enumeration in an answer, which a client treats as unknown.
+ * An answer's minor may therefore be above the client's. tests/integration/test-wire.c holds both
+ * sides to this, with what a client of each minor and its broker once sent.
  */
 #include <stddef.h>
 #include <stdint.h>
