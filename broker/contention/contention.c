@@ -407,6 +407,11 @@ static void look_at_source(struct contention *contention)
 	if (source == contention->source)
 		return;
 	contention->source = source;
+	if (source == RUN_QUEUE_SOURCE_EBPF) {
+		log_info(LOG_CONTENTION_SOURCE, "CPU contention is now watched by %s",
+			 place_of(source));
+		return;
+	}
 	for (unsigned int i = 0; (sentence = run_queue_sentence(rq, i)); i++)
 		why = sentence;
 	log_warning(LOG_CONTENTION_SOURCE, "CPU contention is now watched by %s: %s",

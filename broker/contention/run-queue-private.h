@@ -150,6 +150,7 @@ struct run_queue {
 	pid_t pid;
 	pthread_t thread;
 	bool has_thread;
+	bool defers_probes; /* the thread loads them first */
 
 	/* Shared. */
 	_Atomic bool stop;

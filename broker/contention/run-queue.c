@@ -296,6 +296,46 @@ static void sleep_until_due(struct run_queue *rq, uint32_t pace)
 		pace_sleep(&rq->pace, pace, due_ns == UINT64_MAX ? UINT64_MAX : due_ns - now_ns);
 }
 
+/* Return: 0, also if another source must be used; -ENOMEM. */
+static int load_probes(struct run_queue *rq)
+{
+	char why[RUN_QUEUE_WHY_BYTES] = "";
+	int r = PROBES_E_UNAVAILABLE;
+
+	/* The probes identify threads by their numbers in /proc. */
+	if (run_queue_has_threads(rq, why))
+		r = probes_new(why, &rq->probes);
+	if (r == PROBES_E_UNAVAILABLE) {
+		run_queue_say(rq, "ebpf: %.240s", why);
+		if (!rq->defers_probes)
+			run_queue_choose(rq, RUN_QUEUE_SOURCE_SCHEDSTAT);
+		return 0;
+	}
+	if (r)
+		return error_fold(r);
+	rq->n_tables = probes_n_processors(rq->probes);
+	/* The first totals then include time stolen before. */
+	run_queue_read_processors(rq, clock_now_ns(), 0);
+	/* Pairs with the loads of the reactor. */
+	atomic_store_explicit(&rq->source, RUN_QUEUE_SOURCE_EBPF, memory_order_release);
+	return 0;
+}
+
+/* Load the probes when clients that wait for the broker have had its processors for a second. */
+static void load_later(struct run_queue *rq)
+{
+	const uint64_t due_ns = clock_now_ns() + run_queue_second_ns;
+	uint64_t now_ns;
+
+	while ((now_ns = clock_now_ns()) < due_ns) {
+		if (atomic_load_explicit(&rq->stop, memory_order_relaxed))
+			return;
+		pace_sleep(&rq->pace, RUN_QUEUE_PACE_IDLE, due_ns - now_ns);
+	}
+	if (load_probes(rq))
+		run_queue_say(rq, "ebpf: there is no memory for the probes.");
+}
+
 static void *run_queue_thread_main(void *data)
 {
 	struct run_queue *rq = data;
@@ -304,6 +344,9 @@ static void *run_queue_thread_main(void *data)
 	int r;
 
 	crash_thread.is_own = true;
+	/* Before the first command, so that the tables of all subjects have their size. */
+	if (rq->defers_probes)
+		load_later(rq);
 	r = run_queue_keep_privileges(rq->probes && probes_need_privilege(rq->probes));
 	if (r)
 		log_debug(LOG_DETAIL, "cannot give up the privileges of the probes: %s",
@@ -496,27 +539,17 @@ static int find_roots(struct run_queue *rq, const struct run_queue_options *opti
 	return 0;
 }
 
-/* Return: 0, also if another source must be used; -ENOMEM. */
-static int load_probes(struct run_queue *rq)
+/* Choose the first source. Return: as load_probes(). */
+static int choose_first(struct run_queue *rq, const struct run_queue_options *options)
 {
-	char why[RUN_QUEUE_WHY_BYTES] = "";
-	int r = PROBES_E_UNAVAILABLE;
-
-	/* The probes identify threads by their numbers in /proc. */
-	if (run_queue_has_threads(rq, why))
-		r = probes_new(why, &rq->probes);
-	if (r == PROBES_E_UNAVAILABLE) {
-		run_queue_say(rq, "ebpf: %.240s", why);
-		run_queue_choose(rq, RUN_QUEUE_SOURCE_SCHEDSTAT);
+	if (options->source > RUN_QUEUE_SOURCE_EBPF) {
+		run_queue_choose(rq, options->source);
 		return 0;
 	}
-	if (r)
-		return error_fold(r);
-	rq->n_tables = probes_n_processors(rq->probes);
-	/* The first totals then include time stolen before. */
-	run_queue_read_processors(rq, clock_now_ns(), 0);
-	atomic_store_explicit(&rq->source, RUN_QUEUE_SOURCE_EBPF, memory_order_relaxed);
-	return 0;
+	if (options->defers_probes)
+		run_queue_choose(rq, RUN_QUEUE_SOURCE_SCHEDSTAT);
+	rq->defers_probes = options->defers_probes && run_queue_source(rq) != RUN_QUEUE_SOURCE_NONE;
+	return rq->defers_probes ? 0 : load_probes(rq);
 }
 
 int run_queue_new(const struct run_queue_options *options, struct run_queue **ret)
@@ -544,13 +577,9 @@ int run_queue_new(const struct run_queue_options *options, struct run_queue **re
 	if (r)
 		return error_fold(r);
 	run_queue_read_mask(rq);
-	if (options->source <= RUN_QUEUE_SOURCE_EBPF) {
-		r = load_probes(rq);
-		if (r)
-			return error_fold(r);
-	} else {
-		run_queue_choose(rq, options->source);
-	}
+	r = choose_first(rq, options);
+	if (r)
+		return error_fold(r);
 	if (run_queue_source(rq) != RUN_QUEUE_SOURCE_NONE) {
 		r = thread_start(&rq->thread, "rb-run-queue", run_queue_thread_main, rq);
 		if (r)

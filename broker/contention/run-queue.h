@@ -62,6 +62,11 @@ struct run_queue_options {
 	 */
 	const char *proc_path;
 	const char *cgroup_path;
+	/*
+	 * Have the thread load the probes after a second, because the kernel verifies them for a
+	 * tenth of a second; the next source serves until then.
+	 */
+	bool defers_probes;
 };
 
 /*

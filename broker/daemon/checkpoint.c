@@ -16,13 +16,15 @@
 #include "daemon/checkpoint.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "calibrate/calibrate-cache.h"
+#include "daemon/options.h"
 #include "daemon/parts.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
@@ -44,6 +46,7 @@ static const uint64_t max_age_s = 30 * 86400;
 /* The working set is of interest only just after the end of a broker. */
 static const uint64_t max_memory_age_s = 600;
 static const uint64_t interval_ns = 300000000000;
+static const uint64_t fresh_s = 60;
 
 struct head {
 	char magic[8];
@@ -149,6 +152,17 @@ static int restore(struct checkpoint *checkpoint)
 			    "%s/%s is not used: %s; times are learned anew, as at a first start",
 			    checkpoint->folder, file_name, why);
 	return error;
+}
+
+bool checkpoint_is_fresh(const struct options *options)
+{
+	const char *folder = options->vulkan.cache_dir;
+	struct stat status;
+	char path[PATH_MAX];
+
+	return folder &&
+	       (size_t)snprintf(path, sizeof(path), "%s/%s", folder, file_name) < sizeof(path) &&
+	       stat(path, &status) == 0 && now_s() - (uint64_t)status.st_mtime < fresh_s;
 }
 
 /* --- Writing --- */

@@ -5,10 +5,13 @@
  *
  * Reactor thread.
  */
+#include <stdbool.h>
+
 #include "util/cleanup.h"
 
 struct broker;
 struct checkpoint;
+struct options;
 
 /*
  * Restore what an earlier broker has kept in the cache folder, if there is one, and keep the
@@ -18,6 +21,9 @@ struct checkpoint;
 int checkpoint_new(struct broker *broker, struct checkpoint **ret);
 /* Return: NULL. */
 struct checkpoint *checkpoint_free(struct checkpoint *checkpoint);
+
+/* Return true if the checkpoint was written a moment ago: an earlier broker's clients may wait. */
+bool checkpoint_is_fresh(const struct options *options);
 
 /* Keep the present state now: the broker is about to end. @checkpoint may be NULL. */
 void checkpoint_write(struct checkpoint *checkpoint);

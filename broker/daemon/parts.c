@@ -215,7 +215,10 @@ static int make_residency(struct broker *broker)
 static void *run_queue_main(void *data)
 {
 	struct broker *broker = data;
-	const struct run_queue_options options = {.source = broker->options.contention};
+	const struct run_queue_options options = {
+		.source = broker->options.contention,
+		.defers_probes = broker->given.is_own || checkpoint_is_fresh(&broker->options),
+	};
 
 	broker->run_queue_result = run_queue_new(&options, &broker->run_queue);
 	return NULL;
@@ -223,7 +226,8 @@ static void *run_queue_main(void *data)
 
 /*
  * Begin to watch the run queue. The kernel verifies the probes for a tenth of a second, while this
- * thread opens the devices. Call this before any other thread starts: threads inherit the
+ * thread opens the devices. A broker that follows another one, whose clients wait, does not wait
+ * for the probes at all. Call this before any other thread starts: threads inherit the
  * privileges that are left.
  */
 static int watch_run_queue(struct broker *broker)

@@ -104,7 +104,7 @@ static void restart_often(const char *const *args, unsigned int n)
 	const struct broker_options options = {.args = args, .is_undisturbed = true};
 	struct rbk_admin_restart before, last, after;
 	struct rbk_error error = {""};
-	uint64_t longest_ns = 0, n_left = 0, longest_wait_ns = 0;
+	uint64_t longest_ns = 0, longest_wait_ns = 0, drain_ns = 0, start_ns = 0, restore_ns = 0;
 	struct checker *clients;
 	struct broker broker;
 
@@ -120,11 +120,16 @@ static void restart_often(const char *const *args, unsigned int n)
 		after = await_next(&broker, &before, N_CLIENTS);
 		assert_true(after.ready_ns > last.held_ns);
 		assert_int_equal(after.n_restored, N_CLIENTS);
-		n_left += last.n_left;
+		drain_ns += last.drain_ns;
+		start_ns += after.ready_ns - last.held_ns - last.drain_ns;
+		restore_ns += after.restored_ns - after.ready_ns;
 		if (after.restored_ns - last.held_ns > longest_ns)
 			longest_ns = after.restored_ns - last.held_ns;
 		checkers_await_work(clients, N_CLIENTS);
 	}
+	/* A broker that follows another one loads the probes when its clients are back. */
+	if (broker_log_has(&broker, "CPU contention: watched by eBPF"))
+		broker_wait_log(&broker, "CPU contention is now watched by eBPF");
 	/* It is the same process, with the same sockets. */
 	assert_int_equal(waitpid(broker.pid, NULL, WNOHANG), 0);
 	checkers_end(clients, N_CLIENTS);
@@ -134,9 +139,11 @@ static void restart_often(const char *const *args, unsigned int n)
 			longest_wait_ns = clients[i].longest_wait_ns;
 	}
 	print_message("%u restarts with %u plans: longest time without admission %.1f ms; longest "
-		      "wait of a client %.1f ms\n",
+		      "wait of a client %.1f ms; means: drained in %.1f ms, started in %.1f ms, "
+		      "sessions restored in %.1f ms\n",
 		      n, N_CLIENTS * N_PLANS, (double)longest_ns / 1e6,
-		      (double)longest_wait_ns / 1e6);
+		      (double)longest_wait_ns / 1e6, (double)drain_ns / 1e6 / n,
+		      (double)start_ns / 1e6 / n, (double)restore_ns / 1e6 / n);
 	broker_stop(&broker);
 	free(clients);
 }
@@ -149,6 +156,12 @@ TEST(test_restart__under_load)
 TEST(test_restart__with_a_software_gpu)
 {
 	restart_often((const char *const[]){"--gpu=software", NULL}, (unsigned int)test_scaled(2));
+}
+
+TEST(test_restart__with_probes)
+{
+	restart_often((const char *const[]){"--gpu=software", "--contention=auto", NULL},
+		      (unsigned int)test_scaled(1));
 }
 
 /* --- Tasks that outlast the drain --- */
