@@ -457,15 +457,12 @@ static int broker_list_devices(struct broker *broker)
 	return r ? OPTIONS_EXIT_FAILURE : 0;
 }
 
-int main(int argc, char **argv)
+/* Do what the command line asks for. Return: the status to exit with. */
+static int run(struct broker *broker, int argc, char **argv)
 {
-	struct broker broker = {
-		.signal_fd = -1, .waker = {.fd = -1}, .telemetry_waker = {.fd = -1}};
 	struct policy_errors errors = {.n = 0};
 	int r;
 
-	streams_init();
-	broker.restart = restart_new(argv, &broker);
 	/*
 	 * Return the memory of ended sessions to the system. By default the allocator learns from
 	 * large pieces that are freed to keep ever larger ones, has an arena for every thread, and
@@ -478,36 +475,49 @@ int main(int argc, char **argv)
 	/* Join small pieces as they are freed, not all at once when a large piece is freed. */
 	mallopt(M_MXFAST, 0);
 	log_open_journal(LOG_JOURNAL_PATH);
-	r = options_parse(argc, argv, &broker.options);
+	r = options_parse(argc, argv, &broker->options);
 	if (r >= 0)
 		return streams_finish("brokerd", r);
-	if (broker.options.checks_config)
-		return streams_finish("brokerd", config_check(&broker.options));
-	broker.asked = broker.options;
-	r = config_load(&broker.options, &broker.policy, &errors);
+	if (broker->options.checks_config)
+		return streams_finish("brokerd", config_check(&broker->options));
+	broker->asked = broker->options;
+	r = config_load(&broker->options, &broker->policy, &errors);
 	if (r) {
 		if (r == POLICY_E_INVALID)
 			config_log_errors(LOG_START_FAILED, "cannot start with this policy",
 					  &errors);
 		else
 			log_error(LOG_START_FAILED, "cannot read %s: %s",
-				  broker.options.config_path, strerror(-r));
+				  broker->options.config_path, strerror(-r));
 		return OPTIONS_EXIT_USAGE;
 	}
-	if (!broker.options.list_devices && take_sockets(&broker)) {
-		policy_free(broker.policy);
+	if (!broker->options.list_devices && take_sockets(broker)) {
+		policy_free(broker->policy);
 		return OPTIONS_EXIT_USAGE;
 	}
-	options_complete(&broker.options);
-	log_set_level(broker.options.log_level);
-	r = broker.options.list_devices ? broker_list_devices(&broker) : broker_run(&broker);
-	if (broker.server && server_n_discards(broker.server) > 0) {
+	options_complete(&broker->options);
+	log_set_level(broker->options.log_level);
+	r = broker->options.list_devices ? broker_list_devices(broker) : broker_run(broker);
+	if (broker->server && server_n_discards(broker->server) > 0) {
 		/* The descriptor's sender decides when its closing ends. */
 		log_warning(LOG_STOPPED_BUSY,
 			    "brokerd does not wait for a client's descriptor to be closed");
-		endpoint_stop(broker.endpoint);
-		leave(&broker, r);
+		endpoint_stop(broker->endpoint);
+		leave(broker, r);
 	}
-	parts_deinit(&broker);
+	parts_deinit(broker);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct broker broker = {
+		.signal_fd = -1, .waker = {.fd = -1}, .telemetry_waker = {.fd = -1}};
+	int r;
+
+	streams_init();
+	broker.restart = restart_new(argv, &broker);
+	r = run(&broker, argc, argv);
+	restart_free(broker.restart);
 	return r;
 }

@@ -508,5 +508,4 @@ void parts_deinit(struct broker *broker)
 	waker_deinit(&broker->telemetry_waker);
 	service_free(broker->service);
 	loop_free(broker->loop);
-	restart_free(broker->restart);
 }

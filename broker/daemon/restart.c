@@ -236,6 +236,8 @@ static bool read_reason(int fd, char *why, size_t bytes)
 		n += n < bytes - 1 ? (size_t)r : 0;
 	}
 	why[n] = '\0';
+	/* The first line that is not empty */
+	memmove(why, why + strspn(why, "\n"), n + 1 - strspn(why, "\n"));
 	why[strcspn(why, "\n")] = '\0';
 	return true;
 }

@@ -98,6 +98,27 @@ static struct checker *clients_start(const struct broker *broker)
 	return clients;
 }
 
+/* Return the nice level of the broker's reactor. */
+static int nice_of(const struct broker *broker)
+{
+	char path[32], text[512], *at;
+	long nice = 100;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)broker->pid);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_non_null(fgets(text, sizeof(text), file));
+	fclose(file);
+	at = strrchr(text, ')');
+	assert_non_null(at);
+	assert_int_equal(
+		sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %ld",
+		       &nice),
+		1);
+	return (int)nice;
+}
+
 /* Restart the broker over and over while clients work. */
 static void restart_often(const char *const *args, unsigned int n)
 {
@@ -107,9 +128,11 @@ static void restart_often(const char *const *args, unsigned int n)
 	uint64_t longest_ns = 0, longest_wait_ns = 0, drain_ns = 0, start_ns = 0, restore_ns = 0;
 	struct checker *clients;
 	struct broker broker;
+	int nice;
 
 	broker_start(&broker, &options);
 	clients = clients_start(&broker);
+	nice = nice_of(&broker);
 	for (unsigned int i = 0; i < n; i++) {
 		assert_int_equal(ask(&broker, &before, &error), 0);
 		if (begin(&broker, 5000, &last, &error))
@@ -130,6 +153,7 @@ static void restart_often(const char *const *args, unsigned int n)
 	/* A broker that follows another one loads the probes when its clients are back. */
 	if (broker_log_has(&broker, "CPU contention: watched by eBPF"))
 		broker_wait_log(&broker, "CPU contention is now watched by eBPF");
+	assert_int_equal(nice_of(&broker), nice);
 	/* It is the same process, with the same sockets. */
 	assert_int_equal(waitpid(broker.pid, NULL, WNOHANG), 0);
 	checkers_end(clients, N_CLIENTS);
