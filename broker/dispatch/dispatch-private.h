@@ -453,8 +453,8 @@ struct dispatch {
 	bool is_working;           /* last result of dispatch_is_working() */
 	bool is_holding;           /* no entry is admitted: the broker is stopping, or pauses */
 	bool is_stopping;
-	bool drain_expired;
-	uint64_t drain_ns; /* time after which it expires */
+	bool drain_expired, awaits_hello; /* awaits_hello: tasks have drained; clients may not */
+	uint64_t drain_ns;
 	/* Called when a pause has drained; NULL: there is no pause. */
 	void (*paused)(void *context);
 	void *paused_context;

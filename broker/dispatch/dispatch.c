@@ -36,6 +36,8 @@ enum {
 };
 
 static const uint64_t default_stop_ns = 10000000000;
+/* Time that a client has to say hello before a pause. */
+static const uint64_t hello_ns = 100000000;
 /* Failures older than the longest wait of a breaker are forgiven when a device is reopened. */
 static const uint64_t forgive_ns = 60000000000;
 
@@ -496,8 +498,10 @@ static void on_drain_expired(void *data)
 {
 	struct dispatch *dispatch = data;
 
-	log_warning(LOG_STOPPED_BUSY, "tasks did not finish within %g s of the request to %s",
-		    (double)dispatch->drain_ns / 1e9, dispatch->paused ? "restart" : "stop");
+	if (!dispatch->awaits_hello)
+		log_warning(
+			LOG_STOPPED_BUSY, "tasks did not finish within %g s of the request to %s",
+			(double)dispatch->drain_ns / 1e9, dispatch->paused ? "restart" : "stop");
 	dispatch->drain_expired = true;
 }
 
@@ -505,7 +509,7 @@ static void on_drain_expired(void *data)
 static void hold(struct dispatch *dispatch, uint64_t limit_ns)
 {
 	dispatch->is_holding = true;
-	dispatch->drain_expired = false;
+	dispatch->drain_expired = dispatch->awaits_hello = false;
 	dispatch->drain_ns = limit_ns;
 	own_cancel_all(dispatch);
 	loop_timer_arm(dispatch->drain_timer, limit_ns);
@@ -544,11 +548,25 @@ static void end_pause(struct dispatch *dispatch)
 	dispatch_poll_again(dispatch);
 }
 
+/*
+ * Return true if a client has connected and not been answered, and is worth waiting for: it would
+ * see an error. One that keeps silent is not.
+ */
+static bool awaits_hello(struct dispatch *dispatch)
+{
+	if (!server_is_welcoming(dispatch->server))
+		return false;
+	if (!dispatch->awaits_hello)
+		loop_timer_arm(dispatch->drain_timer, hello_ns);
+	dispatch->awaits_hello = true;
+	return true;
+}
+
 /* Leave a drained pause. Tasks that did not complete in time are as good as killed with it. */
 static void look_at_pause(struct dispatch *dispatch)
 {
-	if (!dispatch->drain_expired && (dispatch->n_submitted + dispatch->n_queued > 0 ||
-					 server_is_welcoming(dispatch->server)))
+	if (!dispatch->drain_expired &&
+	    (dispatch->n_submitted + dispatch->n_queued > 0 || awaits_hello(dispatch)))
 		return;
 	dispatch->paused(dispatch->paused_context);
 	/* Otherwise this process would not be the broker any more. */

@@ -30,6 +30,7 @@
 
 enum {
 	N_CLIENTS = 4,
+	N_VISITORS = 8,
 	N_PLANS = 25,        /* of each client */
 	STATUS_RESTART = 75, /* with which brokerd ends for its service manager */
 	OTHER_ID = 65534,    /* a user and a group without rights */
@@ -280,25 +281,36 @@ TEST(test_restart__new_clients_see_nothing)
 {
 	static const char *const args[] = {"--gpu=none", NULL};
 	const struct broker_options options = {.args = args, .is_undisturbed = true};
-	struct rbk_admin_restart before;
+	static struct visitor visitors[N_VISITORS];
+	struct rbk_admin_restart before, last;
 	struct rbk_error error = {""};
-	struct visitor visitor = {.n = 0};
+	pthread_t threads[N_VISITORS];
 	struct broker broker;
-	pthread_t thread;
+	int silent;
 
 	broker_start(&broker, &options);
-	visitor.broker = &broker;
-	assert_int_equal(pthread_create(&thread, NULL, visit, &visitor), 0);
+	for (unsigned int i = 0; i < N_VISITORS; i++) {
+		visitors[i].broker = &broker;
+		assert_int_equal(pthread_create(&threads[i], NULL, visit, &visitors[i]), 0);
+	}
 	for (unsigned int i = 0; i < test_scaled(5); i++) {
 		assert_int_equal(ask(&broker, &before, &error), 0);
-		assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
+		/* One that keeps silent does not delay the others. */
+		silent = i == 0 ? raw_connect(&broker) : -1;
+		assert_int_equal(begin(&broker, 20000, &last, &error), 0);
+		assert_true(last.drain_ns < 20000000000u);
 		await_next(&broker, &before, 0);
+		if (silent >= 0)
+			close(silent);
 		harness_sleep_ms(5);
 	}
-	atomic_store(&visitor.must_end, true);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	if (visitor.failure[0])
-		fail_msg("after %u connections: %s", visitor.n, visitor.failure);
+	for (unsigned int i = 0; i < N_VISITORS; i++)
+		atomic_store(&visitors[i].must_end, true);
+	for (unsigned int i = 0; i < N_VISITORS; i++) {
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+		if (visitors[i].failure[0])
+			fail_msg("after %u connections: %s", visitors[i].n, visitors[i].failure);
+	}
 	broker_stop(&broker);
 }
 
