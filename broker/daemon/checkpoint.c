@@ -11,7 +11,8 @@
  * estimates. The checksum detects damage, not forgery; a forged file can do no more.
  *
  * The file is written when the broker ends or is restarted, and every few minutes, so that a crash
- * loses little. Only writing it is left to the setup thread: plans may come and go meanwhile.
+ * loses little; then with the newest plans alone, because clients wait meanwhile. Only writing it
+ *is left to the setup thread: plans may come and go meanwhile.
  */
 #include "daemon/checkpoint.h"
 
@@ -39,7 +40,10 @@
 static const char file_name[] = "checkpoint";
 static const char magic[8] = {'R', 'B', 'K', 'C', 'H', 'K', '0', '1'};
 
-enum { MAX_BYTES = 8 << 20 };
+enum {
+	MAX_BYTES = 8 << 20,
+	FEW_PLANS = 256, /* in one turn of the reactor, while clients are served */
+};
 
 /* After this time, clients have other plans. */
 static const uint64_t max_age_s = 30 * 86400;
@@ -167,8 +171,8 @@ bool checkpoint_is_fresh(const struct options *options)
 
 /* --- Writing --- */
 
-/* Describe the present state. Return: false without memory. */
-static bool describe(struct checkpoint *checkpoint, char **ret, size_t *ret_n)
+/* Describe the present state, with at most @max plans. Return: false without memory. */
+static bool describe(struct checkpoint *checkpoint, uint32_t max, char **ret, size_t *ret_n)
 {
 	struct broker *broker = checkpoint->broker;
 	struct head head = {.written_s = now_s()};
@@ -179,7 +183,8 @@ static bool describe(struct checkpoint *checkpoint, char **ret, size_t *ret_n)
 		return false;
 	memcpy(head.magic, magic, sizeof(magic));
 	fwrite(&head, sizeof(head), 1, stream);
-	placer_save(dispatch_placer(broker->dispatch), checkpoint->keys, head.written_s, stream);
+	placer_save(dispatch_placer(broker->dispatch), checkpoint->keys, head.written_s, max,
+		    stream);
 	head.times_bytes = (uint64_t)ftell(stream) - sizeof(head);
 	residency_save(broker->residency, checkpoint->keys, stream);
 	head.memory_bytes = (uint64_t)ftell(stream) - sizeof(head) - head.times_bytes;
@@ -229,7 +234,7 @@ static void on_timer(void *data)
 
 	loop_timer_arm(checkpoint->timer, interval_ns);
 	if (checkpoint->is_writing ||
-	    !describe(checkpoint, &checkpoint->bytes, &checkpoint->n_bytes))
+	    !describe(checkpoint, FEW_PLANS, &checkpoint->bytes, &checkpoint->n_bytes))
 		return;
 	checkpoint->is_writing = true;
 	checkpoint->job = (struct offload_job){
@@ -247,7 +252,7 @@ void checkpoint_write(struct checkpoint *checkpoint)
 
 	if (!checkpoint)
 		return;
-	note_result(checkpoint, describe(checkpoint, &bytes, &n)
+	note_result(checkpoint, describe(checkpoint, PLACER_SAVE_ALL, &bytes, &n)
 					? state_file_write(checkpoint->folder, file_name, bytes, n)
 					: -ENOMEM);
 }

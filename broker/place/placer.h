@@ -124,10 +124,12 @@ struct placer_options {
 int placer_new(const struct placer_options *options, struct placer **ret);
 
 /*
- * Append what was learned about plans to @stream, for placer_restore(). @keys
- * tells devices apart, across restarts. Errors are those of the stream.
+ * Append what was learned about plans, at most @max, to @stream, for placer_restore(). @keys tells
+ * devices apart, across restarts. Errors are those of the stream.
  */
-void placer_save(const struct placer *placer, const uint64_t *keys, uint64_t now_s, FILE *stream);
+enum { PLACER_SAVE_ALL = 1024 };
+void placer_save(const struct placer *placer, const uint64_t *keys, uint64_t now_s, uint32_t max,
+		 FILE *stream);
 /*
  * Have plans that are made from now on begin with what a placer has saved about them, at most a
  * month ago. The bytes are copied.

@@ -20,7 +20,6 @@
 #include "util/error.h"
 
 enum {
-	MAX_SAVED = 1024, /* histories */
 	MAX_WINDOW = 1000,
 };
 
@@ -66,7 +65,7 @@ struct place_saved {
 	uint32_t n;
 	uint8_t device_of[RBK_MAX_DEVICES]; /* present device, by saved one; RBK_DEVICE_NONE */
 	uint32_t n_devices;
-	const char *histories[MAX_SAVED];
+	const char *histories[PLACER_SAVE_ALL];
 	char bytes[];
 };
 
@@ -180,22 +179,23 @@ static uint32_t write_untaken(FILE *stream, const struct place_saved *saved,
 }
 
 static uint32_t write_all(const struct placer *placer, const struct saved_head *head,
-			  uint64_t now_s, FILE *stream)
+			  uint64_t now_s, uint32_t max, FILE *stream)
 {
-	uint32_t n = write_list(stream, &placer->plans, now_s, MAX_SAVED);
+	uint32_t n = write_list(stream, &placer->plans, now_s, max);
 
-	n += write_list(stream, &placer->histories, now_s, MAX_SAVED - n);
-	return n + write_untaken(stream, placer->saved, head, MAX_SAVED - n);
+	n += write_list(stream, &placer->histories, now_s, max - n);
+	return n + write_untaken(stream, placer->saved, head, max - n);
 }
 
-void placer_save(const struct placer *placer, const uint64_t *keys, uint64_t now_s, FILE *stream)
+void placer_save(const struct placer *placer, const uint64_t *keys, uint64_t now_s, uint32_t max,
+		 FILE *stream)
 {
 	struct saved_head head = {.n_devices = placer->n_devices};
 
 	memcpy(head.keys, keys, placer->n_devices * sizeof(*keys));
-	head.n_histories = write_all(placer, &head, now_s, NULL);
+	head.n_histories = write_all(placer, &head, now_s, max, NULL);
 	fwrite(&head, sizeof(head), 1, stream);
-	write_all(placer, &head, now_s, stream);
+	write_all(placer, &head, now_s, max, stream);
 }
 
 /* --- Reading --- */
@@ -289,7 +289,7 @@ int placer_restore(struct placer *placer, const uint64_t *keys, uint64_t now_s, 
 			       sizeof(struct saved_estimate) % 8 == 0,
 		       "aligned");
 	if (n_bytes < sizeof(*head) || head->n_devices == 0 || head->n_devices > RBK_MAX_DEVICES ||
-	    head->n_histories > MAX_SAVED)
+	    head->n_histories > PLACER_SAVE_ALL)
 		return PLACER_E_IMPOSSIBLE;
 	saved = calloc(1, sizeof(*saved) + n_bytes);
 	if (!saved)

@@ -40,7 +40,7 @@ static void check(struct placer_bench *bench, const uint64_t *keys)
 		}
 	stream = open_memstream(&text, &n);
 	assert(stream);
-	placer_save(bench->placer, keys, NOW_S, stream);
+	placer_save(bench->placer, keys, NOW_S, PLACER_SAVE_ALL, stream);
 	assert(fclose(stream) == 0);
 	assert(placer_restore(bench->placer, keys, NOW_S, text, n) == 0);
 	free(text);

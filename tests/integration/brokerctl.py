@@ -192,10 +192,34 @@ def check_opposite_orders(folder):
                waiting.returncode, said, error)
 
 
+def check_restart(folder):
+    """What brokerctl restart says: figures, JSON, and why a broker was not restarted."""
+    policy = os.path.join(folder, 'restarted.conf')
+    with open(policy, 'w', encoding='utf-8') as file:
+        file.write('')
+    broker = Broker(folder, '--gpu=none', '--contention=none', '--calibration=none', '--config', policy, name='restarted')
+    said = ctl(broker, 'restart')
+    expect(re.fullmatch(r'drained 0 tasks in \S+ \S+; 0 tasks were left to the next broker\n'
+                        r'restarted: no task was admitted for \S+ \S+\n', said), said)
+    figures = json.loads(ctl(broker, 'restart', '--drain=0.5', '--json'))
+    expect(figures['type'] == 'restart' and figures['drained'] == figures['left'] == figures['sessions'] == 0,
+           figures)
+    expect(0 <= figures['drain_ns'] < figures['gap_ns'] and figures['sessions_back'] == 0, figures)
+    with open(policy, 'w', encoding='utf-8') as file:
+        file.write('[broker]\nwindow = many\n')
+    said = complaint(broker, 'restart', status=FAILED)
+    expect('window' in said and said.count('\n') == 1, said)
+    for wrong in ('--drain=-1', '--drain=x', '--drain=3601'):
+        expect('--drain takes seconds' in complaint(broker, 'restart', wrong, status=USAGE), wrong)
+    broker.stop()
+    expect(broker.process.returncode == 0, broker.process.returncode)
+    ctl(broker, 'restart', status=NO_BROKER)
+
+
 # Requests that only administrators may make.
 ADMINISTRATORS = (['set', 'default', 'weight=3'], ['set', 'default'], ['evict', '--all'], ['evict', 'default'],
                   ['drain', 'device', '1'], ['drain', 'tenant', 'default', '--status'],
-                  ['drain', 'tenant', 'default', '--end'], ['force-cpu', 'on'], ['log-level'],
+                  ['drain', 'tenant', 'default', '--end'], ['restart'], ['force-cpu', 'on'], ['log-level'],
                   ['log-level', 'debug'], ['lease', '1', '--vram=1MiB'], ['reset-stats', '--all'],
                   ['reset-stats', '--tenant=elsewhere'], ['stats', '--tenant=elsewhere'])
 NOBODY = {'user': 65534, 'group': 65534, 'extra_groups': []}
@@ -410,6 +434,7 @@ def main():
         check_streams(broker)
         check_opposite_orders(folder)
         check_upkeep(folder)
+        check_restart(folder)
 
         # The broker dies while brokerctl follows its decisions.
         client.run(0, 1)

@@ -37,7 +37,7 @@ static char *save(const struct placer_bench *bench, const uint64_t *of, size_t *
 	FILE *stream = open_memstream(&bytes, ret_n);
 
 	assert_non_null(stream);
-	placer_save(bench->placer, of, now_s, stream);
+	placer_save(bench->placer, of, now_s, PLACER_SAVE_ALL, stream);
 	assert_int_equal(fclose(stream), 0);
 	return bytes;
 }
@@ -102,6 +102,45 @@ TEST(test_saved__each_is_taken_once)
 	assert_int_equal(place_plan_new(bench.placer, &bench.plan, &other), 0);
 	assert_near((double)place_predict_ns(bench.placer, other, GPU, 512), prior_ns, 0.01);
 	place_plan_free(bench.placer, other);
+	free(bytes);
+}
+
+/* With room for few, the newest plans are saved. */
+TEST(test_saved__newest_first)
+{
+	struct node nodes[3];
+	struct plan plans[3];
+	struct place_plan *made[3];
+	FILE *stream;
+	char *bytes;
+	size_t n;
+
+	{
+		PLACER_BENCH(bench, 2, NULL);
+		for (unsigned int i = 0; i < 3; i++) {
+			placer_bench_plan_init(&plans[i], &nodes[i], 2);
+			plans[i].fingerprint = 50 + i;
+			assert_int_equal(place_plan_new(bench.placer, &plans[i], &made[i]), 0);
+			place_learn(bench.placer, made[i], GPU, 512, PLACE_DONE, 7000000, 7000000,
+				    1000000000);
+		}
+		stream = open_memstream(&bytes, &n);
+		assert_non_null(stream);
+		placer_save(bench.placer, keys, now_s, 2, stream);
+		assert_int_equal(fclose(stream), 0);
+		for (unsigned int i = 0; i < 3; i++)
+			place_plan_free(bench.placer, made[i]);
+	}
+	PLACER_BENCH(bench, 2, NULL);
+	assert_int_equal(placer_restore(bench.placer, keys, now_s, bytes, n), 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		bench.plan.fingerprint = 50 + i;
+		placer_bench_renew(&bench);
+		if (i == 0)
+			assert_true(predict(&bench, GPU, 512) < 6e6);
+		else
+			assert_near(predict(&bench, GPU, 512), 7e6, 0.01);
+	}
 	free(bytes);
 }
 
