@@ -191,12 +191,44 @@ TEST(test_restart__with_probes)
 
 /* --- Tasks that outlast the drain --- */
 
-TEST(test_restart__tasks_are_left)
+static void restart_early(struct broker *broker, const struct broker_options *options)
 {
-	static const char *const args[] = {"--gpu=none", "--test-device=400", NULL};
+	struct rbk_admin_restart before, last;
+	struct rbk_error error = {""};
+
+	(void)options;
+	assert_int_equal(ask(broker, &before, &error), 0);
+	assert_int_equal(begin(broker, 10, &last, &error), 0);
+	assert_true(last.n_left >= 1 && last.n_left + last.n_drained <= 4);
+	assert_true(last.drain_ns >= 10000000);
+	/* The client does not know yet. */
+	await_next(broker, &before, 0);
+}
+
+static void stop_early(struct broker *broker, const struct broker_options *options)
+{
+	struct broker_options next_options = *options;
+	struct broker next;
+	int status;
+
+	next_options.socket_path = broker->socket_path;
+	assert_int_equal(kill(broker->pid, SIGTERM), 0);
+	status = broker_wait(broker);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	assert_true(broker_log_has(broker, "tasks did not finish within 1 s"));
+	broker_start(&next, &next_options);
+	broker_remove(broker);
+	*broker = next;
+}
+
+/* Have @replace end the broker before it has done four tasks: each of them completes once. */
+static void outlast(const char *const *args,
+		    void (*replace)(struct broker *broker, const struct broker_options *options))
+{
 	const struct broker_options options = {.args = args, .is_undisturbed = true};
 	struct rbk_options client_options = {.size = sizeof(client_options)};
-	struct rbk_admin_restart before, last;
+	char folder[] = "/tmp/rbk-outlast-XXXXXX", path[64];
+	struct broker_options first_options = options;
 	struct rbk_error error = {""};
 	const struct rbk_cqe *cqe;
 	struct rbk_arena *arena;
@@ -207,8 +239,11 @@ TEST(test_restart__tasks_are_left)
 	struct rbk *rbk;
 	float *data;
 
-	broker_start(&broker, &options);
-	client_options.socket_path = broker.socket_path;
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/sock", folder);
+	first_options.socket_path = path;
+	broker_start(&broker, &first_options);
+	client_options.socket_path = path;
 	assert_int_equal(rbk_connect(&client_options, &rbk, &error), 0);
 	assert_int_equal(rbk_arena_new(rbk, 1 << 20, &arena, &error), 0);
 	data = rbk_arena_alloc(arena, 1 << 10);
@@ -225,12 +260,7 @@ TEST(test_restart__tasks_are_left)
 	}
 	assert_int_equal(rbk_submit(ring), 4);
 	harness_sleep_ms(20);
-	assert_int_equal(ask(&broker, &before, &error), 0);
-	assert_int_equal(begin(&broker, 10, &last, &error), 0);
-	assert_true(last.n_left >= 1 && last.n_left + last.n_drained <= 4);
-	assert_true(last.drain_ns >= 10000000);
-	/* The client does not know yet. */
-	await_next(&broker, &before, 0);
+	replace(&broker, &first_options);
 	for (unsigned int seen = 0; seen != 15;) {
 		assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
 		assert_int_equal(cqe->res, 0);
@@ -245,6 +275,20 @@ TEST(test_restart__tasks_are_left)
 	rbk_arena_free(arena);
 	rbk_disconnect(rbk);
 	broker_stop(&broker);
+	snprintf(path, sizeof(path), "rm -r %s", folder);
+	assert_int_equal(system(path), 0);
+}
+
+TEST(test_restart__tasks_are_left)
+{
+	outlast((const char *const[]){"--gpu=none", "--test-device=400", NULL}, restart_early);
+}
+
+/* systemctl restart does this. */
+TEST(test_restart__tasks_are_left_by_a_stop)
+{
+	outlast((const char *const[]){"--gpu=none", "--test-device=600", "--stop-timeout=1", NULL},
+		stop_early);
 }
 
 /* --- New clients --- */
