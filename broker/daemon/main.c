@@ -160,6 +160,7 @@ static void on_signal(void *data, uint32_t events)
 		log_info(LOG_STOPPING, "stopping: finishing the tasks in flight");
 		broker->is_stopping = true;
 		service_stopping(broker->service);
+		restart_stop(broker->restart);
 		checkpoint_write(broker->checkpoint);
 		gate_stop(broker->gate);
 		refresh_stop(broker->refresh);

@@ -62,6 +62,7 @@ enum {
 	N_PASSED = 2,    /* sockets */
 	N_VARIABLES = 5, /* of the environment, for them; with the end */
 	CHECK_MS = 10000,
+	LOOK_MS = 50, /* between looks whether the check is cancelled */
 };
 
 struct restart {
@@ -212,28 +213,26 @@ void restart_ready(struct restart *restart, int nice)
 
 /*
  * Read what the check prints until it ends, at most CHECK_MS long, and keep the first line.
- * Return: false if it takes longer.
+ * Return: false if it takes longer, or is cancelled.
  */
-static bool read_reason(int fd, char *why, size_t bytes)
+static bool read_reason(struct offload_job *job, int fd, char *why, size_t bytes)
 {
 	const uint64_t end_ns = clock_now_ns() + CHECK_MS * 1000000ull;
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 	char rest[512];
 	size_t n = 0;
-	ssize_t r;
+	ssize_t r = 1;
 
-	for (;;) {
-		const uint64_t now_ns = clock_now_ns();
-
-		if (now_ns >= end_ns ||
-		    poll(&poll_fd, 1, (int)((end_ns - now_ns) / 1000000) + 1) == 0)
+	while (r != 0) {
+		if (clock_now_ns() >= end_ns || atomic_load(&job->is_cancelled))
 			return false;
-		r = n < bytes - 1 ? read(fd, why + n, bytes - 1 - n) : read(fd, rest, sizeof(rest));
-		if (r < 0 && (errno == EINTR || errno == EAGAIN))
+		if (poll(&poll_fd, 1, LOOK_MS) == 0)
 			continue;
-		if (r <= 0)
+		r = n < bytes - 1 ? read(fd, why + n, bytes - 1 - n) : read(fd, rest, sizeof(rest));
+		if (r > 0 && n < bytes - 1)
+			n += (size_t)r;
+		if (r < 0 && errno != EINTR && errno != EAGAIN)
 			break;
-		n += n < bytes - 1 ? (size_t)r : 0;
 	}
 	why[n] = '\0';
 	/* The first line that is not empty */
@@ -297,7 +296,7 @@ static int check(struct restart *restart)
 			 strerror(r));
 		return 1;
 	}
-	ends = read_reason(fds[0], reason, sizeof(reason));
+	ends = read_reason(&restart->job, fds[0], reason, sizeof(reason));
 	close(fds[0]);
 	if (!ends)
 		kill(pid, SIGKILL);
@@ -419,15 +418,19 @@ static void check_done(struct offload_job *job)
 	struct restart *restart = container_of(job, struct restart, job);
 	struct broker *broker = restart->broker;
 
-	if (restart->check_result == 0 && !restart->is_managed && is_held_up(restart)) {
+	if (restart->check_result == 0 && !broker->is_stopping && !restart->is_managed &&
+	    is_held_up(restart)) {
 		snprintf(restart->why, sizeof(restart->why),
 			 "a thread waits for a client's descriptor to be closed, and may wait for "
 			 "ever: stop brokerd and start it again");
 		restart->check_result = 1;
 	}
-	if (broker->is_stopping || restart->check_result) {
-		if (broker->is_stopping)
-			snprintf(restart->why, sizeof(restart->why), "brokerd was asked to stop");
+	if (broker->is_stopping) {
+		/* The server may be gone already. */
+		restart->is_running = false;
+		return;
+	}
+	if (restart->check_result) {
 		log_clean(restart->why);
 		server_restart_answer(broker->server, restart->session, restart->cookie, -EINVAL,
 				      restart->why, NULL);
@@ -458,6 +461,12 @@ static int restart_begin(void *context, uint32_t number, uint32_t cookie, uint64
 	};
 	offload_submit(restart->broker->offload, &restart->job);
 	return 0;
+}
+
+void restart_stop(struct restart *restart)
+{
+	if (restart && restart->is_running)
+		offload_cancel(restart->broker->offload, &restart->job);
 }
 
 static void restart_describe(void *context, struct rbk_wire_restart *ret)

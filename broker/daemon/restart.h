@@ -29,4 +29,7 @@ bool restart_was_passed(void);
 /* This broker serves clients from now on. Its reactor had nice level @nice when it started. */
 void restart_ready(struct restart *restart, int nice);
 
+/* The broker stops: give up a restart that has not begun to drain. @restart may be NULL. */
+void restart_stop(struct restart *restart);
+
 struct server_restarter restart_hooks(struct restart *restart);

@@ -595,6 +595,36 @@ TEST(test_restart__stopped_meanwhile)
 	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
 }
 
+/* A check that hangs ends with the broker, whose sessions, the one that asked included, are gone.
+ */
+TEST(test_restart__stopped_during_the_check)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	const struct rbk_wire_admin_restart request = {
+		.request = {.type = RBK_WIRE_ADMIN_RESTART},
+		.action = RBK_WIRE_RESTART_BEGIN,
+	};
+	char folder[] = "/tmp/rbk-program-XXXXXX", path[64];
+	struct broker broker;
+	int fd;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/brokerd", folder);
+	copy_program(path);
+	assert_int_equal(setenv("BROKERD", path, 1), 0);
+	broker_start(&broker, &options);
+	unsetenv("BROKERD");
+	write_script(path, "#!/bin/sh\nexec sleep 100\n");
+	fd = raw_admin(&broker);
+	assert_true(raw_send(fd, &request, sizeof(request), NULL, 0) > 0);
+	broker_wait_log(&broker, "restarting within 0 s");
+	broker_stop(&broker);
+	close(fd);
+	unlink(path);
+	rmdir(folder);
+}
+
 /* --- What is remembered --- */
 
 /* A client that re-attaches, with a plan. */
