@@ -771,6 +771,89 @@ TEST(test_restart__learned_times_are_kept)
 	assert_int_equal(system(path), 0);
 }
 
+/* Return the plans that are in the memory of the GPU, as a mask. */
+static unsigned int resident(struct rbk_plan *const *plans, unsigned int n)
+{
+	struct rbk_plan_memory memory[RBK_MAX_DEVICES];
+	unsigned int mask = 0, n_devices;
+
+	for (unsigned int i = 0; i < n; i++) {
+		assert_int_equal(
+			rbk_plan_memory(plans[i], memory, RBK_MAX_DEVICES, &n_devices, NULL), 0);
+		assert_true(n_devices >= 2);
+		mask |= (memory[RBK_DEVICE_GPU].resident_bytes > 0) << i;
+	}
+	return mask;
+}
+
+/* Have the ring take an entry, and return its result. */
+static int run_one(struct rbk_ring *ring, const struct rbk_sqe *entry)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+	int res;
+
+	assert_non_null(sqe);
+	*sqe = *entry;
+	assert_int_equal(rbk_submit(ring), 1);
+	assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
+	res = cqe->res;
+	rbk_cqe_seen(ring, cqe);
+	return res;
+}
+
+/*
+ * The plans whose weights were in memory are there again, although the client brings the others
+ * first, and there is no room for all of them.
+ */
+TEST(test_restart__working_set_is_loaded_again)
+{
+	enum { N = 3, K = 1024, COLUMNS = 3072 };
+	static const char *const args[] = {"--gpu=software", "--device-memory=32MiB", NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	struct rbk_options client_options = {.size = sizeof(client_options)};
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000u);
+	struct rbk_admin_restart about;
+	struct rbk_error error = {""};
+	struct rbk_arena *constants;
+	struct rbk_plan *plans[N];
+	struct broker broker;
+	struct rbk_ring *ring;
+	struct rbk_sqe sqe;
+	struct rbk *rbk;
+	unsigned int before;
+
+	rbk_disconnect(broker_start_gpu(&broker, &options, "look"));
+	client_options.socket_path = broker.socket_path;
+	assert_int_equal(rbk_connect(&client_options, &rbk, &error), 0);
+	assert_int_equal(rbk_ring_new(rbk, 8, &ring, &error), 0);
+	assert_int_equal(plan_constants(rbk, (size_t)K * COLUMNS * sizeof(float), &constants), 0);
+	for (uint32_t i = 0; i < N; i++)
+		if (plan_product(rbk, 4, K, COLUMNS - 64 * i, constants, &plans[i], &error))
+			fail_msg("%s", error.text);
+	/* The last plan has no place, and is the first one that the library brings. */
+	before = resident(plans, N);
+	assert_int_equal(before, (1u << (N - 1)) - 1);
+
+	assert_int_equal(ask(&broker, &about, &error), 0);
+	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
+	await_next(&broker, &about, 0);
+	rbk_prep_nop(&sqe);
+	assert_int_equal(run_one(ring, &sqe), 0);
+	assert_int_equal(rbk_n_reattached(rbk), 1);
+	while (resident(plans, N) != before) {
+		if (harness_now_ns() > end_ns)
+			fail_msg("resident are %x, and were %x", resident(plans, N), before);
+		harness_sleep_ms(5);
+	}
+	for (uint32_t i = 0; i < N; i++)
+		rbk_plan_free(plans[i]);
+	rbk_ring_free(ring);
+	rbk_arena_free(constants);
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+}
+
 /* --- Under a service manager --- */
 
 static int manager_fds[2];
