@@ -640,7 +640,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 			r = dispatch->reactor_run.kernel_result;
 		if (dispatch->n_submitted > 0)
 			notice_losses(dispatch);
-		if (dispatch->is_stopping && dispatch->drain_expired && dispatch->n_submitted > 0)
+		if (!dispatch->paused && dispatch->drain_expired && dispatch->n_submitted > 0)
 			return error_origin(-ETIMEDOUT);
 	}
 	return r < 0 ? error_fold(r) : 0;
