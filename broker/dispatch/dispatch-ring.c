@@ -464,7 +464,9 @@ static void run_wake(struct turn_job *job)
 
 	if (ring->ring->is_closing)
 		return;
-	session_ring_wake(ring->ring);
+	/* A client that is not told of its completion would sleep for ever. */
+	if (!session_ring_wake(ring->ring))
+		turn_queue_submit(&ring->dispatch->bells, &ring->flow->wakes, job);
 	charge_bell(ring->dispatch, ring->flow, start_ticks);
 }
 

@@ -51,12 +51,19 @@ static bool bell_has_descriptors(const struct session_ring *ring)
 	       (message.msg_flags & MSG_CTRUNC);
 }
 
-/* Send a message to a client that is not slow, or from a thread. */
-static void bell_ring(const struct session_ring *ring)
+/*
+ * Send a message to a client that is not slow, or from a thread.
+ * Return: false: the kernel has no memory for it now, and the client still sleeps.
+ */
+static bool bell_ring(const struct session_ring *ring)
 {
+	ssize_t n;
+
+	do
+		n = send(ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
 	/* If the bell is full, the client is awake already, or is not reading. */
-	while (send(ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
-		;
+	return n >= 0 || (errno != ENOBUFS && errno != ENOMEM);
 }
 
 static void bell_drain(struct session_ring *ring)
@@ -91,8 +98,7 @@ static void bell_run(struct closers_job *job)
 		shutdown(ring->bell_fd, SHUT_WR);
 	if (ring->bell_does & BELL_DRAIN)
 		bell_drain(ring);
-	if (ring->bell_does & BELL_RING)
-		bell_ring(ring);
+	ring->bell_has_failed = (ring->bell_does & BELL_RING) && !bell_ring(ring);
 }
 
 static void bell_begin(struct session_ring *ring);
@@ -112,6 +118,9 @@ static void bell_done(struct closers_job *job)
 	const struct server_hooks *hooks = &session->server->options.hooks;
 	const bool was_drained = ring->bell_does & BELL_DRAIN;
 
+	/* End of file wakes the client of a closing ring. */
+	if (ring->bell_has_failed && !ring->is_closing)
+		ring->bell_wants |= BELL_RING;
 	ring->bell_does = 0;
 	if (was_drained && !ring->is_closing)
 		hooks->ring_drained(hooks->context, ring);
@@ -164,20 +173,22 @@ void session_ring_tell_processor(struct session_ring *ring, int processor)
 	__atomic_store_n(&ring->cq->processor, told, __ATOMIC_RELAXED);
 }
 
-void session_ring_wake(struct session_ring *ring)
+bool session_ring_wake(struct session_ring *ring)
 {
 	struct session *session = ring->session;
 	uint64_t begin_ticks;
+	bool is_rung;
 
 	__atomic_store_n(&ring->cq->rung_ns, clock_now_ns(), __ATOMIC_RELAXED);
 	session_ring_tell_processor(ring, sched_getcpu());
 	if (session->user->is_slow) {
 		bell_do_slowly(ring, BELL_RING);
-		return;
+		return true;
 	}
 	begin_ticks = turn_now(session->server->work.turn);
-	bell_ring(ring);
+	is_rung = bell_ring(ring);
 	owner_judge(session->server, session->user, begin_ticks);
+	return is_rung;
 }
 
 void session_ring_listen(struct session_ring *ring)

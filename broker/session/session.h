@@ -204,6 +204,7 @@ struct session_ring {
 	struct closers_job bell_job; /* bell work of a slow user's ring; see bell_does */
 	uint8_t bell_does;           /* enum bell_work in progress; 0: none */
 	uint8_t bell_wants;          /* enum bell_work to do next */
+	bool bell_has_failed; /* the kernel had no memory to ring; the thread, then bell_done() */
 	int answer_fd, answer_error; /* connection of the session; errno of sending, or 0 */
 };
 
@@ -386,8 +387,9 @@ bool session_ring_drain_bell(struct session_ring *ring);
 /*
  * The dispatcher: wake a client that sleeps on the ring, and tell it the time. A system call, made
  * by a thread for a slow user.
+ * Return: false: the kernel has no memory for the message now, and the client still sleeps.
  */
-void session_ring_wake(struct session_ring *ring);
+bool session_ring_wake(struct session_ring *ring);
 
 /* The dispatcher: tell the client on which processor the reactor is; -1: not known. */
 void session_ring_tell_processor(struct session_ring *ring, int processor);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Clients that take the kernel long to wake: the reactor touches no socket of their user */
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@ static struct {
 	uint64_t long_ns;
 	bool is_preempted;    /* other threads have the CPU in these calls */
 	unsigned int n_calls; /* calls on these descriptors by the reactor */
+	unsigned int n_fails; /* calls of send() on these descriptors that are still to fail */
 	uint64_t ticks, cpu_ns;
 } reactor;
 
@@ -79,6 +81,11 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags);
 ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
 {
 	touch(fd);
+	if ((fd == reactor.fds[0] || fd == reactor.fds[1]) && reactor.n_fails > 0) {
+		reactor.n_fails--;
+		errno = ENOBUFS;
+		return -1;
+	}
 	return __real_send(fd, bytes, n, flags);
 }
 
@@ -177,6 +184,31 @@ TEST(test_slow__nothing_on_the_reactor)
 	while (rig.server->n_sessions > 0)
 		rig_settle(&rig);
 	assert_int_equal(reactor.n_calls, 2 + 1);
+	end(&rig, &ring);
+}
+
+/* A client sleeps for ever if its bell does not ring because the kernel has no memory. */
+TEST(test_slow__rings_again_without_memory)
+{
+	struct rig_ring ring;
+	struct rig rig;
+	char byte;
+
+	begin(&rig, &ring);
+	reactor.n_fails = 1;
+	assert_false(session_ring_wake(ring.ring));
+	assert_true(session_ring_wake(ring.ring));
+	assert_int_equal(recv(ring.bell, &byte, 1, 0), 1);
+
+	/* By a thread, which tries again by itself. */
+	reactor.wakes_long = true;
+	ask(&rig);
+	assert_true(rig.session->user->is_slow);
+	reactor.n_fails = 2;
+	assert_true(session_ring_wake(ring.ring));
+	wait_for(&rig, ring.bell, true);
+	assert_int_equal(recv(ring.bell, &byte, 1, 0), 1);
+	assert_int_equal(reactor.n_fails, 0);
 	end(&rig, &ring);
 }
 
