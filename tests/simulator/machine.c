@@ -231,6 +231,24 @@ unsigned int sim_n_fds(void)
 	return n;
 }
 
+unsigned int sim_n_fds_of(unsigned int number)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		n += machine.fd_owner[fd] == 1 + number;
+	return n;
+}
+
+unsigned int sim_n_mappings_of(unsigned int number)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < machine.n_mappings; i++)
+		n += machine.mappings[i].process == number;
+	return n;
+}
+
 static void mapping_add(uintptr_t base, uintptr_t end, unsigned int process)
 {
 	sim_check(machine.n_mappings < MAX_MAPPINGS);

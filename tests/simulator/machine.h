@@ -82,6 +82,9 @@ void sim_own_mapping(void *base, size_t bytes);
 void sim_disown_mapping(void *base, size_t bytes);
 /* Return the number of descriptors that the processes have. */
 unsigned int sim_n_fds(void);
+/* Return the number of descriptors, and of mappings, that a process has. */
+unsigned int sim_n_fds_of(unsigned int number);
+unsigned int sim_n_mappings_of(unsigned int number);
 
 /* --- Time and threads --- */
 

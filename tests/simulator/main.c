@@ -22,13 +22,14 @@
 #include "simulator/round.h"
 
 static const char usage[] =
-	"usage: faultsim [--seed=N] [--rounds=N] [--seconds=N] [--twice] [--verbose]\n"
+	"usage: faultsim [--seed=N] [--rounds=N] [--seconds=N] [--first] [--twice] [--verbose]\n"
 	"Simulates brokerd, its clients and everything that can go wrong, in virtual time.\n"
 	"\n"
 	"  --seed=N     the first round's seed, a number or \"random\"; then N+1, ... (default: "
 	"1)\n"
 	"  --rounds=N   end after N rounds (default: 1)\n"
 	"  --seconds=N  run rounds for N seconds instead\n"
+	"  --first      end after the first violation\n"
 	"  --twice      run each round twice: it must do the same\n"
 	"  --verbose    trace what happens; use it with the seed of a violation\n"
 	"\n"
@@ -36,11 +37,11 @@ static const char usage[] =
 	"Exit status: 0: no violation; 1: a violation; 2: wrong use.\n";
 
 /* Longest time of a round, in seconds of a processor */
-enum { ROUND_SECONDS = 120 };
+enum { ROUND_SECONDS = 60 };
 
 struct options {
 	uint64_t seed, n_rounds, seconds;
-	bool is_verbose, runs_twice;
+	bool is_verbose, is_over_at_first, runs_twice;
 };
 
 static uint64_t real_ms(void)
@@ -67,6 +68,7 @@ static int parse(int argc, char **argv, struct options *options)
 		{"seed", required_argument, NULL, 's'},
 		{"rounds", required_argument, NULL, 'r'},
 		{"seconds", required_argument, NULL, 't'},
+		{"first", no_argument, NULL, 'f'},
 		{"twice", no_argument, NULL, '2'},
 		{"verbose", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},
@@ -97,6 +99,9 @@ static int parse(int argc, char **argv, struct options *options)
 		case 'v':
 			options->is_verbose = true;
 			break;
+		case 'f':
+			options->is_over_at_first = true;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			return 0;
@@ -126,7 +131,7 @@ static void remove_folder(const char *folder)
 static bool run_round(const struct options *options, uint64_t seed,
 		      struct sim_round_figures *figures)
 {
-	const struct rlimit limit = {ROUND_SECONDS, ROUND_SECONDS};
+	const struct rlimit limit = {ROUND_SECONDS, ROUND_SECONDS + 1};
 	/* A disk is slow. */
 	char in_memory[] = "/dev/shm/faultsim-XXXXXX", in_tmp[] = "/tmp/faultsim-XXXXXX";
 	char *folder = mkdtemp(in_memory);
@@ -229,7 +234,8 @@ int main(int argc, char **argv)
 		       -1, 0);
 	if (figures == MAP_FAILED)
 		return 2;
-	for (; n_rounds < options.n_rounds; n_rounds++) {
+	for (; n_rounds < options.n_rounds && !(n_bad > 0 && options.is_over_at_first);
+	     n_rounds++) {
 		if (options.seconds > 0 && real_ms() - begin_ms >= options.seconds * 1000)
 			break;
 		*figures = (struct sim_round_figures){0};
