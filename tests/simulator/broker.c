@@ -91,16 +91,18 @@ static void on_signal(void *data, uint32_t events)
 	}
 }
 
-static void send_signal(eventfd_t signal)
+static bool send_signal(eventfd_t signal)
 {
-	if (broker && broker->signal_watch)
-		eventfd_write(broker->signal_fd, signal);
+	if (!broker || !broker->signal_watch)
+		return false;
+	eventfd_write(broker->signal_fd, signal);
 	sim_touched();
+	return true;
 }
 
-void sim_broker_stop(void)
+bool sim_broker_stop(void)
 {
-	send_signal(SIGNAL_STOP);
+	return send_signal(SIGNAL_STOP);
 }
 
 void sim_broker_reload(void)
@@ -213,6 +215,8 @@ static int make_dispatch(void)
 	/* Tasks of the simulator are small; those with rows shall be worth a card. */
 	options.config.threshold_bytes = 0;
 	options.config.min_count = 2;
+	options.config.partition_min_bytes = 0;
+	options.config.partition_min_gain = 0;
 	for (uint32_t i = 0; i < SIM_DEVICES; i++)
 		options.profiles[i] = sim_device_profile(broker->executors[i]);
 	return dispatch_new(&options, &broker->dispatch);
@@ -302,6 +306,21 @@ static void free_all(struct broker *own)
 	loop_free(own->loop);
 }
 
+/* A broker ends with tasks in flight only if devices hold them. */
+static void check_gave_up(const struct broker *own)
+{
+	for (uint32_t i = 0; i < SIM_DEVICES; i++)
+		if (!sim_device_is_idle(own->executors[i]))
+			return;
+	sim_violation("the broker waits for tasks, and no device has one");
+}
+
+static bool server_holds_nothing(const struct server *server)
+{
+	return server->n_sessions == 0 && server->n_rings == 0 && server->n_arenas == 0 &&
+	       server->n_plans == 0;
+}
+
 void sim_broker_main(void *data)
 {
 	struct broker own = {.options = data,
@@ -310,6 +329,7 @@ void sim_broker_main(void *data)
 			     .telemetry_waker = {.fd = -1}};
 	int r;
 
+	sim_check(sim_heap_bytes(SIM_BROKER) == 0);
 	broker = &own;
 	/* A trace must not change the round. */
 	log_set_level(LOG_LEVEL_DEBUG);
@@ -319,10 +339,21 @@ void sim_broker_main(void *data)
 	if (r == 0)
 		r = dispatch_run(own.dispatch, own.server);
 	sim_trace("the broker ends: %d", r);
-	broker = NULL;
 	/* brokerd leaves at once while devices hold tasks. */
-	if (r != -ETIMEDOUT)
-		free_all(&own);
+	if (r == -ETIMEDOUT) {
+		check_gave_up(&own);
+		broker = NULL;
+		return;
+	}
+	if (r == 0)
+		sim_check(server_holds_nothing(own.server));
+	broker = NULL;
+	free_all(&own);
+	if (sim_heap_bytes(SIM_BROKER) > 0 || sim_n_fds_of(SIM_BROKER) > 0 ||
+	    sim_n_mappings_of(SIM_BROKER) > 0)
+		sim_violation("the broker leaves %llu bytes, %u descriptors and %u mappings",
+			      (unsigned long long)sim_heap_bytes(SIM_BROKER),
+			      sim_n_fds_of(SIM_BROKER), sim_n_mappings_of(SIM_BROKER));
 }
 
 /* --- Identities of clients --- */
@@ -386,10 +417,49 @@ bool processes_see_all(const struct processes *processes)
 
 /* --- Invariants --- */
 
+static const uint64_t above_max_ns = 100000000000u;
+
+/*
+ * Device memory of tenants at the last check, by their numbers in the policy. A tenant has more
+ * than its maximum only since the maximum was lowered, and not for long: see sim_policy_write().
+ */
+static struct {
+	unsigned int generation; /* of the broker */
+	uint64_t bytes, max;
+	uint64_t above_since_ns; /* 0: not above the maximum */
+} held[SIM_PROCESSES] __attribute__((__section__("sim_variables")));
+
+static void check_maximum(const struct tenant *tenant, unsigned int i)
+{
+	const uint64_t used = account_used(tenant->account, account_vram(1));
+	const uint64_t max = account_limit(tenant->account, account_vram(1));
+	const unsigned int generation = sim_process_generation(SIM_BROKER);
+	const bool is_new = held[i].generation != generation;
+	const uint64_t most = is_new ? max : max < held[i].max ? held[i].max : held[i].bytes;
+
+	if (used <= max || is_new)
+		held[i].above_since_ns = 0;
+	else if (held[i].above_since_ns == 0)
+		held[i].above_since_ns = sim_now_ns();
+	if (used > max && (used > most || sim_now_ns() - held[i].above_since_ns > above_max_ns))
+		sim_violation("tenant %s has %llu bytes of a device, and may have %llu",
+			      tenant_name(tenant), (unsigned long long)used,
+			      (unsigned long long)max);
+	held[i].generation = generation;
+	held[i].bytes = used;
+	held[i].max = max;
+}
+
 void sim_broker_check(bool is_first)
 {
+	unsigned int number;
+
 	if (!broker || !broker->server)
 		return;
+	for (struct tenant *tenant = tenants_first(broker->tenants); tenant;
+	     tenant = tenants_next(broker->tenants, tenant))
+		if (sscanf(tenant_name(tenant), "t%u", &number) == 1 && number < SIM_PROCESSES)
+			check_maximum(tenant, number);
 	for (uint8_t i = 1; i < SIM_DEVICES; i++) {
 		const uint64_t charged = account_book_total(broker->book, account_vram(i));
 		const uint64_t used = broker->executors[i]->ops->memory_used(broker->executors[i],

@@ -15,8 +15,9 @@ struct sim_broker_options {
 /* The main function of a simulated process. @data: struct sim_broker_options. */
 void sim_broker_main(void *data);
 
-/* Ask the broker to end in order, as SIGTERM does; director. */
-void sim_broker_stop(void);
+/* Ask the broker to end in order, as SIGTERM does; director. Return: false if it does not listen.
+ */
+bool sim_broker_stop(void);
 /* Ask it to read its policy again, as SIGHUP does; director. */
 void sim_broker_reload(void);
 

@@ -37,6 +37,9 @@ int sim_device_new(const struct sim_device_options *options, uint8_t index, stru
 /* Return the device's profile, which is right. */
 const struct place_profile *sim_device_profile(const struct executor *executor);
 
+/* Return true if no task is with the device. */
+bool sim_device_is_idle(const struct executor *executor);
+
 /* Return the tasks that all devices have completed since the simulator began. */
 uint64_t sim_device_n_tasks(void);
 /* Return the losses of devices since the simulator began. */

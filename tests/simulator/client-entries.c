@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* Entries of clients: see client.h */
+#include "simulator/client-private.h"
+
+#include <string.h>
+
+#include "simulator/compute.h"
+#include "simulator/machine.h"
+
+static bool slot_is_free(const struct client *client, unsigned int slot)
+{
+	return client->tasks[slot].kind == TASK_FREE && client->n_uses[slot] == 0;
+}
+
+static bool has_room(struct client *client, unsigned int n)
+{
+	unsigned int n_free = 0;
+
+	for (unsigned int i = 0; i < SLOTS; i++)
+		n_free += slot_is_free(client, i);
+	return n_free >= n && rbk_sq_space_left(client->ring) >= n;
+}
+
+/* Take a slot; there is one. */
+static struct task *task_new(struct client *client, enum task_kind kind)
+{
+	unsigned int slot = 0;
+
+	while (!slot_is_free(client, slot))
+		slot++;
+	client->tasks[slot] = (struct task){
+		.kind = kind,
+		.id = client->next_id++,
+		.in = client->slots_x[slot],
+		.out = client->slots_y[slot],
+		.in_slot = slot,
+		.out_slot = slot,
+	};
+	return &client->tasks[slot];
+}
+
+/* Count the uses of other tasks' slots, or no longer. */
+void client_count_uses(struct client *client, const struct task *task, int n)
+{
+	const unsigned int slot = (unsigned int)(task - client->tasks);
+
+	if (task->in_slot != slot)
+		client->n_uses[task->in_slot] += (unsigned int)n;
+	if (task->out_slot != slot)
+		client->n_uses[task->out_slot] += (unsigned int)n;
+}
+
+/* Compute what a RUN must give, from @x, the words of its input. */
+static void expect(struct client *client, struct task *task, const uint32_t *x)
+{
+	struct state *state = &client->states[task->state];
+	struct sim_operand operands[2] = {
+		{.words = (uint32_t *)x, .n_words = task->n_rows * WIDTH, .row_words = WIDTH},
+		{.words = task->expected,
+		 .n_words = task->n_rows * WIDTH,
+		 .row_words = WIDTH,
+		 .is_written = true},
+	};
+
+	if (task->plan == PLAN_STATE) {
+		operands[0].row_words = 0;
+		operands[1] = (struct sim_operand){
+			.words = state->expected,
+			.n_words = WIDTH,
+			.is_written = true,
+			.is_state = true,
+		};
+		state->is_busy = true;
+		memcpy(task->old_state, state->expected, sizeof(task->old_state));
+	}
+	sim_compute(operands, 2, client->salts[task->plan], false);
+}
+
+static void publish(struct client *client, const struct task *task, struct rbk_sqe *sqe)
+{
+	rbk_sqe_set_data64(sqe, task->id);
+	sim_trace("entry %llu: opcode %u, flags %#x, strategy %u, priority %u, plan %u",
+		  (unsigned long long)task->id, sqe->opcode, sqe->flags, sqe->strategy,
+		  sqe->priority, sqe->plan_id);
+	client->n_in_flight++;
+	client_figures.n_entries++;
+}
+
+static void choose_device(struct rbk_sqe *sqe, enum plan_kind kind)
+{
+	static const uint8_t strategies[] = {
+		RBK_STRATEGY_AUTO,       RBK_STRATEGY_AUTO,    RBK_STRATEGY_PREFER_GPU,
+		RBK_STRATEGY_PREFER_CPU, RBK_STRATEGY_LATENCY, RBK_STRATEGY_ONLY_CPU,
+	};
+
+	rbk_sqe_set_strategy(sqe, strategies[sim_below(sizeof(strategies))]);
+	if (sim_below(8) == 0)
+		rbk_sqe_set_priority(sqe, (unsigned int)sim_below(RBK_PRIORITY_COUNT));
+	if (sim_below(16) == 0)
+		rbk_sqe_set_deadline_us(sqe, 1 + (uint32_t)sim_below(1000000));
+	/*
+	 * A plan that shares a block with the plan that fills its tenant's maximum cannot displace
+	 * that plan, and waits for ever.
+	 */
+	if (sim_below(16) == 0 && (kind == PLAN_ELEMENTS || kind == PLAN_STATE))
+		rbk_sqe_set_wait_memory(sqe);
+	if (sim_below(2))
+		rbk_sqe_set_flags(sqe, RBK_SQE_PARTITION);
+}
+
+/* Describe a RUN with its references, in the entry or in a table. */
+static void prep_run(struct client *client, struct rbk_sqe *sqe, uint32_t plan_id,
+		     const struct task *task, const uint32_t *out)
+{
+	uint64_t *table = client->tables[task - client->tasks];
+	const uint64_t refs[2] = {rbk_ref(client->arena, task->in), rbk_ref(client->arena, out)};
+
+	if (sim_below(4)) {
+		rbk_prep_run(sqe, plan_id, task->n_rows, refs, 2);
+		return;
+	}
+	memcpy(table, refs, sizeof(refs));
+	rbk_prep_run_table(sqe, plan_id, task->n_rows, rbk_ref(client->arena, table), 2);
+}
+
+/*
+ * Have @task read the result of @before, and write to a slot of its own, or over the input of
+ * @before.
+ */
+static void follow(struct client *client, struct task *task, const struct task *before,
+		   bool overwrites)
+{
+	task->n_rows = before->n_rows;
+	task->predecessor = before->id;
+	task->in = before->out;
+	task->in_slot = before->out_slot;
+	if (overwrites) {
+		task->out = before->in;
+		task->out_slot = before->in_slot;
+	}
+	for (unsigned int i = 0; overwrites && i < SLOTS; i++)
+		if (&client->tasks[i] != task && client->tasks[i].out == task->out)
+			client->tasks[i].is_overwritten = true;
+	client_count_uses(client, task, 1);
+}
+
+/*
+ * Put a RUN into the ring, which has room. @before: the task whose result it reads; NULL: none.
+ * @links: the next entry belongs to its chain.
+ */
+static struct task *put_run(struct client *client, enum plan_kind plan, struct task *before,
+			    bool links)
+{
+	struct rbk_sqe *sqe = rbk_get_sqe(client->ring);
+	struct task *task = task_new(client, TASK_RUN);
+	const bool overwrites = before && sim_below(2);
+
+	sim_check(sqe);
+	task->plan = plan;
+	task->n_rows =
+		plan == PLAN_STATE ? 1 : 1 + (uint32_t)sim_below(sim_below(3) ? 2 : MAX_ROWS);
+	if (before)
+		follow(client, task, before, overwrites);
+	for (uint32_t i = 0; !before && i < task->n_rows * WIDTH; i++)
+		task->in[i] = (uint32_t)sim_random();
+	if (!overwrites)
+		memset(task->out, 0xee, SLOT_BYTES);
+	task->state = (unsigned int)sim_below(STATES);
+	if (plan == PLAN_STATE && client->states[task->state].is_busy)
+		task->state = STATES - 1 - task->state;
+	expect(client, task, before ? before->expected : task->in);
+	prep_run(client, sqe, rbk_plan_id(client->plans[plan]), task,
+		 plan == PLAN_STATE ? client->states[task->state].words : task->out);
+	choose_device(sqe, plan);
+	if (links)
+		sqe->flags |= RBK_SQE_LINK;
+	publish(client, task, sqe);
+	return task;
+}
+
+/* Make the plan if it does not exist. Return: false: the connection is lost. */
+static bool need_plan(struct client *client, enum plan_kind kind)
+{
+	return client->plans[kind] || client_make_plan(client, kind);
+}
+
+static void put_chain(struct client *client, enum plan_kind first)
+{
+	const unsigned int n = 2 + (unsigned int)sim_below(MAX_CHAIN - 1);
+	enum plan_kind kind = first;
+	struct task *task = NULL;
+
+	if (!has_room(client, n))
+		return;
+	for (unsigned int i = 0; i < n; i++) {
+		task = put_run(client, kind, task, i + 1 < n);
+		kind = (enum plan_kind)sim_below(PLAN_STATE);
+		if (!client->plans[kind])
+			kind = first;
+	}
+}
+
+/* Put a RUN of a plan that was removed. */
+static void put_stale(struct client *client)
+{
+	struct rbk_sqe *sqe;
+	struct task *task;
+
+	/* The next broker knows no plan that was removed before, and gives its number again. */
+	if (client->stale_plan == 0 || !has_room(client, 1) ||
+	    client->stale_n_reattached != rbk_n_reattached(client->rbk))
+		return;
+	sqe = rbk_get_sqe(client->ring);
+	task = task_new(client, TASK_STALE);
+	sim_check(sqe);
+	task->n_rows = 1;
+	task->target = client->stale_n_reattached;
+	prep_run(client, sqe, client->stale_plan, task, task->out);
+	publish(client, task, sqe);
+}
+
+/* Put another entry; one about memory is about the plan @plan. */
+static void put_other(struct client *client, enum task_kind kind, enum plan_kind plan)
+{
+	struct rbk_sqe *sqe;
+	struct task *task, *target;
+
+	if (!has_room(client, 1) || (kind == TASK_BARRIER && client->barrier))
+		return;
+	target = &client->tasks[sim_below(SLOTS)];
+	if (kind == TASK_CANCEL && target->kind != TASK_RUN)
+		return;
+	sqe = rbk_get_sqe(client->ring);
+	task = task_new(client, kind);
+	sim_check(sqe);
+	switch (kind) {
+	case TASK_CANCEL:
+		target->is_cancelled = true;
+		task->target = target->id;
+		rbk_prep_cancel(sqe, target->id);
+		break;
+	case TASK_BARRIER:
+		client->barrier = task->id;
+		rbk_prep_barrier(sqe);
+		break;
+	case TASK_MEMORY:
+		if (sim_below(2))
+			rbk_prep_prefetch(sqe, rbk_plan_id(client->plans[plan]));
+		else
+			rbk_prep_evict(sqe, rbk_plan_id(client->plans[plan]));
+		break;
+	default:
+		rbk_prep_nop(sqe);
+	}
+	publish(client, task, sqe);
+}
+
+bool client_put_some(struct client *client)
+{
+	const bool state_is_free = !client->states[0].is_busy || !client->states[1].is_busy;
+	const unsigned int what = (unsigned int)sim_below(14);
+	const enum plan_kind kind =
+		what == 5 || what == 6 ? PLAN_STATE : (enum plan_kind)sim_below(PLAN_STATE);
+
+	if (!need_plan(client, kind))
+		return false;
+	switch (what) {
+	case 0:
+		put_other(client, TASK_NOP, kind);
+		break;
+	case 1:
+		put_other(client, TASK_BARRIER, kind);
+		break;
+	case 2:
+		put_other(client, TASK_CANCEL, kind);
+		break;
+	case 3:
+		put_other(client, TASK_MEMORY, kind);
+		break;
+	case 4:
+		put_chain(client, kind);
+		break;
+	case 7:
+		put_stale(client);
+		break;
+	default:
+		if (has_room(client, 1) && (kind != PLAN_STATE || state_is_free))
+			put_run(client, kind, NULL, false);
+	}
+	return true;
+}
