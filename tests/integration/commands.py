@@ -26,12 +26,13 @@ NOT_RUN = {
         r'build/tools/brokerbench( .*)?', r'brokerbench .*', r'(\S*/)?brokersim --all --check',
         r'build/tests/attack/attack (verify|all).*',
         r'build/tests/integration/(test-probes-\S+|run-queue-culprits)( .*)?', r'tests/soak/.*',
-        r'RBK_TEST_\S+=\S+ tests/soak/.*', r'python3 tests/models/spin\.py .*'),
+        r'RBK_TEST_\S+=\S+ tests/soak/.*', r'python3 tests/models/spin\.py .*', r'build/tests/simulator/faultsim .*',
+        r'tests/simulator/mutants\.py .*'),
     'it writes into the source tree': (
         r'build/tests/unit/test-metrics-page --write', r'python3 \S+ (--update|--write) .*', r'git ls-files .*',
         r'git diff tests/unit/data', r'.* \| python3 doc/operators\.py --update .*'),
     'it stops brokerd in a debugger': (
-        r'gdb .*',),
+        r'gdb .*', r'FAULTSIM_ABORT=1 gdb .*'),
     "it restarts the broker, which other commands ask about the past; brokerctl.py runs it": (
         r'brokerctl restart( .*)?',),
     'it requires systemd': (
