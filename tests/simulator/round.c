@@ -194,26 +194,7 @@ static void on_others(void *data)
 	sim_at(AT_OTHERS, sim_now_ns() + about(sim.others_ns), on_others, NULL);
 }
 
-/* Let everything end in order, without further deaths and failures. */
-static void on_end(void *data)
-{
-	const struct sim_chances calm = {.switches = sim.chances.switches};
-
-	sim_trace("the end begins");
-	sim.is_ending = true;
-	sim_at_none(AT_STOP);
-	sim_at_none(AT_RELOAD);
-	sim_at_none(AT_CLIENT);
-	sim_at_none(AT_OTHERS);
-	sim_set_chances(&calm);
-	/* Tasks may wait for memory as long as it takes. */
-	sim_broker_others(0);
-	for (unsigned int i = 0; i < SIM_PROCESSES; i++)
-		sim_kill_at(i, 0);
-	sim_clients_stop(true);
-	sim_hostile_stop();
-	sim_holders_stop();
-}
+static void on_end(void *data);
 
 static bool clients_exist(void)
 {
@@ -236,6 +217,29 @@ static bool is_over(void)
 		sim.is_stopped = sim_broker_stop();
 	}
 	return sim.is_stopped && !sim_process_exists(SIM_BROKER);
+}
+
+/* Let everything end in order, without further deaths and failures. */
+static void on_end(void *data)
+{
+	const struct sim_chances calm = {.switches = sim.chances.switches};
+
+	sim_trace("the end begins");
+	sim.is_ending = true;
+	sim_at_none(AT_STOP);
+	sim_at_none(AT_RELOAD);
+	sim_at_none(AT_CLIENT);
+	sim_at_none(AT_OTHERS);
+	sim_set_chances(&calm);
+	/* Tasks may wait for memory as long as it takes. */
+	sim_broker_others(0);
+	for (unsigned int i = 0; i < SIM_PROCESSES; i++)
+		sim_kill_at(i, 0);
+	sim_clients_stop(true);
+	sim_hostile_stop();
+	sim_holders_stop();
+	/* Without clients, no thread may run before the broker is asked to end. */
+	is_over();
 }
 
 static void add_up(struct sim_round_figures *figures)
