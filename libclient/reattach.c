@@ -208,10 +208,9 @@ static int restore_ring(struct restoration *restoration, struct rbk *fresh,
 static int check_features(const struct rbk *rbk, const struct rbk *fresh, struct rbk_error *error)
 {
 	static const char *const names[] = {
-		"RESIDENCY",  "PARTITION",    "PRIORITY",     "STATE_ROWS", "TENANTS",
-		"STRATEGIES", "STATS",        "CATALOGUE",    "ADMIN",      "ADMIN_CHANGE",
-		"LEASES",     "FIXED_ARENAS", "ADMIN_LIMITS", "REATTACH",   "UNDO",
-		"RESTORE",
+		"RESIDENCY",    "PARTITION", "PRIORITY", "STATE_ROWS",   "TENANTS", "STRATEGIES",
+		"STATS",        "CATALOGUE", "ADMIN",    "ADMIN_CHANGE", "LEASES",  "FIXED_ARENAS",
+		"ADMIN_LIMITS", "REATTACH",  "UNDO",     "RESTORE",
 	};
 	const uint64_t missing = rbk->features & ~fresh->features;
 	const unsigned int bit = missing ? (unsigned int)__builtin_ctzll(missing) : 0;

@@ -130,7 +130,7 @@ void *malloc(size_t bytes)
 {
 	void *memory = take(bytes, 0);
 
-	/* What a program reads without having written it is the same in every run. */
+	/* Memory that a program reads before it writes it is the same in every run. */
 	if (memory)
 		memset(memory, 0xa5, bytes < 4096 ? bytes : 4096);
 	return memory;

@@ -519,7 +519,7 @@ static void wake(struct thread *thread, bool is_woken)
 unsigned int sim_wake(const void *address, unsigned int n)
 {
 	unsigned int n_woken = 0;
-	/* Which of them wakes first is open. */
+	/* Any of them may wake first. */
 	const unsigned int first = n < MAX_THREADS ? (unsigned int)sim_below(MAX_THREADS) : 0;
 
 	for (unsigned int i = 0; i < MAX_THREADS && n_woken < n; i++) {

@@ -65,14 +65,10 @@ static bool number_of(const char *text, uint64_t *ret)
 static int parse(int argc, char **argv, struct options *options)
 {
 	static const struct option known[] = {
-		{"seed", required_argument, NULL, 's'},
-		{"rounds", required_argument, NULL, 'r'},
-		{"seconds", required_argument, NULL, 't'},
-		{"first", no_argument, NULL, 'f'},
-		{"twice", no_argument, NULL, '2'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
+		{"seed", required_argument, NULL, 's'},    {"rounds", required_argument, NULL, 'r'},
+		{"seconds", required_argument, NULL, 't'}, {"first", no_argument, NULL, 'f'},
+		{"twice", no_argument, NULL, '2'},         {"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
 	};
 	bool is_right = true;
 	int option;

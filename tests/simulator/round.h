@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a round did */
+/* Figures of a round */
 struct sim_round_figures {
 	uint64_t n_steps, virtual_ns;
 	uint64_t n_entries, n_completions, n_tasks, n_failed, n_cancelled;

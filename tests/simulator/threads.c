@@ -65,8 +65,7 @@ CALL(int, nanosleep, const struct timespec *time, struct timespec *rest)
 	return 0;
 }
 
-CALL(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *time,
-     struct timespec *rest)
+CALL(int, clock_nanosleep, clockid_t clock, int flags, const struct timespec *time, void *rest)
 {
 	sim_step();
 	sim_wait(NULL, 0, NULL,
@@ -112,8 +111,7 @@ int thread_nice(void)
 	return 0;
 }
 
-CALL(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr, void *(*main)(void *data),
-     void *data)
+CALL(int, pthread_create, pthread_t *thread, const void *attr, void *(*main)(void *), void *data)
 {
 	sim_step();
 	if (sim_call_fails())
@@ -230,10 +228,9 @@ CALL(int, pthread_cond_wait, pthread_cond_t *cond, pthread_mutex_t *mutex)
 	return cond_wait_until(cond, mutex, SIM_NEVER);
 }
 
-CALL(int, pthread_cond_timedwait, pthread_cond_t *cond, pthread_mutex_t *mutex,
-     const struct timespec *deadline)
+CALL(int, pthread_cond_timedwait, pthread_cond_t *cond, pthread_mutex_t *mutex, const void *end)
 {
-	return cond_wait_until(cond, mutex, time_ns(deadline));
+	return cond_wait_until(cond, mutex, time_ns(end));
 }
 
 CALL(int, pthread_cond_signal, pthread_cond_t *cond)
