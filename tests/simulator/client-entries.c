@@ -194,6 +194,9 @@ static void put_chain(struct client *client, enum plan_kind first)
 		return;
 	for (unsigned int i = 0; i < n; i++) {
 		task = put_run(client, kind, task, i + 1 < n);
+		/* The broker may find a part of the chain; the next call tells of an error. */
+		if (sim_below(3) == 0)
+			rbk_submit(client->ring);
 		kind = (enum plan_kind)sim_below(PLAN_STATE);
 		if (!client->plans[kind])
 			kind = first;
@@ -278,6 +281,7 @@ bool client_put_some(struct client *client)
 		put_other(client, TASK_MEMORY, kind);
 		break;
 	case 4:
+	case 8:
 		put_chain(client, kind);
 		break;
 	case 7:

@@ -22,6 +22,7 @@ enum {
 	STALL_NS = 30000000,
 	SLOW_NS = 100000000,
 	REOPEN_TRIES = 2,
+	LATE_NS = 50000000, /* until the reactor takes a task back */
 };
 
 struct device {
@@ -33,6 +34,7 @@ struct device {
 	unsigned int n_todo;
 	struct exec_task *done[MAX_TASKS];
 	unsigned int n_done;
+	uint64_t done_ns; /* when the oldest of them was handed back */
 	pthread_t thread;
 	bool has_thread;
 	bool is_stopping;
@@ -447,6 +449,8 @@ static void hand_back(struct device *device, struct exec_task *task)
 {
 	memmove(device->todo, device->todo + 1, --device->n_todo * sizeof(*device->todo));
 	sim_check(device->n_done < MAX_TASKS);
+	if (device->n_done == 0)
+		device->done_ns = sim_now_ns();
 	device->done[device->n_done++] = task;
 	waker_ring(device->executor.waker);
 }
@@ -525,6 +529,10 @@ static unsigned int reap(struct executor *executor, struct exec_task **ret, unsi
 	const unsigned int n = device->n_done < max ? device->n_done : max;
 
 	sim_step();
+	if (n > 0 && sim_now_ns() - device->done_ns > LATE_NS)
+		sim_violation("a task of device %u is taken back after %llu us", executor->index,
+			      (unsigned long long)(sim_now_ns() - device->done_ns) / 1000);
+	device->done_ns = sim_now_ns();
 	memcpy(ret, device->done, n * sizeof(*ret));
 	memmove(device->done, device->done + n, (device->n_done - n) * sizeof(*ret));
 	device->n_done -= n;

@@ -115,6 +115,7 @@ class Builder:
         if result.returncode:
             errors = '\n'.join(re.findall(r'.*(?:error|not found).*', result.stdout)[:5])
             raise Fault(f'{mutant.name if mutant else "faultsim"} does not build:\n{errors}')
+        program.unlink(missing_ok=True)  # A program that still runs keeps its file.
         shutil.copyfile(self.build / TARGET, program)
         program.chmod(0o755)
         return program
