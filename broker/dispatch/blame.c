@@ -22,8 +22,14 @@
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"
 
+/*
+ * Marks functions that run while a thread crashes and the others go on. They read what the reactor
+ * may be changing: at worst a mark is missing, and another crash sets it.
+ */
+#define AT_A_CRASH __attribute__((__no_sanitize__("thread")))
+
 /* Return true if a run may be one that a device computes now. */
-static bool is_begun(const struct run *run)
+AT_A_CRASH static bool is_begun(const struct run *run)
 {
 	const uint8_t state = atomic_load_explicit(&run->exec.state, memory_order_relaxed);
 
@@ -32,7 +38,7 @@ static bool is_begun(const struct run *run)
 }
 
 /* Return true if the task may be the culprit; @culprit is NULL if it is not known. */
-static bool is_suspect(const struct task *task, const struct exec_task *culprit)
+AT_A_CRASH static bool is_suspect(const struct task *task, const struct exec_task *culprit)
 {
 	const struct half *half = task->half;
 
@@ -46,8 +52,8 @@ static bool is_suspect(const struct task *task, const struct exec_task *culprit)
  * Visit all suspects, and mark them if @marks. While the other threads go on, lists may change: the
  * slots of rings stay. Return: the number of suspects.
  */
-static unsigned int visit(const struct dispatch *dispatch, const struct exec_task *culprit,
-			  bool marks, bool is_sole)
+AT_A_CRASH static unsigned int visit(const struct dispatch *dispatch,
+				     const struct exec_task *culprit, bool marks, bool is_sole)
 {
 	unsigned int n = 0;
 
@@ -69,7 +75,7 @@ static unsigned int visit(const struct dispatch *dispatch, const struct exec_tas
 }
 
 /* Mark the entry that is being admitted. */
-static void blame_entry(struct dispatch_ring *ring)
+AT_A_CRASH static void blame_entry(struct dispatch_ring *ring)
 {
 	struct session_ring *session_ring = ring->ring;
 	struct rbk_task_record *record;
@@ -87,7 +93,8 @@ static void blame_entry(struct dispatch_ring *ring)
 }
 
 /* Return the ring of which the reactor admits an entry, if that is the culprit; otherwise NULL. */
-static struct dispatch_ring *find_ring(const struct dispatch *dispatch, const void *culprit)
+AT_A_CRASH static struct dispatch_ring *find_ring(const struct dispatch *dispatch,
+						  const void *culprit)
 {
 	struct dispatch_ring *ring;
 
@@ -100,7 +107,7 @@ static struct dispatch_ring *find_ring(const struct dispatch *dispatch, const vo
 	return NULL;
 }
 
-void dispatch_blame(void *context, const void *culprit)
+AT_A_CRASH void dispatch_blame(void *context, const void *culprit)
 {
 	const struct dispatch *dispatch = context;
 	struct dispatch_ring *ring = find_ring(dispatch, culprit);
