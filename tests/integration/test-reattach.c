@@ -132,6 +132,14 @@ struct process {
 	struct checker *client;
 };
 
+/* ThreadSanitizer ends a child of a program with threads that starts threads itself. */
+static void skip_without_forks(void)
+{
+#ifdef __SANITIZE_THREAD__
+	skip();
+#endif
+}
+
 static void run_client(struct checker *client, const char *socket_path, bool has_child)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -185,6 +193,7 @@ TEST(test_reattach__client_is_stopped)
 	struct broker first, broker;
 	uint64_t random = 7;
 
+	skip_without_forks();
 	broker_start(&first, &first_options);
 	options.socket_path = first.socket_path;
 	broker = first;
@@ -221,6 +230,7 @@ TEST(test_reattach__client_has_a_child)
 	struct process process;
 	struct broker first, broker;
 
+	skip_without_forks();
 	broker_start(&first, &first_options);
 	options.socket_path = first.socket_path;
 	process_start(&process, first.socket_path, true);
