@@ -325,6 +325,7 @@ static bool may_try_again(int r)
 	case -EMFILE:
 	case -ENFILE:
 	case -ENOMEM:
+	case -ENOBUFS:
 	case -ENOSPC:
 	case -EDQUOT:
 		return true;

@@ -84,8 +84,9 @@ static int install(struct rbk_ring *ring)
 	 */
 	token = rbk_ring_sleep_token(&ring->cq->sq_wait);
 	ring->sq_rung = token;
-	if (token != 0)
-		send(cold->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* A bell that could not be rung is rung for the next entry or wait. */
+	if (token != 0 && send(cold->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		ring->sq_rung = 0;
 	return 0;
 }
 
