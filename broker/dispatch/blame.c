@@ -24,9 +24,16 @@
 
 /*
  * Marks functions that run while a thread crashes and the others go on. They read what the reactor
- * may be changing: at worst a mark is missing, and another crash sets it.
+ * may be changing: at worst a mark is missing, and another crash sets it. A ring that is removed
+ * meanwhile is its own neighbour in the list.
  */
 #define AT_A_CRASH __attribute__((__no_sanitize__("thread")))
+
+AT_A_CRASH static const struct list_node *next_ring(const struct dispatch *dispatch,
+						    const struct list_node *node)
+{
+	return node->next == node ? &dispatch->rings : node->next;
+}
 
 /* Return true if a run may be one that a device computes now. */
 AT_A_CRASH static bool is_begun(const struct run *run)
@@ -58,7 +65,7 @@ AT_A_CRASH static unsigned int visit(const struct dispatch *dispatch,
 	unsigned int n = 0;
 
 	for (const struct list_node *node = dispatch->rings.next; node != &dispatch->rings;
-	     node = node->next) {
+	     node = next_ring(dispatch, node)) {
 		const struct dispatch_ring *ring = container_of(node, struct dispatch_ring, link);
 		struct rbk_task_record *records = ring->ring->records;
 
@@ -99,7 +106,7 @@ AT_A_CRASH static struct dispatch_ring *find_ring(const struct dispatch *dispatc
 	struct dispatch_ring *ring;
 
 	for (const struct list_node *node = dispatch->rings.next; node != &dispatch->rings;
-	     node = node->next) {
+	     node = next_ring(dispatch, node)) {
 		ring = container_of(node, struct dispatch_ring, link);
 		if (ring == culprit)
 			return ring;

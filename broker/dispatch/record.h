@@ -4,7 +4,7 @@
  * Records of unfinished tasks, for the broker after this one (RBK_FEAT_REATTACH)
  *
  * The broker may die between any two instructions. What it has written into a completion area
- * before is all that the next broker knows; abi.h says how the next broker reads it. Three rules
+ * before is all that the next broker knows; abi.h says how the next broker reads it. Four rules
  * keep that true at each instruction:
  *
  * - A commit is one store of a word, after all that belongs to it: records of the entries that took
@@ -19,6 +19,8 @@
  *   overwrite what the predecessor has read.
  *   A failure is committed together with the cancellations of the tasks that wait for it: a task
  *   whose predecessor has left would start.
+ * - A record says that its task has begun to update states (RBK_TASK_BEGUN) only after they were
+ *   copied (undo-hot.c), and the copy stays until the task's completion is committed.
  *
  * Stores of a process that was killed become visible in their order or not at all, so an order of
  * the compiler would suffice; the release stores say what is meant.
@@ -138,15 +140,32 @@ static inline void record_take(struct task *task, const struct rbk_sqe *sqe,
 }
 
 /*
- * The restored entry of record @i failed. If the next record continues its chain, and was not
- * admitted yet, its cancellation is committed with the failure.
+ * @successor, which waits for a task that has failed, will not start. This is committed with the
+ * failure: otherwise the next broker would find @successor without a predecessor, and start it.
  */
-static inline void record_break(const struct dispatch_ring *ring, uint32_t i)
+static inline void record_end_chain(const struct task *successor, const struct task *failed)
+{
+	struct rbk_task_record *record = record_of(successor);
+
+	record->cancel_index = record_of(failed)->sq_index;
+	record_set_flags(record, record->flags | RBK_TASK_CANCELLED);
+}
+
+/*
+ * The restored entry of record @i failed. The rest of its chain will not start, which is committed
+ * with the failure: the next record's task if it was not admitted yet, or the entries after the
+ * records.
+ */
+static inline void record_break(struct dispatch_ring *ring, uint32_t i)
 {
 	struct rbk_task_record *records = ring->ring->records;
 
-	if (!(records[i].sqe.flags & RBK_SQE_LINK) || i + 1 >= ring->n_restored ||
-	    i + 1 < ring->n_readmitted || (records[i + 1].flags & RBK_TASK_CANCELLED))
+	if (!(records[i].sqe.flags & RBK_SQE_LINK))
+		return;
+	if (i + 1 == ring->n_restored)
+		ring->restored_chain |= RBK_COMMIT_CHAIN_BROKEN;
+	if (i + 1 >= ring->n_restored || i + 1 < ring->n_readmitted ||
+	    (records[i + 1].flags & RBK_TASK_CANCELLED))
 		return;
 	records[i + 1].cancel_index = records[i].sq_index;
 	record_set_flags(&records[i + 1], records[i + 1].flags | RBK_TASK_CANCELLED);

@@ -81,6 +81,7 @@ static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *
 	const bool had_table = (record->flags & RBK_TASK_TABLE) && (sqe->flags & RBK_SQE_ARG_TABLE);
 	const bool has_begun = record->flags & RBK_TASK_BEGUN;
 	struct session_plan *plan = NULL;
+	int r;
 
 	if (record->flags & RBK_TASK_CANCELLED)
 		return -ECANCELED;
@@ -88,9 +89,17 @@ static int find_obstacle(struct dispatch *dispatch, const struct dispatch_ring *
 		return give_up(dispatch, ring, sqe);
 	if (has_begun && !(record->flags & RBK_TASK_UNDO))
 		return -ECONNRESET;
-	if (!(had_table || has_begun) || sqe->opcode != RBK_OP_RUN ||
-	    validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan) != 0)
+	if (!(had_table || has_begun) || sqe->opcode != RBK_OP_RUN)
 		return 0;
+	r = validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan);
+	if (r == VALIDATE_E_TABLE)
+		return 0;
+	/*
+	 * The entry is validated again when it is admitted, and the client may change its table in
+	 * between. An entry that begins again must have passed the checks below.
+	 */
+	if (r)
+		return has_begun ? -ECONNRESET : 0;
 	if (had_table &&
 	    record_hash(dispatch->inline_refs, plan->plan->n_bindings) != record->table_hash)
 		return -ECONNRESET;

@@ -235,8 +235,12 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 		if (__builtin_expect(ring_is_restoring(ring), 0) && res < 0)
 			record_break(ring, (uint32_t)(task - ring->tasks));
 	}
-	if (__builtin_expect(task->n_undo > 0, 0))
+	if (__builtin_expect(task->n_undo > 0, 0)) {
+		/* This commits the completion. */
+		if (res < 0 && successor && !ring->ring->is_closing)
+			record_end_chain(successor, task);
 		undo_release(task);
+	}
 	dispatch->n_suspects -= task->is_suspect;
 	if (task->plan)
 		task_release_plan(task);

@@ -20,6 +20,7 @@
  * and after it was taken back, the executor's thread when the task begins. In between the reactor
  * writes the flags of a cancelled task only, and such a task has not begun.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "dispatch/record.h"
@@ -55,12 +56,15 @@ static void copy_states(const struct run *run, bool back)
 	const struct task *task = run->task;
 	const struct plan *plan = run->exec.plan;
 	uint8_t *kept = task->ring->ring->undo + (size_t)task->undo_first * RBK_UNDO_UNIT_BYTES;
+	const uint8_t *end = kept + (size_t)task->n_undo * RBK_UNDO_UNIT_BYTES;
 	uint64_t bytes;
 	uint8_t *state;
 
 	for (uint32_t i = 0; i < plan->n_bindings; i++) {
 		bytes = state_bytes(plan, i, run->exec.count);
 		state = run->refs[i].arena->base + run->refs[i].offset;
+		/* find_obstacle() compares what a client's record claims. */
+		assert(bytes <= (uint64_t)(end - kept));
 		if (bytes > 0)
 			memcpy(back ? state : kept, back ? kept : state, bytes);
 		kept += aligned(bytes);
@@ -131,8 +135,11 @@ void undo_release(struct task *task)
 {
 	struct dispatch_ring *ring = task->ring;
 
-	if (ring->ring->records && !ring->ring->is_closing)
-		ring_commit(ring, ring_sq_head(ring));
+	/* The record of a task on a closing ring stays live, and the next broker needs its units.
+	 */
+	if (ring->ring->is_closing)
+		return;
+	ring_commit(ring, ring_sq_head(ring));
 	ring->ring->undo_taken &= ~rbk_undo_mask(task->undo_first, task->n_undo);
 	task->n_undo = 0;
 	task->is_rerun = task->is_undone = false;

@@ -154,12 +154,14 @@ static void take_entries(const struct session_ring *ring, const struct rbk_cq_ar
 			 struct rest *rest, struct rbk_commit *commit, uint64_t *chain)
 {
 	const uint64_t broken = RBK_COMMIT_CHAIN_OPEN | RBK_COMMIT_CHAIN_BROKEN;
-	const uint64_t first = commit->sq_head, n = old->crash_end - first;
+	/* The client may still write there. */
+	const uint64_t crash_end = __atomic_load_n(&old->crash_end, __ATOMIC_RELAXED);
+	const uint64_t first = commit->sq_head, n = crash_end - first;
 	const uint32_t n_waiting = rbk_ring_observe(&ring->sq->sq_tail) - (uint32_t)first;
 	bool is_broken = (*chain & broken) == broken;
 	struct rbk_task_record *record;
 
-	if (old->crash_end == 0 || n == 0 || n > n_waiting || n > ring->n_entries - rest->n)
+	if (crash_end == 0 || n == 0 || n > n_waiting || n > ring->n_entries - rest->n)
 		return;
 	for (uint64_t i = 0; i < n; i++) {
 		record = &rest->records[rest->n++];

@@ -25,6 +25,8 @@ enum {
 
 /* --- devices that compute --- */
 
+enum { BROKEN = 10 /* user_data of a task that fails, and updates nothing */ };
+
 /* Tasks change the first and the last words of a large state only, to be quick. */
 static uint32_t next_word(uint32_t word)
 {
@@ -47,7 +49,8 @@ static void update(const struct exec_task *task, uint32_t n)
 		const struct exec_ref *ref = &task->refs[i];
 		uint32_t *words = (uint32_t *)(ref->arena->base + ref->offset);
 
-		if (plan->tensors[binding->tensor].kind != RBK_TENSOR_STATE)
+		if (plan->tensors[binding->tensor].kind != RBK_TENSOR_STATE ||
+		    fake_user_data(task) == BROKEN)
 			continue;
 		for (uint32_t k = 0; k < bytes / 4 && k < n; k = next_word(k))
 			__atomic_store_n(&words[k], words[k] * 3 + (uint32_t)fake_user_data(task),
@@ -74,7 +77,8 @@ static void run_states(struct bench *bench)
 		while (cpu->n_tasks > 0) {
 			if (atomic_load(&cpu->tasks[0]->state) != EXEC_RUNNING)
 				begin(cpu, fake_user_data(cpu->tasks[0]), UINT32_MAX);
-			fake_finish(cpu, fake_user_data(cpu->tasks[0]), 0);
+			fake_finish(cpu, fake_user_data(cpu->tasks[0]),
+				    fake_user_data(cpu->tasks[0]) == BROKEN ? -EIO : 0);
 		}
 	} while (rig_work(&bench->rig) > 0 || cpu->n_tasks > 0);
 }
@@ -577,6 +581,9 @@ static void put_states(struct bench *bench)
 	put(bench, small, 8192, 7, 0);
 	put_run(bench, bench->queued, 8, 0);
 	put(bench, small, 12288, 9, 0);
+	put(bench, small, 14336, BROKEN, LINK);
+	put(bench, small, 14336, BROKEN + 1, LINK);
+	put(bench, small, 14336, BROKEN + 2, 0);
 }
 
 static void check_states(const uint8_t *arena, unsigned int n_stores)
@@ -585,6 +592,7 @@ static void check_states(const uint8_t *arena, unsigned int n_stores)
 	check_words(arena, 4096, LARGE, after(after(0, 5), 6), n_stores);
 	check_words(arena, 8192, SMALL, after(0, 7), n_stores);
 	check_words(arena, 12288, SMALL, after(0, 9), n_stores);
+	check_words(arena, 14336, SMALL, 0, n_stores);
 }
 
 static const struct script states = {
@@ -592,7 +600,8 @@ static const struct script states = {
 	.run = run_states,
 	.arena_bytes = ARENA_BYTES,
 	.check = check_states,
-	.n_entries = 9,
+	.n_entries = BROKEN + 2,
+	.res = {[BROKEN] = -EIO, [BROKEN + 1] = -ECANCELED, [BROKEN + 2] = -ECANCELED},
 };
 
 /* Tasks get the undo memory that others have just left. */
@@ -661,6 +670,32 @@ TEST(test_death__without_undo)
 /* --- hostile areas --- */
 
 /* Records that no broker writes; each says that its task had begun, and has states. */
+/*
+ * An entry is validated once more when it begins again, and a table may be another one then: what
+ * was not compared with the record does not begin.
+ */
+TEST(test_hostile__begun_but_invalid)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct rbk_cq_area *cq = first->ring.ring->cq;
+	const struct session_plan *plan = plan_both(&brokers, SMALL);
+	struct rbk_cqe cqe;
+
+	*rbk_ring_records(cq, N_ENTRIES) = (struct rbk_task_record){
+		.sqe = entry(plan, second->arena, 1ull << 40, 1),
+		.flags = RBK_TASK_TAKEN | RBK_TASK_BEGUN | RBK_TASK_UNDO,
+		.n_undo = 1,
+	};
+	cq->commit = rbk_commit_word(1, 0, 0);
+	first->ring.sq->sq_tail = 1;
+	die(&brokers);
+	run_states(second);
+	assert_true(rig_take(&second->ring, &cqe));
+	assert_int_equal(cqe.res, -ECONNRESET);
+	first->ring.sq->sq_tail = 0;
+}
+
 TEST(test_hostile__undo)
 {
 	static const struct {
