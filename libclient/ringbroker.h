@@ -91,10 +91,10 @@ struct rbk_reattachment {
 	uint32_t n_arenas; /* objects that were restored */
 	uint32_t n_plans;
 	uint32_t n_rings;
-	uint32_t n_tasks; /* unfinished tasks of the earlier broker, which run again */
-	int r;            /* 0; negative errno: the connection is lost */
-	const char *text; /* why, if r is not 0, as a sentence; lives until the callback returns */
-	uint32_t n_leases;
+	uint32_t n_tasks;  /* unfinished tasks of the earlier broker, which run again */
+	int r;             /* 0; negative errno: the connection is lost */
+	const char *text;  /* why, if r is not 0, as a sentence; lives until the callback returns */
+	uint32_t n_leases; /* leases that were restored */
 	uint32_t reserved;
 };
 
@@ -157,7 +157,9 @@ struct rbk_options {
  * an arena that cannot be restored (see rbk_arena_new()), if it has or had a lease and the broker
  * does not offer RBK_FEAT_RESTORE, or with RBK_CONNECT_NO_REATTACH. Then free the session's
  * objects, connect anew after a pause, and make arenas, plans and rings again, as the example
- * reconnect.c of the documentation does. Return: 0 and the connection, owned by the caller;
+ * reconnect.c of the documentation does.
+ *
+ * Return: 0 and the connection, owned by the caller;
  *   -ENOENT, -ECONNREFUSED  no broker listens on the socket
  *   -EACCES                 no permission for the socket
  *   -EPROTONOSUPPORT        the broker speaks another version; the sentence names both

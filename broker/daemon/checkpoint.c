@@ -11,8 +11,8 @@
  * estimates. The checksum detects damage, not forgery; a forged file can do no more.
  *
  * The file is written when the broker ends or is restarted, and every few minutes, so that a crash
- * loses little; then with the newest plans alone, because clients wait meanwhile. Only writing it
- *is left to the setup thread: plans may come and go meanwhile.
+ * loses little. While the broker goes on, only the newest plans are described, because clients wait
+ * for that, and the setup thread writes the file.
  */
 #include "daemon/checkpoint.h"
 

@@ -109,7 +109,8 @@ static bool may_accept(const struct listener *listener)
 	const struct server *server = listener->server;
 	const uint64_t n = (uint64_t)listener->n_newcomers + server->n_uncharged;
 
-	if (server->holds_connections)
+	/* Administrators may ask meanwhile how far it is. */
+	if (server->holds_connections && !listener->is_admin)
 		return false;
 	/* Clients cannot reach the administrators' bound; other users of that socket can. */
 	if (listener->is_admin)
@@ -128,7 +129,6 @@ void server_hold_connections(struct server *server, bool holds)
 {
 	server->holds_connections = holds;
 	listener_resume(&server->clients);
-	listener_resume(&server->admins);
 }
 
 bool server_is_welcoming(const struct server *server)

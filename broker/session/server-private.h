@@ -92,7 +92,7 @@ struct server {
 	struct turn_owner fault_owner; /* owner of fault_job, which serves no tenant */
 	uint64_t n_to_check;           /* sessions still to check */
 	struct closers *closers;       /* see discard.c */
-	bool holds_connections;        /* none is accepted: they wait in the sockets */
+	bool holds_connections;        /* no client is accepted: they wait in the socket */
 	uint32_t n_restored_sessions;  /* sessions that have brought a ring of an earlier broker */
 	uint64_t restored_ns;          /* when the last such ring was ready; 0: none was */
 

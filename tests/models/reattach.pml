@@ -28,8 +28,9 @@
  * as broker/session/ring-restore.c does; it cannot be seen before it has copied all, so that is one
  * step. The client is libclient/ring-hot.c and ring-recover.c: it reads the old area until it installs
  * the new one, at any time. It sees of an area only what was published, so the stores before that are
- * one step where no death is between them. Left out: wake-ups, tables, deadlines, and indices that wrap
- * around. Stores become visible in their order: test-weak-memory has the client beside the broker.
+ * one step where no death is between them. Left out: wake-ups, tables, deadlines, indices that wrap
+ * around, and undo memory: a state here is one for which there was no room (broker/dispatch/undo-hot.c),
+ * and test-dispatch-restore-state has the others. Stores become visible in their order: test-weak-memory has the client beside the broker.
  */
 #ifndef DEATHS
 #define DEATHS 2
@@ -784,7 +785,7 @@ inline restore()
 #define IS_ENDED(i)  (i < N && (tasks[(i) % N].phase == RUNNING || tasks[(i) % N].phase == WOKEN))
 #define IS_PLACED(i) (i < N && tasks[(i) % N].phase == PLACED)
 
-/* dispatch_release(), hand_over_state() of slot t */
+/* dispatch_release() of slot t, and exec_task_begin() by its thread */
 inline hand_over()
 {
 #ifndef BEGUN_AFTER_HAND_OVER

@@ -196,7 +196,6 @@ bool client_begin(struct client *client)
 			sim_violation("no connection in 1000 attempts: %s", error.text);
 		client_sleep_ns(10000000);
 	}
-	client_figures.n_sessions++;
 	client->next_id = 1;
 	if (!client_make_constants(client) || !client_make_arena(client))
 		return false;

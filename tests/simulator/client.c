@@ -15,9 +15,9 @@ const struct sim_client_figures *sim_client_figures(void)
 	return &client_figures;
 }
 
-void sim_clients_stop(bool must_end)
+void sim_clients_stop(void)
 {
-	client_must_stop = must_end;
+	client_must_stop = true;
 }
 
 void client_sleep_ns(uint64_t ns)

@@ -24,11 +24,11 @@ struct sim_client_options {
 void sim_client_main(void *data);
 
 /* From now on clients finish their tasks and end; director. */
-void sim_clients_stop(bool must_end);
+void sim_clients_stop(void);
 
 /* Figures since the simulator began */
 struct sim_client_figures {
-	uint64_t n_entries, n_completions, n_failed, n_cancelled, n_sessions, n_reattached, n_lost;
+	uint64_t n_entries, n_completions, n_failed, n_cancelled, n_reattached, n_lost;
 	uint64_t n_states_lost;
 };
 const struct sim_client_figures *sim_client_figures(void);

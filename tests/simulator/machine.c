@@ -3,8 +3,7 @@
  * The simulated machine: see machine.h
  *
  * The simulator's own stack runs the director, which chooses the next thread and switches to it;
- * threads switch back to the director. The rounds between two switches make the trace that a seed
- * stands for.
+ * threads switch back to the director.
  */
 #include "simulator/machine.h"
 #include "simulator/real.h"
@@ -387,12 +386,9 @@ static void bury(unsigned int number)
 		machine.on_death(number);
 }
 
-void sim_process_kill(unsigned int number)
+/* Kill the running thread's process; does not return. */
+static void die_here(unsigned int number)
 {
-	if (!machine.running) {
-		bury(number);
-		return;
-	}
 	machine.condemned = 1 + number;
 	leave();
 }
@@ -435,13 +431,6 @@ void sim_calm_end(void)
 	machine.n_calm--;
 }
 
-void sim_yield(void)
-{
-	if (!machine.running || machine.n_calm > 0)
-		return;
-	leave();
-}
-
 void sim_step(void)
 {
 	struct process *process;
@@ -454,7 +443,7 @@ void sim_step(void)
 	process = &machine.processes[thread->process];
 	if (process->kill_in > 0 && --process->kill_in == 0) {
 		sim_trace("%s is killed", process->name);
-		sim_process_kill(thread->process);
+		die_here(thread->process);
 	}
 	if (sim_chance(machine.options.chances.switches))
 		leave();

@@ -66,8 +66,6 @@ bool sim_chance(uint32_t chance);
  */
 void sim_process_start(unsigned int number, const char *name, void (*main)(void *data), void *data);
 bool sim_process_exists(unsigned int number);
-/* Kill a process at once; it may be the caller's, and then the call does not return. */
-void sim_process_kill(unsigned int number);
 /* Return the number of the running thread's process, or SIM_HOST. */
 unsigned int sim_process(void);
 /* Return the number of times that the process was started. */
@@ -96,8 +94,6 @@ uint64_t sim_n_steps(void);
 
 /* Make a step: time passes; other threads may run; the process may be killed here. */
 void sim_step(void);
-/* Let other threads run. */
-void sim_yield(void);
 /* Let time pass, as for work of the running thread. */
 void sim_pass(uint64_t ns);
 /* Do not switch threads, kill or fail calls until sim_calm_end(); they nest. */

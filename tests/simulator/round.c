@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rounds: see sim.h */
+/* Rounds: see round.h */
 #include "simulator/round.h"
 
 #include <stdio.h>
@@ -235,7 +235,7 @@ static void on_end(void *data)
 	sim_broker_others(0);
 	for (unsigned int i = 0; i < SIM_PROCESSES; i++)
 		sim_kill_at(i, 0);
-	sim_clients_stop(true);
+	sim_clients_stop();
 	sim_hostile_stop();
 	sim_holders_stop();
 	/* Without clients, no thread may run before the broker is asked to end. */
