@@ -571,8 +571,10 @@ void hold_name_dma_buf(struct hold *hold, dev_t dev, ino_t ino, const struct acc
 	list_append(&hold->holds->names[ino % NAME_BUCKETS], &hold->name);
 }
 
-int hold_claim_dma_buf(struct server *server, dev_t dev, ino_t ino, const struct account *account)
+int hold_find_dma_buf(struct server *server, dev_t dev, ino_t ino, const struct account *account,
+		      struct hold **ret)
 {
+	*ret = NULL;
 	list_for_each (node, &server->holds->names[ino % NAME_BUCKETS]) {
 		struct hold *hold = container_of(node, struct hold, name);
 
@@ -582,10 +584,18 @@ int hold_claim_dma_buf(struct server *server, dev_t dev, ino_t ino, const struct
 			return HOLD_E_FOREIGN;
 		if (hold->fd < 0)
 			return HOLD_E_IN_USE;
-		dma_buf_close(hold);
+		*ret = hold;
 		return 0;
 	}
 	return 0;
+}
+
+int hold_resume_dma_buf(struct hold *hold, struct charge *const charges[HOLD_CHARGES])
+{
+	list_remove(&hold->link);
+	for (unsigned int i = 0; i < HOLD_CHARGES; i++)
+		*charges[i] = charge_steal(&hold->charges[i]);
+	return steal_fd(&hold->fd);
 }
 
 void hold_leave_dma_buf(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES])

@@ -83,25 +83,32 @@ int hold_watch(struct hold *hold, int fd);
 void hold_leave_files(struct hold *hold, struct charge *const charges[HOLD_CHARGES]);
 
 /*
- * Tell for which dma-buf the hold was made, before a client has it or while hold_claim_dma_buf()
+ * Tell for which dma-buf the hold was made, before a client has it or while hold_find_dma_buf()
  * applies. @account pays for it, for the hold's life.
  */
 void hold_name_dma_buf(struct hold *hold, dev_t dev, ino_t ino, const struct account *account);
 
 /*
- * Check that @account may pay for the dma-buf (dev, ino), of which it makes an arena at once.
- * Otherwise two holds of one dma-buf would each wait until the other has released it. A hold of
- * @account that has only been left ends: closers.h threads close its descriptor, and then undo its
- * charges.
- * Return: 0; HOLD_E_IN_USE; HOLD_E_FOREIGN.
+ * Check that @account may pay for the dma-buf (dev, ino), of which it makes an arena at once, and
+ * find the hold that an earlier arena has left. The new arena must resume that hold: two holds of
+ * one dma-buf would each wait until the other has released it. Changes nothing.
+ * Return: 0, with *ret NULL if there is no hold; HOLD_E_IN_USE; HOLD_E_FOREIGN.
  */
-int hold_claim_dma_buf(struct server *server, dev_t dev, ino_t ino, const struct account *account);
+int hold_find_dma_buf(struct server *server, dev_t dev, ino_t ino, const struct account *account,
+		      struct hold **ret);
 
 /*
  * Take over the dma-buf @fd, and keep the charges until only the broker has it. @fd -1: free the
  * hold at once.
  */
 void hold_leave_dma_buf(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES]);
+
+/*
+ * Undo hold_leave_dma_buf(): move the charges to @charges, which are empty, none of them NULL. The
+ * hold is as after hold_name_dma_buf().
+ * Return: the dma-buf, which the caller owns.
+ */
+int hold_resume_dma_buf(struct hold *hold, struct charge *const charges[HOLD_CHARGES]);
 
 /*
  * Take over @fd, one end of a socket pair whose other end a client of @user may have. Keep the

@@ -49,15 +49,19 @@ static struct session_arena *arena_of_job(struct offload_job *job)
 	return container_of(job, struct session_arena, job);
 }
 
+/* List the charges of an exported arena that the client may keep. */
+static void list_kept(struct session_arena *arena, struct charge *ret[HOLD_CHARGES])
+{
+	ret[0] = &arena->charges[ARENA_CHARGE_HOST_BYTES];
+	ret[1] = &arena->charges[ARENA_CHARGE_FD];
+	ret[2] = &arena->charges[ARENA_CHARGE_GTT];
+}
+
 static void arena_free(struct session_arena *arena)
 {
-	/* Keep the charges of an exported arena that the client may keep. */
-	struct charge *const kept[HOLD_CHARGES] = {
-		&arena->charges[ARENA_CHARGE_HOST_BYTES],
-		&arena->charges[ARENA_CHARGE_FD],
-		&arena->charges[ARENA_CHARGE_GTT],
-	};
+	struct charge *kept[HOLD_CHARGES];
 
+	list_kept(arena, kept);
 	if (arena->hold)
 		hold_leave_dma_buf(arena->hold, steal_fd(&arena->fd), kept);
 	close_fd(arena->fd);
@@ -443,23 +447,41 @@ static void arena_map_done(struct closers_job *job)
 	session_lane_done(session);
 }
 
+/*
+ * Charge @amount, or what is missing if an earlier arena of the memory has left a charge. That one
+ * stays in its slot and does not shrink: the memory is the same.
+ */
+static int charge_at_least(struct account *account, struct charge *charge, enum account_slot slot,
+			   uint64_t amount)
+{
+	if (!charge->account)
+		return account_charge(account, charge, slot, amount);
+	if (amount <= charge->amount)
+		return 0;
+	return account_charge_change(account, charge, charge->slot, amount);
+}
+
 static int arena_charge(struct session_arena *arena, const struct executor *exporter)
 {
 	struct account *account = arena->session->tenant->account;
 	struct charge *charges = arena->charges;
-	uint64_t bytes = arena->bytes;
+	const uint64_t bytes = arena->bytes, left_bytes = charges[ARENA_CHARGE_HOST_BYTES].amount;
 
 	if (account_charge(account, &charges[ARENA_CHARGE_ONE], ACCOUNT_ARENAS, 1) ||
 	    account_charge(account, &charges[ARENA_CHARGE_ARENA_BYTES], ACCOUNT_ARENA_BYTES,
 			   bytes) ||
-	    account_charge(account, &charges[ARENA_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES, bytes) ||
 	    account_charge(account, &charges[ARENA_CHARGE_MAPPING], ACCOUNT_MAPPINGS, 1) ||
-	    account_charge(account, &charges[ARENA_CHARGE_FD], ACCOUNT_FDS, 1))
+	    charge_at_least(account, &charges[ARENA_CHARGE_FD], ACCOUNT_FDS, 1) ||
+	    charge_at_least(account, &charges[ARENA_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES, bytes))
 		return ACCOUNT_E_QUOTA;
 	if (exporter && exporter->info.gtt_bytes > 0 &&
-	    account_charge(account, &charges[ARENA_CHARGE_GTT], account_gtt(exporter->index),
-			   bytes))
+	    charge_at_least(account, &charges[ARENA_CHARGE_GTT], account_gtt(exporter->index),
+			    bytes)) {
+		/* The memory stays charged as the earlier arena has left it. */
+		account_charge_set(account, &charges[ARENA_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES,
+				   left_bytes);
 		return ACCOUNT_E_QUOTA;
+	}
 	return 0;
 }
 
@@ -484,15 +506,18 @@ static bool arena_want(struct session *session, uint32_t type, uint32_t cookie, 
 
 /*
  * Make an arena of a memfd, of a dma-buf that @exporter will make, or, with @is_restored, of one
- * whose like @exporter, if not NULL, makes.
+ * whose like @exporter, if not NULL, makes. @left, if not NULL, is the hold that an earlier arena
+ * of that dma-buf has left: this arena takes it over, and a refusal leaves it as it was.
  * Return: a charged arena, owned by the session; NULL: the client was refused.
  */
 static struct session_arena *arena_begin(struct session *session, uint32_t cookie, uint64_t bytes,
-					 struct executor *exporter, bool is_restored)
+					 struct executor *exporter, bool is_restored,
+					 struct hold *left)
 {
 	const uint32_t type = exporter && !is_restored ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 	const struct server_limits *limits = &session->server->options.limits;
 	const bool is_exported = exporter || is_restored;
+	struct charge *kept[HOLD_CHARGES];
 	char why[ACCOUNT_TEXT_BYTES];
 	struct session_arena *arena;
 	uint32_t id;
@@ -519,7 +544,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	arena = calloc(1, sizeof(*arena));
 	if (arena) {
 		arena->fd = -1;
-		if (is_exported && hold_new(session->server, 0, &arena->hold)) {
+		if (is_exported && !left && hold_new(session->server, 0, &arena->hold)) {
 			free(arena);
 			arena = NULL;
 		}
@@ -537,6 +562,11 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	arena->is_exported = is_exported;
 	arena->is_restored = is_restored;
 	arena->exporter = is_restored ? exporter : NULL;
+	if (left) {
+		list_kept(arena, kept);
+		arena->hold = left;
+		arena->fd = hold_resume_dma_buf(left, kept);
+	}
 	if (arena_charge(arena, exporter)) {
 		session_reply_result(session, type, cookie, -EDQUOT,
 				     "no room for an arena of %s: %s", SIZE_ROUNDED(bytes),
@@ -554,7 +584,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes, bool fixes)
 {
-	struct session_arena *arena = arena_begin(session, cookie, bytes, NULL, false);
+	struct session_arena *arena = arena_begin(session, cookie, bytes, NULL, false, NULL);
 
 	if (!arena)
 		return 0;
@@ -610,6 +640,7 @@ int session_arena_restore(struct session *session, uint32_t cookie, int *fd, uin
 	struct session_arena *arena;
 	struct dma_buf_about about;
 	struct executor *exporter;
+	struct hold *left;
 	int r;
 
 	if (arena_check_dma_buf(*fd, bytes, &about, text)) {
@@ -624,7 +655,8 @@ int session_arena_restore(struct session *session, uint32_t cookie, int *fd, uin
 		arena_deny(session, cookie, -ENODEV, text);
 		return 0;
 	}
-	r = hold_claim_dma_buf(session->server, about.dev, about.ino, session->tenant->account);
+	r = hold_find_dma_buf(session->server, about.dev, about.ino, session->tenant->account,
+			      &left);
 	if (r == HOLD_E_IN_USE) {
 		arena_deny(session, cookie, -EBUSY, "this dma-buf is the memory of an arena");
 		return 0;
@@ -634,11 +666,16 @@ int session_arena_restore(struct session *session, uint32_t cookie, int *fd, uin
 			   "this dma-buf is the memory of an arena of another tenant");
 		return 0;
 	}
-	arena = arena_begin(session, cookie, bytes, exporter, true);
+	arena = arena_begin(session, cookie, bytes, exporter, true, left);
 	if (!arena)
 		return 0;
-	hold_name_dma_buf(arena->hold, about.dev, about.ino, session->tenant->account);
-	arena->fd = steal_fd(fd);
+	if (left) {
+		/* Closing frees nothing: the arena has a descriptor of the same dma-buf. */
+		*fd = close_fd(*fd);
+	} else {
+		hold_name_dma_buf(arena->hold, about.dev, about.ino, session->tenant->account);
+		arena->fd = steal_fd(fd);
+	}
 	arena->lane_job = (struct closers_job){.run = arena_map_run, .done = arena_map_done};
 	session_submit_to_lane(session, &arena->lane_job);
 	return 0;
@@ -662,7 +699,7 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 				     ull(bytes));
 		return 0;
 	}
-	arena = arena_begin(session, cookie, bytes, exporter, false);
+	arena = arena_begin(session, cookie, bytes, exporter, false, NULL);
 	if (!arena)
 		return 0;
 	arena->job = (struct offload_job){

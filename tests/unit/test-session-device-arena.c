@@ -27,6 +27,7 @@ static struct {
 	uint64_t spare_bytes; /* the dma-buf is larger than its file */
 	unsigned int n_imported, n_released;
 	bool refuses; /* the exporter does not import the arena */
+	bool makes;   /* the exporter makes arenas, too */
 } world;
 
 int __wrap_dma_buf_holders(int fd, uint64_t *ret);
@@ -56,7 +57,7 @@ int __wrap_dma_buf_examine(int fd, struct dma_buf_about *ret)
 
 static void import(struct executor *executor, struct exec_arena *arena)
 {
-	assert_true(arena->is_restored);
+	assert_true(arena->is_restored || world.makes);
 	assert_true(fcntl(arena->fd, F_GETFD) >= 0);
 	if (!world.refuses || executor->index != EXPORTER)
 		arena->import[executor->index] = arena;
@@ -68,6 +69,20 @@ static void release(struct executor *executor, struct exec_arena *arena)
 	assert_true(fcntl(arena->fd, F_GETFD) >= 0);
 	arena->import[executor->index] = NULL;
 	world.n_released++;
+}
+
+static int export(struct executor *executor, uint64_t bytes, struct exec_arena *ret, int *ret_fd)
+{
+	char message[ARENA_MESSAGE_BYTES];
+	int fd = memfd_create("device memory", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(arena_map_dma_buf(fd, bytes, ret, message), 0);
+	ret->is_restored = false;
+	ret->exporter = executor;
+	*ret_fd = fd;
+	return 0;
 }
 
 /* Begin with device 0 (the CPU), device 1 (exports memory of the driver "card") and device 2. */
@@ -244,6 +259,13 @@ TEST(test_device_arena__device_is_gone)
 	assert_false(rig.session->is_ending);
 }
 
+static int find_left(struct rig *rig, const struct stat *status, const struct account *account)
+{
+	struct hold *hold;
+
+	return hold_find_dma_buf(rig->server, status->st_dev, status->st_ino, account, &hold);
+}
+
 /*
  * Two arenas of one dma-buf would wait for each other for ever when they are gone, and so would an
  * arena and what is left of an earlier one.
@@ -267,21 +289,267 @@ TEST(test_device_arena__twice)
 	assert_int_equal(take_back(&rig, id), 0);
 	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES);
 	other = (struct account *)&status;
-	assert_int_equal(hold_claim_dma_buf(rig.server, status.st_dev, status.st_ino, other),
-			 HOLD_E_FOREIGN);
+	assert_int_equal(find_left(&rig, &status, other), HOLD_E_FOREIGN);
 	/* Each arena takes over from what is left of the last one. */
 	for (int i = 0; i < 5; i++) {
 		assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
 		wait_used(&rig, ACCOUNT_HOST_BYTES, host + BYTES);
-		assert_int_equal(
-			hold_claim_dma_buf(rig.server, status.st_dev, status.st_ino, other),
-			HOLD_E_FOREIGN);
+		assert_int_equal(find_left(&rig, &status, other), HOLD_E_FOREIGN);
 		assert_int_equal(take_back(&rig, id), 0);
 	}
 	close(fd);
 	world.n_holders = 1;
 	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
-	assert_int_equal(hold_claim_dma_buf(rig.server, status.st_dev, status.st_ino, other), 0);
+	assert_int_equal(find_left(&rig, &status, other), 0);
+}
+
+static void limit(struct rig *rig, enum account_slot slot, uint64_t max)
+{
+	struct account *account = rig->session->tenant->account;
+	struct account_limits limits;
+
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, i);
+	limits.max[slot] = max;
+	account_set_limits(account, &limits);
+}
+
+/* Charges that outlive an arena */
+struct held {
+	uint64_t host_bytes, n_fds, gtt_bytes;
+};
+
+/* Return what the tenant is charged once other threads have nothing to do. */
+static struct held held_now(struct rig *rig)
+{
+	uint64_t deadline_ns = clock_now_ns() + 10000000000ull;
+
+	do {
+		assert_true(clock_now_ns() < deadline_ns);
+		rig_settle(rig);
+	} while (closers_n_jobs(rig->server->closers) > 0);
+	return (struct held){
+		.host_bytes = used(rig, ACCOUNT_HOST_BYTES),
+		.n_fds = used(rig, ACCOUNT_FDS),
+		.gtt_bytes = used(rig, account_gtt(EXPORTER)),
+	};
+}
+
+static void expect_held(struct rig *rig, struct held expected)
+{
+	struct held held = held_now(rig);
+
+	assert_int_equal(held.host_bytes, expected.host_bytes);
+	assert_int_equal(held.n_fds, expected.n_fds);
+	assert_int_equal(held.gtt_bytes, expected.gtt_bytes);
+}
+
+/* Make an arena of @fd and remove it. Return what is charged while a client has the memory. */
+static struct held leave_hold(struct rig *rig, int fd, uint64_t bytes)
+{
+	struct held held = held_now(rig);
+	uint32_t id;
+
+	assert_int_equal(hand_over(rig, fd, bytes, &id), 0);
+	assert_int_equal(take_back(rig, id), 0);
+	held.host_bytes += bytes;
+	held.n_fds++;
+	held.gtt_bytes += bytes;
+	expect_held(rig, held);
+	return held;
+}
+
+/* Make an arena of memory that an earlier one has left, and remove it. */
+static int leave_again(struct rig *rig, int fd, uint64_t bytes)
+{
+	uint32_t id;
+	int r = hand_over(rig, fd, bytes, &id);
+
+	if (r == 0)
+		assert_int_equal(take_back(rig, id), 0);
+	return r;
+}
+
+/* An arena that is refused leaves its memory charged: the client has it from an earlier arena. */
+TEST(test_device_arena__refused)
+{
+	static const enum account_slot slots[] = {
+		ACCOUNT_ARENAS,
+		ACCOUNT_ARENA_BYTES,
+		ACCOUNT_MAPPINGS,
+	};
+	static const uint32_t ids[] = {0, UINT32_MAX, 1};
+	struct server_limits *limits;
+	uint32_t id, n_arenas;
+	struct held held;
+	int fd, other_fd;
+	uint64_t max;
+
+	BEGIN(rig);
+	limits = &rig.server->options.limits;
+	n_arenas = rig.session->n_arenas;
+	max = limits->max_arena_bytes;
+	fd = memory_new(BYTES);
+	other_fd = memory_new(BYTES);
+	assert_int_equal(hand_over(&rig, other_fd, BYTES, &id), 0);
+	assert_int_equal(id, 1);
+	held = leave_hold(&rig, fd, BYTES);
+
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+		rig.session->wants_id = true;
+		rig.session->wanted_id = ids[i];
+		assert_int_equal(hand_over(&rig, fd, BYTES, NULL), ids[i] == id ? -EBUSY : -EINVAL);
+		expect_held(&rig, held);
+	}
+	rig.session->n_arenas = id + 1;
+	assert_int_equal(hand_over(&rig, fd, BYTES, NULL), -EDQUOT);
+	rig.session->n_arenas = n_arenas;
+	expect_held(&rig, held);
+	limits->max_arena_bytes = 2 * BYTES - 1;
+	assert_int_equal(hand_over(&rig, fd, BYTES, NULL), -EDQUOT);
+	limits->max_arena_bytes = max;
+	expect_held(&rig, held);
+	for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
+		limit(&rig, slots[i], used(&rig, slots[i]));
+		assert_int_equal(hand_over(&rig, fd, BYTES, NULL), -EDQUOT);
+		assert_int_equal(hand_over(&rig, fd, BYTES, NULL), -EDQUOT);
+		limit(&rig, slots[i], UINT64_MAX);
+		expect_held(&rig, held);
+	}
+
+	/* The next arena takes the memory over as if none had been refused. */
+	assert_int_equal(leave_again(&rig, fd, BYTES), 0);
+	expect_held(&rig, held);
+	close(fd);
+	close(other_fd);
+	world.n_holders = 1;
+	wait_used(&rig, account_gtt(EXPORTER), BYTES);
+	assert_int_equal(take_back(&rig, id), 0);
+}
+
+/* A tenant at its quota uses its memory again, which is charged at every moment. */
+TEST(test_device_arena__at_the_quota)
+{
+	struct held held;
+	uint32_t id;
+	int fd;
+
+	BEGIN(rig);
+	fd = memory_new(BYTES);
+	held = leave_hold(&rig, fd, BYTES);
+	limit(&rig, ACCOUNT_HOST_BYTES, held.host_bytes);
+	limit(&rig, ACCOUNT_FDS, held.n_fds);
+	limit(&rig, account_gtt(EXPORTER), held.gtt_bytes);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
+		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), held.host_bytes);
+		assert_int_equal(used(&rig, ACCOUNT_FDS), held.n_fds);
+		assert_int_equal(used(&rig, account_gtt(EXPORTER)), held.gtt_bytes);
+		expect_held(&rig, held);
+		assert_int_equal(take_back(&rig, id), 0);
+		expect_held(&rig, held);
+	}
+	/* A limit that was lowered does not take the memory away. */
+	limit(&rig, ACCOUNT_HOST_BYTES, 0);
+	limit(&rig, ACCOUNT_FDS, 0);
+	limit(&rig, account_gtt(EXPORTER), 0);
+	assert_int_equal(leave_again(&rig, fd, BYTES), 0);
+	expect_held(&rig, held);
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, account_gtt(EXPORTER), 0);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), held.host_bytes - BYTES);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), held.n_fds - 1);
+}
+
+/* An arena that takes over from an earlier one keeps one descriptor, which is in use. */
+TEST(test_device_arena__one_descriptor)
+{
+	enum { OUT_OF_THE_WAY = 500 };
+	struct rbk_wire_id_reply reply;
+	int fd, copy, number;
+
+	BEGIN(rig);
+	fd = memory_new(BYTES);
+	leave_hold(&rig, fd, BYTES);
+	copy = number = fcntl(fd, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
+	assert_true(number >= 0);
+	assert_int_equal(session_arena_restore(rig.session, ++rig.next_cookie, &copy, BYTES), 0);
+	assert_int_equal(copy, -1);
+	assert_int_equal(fcntl(number, F_GETFD), -1);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
+	assert_int_equal(hand_over(&rig, fd, BYTES, NULL), -EBUSY);
+	close(fd);
+	world.n_holders = 1;
+	assert_int_equal(take_back(&rig, reply.id), 0);
+	wait_used(&rig, account_gtt(EXPORTER), 0);
+}
+
+/* A client cannot get rid of the charges of memory that this broker had a device make. */
+TEST(test_device_arena__made_here)
+{
+	struct rbk_wire_id_reply reply = {.reply.res = 1};
+	struct held held;
+	int fd = -1;
+
+	BEGIN(rig);
+	world.makes = true;
+	rig.fakes[EXPORTER].ops.arena_export = export;
+	rig.fakes[EXPORTER].executor.info.exports_arenas = true;
+	assert_int_equal(session_arena_new(rig.session, ++rig.next_cookie, BYTES), 0);
+	assert_int_equal(rig_answer_fd(&rig, RBK_WIRE_ARENA_NEW, &reply, sizeof(reply), &fd), 0);
+	assert_int_equal(take_back(&rig, reply.id), 0);
+	held = held_now(&rig);
+	assert_int_equal(held.gtt_bytes, BYTES);
+	for (int i = 0; i < 3; i++) {
+		rig.session->wants_id = true;
+		rig.session->wanted_id = 0;
+		assert_int_equal(leave_again(&rig, fd, BYTES), -EINVAL);
+		expect_held(&rig, held);
+		assert_int_equal(leave_again(&rig, fd, BYTES), 0);
+		expect_held(&rig, held);
+	}
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, account_gtt(EXPORTER), 0);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), held.host_bytes - BYTES);
+}
+
+/* The charges follow the largest arena of the memory, whatever device is found for it. */
+TEST(test_device_arena__other_size)
+{
+	const enum account_slot slots[] = {ACCOUNT_HOST_BYTES, account_gtt(EXPORTER)};
+	struct held held;
+	int fd;
+
+	BEGIN(rig);
+	fd = memory_new(BYTES);
+	held = leave_hold(&rig, fd, BYTES - 2 * PAGE);
+	for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
+		limit(&rig, slots[i], used(&rig, slots[i]) + PAGE - 1);
+		assert_int_equal(leave_again(&rig, fd, BYTES - PAGE), -EDQUOT);
+		expect_held(&rig, held);
+		limit(&rig, slots[i], UINT64_MAX);
+	}
+	assert_int_equal(leave_again(&rig, fd, BYTES - PAGE), 0);
+	held.host_bytes += PAGE;
+	held.gtt_bytes += PAGE;
+	expect_held(&rig, held);
+	assert_int_equal(leave_again(&rig, fd, PAGE), 0);
+	expect_held(&rig, held);
+	rig.fakes[2].executor.info.export_name = world.driver = "other";
+	rig.fakes[2].executor.info.gtt_bytes = GTT;
+	assert_int_equal(leave_again(&rig, fd, BYTES), 0);
+	held.host_bytes += PAGE;
+	held.gtt_bytes += PAGE;
+	expect_held(&rig, held);
+	assert_int_equal(used(&rig, account_gtt(2)), 0);
+	world.driver = "amdgpu";
+	assert_int_equal(leave_again(&rig, fd, BYTES), 0);
+	expect_held(&rig, held);
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, account_gtt(EXPORTER), 0);
 }
 
 /* Wait until the session, the only one, has ended. */
@@ -363,14 +631,17 @@ TEST(test_device_arena__unmappable)
 
 TEST(test_device_arena__session_ends_meanwhile)
 {
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 40; i++) {
 		int fd = memory_new(BYTES), copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 		struct rig rig;
 
 		begin(&rig);
+		/* Every other arena takes over from an earlier one. */
+		if (i % 2 == 0)
+			leave_hold(&rig, fd, BYTES);
 		world.n_holders = 1;
 		assert_int_equal(session_arena_restore(rig.session, 1, &copy, BYTES), 0);
-		for (int j = 0; j < i; j++)
+		for (int j = 0; j < i / 2; j++)
 			rig_settle(&rig);
 		session_end(rig.session, false, "the test wants it");
 		rig_deinit(&rig);
@@ -379,17 +650,19 @@ TEST(test_device_arena__session_ends_meanwhile)
 	}
 }
 
-TEST(test_device_arena__failing_allocations)
+/* Without memory nothing changes. @had_arena: there is a hold of an earlier arena. */
+static void check_allocations(bool had_arena)
 {
 	struct rbk_wire_id_reply reply;
 	bool failed;
-	uint64_t host;
+	uint64_t host, held;
 	int fd, copy, r;
 
 	BEGIN(rig);
-	host = used(&rig, ACCOUNT_HOST_BYTES);
-	world.n_holders = 1;
+	host = held = used(&rig, ACCOUNT_HOST_BYTES);
 	fd = memory_new(BYTES);
+	if (had_arena)
+		held = leave_hold(&rig, fd, BYTES).host_bytes;
 	for (unsigned int n = 1;; n++) {
 		copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 		reply.reply.res = 1;
@@ -402,12 +675,19 @@ TEST(test_device_arena__failing_allocations)
 		if (!failed)
 			break;
 		assert_int_equal(r, -ENOMEM);
-		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+		assert_int_equal(held_now(&rig).host_bytes, held);
 	}
 	assert_int_equal(r, 0);
+	world.n_holders = 1;
 	assert_int_equal(take_back(&rig, reply.id), 0);
 	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
 	close(fd);
+}
+
+TEST(test_device_arena__failing_allocations)
+{
+	check_allocations(false);
+	check_allocations(true);
 }
 
 TEST_MAIN(NULL, NULL)
