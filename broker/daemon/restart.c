@@ -212,12 +212,11 @@ void restart_ready(struct restart *restart, int nice)
 /* --- The check --- */
 
 /*
- * Read what the check prints until it ends, at most CHECK_MS long, and keep the first line.
- * Return: false if it takes longer, or is cancelled.
+ * Read what the check prints until it ends, or @end_ns has come, and keep the first line. Return:
+ * false if it takes longer, or is cancelled.
  */
-static bool read_reason(struct offload_job *job, int fd, char *why, size_t bytes)
+static bool read_reason(struct offload_job *job, int fd, uint64_t end_ns, char *why, size_t bytes)
 {
-	const uint64_t end_ns = clock_now_ns() + CHECK_MS * 1000000ull;
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 	char rest[512];
 	size_t n = 0;
@@ -239,6 +238,22 @@ static bool read_reason(struct offload_job *job, int fd, char *why, size_t bytes
 	memmove(why, why + strspn(why, "\n"), n + 1 - strspn(why, "\n"));
 	why[strcspn(why, "\n")] = '\0';
 	return true;
+}
+
+/*
+ * Wait for the end of a process, which may have closed its standard error long before. Return:
+ * false: it has not ended at @end_ns, or the job was cancelled.
+ */
+static bool await_exit(struct offload_job *job, pid_t pid, uint64_t end_ns, int *ret_status)
+{
+	pid_t r;
+
+	while ((r = waitpid(pid, ret_status, WNOHANG)) == 0) {
+		if (clock_now_ns() >= end_ns || atomic_load(&job->is_cancelled))
+			return false;
+		poll(NULL, 0, 1);
+	}
+	return r == pid;
 }
 
 /* Start the check. Return: 0 with *ret_pid; an errno. */
@@ -279,8 +294,9 @@ static int spawn_check(struct restart *restart, int error_fd, pid_t *ret_pid)
 /* Have the next program check its options and its configuration. Setup thread. */
 static int check(struct restart *restart)
 {
+	const uint64_t end_ns = clock_now_ns() + CHECK_MS * 1000000ull;
 	char *why = restart->why, reason[sizeof(restart->why) - 128] = "";
-	int fds[2], status, r;
+	int fds[2], status = 0, r;
 	pid_t pid;
 	bool ends;
 
@@ -296,12 +312,14 @@ static int check(struct restart *restart)
 			 strerror(r));
 		return 1;
 	}
-	ends = read_reason(&restart->job, fds[0], reason, sizeof(reason));
+	ends = read_reason(&restart->job, fds[0], end_ns, reason, sizeof(reason)) &&
+	       await_exit(&restart->job, pid, end_ns, &status);
 	close(fds[0]);
-	if (!ends)
+	if (!ends) {
 		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	}
 	if (!ends)
 		snprintf(why, sizeof(restart->why),
 			 "%.300s did not check its configuration in %d s", restart->path,

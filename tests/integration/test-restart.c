@@ -597,7 +597,7 @@ TEST(test_restart__stopped_meanwhile)
 
 /* A check that hangs ends with the broker, whose sessions, the one that asked included, are gone.
  */
-TEST(test_restart__stopped_during_the_check)
+static void stop_during(const char *script)
 {
 	static const char *const args[] = {"--gpu=none", NULL};
 	const struct broker_options options = {.args = args, .is_undisturbed = true};
@@ -615,7 +615,7 @@ TEST(test_restart__stopped_during_the_check)
 	assert_int_equal(setenv("BROKERD", path, 1), 0);
 	broker_start(&broker, &options);
 	unsetenv("BROKERD");
-	write_script(path, "#!/bin/sh\nexec sleep 100\n");
+	write_script(path, script);
 	fd = raw_admin(&broker);
 	assert_true(raw_send(fd, &request, sizeof(request), NULL, 0) > 0);
 	broker_wait_log(&broker, "restarting within 0 s");
@@ -623,6 +623,13 @@ TEST(test_restart__stopped_during_the_check)
 	close(fd);
 	unlink(path);
 	rmdir(folder);
+}
+
+TEST(test_restart__stopped_during_the_check)
+{
+	stop_during("#!/bin/sh\nexec sleep 100\n");
+	/* Without its standard error, it seems to have ended. */
+	stop_during("#!/bin/sh\nexec 2>&-\nexec sleep 100\n");
 }
 
 /* --- What is remembered --- */
