@@ -17,7 +17,8 @@
  * owns it. The sockets stay open, and are passed as a service manager passes them ($LISTEN_FDS);
  * connections wait in them. The numbers for them are reserved at the start, so that passing them
  * replaces no descriptor that another thread uses. A mark in the environment says that the sockets'
- * paths belong to the next broker.
+ * paths belong to the next broker. The clients' connections outlive the execution in another
+ * process (keeper.c), because closing what is unread in them may take long.
  *
  * A wrong option, an invalid configuration or a missing program must not end a running broker. So
  * the program that is now at the path checks its configuration first, with the same arguments and
@@ -37,6 +38,7 @@
 #include <unistd.h>
 
 #include "daemon/checkpoint.h"
+#include "daemon/keeper.h"
 #include "daemon/options.h"
 #include "daemon/parts.h"
 #include "daemon/service.h"
@@ -377,8 +379,10 @@ static int become_next(struct restart *restart)
 {
 	const unsigned int n = count(restart->environment);
 	char texts[N_VARIABLES - 1][80];
-	int r = pass_sockets(restart, texts);
+	int r = pass_sockets(restart, texts), keeper_fd = -1;
 
+	if (r == 0)
+		r = -keeper_start(&keeper_fd);
 	if (r == 0) {
 		/* The next broker makes its reactor faster than this level again. */
 		(void)thread_set_nice(restart->nice);
@@ -386,6 +390,7 @@ static int become_next(struct restart *restart)
 		r = errno;
 		(void)thread_set_nice(restart->broker->options.reactor_nice);
 	}
+	close_fd(keeper_fd);
 	memset(restart->environment + n, 0, N_VARIABLES * sizeof(char *) - sizeof(char *));
 	for (int i = 0; i < N_PASSED; i++)
 		fcntl(SYSTEMD_FIRST_FD + i, F_SETFD, FD_CLOEXEC);
