@@ -248,13 +248,20 @@ static void on_timer(void *data)
 void checkpoint_write(struct checkpoint *checkpoint)
 {
 	_cleanup_(freep) char *bytes = NULL;
+	uint32_t max = PLACER_SAVE_ALL;
+	bool is_good;
 	size_t n;
 
 	if (!checkpoint)
 		return;
-	note_result(checkpoint, describe(checkpoint, PLACER_SAVE_ALL, &bytes, &n)
-					? state_file_write(checkpoint->folder, file_name, bytes, n)
-					: -ENOMEM);
+	/* A larger file would not be read. */
+	while ((is_good = describe(checkpoint, max, &bytes, &n)) && n > MAX_BYTES && max > 0) {
+		free(bytes);
+		bytes = NULL;
+		max /= 2;
+	}
+	note_result(checkpoint,
+		    is_good ? state_file_write(checkpoint->folder, file_name, bytes, n) : -ENOMEM);
 }
 
 /* --- Creation and end --- */
