@@ -93,10 +93,10 @@ int state_file_write(const char *folder, const char *name, const char *bytes, si
 
 	if (directory < 0)
 		return error_origin(-errno);
-	if ((size_t)snprintf(beside, sizeof(beside), ".%s.%d", name, (int)getpid()) >=
+	if ((size_t)snprintf(beside, sizeof(beside), ".%s.%d", name, (int)gettid()) >=
 	    sizeof(beside))
 		return error_origin(-ENAMETOOLONG);
-	/* A file left by a process that had the same pid */
+	/* A file left by a thread that had the same number; no other thread writes this one. */
 	unlinkat(directory, beside, 0);
 	fd = openat(directory, beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
