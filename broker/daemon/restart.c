@@ -386,6 +386,8 @@ static int become_next(struct restart *restart)
 	if (r == 0) {
 		/* The next broker makes its reactor faster than this level again. */
 		(void)thread_set_nice(restart->nice);
+		/* Drivers may have opened files without O_CLOEXEC. */
+		(void)close_range(SYSTEMD_FIRST_FD + N_PASSED, ~0u, CLOSE_RANGE_CLOEXEC);
 		execve(restart->path, restart->argv, restart->environment);
 		r = errno;
 		(void)thread_set_nice(restart->broker->options.reactor_nice);
