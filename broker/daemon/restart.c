@@ -64,7 +64,8 @@ enum {
 	N_PASSED = 2,    /* sockets */
 	N_VARIABLES = 5, /* of the environment, for them; with the end */
 	CHECK_MS = 10000,
-	LOOK_MS = 50, /* between looks whether the check is cancelled */
+	LOOK_MS = 50,      /* between looks whether the check is cancelled, or jobs are done */
+	CLOSERS_MS = 1000, /* for clients' descriptors that are being closed */
 };
 
 struct restart {
@@ -81,6 +82,7 @@ struct restart {
 	uint32_t session, cookie; /* of the administrator */
 	uint64_t drain_ns;
 	uint64_t held_ns;
+	uint64_t patient_ns;  /* end of the wait for closers.h; 0: not begun */
 	uint64_t n_completed; /* tasks completed when it began to drain */
 	struct offload_job job;
 	int check_result;              /* 0, or 1 with the reason */
@@ -411,7 +413,23 @@ static bool is_held_up(const struct restart *restart)
 	return closers.n_stuck > 0;
 }
 
-static void on_paused(void *context)
+static void set_held_up(struct restart *restart)
+{
+	snprintf(restart->why, sizeof(restart->why),
+		 "a thread waits for a client's descriptor to be closed, and may wait for ever: "
+		 "stop brokerd and start it again");
+}
+
+static void refuse(struct restart *restart)
+{
+	log_clean(restart->why);
+	server_restart_answer(restart->broker->server, restart->session, restart->cookie, -EINVAL,
+			      restart->why, NULL);
+	restart_failed(restart);
+}
+
+/* Return: 0; the time after which to call again, while clients' descriptors are being closed. */
+static uint64_t on_paused(void *context)
 {
 	struct restart *restart = context;
 	struct broker *broker = restart->broker;
@@ -424,6 +442,15 @@ static void on_paused(void *context)
 	};
 	int r;
 
+	if (!restart->is_managed && server_n_discards(broker->server) > 0) {
+		if (restart->patient_ns == 0)
+			restart->patient_ns = clock_now_ns() + CLOSERS_MS * 1000000ull;
+		if (clock_now_ns() < restart->patient_ns)
+			return LOOK_MS * 1000000ull;
+		set_held_up(restart);
+		refuse(restart);
+		return 0;
+	}
 	log_info(LOG_RESTART,
 		 "the next broker takes over: %llu task%s completed in %.1f ms, %llu task%s left",
 		 ull(about.n_drained), plural(about.n_drained), (double)about.drain_ns / 1e6,
@@ -436,6 +463,7 @@ static void on_paused(void *context)
 	snprintf(restart->why, sizeof(restart->why), "cannot execute %.300s: %s", restart->path,
 		 strerror(r));
 	restart_failed(restart);
+	return 0;
 }
 
 static void check_done(struct offload_job *job)
@@ -445,9 +473,7 @@ static void check_done(struct offload_job *job)
 
 	if (restart->check_result == 0 && !broker->is_stopping && !restart->is_managed &&
 	    is_held_up(restart)) {
-		snprintf(restart->why, sizeof(restart->why),
-			 "a thread waits for a client's descriptor to be closed, and may wait for "
-			 "ever: stop brokerd and start it again");
+		set_held_up(restart);
 		restart->check_result = 1;
 	}
 	if (broker->is_stopping) {
@@ -456,10 +482,7 @@ static void check_done(struct offload_job *job)
 		return;
 	}
 	if (restart->check_result) {
-		log_clean(restart->why);
-		server_restart_answer(broker->server, restart->session, restart->cookie, -EINVAL,
-				      restart->why, NULL);
-		restart_failed(restart);
+		refuse(restart);
 		return;
 	}
 	restart->held_ns = clock_now_ns();
@@ -478,6 +501,7 @@ static int restart_begin(void *context, uint32_t number, uint32_t cookie, uint64
 	restart->session = number;
 	restart->cookie = cookie;
 	restart->drain_ns = drain_ns;
+	restart->patient_ns = 0;
 	restart->why[0] = '\0';
 	restart->job = (struct offload_job){
 		.run = check_run,

@@ -411,7 +411,7 @@ struct dispatch {
 	bool drain_expired, awaits_hello; /* awaits_hello: tasks have drained; clients may not */
 	uint64_t drain_ns;
 	/* Called when a pause has drained; NULL: there is no pause. */
-	void (*paused)(void *context);
+	uint64_t (*paused)(void *context);
 	void *paused_context;
 };
 

@@ -526,7 +526,7 @@ void dispatch_stop(struct dispatch *dispatch)
 	hold(dispatch, dispatch->options.stop_ns);
 }
 
-void dispatch_pause(struct dispatch *dispatch, uint64_t limit_ns, void (*paused)(void *context),
+void dispatch_pause(struct dispatch *dispatch, uint64_t limit_ns, uint64_t (*paused)(void *context),
 		    void *context)
 {
 	if (dispatch->is_holding)
@@ -565,12 +565,20 @@ static bool awaits_hello(struct dispatch *dispatch)
 /* Leave a drained pause. Tasks that did not complete in time are as good as killed with it. */
 static void look_at_pause(struct dispatch *dispatch)
 {
+	uint64_t again_ns;
+
 	if (!dispatch->drain_expired &&
 	    (dispatch->n_submitted + dispatch->n_queued > 0 || awaits_hello(dispatch)))
 		return;
-	dispatch->paused(dispatch->paused_context);
-	/* Otherwise this process would not be the broker any more. */
-	end_pause(dispatch);
+	again_ns = dispatch->paused(dispatch->paused_context);
+	if (again_ns == 0) {
+		/* Otherwise this process would not be the broker any more. */
+		end_pause(dispatch);
+		return;
+	}
+	/* The tasks had their time; this wait is no warning's cause. */
+	dispatch->awaits_hello = true;
+	loop_timer_arm(dispatch->drain_timer, again_ns);
 }
 
 /* Tell residency of lost devices: a device that hangs returns no task that would show it. */

@@ -88,10 +88,11 @@ void dispatch_stop(struct dispatch *dispatch);
 /*
  * Pause: admit no more entries, accept no connections, and let tasks in flight complete, but wait
  * for at most @limit_ns. Then call @paused, outside any handler, while all sessions and the tasks
- * that are left stay as they are: another broker may take them over. If it returns, the dispatcher
- * goes on as before. Without effect while the dispatcher stops or pauses.
+ * that are left stay as they are: another broker may take them over. If it returns 0, the
+ * dispatcher goes on as before; otherwise @paused is called again after that many nanoseconds or
+ * earlier. Without effect while the dispatcher stops or pauses.
  */
-void dispatch_pause(struct dispatch *dispatch, uint64_t limit_ns, void (*paused)(void *context),
+void dispatch_pause(struct dispatch *dispatch, uint64_t limit_ns, uint64_t (*paused)(void *context),
 		    void *context);
 
 /*
