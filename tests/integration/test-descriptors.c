@@ -17,6 +17,7 @@
 
 #include "integration/harness.h"
 #include "integration/raw.h"
+#include "support/lingering.h"
 #include "support/test.h"
 
 enum {
@@ -57,31 +58,13 @@ static int end(void **state)
 	return 0;
 }
 
-/* Make a socket whose close() waits for LINGER_S, because the peer never reads what was written. */
-static int lingering(void)
-{
-	const struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	static const char bytes[65536];
-	struct sockaddr_in address;
-	socklen_t length = sizeof(address);
-
-	assert_true(fd >= 0);
-	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
-		;
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
-	return fd;
-}
-
 /* Send a message with lingering sockets, to which the broker then holds the last reference. */
 static void send_lingering(int fd, const void *bytes, size_t n_bytes, unsigned int n_fds)
 {
 	int fds[MAX_FDS] = {0};
 
 	for (unsigned int i = 0; i < n_fds; i++)
-		fds[i] = lingering();
+		fds[i] = lingering_socket(listener, LINGER_S);
 	if (raw_send(fd, bytes, n_bytes, fds, n_fds) < 0)
 		for (unsigned int i = 0; i < n_fds; i++) {
 			const struct linger none = {.l_onoff = 0};

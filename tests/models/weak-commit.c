@@ -2,7 +2,8 @@
 /*
  * dispatch/record.h, dispatch/complete-hot.c and shm/ring.h: a broker records, commits and
  * publishes two entries, while another thread reads its completion area as the next broker would.
- * What is published is committed; and of what is committed, records and completions are complete.
+ * An index that is published is committed, and records and completions that are committed are
+ * complete.
  *
  * A broker that was killed stores nothing more, and the kernel orders its end before what others
  * learn of it. The reader here has no such order, and may read at any moment. So the slots of tasks

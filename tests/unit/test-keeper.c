@@ -19,29 +19,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/lingering.h"
 #include "support/test.h"
 
 enum { LINGER_S = 3600, LIMIT_MS = 20000, HANGS_MS = 300 };
 
 static int listener;
-
-/* Make a socket whose close() waits for LINGER_S, because the peer never reads what was written. */
-static int lingering(void)
-{
-	const struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	static const char bytes[65536];
-	struct sockaddr_in address;
-	socklen_t length = sizeof(address);
-
-	assert_true(fd >= 0);
-	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
-		;
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
-	return fd;
-}
 
 static int begin(void **state)
 {
@@ -79,7 +62,7 @@ static void send_lingering(const int *ends)
 		.msg_controllen = sizeof(control),
 	};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	int fd = lingering();
+	int fd = lingering_socket(listener, LINGER_S);
 
 	*header = (struct cmsghdr){
 		.cmsg_len = CMSG_LEN(sizeof(fd)),
