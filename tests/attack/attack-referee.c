@@ -118,6 +118,15 @@ static unsigned int count_fds(const struct referee *referee)
 	return n;
 }
 
+/* Print what the threads of the broker and of the members wait for. */
+static void show_all_threads(const struct referee *referee)
+{
+	harness_show_threads("brokerd", referee->broker.pid);
+	harness_show_threads("neighbour", referee->neighbour);
+	if (referee->other > 0)
+		harness_show_threads("friend or attacker", referee->other);
+}
+
 /*
  * Check the broker and note its peaks.
  * Return: true if no error occurred so far.
@@ -139,6 +148,7 @@ static bool look_after(struct referee *referee)
 	r = rbk_stats(referee->rbk, &stats);
 	if (r) {
 		wrong(referee, "the broker does not answer: %s", strerror(-r));
+		show_all_threads(referee);
 		return false;
 	}
 	answer_ns = harness_now_ns() - begin_ns;
@@ -151,6 +161,7 @@ static bool look_after(struct referee *referee)
 		result->most_fds = n_fds;
 	if (referee->attack->has_failed) {
 		wrong(referee, "%s", referee->attack->failure);
+		show_all_threads(referee);
 		return false;
 	}
 	return true;
@@ -652,6 +663,7 @@ static void end(struct referee *referee)
 		harness_sleep_ms(2);
 	if (!has_ended(referee->neighbour)) {
 		wrong(referee, "the neighbour waits for a task");
+		show_all_threads(referee);
 		kill(referee->neighbour, SIGKILL);
 	}
 	waitpid(referee->neighbour, &status, 0);

@@ -304,6 +304,7 @@ int broker_wait(struct broker *broker)
 		harness_sleep_ms(2);
 	}
 	broker_show_log(broker);
+	harness_show_threads("brokerd", broker->pid);
 	broker_kill(broker);
 	fail_msg("brokerd did not end");
 	return -1;
@@ -461,6 +462,63 @@ void broker_show_log(const struct broker *broker)
 	print_message("--- log of brokerd%s\n%s---\n", length > 8192 ? " (its end)" : "",
 		      length > 8192 ? log + length - 8192 : log);
 	free(log);
+}
+
+/* Print the state of a thread: R runs or waits for a processor, S and D sleep, T is stopped. */
+static void show_thread_state(pid_t pid, const char *tid)
+{
+	char path[64], *text, *end;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.10s/stat", (int)pid, tid);
+	text = read_file(path);
+	end = strrchr(text, ')');
+	print_message(" | %.1s", end ? end + 2 : "");
+	free(text);
+}
+
+/* Print the first line of a file of a thread, or the whole file if @is_whole. */
+static void show_thread_file(pid_t pid, const char *tid, const char *name, bool is_whole)
+{
+	char path[64], *text;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.10s/%s", (int)pid, tid, name);
+	text = read_file(path);
+	if (!is_whole)
+		text[strcspn(text, "\n")] = '\0';
+	print_message(is_whole ? "%s" : " | %s", text);
+	free(text);
+}
+
+void harness_show_threads(const char *name, pid_t pid)
+{
+	struct dirent *entry;
+	DIR *directory;
+	char path[64];
+
+	for (unsigned int look = 0; look < 2; look++) {
+		snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+		directory = opendir(path);
+		print_message("--- threads of %s (%d), look %u: thread | name | state | ns run, ns "
+			      "waited for a processor, times | waits in | system call\n",
+			      name, (int)pid, look + 1);
+		while (directory && (entry = readdir(directory))) {
+			if (entry->d_name[0] == '.')
+				continue;
+			print_message("%s", entry->d_name);
+			show_thread_file(pid, entry->d_name, "comm", false);
+			show_thread_state(pid, entry->d_name);
+			show_thread_file(pid, entry->d_name, "schedstat", false);
+			show_thread_file(pid, entry->d_name, "wchan", false);
+			show_thread_file(pid, entry->d_name, "syscall", false);
+			print_message("\n");
+			show_thread_file(pid, entry->d_name, "stack", true);
+		}
+		if (directory)
+			closedir(directory);
+		if (look == 0)
+			harness_sleep_ms(500);
+	}
+	print_message("---\n");
 }
 
 static uint64_t status_number(const char *status, const char *key)

@@ -134,6 +134,13 @@ unsigned int broker_log_count(const struct broker *broker, const char *text);
 unsigned int broker_log_lines(const struct broker *broker);
 void broker_show_log(const struct broker *broker);
 
+/*
+ * Print what each thread of a process that does not answer waits for, from /proc. A thread in state
+ * R that has not run between two looks waits for a processor: then the kernel or the machine is the
+ * cause, not the process. Stacks and wait channels need root.
+ */
+void harness_show_threads(const char *name, pid_t pid);
+
 /* Resources of the broker's process, from /proc. */
 struct broker_usage {
 	unsigned int n_fds;
