@@ -417,6 +417,8 @@ struct seeker {
 	struct tenant *tenant;
 	struct residence *residence; /* NULL: a lease */
 	uint64_t awaited_bytes;      /* bytes set aside for it */
+	/* true: plans whose blocks the request shares may be evicted, and the blocks with them */
+	bool gives_up_shared;
 };
 /* Return the bytes set aside for other requests of its tenant. */
 uint64_t seeker_tenant_awaited(const struct seeker *seeker);
@@ -585,10 +587,12 @@ void seeker_claim(const struct seeker *seeker, uint64_t bytes, struct residency_
  */
 bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand);
 /*
- * Evict plans for @bytes if that frees enough, or if the request is owed.
+ * Evict plans for *@bytes if that frees enough, or if the request is owed. Plans that keep blocks
+ * which the request shares go only where nothing else helps; *@bytes is then what the request needs
+ * without them.
  * Return: true in both cases, otherwise false.
  */
-bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand);
+bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, bool by_hand);
 /*
  * Evict the least wanted plans of tenants above a lowered maximum, even below their reserves.
  * Return: false if the turn ended before all were evicted.

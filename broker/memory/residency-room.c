@@ -189,7 +189,7 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 		return try_gtt(residence) == TRY_STARTED ? TRY_STARTED : TRY_LATER;
 
 	seeker = seeker_of(residence);
-	if (seeker_displace(&seeker, bytes, by_hand)) {
+	if (seeker_displace(&seeker, &bytes, by_hand)) {
 		residence->state = RESIDENCE_AWAITED;
 		residence->awaited_bytes = bytes;
 		residence->plan->tenant->memory->awaited[device->index] += bytes;

@@ -71,6 +71,8 @@ struct wish {
 	struct residency_claim claim;
 	bool by_hand;  /* displaces its own tenant's plans whatever their value */
 	bool own_only; /* the tenant's maximum is short, not the device's memory */
+	/* bytes requested: they grow with blocks that leave, up to most_bytes */
+	uint64_t bytes, most_bytes;
 };
 
 static int rank_of(const struct residency_device *device, const struct wish *wish,
@@ -104,19 +106,26 @@ static bool may_give(const struct residency_device *device, const struct wish *w
 }
 
 /*
- * Return true if the plan uses a block that the requesting plan counts on. The last draft must be
- * that of the requesting plan.
+ * Return the bytes of the blocks that the requesting plan counts on, that @other uses, and that at
+ * most @most plans keep. The last draft must be that of the requesting plan.
  */
-static bool is_needed(const struct seeker *seeker, const struct residence *other)
+static uint64_t shared_with(const struct seeker *seeker, const struct residence *other,
+			    uint32_t most)
 {
-	uint64_t number = other->device->residency->n_drafts;
+	uint64_t number = other->device->residency->n_drafts, bytes = 0;
 
 	if (!seeker->residence)
-		return false;
+		return 0;
 	for (uint32_t i = 0; i < other->n_sharing; i++)
-		if (other->sharing[i]->draft_number == number)
-			return true;
-	return false;
+		if (other->sharing[i]->draft_number == number && other->sharing[i]->n_there <= most)
+			bytes += other->sharing[i]->exec.bytes;
+	return bytes;
+}
+
+/* Return true if the plan must stay, because blocks that the request counts on would go with it. */
+static bool is_needed(const struct seeker *seeker, const struct residence *other)
+{
+	return !seeker->gives_up_shared && shared_with(seeker, other, 1) > 0;
 }
 
 /* Plans found by a search, in the order of eviction. */
@@ -190,6 +199,8 @@ static void victim_mark(struct victim *victim, bool is_leaving)
 static bool may_go(const struct residency_device *device, const struct wish *wish,
 		   struct victim *victim)
 {
+	if (wish->seeker && is_needed(wish->seeker, victim->residence))
+		return false;
 	claim_of(victim->residence, residence_bytes(victim->residence), &victim->claim);
 	return rank_of(device, wish, &victim->claim) != RESIDENCY_KEEP;
 }
@@ -249,7 +260,8 @@ static void give(struct residence *residence, uint64_t bytes, void *data)
 {
 	struct giving *giving = data;
 
-	if (!is_needed(giving->seeker, residence))
+	if (giving->seeker->gives_up_shared ||
+	    shared_with(giving->seeker, residence, UINT32_MAX) == 0)
 		giving->bytes += bytes;
 }
 
@@ -312,39 +324,71 @@ static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by
 	return lacking <= 0;
 }
 
-bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
+/*
+ * Evict plans for the bytes of @wish if that frees enough, or if the request is owed. Its bytes are
+ * then those that it needs without the plans that were evicted.
+ */
+static bool displace(const struct seeker *seeker, struct wish *wish)
 {
 	struct residency_device *device = seeker->device;
 	struct victim found[RESIDENCY_MAX_VICTIMS], victims[RESIDENCY_MAX_VICTIMS];
-	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
-	bool enough = is_enough(seeker, bytes, &wish.own_only);
-	bool is_promised = seeker_is_owed(seeker, bytes, by_hand);
+	bool enough = is_enough(seeker, wish->bytes, &wish->own_only);
+	bool is_promised = seeker_is_owed(seeker, wish->most_bytes, wish->by_hand);
 	uint32_t n = 0, n_found, n_before;
 
-	if (!is_promised && !could_be_enough(seeker, bytes, by_hand))
+	if (!is_promised && !could_be_enough(seeker, wish->bytes, wish->by_hand))
 		return false;
 	/* First make room below the tenant's own maximum, then on the device. */
 	do {
-		bool own_only = wish.own_only;
+		bool own_only = wish->own_only;
 
 		n_before = n;
-		seeker_claim(seeker, bytes, &wish.claim);
-		n_found = find_victims(device, &wish, found, RESIDENCY_MAX_VICTIMS - n);
-		for (uint32_t i = 0; i < n_found && !enough && wish.own_only == own_only; i++) {
-			seeker_claim(seeker, bytes, &wish.claim);
-			if (!may_go(device, &wish, &found[i]))
+		seeker_claim(seeker, wish->bytes, &wish->claim);
+		n_found = find_victims(device, wish, found, RESIDENCY_MAX_VICTIMS - n);
+		for (uint32_t i = 0; i < n_found && !enough && wish->own_only == own_only; i++) {
+			seeker_claim(seeker, wish->bytes, &wish->claim);
+			if (!may_go(device, wish, &found[i]))
 				continue;
+			wish->bytes =
+				min_u64(wish->bytes + shared_with(seeker, found[i].residence, 1),
+					wish->most_bytes);
 			victims[n] = found[i];
 			victim_mark(&victims[n++], true);
-			enough = is_enough(seeker, bytes, &wish.own_only);
+			enough = is_enough(seeker, wish->bytes, &wish->own_only);
 		}
 	} while (!enough && n > n_before && n < RESIDENCY_MAX_VICTIMS);
 	for (uint32_t i = 0; i < n; i++)
 		victim_mark(&victims[i], false);
+	if (!enough)
+		wish->bytes = wish->most_bytes;
 	is_promised |= enough;
 	for (uint32_t i = 0; i < n && is_promised; i++)
 		residence_evict(victims[i].residence);
 	return is_promised;
+}
+
+bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, bool by_hand)
+{
+	const struct residence *residence = seeker->residence;
+	struct seeker alone = *seeker;
+	struct wish wish = {
+		.seeker = seeker, .by_hand = by_hand, .bytes = *bytes, .most_bytes = *bytes};
+
+	if (displace(seeker, &wish))
+		return true;
+	/*
+	 * The plans that keep the shared blocks may be all that is in the way. Without them the
+	 * request needs its own copies.
+	 */
+	if (!residence || residence->required_bytes <= *bytes)
+		return false;
+	alone.gives_up_shared = true;
+	wish.seeker = &alone;
+	wish.most_bytes = residence->required_bytes;
+	if (!displace(&alone, &wish))
+		return false;
+	*bytes = wish.bytes;
+	return true;
 }
 
 /* Taking back */

@@ -86,7 +86,7 @@ static void publish(struct client *client, const struct task *task, struct rbk_s
 	client_figures.n_entries++;
 }
 
-static void choose_device(struct rbk_sqe *sqe, enum plan_kind kind)
+static void choose_device(struct rbk_sqe *sqe)
 {
 	static const uint8_t strategies[] = {
 		RBK_STRATEGY_AUTO,       RBK_STRATEGY_AUTO,    RBK_STRATEGY_PREFER_GPU,
@@ -98,11 +98,7 @@ static void choose_device(struct rbk_sqe *sqe, enum plan_kind kind)
 		rbk_sqe_set_priority(sqe, (unsigned int)sim_below(RBK_PRIORITY_COUNT));
 	if (sim_below(16) == 0)
 		rbk_sqe_set_deadline_us(sqe, 1 + (uint32_t)sim_below(1000000));
-	/*
-	 * A plan that shares a block with the plan that fills its tenant's maximum cannot displace
-	 * that plan, and waits for ever.
-	 */
-	if (sim_below(16) == 0 && (kind == PLAN_ELEMENTS || kind == PLAN_STATE))
+	if (sim_below(16) == 0)
 		rbk_sqe_set_wait_memory(sqe);
 	if (sim_below(2))
 		rbk_sqe_set_flags(sqe, RBK_SQE_PARTITION);
@@ -171,7 +167,7 @@ static struct task *put_run(struct client *client, enum plan_kind plan, struct t
 	expect(client, task, before ? before->expected : task->in);
 	prep_run(client, sqe, rbk_plan_id(client->plans[plan]), task,
 		 plan == PLAN_STATE ? client->states[task->state].words : task->out);
-	choose_device(sqe, plan);
+	choose_device(sqe);
 	if (links)
 		sqe->flags |= RBK_SQE_LINK;
 	publish(client, task, sqe);

@@ -297,6 +297,116 @@ TEST(test_wish__wait_until_room)
 	assert_int_equal(never.n_done, 0);
 }
 
+/*
+ * Wait for a plan that shares a constant with the plans that fill its tenant's maximum. Where only
+ * the last of them could make room, the constant goes with it and is loaded again.
+ */
+TEST(test_wish__wait_for_sharer)
+{
+	static const uint32_t constants[][3] = {{1, 2}, {1, 3}};
+	struct plan_memory *there, *waiting;
+	struct rig_wish wish;
+
+	BEGIN(rig);
+	rig_share(&rig, 0, 30 * MIB, 30 * MIB, 0);
+	rig_add(&rig, there = rig_plan(&rig, 0, 15 * MIB, constants[0]));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(there));
+	rig_want(&rig, there, 1000);
+	rig_add(&rig, waiting = rig_plan(&rig, 0, 15 * MIB, constants[1]));
+	rig_ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(waiting) && !rig_is_ready(there));
+	assert_int_equal(rig_used(&rig, 0), 30 * MIB);
+
+	/* The same holds for the first plan, and for a device that one tenant fills. */
+	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 0);
+	residency_set_usable(rig.residency, RIG_DEVICE, 30 * MIB, 0);
+	rig_ask(&rig, there, &wish, RESIDENCY_WAIT);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(there) && !rig_is_ready(waiting));
+}
+
+/* Set aside what the plan needs without the sharer, which is busy: no other plan gets it meanwhile.
+ */
+TEST(test_wish__wait_for_busy_sharer)
+{
+	static const uint32_t constants[][3] = {{1, 2}, {1, 3}};
+	struct plan_memory *busy, *waiting, *rival;
+	struct rig_wish wish;
+
+	BEGIN(rig);
+	residency_set_usable(rig.residency, RIG_DEVICE, 40 * MIB, 0);
+	rig_add(&rig, busy = rig_plan(&rig, 0, 15 * MIB, constants[0]));
+	rig_settle(&rig);
+	busy->n_on_device[RIG_DEVICE] = 1;
+	rig_add(&rig, waiting = rig_plan(&rig, 0, 15 * MIB, constants[1]));
+	rig_ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	rig_settle(&rig);
+	assert_int_equal(wish.n_done, 0);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 0);
+	rig_add(&rig, rival = rig_plan_of(&rig, 1, 20 * MIB));
+	rig_want(&rig, rival, 1000000);
+	rig_settle(&rig);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 30 * MIB);
+	rig_idle(&rig, busy);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+}
+
+/* A plan that others keep is not reloaded: one of them goes, and the shared constant stays. */
+TEST(test_wish__wait_beside_sharers)
+{
+	static const uint32_t constants[][3] = {{1}, {1, 2}, {1, 3}, {1, 4}};
+	struct plan_memory *memories[4];
+	struct rig_wish wish;
+	uint32_t n_loads, n_ready = 0;
+
+	BEGIN(rig);
+	rig_share(&rig, 0, 30 * MIB, 30 * MIB, 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		rig_add(&rig, memories[i] = rig_plan(&rig, 0, 10 * MIB, constants[i]));
+		rig_settle(&rig);
+		assert_true(rig_is_ready(memories[i]));
+		rig_want(&rig, memories[i], 1000);
+	}
+	/* Without the plan of the constant alone, the block of constant 1 has two sharers. */
+	rig_remove(&rig, memories[0]);
+	rig_add(&rig, memories[3] = rig_plan(&rig, 0, 10 * MIB, constants[3]));
+	n_loads = rig.devices[RIG_DEVICE].n_block_loads;
+	rig_ask(&rig, memories[3], &wish, RESIDENCY_WAIT);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	for (unsigned int i = 1; i < 4; i++)
+		n_ready += rig_is_ready(memories[i]);
+	assert_int_equal(n_ready, 2);
+	assert_true(rig_is_ready(memories[3]));
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, n_loads + 1);
+}
+
+/* A plan that is owed its bytes displaces a sharer, although the sharer's block goes with it. */
+TEST(test_wish__wait_for_sharer_within_reserve)
+{
+	static const uint32_t constants[][3] = {{1, 2}, {1, 3}};
+	struct plan_memory *there, *waiting, *other;
+	struct rig_wish wish;
+
+	BEGIN(rig);
+	rig_share(&rig, 0, 30 * MIB, 30 * MIB, 30 * MIB);
+	other = rig_settled(&rig, 1, 70 * MIB);
+	rig_want(&rig, other, 1000);
+	rig_add(&rig, there = rig_plan(&rig, 0, 15 * MIB, constants[0]));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(there));
+	rig_add(&rig, waiting = rig_plan(&rig, 0, 15 * MIB, constants[1]));
+	rig_ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(waiting) && !rig_is_ready(there) && rig_is_ready(other));
+}
+
 TEST(test_wish__impossible_plan)
 {
 	struct plan_memory *large, *unsupported;
