@@ -16,10 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/endpoint.h"
 #include "util/cgroup.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/plural.h"
 #include "util/proc.h"
 #include "util/size.h"
@@ -137,8 +139,71 @@ static void print_files(const struct policy *policy, const struct options *optio
 		print_line(stdout, "file: none; there is no %s", options->config_path);
 }
 
+/* ---- In place of a running broker ---- */
+
+/* Write the options on which the devices and their sizes depend. */
+static int print_device_options(const struct options *options, char *text, size_t bytes)
+{
+	return snprintf(text, bytes, "%d,%llu,%u,%llu", (int)options->vulkan.mode,
+			ull(options->vulkan.memory_cap_bytes), options->vulkan.force,
+			ull(options->test_device_ns));
+}
+
+void config_state_facts(const struct options *options, const uint64_t *device_bytes,
+			uint32_t n_devices, char ret[CONFIG_FACTS_BYTES])
+{
+	int n = snprintf(ret, CONFIG_FACTS_BYTES, "%s=", CONFIG_FACTS);
+
+	n += print_device_options(options, ret + n, CONFIG_FACTS_BYTES - (size_t)n);
+	for (uint32_t i = 0; i < n_devices && n < CONFIG_FACTS_BYTES; i++)
+		n += snprintf(ret + n, CONFIG_FACTS_BYTES - (size_t)n, "%c%llu", i ? ',' : ' ',
+			      ull(device_bytes[i]));
+	if (n < CONFIG_FACTS_BYTES)
+		snprintf(ret + n, CONFIG_FACTS_BYTES - (size_t)n, " %s",
+			 options->metrics.address.bytes > 0 ? options->metrics.text : "none");
+}
+
+/*
+ * Check the policy against the devices of the running broker, if the next one has the same; and
+ * listen on the metrics' address for a moment if the running broker does not.
+ * Return: 0; POLICY_E_INVALID with *ret_errors, or with a sentence printed; negative errno.
+ */
+static int check_beside(const char *facts, const struct options *options,
+			const struct policy *policy, struct policy_errors *ret_errors)
+{
+	const char *devices = strchr(facts, ' '),
+		   *metrics = devices ? strchr(devices + 1, ' ') : NULL;
+	uint64_t bytes[RBK_MAX_DEVICES];
+	char own[128], sentence[512];
+	uint32_t n = 0;
+	char *end;
+	int r;
+
+	if (!metrics)
+		return 0;
+	print_device_options(options, own, sizeof(own));
+	if (strlen(own) == (size_t)(devices - facts) && strncmp(facts, own, strlen(own)) == 0) {
+		for (const char *at = devices + 1; n < RBK_MAX_DEVICES && at < metrics;
+		     at = end + 1) {
+			bytes[n++] = strtoull(at, &end, 10);
+			if (end == at)
+				break;
+		}
+		r = policy_check_devices(policy, bytes, n, ret_errors);
+		if (r)
+			return r;
+	}
+	if (options->metrics.address.bytes == 0 ||
+	    strcmp(metrics + 1, options->metrics.text) == 0 ||
+	    endpoint_try(options, sentence, sizeof(sentence)))
+		return 0;
+	print_line(stderr, "%s", sentence);
+	return POLICY_E_INVALID;
+}
+
 int config_check(const struct options *options)
 {
+	const char *facts = getenv(CONFIG_FACTS);
 	_cleanup_(policy_freep) struct policy *policy = NULL;
 	_cleanup_(policy_errors_deinit) struct policy_errors errors = {.n = 0};
 	struct options scratch = *options;
@@ -150,6 +215,8 @@ int config_check(const struct options *options)
 	/* The cap is the one fact about devices that is known without opening them. */
 	if (r == 0 && device_bytes > 0)
 		r = policy_check_devices(policy, &(uint64_t[]){0, device_bytes}[0], 2, &errors);
+	if (r == 0 && facts)
+		r = check_beside(facts, &scratch, policy, &errors);
 	if (r == POLICY_E_INVALID) {
 		print_sentences(errors.text);
 		print_sentences(errors.warnings);

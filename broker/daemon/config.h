@@ -16,8 +16,23 @@
  */
 int config_load(struct options *options, struct policy **ret, struct policy_errors *ret_errors);
 
-/* Implement brokerd --check-config: print the errors, or the policy. Return: an exit status. */
+/*
+ * Implement brokerd --check-config: print the errors, or the policy. With the facts of a running
+ * broker in the environment, also check what would keep the next broker from starting in its place.
+ * Return: an exit status.
+ */
 int config_check(const struct options *options);
+
+/* The environment's variable with facts of the running broker, for the check of the next one. */
+#define CONFIG_FACTS "RINGBROKER_RUNNING"
+enum { CONFIG_FACTS_BYTES = 768 };
+
+/*
+ * Describe the broker that runs with @options and devices of these sizes in bytes, for
+ * config_check() in another process: NAME=VALUE.
+ */
+void config_state_facts(const struct options *options, const uint64_t *device_bytes,
+			uint32_t n_devices, char ret[CONFIG_FACTS_BYTES]);
 
 /* Log each sentence of @errors, then their consequence @what as @event. Frees the sentences. */
 void config_log_errors(enum log_event event, const char *what, struct policy_errors *errors);

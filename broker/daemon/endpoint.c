@@ -12,10 +12,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "control/metrics.h"
 #include "daemon/options.h"
@@ -41,40 +43,64 @@ struct endpoint {
 	_Atomic uint64_t scraped_ns;
 };
 
-/* Return: the status to exit with. */
-static int explain(const struct options *options, int r)
+/* Say why there are no metrics. Return: the status to exit with. */
+static int explain(const struct options *options, int r, char *sentence, size_t bytes)
 {
 	const char *where = options->metrics.text;
 
 	switch (r) {
 	case METRICS_E_IN_USE:
-		log_error(LOG_START_FAILED,
-			  "another program listens on %s; choose another address for --metrics",
-			  where);
+		snprintf(sentence, bytes,
+			 "another program listens on %s; choose another address for --metrics",
+			 where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_PERMISSION:
-		log_error(LOG_START_FAILED,
-			  "brokerd has no permission to listen on %s; choose another address for "
-			  "--metrics",
-			  where);
+		snprintf(sentence, bytes,
+			 "brokerd has no permission to listen on %s; choose another address for "
+			 "--metrics",
+			 where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_PATH:
-		log_error(LOG_START_FAILED, "cannot make a socket at %s: the folder does not exist",
-			  where);
+		snprintf(sentence, bytes, "cannot make a socket at %s: the folder does not exist",
+			 where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_NO_SOCKET:
-		log_error(LOG_START_FAILED,
-			  "%s exists and is not a socket; choose another address for --metrics",
-			  where);
+		snprintf(sentence, bytes,
+			 "%s exists and is not a socket; choose another address for --metrics",
+			 where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_NO_LIBRARY:
-		log_error(LOG_START_FAILED,
-			  "this brokerd was built without libmicrohttpd, which --metrics needs");
+		snprintf(sentence, bytes,
+			 "this brokerd was built without libmicrohttpd, which --metrics needs");
 		return OPTIONS_EXIT_USAGE;
 	default:
-		log_error(LOG_START_FAILED, "cannot serve metrics on %s: %s", where, strerror(-r));
+		snprintf(sentence, bytes, "cannot serve metrics on %s: %s", where, strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
+}
+
+static int log_why(const struct options *options, int r)
+{
+	char sentence[512];
+
+	r = explain(options, r, sentence, sizeof(sentence));
+	log_error(LOG_START_FAILED, "%s", sentence);
+	return r;
+}
+
+bool endpoint_try(const struct options *options, char *sentence, size_t bytes)
+{
+	const struct metrics_address *address = &options->metrics.address;
+	int fd, r = metrics_listen(address, (gid_t)-1, &fd, NULL);
+
+	if (r) {
+		explain(options, r, sentence, bytes);
+		return false;
+	}
+	close(fd);
+	if (address->socket.any.sa_family == AF_UNIX)
+		unlink(address->socket.local.sun_path);
+	return true;
 }
 
 /* --- Resting --- */
@@ -159,7 +185,7 @@ int endpoint_start(const struct options *options, struct loop *loop, struct serv
 		return 0;
 	endpoint = calloc(1, sizeof(*endpoint));
 	if (!endpoint)
-		return explain(options, error_origin(-ENOMEM));
+		return log_why(options, error_origin(-ENOMEM));
 	endpoint->server = server;
 	endpoint->wake_fd = -1;
 	endpoint->awake_ns = awake_ns;
@@ -167,7 +193,7 @@ int endpoint_start(const struct options *options, struct loop *loop, struct serv
 	r = start(endpoint, loop, &metrics_options);
 	if (r) {
 		endpoint_stop(endpoint);
-		return explain(options, r);
+		return log_why(options, r);
 	}
 	if (!metrics_has_group(endpoint->metrics))
 		log_warning(LOG_METRICS_SOCKET,

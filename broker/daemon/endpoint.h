@@ -5,6 +5,8 @@
  *
  * This module connects the metrics endpoint with the root page that it serves. Reactor thread only.
  */
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct endpoint;
@@ -23,6 +25,12 @@ static const uint64_t endpoint_awake_ns = 60000000000;
  */
 int endpoint_start(const struct options *options, struct loop *loop, struct server *server,
 		   uint64_t awake_ns, struct endpoint **ret);
+
+/*
+ * Try to listen where --metrics says, for a moment.
+ * Return: true if it is possible; else @sentence says why not.
+ */
+bool endpoint_try(const struct options *options, char *sentence, size_t bytes);
 
 /*
  * Stop the endpoint, before the server and the loop are freed. @endpoint may be NULL. Return: NULL.

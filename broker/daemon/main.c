@@ -410,8 +410,11 @@ static int broker_run(struct broker *broker)
 	say_what_was_found(broker);
 	r = endpoint_start(&broker->options, broker->loop, broker->server, endpoint_awake_ns,
 			   &broker->endpoint);
-	if (r)
+	if (r && !broker->given.is_own)
 		return r;
+	/* Clients wait for this broker; the earlier one is gone, and cannot go on instead. */
+	if (r)
+		log_error(LOG_METRICS_SOCKET, "this broker goes on without metrics");
 	service_ready(broker->service, describe_state, broker);
 	restart_ready(broker->restart, nice);
 	r = dispatch_run(broker->dispatch, broker->server);

@@ -22,28 +22,29 @@
  *
  * A wrong option, an invalid configuration or a missing program must not end a running broker. So
  * the program that is now at the path checks its configuration first, with the same arguments and
- * environment.
+ * environment (restart-check.c), and with what it cannot know of this broker (config_state_facts()
+ * in config.h). The path is the one by which this program was executed, links included, so that an
+ * upgrade can move a link.
  */
 #include "daemon/restart.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/checkpoint.h"
+#include "daemon/config.h"
 #include "daemon/keeper.h"
 #include "daemon/options.h"
 #include "daemon/parts.h"
+#include "daemon/restart-check.h"
 #include "daemon/service.h"
 #include "dispatch/dispatch.h"
-#include "loop/offload.h"
 #include "session/closers.h"
 #include "session/server.h"
 #include "util/cleanup.h"
@@ -61,10 +62,9 @@
 #define DELETED " (deleted)"
 
 enum {
-	N_PASSED = 2,    /* sockets */
-	N_VARIABLES = 5, /* of the environment, for them; with the end */
-	CHECK_MS = 10000,
-	LOOK_MS = 50,      /* between looks whether the check is cancelled, or jobs are done */
+	N_PASSED = 2,      /* sockets */
+	N_VARIABLES = 5,   /* of the environment, for them; with the end */
+	LOOK_MS = 50,      /* between looks whether descriptors are closed */
 	CLOSERS_MS = 1000, /* for clients' descriptors that are being closed */
 };
 
@@ -79,14 +79,14 @@ struct restart {
 
 	/* The restart in progress, or the last one */
 	bool is_running;
-	uint32_t session, cookie; /* of the administrator */
+	uint32_t session, cookie; /* of the administrator; session 0: answered */
 	uint64_t drain_ns;
 	uint64_t held_ns;
-	uint64_t patient_ns;  /* end of the wait for closers.h; 0: not begun */
-	uint64_t n_completed; /* tasks completed when it began to drain */
-	struct offload_job job;
-	int check_result;              /* 0, or 1 with the reason */
-	char why[RBK_WIRE_TEXT_BYTES]; /* why the last restart failed; empty: it did not */
+	uint64_t patient_ns;            /* end of the wait for closers.h; 0: not begun */
+	uint64_t n_completed;           /* tasks completed when it began to drain */
+	struct restart_check *check;    /* NULL: none is in progress */
+	char facts[CONFIG_FACTS_BYTES]; /* of this broker, for the check */
+	char why[RBK_WIRE_TEXT_BYTES];  /* why the last restart failed; empty: it did not */
 };
 
 extern char **environ;
@@ -119,7 +119,8 @@ static bool copy_environment(struct restart *restart)
 		return false;
 	for (char **variable = environ; *variable; variable++) {
 		if (is_of(*variable, "LISTEN_PID") || is_of(*variable, "LISTEN_FDS") ||
-		    is_of(*variable, "LISTEN_FDNAMES") || is_of(*variable, MARK))
+		    is_of(*variable, "LISTEN_FDNAMES") || is_of(*variable, MARK) ||
+		    is_of(*variable, CONFIG_FACTS))
 			continue;
 		restart->environment[n] = strdup(*variable);
 		if (!restart->environment[n++])
@@ -164,22 +165,61 @@ static void reserve_numbers(void)
 			(void)!open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+static bool is_below(const char *path, const char *folder)
+{
+	return strncmp(path, folder, strlen(folder)) == 0;
+}
+
+/*
+ * Find the path by which this program was executed: an upgrade may move a link there to another
+ * program. The path is trusted as far as it leads to this program now. Paths of descriptors lead
+ * nowhere later. Return: false if it is not known.
+ */
+static bool find_link(char *path, size_t bytes)
+{
+	const char *name = (const char *)getauxval(AT_EXECFN);
+	struct stat there, here;
+	char folder[2048];
+	int n;
+
+	if (!name || !name[0] || is_below(name, "/dev/") || is_below(name, "/proc/"))
+		return false;
+	if (name[0] != '/' && !getcwd(folder, sizeof(folder)))
+		return false;
+	n = name[0] == '/' ? snprintf(path, bytes, "%s", name)
+			   : snprintf(path, bytes, "%s/%s", folder, name);
+	return n > 0 && (size_t)n < bytes && stat(path, &there) == 0 &&
+	       stat("/proc/self/exe", &here) == 0 && there.st_dev == here.st_dev &&
+	       there.st_ino == here.st_ino;
+}
+
+/* Find the file of this program, which may have been replaced meanwhile. */
+static bool find_program(char *path, size_t bytes)
+{
+	ssize_t n = readlink("/proc/self/exe", path, bytes - 1);
+
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	n -= (ssize_t)strlen(DELETED);
+	if (n > 0 && strcmp(path + n, DELETED) == 0)
+		path[n] = '\0';
+	return true;
+}
+
 struct restart *restart_new(char **argv, struct broker *broker)
 {
 	struct restart *restart = calloc(1, sizeof(*restart));
-	ssize_t n;
 
 	reserve_numbers();
 	if (!restart)
 		return NULL;
 	restart->broker = broker;
 	restart->is_managed = has_manager();
-	n = readlink("/proc/self/exe", restart->path, sizeof(restart->path) - 1);
-	if (n <= 0 || !copy_environment(restart) || !copy_arguments(restart, argv))
+	if ((!find_link(restart->path, sizeof(restart->path)) &&
+	     !find_program(restart->path, sizeof(restart->path))) ||
+	    !copy_environment(restart) || !copy_arguments(restart, argv))
 		return restart_free(restart);
-	n -= (ssize_t)strlen(DELETED);
-	if (n > 0 && strcmp(restart->path + n, DELETED) == 0)
-		restart->path[n] = '\0';
 	return restart;
 }
 
@@ -188,7 +228,8 @@ struct restart *restart_free(struct restart *restart)
 	if (!restart)
 		return NULL;
 	for (char **variable = restart->environment; variable && *variable; variable++)
-		free(*variable);
+		if (*variable != restart->facts)
+			free(*variable);
 	free(restart->environment);
 	free(restart->argv);
 	free(restart->check_argv);
@@ -211,137 +252,6 @@ void restart_ready(struct restart *restart, int nice)
 		return;
 	restart->ready_ns = clock_now_ns();
 	restart->nice = nice;
-}
-
-/* --- The check --- */
-
-/*
- * Read what the check prints until it ends, or @end_ns has come, and keep the first line. Return:
- * false if it takes longer, or is cancelled.
- */
-static bool read_reason(struct offload_job *job, int fd, uint64_t end_ns, char *why, size_t bytes)
-{
-	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-	char rest[512];
-	size_t n = 0;
-	ssize_t r = 1;
-
-	while (r != 0) {
-		if (clock_now_ns() >= end_ns || atomic_load(&job->is_cancelled))
-			return false;
-		if (poll(&poll_fd, 1, LOOK_MS) == 0)
-			continue;
-		r = n < bytes - 1 ? read(fd, why + n, bytes - 1 - n) : read(fd, rest, sizeof(rest));
-		if (r > 0 && n < bytes - 1)
-			n += (size_t)r;
-		if (r < 0 && errno != EINTR && errno != EAGAIN)
-			break;
-	}
-	why[n] = '\0';
-	/* The first line that is not empty */
-	memmove(why, why + strspn(why, "\n"), n + 1 - strspn(why, "\n"));
-	why[strcspn(why, "\n")] = '\0';
-	return true;
-}
-
-/*
- * Wait for the end of a process, which may have closed its standard error long before. Return:
- * false: it has not ended at @end_ns, or the job was cancelled.
- */
-static bool await_exit(struct offload_job *job, pid_t pid, uint64_t end_ns, int *ret_status)
-{
-	pid_t r;
-
-	while ((r = waitpid(pid, ret_status, WNOHANG)) == 0) {
-		if (clock_now_ns() >= end_ns || atomic_load(&job->is_cancelled))
-			return false;
-		poll(NULL, 0, 1);
-	}
-	return r == pid;
-}
-
-/* Start the check. Return: 0 with *ret_pid; an errno. */
-static int spawn_check(struct restart *restart, int error_fd, pid_t *ret_pid)
-{
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t none;
-	int r;
-
-	r = posix_spawn_file_actions_init(&actions);
-	if (r)
-		return r;
-	r = posix_spawnattr_init(&attributes);
-	if (r) {
-		posix_spawn_file_actions_destroy(&actions);
-		return r;
-	}
-	sigemptyset(&none);
-	r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	if (r == 0)
-		r = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY,
-						     0);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&actions, error_fd, STDERR_FILENO);
-	if (r == 0)
-		r = posix_spawnattr_setsigmask(&attributes, &none);
-	if (r == 0)
-		r = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-	if (r == 0)
-		r = posix_spawn(ret_pid, restart->path, &actions, &attributes, restart->check_argv,
-				restart->environment);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	return r;
-}
-
-/* Have the next program check its options and its configuration. Setup thread. */
-static int check(struct restart *restart)
-{
-	const uint64_t end_ns = clock_now_ns() + CHECK_MS * 1000000ull;
-	char *why = restart->why, reason[sizeof(restart->why) - 128] = "";
-	int fds[2], status = 0, r;
-	pid_t pid;
-	bool ends;
-
-	if (pipe2(fds, O_CLOEXEC) < 0) {
-		snprintf(why, sizeof(restart->why), "cannot make a pipe: %s", strerror(errno));
-		return 1;
-	}
-	r = spawn_check(restart, fds[1], &pid);
-	close(fds[1]);
-	if (r) {
-		close(fds[0]);
-		snprintf(why, sizeof(restart->why), "cannot execute %.300s: %s", restart->path,
-			 strerror(r));
-		return 1;
-	}
-	ends = read_reason(&restart->job, fds[0], end_ns, reason, sizeof(reason)) &&
-	       await_exit(&restart->job, pid, end_ns, &status);
-	close(fds[0]);
-	if (!ends) {
-		kill(pid, SIGKILL);
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	}
-	if (!ends)
-		snprintf(why, sizeof(restart->why),
-			 "%.300s did not check its configuration in %d s", restart->path,
-			 CHECK_MS / 1000);
-	else if (WIFSIGNALED(status))
-		snprintf(why, sizeof(restart->why),
-			 "%.300s was ended by signal %d when it checked its configuration",
-			 restart->path, WTERMSIG(status));
-	else if (status != 0)
-		snprintf(why, sizeof(restart->why), "the next broker would not start: %s", reason);
-	return !ends || status != 0;
-}
-
-static void check_run(struct offload_job *job)
-{
-	struct restart *restart = container_of(job, struct restart, job);
-
-	restart->check_result = check(restart);
 }
 
 /* --- Passing on --- */
@@ -420,11 +330,20 @@ static void set_held_up(struct restart *restart)
 		 "stop brokerd and start it again");
 }
 
+/* Return the session to answer. Its end no longer matters: it may come with the answer. */
+static uint32_t steal_session(struct restart *restart)
+{
+	uint32_t session = restart->session;
+
+	restart->session = 0;
+	return session;
+}
+
 static void refuse(struct restart *restart)
 {
 	log_clean(restart->why);
-	server_restart_answer(restart->broker->server, restart->session, restart->cookie, -EINVAL,
-			      restart->why, NULL);
+	server_restart_answer(restart->broker->server, steal_session(restart), restart->cookie,
+			      -EINVAL, restart->why, NULL);
 	restart_failed(restart);
 }
 
@@ -456,7 +375,8 @@ static uint64_t on_paused(void *context)
 		 ull(about.n_drained), plural(about.n_drained), (double)about.drain_ns / 1e6,
 		 ull(about.n_left), about.n_left == 1 ? " is" : "s are");
 	checkpoint_write(broker->checkpoint);
-	server_restart_answer(broker->server, restart->session, restart->cookie, 0, NULL, &about);
+	server_restart_answer(broker->server, steal_session(restart), restart->cookie, 0, NULL,
+			      &about);
 	if (restart->is_managed)
 		_exit(OPTIONS_EXIT_RESTART);
 	r = become_next(restart);
@@ -466,22 +386,23 @@ static uint64_t on_paused(void *context)
 	return 0;
 }
 
-static void check_done(struct offload_job *job)
+static void forget_facts(struct restart *restart)
 {
-	struct restart *restart = container_of(job, struct restart, job);
+	restart->environment[count(restart->environment) - 1] = NULL;
+}
+
+static void check_done(void *context, const char *why)
+{
+	struct restart *restart = context;
 	struct broker *broker = restart->broker;
 
-	if (restart->check_result == 0 && !broker->is_stopping && !restart->is_managed &&
-	    is_held_up(restart)) {
+	restart->check = NULL;
+	forget_facts(restart);
+	if (why)
+		snprintf(restart->why, sizeof(restart->why), "%s", why);
+	else if (!restart->is_managed && is_held_up(restart))
 		set_held_up(restart);
-		restart->check_result = 1;
-	}
-	if (broker->is_stopping) {
-		/* The server may be gone already. */
-		restart->is_running = false;
-		return;
-	}
-	if (restart->check_result) {
+	if (restart->why[0]) {
 		refuse(restart);
 		return;
 	}
@@ -491,31 +412,73 @@ static void check_done(struct offload_job *job)
 	dispatch_pause(broker->dispatch, restart->drain_ns, on_paused, restart);
 }
 
+/* Describe this broker to the check, in the environment. */
+static void state_facts(struct restart *restart)
+{
+	const struct broker *broker = restart->broker;
+	uint64_t bytes[RBK_MAX_DEVICES];
+
+	for (uint32_t i = 0; i < broker->n_executors; i++)
+		bytes[i] = broker->executors[i]->info.memory_bytes;
+	config_state_facts(&broker->options, bytes, broker->n_executors, restart->facts);
+	restart->environment[count(restart->environment)] = restart->facts;
+}
+
 static int restart_begin(void *context, uint32_t number, uint32_t cookie, uint64_t drain_ns)
 {
 	struct restart *restart = context;
+	const struct restart_check_options options = {
+		.loop = restart->broker->loop,
+		.offload = restart->broker->offload,
+		.path = restart->path,
+		.argv = restart->check_argv,
+		.environment = restart->environment,
+		.done = check_done,
+		.context = restart,
+	};
 
 	if (restart->is_running || restart->broker->is_stopping)
 		return -EBUSY;
+	state_facts(restart);
+	restart->check = restart_check_new(&options);
+	if (!restart->check) {
+		forget_facts(restart);
+		return -ENOMEM;
+	}
 	restart->is_running = true;
 	restart->session = number;
 	restart->cookie = cookie;
 	restart->drain_ns = drain_ns;
 	restart->patient_ns = 0;
 	restart->why[0] = '\0';
-	restart->job = (struct offload_job){
-		.run = check_run,
-		.done = check_done,
-		.cause = OFFLOAD_FILE,
-	};
-	offload_submit(restart->broker->offload, &restart->job);
 	return 0;
+}
+
+/* An administrator who interrupts "brokerctl restart" wants no restart. */
+static void restart_session_ended(void *context, uint32_t number)
+{
+	static const char why[] = "the administrator who asked for it has not waited";
+	struct restart *restart = context;
+
+	if (!restart->is_running || restart->broker->is_stopping || number != restart->session)
+		return;
+	restart->session = 0;
+	if (restart->check) {
+		restart_check_give_up(restart->check, why);
+		return;
+	}
+	snprintf(restart->why, sizeof(restart->why), "%s", why);
+	dispatch_resume(restart->broker->dispatch);
+	restart_failed(restart);
 }
 
 void restart_stop(struct restart *restart)
 {
-	if (restart && restart->is_running)
-		offload_cancel(restart->broker->offload, &restart->job);
+	if (!restart)
+		return;
+	/* The setup thread may still start the process, with the environment as it is. */
+	restart->check = restart_check_free(restart->check);
+	restart->is_running = false;
 }
 
 static void restart_describe(void *context, struct rbk_wire_restart *ret)
@@ -533,6 +496,7 @@ struct server_restarter restart_hooks(struct restart *restart)
 		return (struct server_restarter){.begin = NULL};
 	return (struct server_restarter){
 		.begin = restart_begin,
+		.session_ended = restart_session_ended,
 		.describe = restart_describe,
 		.context = restart,
 	};

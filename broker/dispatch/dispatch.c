@@ -548,6 +548,12 @@ static void end_pause(struct dispatch *dispatch)
 	dispatch_poll_again(dispatch);
 }
 
+void dispatch_resume(struct dispatch *dispatch)
+{
+	if (dispatch->paused)
+		end_pause(dispatch);
+}
+
 /*
  * Return true if a client has connected and not been answered, and is worth waiting for: it would
  * see an error. One that keeps silent is not.

@@ -94,6 +94,8 @@ void dispatch_stop(struct dispatch *dispatch);
  */
 void dispatch_pause(struct dispatch *dispatch, uint64_t limit_ns, uint64_t (*paused)(void *context),
 		    void *context);
+/* End a pause before @paused is called. Without effect where there is none. For a handler. */
+void dispatch_resume(struct dispatch *dispatch);
 
 /*
  * Set the configuration of placement. It applies to tasks placed from now on. force_cpu also moves

@@ -175,9 +175,11 @@ struct server_control {
 struct server_restarter {
 	/*
 	 * Begin a restart for session @number, whose client waits for server_restart_answer() with
-	 * @cookie. Return: 0; -EBUSY.
+	 * @cookie. Return: 0; -EBUSY; -ENOMEM.
 	 */
 	int (*begin)(void *context, uint32_t number, uint32_t cookie, uint64_t drain_ns);
+	/* Session @number has ended. */
+	void (*session_ended)(void *context, uint32_t number);
 	/* Set the members of @ret that the server does not know, and the text of the last failure.
 	 */
 	void (*describe)(void *context, struct rbk_wire_restart *ret);

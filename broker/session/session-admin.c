@@ -336,6 +336,7 @@ void session_admin_restart(struct session *session, const struct rbk_wire_admin_
 	const struct server_restarter *restarter = &session->server->options.restarter;
 	struct rbk_wire_restart about = {.ready_ns = 0};
 	uint32_t cookie = restart->request.cookie;
+	int r;
 
 	if (restart->action == RBK_WIRE_RESTART_ASK) {
 		if (restarter->describe)
@@ -350,10 +351,12 @@ void session_admin_restart(struct session *session, const struct rbk_wire_admin_
 				     "this broker does not support this request");
 		return;
 	}
-	if (restarter->begin(restarter->context, session->number, cookie,
-			     restart->drain_ms * 1000000ull)) {
-		session_reply_result(session, RBK_WIRE_ADMIN_RESTART, cookie, -EBUSY,
-				     "the broker is restarting or stopping already");
+	r = restarter->begin(restarter->context, session->number, cookie,
+			     restart->drain_ms * 1000000ull);
+	if (r) {
+		session_reply_result(session, RBK_WIRE_ADMIN_RESTART, cookie, r,
+				     r == -EBUSY ? "the broker is restarting or stopping already"
+						 : "the broker is out of memory");
 		return;
 	}
 	log_info_of(SESSION_ABOUT(session), LOG_RESTART,

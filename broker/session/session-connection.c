@@ -426,6 +426,9 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	}
 
 	session->watch = loop_unwatch(session->watch);
+	if (server->options.restarter.session_ended)
+		server->options.restarter.session_ended(server->options.restarter.context,
+							session->number);
 	/* Close rings first: a client whose connection is closed finds its rings closed as well. */
 	session->end_objects(session);
 	if (session->user->is_slow)

@@ -21,83 +21,17 @@
 
 #include <ringbroker/admin.h>
 
-#include "integration/checker.h"
-#include "integration/harness.h"
 #include "integration/plans.h"
 #include "integration/raw.h"
+#include "integration/restart-rig.h"
 #include "support/scaled.h"
 #include "support/test.h"
 
 enum {
-	N_CLIENTS = 4,
 	N_VISITORS = 8,
-	N_PLANS = 25,        /* of each client */
 	STATUS_RESTART = 75, /* with which brokerd ends for its service manager */
-	OTHER_ID = 65534,    /* a user and a group without rights */
 	FIRST_PASSED = 3,    /* number of the first descriptor that a manager passes */
 };
-
-/* Ask the broker that is there now. Return: as rbk_admin_restart(). */
-static int ask(const struct broker *broker, struct rbk_admin_restart *ret, struct rbk_error *error)
-{
-	const struct rbk_options options = {
-		.size = sizeof(options),
-		.socket_path = broker->admin_path,
-		.timeout_ns = harness_slow_ns(20000000000u),
-	};
-	struct rbk *admin;
-	int r = rbk_admin_connect(&options, &admin, error);
-
-	if (r)
-		return r;
-	r = rbk_admin_restart(admin, RBK_RESTART_ASK, 0, ret, error);
-	rbk_disconnect(admin);
-	return r;
-}
-
-/* Have the broker restart. Return: as rbk_admin_restart(). */
-static int begin(const struct broker *broker, uint32_t drain_ms, struct rbk_admin_restart *ret,
-		 struct rbk_error *error)
-{
-	struct rbk *admin = broker_connect_admin(broker, "administrator");
-	int r = rbk_admin_restart(admin, RBK_RESTART_BEGIN, drain_ms, ret, error);
-
-	rbk_disconnect(admin);
-	return r;
-}
-
-/* Wait until a broker answers that began to serve later than @before, with @n sessions back. */
-static struct rbk_admin_restart await_next(const struct broker *broker,
-					   const struct rbk_admin_restart *before, uint32_t n)
-{
-	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000u);
-	struct rbk_admin_restart after;
-	struct rbk_error error = {""};
-
-	while (ask(broker, &after, &error) || after.ready_ns == before->ready_ns ||
-	       after.n_restored < n) {
-		if (harness_now_ns() > end_ns) {
-			broker_show_log(broker);
-			fail_msg("no next broker, or not all sessions are back: %s", error.text);
-		}
-		harness_sleep_ms(1);
-	}
-	return after;
-}
-
-static struct checker *clients_start(const struct broker *broker)
-{
-	struct checker *clients = calloc(N_CLIENTS, sizeof(*clients));
-
-	assert_non_null(clients);
-	for (unsigned int i = 0; i < N_CLIENTS; i++) {
-		clients[i].by_event_loop = i % 2;
-		clients[i].n_plans = N_PLANS;
-		checker_start(&clients[i], broker->socket_path);
-	}
-	checkers_await_work(clients, N_CLIENTS);
-	return clients;
-}
 
 /* Return the nice level of the broker's reactor. */
 static int nice_of(const struct broker *broker)
@@ -132,24 +66,24 @@ static void restart_often(const char *const *args, unsigned int n)
 	int nice;
 
 	broker_start(&broker, &options);
-	clients = clients_start(&broker);
+	clients = restart_clients(&broker);
 	nice = nice_of(&broker);
 	for (unsigned int i = 0; i < n; i++) {
-		assert_int_equal(ask(&broker, &before, &error), 0);
-		if (begin(&broker, 5000, &last, &error))
+		assert_int_equal(restart_ask(&broker, &before, &error), 0);
+		if (restart_begin(&broker, 5000, &last, &error))
 			fail_msg("%s", error.text);
-		assert_int_equal(last.n_sessions, N_CLIENTS);
+		assert_int_equal(last.n_sessions, RESTART_CLIENTS);
 		assert_true(last.held_ns > before.ready_ns);
 		assert_int_equal(last.n_left, 0);
-		after = await_next(&broker, &before, N_CLIENTS);
+		after = restart_await(&broker, &before, RESTART_CLIENTS);
 		assert_true(after.ready_ns > last.held_ns);
-		assert_int_equal(after.n_restored, N_CLIENTS);
+		assert_int_equal(after.n_restored, RESTART_CLIENTS);
 		drain_ns += last.drain_ns;
 		start_ns += after.ready_ns - last.held_ns - last.drain_ns;
 		restore_ns += after.restored_ns - after.ready_ns;
 		if (after.restored_ns - last.held_ns > longest_ns)
 			longest_ns = after.restored_ns - last.held_ns;
-		checkers_await_work(clients, N_CLIENTS);
+		checkers_await_work(clients, RESTART_CLIENTS);
 	}
 	/* A broker that follows another one loads the probes when its clients are back. */
 	if (broker_log_has(&broker, "CPU contention: watched by eBPF"))
@@ -157,8 +91,8 @@ static void restart_often(const char *const *args, unsigned int n)
 	assert_int_equal(nice_of(&broker), nice);
 	/* It is the same process, with the same sockets. */
 	assert_int_equal(waitpid(broker.pid, NULL, WNOHANG), 0);
-	checkers_end(clients, N_CLIENTS);
-	for (unsigned int i = 0; i < N_CLIENTS; i++) {
+	checkers_end(clients, RESTART_CLIENTS);
+	for (unsigned int i = 0; i < RESTART_CLIENTS; i++) {
 		assert_int_equal(clients[i].n_reattached, n);
 		if (clients[i].longest_wait_ns > longest_wait_ns)
 			longest_wait_ns = clients[i].longest_wait_ns;
@@ -166,7 +100,7 @@ static void restart_often(const char *const *args, unsigned int n)
 	print_message("%u restarts with %u plans: longest time without admission %.1f ms; longest "
 		      "wait of a client %.1f ms; means: drained in %.1f ms, started in %.1f ms, "
 		      "sessions restored in %.1f ms\n",
-		      n, N_CLIENTS * N_PLANS, (double)longest_ns / 1e6,
+		      n, RESTART_CLIENTS * RESTART_PLANS, (double)longest_ns / 1e6,
 		      (double)longest_wait_ns / 1e6, (double)drain_ns / 1e6 / n,
 		      (double)start_ns / 1e6 / n, (double)restore_ns / 1e6 / n);
 	broker_stop(&broker);
@@ -197,12 +131,12 @@ static void restart_early(struct broker *broker, const struct broker_options *op
 	struct rbk_error error = {""};
 
 	(void)options;
-	assert_int_equal(ask(broker, &before, &error), 0);
-	assert_int_equal(begin(broker, 10, &last, &error), 0);
+	assert_int_equal(restart_ask(broker, &before, &error), 0);
+	assert_int_equal(restart_begin(broker, 10, &last, &error), 0);
 	assert_true(last.n_left >= 1 && last.n_left + last.n_drained <= 4);
 	assert_true(last.drain_ns >= 10000000);
 	/* The client does not know yet. */
-	await_next(broker, &before, 0);
+	restart_await(broker, &before, 0);
 }
 
 static void stop_early(struct broker *broker, const struct broker_options *options)
@@ -338,12 +272,12 @@ TEST(test_restart__new_clients_see_nothing)
 		assert_int_equal(pthread_create(&threads[i], NULL, visit, &visitors[i]), 0);
 	}
 	for (unsigned int i = 0; i < test_scaled(5); i++) {
-		assert_int_equal(ask(&broker, &before, &error), 0);
+		assert_int_equal(restart_ask(&broker, &before, &error), 0);
 		/* One that keeps silent does not delay the others. */
 		silent = i == 0 ? raw_connect(&broker) : -1;
-		assert_int_equal(begin(&broker, 20000, &last, &error), 0);
+		assert_int_equal(restart_begin(&broker, 20000, &last, &error), 0);
 		assert_true(last.drain_ns < 20000000000u);
-		await_next(&broker, &before, 0);
+		restart_await(&broker, &before, 0);
 		if (silent >= 0)
 			close(silent);
 		harness_sleep_ms(5);
@@ -356,280 +290,6 @@ TEST(test_restart__new_clients_see_nothing)
 			fail_msg("after %u connections: %s", visitors[i].n, visitors[i].failure);
 	}
 	broker_stop(&broker);
-}
-
-/* --- Restarts that fail --- */
-
-/* Check that the broker refuses to restart, with @text, and serves @clients as before. */
-static void expect_refused(const struct broker *broker, struct checker *clients, int r,
-			   const char *text)
-{
-	struct rbk_error error = {""};
-
-	assert_int_equal(begin(broker, 5000, NULL, &error), r);
-	if (!strstr(error.text, text))
-		fail_msg("\"%s\" does not contain \"%s\"", error.text, text);
-	checkers_await_work(clients, N_CLIENTS);
-}
-
-/* Copy the program to @path. */
-static void copy_program(const char *path)
-{
-	const char *program = getenv("BROKERD");
-	char command[512];
-
-	snprintf(command, sizeof(command), "cp '%s' '%s'", program ? program : BROKERD_PATH, path);
-	assert_int_equal(system(command), 0);
-}
-
-static void write_script(const char *path, const char *text)
-{
-	FILE *file;
-
-	unlink(path);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	fputs(text, file);
-	assert_int_equal(fclose(file), 0);
-	assert_int_equal(chmod(path, 0700), 0);
-}
-
-TEST(test_restart__what_cannot_start_is_refused)
-{
-	static const char *const args[] = {"--gpu=none", NULL};
-	const struct broker_options options = {
-		.args = args, .is_undisturbed = true, .policy = "[tenant a]\nmatch-uid = 12345\n"};
-	char folder[] = "/tmp/rbk-program-XXXXXX", path[64];
-	struct rbk_admin_restart before, after;
-	struct rbk_error error = {""};
-	struct checker *clients;
-	struct broker broker;
-
-	assert_non_null(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/brokerd", folder);
-	copy_program(path);
-	assert_int_equal(setenv("BROKERD", path, 1), 0);
-	broker_start(&broker, &options);
-	unsetenv("BROKERD");
-	clients = clients_start(&broker);
-	assert_int_equal(ask(&broker, &before, &error), 0);
-
-	broker_write_policy(&broker, "[tenant a]\nmatch-uid = 12345\nvram-max = many\n");
-	expect_refused(&broker, clients, -EINVAL, "vram-max");
-	broker_write_policy(&broker, options.policy);
-	write_script(path, "#!/bin/sh\necho 'no such option' >&2\nexit 2\n");
-	expect_refused(&broker, clients, -EINVAL, "no such option");
-	write_script(path, "#!/bin/sh\nkill -ABRT $$\n");
-	expect_refused(&broker, clients, -EINVAL, "signal 6");
-	unlink(path);
-	expect_refused(&broker, clients, -EINVAL, "No such file");
-	/* It passes the check, and is gone when it is needed. */
-	write_script(path, "#!/bin/sh\nrm $0\n");
-	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
-	do
-		assert_int_equal(ask(&broker, &after, &error), 0);
-	while (!error.text[0]);
-	assert_non_null(strstr(error.text, "No such file"));
-	checkers_await_work(clients, N_CLIENTS);
-
-	assert_int_equal(ask(&broker, &after, &error), 0);
-	assert_true(after.ready_ns == before.ready_ns);
-	/* A program that was replaced is executed. */
-	copy_program(path);
-	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
-	after = await_next(&broker, &before, N_CLIENTS);
-	checkers_end(clients, N_CLIENTS);
-	for (unsigned int i = 0; i < N_CLIENTS; i++)
-		assert_int_equal(clients[i].n_reattached, 1);
-	assert_int_equal(broker_log_count(&broker, "cannot restart: "), 5);
-	broker_stop(&broker);
-	unlink(path);
-	rmdir(folder);
-	free(clients);
-}
-
-/* --- Who may, and how --- */
-
-static int raw_admin(const struct broker *broker)
-{
-	const struct rbk_wire_hello hello = {
-		.request = {.type = RBK_WIRE_HELLO},
-		.magic = RBK_WIRE_MAGIC,
-		.abi_major = RBK_ABI_MAJOR,
-		.features = UINT64_MAX,
-	};
-	struct rbk_wire_welcome welcome;
-	struct broker other = *broker;
-	int fd;
-
-	memcpy(other.socket_path, broker->admin_path, sizeof(other.socket_path));
-	fd = raw_connect(&other);
-	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
-	assert_true(welcome.features & RBK_FEAT_RESTART);
-	return fd;
-}
-
-static void expect_hostile(const struct broker *broker, uint32_t action, uint32_t drain_ms,
-			   size_t bytes)
-{
-	const struct rbk_wire_admin_restart request = {
-		.request = {.type = RBK_WIRE_ADMIN_RESTART},
-		.action = action,
-		.drain_ms = drain_ms,
-	};
-	int fd = raw_admin(broker);
-
-	assert_true(raw_send(fd, &request, bytes, NULL, 0) > 0);
-	raw_expect_closed(fd);
-	close(fd);
-}
-
-/* Ask for a restart, or about one, without the library's own check. Return: the answer. */
-static struct rbk_wire_restart raw_restart(int fd, uint32_t action)
-{
-	const struct rbk_wire_admin_restart request = {
-		.request = {.type = RBK_WIRE_ADMIN_RESTART, .cookie = 7},
-		.action = action,
-	};
-	struct rbk_wire_restart answer = {.ready_ns = 0};
-	unsigned int n_fds = 0;
-
-	assert_true(raw_send(fd, &request, sizeof(request), NULL, 0) > 0);
-	assert_true(raw_receive(fd, &answer, sizeof(answer), NULL, &n_fds, 20000) >=
-		    (ssize_t)sizeof(answer.reply));
-	assert_int_equal(answer.reply.cookie, 7);
-	return answer;
-}
-
-/* Runs as a user who may look at the broker. */
-static int look_only(const struct broker *broker)
-{
-	int fd = raw_admin(broker);
-
-	if (raw_restart(fd, RBK_WIRE_RESTART_ASK).reply.res != 0)
-		return 1;
-	if (raw_restart(fd, RBK_WIRE_RESTART_BEGIN).reply.res != -EPERM)
-		return 2;
-	close(fd);
-	return 0;
-}
-
-TEST(test_restart__rights_and_form)
-{
-	char group[32];
-	const char *const args[] = {"--gpu=none", "--admin-group", group, NULL};
-	const struct broker_options options = {.args = args, .is_undisturbed = true};
-	const struct rbk_wire_hello hello = {
-		.request = {.type = RBK_WIRE_HELLO},
-		.magic = RBK_WIRE_MAGIC,
-		.abi_major = RBK_ABI_MAJOR,
-	};
-	const size_t bytes = sizeof(struct rbk_wire_admin_restart);
-	struct rbk_admin_restart before, after;
-	struct rbk_error error = {""};
-	struct rbk_wire_welcome welcome;
-	struct broker broker;
-	int fd, status;
-	pid_t pid;
-
-	snprintf(group, sizeof(group), "%u", OTHER_ID);
-	broker_start(&broker, &options);
-	assert_int_equal(ask(&broker, &before, &error), 0);
-	expect_hostile(&broker, 2, 0, bytes);
-	expect_hostile(&broker, RBK_WIRE_RESTART_BEGIN, 0, bytes - 1);
-	expect_hostile(&broker, RBK_WIRE_RESTART_BEGIN, RBK_WIRE_RESTART_MOST_MS + 1, bytes);
-	expect_hostile(&broker, RBK_WIRE_RESTART_ASK, 1, bytes);
-	/* Not on the clients' socket. */
-	fd = raw_connect(&broker);
-	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
-	assert_int_equal(raw_restart(fd, RBK_WIRE_RESTART_BEGIN).reply.res, -EPERM);
-	close(fd);
-	if (geteuid() == 0) {
-		/* The folder is root's. */
-		assert_int_equal(chmod(broker.dir, 0711), 0);
-		pid = fork();
-		if (pid == 0)
-			_exit(setgid(OTHER_ID) || setuid(OTHER_ID) ? 3 : look_only(&broker));
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
-	}
-	assert_int_equal(ask(&broker, &after, &error), 0);
-	assert_true(after.ready_ns == before.ready_ns);
-	/* The second of two requests is refused. */
-	fd = raw_admin(&broker);
-	{
-		const struct rbk_wire_admin_restart twice[2] = {
-			{.request = {.type = RBK_WIRE_ADMIN_RESTART, .cookie = 1}, .action = 1},
-			{.request = {.type = RBK_WIRE_ADMIN_RESTART, .cookie = 2}, .action = 1},
-		};
-		struct rbk_wire_restart answer;
-		unsigned int n_fds = 0;
-
-		assert_true(raw_send(fd, &twice[0], bytes, NULL, 0) > 0);
-		assert_true(raw_send(fd, &twice[1], bytes, NULL, 0) > 0);
-		assert_true(raw_receive(fd, &answer, sizeof(answer), NULL, &n_fds, 20000) > 0);
-		assert_int_equal(answer.reply.cookie, 2);
-		assert_int_equal(answer.reply.res, -EBUSY);
-	}
-	close(fd);
-	/* The administrator who asked is gone: the restart goes on. */
-	await_next(&broker, &before, 0);
-	broker_stop(&broker);
-}
-
-/* A stop has precedence, and does not take the sockets' files with it twice. */
-TEST(test_restart__stopped_meanwhile)
-{
-	static const char *const args[] = {"--gpu=none", "--test-device=300", NULL};
-	const struct broker_options options = {.args = args, .is_undisturbed = true};
-	struct rbk_admin_restart before;
-	struct rbk_error error = {""};
-	struct broker broker;
-
-	broker_start(&broker, &options);
-	assert_int_equal(ask(&broker, &before, &error), 0);
-	assert_int_equal(begin(&broker, 100, NULL, &error), 0);
-	await_next(&broker, &before, 0);
-	broker_stop(&broker);
-	assert_int_not_equal(access(broker.socket_path, F_OK), 0);
-	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
-}
-
-/* A check that hangs ends with the broker, whose sessions, the one that asked included, are gone.
- */
-static void stop_during(const char *script)
-{
-	static const char *const args[] = {"--gpu=none", NULL};
-	const struct broker_options options = {.args = args, .is_undisturbed = true};
-	const struct rbk_wire_admin_restart request = {
-		.request = {.type = RBK_WIRE_ADMIN_RESTART},
-		.action = RBK_WIRE_RESTART_BEGIN,
-	};
-	char folder[] = "/tmp/rbk-program-XXXXXX", path[64];
-	struct broker broker;
-	int fd;
-
-	assert_non_null(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/brokerd", folder);
-	copy_program(path);
-	assert_int_equal(setenv("BROKERD", path, 1), 0);
-	broker_start(&broker, &options);
-	unsetenv("BROKERD");
-	write_script(path, script);
-	fd = raw_admin(&broker);
-	assert_true(raw_send(fd, &request, sizeof(request), NULL, 0) > 0);
-	broker_wait_log(&broker, "restarting within 0 s");
-	broker_stop(&broker);
-	close(fd);
-	unlink(path);
-	rmdir(folder);
-}
-
-TEST(test_restart__stopped_during_the_check)
-{
-	stop_during("#!/bin/sh\nexec sleep 100\n");
-	/* Without its standard error, it seems to have ended. */
-	stop_during("#!/bin/sh\nexec 2>&-\nexec sleep 100\n");
 }
 
 /* --- What is remembered --- */
@@ -745,9 +405,9 @@ TEST(test_restart__learned_times_are_kept)
 	unlearned_ns = predicted_ns(&learner);
 	learner_run(&learner, 30);
 
-	assert_int_equal(ask(&broker, &about, &error), 0);
-	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
-	await_next(&broker, &about, 0);
+	assert_int_equal(restart_ask(&broker, &about, &error), 0);
+	assert_int_equal(restart_begin(&broker, 5000, NULL, &error), 0);
+	restart_await(&broker, &about, 0);
 	learner_run(&learner, 1);
 	assert_int_equal(rbk_n_reattached(learner.rbk), 1);
 	assert_int_not_equal(predicted_ns(&learner), unlearned_ns);
@@ -842,9 +502,9 @@ TEST(test_restart__working_set_is_loaded_again)
 	before = resident(plans, N);
 	assert_int_equal(before, (1u << (N - 1)) - 1);
 
-	assert_int_equal(ask(&broker, &about, &error), 0);
-	assert_int_equal(begin(&broker, 5000, NULL, &error), 0);
-	await_next(&broker, &about, 0);
+	assert_int_equal(restart_ask(&broker, &about, &error), 0);
+	assert_int_equal(restart_begin(&broker, 5000, NULL, &error), 0);
+	restart_await(&broker, &about, 0);
 	rbk_prep_nop(&sqe);
 	assert_int_equal(run_one(ring, &sqe), 0);
 	assert_int_equal(rbk_n_reattached(rbk), 1);
@@ -916,10 +576,10 @@ TEST(test_restart__by_the_service_manager)
 	}
 	options.socket_path = path;
 	broker_start(&broker, &options);
-	clients = clients_start(&broker);
+	clients = restart_clients(&broker);
 	for (unsigned int i = 0; i < 2; i++) {
-		assert_int_equal(ask(&broker, &before, &error), 0);
-		if (begin(&broker, 5000, &last, &error))
+		assert_int_equal(restart_ask(&broker, &before, &error), 0);
+		if (restart_begin(&broker, 5000, &last, &error))
 			fail_msg("%s", error.text);
 		status = broker_wait(&broker);
 		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_RESTART);
@@ -927,10 +587,10 @@ TEST(test_restart__by_the_service_manager)
 		broker_start(&next, &options);
 		broker_remove(&broker);
 		broker = next;
-		await_next(&broker, &before, N_CLIENTS);
-		checkers_await_work(clients, N_CLIENTS);
+		restart_await(&broker, &before, RESTART_CLIENTS);
+		checkers_await_work(clients, RESTART_CLIENTS);
 	}
-	checkers_end(clients, N_CLIENTS);
+	checkers_end(clients, RESTART_CLIENTS);
 	assert_int_equal(kill(broker.pid, SIGTERM), 0);
 	assert_int_equal(broker_wait(&broker), 0);
 	broker_remove(&broker);
