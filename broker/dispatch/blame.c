@@ -17,7 +17,8 @@
  * record yet. Its index is left, and the next broker makes a record of it (session/ring-restore.c).
  *
  * Client's areas are not believed, and a client may put marks into its own: its tasks then fail, or
- * run alone, in their share of the device's time.
+ * run alone. The tenant of a suspect is charged for the time in which it keeps devices idle, so
+ * that it runs in its share of the device's time.
  */
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"

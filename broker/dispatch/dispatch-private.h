@@ -266,6 +266,7 @@ struct device_load {
 	struct dispatch_own *own; /* the broker's own task that its executor has */
 	uint32_t loss;            /* 1 + reopenings at the last loss by a task; 0: none */
 	uint64_t loss_ticks;      /* when the last loss was noticed */
+	uint64_t idle_ticks;      /* since when it is idle for a suspect; 0: it is not */
 	uint64_t due_ticks;       /* predicted end of its task, if struct due has the device */
 	uint64_t early_ticks;     /* time by which tasks end before their prediction, see due.c */
 };
@@ -317,14 +318,16 @@ struct dispatch {
 	uint32_t n_submitted;          /* runs that executors hold, and own tasks */
 	uint32_t n_queued;             /* runs queued for all devices */
 	uint32_t flush_mask;           /* executors that were given tasks this turn */
-	bool may_rebalance; /* tasks were queued or returned since the last rebalancing */
-	bool may_preempt;   /* dispatch_preempt() is due */
-	bool is_costly;     /* an entry of this batch took long */
-	bool is_batch_over; /* admit no more of its entries now */
-	bool is_now;        /* now_ticks was read when this turn's last batch ended */
-	uint8_t alone;      /* ALONE_* */
+	bool may_rebalance;   /* tasks were queued or returned since the last rebalancing */
+	bool may_preempt;     /* dispatch_preempt() is due */
+	bool is_costly;       /* an entry of this batch took long */
+	bool is_batch_over;   /* admit no more of its entries now */
+	bool is_now;          /* now_ticks was read when this turn's last batch ended */
+	uint8_t alone;        /* ALONE_* */
+	uint8_t alone_device; /* device of the suspect of alone_flow */
 	uint32_t n_suspects;
-	struct turn *turn;             /* the loop's turn */
+	struct flow *alone_flow; /* flow of the suspect for which devices are idle; NULL: none */
+	struct turn *turn;       /* the loop's turn */
 	struct list_node active_flows; /* first: to be polled next */
 	uint32_t n_active_flows;
 	bool is_round_cut;         /* the last round did not reach all active flows */

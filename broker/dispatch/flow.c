@@ -39,6 +39,8 @@ static struct place_flow_limits limits_of(const struct tenant *tenant)
 static void flow_free(struct dispatch *dispatch, struct flow *flow)
 {
 	list_remove(&flow->link);
+	if (dispatch->alone_flow == flow)
+		dispatch->alone_flow = NULL;
 	place_flow_free(dispatch->placer, flow->place);
 	tenant_unref(flow->tenant);
 	free(flow);
@@ -46,7 +48,8 @@ static void flow_free(struct dispatch *dispatch, struct flow *flow)
 
 void flow_charge(struct dispatch *dispatch, struct flow *flow)
 {
-	place_flow_charge(dispatch->placer, flow->place, clock_ticks_to_ns(flow->owed_ticks));
+	place_flow_charge(dispatch->placer, flow->place, RBK_DEVICE_CPU,
+			  clock_ticks_to_ns(flow->owed_ticks));
 	flow->owed_ticks = 0;
 }
 

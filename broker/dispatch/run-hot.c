@@ -438,22 +438,90 @@ static inline bool hand_over(struct dispatch *dispatch, struct run *run, uint8_t
 	return true;
 }
 
+/* From now on, devices without a run are idle for the suspect @run. */
+static void keep_idle(struct dispatch *dispatch, const struct run *run)
+{
+	if (dispatch->alone_flow)
+		return;
+	dispatch->alone_flow = run->task->ring->flow;
+	dispatch->alone_device = run->place.decision.device;
+	for (uint32_t i = RBK_DEVICE_CPU + 1; i < dispatch->n_executors; i++)
+		dispatch->loads[i].idle_ticks =
+			dispatch->loads[i].n_held == 0 ? dispatch->now_ticks : 0;
+}
+
+/*
+ * Charge the suspect's flow for the time in which @device was idle for it; and on its own device,
+ * where its tasks compete with those of others, for the idle time of any device.
+ */
+static void charge_idle(struct dispatch *dispatch, uint8_t device)
+{
+	const uint8_t own = dispatch->alone_device;
+	struct device_load *load = &dispatch->loads[device];
+	const uint64_t ns =
+		load->idle_ticks ? clock_elapsed_ns(load->idle_ticks, dispatch->now_ticks) : 0;
+
+	load->idle_ticks = 0;
+	if (!dispatch->alone_flow || ns == 0)
+		return;
+	place_flow_charge(dispatch->placer, dispatch->alone_flow->place, device, ns);
+	if (device != own)
+		place_flow_charge(dispatch->placer, dispatch->alone_flow->place, own, ns);
+}
+
+/* The devices are there for all tenants again. */
+static __attribute__((__cold__, __noinline__)) void end_alone(struct dispatch *dispatch)
+{
+	for (uint8_t i = RBK_DEVICE_CPU + 1; i < dispatch->n_executors; i++)
+		charge_idle(dispatch, i);
+	dispatch->alone_flow = NULL;
+	dispatch->alone = ALONE_NOBODY;
+}
+
+/* Note that a run has returned from a device while a suspect waits or runs. */
+static __attribute__((__cold__, __noinline__)) void note_alone(struct dispatch *dispatch,
+							       const struct run *run)
+{
+	const uint8_t device = run->place.decision.device;
+
+	if (device == RBK_DEVICE_CPU || dispatch->loads[device].n_held > 0)
+		return;
+	if (dispatch->alone == ALONE_RUNS)
+		end_alone(dispatch);
+	else
+		dispatch->loads[device].idle_ticks = dispatch->now_ticks;
+}
+
 /*
  * Return true if a device other than the CPU may begin @run. A suspect waits until no such device
- * has another run, and the others wait for it meanwhile: see blame.c.
+ * has another run, and the others wait for it meanwhile: see blame.c. Its flow is charged for that.
  */
 static __attribute__((__cold__, __noinline__)) bool run_may_begin(struct dispatch *dispatch,
 								  const struct run *run)
 {
 	uint32_t n_held = 0;
 
+	/* The last suspect may have been cancelled while it waited. */
+	if (dispatch->n_suspects == 0) {
+		end_alone(dispatch);
+		return true;
+	}
 	for (uint32_t i = RBK_DEVICE_CPU + 1; i < dispatch->n_executors; i++)
 		n_held += dispatch->loads[i].n_held;
-	if (n_held > 0 && dispatch->alone == ALONE_NOBODY && run->task->is_suspect)
+	if (n_held > 0 && dispatch->alone == ALONE_NOBODY && run->task->is_suspect) {
 		dispatch->alone = ALONE_WAITS;
+		keep_idle(dispatch, run);
+	}
 	if (n_held > 0)
 		return dispatch->alone == ALONE_NOBODY;
-	dispatch->alone = run->task->is_suspect ? ALONE_RUNS : ALONE_NOBODY;
+	if (!run->task->is_suspect) {
+		end_alone(dispatch);
+		return true;
+	}
+	/* From now on it uses its own device. */
+	keep_idle(dispatch, run);
+	charge_idle(dispatch, run->place.decision.device);
+	dispatch->alone = ALONE_RUNS;
 	return true;
 }
 
@@ -466,8 +534,8 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	uint8_t device = run->place.decision.device;
 	struct device_load *load = &dispatch->loads[device];
 
-	if (__builtin_expect(dispatch->n_suspects > 0, 0) && device != RBK_DEVICE_CPU &&
-	    !run_may_begin(dispatch, run))
+	if (__builtin_expect(dispatch->n_suspects | dispatch->alone, 0) &&
+	    device != RBK_DEVICE_CPU && !run_may_begin(dispatch, run))
 		return false;
 	run_measure(dispatch, run, device);
 	run->exec.start_ticks = run->exec.end_ticks = run->exec.busy_ticks = 0;
@@ -680,6 +748,8 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 
 	dispatch->n_submitted--;
 	load->n_held--;
+	if (__builtin_expect(dispatch->alone != ALONE_NOBODY, 0))
+		note_alone(dispatch, run);
 	if (__builtin_expect(dispatch->due.devices & 1u << device, 0))
 		due_end(dispatch, device, run->exec.end_ticks);
 	/* A cancelled run shows that the device is alive only if the device had begun it. */

@@ -113,10 +113,10 @@ uint64_t place_refill_ns(const struct placer *placer, uint64_t now_ns)
 	return refill_ns > now ? now_ns + (refill_ns - now) : now_ns;
 }
 
-void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t ns)
+void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns)
 {
-	struct place_queue *queue = &placer->devices[RBK_DEVICE_CPU].queue;
-	struct place_flow_queue *fq = &flow->on[RBK_DEVICE_CPU];
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
 
 	ns = ns < SCHEDULE_MAX_WORK_NS ? ns : SCHEDULE_MAX_WORK_NS;
 	fq->used_ns += ns;
@@ -129,7 +129,7 @@ void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t 
 		heap_update(&queue->flows, &fq->node, flow_before);
 	else if (!queue->flows && queue->n_released == 0)
 		queue->virtual_time = queue->last_finish;
-	if (flow->cpu_max > 0)
+	if (flow->cpu_max > 0 && device == RBK_DEVICE_CPU)
 		flow_spend(placer, flow, (int64_t)ns, placer->schedule.now_ns);
 }
 

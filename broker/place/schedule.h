@@ -86,8 +86,11 @@ struct place_flow *place_flow_free(struct placer *placer, struct place_flow *flo
 /* Return true if the flow has used up its quota. Do not read its rings until place_refill_ns(). */
 bool place_flow_is_throttled(struct place_flow *flow, uint64_t now_ns);
 
-/* Charge a flow for @ns of the reactor's work. */
-void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t ns);
+/*
+ * Charge a flow for @ns of @device beside its tasks there: for the reactor's work, which counts as
+ * the CPU's, or for time in which the device was kept idle for it.
+ */
+void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns);
 
 /*
  * Predict how long a task of @flow would wait on @device before it starts: the time left of the

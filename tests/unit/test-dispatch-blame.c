@@ -2,7 +2,9 @@
 /* Tasks that crash brokers are given up; those that ran beside them complete. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "place/schedule-private.h"
 #include "shm/ring.h"
 #include "support/test.h"
 #include "unit/restore-bench.h"
@@ -231,6 +233,56 @@ TEST(test_blame__devices_wait)
 	brokers_end(&brokers);
 }
 
+/* The tenant of a suspect pays for the devices that are idle for it. */
+TEST(test_blame__idle_devices_are_charged)
+{
+	const uint64_t nap_ns = 2000000;
+	struct brokers brokers;
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct fake *other = &second->rig.fakes[2];
+	const struct place_flow *flow;
+	uint64_t own_ns, other_ns;
+
+	brokers_begin(&brokers, 3);
+	put_strategy(first, 1, RBK_STRATEGY_DEVICE(2));
+	put_strategy(first, 2, RBK_STRATEGY_DEVICE(1));
+	rig_work(&first->rig);
+	begin(first->gpu, 2);
+	dispatch_blame(first->rig.dispatch, NULL);
+	second->gpu->capacity = 0;
+	die(&brokers);
+	second->gpu->capacity = FAKE_MAX_TASKS;
+	put_strategy(second, 4, RBK_STRATEGY_DEVICE(2));
+	rig_work(&second->rig);
+	flow = container_of(second->rig.dispatch->flows.next, struct flow, link)->place;
+
+	/* It waits for the other device, while its own one is idle. */
+	assert_non_null(held(other, 1));
+	own_ns = flow->on[1].used_ns;
+	other_ns = flow->on[2].used_ns;
+	usleep(nap_ns / 1000);
+	finish(second, other, 1, 0);
+	assert_non_null(held(second->gpu, 2));
+	assert_true(flow->on[1].used_ns - own_ns >= nap_ns);
+	own_ns = flow->on[1].used_ns;
+	other_ns = flow->on[2].used_ns;
+
+	/* It runs, while the other device is idle. */
+	usleep(nap_ns / 1000);
+	finish(second, second->gpu, 2, 0);
+	assert_non_null(held(other, 4));
+	assert_true(flow->on[2].used_ns - other_ns >= nap_ns);
+	assert_true(flow->on[1].used_ns - own_ns >= nap_ns);
+
+	/* Nothing is charged any more. */
+	own_ns = flow->on[1].used_ns;
+	usleep(nap_ns / 1000);
+	fake_finish_all(other, 0);
+	rig_work(&second->rig);
+	assert_int_equal(flow->on[1].used_ns, own_ns);
+	brokers_end(&brokers);
+}
+
 /* A suspect waits for those that a device has already, and no others overtake it. */
 TEST(test_blame__a_suspect_waits)
 {
@@ -254,6 +306,7 @@ TEST(test_blame__a_suspect_waits)
 	expect_cqe(second, 2, -ECANCELED);
 	assert_int_equal(second->gpu->n_tasks, 2);
 	assert_int_equal(second->rig.dispatch->n_suspects, 0);
+	assert_null(second->rig.dispatch->alone_flow);
 	fake_finish_all(second->gpu, 0);
 	rig_work(&second->rig);
 	expect_cqe(second, 1, 0);

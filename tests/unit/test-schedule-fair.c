@@ -269,7 +269,7 @@ TEST(test_charge__counts)
 			     1, DEPTH);
 	for (int i = 0; i < 1000; i++) {
 		rig_run(&rig, rig.now_ns + MS);
-		place_flow_charge(rig.placer, tenants[0].flow, 250000);
+		place_flow_charge(rig.placer, tenants[0].flow, RBK_DEVICE_CPU, 250000);
 		charged += 250000;
 	}
 	measure(&rig, tenants, 2, 0, 0, used);

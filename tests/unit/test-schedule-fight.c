@@ -313,7 +313,7 @@ static void act(struct fight *fight)
 		place_flow_set_limits(rig->placer, flow, &limits, rig->now_ns);
 		break;
 	case 1:
-		place_flow_charge(rig->placer, flow, below(fight, 1000000));
+		place_flow_charge(rig->placer, flow, RBK_DEVICE_CPU, below(fight, 1000000));
 		break;
 	case 2:
 	case 3:

@@ -130,7 +130,7 @@ TEST(test_quota__reactor)
 			assert_int_equal(place_refill_ns(rig.placer, rig.now_ns), UINT64_MAX);
 		}
 		rig.now_ns += 1000;
-		place_flow_charge(rig.placer, flow, 2000);
+		place_flow_charge(rig.placer, flow, RBK_DEVICE_CPU, 2000);
 		charged_ns += 2000;
 	}
 	assert_true((double)charged_ns < 0.5 * (double)(rig.now_ns - begin_ns) + 52 * MS);
@@ -205,7 +205,7 @@ TEST(test_quota__clock_set_back)
 		uint64_t now_ns = rig.now_ns - (i % 2 ? 20000 : 0);
 
 		if (!place_flow_is_throttled(flow, now_ns)) {
-			place_flow_charge(rig.placer, flow, 1 * MS);
+			place_flow_charge(rig.placer, flow, RBK_DEVICE_CPU, 1 * MS);
 			charged_ns += MS;
 		}
 		rig.now_ns += 100000;
