@@ -44,6 +44,9 @@
 #include "util/plural.h"
 #include "util/size.h"
 
+/* For work of an earlier broker; after that, the client's library tries again */
+enum { RESTORE_WAIT_MS = 2000 };
+
 static struct session_arena *arena_of_job(struct offload_job *job)
 {
 	return container_of(job, struct session_arena, job);
@@ -227,11 +230,19 @@ static void arena_import_run(struct offload_job *job)
 		arena_finish(arena);
 }
 
-/* Map a dma-buf that an earlier broker had a device make. */
+/*
+ * Map a dma-buf that an earlier broker had a device make. Work that this broker submitted goes on
+ * after its death, and its late writes must not meet those of the tasks that run again. A client
+ * that keeps the memory busy delays only its own tenant's lane.
+ */
 static void arena_map_run(struct closers_job *job)
 {
 	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
 
+	if (dma_buf_wait(arena->fd, RESTORE_WAIT_MS)) {
+		arena->map_result = -EBUSY;
+		return;
+	}
 	arena->map_result =
 		arena_map_dma_buf(arena->fd, arena->bytes, &arena->exec, arena->map_message);
 }
@@ -461,22 +472,25 @@ static int charge_at_least(struct account *account, struct charge *charge, enum 
 	return account_charge_change(account, charge, charge->slot, amount);
 }
 
-static int arena_charge(struct session_arena *arena, const struct executor *exporter)
+/* Charge for an arena in @memory_bytes of memory: a driver may have rounded its size up. */
+static int arena_charge(struct session_arena *arena, uint64_t memory_bytes,
+			const struct executor *exporter)
 {
 	struct account *account = arena->session->tenant->account;
 	struct charge *charges = arena->charges;
-	const uint64_t bytes = arena->bytes, left_bytes = charges[ARENA_CHARGE_HOST_BYTES].amount;
+	const uint64_t left_bytes = charges[ARENA_CHARGE_HOST_BYTES].amount;
 
 	if (account_charge(account, &charges[ARENA_CHARGE_ONE], ACCOUNT_ARENAS, 1) ||
 	    account_charge(account, &charges[ARENA_CHARGE_ARENA_BYTES], ACCOUNT_ARENA_BYTES,
-			   bytes) ||
+			   memory_bytes) ||
 	    account_charge(account, &charges[ARENA_CHARGE_MAPPING], ACCOUNT_MAPPINGS, 1) ||
 	    charge_at_least(account, &charges[ARENA_CHARGE_FD], ACCOUNT_FDS, 1) ||
-	    charge_at_least(account, &charges[ARENA_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES, bytes))
+	    charge_at_least(account, &charges[ARENA_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES,
+			    memory_bytes))
 		return ACCOUNT_E_QUOTA;
 	if (exporter && exporter->info.gtt_bytes > 0 &&
 	    charge_at_least(account, &charges[ARENA_CHARGE_GTT], account_gtt(exporter->index),
-			    bytes)) {
+			    memory_bytes)) {
 		/* The memory stays charged as the earlier arena has left it. */
 		account_charge_set(account, &charges[ARENA_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES,
 				   left_bytes);
@@ -506,13 +520,13 @@ static bool arena_want(struct session *session, uint32_t type, uint32_t cookie, 
 
 /*
  * Make an arena of a memfd, of a dma-buf that @exporter will make, or, with @is_restored, of one
- * whose like @exporter, if not NULL, makes. @left, if not NULL, is the hold that an earlier arena
- * of that dma-buf has left: this arena takes it over, and a refusal leaves it as it was.
- * Return: a charged arena, owned by the session; NULL: the client was refused.
+ * whose like @exporter, if not NULL, makes. It has @memory_bytes of memory. @left, if not NULL, is
+ * the hold that an earlier arena of that dma-buf has left: this arena takes it over, and a refusal
+ * leaves it as it was. Return: a charged arena, owned by the session; NULL: the client was refused.
  */
 static struct session_arena *arena_begin(struct session *session, uint32_t cookie, uint64_t bytes,
-					 struct executor *exporter, bool is_restored,
-					 struct hold *left)
+					 uint64_t memory_bytes, struct executor *exporter,
+					 bool is_restored, struct hold *left)
 {
 	const uint32_t type = exporter && !is_restored ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 	const struct server_limits *limits = &session->server->options.limits;
@@ -567,7 +581,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 		arena->hold = left;
 		arena->fd = hold_resume_dma_buf(left, kept);
 	}
-	if (arena_charge(arena, exporter)) {
+	if (arena_charge(arena, memory_bytes, exporter)) {
 		session_reply_result(session, type, cookie, -EDQUOT,
 				     "no room for an arena of %s: %s", SIZE_ROUNDED(bytes),
 				     account_explain(session->tenant->account, why));
@@ -584,7 +598,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes, bool fixes)
 {
-	struct session_arena *arena = arena_begin(session, cookie, bytes, NULL, false, NULL);
+	struct session_arena *arena = arena_begin(session, cookie, bytes, bytes, NULL, false, NULL);
 
 	if (!arena)
 		return 0;
@@ -666,7 +680,7 @@ int session_arena_restore(struct session *session, uint32_t cookie, int *fd, uin
 			   "this dma-buf is the memory of an arena of another tenant");
 		return 0;
 	}
-	arena = arena_begin(session, cookie, bytes, exporter, true, left);
+	arena = arena_begin(session, cookie, bytes, about.bytes, exporter, true, left);
 	if (!arena)
 		return 0;
 	if (left) {
@@ -699,7 +713,7 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 				     ull(bytes));
 		return 0;
 	}
-	arena = arena_begin(session, cookie, bytes, exporter, false, NULL);
+	arena = arena_begin(session, cookie, bytes, bytes, exporter, false, NULL);
 	if (!arena)
 		return 0;
 	arena->job = (struct offload_job){

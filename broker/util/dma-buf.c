@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "util/cleanup.h"
+#include "util/clock.h"
 
 #define DMA_BUF_FS_MAGIC 0x444d4142 /* DMA_BUF_MAGIC of <linux/magic.h>, since Linux 5.3 */
 
@@ -112,4 +114,19 @@ int dma_buf_examine(int fd, struct dma_buf_about *ret)
 	};
 	memcpy(ret->exporter, value, n);
 	return 0;
+}
+
+int dma_buf_wait(int fd, int timeout_ms)
+{
+	const uint64_t end_ns = clock_now_ns() + (uint64_t)timeout_ms * 1000000;
+	struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
+	int left_ms = timeout_ms, r;
+
+	/* Ready for writing: readers and writers have finished. */
+	while ((r = poll(&poll_fd, 1, left_ms)) < 0 && errno == EINTR) {
+		const uint64_t now_ns = clock_now_ns();
+
+		left_ms = now_ns < end_ns ? (int)((end_ns - now_ns) / 1000000) : 0;
+	}
+	return r > 0 && poll_fd.revents & POLLOUT ? 0 : DMA_BUF_E_BUSY;
 }

@@ -6,6 +6,7 @@
 
 enum {
 	DMA_BUF_E_UNKNOWN = 1, /* no number from the kernel, or no dma-buf */
+	DMA_BUF_E_BUSY = 2,    /* a device still reads or writes the memory */
 	DMA_BUF_NAME_BYTES = 32,
 };
 
@@ -31,3 +32,11 @@ int dma_buf_examine(int fd, struct dma_buf_about *ret);
  * Return: 0; DMA_BUF_E_UNKNOWN.
  */
 int dma_buf_holders(int fd, uint64_t *ret);
+
+/*
+ * Wait, for at most @timeout_ms, until no device reads or writes the memory for work that was
+ * submitted before, by any process: work of a process that was killed goes on. Work whose driver
+ * keeps it out of the dma-buf's fences is not waited for. Any thread that may block.
+ * Return: 0; DMA_BUF_E_BUSY: the time is over.
+ */
+int dma_buf_wait(int fd, int timeout_ms);

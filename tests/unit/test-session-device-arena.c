@@ -25,7 +25,8 @@ static struct {
 	const char *driver; /* NULL: the descriptor is no dma-buf */
 	uint64_t n_holders;
 	uint64_t spare_bytes; /* the dma-buf is larger than its file */
-	unsigned int n_imported, n_released;
+	bool is_busy;         /* a device writes to it */
+	unsigned int n_imported, n_released, n_waited;
 	bool refuses; /* the exporter does not import the arena */
 	bool makes;   /* the exporter makes arenas, too */
 } world;
@@ -55,9 +56,18 @@ int __wrap_dma_buf_examine(int fd, struct dma_buf_about *ret)
 	return 0;
 }
 
+int __wrap_dma_buf_wait(int fd, int timeout_ms);
+int __wrap_dma_buf_wait(int fd, int timeout_ms)
+{
+	assert_true(fcntl(fd, F_GETFD) >= 0);
+	assert_true(timeout_ms > 0 && timeout_ms <= 10000);
+	world.n_waited++;
+	return world.is_busy ? DMA_BUF_E_BUSY : 0;
+}
+
 static void import(struct executor *executor, struct exec_arena *arena)
 {
-	assert_true(arena->is_restored || world.makes);
+	assert_true(arena->is_restored ? world.n_waited > 0 : world.makes);
 	assert_true(fcntl(arena->fd, F_GETFD) >= 0);
 	if (!world.refuses || executor->index != EXPORTER)
 		arena->import[executor->index] = arena;
@@ -127,6 +137,17 @@ static int hand_over(struct rig *rig, int fd, uint64_t bytes, uint32_t *ret_id)
 	if (ret_id)
 		*ret_id = reply.id;
 	return r;
+}
+
+/* The same for memory that the broker refuses after it has taken the descriptor. */
+static int hand_over_used(struct rig *rig, int fd, uint64_t bytes)
+{
+	struct rbk_wire_id_reply reply = {.reply.res = 1};
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	assert_int_equal(session_arena_restore(rig->session, ++rig->next_cookie, &copy, bytes), 0);
+	assert_int_equal(copy, -1);
+	return rig_answer(rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply));
 }
 
 static int take_back(struct rig *rig, uint32_t id)
@@ -524,21 +545,24 @@ TEST(test_device_arena__other_size)
 
 	BEGIN(rig);
 	fd = memory_new(BYTES);
-	held = leave_hold(&rig, fd, BYTES - 2 * PAGE);
+	held = leave_hold(&rig, fd, BYTES);
+	world.spare_bytes = PAGE;
 	for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
 		limit(&rig, slots[i], used(&rig, slots[i]) + PAGE - 1);
-		assert_int_equal(leave_again(&rig, fd, BYTES - PAGE), -EDQUOT);
+		assert_int_equal(leave_again(&rig, fd, BYTES), -EDQUOT);
 		expect_held(&rig, held);
 		limit(&rig, slots[i], UINT64_MAX);
 	}
-	assert_int_equal(leave_again(&rig, fd, BYTES - PAGE), 0);
+	assert_int_equal(leave_again(&rig, fd, BYTES), 0);
 	held.host_bytes += PAGE;
 	held.gtt_bytes += PAGE;
 	expect_held(&rig, held);
+	world.spare_bytes = 0;
 	assert_int_equal(leave_again(&rig, fd, PAGE), 0);
 	expect_held(&rig, held);
 	rig.fakes[2].executor.info.export_name = world.driver = "other";
 	rig.fakes[2].executor.info.gtt_bytes = GTT;
+	world.spare_bytes = 2 * PAGE;
 	assert_int_equal(leave_again(&rig, fd, BYTES), 0);
 	held.host_bytes += PAGE;
 	held.gtt_bytes += PAGE;
@@ -563,6 +587,53 @@ static void expect_ended(struct rig *rig)
 		rig_settle(rig);
 		usleep(100);
 	}
+}
+
+/* Work of the last broker may still write: nothing runs in the memory before that has ended. */
+TEST(test_device_arena__busy)
+{
+	uint64_t host;
+	uint32_t id;
+	int fd;
+
+	BEGIN(rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fd = memory_new(BYTES);
+	world.is_busy = true;
+	assert_int_equal(hand_over_used(&rig, fd, BYTES), -EBUSY);
+	assert_int_equal(world.n_imported, 0);
+	assert_false(rig.session->is_ending);
+	/* The client may try again. */
+	world.is_busy = false;
+	world.n_holders = 2;
+	assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
+	assert_int_equal(world.n_waited, 2);
+	assert_int_equal(take_back(&rig, id), 0);
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
+}
+
+/* A client cannot have more memory than it pays for by naming a smaller size. */
+TEST(test_device_arena__true_size)
+{
+	uint64_t host;
+	uint32_t id;
+	int fd;
+
+	BEGIN(rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fd = memory_new(BYTES);
+	world.spare_bytes = SPARE / 2;
+	assert_int_equal(hand_over(&rig, fd, PAGE, &id), 0);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES + SPARE / 2);
+	assert_int_equal(used(&rig, account_gtt(EXPORTER)), BYTES + SPARE / 2);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), BYTES + SPARE / 2);
+	assert_int_equal(take_back(&rig, id), 0);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
 }
 
 /* A client that hands over something else loses its session, and leaves nothing. */
