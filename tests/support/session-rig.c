@@ -330,15 +330,20 @@ void rig_deinit(struct rig *rig)
 	char lock_path[sizeof(rig->socket_path) + sizeof(".lock")];
 
 	server_end_sessions(rig->server, "the test is over");
-	for (unsigned int i = 0; i < 10000 && !server_is_empty(rig->server); i++) {
+	/*
+	 * A closing thread that waits for a processor counts as stuck at the time of the test's
+	 * clock, and a server with stuck threads as empty, though their sessions are still there.
+	 */
+	for (unsigned int i = 0; i < 100000; i++) {
 		for (unsigned int k = 0; k < rig->dispatch->n_executors; k++)
 			fake_finish_all(&rig->fakes[k], 0);
 		rig_work(rig);
 		rig_settle(rig);
-		if (!server_is_empty(rig->server))
-			usleep(100);
+		if (server_is_empty(rig->server) && server_n_discards(rig->server) == 0)
+			break;
+		usleep(100);
 	}
-	CHECK(server_is_empty(rig->server));
+	CHECK(server_is_empty(rig->server) && server_n_discards(rig->server) == 0);
 	CHECK(rig->dispatch->n_submitted == 0 && rig->dispatch->n_queued == 0);
 	CHECK(!rig->dispatch->woken.first && rig->residency->n_waiters == 0);
 	CHECK(rig->dispatch->n_rings == 0 && rig->dispatch->n_active == 0);
