@@ -15,6 +15,7 @@
 #include "integration/plans.h"
 #include "integration/raw.h"
 #include "integration/restart-rig.h"
+#include "support/lingering.h"
 #include "support/test.h"
 
 enum { OTHER_ID = 65534 /* a user and a group without rights */ };
@@ -206,6 +207,83 @@ TEST(test_refused__not_by_a_link_that_has_moved)
 	unlink(programs[0]);
 	unlink(programs[1]);
 	rmdir(folder);
+}
+
+/* --- Descriptors --- */
+
+enum { INHERITED_FD = 77, LINGER_S = 60 };
+
+static void leave_descriptor(void)
+{
+	if (dup2(STDIN_FILENO, INHERITED_FD) < 0)
+		_exit(126);
+}
+
+/* A descriptor that a driver has opened without O_CLOEXEC does not outlive the program. */
+TEST(test_descriptors__of_drivers)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	const struct broker_options options = {
+		.args = args, .is_undisturbed = true, .in_child = leave_descriptor};
+	struct broker broker;
+	char path[64];
+
+	broker_start(&broker, &options);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)broker.pid, INHERITED_FD);
+	assert_int_equal(access(path, F_OK), 0);
+	expect_restart(&broker);
+	assert_int_not_equal(access(path, F_OK), 0);
+	broker_stop(&broker);
+}
+
+/*
+ * Send a socket whose close() takes LINGER_S, because an unread message in it holds the last
+ * reference to a socket that lingers. The broker stands still until it has the only references.
+ */
+static void send_lingering(const struct broker *broker)
+{
+	static const struct rbk_wire_request nonsense = {.type = 4711};
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	const int bytes = 4096;
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), lingering, fd, status;
+	int pair[2];
+
+	assert_true(listener >= 0);
+	setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	lingering = lingering_socket(listener, LINGER_S);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	fd = raw_connect(broker);
+	raw_hello(fd);
+	assert_int_equal(kill(broker->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(broker->pid, &status, WUNTRACED), broker->pid);
+	assert_true(raw_send(pair[0], &nonsense, sizeof(nonsense), &lingering, 1) > 0);
+	assert_true(raw_send(fd, &nonsense, sizeof(nonsense), &pair[1], 1) > 0);
+	close(lingering);
+	close(pair[1]);
+	close(pair[0]);
+	assert_int_equal(kill(broker->pid, SIGCONT), 0);
+	raw_expect_closed(fd);
+	close(fd);
+}
+
+/* A thread that waits for a client would keep the process from becoming another program. */
+TEST(test_refused__while_a_descriptor_is_being_closed)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	send_lingering(&broker);
+	/* The thread has just begun, or has not: the broker waits for it, and gives up. */
+	expect_no_restart(&broker, "waits for a client's descriptor");
+	/* It is known to be stuck. */
+	expect_no_restart(&broker, "waits for a client's descriptor");
+	rbk_disconnect(broker_connect(&broker, "client"));
+	broker_kill(&broker);
+	broker_remove(&broker);
 }
 
 /* --- Administrators who do not wait --- */
