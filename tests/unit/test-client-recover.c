@@ -4,14 +4,17 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "support/client-fixture.h"
 #include "support/test.h"
 #include "unit/reattach-scene.h"
 
-static atomic_int n_adds_fail; /* descriptors that the kernel will not add to an epoll set */
-static atomic_int n_maps_fail; /* mappings that it will not replace */
+static atomic_int n_adds_fail;  /* descriptors that the kernel will not add to an epoll set */
+static atomic_int n_maps_fail;  /* mappings that it will not replace */
+static atomic_int n_sends_fail; /* requests behind HELLO for which it has no buffers */
 
 int __real_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
@@ -26,6 +29,31 @@ int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event
 		return -1;
 	}
 	return __real_epoll_ctl(epoll, operation, fd, event);
+}
+
+/* Return true if the socket was accepted by the fake broker: only that one has a name. */
+static bool is_of_broker(int fd)
+{
+	struct sockaddr_un address;
+	socklen_t bytes = sizeof(address);
+
+	return getsockname(fd, (struct sockaddr *)&address, &bytes) == 0 &&
+	       bytes > sizeof(address.sun_family);
+}
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	const struct rbk_wire_request *request = message->msg_iov[0].iov_base;
+
+	if (atomic_load(&n_sends_fail) > 0 && !is_of_broker(fd) &&
+	    request->type != RBK_WIRE_HELLO) {
+		atomic_fetch_sub(&n_sends_fail, 1);
+		errno = ENOBUFS;
+		return -1;
+	}
+	return __real_sendmsg(fd, message, flags);
 }
 
 void *__wrap_mmap64(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
@@ -138,6 +166,26 @@ TEST(test_recover__area_is_unmapped)
 		expect_nops(ring, 3, 3 * round);
 		assert_int_equal(atomic_load(&n_maps_fail), 0);
 		assert_int_equal(ring->cq != before, round % 2 == 0);
+	}
+	rbk_ring_free(ring);
+}
+
+/* An object that cannot be restored for want of buffers ends a try, not the connection. */
+TEST(test_recover__no_buffers)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+
+	SCENE(scene);
+	ring = ring_make(&scene.fixture, 4);
+	for (uint64_t round = 0; round < 4; round++) {
+		scene_kill(&scene);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 1000000), -ETIME);
+		submit_nops(ring, 3, 3 * round);
+		atomic_store(&n_sends_fail, 1 + (int)round);
+		scene_start(&scene, NULL);
+		expect_nops(ring, 3, 3 * round);
+		assert_int_equal(atomic_load(&n_sends_fail), 0);
 	}
 	rbk_ring_free(ring);
 }
