@@ -181,8 +181,12 @@ static int session_sent(struct session *session, size_t bytes, int error)
 	case EAGAIN:
 		session_end(session, true, "the client does not read its answers");
 		return 0;
+	case EPIPE:
+	case ECONNRESET:
+		session_end(session, false, "the client has left");
+		return 0;
 	default:
-		session_end(session, false, "the broker cannot send the client an answer");
+		session_fail(session, "the broker cannot send the client an answer", error);
 		return 0;
 	}
 }
@@ -268,7 +272,7 @@ static void session_send_slowly(struct session *session, const struct rbk_wire_r
 	struct parcel *parcel = parcel_new(reply, bytes, sent_fd);
 
 	if (!parcel) {
-		session_end(session, false, "the broker is out of memory or descriptors");
+		session_fail(session, "the broker cannot send the client an answer", ENOMEM);
 		return;
 	}
 	parcel->session = session;
@@ -405,6 +409,17 @@ static void log_end(struct session *session, const char *why)
 		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
 			       "%llu more session%s closed for the same reason", ull(n_unlogged),
 			       n_unlogged == 1 ? " was" : "s were");
+}
+
+void session_fail(struct session *session, const char *what, int error)
+{
+	char why[160];
+
+	if (session->is_ending)
+		return;
+	snprintf(why, sizeof(why), "%s: %s", what, strerror(error));
+	log_end(session, why);
+	session_end(session, false, why);
 }
 
 void session_end(struct session *session, bool is_hostile, const char *why)

@@ -631,7 +631,7 @@ static void plan_read_done(struct offload_job *job)
 	const int r = description->result;
 
 	if (discard_fd(session->server, session->account, description_take_fd(description)))
-		session_end(session, false, "the broker cannot close the client's descriptors");
+		session_fail(session, "the broker cannot close the client's descriptors", ENOMEM);
 	/* A plan whose session is over gets no answer. */
 	if (r == DESCRIPTION_E_UNREADABLE)
 		session_end(session, true, "the broker cannot read the client's plan description");

@@ -325,7 +325,7 @@ static void ring_seal_done(struct closers_job *job)
 		if (r == 0)
 			session_ring_drain_bell(ring);
 		else
-			session_end(session, false, "the broker is out of memory");
+			session_fail(session, "the broker cannot serve a ring", -r);
 	}
 	session_lane_done(session);
 }
@@ -425,7 +425,7 @@ static void ring_answer_done(struct closers_job *job)
 		session_ring_close(ring);
 	else if (loop_watch_once(session->server->options.loop, ring->bell_fd, POLLIN, on_bell,
 				 ring, &ring->bell_watch))
-		session_end(session, false, "the broker is out of memory");
+		session_fail(session, "the broker cannot serve a ring", ENOMEM);
 	session_lane_done(session);
 }
 

@@ -41,10 +41,16 @@ struct session_receipt {
 	_Alignas(8) char bytes[];
 };
 
-/*
- * Handle a message that was received with @flags.
- * Return: 1; negative if the session is over, with *ret_why set if the client broke a rule.
- */
+/* End a session from which a message could not be taken: @r and @why as session_receive(). */
+static void end_receiving(struct session *session, int r, const char *why)
+{
+	if (why || r == -ECONNRESET)
+		session_end(session, why != NULL, why ? why : "it disconnected");
+	else
+		session_fail(session, "the broker cannot handle a message", -r);
+}
+
+/* Handle a message that was received with @flags. Return: 1; as session_receive(). */
 static int session_handle(struct session *session, const void *bytes, size_t n, int flags, int *fds,
 			  unsigned int n_fds, const char **ret_why)
 {
@@ -65,7 +71,7 @@ static int session_handle(struct session *session, const void *bytes, size_t n, 
 	} else {
 		r = request_handle(session, bytes, n, fds, n_fds, ret_why);
 	}
-	return r ? -1 : 1;
+	return r > 0 ? -ECONNRESET : r < 0 ? r : 1;
 }
 
 static void receipt_run(struct closers_job *job)
@@ -91,9 +97,11 @@ static void receipt_done(struct closers_job *job)
 	for (unsigned int i = 0; i < message->n_fds; i++)
 		if (message->fds[i] >= 0 &&
 		    discard_fd(session->server, session->account, message->fds[i]))
-			r = -1;
-	if (r < 0 || (message->n_bytes < 0 && message->error != EAGAIN && message->error != EINTR))
-		session_end(session, why != NULL, why ? why : "it disconnected");
+			r = -ENOMEM;
+	if (message->n_bytes < 0 && message->error != EAGAIN && message->error != EINTR)
+		r = -message->error;
+	if (r < 0)
+		end_receiving(session, r, why);
 	session_let_go(session);
 	if (!session->is_ending)
 		loop_rewatch(session->watch);
@@ -124,8 +132,9 @@ static int session_receive_fds(struct session *session)
 }
 
 /*
- * Return: 1 if a message was handled; 0 if there is none, or if a thread receives it; negative if
- * the session is over, with *ret_why set if the client broke a rule.
+ * Return: 1 if a message was handled; 0 if there is none, or if a thread receives it; -ECONNRESET
+ * if the client has left, or with *ret_why set if it broke a rule; another negative errno if a call
+ * of the broker failed.
  */
 static int session_receive(struct session *session, const char **ret_why)
 {
@@ -138,7 +147,7 @@ static int session_receive(struct session *session, const char **ret_why)
 	/* Receiving wakes waiters at the client's end; MSG_PEEK does not. */
 	n = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_PEEK);
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (message.msg_flags & MSG_CTRUNC || session->user->is_slow)
 		return session_receive_fds(session);
 
@@ -147,7 +156,7 @@ static int session_receive(struct session *session, const char **ret_why)
 	n = recvmsg(session->fd, &message, MSG_DONTWAIT);
 	owner_judge(session->server, session->user, begin_ticks);
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	return session_handle(session, buffer, (size_t)n, message.msg_flags, NULL, 0, ret_why);
 }
 
@@ -180,7 +189,7 @@ static void run_read(struct turn_job *job)
 	if (session->is_ending)
 		return;
 	if (r < 0)
-		session_end(session, why != NULL, why ? why : "it disconnected");
+		end_receiving(session, r, why);
 	else if (r > 0)
 		session_queue(session, job);
 }

@@ -342,6 +342,12 @@ const char *session_owner(const struct session *session);
 void session_end(struct session *session, bool is_hostile, const char *why);
 
 /*
+ * Begin to end a session because a call of the broker's own failed with errno @error: log @what,
+ * which could not be done, then do as session_end(). The client has broken no rule.
+ */
+void session_fail(struct session *session, const char *what, int error);
+
+/*
  * The dispatcher: all restored entries of a ring were admitted again, or may not be for long. Until
  * then plans and arenas, which they may name, are not removed. Idempotent.
  */
