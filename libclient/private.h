@@ -137,6 +137,7 @@ struct client_reattach {
 	uint64_t gone_ns;     /* when the death was noticed */
 	struct rbk *fresh;    /* the thread's connection to the next broker */
 	/* why there was no re-attachment; written before rbk->lost, then constant */
+	int socket_error; /* errno of a call with the socket that ended its use, or 0 */
 	char reason[RBK_ERROR_BYTES];
 };
 

@@ -251,6 +251,10 @@ void client_broker_gone(struct rbk *rbk)
 			 "userfaultfd (Linux 5.19)";
 	if (!client_may_reattach(rbk) || session_is_closed(rbk)) {
 		snprintf(reattach->reason, sizeof(reattach->reason), "%s", reason);
+		errno = reattach->socket_error;
+		if (errno)
+			snprintf(reattach->reason, sizeof(reattach->reason),
+				 "this process cannot receive an answer: %m");
 		lose(rbk, -ECONNRESET);
 		return;
 	}
@@ -269,13 +273,20 @@ void client_broker_gone(struct rbk *rbk)
 	wake_all(rbk);
 }
 
-/* End the use of the socket after receive_packet() or wait_readable() failed with @r. */
+/*
+ * End the use of the socket after receive_packet() or wait_readable() failed with @r: -ECONNRESET
+ * if the broker has closed the socket, -EPROTO if it broke the protocol, or the errno of a call of
+ * this process.
+ */
 static void socket_failed(struct rbk *rbk, int r)
 {
-	if (r == -ECONNRESET)
-		client_broker_gone(rbk);
-	else
+	if (r == -EPROTO) {
 		lose(rbk, r);
+		return;
+	}
+	if (r != -ECONNRESET)
+		rbk->reattach.socket_error = -r;
+	client_broker_gone(rbk);
 }
 
 /* ---- Requests ---- */
@@ -332,7 +343,7 @@ static int send_message(struct rbk *rbk, const struct client_message *message, i
 	return 0;
 }
 
-/* Return: 0; -EAGAIN if there is no answer; -ECONNRESET, -EPROTO: the connection is lost. */
+/* Return: 0; -EAGAIN if there is no answer; else as socket_failed() takes it. */
 static int receive_packet(int fd, struct packet *packet)
 {
 	union {
@@ -355,7 +366,7 @@ static int receive_packet(int fd, struct packet *packet)
 	/* A reset is reported before the data that was sent before it: read once more. */
 	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && n_resets++ == 0)));
 	if (n < 0)
-		return errno == EAGAIN ? -EAGAIN : -ECONNRESET;
+		return -errno;
 
 	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&header); cmsg; cmsg = CMSG_NXTHDR(&header, cmsg))
 		if (cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS) {
@@ -373,7 +384,7 @@ static int receive_packet(int fd, struct packet *packet)
 	return 0;
 }
 
-/* Wait until the socket is readable. Return: 0; -ETIME; -ECONNRESET if waiting fails. */
+/* Wait until the socket is readable. Return: 0; -ETIME; else as socket_failed() takes it. */
 static int wait_readable(int fd, uint64_t deadline_ns)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -392,7 +403,7 @@ static int wait_readable(int fd, uint64_t deadline_ns)
 		if (n == 0 && left_ns == 0)
 			return -ETIME;
 		if (n < 0 && errno != EINTR)
-			return -ECONNRESET;
+			return -errno;
 	}
 }
 
