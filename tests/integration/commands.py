@@ -27,7 +27,7 @@ NOT_RUN = {
         r'build/tests/attack/attack (verify|all).*',
         r'build/tests/integration/(test-probes-\S+|run-queue-culprits)( .*)?', r'tests/soak/.*',
         r'RBK_TEST_\S+=\S+ tests/soak/.*', r'python3 tests/models/spin\.py .*', r'build/tests/simulator/faultsim .*',
-        r'tests/simulator/mutants\.py .*'),
+        r'tests/simulator/mutants\.py .*', r'tests/nth/nth\.py .*'),
     'it writes into the source tree': (
         r'build/tests/unit/test-metrics-page --write', r'python3 \S+ (--update|--write) .*', r'git ls-files .*',
         r'git diff tests/unit/data', r'.* \| python3 doc/operators\.py --update .*'),
