@@ -40,6 +40,7 @@
 
 enum {
 	MAX_CONNECTIONS = 16,
+	RETRY_MS = 10,
 	CONNECTION_BYTES = 16384, /* for a request's line and headers, and an answer's */
 };
 static const uint64_t life_ns = 5000000000;
@@ -339,8 +340,12 @@ static void *metrics_main(void *data)
 		wait_ms = end_connections(metrics);
 		if (MHD_get_timeout(metrics->daemon, &wanted_ms) == MHD_YES)
 			wait_ms = shorter(wait_ms, wanted_ms < 1000 ? (int)wanted_ms : 1000);
-		if (poll(fds, 2, wait_ms) < 0 && errno != EINTR)
-			break;
+		if (poll(fds, 2, wait_ms) < 0) {
+			/* Without memory for the call, wait for some: this call needs none. */
+			if (errno != EINTR)
+				poll(NULL, 0, RETRY_MS);
+			continue;
+		}
 		if (fds[1].revents)
 			break;
 		was_full = metrics->n_connections == MAX_CONNECTIONS;

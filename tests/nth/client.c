@@ -3,7 +3,7 @@
  * A client for tests of failing calls
  *
  *   nth-client SOCKET [lasting|surviving]
- *   environment: NTH_SECONDS patience in seconds (60); NTH_LEASE use a lease
+ *   environment: NTH_SECONDS how long requests may take (60); NTH_LEASE use a lease
  *
  * Uses each kind of object of libringbroker once, reports each error with its sentence, goes on
  * with what is left, and frees everything. With "lasting" the connection may re-attach; with
@@ -31,7 +31,10 @@
 
 enum { N_ROWS = 128, N_COLUMNS = 16, N_TASKS = 48, TENSOR_BYTES = N_ROWS * N_COLUMNS * 4 };
 
-static uint64_t patience_ns = 60000000000;
+/* of tasks */
+static const uint64_t patience_ns = 60000000000;
+/* of requests and re-attachments */
+static uint64_t request_ns = 60000000000;
 
 static unsigned int n_errors, n_broken;
 
@@ -83,8 +86,8 @@ static int connect_broker(struct scene *scene, const char *path, bool is_lasting
 		.size = sizeof(options),
 		.socket_path = path,
 		.name = "nth",
-		.timeout_ns = patience_ns,
-		.reattach_ns = patience_ns,
+		.timeout_ns = request_ns,
+		.reattach_ns = request_ns,
 		.flags = is_lasting ? 0 : RBK_CONNECT_NO_REATTACH,
 	};
 	struct rbk_error error = {""};
@@ -357,7 +360,7 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return 2;
 	if (getenv("NTH_SECONDS"))
-		patience_ns = strtoull(getenv("NTH_SECONDS"), NULL, 10) * 1000000000;
+		request_ns = strtoull(getenv("NTH_SECONDS"), NULL, 10) * 1000000000;
 	if (connect_broker(&scene, argv[1], is_lasting) == 0) {
 		play(&scene);
 		rbk_disconnect(scene.rbk);

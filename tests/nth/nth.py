@@ -134,8 +134,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         outcomes = pool.map(lambda failure: attempt(scene, failure), failures)
         for i, (failure, outcome) in enumerate(zip(failures, outcomes)):
-            if sys.stderr.isatty() or options.verbose:
-                print(f'{i}/{len(failures)}', file=sys.stderr)
+            if (i + 1) % 100 == 0:
+                print(f'{i + 1} of {len(failures)} failures tried', flush=True)
             problems, n_failed, error, report, _, _ = outcome
             n_reached += n_failed > 0
             if not problems and not options.verbose:
