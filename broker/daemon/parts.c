@@ -361,6 +361,7 @@ int parts_make_server(struct broker *broker)
 		.owns_given = broker->given.is_own,
 		.admin = admin_options(broker),
 		.limits = SERVER_LIMITS_DEFAULT,
+		.n_processors = count_processors(),
 		.loop = broker->loop,
 		.offload = broker->offload,
 		.tenants = broker->tenants,

@@ -138,6 +138,12 @@ struct flow {
 	uint64_t refused_round;         /* last refill_round that found no quota left */
 	struct log_limit refused_limit; /* log lines about refused entries */
 	uint64_t idle_ticks; /* last deactivation of its last active ring, or flow_forgive() */
+
+	/* See flow_is_busy(). */
+	uint64_t active_ticks; /* begin of the part of n_active > 0 that busy_ticks lacks */
+	uint64_t window_ticks; /* begin of the window */
+	uint64_t busy_ticks;   /* time in the window with n_active > 0 */
+	bool was_busy;         /* in the last window */
 };
 
 struct dispatch_ring {
@@ -329,6 +335,7 @@ struct dispatch {
 	struct flow *alone_flow; /* flow of the suspect for which devices are idle; NULL: none */
 	struct turn *turn;       /* the loop's turn */
 	struct list_node active_flows; /* first: to be polled next */
+	struct flow *idled[2];         /* the last flows whose rings went to sleep; NULL: none */
 	uint32_t n_active_flows;
 	bool is_round_cut;         /* the last round did not reach all active flows */
 	uint64_t active_weight;    /* sum over active_flows */
@@ -587,6 +594,10 @@ bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring);
  * Join @ring to its tenant's flow, which is made if there is none.
  * Return: 0 or -ENOMEM.
  */
+/* Note that the flow has no active rings any more. */
+void flow_idled(struct dispatch *dispatch, struct flow *flow);
+bool dispatch_others_work(void *context, const struct tenant *tenant);
+
 int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring);
 void flow_leave(struct dispatch *dispatch, struct dispatch_ring *ring);
 
@@ -915,6 +926,7 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 	dispatch->active[dispatch->n_active++] = ring;
 	if (flow->n_active++ == 0) {
 		flow_forgive(dispatch, flow, now_ticks);
+		flow->active_ticks = now_ticks;
 		ring->prev_active = ring->next_active = flow->next = ring;
 		/* Put a new flow behind those that the last round did not reach. */
 		list_append(dispatch->is_round_cut ? &dispatch->active_flows

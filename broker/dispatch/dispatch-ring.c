@@ -172,6 +172,7 @@ void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring)
 	if (--flow->n_active == 0) {
 		flow->idle_ticks = dispatch->now_ticks;
 		flow->next = NULL;
+		flow_idled(dispatch, flow);
 		list_remove(&flow->active_link);
 		dispatch->n_active_flows--;
 		dispatch->active_weight -= flow->weight;

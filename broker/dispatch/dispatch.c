@@ -683,6 +683,7 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 		.plan_removing = on_plan_removing,
 		.plan_freed = dispatch_plan_freed,
 		.tasks_in_flight = on_tasks_in_flight,
+		.others_work = dispatch_others_work,
 		.context = dispatch,
 	};
 }

@@ -22,6 +22,12 @@
 /* Throttled rings that one turn checks at least */
 enum { REFILL_BATCH = 16 };
 
+enum {
+	BUSY_PART = 4,
+	BUSY_LOOKS = 8, /* active flows that one question looks at */
+};
+static const uint64_t busy_window_ns = 10000000;
+
 /* Interval at which flows without rings are checked for debt */
 static const uint64_t review_ns = 100000000;
 /* Shortest wait for a refill: quotas fill continuously, and checking more often gains nothing. */
@@ -38,6 +44,9 @@ static struct place_flow_limits limits_of(const struct tenant *tenant)
 
 static void flow_free(struct dispatch *dispatch, struct flow *flow)
 {
+	for (unsigned int i = 0; i < ARRAY_SIZE(dispatch->idled); i++)
+		if (dispatch->idled[i] == flow)
+			dispatch->idled[i] = NULL;
 	list_remove(&flow->link);
 	if (dispatch->alone_flow == flow)
 		dispatch->alone_flow = NULL;
@@ -183,6 +192,65 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 			return;
 		}
 	}
+}
+
+/* --- who is busy --- */
+
+/*
+ * Return true if the flow's rings were active for 1 / BUSY_PART of the last window or more. A
+ * client that has lost its processor for some time slices is still busy. One with some tasks every
+ * few milliseconds is not: other tenants' requests hardly delay it.
+ */
+static bool flow_is_busy(struct flow *flow, uint64_t now_ticks)
+{
+	const uint64_t window_ticks = clock_ns_to_ticks(busy_window_ns);
+	const uint64_t elapsed_ticks = now_ticks - flow->window_ticks;
+
+	if (flow->n_active > 0) {
+		flow->busy_ticks += now_ticks - flow->active_ticks;
+		flow->active_ticks = now_ticks;
+	}
+	if (elapsed_ticks >= window_ticks) {
+		flow->was_busy = flow->busy_ticks >= elapsed_ticks / BUSY_PART;
+		flow->window_ticks = now_ticks;
+		flow->busy_ticks = 0;
+	}
+	return flow->was_busy;
+}
+
+void flow_idled(struct dispatch *dispatch, struct flow *flow)
+{
+	const uint64_t now_ticks = clock_ticks();
+
+	flow->busy_ticks += now_ticks - flow->active_ticks;
+	(void)flow_is_busy(flow, now_ticks);
+	if (dispatch->idled[0] == flow)
+		return;
+	dispatch->idled[1] = dispatch->idled[0];
+	dispatch->idled[0] = flow;
+}
+
+static bool is_other_busy(struct flow *flow, const struct tenant *tenant, uint64_t now_ticks)
+{
+	return flow && flow->tenant != tenant && flow_is_busy(flow, now_ticks);
+}
+
+bool dispatch_others_work(void *context, const struct tenant *tenant)
+{
+	const uint64_t now_ticks = clock_ticks();
+	struct dispatch *dispatch = context;
+	unsigned int n = 0;
+
+	list_for_each (node, &dispatch->active_flows) {
+		if (is_other_busy(container_of(node, struct flow, active_link), tenant, now_ticks))
+			return true;
+		if (++n == BUSY_LOOKS)
+			break;
+	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(dispatch->idled); i++)
+		if (is_other_busy(dispatch->idled[i], tenant, now_ticks))
+			return true;
+	return false;
 }
 
 /* --- draining --- */

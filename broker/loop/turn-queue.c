@@ -47,8 +47,25 @@ void turn_queue_withdraw(struct turn_queue *queue, struct turn_job *job)
 {
 	if (!turn_job_waits(job))
 		return;
+	if (job->is_held) {
+		job->is_held = false;
+		list_remove(&job->link);
+		return;
+	}
 	fair_remove(&queue->owners, &job->owner->flow, &job->link);
 	queue->n_jobs--;
+}
+
+void turn_queue_hold(struct list_node *held, struct turn_job *job)
+{
+	job->is_held = true;
+	list_append(held, &job->link);
+}
+
+void turn_queue_release(struct turn_queue *queue, struct turn_job *job)
+{
+	turn_queue_withdraw(queue, job);
+	turn_queue_submit(queue, job->owner, job);
 }
 
 static void run_one(struct turn_queue *queue)

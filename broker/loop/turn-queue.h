@@ -28,6 +28,7 @@ struct turn_job {
 	struct list_node link; /* in the owner's jobs; empty: not queued */
 	struct turn_owner *owner;
 	enum rbk_turn_cause cause;
+	bool is_held;                      /* in a list of turn_queue_hold() instead */
 	void (*run)(struct turn_job *job); /* may resubmit or free the job */
 };
 
@@ -59,7 +60,14 @@ static inline bool turn_job_waits(const struct turn_job *job)
 /* Queue @job for @owner, which must live until the job runs. A queued job stays where it is. */
 void turn_queue_submit(struct turn_queue *queue, struct turn_owner *owner, struct turn_job *job);
 
-/* Remove @job from the queue, if it is queued. */
+/*
+ * Put @job, which is being run, into @held instead of running it: turn_queue_release() submits it
+ * again. Until then submitting it has no effect.
+ */
+void turn_queue_hold(struct list_node *held, struct turn_job *job);
+void turn_queue_release(struct turn_queue *queue, struct turn_job *job);
+
+/* Remove @job from the queue or from a list of turn_queue_hold(), if it is in one. */
 void turn_queue_withdraw(struct turn_queue *queue, struct turn_job *job);
 
 static inline bool turn_queue_is_empty(const struct turn_queue *queue)

@@ -223,10 +223,14 @@ static void run_newcomer(struct turn_job *job)
 
 	if (newcomer_drop_left(newcomer))
 		return;
+	if (!newcomer->listener->is_admin && restraint_holds(server, newcomer->owner, NULL, job))
+		return;
 	r = session_new(server, newcomer->fd, newcomer->listener->is_admin, &session);
 	if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning(LOG_SESSION_FAILED, "refused a connection, and %llu before it: %s",
 			    ull(n_unlogged), strerror(-r));
+	if (r == 0)
+		owner_follow(newcomer->owner, session->owner);
 	newcomer_free(newcomer);
 }
 

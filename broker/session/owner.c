@@ -30,7 +30,9 @@ void owners_init(struct server *server)
 	turn_queue_init(&server->work, loop_current(server->options.loop));
 	for (unsigned int i = 0; i < SERVER_OWNERS; i++)
 		list_init(&server->owners[i]);
+	list_init(&server->restrained);
 	server->common = (struct owner){.n_users = 1};
+	restraint_init(&server->common.restraint);
 	turn_owner_init(&server->common.share, USER_WEIGHT, 0);
 }
 
@@ -44,14 +46,17 @@ void owners_deinit(struct server *server)
 }
 
 /* Free the owners of a list that have no references and owe no time. */
-static void sweep(const struct server *server, struct list_node *list)
+static void sweep(struct server *server, struct list_node *list)
 {
 	list_for_each_safe (node, list) {
 		struct owner *owner = container_of(node, struct owner, link);
 
 		if (owner->n_users > 0 || owner->is_slow ||
-		    !turn_owner_is_idle(&server->work, &owner->share))
+		    !turn_owner_is_idle(&server->work, &owner->share) ||
+		    !restraint_is_idle(server, owner))
 			continue;
+		list_remove(&owner->restraint.link);
+		owner_unref(owner->last);
 		list_remove(node);
 		free(owner);
 	}
@@ -80,6 +85,7 @@ static struct owner *owner_get(struct server *server, enum owner_kind kind, uint
 	owner->key = key;
 	owner->n_users = 1;
 	turn_owner_init(&owner->share, weight, kind == OWNER_TENANT ? number : 0);
+	restraint_init(&owner->restraint);
 	list_append(list, &owner->link);
 	return owner;
 }
@@ -117,6 +123,14 @@ void owner_unref(struct owner *owner)
 	/* A later sweep() frees the owner: the caller may be a job of the owner. */
 	if (owner)
 		owner->n_users--;
+}
+
+void owner_follow(struct owner *user, struct owner *last)
+{
+	if (user->last == last)
+		return;
+	owner_unref(user->last);
+	user->last = owner_ref(last);
 }
 
 void session_queue(struct session *session, struct turn_job *job)

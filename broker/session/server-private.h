@@ -30,9 +30,26 @@ enum { SERVER_ADMIN_NEWCOMERS = 8, SERVER_REFUSALS = 64 };
 /* Buckets of server.owners */
 enum { SERVER_OWNERS = 256 };
 
+/* Limit of an owner's requests while others are busy; see restraint.c. */
+struct restraint {
+	int64_t credit_ns;    /* time that may be spent at once; negative: debt */
+	uint64_t looked_ns;   /* time of the last look; 0: none yet */
+	uint64_t spent_ticks; /* share.flow.spent at the last look */
+	uint64_t thread_ns;   /* the tenant's time on other threads at the last look */
+	uint64_t jobs_ns;     /* estimate for jobs of other threads since the last look */
+	uint32_t n_passes;    /* requests that pass without a look */
+	bool is_restrained;
+	struct list_node held;       /* requests that wait for a tick: turn_queue_hold() */
+	struct list_node link;       /* in server->restrained while requests wait */
+	const struct tenant *tenant; /* of the requests that wait; NULL: not known */
+};
+
 /* An owner of the reactor's work; owner.c. */
 struct owner {
 	struct turn_owner share;
+	struct restraint restraint;
+	/* of a user: counted owner of its last session, whose debt restrains it as well; or NULL */
+	struct owner *last;
 	struct list_node link; /* in one of server->owners */
 	uint64_t key;
 	uint32_t n_users;               /* references */
@@ -77,6 +94,8 @@ struct server {
 	struct loop_timer *retry; /* accepts again after the process ran out of descriptors */
 	struct turn_queue work;   /* work for clients beside their rings */
 	struct list_node owners[SERVER_OWNERS]; /* see owner.c */
+	struct list_node restrained;            /* restraints with requests that wait */
+	struct loop_timer *restraint_timer;
 	struct owner common;          /* for users whose own owner could not be allocated */
 	struct loop_timer *end_timer; /* wakes the loop while sessions end */
 	uint64_t end_ns;              /* time of the first server_end_sessions(); 0: not yet */
@@ -155,6 +174,20 @@ static inline void greet_done(struct session *session)
 void server_work_init(struct server *server);
 
 /*
+ * restraint.c. restraints_init() returns 0 or -ENOMEM. restraint_holds() is called by the @job of a
+ * request that is about to be served, and returns true if the job must return: it runs again later.
+ * @tenant: NULL if it is not known yet. restraint_job() counts a job that @owner gives to another
+ * thread. restraint_is_idle() returns true if the owner owes no time.
+ */
+int restraints_init(struct server *server);
+void restraints_deinit(struct server *server);
+void restraint_init(struct restraint *restraint);
+bool restraint_holds(struct server *server, struct owner *owner, const struct tenant *tenant,
+		     struct turn_job *job);
+void restraint_job(struct owner *owner);
+bool restraint_is_idle(struct server *server, struct owner *owner);
+
+/*
  * owner.c. Owners are reference-counted: an owner is kept while references to it exist and while it
  * owes time. Getting an owner cannot fail. owner_unref() accepts NULL.
  */
@@ -167,6 +200,8 @@ struct owner *owner_ref(struct owner *owner);
 /* Get the owner for the session's tenant, or for the administrator. */
 struct owner *owner_of_session(const struct session *session);
 void owner_unref(struct owner *owner);
+/* Note that @last is the owner of the user's last session. */
+void owner_follow(struct owner *user, struct owner *last);
 /* Continue accepting if the listener was paused; accepting checks for room. */
 void listener_resume(struct listener *listener);
 /* Queue @job of the session for this turn or a later one. */

@@ -105,6 +105,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = greet_init(server);
 	if (r)
 		return error_fold(r);
+	r = restraints_init(server);
+	if (r)
+		return error_fold(r);
 	r = refusals_init(server);
 	if (r)
 		return error_fold(r);
@@ -253,6 +256,7 @@ struct server *server_free(struct server *server)
 	server_unlock(server);
 	loop_timer_free(server->end_timer);
 	greet_deinit(server);
+	restraints_deinit(server);
 	closers_free(server->closers);
 	holds_deinit(server);
 	discards_deinit(server);

@@ -116,6 +116,11 @@ struct server_hooks {
 	/* Also called for a plan that never became ready. */
 	void (*plan_freed)(void *context, struct session_plan *plan);
 	uint64_t (*tasks_in_flight)(void *context);
+	/*
+	 * Return true if rings of other tenants than @tenant, NULL for none, are busy. NULL: they
+	 * never are.
+	 */
+	bool (*others_work)(void *context, const struct tenant *tenant);
 	void *context;
 };
 
@@ -234,6 +239,7 @@ struct server_options {
 	struct tenants *tenants;
 	struct executor *const *executors; /* by device index; [0] is the CPU */
 	uint32_t n_executors;
+	uint32_t n_processors; /* processors that the broker may use; 0: not known */
 	struct residency *residency;
 	struct server_hooks hooks;
 	struct server_publisher publisher;

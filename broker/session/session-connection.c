@@ -66,6 +66,7 @@ void session_let_go(struct session *session)
 
 void session_submit(struct session *session, struct offload_job *job)
 {
+	restraint_job(session->owner);
 	job->owner = &session->tenant->setup;
 	job->weight = session->tenant->weight;
 	job->tenant = session->tenant->number;
@@ -104,6 +105,7 @@ void session_submit_to_lane(struct session *session, struct closers_job *job)
 {
 	session_job_started(session);
 	session->n_lane_jobs++;
+	restraint_job(session->owner);
 	closers_submit(session->server->closers, session->account, job);
 }
 

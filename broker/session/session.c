@@ -164,6 +164,12 @@ static void on_readable(void *data, uint32_t events)
 {
 	struct session *session = data;
 
+	/* An end does not wait behind other requests. */
+	if (events & (POLLHUP | POLLERR)) {
+		session->has_hung_up = true;
+		if (session->read_job.is_held)
+			turn_queue_release(&session->server->work, &session->read_job);
+	}
 	session_queue(session, &session->read_job);
 }
 
@@ -185,6 +191,9 @@ static void run_read(struct turn_job *job)
 			session_queue(session, job);
 		return;
 	}
+	if (session->tenant && !session->has_hung_up &&
+	    restraint_holds(session->server, session->owner, session->tenant, job))
+		return;
 	r = session_receive(session, &why);
 	if (session->is_ending)
 		return;

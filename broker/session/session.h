@@ -274,6 +274,7 @@ struct session {
 	uint64_t unread_bytes; /* upper bound of the bytes of unread answers */
 	int fd;
 	int receiving_fd;   /* copy of fd for the thread that receives a message with descriptors */
+	bool has_hung_up;   /* the client has closed the connection; messages may be left */
 	bool is_receiving;  /* that thread is receiving; the reactor does not read */
 	uint32_t n_posting; /* answers being sent by threads, plus one for shut_job */
 	struct closers_job shut_job; /* shuts down the connection */

@@ -38,6 +38,7 @@ struct account {
 	bool refused_by_book;           /* rejected for the book's limit, not the account's */
 	uint64_t refused_amount;
 	uint64_t n_refused;
+	uint64_t closing_ns;
 	char name[ACCOUNT_NAME_BYTES];
 };
 
@@ -258,6 +259,16 @@ int account_charge_change(struct account *account, struct charge *charge, enum a
 uint64_t account_n_refused(const struct account *account)
 {
 	return account->n_refused;
+}
+
+void account_add_closing(struct account *account, uint64_t ns)
+{
+	account->closing_ns += ns;
+}
+
+uint64_t account_closing_ns(const struct account *account)
+{
+	return account->closing_ns;
 }
 
 static bool counts_bytes(enum account_slot slot)

@@ -127,6 +127,13 @@ const char *account_explain(const struct account *account, char text[ACCOUNT_TEX
  * there is room.
  */
 uint64_t account_n_refused(const struct account *account);
+
+/*
+ * Count and return the processor time, in nanoseconds, that threads have spent on receiving and
+ * closing descriptors for the account.
+ */
+void account_add_closing(struct account *account, uint64_t ns);
+uint64_t account_closing_ns(const struct account *account);
 /* Undo a charge; an empty one is allowed. */
 void charge_deinit(struct charge *charge);
 /* Move a charge out of @charge, which is empty afterwards. */

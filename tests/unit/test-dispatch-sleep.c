@@ -413,3 +413,69 @@ TEST(test_sleep__client_sleeps_through_admission)
 	assert_in_range(bench.ring.cq->rung_ns, before_ns, clock_now_ns());
 	expect_cqe(&bench, 1, 0);
 }
+
+/* --- Who is busy --- */
+
+enum { WINDOW_US = 12000, MOST_WINDOWS = 1000 };
+
+/* Look until others than @tenant are busy (@expected), or no longer, window after window. */
+static void expect_others_work(struct bench *bench, const struct tenant *tenant, bool expected)
+{
+	struct server_hooks hooks = dispatch_hooks(bench->rig.dispatch);
+
+	for (unsigned int i = 0; i < MOST_WINDOWS; i++) {
+		if (hooks.others_work(hooks.context, tenant) == expected)
+			return;
+		usleep(WINDOW_US);
+	}
+	fail_msg("other tenants are always %s", expected ? "idle" : "busy");
+}
+
+/*
+ * A tenant with a ring that is active all the time is in another tenant's way, and still for a
+ * while after the ring went to sleep. A tenant with a task now and then is not. No tenant is in its
+ * own way.
+ */
+TEST(test_busy__others)
+{
+	struct tenant other = {.weight = 100, .number = 4711, .n_refs = 1};
+	struct server_hooks hooks;
+	struct dispatch *dispatch;
+	struct rig_ring ring;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	hooks = dispatch_hooks(dispatch);
+	expect_others_work(&bench, NULL, true);
+	expect_others_work(&bench, &other, true);
+	for (unsigned int i = 0; i < 3; i++) {
+		usleep(WINDOW_US);
+		assert_false(hooks.others_work(hooks.context, bench.rig.session->tenant));
+	}
+
+	rig_ring_new_for(&bench.rig, &other, N_ENTRIES, &ring);
+	ring_deactivate(dispatch, rig_dispatch_ring(&bench.ring));
+	expect_others_work(&bench, bench.rig.session->tenant, true);
+	assert_int_equal(dispatch->n_active, 1);
+	usleep(WINDOW_US);
+	ring_deactivate(dispatch, rig_dispatch_ring(&ring));
+	assert_true(dispatch->idled[0]->was_busy);
+	expect_others_work(&bench, bench.rig.session->tenant, false);
+	expect_others_work(&bench, NULL, false);
+
+	/* A short activity after a long pause */
+	usleep(WINDOW_US);
+	ring_activate(dispatch, rig_dispatch_ring(&ring), clock_ticks());
+	ring_deactivate(dispatch, rig_dispatch_ring(&ring));
+	assert_ptr_equal(dispatch->idled[0]->tenant, &other);
+	expect_others_work(&bench, bench.rig.session->tenant, false);
+
+	/* The dispatcher forgets a flow that is freed. */
+	assert_int_equal(session_ring_remove(bench.rig.session, 5, ring.ring->id), 0);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	for (unsigned int i = 0; i < 100000 && other.n_refs > 1; i++)
+		assert_true(loop_turn(bench.rig.loop, true) >= 0);
+	for (unsigned int i = 0; i < ARRAY_SIZE(dispatch->idled); i++)
+		assert_true(!dispatch->idled[i] || dispatch->idled[i]->tenant != &other);
+	rig_ring_deinit(&ring);
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Restraint of tenants that make requests without end
+ *
+ * The clock moves only when the test looks or says so, and each reading of the turn's clock takes a
+ * fixed time. So a request costs the same each time.
+ */
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "support/session-rig.h"
+#include "support/test.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+enum {
+	READING_US = 100, /* time from one reading of the turn's clock to the next */
+	BURST_MS = 20,
+	PART = 40, /* requests may take 1 / PART of a processor */
+	LOOKS = 20,
+	LOOK_US = 150, /* time between two looks, of which some go by from tick to tick */
+};
+
+static uint64_t stopped_ns; /* time in ns at which the clock stands still; 0: it runs */
+
+uint64_t __wrap_clock_now_ns(void);
+uint64_t __real_clock_now_ns(void);
+
+uint64_t __wrap_clock_now_ns(void)
+{
+	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+}
+
+/* The timers of the rig; that of restraint runs when the test's clock says so. */
+static struct timer {
+	struct loop_timer **timer;
+	loop_timer_fn fn;
+	void *data;
+	uint64_t due_ns; /* 0: not armed */
+} timers[64];
+static unsigned int n_timers;
+
+int __wrap_loop_timer_new(struct loop *loop, loop_timer_fn fn, void *data, struct loop_timer **ret);
+int __real_loop_timer_new(struct loop *loop, loop_timer_fn fn, void *data, struct loop_timer **ret);
+void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
+void __real_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
+
+int __wrap_loop_timer_new(struct loop *loop, loop_timer_fn fn, void *data, struct loop_timer **ret)
+{
+	assert_true(n_timers < ARRAY_SIZE(timers));
+	timers[n_timers++] = (struct timer){.timer = ret, .fn = fn, .data = data};
+	return __real_loop_timer_new(loop, fn, data, ret);
+}
+
+static struct timer *tick; /* NULL: not found yet */
+static uint64_t n_ticks;
+
+void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
+{
+	if (tick && *tick->timer == timer)
+		tick->due_ns = stopped_ns + delay_ns;
+	else
+		__real_loop_timer_arm(timer, delay_ns);
+}
+
+static void find_tick(const struct rig *rig)
+{
+	for (unsigned int i = 0; i < n_timers; i++)
+		if (timers[i].timer == &rig->server->restraint_timer)
+			tick = &timers[i];
+	assert_non_null(tick);
+}
+
+static uint64_t n_readings;
+
+static uint64_t read_steps(void)
+{
+	return ++n_readings * clock_ns_to_ticks(READING_US * 1000);
+}
+
+static bool are_others_busy;
+
+static bool others_work(void *context, const struct tenant *tenant)
+{
+	return are_others_busy;
+}
+
+static void begin(struct rig *rig)
+{
+	struct turn *turn;
+
+	stopped_ns = 0;
+	n_timers = 0;
+	tick = NULL;
+	rig_init(rig, 1);
+	rig_settle(rig);
+	rig->session->is_greeted = true;
+	rig->server->options.hooks.others_work = others_work;
+	are_others_busy = true;
+	turn = loop_current(rig->loop);
+	turn->read_ticks = read_steps;
+	turn_reset(turn);
+	stopped_ns = __real_clock_now_ns();
+	find_tick(rig);
+}
+
+static void end(struct rig *rig)
+{
+	stopped_ns = 0;
+	rig_deinit(rig);
+}
+
+#define BEGIN(name) SCOPED(rig, name, begin, end)
+
+static void look_once(struct rig *rig)
+{
+	assert_true(loop_turn(rig->loop, false) >= 0);
+	server_settle(rig->server);
+	stopped_ns += LOOK_US * 1000;
+	if (tick->due_ns > 0 && stopped_ns >= tick->due_ns) {
+		tick->due_ns = 0;
+		n_ticks++;
+		tick->fn(tick->data);
+	}
+}
+
+static void look(struct rig *rig)
+{
+	for (unsigned int i = 0; i < LOOKS; i++)
+		look_once(rig);
+}
+
+static void ask(int fd)
+{
+	const struct rbk_wire_request request = {.type = RBK_WIRE_STATS};
+
+	assert_int_equal(send(fd, &request, sizeof(request), 0), sizeof(request));
+}
+
+/* Ask one question after the other until one is not answered. Return: the number of answers. */
+static unsigned int ask_on(struct rig *rig, unsigned int most)
+{
+	unsigned int n = 0;
+
+	do {
+		ask(rig->fd);
+		look(rig);
+		if (rig_count_answers(rig->fd) == 0)
+			return n;
+	} while (++n < most);
+	return n;
+}
+
+static struct restraint *restraint_of(const struct rig *rig)
+{
+	return &rig->session->owner->restraint;
+}
+
+/* Use up the credit. The last question waits. */
+static void use_up(struct rig *rig)
+{
+	enum { MOST = 10 * BURST_MS * 1000 / READING_US };
+
+	assert_true(ask_on(rig, MOST) < MOST);
+	assert_false(list_is_empty(&restraint_of(rig)->held));
+}
+
+/* The credit suffices for the beginning, and then for a part of the elapsed time. */
+TEST(test_restraint__part_of_time)
+{
+	enum { STEP_MS = 10, STEPS = 400 };
+	unsigned int n_first, n = 0;
+	uint64_t spent_us, begin_ns, part_us;
+
+	BEGIN(rig);
+	n_first = ask_on(&rig, 100000);
+	begin_ns = stopped_ns;
+	spent_us = clock_ticks_to_ns(rig.session->owner->share.flow.spent) / 1000;
+	assert_in_range(spent_us, BURST_MS * 1000, BURST_MS * 1000 * 6 / 5);
+	assert_true(n_first > 10);
+
+	for (unsigned int i = 0; i < STEPS; i++) {
+		stopped_ns += STEP_MS * 1000000;
+		look(&rig);
+		if (rig_count_answers(rig.fd) == 0)
+			continue;
+		n++;
+		ask(rig.fd);
+	}
+	spent_us = clock_ticks_to_ns(rig.session->owner->share.flow.spent) / 1000 - spent_us;
+	part_us = (stopped_ns - begin_ns) / 1000 / PART;
+	assert_in_range(spent_us, part_us - 10 * READING_US, part_us + 10 * READING_US);
+	assert_true(n > 10);
+}
+
+/* Nothing waits while others are idle, and what waits goes on as soon as they are. */
+TEST(test_restraint__others_idle)
+{
+	BEGIN(rig);
+	use_up(&rig);
+	look(&rig);
+	assert_int_equal(rig_count_answers(rig.fd), 0);
+	are_others_busy = false;
+	look(&rig);
+	assert_int_equal(rig_count_answers(rig.fd), 1);
+	assert_int_equal(ask_on(&rig, 1000), 1000);
+}
+
+/* After a pause the tenant may begin again, also if it had a debt. */
+TEST(test_restraint__forgotten)
+{
+	BEGIN(rig);
+	use_up(&rig);
+	stopped_ns += (uint64_t)3 * PART * BURST_MS * 1000000;
+	look(&rig);
+	assert_int_equal(rig_count_answers(rig.fd), 1);
+	assert_false(restraint_of(&rig)->is_restrained);
+	assert_true(ask_on(&rig, 20) == 20);
+}
+
+/* Time of other threads counts: in full with two processors, and less with more of them. */
+TEST(test_restraint__other_threads)
+{
+	for (unsigned int i = 0; i < 4; i++) {
+		const bool is_closing = i % 2, is_large = i / 2;
+		const uint64_t ns = (uint64_t)(is_large ? 4 : 1) * BURST_MS * 1000000;
+		struct rig rig;
+
+		begin(&rig);
+		rig.server->options.n_processors = is_large ? 8 : 2;
+		assert_int_equal(ask_on(&rig, 1), 1);
+		if (is_closing)
+			account_add_closing(rig.session->account, ns / 2);
+		else
+			rig.session->tenant->setup.spent += ns / 2;
+		assert_int_equal(ask_on(&rig, 1), 1);
+		if (is_closing)
+			account_add_closing(rig.session->account, ns / 2);
+		else
+			rig.session->tenant->setup.spent += ns / 2;
+		assert_int_equal(ask_on(&rig, 1), 0);
+		end(&rig);
+	}
+}
+
+/* A single long job delays the next request by a limited time. */
+TEST(test_restraint__debt_is_limited)
+{
+	BEGIN(rig);
+	assert_int_equal(ask_on(&rig, 1), 1);
+	rig.session->tenant->setup.spent += 100000000000;
+	assert_int_equal(ask_on(&rig, 1), 0);
+	stopped_ns += (uint64_t)(PART * BURST_MS - 10) * 1000000;
+	look(&rig);
+	assert_int_equal(rig_count_answers(rig.fd), 0);
+	stopped_ns += 10000000;
+	look(&rig);
+	assert_int_equal(rig_count_answers(rig.fd), 1);
+}
+
+/* A tick serves one request of a session, however many wait behind it. */
+TEST(test_restraint__one_in_a_tick)
+{
+	uint64_t n;
+
+	BEGIN(rig);
+	use_up(&rig);
+	ask(rig.fd);
+	ask(rig.fd);
+	/* Enough credit for all of them, but not to be free again. */
+	stopped_ns += (uint64_t)PART * BURST_MS * 1000000 / 4;
+	for (unsigned int i = 0; i < 3; i++) {
+		n = n_ticks;
+		while (n_ticks == n)
+			look_once(&rig);
+		look_once(&rig);
+		look_once(&rig);
+		assert_int_equal(rig_count_answers(rig.fd), 1);
+	}
+	assert_true(restraint_of(&rig)->is_restrained);
+	look(&rig);
+	assert_int_equal(rig_count_answers(rig.fd), 0);
+}
+
+/* An end does not wait, whatever waits before it. */
+TEST(test_restraint__end)
+{
+	BEGIN(rig);
+	use_up(&rig);
+	close(rig.fd);
+	rig.fd = -1;
+	look(&rig);
+	assert_true(rig.server->n_sessions == 0);
+}
+
+/* The broker ends a session of which a request waits. */
+TEST(test_restraint__ended_by_broker)
+{
+	BEGIN(rig);
+	use_up(&rig);
+	session_end(rig.session, false, "for the test");
+	assert_true(list_is_empty(&rig.session->owner->restraint.held));
+	look(&rig);
+	assert_true(rig.server->n_sessions == 0);
+	assert_true(list_is_empty(&rig.server->restrained));
+}
+
+/* A broker that restarts keeps no client waiting, nor does one that stops. */
+TEST(test_restraint__restart)
+{
+	BEGIN(rig);
+	use_up(&rig);
+	server_hold_connections(rig.server, true);
+	look(&rig);
+	assert_int_equal(rig_count_answers(rig.fd), 1);
+	assert_int_equal(ask_on(&rig, 100), 100);
+	server_hold_connections(rig.server, false);
+	assert_int_equal(ask_on(&rig, 1), 0);
+}
+
+/* Connect and say hello. */
+static int hello(const struct rig *rig)
+{
+	const struct rbk_wire_hello request = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+	};
+	int fd = rig_connect(rig);
+
+	assert_true(send(fd, &request, sizeof(request), 0) > 0);
+	return fd;
+}
+
+/*
+ * A user whose tenant has used up its credit cannot connect either, and a connection alone uses up
+ * the user's. What waits is freed with its connection.
+ */
+TEST(test_restraint__connections)
+{
+	enum { MOST = 100000 };
+	unsigned int n = 0;
+	uint32_t number;
+	int fd;
+
+	BEGIN(rig);
+	/* The user's first session shows to which tenant it belongs. */
+	fd = rig_connect(&rig);
+	look(&rig);
+	assert_int_equal(rig.server->n_sessions, 2);
+	use_up(&rig);
+	close(fd);
+	look(&rig);
+	assert_int_equal(rig.server->n_sessions, 1);
+	fd = hello(&rig);
+	look(&rig);
+	assert_int_equal(rig.server->n_sessions, 1);
+	assert_int_equal(rig.server->n_newcomers, 1);
+	close(fd);
+
+	stopped_ns += (uint64_t)3 * PART * BURST_MS * 1000000;
+	look(&rig);
+	assert_int_equal(rig.server->n_newcomers, 0);
+	number = rig.server->next_number;
+	do {
+		fd = hello(&rig);
+		look(&rig);
+		close(fd);
+		look(&rig);
+	} while (rig.server->next_number > number + n && ++n < MOST);
+	assert_true(n > 10 && n < MOST);
+}
+
+/* An owner with a debt is kept, or a client could come back without it. */
+TEST(test_restraint__debt_is_kept)
+{
+	struct owner *owner, *again;
+
+	BEGIN(rig);
+	are_others_busy = false;
+	owner = owner_of_user(rig.server, 4711);
+	owner->share.flow.spent += clock_ns_to_ticks(BURST_MS * 1000000);
+	owner_unref(owner);
+	/* In the same list */
+	owner_unref(owner_of_user(rig.server, 4711 + SERVER_OWNERS));
+	again = owner_of_user(rig.server, 4711);
+	assert_true(again->share.flow.spent > 0);
+	owner_unref(again);
+	stopped_ns += (uint64_t)2 * PART * BURST_MS * 1000000;
+	owner_unref(owner_of_user(rig.server, 4711 + 2 * SERVER_OWNERS));
+	again = owner_of_user(rig.server, 4711);
+	assert_int_equal(again->share.flow.spent, 0);
+	owner_unref(again);
+}
