@@ -25,7 +25,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'mid', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
            'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency', 'ledger', 'decision',
-           'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
+           'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
 # Seconds that no command line may exceed, however slow the machine is.
 LIMIT = 120

@@ -30,9 +30,9 @@ static const struct bench *const benches[] = {
 	&bench_operators,      &bench_nets,           &bench_fusion,
 	&bench_device_tasks,   &bench_matmul_vulkan,  &bench_copied_bytes,
 	&bench_starpu,         &bench_residency,      &bench_ledger,
-	&bench_decision,       &bench_contention,     &bench_probes,
-	&bench_scrape,         &bench_watched,        &bench_brokertop,
-	&bench_lease,
+	&bench_decision,       &bench_churn,          &bench_contention,
+	&bench_probes,         &bench_scrape,         &bench_watched,
+	&bench_brokertop,      &bench_lease,
 };
 
 static const char help[] =
@@ -78,6 +78,10 @@ static const char help[] =
 	"measuring time; its rows are one sample each. Of ledger's rows the target is that a task\n"
 	"on a device takes at most 10 ns more than its baselines. decision's are 25 ns at p50 and\n"
 	"60 ns at p99, up to 10,000 plans.\n"
+	"\n"
+	"churn's baselines are the client alone, and beside a process that takes as much\n"
+	"processor time as the churning one, without a broker. Its targets are 0.95 of the rate\n"
+	"and 1.2 of the p99 beside that process. It needs root.\n"
 	"\n"
 	"contention's rounds take 5 seconds each, by turns; its targets are half the baseline of\n"
 	"row \"hogs p99\", 50 ms and 200 ms. Whoever else uses the processors is not told apart.\n"
