@@ -395,14 +395,10 @@ static int write_policy(int *ret_fd, char *path, size_t bytes)
 static int run(struct bench_env *env)
 {
 	char policy[64] = "";
-	const char *const arguments[] = {"--gpu=none",
-					 "--cache=none",
-					 "--calibration=none",
-					 "--workers=1",
-					 "--socket-mode=0666",
-					 "--config",
-					 policy,
-					 NULL};
+	const char *const arguments[] = {
+		"--gpu=none",  "--test-device=1ms",  "--cache=none", "--calibration=none",
+		"--workers=1", "--socket-mode=0666", "--config",     policy,
+		NULL};
 	static const unsigned int batches[] = {1, BATCH};
 	struct churn_bench bench = {.env = env};
 	int fd = -1, r;

@@ -69,8 +69,15 @@ struct child {
 	const char *socket_path;
 };
 
-static const char *const names[] = {"plans",        "sessions", "arenas=64KiB",
-				    "arenas=64MiB", "messages", "rings=32768"};
+/* A thread's session; all members but the first are of CHURN_FULL_RINGS. */
+struct session {
+	struct rbk *rbk; /* NULL: sessions are the objects, or there is no broker */
+	struct rbk_arena *arena;
+	struct rbk_plan *plan;
+};
+
+static const char *const names[] = {"plans",    "sessions",    "arenas=64KiB",    "arenas=64MiB",
+				    "messages", "rings=32768", "full-rings=32768"};
 
 const char *churn_name(enum churn_kind kind)
 {
@@ -96,19 +103,26 @@ static int connect_to(const struct child *child, struct rbk **ret)
 	return rbk_connect(&options, ret, NULL);
 }
 
-static int churn_plan(struct rbk *rbk)
+static int plan_new(struct rbk *rbk, struct rbk_plan **ret)
 {
 	const uint32_t dims[] = {N_FLOATS};
 	struct rbk_builder *builder = rbk_builder_new("churn");
 	unsigned int x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 1, dims);
 	unsigned int y = rbk_builder_input(builder, "y", RBK_DTYPE_F32, 1, dims);
-	struct rbk_plan *plan = NULL;
 	int r;
 
 	rbk_builder_binary(builder, "Add", x, y,
 			   rbk_builder_output(builder, "z", RBK_DTYPE_F32, 1, dims));
-	r = rbk_plan_new(rbk, builder, 1, &plan, NULL);
+	r = rbk_plan_new(rbk, builder, 1, ret, NULL);
 	rbk_builder_free(builder);
+	return r;
+}
+
+static int churn_plan(struct rbk *rbk)
+{
+	struct rbk_plan *plan = NULL;
+	int r = plan_new(rbk, &plan);
+
 	rbk_plan_free(plan);
 	return r;
 }
@@ -127,6 +141,35 @@ static int churn_ring(struct rbk *rbk)
 	struct rbk_ring *ring = NULL;
 	int r = rbk_ring_new(rbk, RING_ENTRIES, &ring, NULL);
 
+	rbk_ring_free(ring);
+	return r;
+}
+
+/* Fill the ring with tasks that wait for a device. */
+static int fill(const struct session *session, struct rbk_ring *ring)
+{
+	const uint64_t bytes = N_FLOATS * sizeof(float);
+	const uint64_t refs[] = {rbk_arena_ref(session->arena, 0),
+				 rbk_arena_ref(session->arena, bytes),
+				 rbk_arena_ref(session->arena, 2 * bytes)};
+	struct rbk_sqe *sqe;
+	int r = 0;
+
+	while (r >= 0 && (sqe = rbk_get_sqe(ring))) {
+		rbk_prep_run(sqe, rbk_plan_id(session->plan), 1, refs, ARRAY_SIZE(refs));
+		rbk_sqe_set_strategy(sqe, RBK_STRATEGY_ONLY_GPU);
+		r = rbk_submit(ring);
+	}
+	return r < 0 ? r : 0;
+}
+
+static int churn_full_ring(const struct session *session)
+{
+	struct rbk_ring *ring = NULL;
+	int r = rbk_ring_new(session->rbk, RING_ENTRIES, &ring, NULL);
+
+	if (!r)
+		r = fill(session, ring);
 	rbk_ring_free(ring);
 	return r;
 }
@@ -156,8 +199,9 @@ static void burn(const struct shared *shared)
 }
 
 /* Make and free one object. Return: 0; a negative errno. */
-static int churn_once(const struct child *child, struct rbk *rbk)
+static int churn_once(const struct child *child, const struct session *session)
 {
+	struct rbk *rbk = session->rbk;
 	struct rbk_stats stats;
 
 	switch (child->kind) {
@@ -173,28 +217,49 @@ static int churn_once(const struct child *child, struct rbk *rbk)
 		return rbk_stats(rbk, &stats);
 	case CHURN_RINGS:
 		return churn_ring(rbk);
+	case CHURN_FULL_RINGS:
+		return churn_full_ring(session);
 	default:
 		burn(child->shared);
 		return 0;
 	}
 }
 
+/* Connect, and prepare what the objects have in common. */
+static int session_init(struct session *session, const struct child *child)
+{
+	int r = 0;
+
+	*session = (struct session){.rbk = NULL};
+	if (child->kind != CHURN_SESSIONS && child->kind != CHURN_BURNER)
+		r = connect_to(child, &session->rbk);
+	if (r || child->kind != CHURN_FULL_RINGS)
+		return r;
+	r = rbk_arena_new(session->rbk, 3 * N_FLOATS * sizeof(float), &session->arena, NULL);
+	return r ? r : plan_new(session->rbk, &session->plan);
+}
+
+static void session_deinit(struct session *session)
+{
+	rbk_plan_free(session->plan);
+	rbk_arena_free(session->arena);
+	rbk_disconnect(session->rbk);
+}
+
 static void *child_thread(void *data)
 {
 	const struct child *child = data;
 	struct shared *shared = child->shared;
-	struct rbk *rbk = NULL;
+	struct session session;
 	uint32_t word, last = 0; /* last order to sleep */
-	int r = 0;
+	int r = session_init(&session, child);
 
-	if (child->kind != CHURN_SESSIONS && child->kind != CHURN_BURNER)
-		r = connect_to(child, &rbk);
 	atomic_fetch_add(&shared->n_ready, 1);
 	while ((word = atomic_load(&shared->order)) % ORDERS != STOP) {
 		if (r)
 			atomic_store(&shared->error, r);
 		if (word % ORDERS == WORK && !r) {
-			r = churn_once(child, rbk);
+			r = churn_once(child, &session);
 			atomic_fetch_add(&shared->n, 1);
 			continue;
 		}
@@ -204,7 +269,7 @@ static void *child_thread(void *data)
 		}
 		syscall(SYS_futex, &shared->order, FUTEX_WAIT, word, NULL, NULL, 0);
 	}
-	rbk_disconnect(rbk);
+	session_deinit(&session);
 	return NULL;
 }
 

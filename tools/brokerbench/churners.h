@@ -25,6 +25,7 @@ enum churn_kind {
 	CHURN_LARGE_ARENAS, /* makes and frees an arena of 64 MiB */
 	CHURN_MESSAGES,     /* asks for the broker's counters, over four sessions at once */
 	CHURN_RINGS,        /* makes and frees a ring of 32,768 entries */
+	CHURN_FULL_RINGS,   /* the same, with as many tasks for a device in the ring */
 	CHURN_KINDS,
 	CHURN_BURNER = CHURN_KINDS,
 };
