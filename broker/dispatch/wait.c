@@ -23,7 +23,7 @@
 enum {
 	/* Tasks whose waiting one turn ends */
 	WAIT_BATCH = 128,
-	/* Ending waits gets at least 1 / WAIT_PART of a turn's budget. */
+	/* Ending waits gets 1 / WAIT_PART of a turn's budget: others' tasks wait meanwhile. */
 	WAIT_PART = 8,
 };
 
@@ -142,12 +142,13 @@ static bool end_one_of_ring(struct dispatch *dispatch)
 
 unsigned int waits_end(struct dispatch *dispatch)
 {
-	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, WAIT_PART);
+	const struct turn *turn = dispatch->turn;
+	const uint64_t stop_ticks = turn_used_ticks(turn) + turn->budget_ticks / WAIT_PART;
 	unsigned int n = 0;
 
 	while (n < WAIT_BATCH && (end_one_of_ring(dispatch) || end_one_of_plan(dispatch))) {
 		n++;
-		if (turn_used_ticks(dispatch->turn) >= stop_ticks)
+		if (turn_used_ticks(turn) >= stop_ticks)
 			break;
 	}
 	return n;
@@ -165,5 +166,5 @@ void waits_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	ring->n_to_close = ring->ring->n_in_flight;
 	list_append(&dispatch->closing, &ring->closing);
-	waits_end(dispatch);
+	/* The next turn begins: a session that ends closes many rings at once. */
 }

@@ -15,7 +15,7 @@
 enum {
 	/* Woken tasks that one turn continues */
 	WAKE_BATCH = 128,
-	/* Continuing woken tasks gets at least 1 / WAKE_PART of a turn's budget. */
+	/* Continuing woken tasks gets 1 / WAKE_PART of a turn's budget: entries wait meanwhile. */
 	WAKE_PART = 8,
 	/* Tasks; see leave_slice(). */
 	FEW_TASKS = 4,
@@ -34,7 +34,8 @@ static uint8_t prefetched_device(const struct dispatch *dispatch, const struct t
 
 unsigned int dispatch_wake(struct dispatch *dispatch)
 {
-	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, WAKE_PART);
+	const struct turn *turn = dispatch->turn;
+	const uint64_t stop_ticks = turn_used_ticks(turn) + turn->budget_ticks / WAKE_PART;
 	struct task *task;
 	unsigned int n;
 
@@ -53,7 +54,7 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 				task->device = prefetched_device(dispatch, task);
 			task_finish(dispatch, task, task->wait_res);
 		}
-		if (turn_used_ticks(dispatch->turn) >= stop_ticks)
+		if (turn_used_ticks(turn) >= stop_ticks)
 			return n + 1;
 	}
 	return n;
