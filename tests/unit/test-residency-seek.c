@@ -35,6 +35,7 @@ static void add(struct residency_rig *rig, struct plan_memory *memory)
 
 enum {
 	N_RESIDENT = 10000,
+	MOST_LIMITED = 4000,
 	FEW = 32,
 };
 
@@ -357,6 +358,42 @@ TEST(test_short__of_a_limit_on_sharers)
 	rig_share(&rig, 0, RIG_PAGE - 1, RIG_PAGE - 1, 0);
 	residency_review(rig.residency);
 	leave_in_turns(&rig, memories, N, 0);
+}
+
+/*
+ * Lower the maximum of a tenant with @n resident plans to @n_left pages; with @shares they share a
+ * block. Return: the number of visits until the other plans are gone.
+ */
+static uint32_t visits_of_limit(uint32_t n, uint32_t n_left, bool shares)
+{
+	static struct plan_memory *memories[MOST_LIMITED];
+
+	assert_true(n <= MOST_LIMITED);
+	RESIDENCY_RIG(rig, 1, n * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < n; i++)
+		add(&rig,
+		    memories[i] = shares ? rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0})
+					 : rig_plan_of(&rig, 0, RIG_PAGE));
+	rig_settle(&rig);
+	n_summed = 0;
+	rig_share(&rig, 0, n_left * RIG_PAGE, n_left * RIG_PAGE, 0);
+	residency_limits_changed(rig.residency);
+	rig_settle(&rig);
+	assert_in_range(n_there(memories, n), 0, n_left);
+	return n_summed;
+}
+
+/* Enforcing a lowered maximum takes as many visits for each plan, however many there are. */
+TEST(test_limit__is_linear)
+{
+	/* A search visits RESIDENCY_SMALL plans and evicts RESIDENCY_MAX_VICTIMS of them. */
+	enum { VISITS_EACH = 2 * RESIDENCY_SMALL / RESIDENCY_MAX_VICTIMS };
+
+	for (uint32_t n = MOST_LIMITED / 4; n <= MOST_LIMITED; n *= 2) {
+		assert_in_range(visits_of_limit(n, n / 2, false), n / 2, VISITS_EACH * n);
+		/* All of them must go before the memory of the block is free. */
+		assert_in_range(visits_of_limit(n, 0, true), n, VISITS_EACH * n);
+	}
 }
 
 /* Under pressure, the evictable plan is found among any number of plans protected by a reserve. */
