@@ -73,6 +73,16 @@ static uint32_t n_in_flight(const struct kit *kit)
 	return kit->bench.rig.session->rings[kit->full.ring->id] ? kit->full.ring->n_in_flight : 0;
 }
 
+/* Return the number of tasks that are still to be told of their end. */
+static uint32_t n_to_end(const struct kit *kit)
+{
+	uint32_t n = kit->bench.rig.residency->n_waiters;
+
+	if (n_in_flight(kit) > 0)
+		n += rig_dispatch_ring(&kit->full)->n_to_close;
+	return n;
+}
+
 /* Do a turn in which the neighbour has an entry. */
 static void turn(struct kit *kit)
 {
@@ -111,14 +121,18 @@ static void fill(struct kit *kit, uint8_t opcode)
 static unsigned int drain(struct kit *kit)
 {
 	unsigned int n_turns = 0;
-	uint32_t n_before, n;
+	uint32_t n_before, n, n_to_end_before;
 
 	kit->n_nops = 0;
 	for (n = n_in_flight(kit); n > 0; n_turns++) {
 		n_before = n;
+		n_to_end_before = n_to_end(kit);
 		turn(kit);
 		n = n_in_flight(kit);
 		assert_in_range(n_before - n, 0, SLICE + OVER);
+		/* A task that waits for memory counts twice if its ring is closing. */
+		if (n > 0)
+			assert_in_range(n_to_end_before - n_to_end(kit), 0, 2 * SLICE + OVER);
 		assert_true(n_turns < FULL);
 	}
 	return n_turns;
@@ -132,6 +146,7 @@ static void remove_full(struct kit *kit)
 
 	assert_int_equal(session_ring_remove(session, 5, kit->full.ring->id), 0);
 	assert_int_equal(n_in_flight(kit), FULL);
+	assert_int_equal(rig_dispatch_ring(&kit->full)->n_to_close, FULL);
 	n_turns = drain(kit);
 	assert_true(kit->n_nops > n_turns / 2);
 	assert_true(n_turns > FULL / (SLICE + OVER));
