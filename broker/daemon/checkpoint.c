@@ -27,6 +27,7 @@
 #include "calibrate/calibrate-cache.h"
 #include "daemon/options.h"
 #include "daemon/parts.h"
+#include "daemon/steward.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
@@ -245,15 +246,15 @@ static void on_timer(void *data)
 	offload_submit(checkpoint->broker->offload, &checkpoint->job);
 }
 
-void checkpoint_write(struct checkpoint *checkpoint)
+/* The steward's. @context: the checkpoint. */
+static void write_now(void *context)
 {
+	struct checkpoint *checkpoint = context;
 	_cleanup_(freep) char *bytes = NULL;
 	uint32_t max = PLACER_SAVE_ALL;
 	bool is_good;
 	size_t n;
 
-	if (!checkpoint)
-		return;
 	/* A larger file would not be read. */
 	while ((is_good = describe(checkpoint, max, &bytes, &n)) && n > MAX_BYTES && max > 0) {
 		free(bytes);
@@ -262,6 +263,12 @@ void checkpoint_write(struct checkpoint *checkpoint)
 	}
 	note_result(checkpoint,
 		    is_good ? state_file_write(checkpoint->folder, file_name, bytes, n) : -ENOMEM);
+}
+
+void checkpoint_write(struct checkpoint *checkpoint)
+{
+	if (checkpoint)
+		steward_do(checkpoint->broker->steward, write_now, checkpoint);
 }
 
 /* --- Creation and end --- */

@@ -21,12 +21,14 @@
 #include "daemon/allowance.h"
 #include "daemon/checkpoint.h"
 #include "daemon/config.h"
+#include "daemon/confine.h"
 #include "daemon/endpoint.h"
 #include "daemon/list-devices.h"
 #include "daemon/options.h"
 #include "daemon/parts.h"
 #include "daemon/restart.h"
 #include "daemon/service.h"
+#include "daemon/steward.h"
 #include "dispatch/dispatch.h"
 #include "lease/gate.h"
 #include "loop/loop.h"
@@ -143,6 +145,16 @@ static void leave(struct broker *broker, int status)
 	_exit(status);
 }
 
+/* Stop taking work, and remove the sockets. The steward's. @data: the broker. */
+static void begin_stop(void *data)
+{
+	struct broker *broker = data;
+
+	gate_stop(broker->gate);
+	refresh_stop(broker->refresh);
+	dispatch_stop(broker->dispatch);
+}
+
 static void on_signal(void *data, uint32_t events)
 {
 	struct signalfd_siginfo info;
@@ -162,9 +174,7 @@ static void on_signal(void *data, uint32_t events)
 		service_stopping(broker->service);
 		restart_stop(broker->restart);
 		checkpoint_write(broker->checkpoint);
-		gate_stop(broker->gate);
-		refresh_stop(broker->refresh);
-		dispatch_stop(broker->dispatch);
+		steward_do(broker->steward, begin_stop, broker);
 	}
 }
 
@@ -354,7 +364,7 @@ static int explain_server(const struct broker *broker, int r)
 static int broker_run(struct broker *broker)
 {
 	struct policy_errors errors = {.n = 0};
-	int nice, r;
+	int r;
 
 	clock_init();
 	r = loop_new(&broker->loop);
@@ -405,7 +415,6 @@ static int broker_run(struct broker *broker)
 		return OPTIONS_EXIT_FAILURE;
 	}
 
-	nice = thread_nice();
 	hasten_reactor(broker);
 	say_what_was_found(broker);
 	r = endpoint_start(&broker->options, broker->loop, broker->server, endpoint_awake_ns,
@@ -416,13 +425,15 @@ static int broker_run(struct broker *broker)
 	if (r)
 		log_error(LOG_METRICS_SOCKET, "this broker goes on without metrics");
 	service_ready(broker->service, describe_state, broker);
-	restart_ready(broker->restart, nice);
+	restart_ready(broker->restart);
+	confine_reactor();
 	r = dispatch_run(broker->dispatch, broker->server);
 	if (r) {
 		/* Tasks are still running on a device: memory that they use must not be freed. */
 		log_error(LOG_STOPPED_BUSY, "stopped with tasks in flight: %s", strerror(-r));
 		leave(broker, OPTIONS_EXIT_FAILURE);
 	}
+	restart_end(broker->restart);
 	log_info(LOG_STOPPED, "stopped");
 	return 0;
 }
@@ -459,6 +470,12 @@ static int broker_list_devices(struct broker *broker)
 	if (r)
 		log_error(LOG_LIST_INCOMPLETE, "cannot write the list: %s", strerror(-r));
 	return r ? OPTIONS_EXIT_FAILURE : 0;
+}
+
+/* The steward's. @data: the broker. */
+static void end_parts(void *data)
+{
+	parts_deinit(data);
 }
 
 /* Do what the command line asks for. Return: the status to exit with. */
@@ -509,7 +526,8 @@ static int run(struct broker *broker, int argc, char **argv)
 		endpoint_stop(broker->endpoint);
 		leave(broker, r);
 	}
-	parts_deinit(broker);
+	steward_do(broker->steward, end_parts, broker);
+	steward_free(broker->steward);
 	return r;
 }
 

@@ -43,6 +43,8 @@ static const struct option_choice contention_choices[] = {
 	{NULL, 0},
 };
 static const struct option_choice action_choices[] = {{"act", 0}, {"observe", 1}, {NULL, 0}};
+static const struct option_choice sandbox_choices[] = {
+	{"on", SANDBOX_ON}, {"log", SANDBOX_LOG}, {"off", SANDBOX_OFF}, {NULL, 0}};
 static const struct option_choice yes_no_choices[] = {{"yes", 1}, {"no", 0}, {NULL, 0}};
 static const struct option_choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
 						     {"warning", LOG_LEVEL_WARNING},
@@ -165,6 +167,11 @@ const struct option_row option_rows[] = {
 	 "best source that works (auto, the default), by the named source or one\n"
 	 "listed after it, or not at all",
 	 AT(contention), .choices = contention_choices},
+	{"sandbox", NULL, OPTION_START, &option_kind_choice,
+	 "what happens to system calls that threads do not need",
+	 "what happens to system calls that brokerd's threads do not need: they\n"
+	 "fail (on, the default), happen and are logged (log), or happen (off)",
+	 AT(sandbox), .choices = sandbox_choices},
 	{"log-level", NULL, OPTION_START, &option_kind_choice,
 	 "least severe kind of line that is logged", NULL, AT(log_level), .choices = level_choices},
 	{"threshold", "SIZE", OPTION_LIVE, &option_kind_size,

@@ -18,6 +18,7 @@
 #include "tenant/policy.h"
 #include "util/dmem.h"
 #include "util/log.h"
+#include "util/sandbox.h"
 #include "vulkan/vulkan.h"
 
 /* Exit statuses of brokerd. */
@@ -67,6 +68,7 @@ struct options {
 	/* The kernel's name of the memory of every GPU; empty: it is found out. */
 	char test_dmem_region[DMEM_REGION_BYTES];
 	enum run_queue_source contention;
+	enum sandbox_mode sandbox;
 	bool observes_contention; /* report contention, but do not act on it */
 	enum log_level log_level;
 	char config_path[256];

@@ -17,6 +17,7 @@
 #include "daemon/allowance.h"
 #include "daemon/checkpoint.h"
 #include "daemon/config.h"
+#include "daemon/confine.h"
 #include "daemon/endpoint.h"
 #include "daemon/restart.h"
 #include "daemon/test-device.h"
@@ -444,6 +445,8 @@ int parts_make(struct broker *broker, struct policy_errors *ret_errors)
 	if (r == 0)
 		r = watch_run_queue(broker);
 	if (r == 0)
+		r = confine_begin(broker);
+	if (r == 0)
 		r = offload_new(broker->loop, &broker->offload);
 	if (r == 0) {
 		service_starting(broker->service, "opening the devices");
@@ -503,6 +506,7 @@ void parts_deinit(struct broker *broker)
 	tenants_free(broker->tenants);
 	policy_free(broker->policy);
 	account_book_free(broker->book);
+	confine_end(broker);
 	loop_unwatch(broker->signal_watch);
 	close_fd(broker->signal_fd);
 	waker_deinit(&broker->waker);

@@ -37,6 +37,7 @@ struct restart;
 struct run_queue;
 struct server;
 struct service;
+struct steward;
 struct telemetry;
 struct tenants;
 struct vulkan;
@@ -104,6 +105,8 @@ struct broker {
 	struct endpoint *endpoint;
 	struct checkpoint *checkpoint; /* NULL: nothing is kept */
 	struct restart *restart;       /* NULL: it cannot be restarted */
+	struct steward *steward;
+	struct loop_watch *sandbox_watch;
 	int signal_fd;
 	struct loop_watch *signal_watch;
 	bool is_stopping;
@@ -126,7 +129,7 @@ int parts_make_server(struct broker *broker);
 /* Make the gate after the server: then no other broker has its socket, nor the gate beside it. */
 int parts_make_gate(struct broker *broker);
 int parts_make_refresh(struct broker *broker);
-/* Free the parts that were made. */
+/* Free the parts that were made, but for the steward, who may call this. */
 void parts_deinit(struct broker *broker);
 
 /* Take back what exceeds a limit now. @context: the broker. */

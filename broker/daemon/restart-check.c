@@ -2,9 +2,10 @@
 /*
  * The check of the next program: see restart-check.h
  *
- * The setup thread only starts the process, because execve() may wait for a disk. The reactor waits
- * for it: for what it prints, for its end (a pidfd), and for the time limit. The process may close
- * its standard error long before it ends, or leave it to a child, so only its end counts.
+ * The setup thread only has the steward start the process, because execve() may wait for a disk.
+ * The reactor waits for it: for what it prints, for its end (a pidfd), and for the time limit. The
+ * process may close its standard error long before it ends, or leave it to a child, so only its end
+ * counts.
  */
 #include "daemon/restart-check.h"
 
@@ -21,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/steward.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "util/cleanup.h"
@@ -40,9 +42,10 @@ struct restart_check {
 	struct loop_watch *exit_watch, *text_watch;
 	pid_t pid; /* 0: none, or it has been waited for */
 	int exit_fd, text_fd;
+	int error_fd;        /* the process's standard error, until it has started */
 	int error;           /* why the process could not be started; 0: it was */
 	const char *give_up; /* why the check was given up; NULL: it was not */
-	bool is_late, is_abandoned;
+	bool is_late;
 	size_t n; /* bytes of reason[] */
 	char reason[REASON_BYTES];
 };
@@ -57,17 +60,26 @@ static void check_delete(struct restart_check *check)
 	free(check);
 }
 
-static void check_kill(const struct restart_check *check)
+/* The steward's. @context: the check. */
+static void send_kill(void *context)
 {
-	if (check->pid > 0)
-		kill(check->pid, SIGKILL);
+	const struct restart_check *check = context;
+
+	kill(check->pid, SIGKILL);
 }
 
-/* --- The setup thread --- */
-
-/* Start the process with @error_fd as standard error. Return: 0 with *ret_pid; an errno. */
-static int spawn(const struct restart_check_options *options, int error_fd, pid_t *ret_pid)
+static void check_kill(struct restart_check *check)
 {
+	if (check->pid > 0)
+		steward_do(check->options.steward, send_kill, check);
+}
+
+/* --- The setup thread, and the steward --- */
+
+/* Start the process with ->error_fd as standard error. Return: 0 with ->pid; an errno. */
+static int spawn(struct restart_check *check)
+{
+	const struct restart_check_options *options = &check->options;
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	sigset_t none;
@@ -87,17 +99,24 @@ static int spawn(const struct restart_check_options *options, int error_fd, pid_
 		r = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY,
 						     0);
 	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&actions, error_fd, STDERR_FILENO);
+		r = posix_spawn_file_actions_adddup2(&actions, check->error_fd, STDERR_FILENO);
 	if (r == 0)
 		r = posix_spawnattr_setsigmask(&attributes, &none);
 	if (r == 0)
 		r = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
 	if (r == 0)
-		r = posix_spawn(ret_pid, options->path, &actions, &attributes, options->argv,
+		r = posix_spawn(&check->pid, options->path, &actions, &attributes, options->argv,
 				options->environment);
 	posix_spawnattr_destroy(&attributes);
 	posix_spawn_file_actions_destroy(&actions);
 	return r;
+}
+
+static void start(void *context)
+{
+	struct restart_check *check = context;
+
+	check->error = spawn(check);
 }
 
 static void check_run(struct offload_job *job)
@@ -110,11 +129,12 @@ static void check_run(struct offload_job *job)
 		return;
 	}
 	check->text_fd = fds[0];
+	check->error_fd = fds[1];
 	/* The other end is the process's, which may expect its writes to wait. */
 	if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
 		check->error = errno;
 	else
-		check->error = spawn(&check->options, fds[1], &check->pid);
+		steward_do(check->options.steward, start, check);
 	close(fds[1]);
 	if (check->error)
 		return;
@@ -237,12 +257,6 @@ static void check_started(struct offload_job *job)
 	char why[REASON_BYTES + 128];
 	int error = check->error;
 
-	if (check->is_abandoned) {
-		/* The broker stops; whoever is the parent then waits for the process. */
-		check_kill(check);
-		check_delete(check);
-		return;
-	}
 	if (error == 0)
 		error = -watch(check);
 	if (error == 0)
@@ -283,18 +297,4 @@ void restart_check_give_up(struct restart_check *check, const char *why)
 	check->give_up = why;
 	if (check->exit_watch)
 		check_kill(check);
-}
-
-struct restart_check *restart_check_free(struct restart_check *check)
-{
-	if (!check)
-		return NULL;
-	if (check->exit_watch) {
-		check_kill(check);
-		check_delete(check);
-	} else {
-		/* The job frees it, before the loop is freed. */
-		check->is_abandoned = true;
-	}
-	return NULL;
 }

@@ -11,11 +11,13 @@
 struct loop;
 struct offload;
 struct restart_check;
+struct steward;
 
 struct restart_check_options {
 	struct loop *loop;
-	struct offload *offload; /* starts the process */
-	/* borrowed until done(); the last two also by a check that was freed */
+	struct offload *offload; /* has the steward start the process */
+	struct steward *steward;
+	/* borrowed until done() */
 	const char *path;
 	char **argv, **environment;
 	/*
@@ -32,6 +34,3 @@ struct restart_check *restart_check_new(const struct restart_check_options *opti
 
 /* End the process; done() is called soon, with @why, which must be a constant. */
 void restart_check_give_up(struct restart_check *check, const char *why);
-
-/* End the process, and do not call done(). @check may be NULL. Return: NULL. */
-struct restart_check *restart_check_free(struct restart_check *check);

@@ -30,10 +30,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,7 +47,9 @@
 #include "daemon/parts.h"
 #include "daemon/restart-check.h"
 #include "daemon/service.h"
+#include "daemon/steward.h"
 #include "dispatch/dispatch.h"
+#include "loop/loop.h"
 #include "session/closers.h"
 #include "session/server.h"
 #include "util/cleanup.h"
@@ -53,7 +58,6 @@
 #include "util/number.h"
 #include "util/plural.h"
 #include "util/systemd.h"
-#include "util/thread.h"
 
 /* Set in the environment to the process that passes its own sockets to its next program. */
 #define MARK "RINGBROKER_RESTARTED"
@@ -74,8 +78,11 @@ struct restart {
 	char **argv, **environment;
 	char **check_argv; /* argv, and --check-config */
 	bool is_managed;   /* a service manager starts the next broker */
-	int nice;
 	uint64_t ready_ns;
+
+	/* The reactor's: execve() keeps those of the thread that calls it */
+	sigset_t mask;
+	int death_signal;
 
 	/* The restart in progress, or the last one */
 	bool is_running;
@@ -85,6 +92,7 @@ struct restart {
 	uint64_t patient_ns;            /* end of the wait for closers.h; 0: not begun */
 	uint64_t n_completed;           /* tasks completed when it began to drain */
 	struct restart_check *check;    /* NULL: none is in progress */
+	int passing_error;              /* errno of become_next() */
 	char facts[CONFIG_FACTS_BYTES]; /* of this broker, for the check */
 	char why[RBK_WIRE_TEXT_BYTES];  /* why the last restart failed; empty: it did not */
 };
@@ -246,12 +254,13 @@ bool restart_was_passed(void)
 	return was_passed;
 }
 
-void restart_ready(struct restart *restart, int nice)
+void restart_ready(struct restart *restart)
 {
 	if (!restart)
 		return;
 	restart->ready_ns = clock_now_ns();
-	restart->nice = nice;
+	pthread_sigmask(SIG_SETMASK, NULL, &restart->mask);
+	prctl(PR_GET_PDEATHSIG, &restart->death_signal);
 }
 
 /* --- Passing on --- */
@@ -286,29 +295,36 @@ static int pass_sockets(struct restart *restart, char texts[N_VARIABLES - 1][80]
 	return 0;
 }
 
-/* Become the next broker. Return: the errno for which this was impossible. */
-static int become_next(struct restart *restart)
+/*
+ * Become the next broker. The steward's: what the kernel keeps of a thread that executes a program
+ * is as it was at the start, or is made so here, and a filter would be inherited.
+ * @context: the restart, whose passing_error gets the errno for which this was impossible.
+ */
+static void become_next(void *context)
 {
+	struct restart *restart = context;
 	const unsigned int n = count(restart->environment);
 	char texts[N_VARIABLES - 1][80];
 	int r = pass_sockets(restart, texts), keeper_fd = -1;
+	sigset_t own_mask;
 
+	pthread_sigmask(SIG_BLOCK, NULL, &own_mask);
 	if (r == 0)
 		r = -keeper_start(&keeper_fd);
 	if (r == 0) {
-		/* The next broker makes its reactor faster than this level again. */
-		(void)thread_set_nice(restart->nice);
+		prctl(PR_SET_PDEATHSIG, restart->death_signal);
 		/* Drivers may have opened files without O_CLOEXEC. */
 		(void)close_range(SYSTEMD_FIRST_FD + N_PASSED, ~0u, CLOSE_RANGE_CLOEXEC);
+		pthread_sigmask(SIG_SETMASK, &restart->mask, NULL);
 		execve(restart->path, restart->argv, restart->environment);
 		r = errno;
-		(void)thread_set_nice(restart->broker->options.reactor_nice);
+		pthread_sigmask(SIG_SETMASK, &own_mask, NULL);
 	}
 	close_fd(keeper_fd);
 	memset(restart->environment + n, 0, N_VARIABLES * sizeof(char *) - sizeof(char *));
 	for (int i = 0; i < N_PASSED; i++)
 		fcntl(SYSTEMD_FIRST_FD + i, F_SETFD, FD_CLOEXEC);
-	return r;
+	restart->passing_error = r;
 }
 
 /*
@@ -359,7 +375,6 @@ static uint64_t on_paused(void *context)
 		.n_drained = dispatch_n_completed(broker->dispatch) - restart->n_completed,
 		.n_left = dispatch_n_in_flight(broker->dispatch),
 	};
-	int r;
 
 	if (!restart->is_managed && server_n_discards(broker->server) > 0) {
 		if (restart->patient_ns == 0)
@@ -379,9 +394,9 @@ static uint64_t on_paused(void *context)
 			      &about);
 	if (restart->is_managed)
 		_exit(OPTIONS_EXIT_RESTART);
-	r = become_next(restart);
+	steward_do(broker->steward, become_next, restart);
 	snprintf(restart->why, sizeof(restart->why), "cannot execute %.300s: %s", restart->path,
-		 strerror(r));
+		 strerror(restart->passing_error));
 	restart_failed(restart);
 	return 0;
 }
@@ -398,6 +413,11 @@ static void check_done(void *context, const char *why)
 
 	restart->check = NULL;
 	forget_facts(restart);
+	if (broker->is_stopping) {
+		/* The server may be gone already. */
+		restart->is_running = false;
+		return;
+	}
 	if (why)
 		snprintf(restart->why, sizeof(restart->why), "%s", why);
 	else if (!restart->is_managed && is_held_up(restart))
@@ -430,6 +450,7 @@ static int restart_begin(void *context, uint32_t number, uint32_t cookie, uint64
 	const struct restart_check_options options = {
 		.loop = restart->broker->loop,
 		.offload = restart->broker->offload,
+		.steward = restart->broker->steward,
 		.path = restart->path,
 		.argv = restart->check_argv,
 		.environment = restart->environment,
@@ -474,11 +495,14 @@ static void restart_session_ended(void *context, uint32_t number)
 
 void restart_stop(struct restart *restart)
 {
-	if (!restart)
-		return;
-	/* The setup thread may still start the process, with the environment as it is. */
-	restart->check = restart_check_free(restart->check);
-	restart->is_running = false;
+	if (restart && restart->check)
+		restart_check_give_up(restart->check, "this broker stops");
+}
+
+void restart_end(struct restart *restart)
+{
+	while (restart && restart->check)
+		loop_turn(restart->broker->loop, true);
 }
 
 static void restart_describe(void *context, struct rbk_wire_restart *ret)

@@ -26,10 +26,16 @@ struct restart *restart_free(struct restart *restart);
  */
 bool restart_was_passed(void);
 
-/* This broker serves clients from now on. Its reactor had nice level @nice when it started. */
-void restart_ready(struct restart *restart, int nice);
+/* This broker serves clients from now on. */
+void restart_ready(struct restart *restart);
 
 /* The broker stops: give up a restart that has not begun to drain. @restart may be NULL. */
 void restart_stop(struct restart *restart);
+
+/*
+ * Wait until a check that is given up has ended: the setup thread gives orders to the steward. Call
+ * after restart_stop(), before the steward frees the parts. @restart may be NULL.
+ */
+void restart_end(struct restart *restart);
 
 struct server_restarter restart_hooks(struct restart *restart);

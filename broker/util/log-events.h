@@ -19,6 +19,8 @@
 	LOG_KIND(POLICY_RELOADED, "policy-reloaded", "3c8f06d8c6e146938626118cd9739881")         \
 	LOG_KIND(POLICY_KEPT, "policy-kept", "3e5828055177448e87ae78f5aa86821a")                 \
 	LOG_KIND(PRIVILEGES_KEPT, "privileges-kept", "9b0a9f2047864ebab45ef310fa10e2bb")         \
+	LOG_KIND(SANDBOX, "sandbox", "f295edc505c74a43920f9d780a2c9190")                         \
+	LOG_KIND(CALL_REFUSED, "call-refused", "d90ff1a2830e424cbfe05f5664e429a9")               \
 	LOG_KIND(UNSUPERVISED, "unsupervised", "e909a7501bd04f9ba11db231ccd5b04b")               \
 	LOG_KIND(TEST_DEVICE, "test-device", "e8509f32e747495abc811a9d6b0123b7")                 \
 	LOG_KIND(DEVICES_FOUND, "devices-found", "471d8728eb44495ea38ec2e47bb1f089")             \

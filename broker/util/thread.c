@@ -12,10 +12,13 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "util/error.h"
+#include "util/log.h"
+#include "util/sandbox.h"
 
 /* From linux/sched.h, which cannot be included together with sched.h. */
 #ifndef SCHED_FLAG_RESET_ON_FORK
@@ -34,11 +37,37 @@ struct thread_attr {
 	uint64_t period_ns;
 };
 
+/* The properties of a new thread, which it takes over and frees */
+struct beginning {
+	char name[THREAD_NAME_BYTES];
+	void *(*main)(void *data);
+	void *data;
+};
+
+/* Name the thread, which its creator may not do: that takes a file of /proc. */
+static void *begin(void *data)
+{
+	const struct beginning beginning = *(struct beginning *)data;
+
+	free(data);
+	pthread_setname_np(pthread_self(), beginning.name);
+	if (sandbox_enter(beginning.name))
+		log_warning(LOG_SANDBOX, "thread %s has no filter of system calls of its own",
+			    beginning.name);
+	return beginning.main(beginning.data);
+}
+
 int thread_start(pthread_t *thread, const char *name, void *(*main)(void *data), void *data)
 {
-	char cut[THREAD_NAME_BYTES];
+	struct beginning *beginning = malloc(sizeof(*beginning));
 	sigset_t blocked, old;
 	int r;
+
+	if (!beginning)
+		return error_origin(-ENOMEM);
+	beginning->main = main;
+	beginning->data = data;
+	snprintf(beginning->name, sizeof(beginning->name), "%s", name);
 
 	/* The new thread inherits the mask. */
 	sigfillset(&blocked);
@@ -48,13 +77,14 @@ int thread_start(pthread_t *thread, const char *name, void *(*main)(void *data),
 	sigdelset(&blocked, SIGFPE);
 	sigdelset(&blocked, SIGABRT);
 	sigdelset(&blocked, SIGTRAP);
+	sigdelset(&blocked, SIGSYS);
 	pthread_sigmask(SIG_SETMASK, &blocked, &old);
-	r = pthread_create(thread, NULL, main, data);
+	r = pthread_create(thread, NULL, begin, beginning);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
+	if (r) {
+		free(beginning);
 		return error_origin(-r);
-	snprintf(cut, sizeof(cut), "%s", name);
-	pthread_setname_np(*thread, cut);
+	}
 	return 0;
 }
 

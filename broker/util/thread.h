@@ -14,10 +14,10 @@ enum {
 };
 
 /*
- * Start a thread called @name, cut to THREAD_NAME_BYTES. All signals are blocked except those that
- * its own faults raise: the reactor handles the former, and the latter must reach the handler. Any
- * thread.
- * Return: 0; -EAGAIN, no more threads; other negative errno.
+ * Start a thread that calls itself @name, cut to THREAD_NAME_BYTES, which also decides which system
+ * calls it may make (util/sandbox.h). All signals are blocked except those that its own faults
+ * raise: the reactor handles the former, and the latter must reach the handler. Any thread.
+ * Return: 0; -EAGAIN, no more threads; -ENOMEM; other negative errno.
  */
 int thread_start(pthread_t *thread, const char *name, void *(*main)(void *data), void *data);
 

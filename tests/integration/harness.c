@@ -354,7 +354,8 @@ void broker_stop(struct broker *broker)
 	kill(broker->pid, SIGTERM);
 	status = broker_wait(broker);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || broker_log_has(broker, "Sanitizer") ||
-	    broker_log_has(broker, "runtime error:")) {
+	    broker_log_has(broker, "runtime error:") ||
+	    broker_log_has(broker, "the system call ")) {
 		broker_show_log(broker);
 		fail_msg("brokerd ended badly: wait status 0x%x", status);
 	}

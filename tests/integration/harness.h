@@ -109,7 +109,10 @@ void broker_write_policy(const struct broker *broker, const char *policy);
  */
 void broker_reload(const struct broker *broker, const char *text);
 
-/* Send SIGTERM. The broker must end with status 0 within 20 s and without a sanitizer's report. */
+/*
+ * Send SIGTERM. The broker must end with status 0 within 20 s, without a sanitizer's report and
+ * without a system call that the sandbox refused.
+ */
 void broker_stop(struct broker *broker);
 #define BROKER(name, ...) SCOPED(broker, name, broker_start, broker_stop, __VA_ARGS__)
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* See confine.h. A refused call is reported once for each kind of thread. */
+#include "daemon/confine.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/parts.h"
+#include "daemon/steward.h"
+#include "loop/loop.h"
+#include "util/error.h"
+#include "util/log.h"
+#include "util/sandbox.h"
+
+static void report(const struct sandbox_refusal *refusal)
+{
+	char number[24];
+	const char *call = refusal->call;
+
+	if (!call) {
+		snprintf(number, sizeof(number), "number %d", refusal->number);
+		call = number;
+	}
+	if (refusal->error)
+		log_warning(LOG_CALL_REFUSED,
+			    "the system call %s of %s was refused (%s): if a driver or a library "
+			    "needs it, start brokerd with sandbox = log until that is repaired",
+			    call, refusal->thread, strerror(refusal->error));
+	else
+		log_warning(LOG_CALL_REFUSED,
+			    "the system call %s of %s happened because of sandbox = log; sandbox = "
+			    "on refuses it",
+			    call, refusal->thread);
+}
+
+static void on_refused(void *data, uint32_t events)
+{
+	struct sandbox_refusal refusal;
+
+	while (sandbox_take(&refusal))
+		report(&refusal);
+}
+
+int confine_begin(struct broker *broker)
+{
+	int r, fd;
+
+	r = steward_new(&broker->steward);
+	if (r)
+		return error_fold(r);
+	r = sandbox_init(broker->options.sandbox, &fd);
+	if (r == 0 && fd >= 0)
+		r = loop_watch(broker->loop, fd, POLLIN, on_refused, broker,
+			       &broker->sandbox_watch);
+	if (r < 0)
+		return error_fold(r);
+	if (r == SANDBOX_E_LACKING)
+		log_info(LOG_SANDBOX, "threads may make all system calls: this kernel, container "
+				      "or build has no filters (seccomp)");
+	else if (sandbox_enter("brokerd"))
+		log_warning(LOG_SANDBOX,
+			    "threads may make all system calls: the kernel refused the filter");
+	return 0;
+}
+
+void confine_reactor(void)
+{
+	if (sandbox_enter("rb-reactor"))
+		log_warning(LOG_SANDBOX,
+			    "the reactor may make all system calls that brokerd's start needs: the "
+			    "kernel refused its filter");
+}
+
+void confine_end(struct broker *broker)
+{
+	if (!broker->sandbox_watch)
+		return;
+	on_refused(broker, 0);
+	broker->sandbox_watch = loop_unwatch(broker->sandbox_watch);
+}
