@@ -122,14 +122,14 @@ static int connect_only(const struct attack *attack)
 }
 
 /* Return: the descriptor of a session, or -1 if the broker refused it. */
-static int try_connect(const struct attack *attack)
+static int try_connect(const struct attack *attack, uint64_t features)
 {
 	const struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO, .cookie = 1},
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
 		.abi_minor = RBK_ABI_MINOR,
-		.features = RBK_FEAT_RESIDENCY | RBK_FEAT_LEASES,
+		.features = features,
 		.name = "attack",
 	};
 	struct rbk_wire_welcome welcome = {{0}};
@@ -145,13 +145,18 @@ static int try_connect(const struct attack *attack)
 	return -1;
 }
 
-int attack_connect(struct attack *attack)
+int attack_connect_with(struct attack *attack, uint64_t features)
 {
-	int fd = try_connect(attack);
+	int fd = try_connect(attack, features);
 
 	if (fd < 0)
 		attack_fail(attack, "the attacker cannot connect: %s", strerror(errno));
 	return fd;
+}
+
+int attack_connect(struct attack *attack)
+{
+	return attack_connect_with(attack, RBK_FEAT_RESIDENCY | RBK_FEAT_LEASES);
 }
 
 void attack_send(struct attack *attack, int fd, const void *request, size_t bytes, const int *fds,

@@ -29,6 +29,12 @@ static const uint64_t stall_ns = 1000000000;
 /* Duration of the friend's first visit, in ns. */
 static const uint64_t visit_ns = 100000000;
 
+/* Longest window of the friend beside an attacker that has to reach a number of results, in ns. */
+static const uint64_t longest_visit_ns = 20000000000;
+
+/* Longest window of such an attacker, in ns. */
+static const uint64_t longest_count_ns = 36000000000000;
+
 /* Limit of the broker's memory above its charges, in bytes. */
 static const uint64_t uncharged_bytes = 64ull << 20;
 
@@ -236,7 +242,8 @@ static bool is_waited_for(const struct referee *referee, uint64_t n_before)
 	 * Let a task or request in progress complete: without a completion the window says nothing.
 	 */
 	return attack->phase == ATTACK_BESIDE_ATTACKER &&
-	       attack->n_done + attack->n_refused == n_before;
+	       attack->n_done + attack->n_refused <=
+		       n_before + referee->options->n_least / referee->options->n_windows;
 }
 
 /* Return the processor time of a process so far, in ns; 0 after its end. */
@@ -279,7 +286,9 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 {
 	struct attack *attack = referee->attack;
 	const uint64_t n_before = attack->n_done + attack->n_refused;
-	const uint64_t most_ns = harness_now_ns() + harness_slow_ns(30000000000);
+	const uint64_t most_ns =
+		harness_now_ns() +
+		(referee->options->n_least ? longest_count_ns : harness_slow_ns(30000000000));
 	struct attack_load begin = {0}, now;
 	uint64_t end_ns = 0;
 	bool goes_on = true;
@@ -496,6 +505,14 @@ static void judge_memory(struct referee *referee)
 		result->excess_bytes = memory_bytes - charged_bytes;
 }
 
+/* Return the length of the friend's window, in ns; the attacker's last @attacker_ns. */
+static uint64_t friend_ns(const struct referee *referee, uint64_t attacker_ns)
+{
+	if (attacker_ns < referee->options->window_ns || referee->options->n_least == 0)
+		return referee->options->window_ns;
+	return attacker_ns < longest_visit_ns ? attacker_ns : longest_visit_ns;
+}
+
 static bool run_windows(struct referee *referee)
 {
 	struct attack_result *result = referee->result;
@@ -519,7 +536,7 @@ static bool run_windows(struct referee *referee)
 			referee->attack->busy_permille =
 				(unsigned int)(load->member_ns * 1000 / load->wall_ns);
 		if (!run_window(referee, ATTACK_BESIDE_FRIEND, "friend",
-				referee->options->window_ns) ||
+				friend_ns(referee, load->wall_ns / (i + 1))) ||
 		    !wait_for_rest(referee))
 			return false;
 		take_turns(referee, &result->turns[ATTACK_BESIDE_FRIEND]);

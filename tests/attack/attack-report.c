@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of a row, for readers and for programs; see attack.h. */
+#include <string.h>
+
 #include "attack/attack.h"
 #include "support/test.h"
 
@@ -123,6 +125,24 @@ static void print_load(const struct attack_result *result, const char *beside,
 		print_message("nobody may tell whether the machine stood still\n");
 }
 
+/* Print the attacker's rate, and the results of entries, in rows that count them. */
+static void print_odd(const struct attack_result *result)
+{
+	const struct attack_load *load = &result->loads[ATTACK_BESIDE_ATTACKER];
+	const struct attack *attack = result->attack;
+
+	if (attack->n_changed == 0)
+		return;
+	print_message("  %.0f a second, %llu not valid, %llu sessions ended;",
+		      (double)attack->n_done * 1e9 / (double)(load->wall_ns ? load->wall_ns : 1),
+		      (unsigned long long)attack->n_changed, (unsigned long long)attack->n_ended);
+	for (int i = 0; i < ATTACK_N_ERRORS; i++)
+		if (attack->n_by_errno[i])
+			print_message(" %s %llu", i ? strerrorname_np(i) : "0",
+				      (unsigned long long)attack->n_by_errno[i]);
+	print_message("\n");
+}
+
 void attack_print_table(struct attack_result *result)
 {
 	const struct attack *attack = result->attack;
@@ -144,6 +164,7 @@ void attack_print_table(struct attack_result *result)
 		      "an administrator %.3f ms\n",
 		      (unsigned long long)attack->n_done, (unsigned long long)attack->n_refused,
 		      (double)attack->longest_ns / 1e6, (double)result->longest_answer_ns / 1e6);
+	print_odd(result);
 	print_message("  brokerd's memory: %.1f MiB more than before at most, charged %.1f MiB; "
 		      "above charges at most %.1f MiB; %u open files at most\n",
 		      mib(result->memory_bytes), mib(result->charged_bytes),

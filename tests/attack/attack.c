@@ -20,7 +20,7 @@
 #include "attack/attack.h"
 #include "support/test.h"
 
-enum { MAX_SESSIONS = 1000, USAGE_STATUS = 2 };
+enum { MAX_SESSIONS = 1000, USAGE_STATUS = 2, COUNT_SECONDS = 40000 };
 
 static const struct attack_row rows[] = {
 	{1, "parts", "tasks of a plan in many parts, more than slots, at once", attack_parts,
@@ -65,6 +65,10 @@ static const struct attack_row rows[] = {
 	 attack_plan_queue, ATTACK_FRIEND_SET_UP, 16, .arguments = "--host-max=256MiB"},
 	{23, "waiters", "a connection that is waited for 320,000 times", attack_waiters,
 	 ATTACK_FRIEND_INLINE, 1},
+	{24, "entries", "entries that are valid but for one field", attack_entries,
+	 ATTACK_FRIEND_INLINE, 4, .arguments = "--gpu=none"},
+	{25, "messages", "messages that are valid but for one detail", attack_messages,
+	 ATTACK_FRIEND_SET_UP, 4},
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -163,6 +167,9 @@ static int usage(FILE *file, int status)
 	      "  --sessions=N   attack with N sessions, 1 to 1000 (default: as above)\n"
 	      "  --seconds=N    of the friend, and of the attacker, in all (default: 0.5)\n"
 	      "  --windows=N    into which these are divided (default: 2)\n"
+	      "  --count=N      go on until the attacker has N results, as in row 24 the\n"
+	      "                 completions of entries, and in row 25 messages; the friend's\n"
+	      "                 windows then last up to 20 s\n"
 	      "  --soak         64 sessions, 60 s, 10 windows, unless said otherwise\n"
 	      "  --json         one line of JSON for each row on standard output, with times in\n"
 	      "                 nanoseconds; all else goes to standard error\n"
@@ -213,17 +220,18 @@ static bool open_json(void)
 
 int main(int argc, char **argv)
 {
-	enum { SECONDS = 1, SESSIONS, WINDOWS, SOAK, JSON, HELP };
+	enum { SECONDS = 1, SESSIONS, WINDOWS, COUNT, SOAK, JSON, HELP };
 	static const struct option known[] = {
 		{"seconds", required_argument, NULL, SECONDS},
 		{"sessions", required_argument, NULL, SESSIONS},
 		{"windows", required_argument, NULL, WINDOWS},
+		{"count", required_argument, NULL, COUNT},
 		{"soak", no_argument, NULL, SOAK},
 		{"json", no_argument, NULL, JSON},
 		{"help", no_argument, NULL, HELP},
 		{NULL, 0, NULL, 0},
 	};
-	unsigned int seconds = 0, n_sessions = 0, n_wanted = 0;
+	unsigned int seconds = 0, n_sessions = 0, n_wanted = 0, n_least = 0;
 	const struct attack_row *wanted[N_ROWS];
 	static char program[4096];
 	bool is_soak = false;
@@ -237,6 +245,7 @@ int main(int argc, char **argv)
 		if ((option == SECONDS && parse(optarg, 1, 3600, &seconds)) ||
 		    (option == SESSIONS && parse(optarg, 1, MAX_SESSIONS, &n_sessions)) ||
 		    (option == WINDOWS && parse(optarg, 1, 1000, &options.n_windows)) ||
+		    (option == COUNT && parse(optarg, 1, UINT32_MAX, &n_least)) ||
 		    (option == JSON && open_json()))
 			continue;
 		if (option != SOAK)
@@ -266,7 +275,8 @@ int main(int argc, char **argv)
 	for (unsigned int i = 0; i < n_wanted; i++) {
 		row = wanted[i];
 		options.n_sessions = n_sessions ? n_sessions : is_soak ? 64 : row->n_sessions;
-		harness_limit_seconds(120 + 3 * seconds);
+		options.n_least = n_least;
+		harness_limit_seconds(n_least ? COUNT_SECONDS : 120 + 3 * seconds);
 		n_failed += test_run(NULL, NULL);
 	}
 	return n_failed > 0;

@@ -41,6 +41,7 @@ enum attack_phase {
 	ATTACK_OVER, /* nothing is recorded, the neighbour ends */
 };
 #define ATTACK_N_PHASES 4
+#define ATTACK_N_ERRORS 134
 
 enum attack_kind {
 	ATTACK_INLINE,  /* additions of 16 floats, which the reactor computes inline */
@@ -99,6 +100,9 @@ struct attack {
 	_Atomic uint64_t n_done;     /* successful requests or tasks of the attacker */
 	_Atomic uint64_t n_refused;  /* refused requests or tasks of the attacker */
 	_Atomic uint64_t longest_ns; /* longest time that the row notes */
+	_Atomic uint64_t n_changed;  /* rows 24, 25: entries or messages that are not valid ones */
+	_Atomic uint64_t n_ended;    /* row 25: sessions that the broker ended */
+	_Atomic uint64_t n_by_errno[ATTACK_N_ERRORS]; /* row 24: completions, indexed by -res */
 	_Atomic bool has_failed;
 	char failure[512];
 };
@@ -141,6 +145,8 @@ unsigned int attack_share(const struct attack *attack, unsigned int thread,
 
 /* Open a session without the library. */
 int attack_connect(struct attack *attack);
+/* The same with other features, RBK_FEAT_*. */
+int attack_connect_with(struct attack *attack, uint64_t features);
 
 /* Count in n_done if @res is a success, else in n_refused. */
 void attack_count(struct attack *attack, int res);
@@ -193,6 +199,7 @@ struct attack_options {
 	unsigned int n_sessions;
 	unsigned int n_windows; /* windows of the friend; as many of the attacker */
 	uint64_t window_ns;
+	uint64_t n_least; /* results of the attacker in all windows; 0: as many as there are */
 };
 
 /* Processor time in the windows of one phase. */
@@ -269,3 +276,5 @@ void attack_oddities(struct attack *attack, unsigned int thread);    /* 19 */
 void attack_bells(struct attack *attack, unsigned int thread);       /* 21 */
 void attack_plan_queue(struct attack *attack, unsigned int thread);  /* 22 */
 void attack_waiters(struct attack *attack, unsigned int thread);     /* 23 */
+void attack_entries(struct attack *attack, unsigned int thread);     /* 24 */
+void attack_messages(struct attack *attack, unsigned int thread);    /* 25 */

@@ -24,7 +24,7 @@ NOT_RUN = {
         r'tools/(demo|test|package|install-deps)( .*)?', r'\.ci/run', r'meson (setup|install).*',
         r'CC=clang meson setup .*', r'ninja .*', r'build-fuzz/tests/fuzz/fuzz-plan .*', r'gcovr .*',
         r'build/tools/brokerbench( .*)?', r'brokerbench .*', r'(\S*/)?brokersim --all --check',
-        r'build/tests/attack/attack (verify|all).*',
+        r'build/tests/attack/attack (verify|all|entries|messages).*',
         r'build/tests/integration/(test-probes-\S+|run-queue-culprits)( .*)?', r'tests/soak/.*',
         r'RBK_TEST_\S+=\S+ tests/soak/.*', r'python3 tests/models/spin\.py .*', r'build/tests/simulator/faultsim .*',
         r'tests/simulator/mutants\.py .*', r'tests/nth/nth\.py .*'),
