@@ -34,8 +34,10 @@ void attack_entries(struct attack *attack, unsigned int thread)
 	uint64_t since_ns = harness_now_ns();
 
 	for (unsigned int i = 0; i < n; i++)
-		odd_entries_begin(&odd[i], attack_connect_with(attack, RBK_FEAT_FIXED_ARENAS),
-				  seed_of(first + i), (first + i) % 4 == 3);
+		odd_entries_begin(
+			&odd[i],
+			attack_connect_with(attack, RBK_FEAT_FIXED_ARENAS | RBK_FEAT_RESIDENCY),
+			seed_of(first + i), (first + i) % 4 == 3);
 	do {
 		n_left = 0;
 		for (unsigned int i = 0; i < n; i++) {

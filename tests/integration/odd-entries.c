@@ -230,6 +230,27 @@ static uint32_t odd_number(struct odd_entries *odd)
 		       : (uint32_t)harness_random(&odd->seed);
 }
 
+/* Return a reference to change one of @sqe into. */
+static uint64_t odd_ref(struct odd_entries *odd, const struct rbk_sqe *sqe)
+{
+	uint64_t near;
+
+	switch (odd_entries_pick(odd, 8)) {
+	case 0:
+		return not_tables((uint64_t)odd_number(odd) << odd_entries_pick(odd, 33));
+	case 1:
+	case 2:
+		/* Close to another tensor, in the same memory: they overlap, or just do not. */
+		near = sqe->refs[odd_entries_pick(odd, RBK_SQE_REFS)];
+		near = RBK_REF(
+			odd_entries_pick(odd, 2) ? RBK_REF_ARENA(near) : 3,
+			RBK_REF_OFFSET(near + ROW_BYTES * (odd_entries_pick(odd, 131) - 65ull)));
+		return not_tables(near);
+	default:
+		return any_ref(odd);
+	}
+}
+
 /* Change one field. */
 static void mutate(struct odd_entries *odd, struct rbk_sqe *sqe)
 {
@@ -267,10 +288,7 @@ static void mutate(struct odd_entries *odd, struct rbk_sqe *sqe)
 		sqe->state_rows = odd_number(odd);
 		break;
 	default:
-		sqe->refs[odd_entries_pick(odd, RBK_SQE_REFS)] =
-			odd_entries_pick(odd, 8) ? any_ref(odd)
-						 : not_tables((uint64_t)odd_number(odd)
-							      << odd_entries_pick(odd, 33));
+		sqe->refs[odd_entries_pick(odd, RBK_SQE_REFS)] = odd_ref(odd, sqe);
 		break;
 	}
 	/* The target of a CANCEL must not exist, so that its result is known. */
@@ -358,6 +376,23 @@ static bool rest_is_zero(const struct rbk_sqe *sqe, unsigned int first_ref)
 	return sqe->plan_id == 0 && sqe->count == 0;
 }
 
+static int predict_residency(const struct odd_entries *odd, const struct rbk_sqe *sqe)
+{
+	bool exists = false;
+
+	for (unsigned int i = 0; i < ODD_PLANS; i++)
+		exists |= odd->plans[i].id == sqe->plan_id;
+	if (!exists)
+		return -ENOENT;
+	for (unsigned int i = 0; i < RBK_SQE_REFS; i++)
+		if (sqe->refs[i])
+			return -EINVAL;
+	if (sqe->count || (sqe->strategy > 0 && sqe->strategy < 0x80))
+		return -EINVAL;
+	/* The processor has no memory of its own, and there is no other device to release memory. */
+	return sqe->opcode == RBK_OP_EVICT && sqe->strategy == RBK_STRATEGY_AUTO ? 0 : -ENODEV;
+}
+
 static int predict_alone(const struct odd_entries *odd, const struct rbk_sqe *sqe)
 {
 	bool named = sqe->strategy & 0x80;
@@ -378,10 +413,7 @@ static int predict_alone(const struct odd_entries *odd, const struct rbk_sqe *sq
 		return rest_is_zero(sqe, 0) && !(sqe->flags & RBK_SQE_LINK) ? 0 : -EINVAL;
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:
-		for (unsigned int i = 0; i < ODD_PLANS; i++)
-			if (odd->plans[i].id == sqe->plan_id)
-				return -EOPNOTSUPP;
-		return -ENOENT;
+		return predict_residency(odd, sqe);
 	default:
 		return -EINVAL;
 	}
