@@ -505,12 +505,14 @@ static void judge_memory(struct referee *referee)
 		result->excess_bytes = memory_bytes - charged_bytes;
 }
 
-/* Return the length of the friend's window, in ns; the attacker's last @attacker_ns. */
+/* Return the length of the friend's window, in ns; an attacker with n_least took @attacker_ns. */
 static uint64_t friend_ns(const struct referee *referee, uint64_t attacker_ns)
 {
-	if (attacker_ns < referee->options->window_ns || referee->options->n_least == 0)
-		return referee->options->window_ns;
-	return attacker_ns < longest_visit_ns ? attacker_ns : longest_visit_ns;
+	uint64_t ns = attacker_ns / 2 < longest_visit_ns ? attacker_ns / 2 : longest_visit_ns;
+
+	return referee->options->n_least > 0 && ns > referee->options->window_ns
+		       ? ns
+		       : referee->options->window_ns;
 }
 
 static bool run_windows(struct referee *referee)

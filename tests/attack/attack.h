@@ -186,7 +186,7 @@ struct attack_row {
 	unsigned int n_sessions;
 	const char *policy;    /* further lines of the attacker's section; may be NULL */
 	const char *arguments; /* one more argument of brokerd; may be NULL */
-	bool must_succeed;     /* true: every request of the attacker must succeed */
+	bool must_succeed;     /* true: all that the attacker has begun must end */
 	uint64_t n_files;      /* the broker's limit of open files; 0: unchanged */
 	bool needs_parts;   /* true: the broker has measured its device, and splits plans for it */
 	bool has_metrics;   /* true: the broker has a socket for Prometheus */

@@ -389,7 +389,8 @@ static int predict_residency(const struct odd_entries *odd, const struct rbk_sqe
 			return -EINVAL;
 	if (sqe->count || (sqe->strategy > 0 && sqe->strategy < 0x80))
 		return -EINVAL;
-	/* The processor has no memory of its own, and there is no other device to release memory. */
+	/* The processor has no memory of its own, and there is no other device to release memory.
+	 */
 	return sqe->opcode == RBK_OP_EVICT && sqe->strategy == RBK_STRATEGY_AUTO ? 0 : -ENODEV;
 }
 

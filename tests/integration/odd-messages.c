@@ -18,7 +18,7 @@
 #include "support/describe.h"
 #include "support/test.h"
 
-enum { PATIENCE_MS = 60000, MOST_IN_BURST = 16 };
+enum { PATIENCE_MS = 20000, MOST_IN_BURST = 16 };
 
 /* ---- Messages ---- */
 
@@ -384,7 +384,8 @@ static const char *take_answers(struct odd_messages *odd, const struct burst *bu
 	bool is_refused = false;
 
 	while (n_left > 0) {
-		ssize_t n = raw_receive(odd->fd, &answer, sizeof(answer), NULL, NULL, PATIENCE_MS);
+		ssize_t n = raw_receive(odd->fd, &answer, sizeof(answer), NULL, NULL,
+					(unsigned int)harness_slow_ns(PATIENCE_MS));
 
 		if (n == -ETIME)
 			return say(odd, burst, "no answer");
