@@ -2,12 +2,13 @@
 """long.py BUILD SECONDS OUT [NAME...]: run fuzzers for SECONDS each, and tell what they have covered.
 
 BUILD was configured with an engine: see HACKING.md, section "Fuzzers". New inputs and crashes stay in OUT/NAME, from
-which a later run goes on. OUT/NAME.new gets the fewest inputs that cover what the committed corpus does not: small
-ones of these are worth to be committed.
+which a later run goes on. OUT/NAME.new gets the inputs that cover what the committed corpus does not: small ones of
+these are worth to be committed.
 
-The table has a line for each fuzzer: executions, edges of control flow that the committed corpus covers, and all
-inputs cover. Below it are the functions of the same source files that no input has reached. The exit status is 1 if
-a fuzzer has found something.
+The table has a line for each fuzzer: executions, and edges of control flow in the sources of its parser, those that the
+committed corpus covers, those that all inputs cover, and all there are (with those of the sanitizers); then the
+functions that were reached, of all. The next lines name the parser's functions that no input has reached. The exit
+status is 1 if a fuzzer has found something.
 """
 import os
 import re
@@ -18,8 +19,23 @@ import sys
 FUZZ = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(FUZZ))
 FUNCTION = re.compile(r'(UN)?COVERED_FUNC: hits: \d+ edges: (\d+)/(\d+) (\S+) (\S+?):\d+')
-# Rooms below the parsers: a fuzzer does not try to reach all of them.
-BESIDES = 'tests/', 'broker/util/', 'broker/loop/'
+# The beginnings of the paths of each parser's sources.
+PARSERS = {
+    'admin-request': ('broker/session/request.c', 'broker/session/session-admin.c'),
+    'client-reply': ('libclient/reply.c',),
+    'entry': ('broker/dispatch/validate-hot.c', 'broker/dispatch/refused.c', 'shm/sqe-check.c'),
+    'fdinfo': ('broker/telemetry/fdinfo.c',),
+    'metrics-accept': ('broker/control/metrics-text.c',),
+    'npy': ('tools/arrays/npy.c',),
+    'onnx': ('libclient/onnx/',),
+    'pages': ('tools/brokertop/', 'tools/monitor/'),
+    'plan': ('broker/plan/', 'shm/operators/'),
+    'policy': ('broker/tenant/policy',),
+    'profile': ('broker/calibrate/profile-file.c',),
+    'request': ('broker/session/', 'broker/lease/'),
+    'run-queue-proc': ('broker/util/proc.c',),
+    'saved': ('broker/place/saved.c',),
+}
 OPTIONS = ['-rss_limit_mb=4096', '-timeout=60', '-print_final_stats=1', '-verbosity=1']
 
 
@@ -29,25 +45,20 @@ def run(program, *args):
     return done.returncode, done.stdout + done.stderr
 
 
-def coverage(program, folders):
-    """Run all inputs of folders. Return the covered edges, and {(file, function): is covered}."""
+def coverage(program, folders, parser):
+    """Run all inputs of folders. Return covered edges of the parser, all edges, and {file: {function: is covered}}."""
     text = run(program, '-runs=0', '-print_coverage=1', *folders)[1]
-    edges, functions = 0, {}
-    for is_not, covered, _, function, path in FUNCTION.findall(text):
-        path = os.path.relpath(path, ROOT) if os.path.isabs(path) else os.path.normpath(path.lstrip('./'))
-        edges += int(covered) if not is_not else 0
-        functions[path, function] = functions.get((path, function), False) or not is_not
-    return edges, functions
-
-
-def never_reached(functions):
-    """Return 'file: function...' for each source file that is partly covered."""
-    files = {}
-    for (path, function), is_covered in functions.items():
-        if not path.startswith(BESIDES) and not path.startswith('..'):
-            files.setdefault(path, ([], []))[is_covered].append(function)
-    return [f'{path}: {" ".join(sorted(missing))}' for path, (missing, reached) in sorted(files.items())
-            if missing and reached]
+    covered, total, functions = 0, 0, {}
+    for is_not, reached, edges, function, path in FUNCTION.findall(text):
+        path = os.path.relpath(path, ROOT)
+        if not path.startswith(parser):
+            continue
+        covered += int(reached) if not is_not else 0
+        total += int(edges)
+        # A function of a header has a copy in each object.
+        of_file = functions.setdefault(path, {})
+        of_file[function] = of_file.get(function, False) or not is_not
+    return covered, total, functions
 
 
 def fuzz(build, seconds, out, name):
@@ -57,17 +68,20 @@ def fuzz(build, seconds, out, name):
     os.makedirs(found, exist_ok=True)
     status, text = run(program, *OPTIONS, f'-max_total_time={seconds}', f'-artifact_prefix={out}/{name}-', found, corpus)
     executions = re.search(r'number_of_executed_units: +(\d+)', text)
-    before, _ = coverage(program, [corpus])
-    after, functions = coverage(program, [corpus, found])
+    before = coverage(program, [corpus], PARSERS[name])[0]
+    after, total, functions = coverage(program, [corpus, found], PARSERS[name])
+    reached = [is_reached for of_file in functions.values() for is_reached in of_file.values()]
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(corpus, new)
     run(program, '-merge=1', '-use_counters=0', new, found)
     for file in os.listdir(corpus):
         os.unlink(os.path.join(new, file))
-    print(f'{name:16} {int(executions[1]) if executions else 0:>12,} {before:>8,} {after:>8,} '
-          f'{sum(functions.values()):>6}/{len(functions)}', flush=True)
-    for line in never_reached(functions):
-        print('    ' + line, flush=True)
+    print(f'{name:16} {int(executions[1]) if executions else 0:>12,} {before:>7,} {after:>7,} {total:>7,} '
+          f'{sum(reached):>9}/{len(reached)}', flush=True)
+    for path, of_file in sorted(functions.items()):
+        missing = sorted(function for function, is_reached in of_file.items() if not is_reached)
+        if missing:
+            print(f'    {path}: {" ".join(missing)}', flush=True)
     if status:
         print(text[-8000:], flush=True)
     return status == 0
@@ -77,8 +91,8 @@ def main():
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     build, seconds, out = sys.argv[1], int(sys.argv[2]), os.path.abspath(sys.argv[3])
-    names = sys.argv[4:] or sorted(os.listdir(os.path.join(FUZZ, 'corpus')))
-    print(f'{"fuzzer":16} {"executions":>12} {"before":>8} {"after":>8} functions', flush=True)
+    names = sys.argv[4:] or sorted(PARSERS)
+    print(f'{"fuzzer":16} {"executions":>12} {"before":>7} {"after":>7} {"edges":>7} {"functions":>9}', flush=True)
     sys.exit(0 if all([fuzz(build, seconds, out, name) for name in names]) else 1)
 
 

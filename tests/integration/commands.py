@@ -23,6 +23,7 @@ NOT_RUN = {
     'it builds, or runs tests or measurements, for minutes': (
         r'tools/(demo|test|package|install-deps)( .*)?', r'\.ci/run', r'meson (setup|install).*',
         r'CC=clang meson setup .*', r'ninja .*', r'build-fuzz/tests/fuzz/fuzz-plan .*', r'gcovr .*',
+        r'python3 tests/fuzz/long\.py .*',
         r'build/tools/brokerbench( .*)?', r'brokerbench .*', r'(\S*/)?brokersim --all --check',
         r'build/tests/attack/attack (verify|all|entries|messages).*',
         r'build/tests/integration/(test-probes-\S+|run-queue-culprits)( .*)?', r'tests/soak/.*',
