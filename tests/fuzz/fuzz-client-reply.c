@@ -40,6 +40,18 @@ static void check_devices(const struct rbk_wire_devices *devices)
 	}
 }
 
+static void check_catalogue(const struct client_catalogue *catalogue, size_t bytes)
+{
+	const struct rbk_wire_operator *operators =
+		(const struct rbk_wire_operator *)(catalogue + 1);
+
+	assert(catalogue->n_devices <= RBK_MAX_DEVICES);
+	assert(bytes == sizeof(*catalogue) + catalogue->n_operators * sizeof(*operators));
+	for (uint32_t i = 0; i < catalogue->n_operators; i++)
+		assert(strnlen(operators[i].name, sizeof(operators[i].name)) <
+		       sizeof(operators[i].name));
+}
+
 static size_t yes_bytes(uint32_t type)
 {
 	switch (type) {
@@ -124,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_RING_RESTORE && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_ADMIN_RESTART && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {
@@ -136,7 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	assert(n_fds == yes_fds(type));
 	/* Only the reply to a catalogue request has a variable length: operators follow it. */
 	assert(bytes == yes_bytes(type) || type == RBK_WIRE_CATALOGUE);
-	if (type == RBK_WIRE_RING_ADD)
+	if (type == RBK_WIRE_RING_ADD || type == RBK_WIRE_RING_RESTORE)
 		check_ring(&reply.ring);
 	if (type == RBK_WIRE_DEVICES)
 		check_devices(&reply.devices);
@@ -147,6 +159,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(strnlen(reply.tenant.name, sizeof(reply.tenant.name)) <
 		       sizeof(reply.tenant.name));
 	}
+	if (type == RBK_WIRE_ADMIN_LIMIT)
+		assert(strnlen(reply.limit.value, sizeof(reply.limit.value)) <
+		       sizeof(reply.limit.value));
+	if (type == RBK_WIRE_CATALOGUE)
+		check_catalogue(&reply.catalogue, bytes);
 	if (type == RBK_WIRE_ARENA_ADD || type == RBK_WIRE_ARENA_NEW)
 		assert(RBK_REF(reply.id.id, 0) != RBK_REF_INVALID && reply.id.id <= UINT16_MAX);
 	if (type == RBK_WIRE_LEASE_OPEN) {

@@ -65,6 +65,22 @@ int main(int argc, char **argv)
 				       .page_bytes = 4096};
 	struct rbk_wire_lease_given given = {
 		.reply.type = RBK_WIRE_LEASE_CREDIT, .given_bytes = 4096, .granted_bytes = 4096};
+	struct rbk_wire_stats_page page = {.reply.type = RBK_WIRE_STATS_PAGE, .bytes = 65536};
+	struct rbk_wire_setting setting = {.reply.type = RBK_WIRE_CONTROL, .value = 1};
+	struct rbk_wire_limit limit = {.reply.type = RBK_WIRE_ADMIN_LIMIT,
+				       .key = "vram-max",
+				       .value = "2GiB",
+				       .policy = "1GiB",
+				       .n_limits = 20};
+	struct rbk_wire_admin_result result = {.reply.type = RBK_WIRE_ADMIN_DRAIN, .n = 1};
+	struct rbk_wire_restart restart = {.reply.type = RBK_WIRE_ADMIN_RESTART, .n_sessions = 1};
+	struct rbk_wire_lease_region region = {.reply.type = RBK_WIRE_LEASE_CGROUP,
+					       .region = "drm/0000:03:00.0/vram"};
+	struct {
+		struct client_catalogue head;
+		struct rbk_wire_operator operators[2];
+	} catalogue = {.head = {.reply.type = RBK_WIRE_CATALOGUE, .n_operators = 2, .n_devices = 2},
+		       .operators = {{.name = "Add"}, {.name = "MatMul"}}};
 
 	if (argc != 2) {
 		fprintf(stderr, "seeds-client-reply DIRECTORY\n");
@@ -84,6 +100,15 @@ int main(int argc, char **argv)
 	save("tenant", 0, &tenant, sizeof(tenant));
 	save("lease", 1, &lease, sizeof(lease));
 	save("lease-given", 0, &given, sizeof(given));
+	save("stats-page", 1, &page, sizeof(page));
+	save("setting", 0, &setting, sizeof(setting));
+	save("limit", 0, &limit, sizeof(limit));
+	save("drained", 0, &result, sizeof(result));
+	save("restart", 0, &restart, sizeof(restart));
+	save("region", 0, &region, sizeof(region));
+	save("catalogue", 0, &catalogue, sizeof(catalogue));
+	ring.reply.type = RBK_WIRE_RING_RESTORE;
+	save("ring-restored", 3, &ring, sizeof(ring));
 	plan.reply.res = -EINVAL;
 	strcpy(plan.reply.text, "node 3 (MatMul): inputs do not agree");
 	save("refused", 0, &plan, sizeof(plan));
