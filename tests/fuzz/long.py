@@ -7,8 +7,9 @@ these are worth to be committed.
 
 The table has a line for each fuzzer: executions, and edges of control flow in the sources of its parser, those that the
 committed corpus covers, those that all inputs cover, and all there are (with those of the sanitizers); then the
-functions that were reached, of all. The next lines name the parser's functions that no input has reached. The exit
-status is 1 if a fuzzer has found something.
+functions that were reached, of all. The next lines name the parser's functions that no input has reached: some cannot
+be reached by this fuzzer, and small ones were reached where the compiler has inlined them. The exit status is 1 if a
+fuzzer has found something.
 """
 import os
 import re
