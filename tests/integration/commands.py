@@ -27,6 +27,7 @@ NOT_RUN = {
         r'build/tools/brokerbench( .*)?', r'brokerbench .*', r'(\S*/)?brokersim --all --check',
         r'build/tests/attack/attack (verify|all|entries|messages).*',
         r'build/tests/integration/(test-probes-\S+|run-queue-culprits)( .*)?', r'tests/soak/.*',
+        r'build/tests/integration/test-kill soak',
         r'RBK_TEST_\S+=\S+ tests/soak/.*', r'python3 tests/models/spin\.py .*', r'build/tests/simulator/faultsim .*',
         r'tests/simulator/mutants\.py .*', r'tests/nth/nth\.py .*'),
     'it writes into the source tree': (
