@@ -69,6 +69,8 @@ static const struct attack_row rows[] = {
 	 ATTACK_FRIEND_INLINE, 4, .arguments = "--gpu=none", .must_succeed = true},
 	{25, "messages", "messages that are valid but for one detail", attack_messages,
 	 ATTACK_FRIEND_SET_UP, 4, .must_succeed = true},
+	{26, "device-entries", "entries that change while they are read, for two devices",
+	 attack_device_entries, ATTACK_FRIEND_INLINE, 4, .must_succeed = true},
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -161,7 +163,7 @@ static int usage(FILE *file, int status)
 	      "ROW is a number, a name, or all:\n",
 	      file);
 	for (unsigned int i = 0; i < N_ROWS; i++)
-		fprintf(file, "  %2u %-12s %s (%u sessions)\n", rows[i].number, rows[i].name,
+		fprintf(file, "  %2u %-14s %s (%u sessions)\n", rows[i].number, rows[i].name,
 			rows[i].what, rows[i].n_sessions);
 	fputs("\n"
 	      "  --sessions=N   attack with N sessions, 1 to 1000 (default: as above)\n"

@@ -100,9 +100,10 @@ struct attack {
 	_Atomic uint64_t n_done;     /* successful requests or tasks of the attacker */
 	_Atomic uint64_t n_refused;  /* refused requests or tasks of the attacker */
 	_Atomic uint64_t longest_ns; /* longest time that the row notes */
-	_Atomic uint64_t n_changed;  /* rows 24, 25: entries or messages that are not valid ones */
-	_Atomic uint64_t n_ended;    /* row 25: sessions that the broker ended */
-	_Atomic uint64_t n_by_errno[ATTACK_N_ERRORS]; /* row 24: completions, indexed by -res */
+	_Atomic uint64_t n_changed; /* rows 24 to 26: entries or messages that are not valid ones */
+	_Atomic uint64_t n_ended;   /* row 25: sessions that the broker ended */
+	_Atomic uint64_t
+		n_by_errno[ATTACK_N_ERRORS]; /* rows 24, 26: completions, indexed by -res */
 	_Atomic bool has_failed;
 	char failure[512];
 };
@@ -254,27 +255,28 @@ void attack_print_json(const struct attack_result *result, FILE *file);
 
 /* ---- Attacks: the part of one thread, until attack_goes_on() returns false ---- */
 
-void attack_parts(struct attack *attack, unsigned int thread);       /* 1 */
-void attack_constants(struct attack *attack, unsigned int thread);   /* 2 */
-void attack_verify(struct attack *attack, unsigned int thread);      /* 3 */
-void attack_descriptors(struct attack *attack, unsigned int thread); /* 4 */
-void attack_products(struct attack *attack, unsigned int thread);    /* 5 */
-void attack_accepts(struct attack *attack, unsigned int thread);     /* 6 */
-void attack_arenas(struct attack *attack, unsigned int thread);      /* 7 */
-void attack_cancels(struct attack *attack, unsigned int thread);     /* 8 */
-void attack_rings(struct attack *attack, unsigned int thread);       /* 9 */
-void attack_punch(struct attack *attack, unsigned int thread);       /* 10 */
-void attack_refill(struct attack *attack, unsigned int thread);      /* 11 */
-void attack_watch(struct attack *attack, unsigned int thread);       /* 12 */
-void attack_many_rings(struct attack *attack, unsigned int thread);  /* 13 */
-void attack_setup_flood(struct attack *attack, unsigned int thread); /* 13, the other half */
-void attack_leases(struct attack *attack, unsigned int thread);      /* 15 */
-void attack_links(struct attack *attack, unsigned int thread);       /* 16 */
-void attack_tables(struct attack *attack, unsigned int thread);      /* 17 */
-void attack_observers(struct attack *attack, unsigned int thread);   /* 18 */
-void attack_oddities(struct attack *attack, unsigned int thread);    /* 19 */
-void attack_bells(struct attack *attack, unsigned int thread);       /* 21 */
-void attack_plan_queue(struct attack *attack, unsigned int thread);  /* 22 */
-void attack_waiters(struct attack *attack, unsigned int thread);     /* 23 */
-void attack_entries(struct attack *attack, unsigned int thread);     /* 24 */
-void attack_messages(struct attack *attack, unsigned int thread);    /* 25 */
+void attack_parts(struct attack *attack, unsigned int thread);          /* 1 */
+void attack_constants(struct attack *attack, unsigned int thread);      /* 2 */
+void attack_verify(struct attack *attack, unsigned int thread);         /* 3 */
+void attack_descriptors(struct attack *attack, unsigned int thread);    /* 4 */
+void attack_products(struct attack *attack, unsigned int thread);       /* 5 */
+void attack_accepts(struct attack *attack, unsigned int thread);        /* 6 */
+void attack_arenas(struct attack *attack, unsigned int thread);         /* 7 */
+void attack_cancels(struct attack *attack, unsigned int thread);        /* 8 */
+void attack_rings(struct attack *attack, unsigned int thread);          /* 9 */
+void attack_punch(struct attack *attack, unsigned int thread);          /* 10 */
+void attack_refill(struct attack *attack, unsigned int thread);         /* 11 */
+void attack_watch(struct attack *attack, unsigned int thread);          /* 12 */
+void attack_many_rings(struct attack *attack, unsigned int thread);     /* 13 */
+void attack_setup_flood(struct attack *attack, unsigned int thread);    /* 13, the other half */
+void attack_leases(struct attack *attack, unsigned int thread);         /* 15 */
+void attack_links(struct attack *attack, unsigned int thread);          /* 16 */
+void attack_tables(struct attack *attack, unsigned int thread);         /* 17 */
+void attack_observers(struct attack *attack, unsigned int thread);      /* 18 */
+void attack_oddities(struct attack *attack, unsigned int thread);       /* 19 */
+void attack_bells(struct attack *attack, unsigned int thread);          /* 21 */
+void attack_plan_queue(struct attack *attack, unsigned int thread);     /* 22 */
+void attack_waiters(struct attack *attack, unsigned int thread);        /* 23 */
+void attack_entries(struct attack *attack, unsigned int thread);        /* 24 */
+void attack_messages(struct attack *attack, unsigned int thread);       /* 25 */
+void attack_device_entries(struct attack *attack, unsigned int thread); /* 26 */

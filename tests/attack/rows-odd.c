@@ -23,10 +23,10 @@ static void count_entries(struct attack *attack, const struct odd_entries *odd)
 }
 
 /*
- * Each session has a ring. Every fourth session changes its entries and tables while the broker
- * reads them.
+ * Each session has a ring. The results of entries are known, but for every @n_th_scribbles session,
+ * which changes its entries and tables while the broker reads them.
  */
-void attack_entries(struct attack *attack, unsigned int thread)
+static void send_entries(struct attack *attack, unsigned int thread, unsigned int n_th_scribbles)
 {
 	const uint64_t patience_ns = 100000000000;
 	unsigned int first, n = attack_share(attack, thread, &first), n_left;
@@ -37,7 +37,7 @@ void attack_entries(struct attack *attack, unsigned int thread)
 		odd_entries_begin(
 			&odd[i],
 			attack_connect_with(attack, RBK_FEAT_FIXED_ARENAS | RBK_FEAT_RESIDENCY),
-			seed_of(first + i), (first + i) % 4 == 3);
+			seed_of(first + i), (first + i + 1) % n_th_scribbles == 0);
 	do {
 		n_left = 0;
 		for (unsigned int i = 0; i < n; i++) {
@@ -62,6 +62,11 @@ void attack_entries(struct attack *attack, unsigned int thread)
 		odd_entries_end(&odd[i]);
 	}
 	free(odd);
+}
+
+void attack_entries(struct attack *attack, unsigned int thread)
+{
+	send_entries(attack, thread, 4);
 }
 
 /* ---- 25: messages ---- */
@@ -92,4 +97,11 @@ void attack_messages(struct attack *attack, unsigned int thread)
 		odd_messages_end(&odd[i]);
 	}
 	free(odd);
+}
+
+/* ---- 26: entries beside a device, whose results the oracle does not know ---- */
+
+void attack_device_entries(struct attack *attack, unsigned int thread)
+{
+	send_entries(attack, thread, 1);
 }
