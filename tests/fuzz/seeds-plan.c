@@ -18,7 +18,16 @@ static void save(const char *name, struct describe *describe)
 	char path[4096];
 	size_t bytes;
 	void *desc = describe_finish(describe, &bytes);
+	char message[PLAN_MESSAGE_BYTES] = "";
+	struct plan *plan = NULL;
 	FILE *file;
+
+	/* A seed that the parser refuses would lead to little of it. */
+	if (plan_new(desc, bytes, &one_op_arenas, message, &plan)) {
+		fprintf(stderr, "%s: %s\n", name, message);
+		exit(1);
+	}
+	plan_free(plan);
 
 	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	file = fopen(path, "wb");
@@ -82,6 +91,51 @@ static struct describe *chain(void)
 	return d;
 }
 
+/* One plan of each operator that has no plan of its own below. */
+static const struct {
+	const char *op, *inputs, *attrs;
+} singles[] = {
+	{"Add", "[2,3] [2,3]", ""},
+	{"ArgMax", "[2,3,4]", ""},
+	{"Attention", "[count,4,5,8] [count,2,7,8] [count,2,7,6]", ""},
+	{"AveragePool", "[count,3,8,8]", "kernel_shape=[2,2]"},
+	{"BatchNormalization", "[count,3,4] [3] [3] [3] [3]", ""},
+	{"BitShift", "u8[count,4] u8[4]", "direction=LEFT"},
+	{"Clip", "[2,3]", "min=0.5"},
+	{"ConvInteger", "u8[1,2,5,5] u8[3,2,3,3]", ""},
+	{"ConvTranspose", "[count,1,3,3] [1,2,3,3]", ""},
+	{"CumSum", "[count,3]", "axis=1 reverse=1 exclusive=1"},
+	{"DequantizeLinear", "u8[count,4] [] u8[]", ""},
+	{"DynamicQuantizeLinear", "[4,4]", ""},
+	{"Gather", "[5,3] i64[count]", "axis=0"},
+	{"GatherElements", "[5,3] i64[2,3]", "axis=0"},
+	{"GatherND", "[5,3] i64[count,1]", ""},
+	{"Gelu", "[count,3]", "approximate=tanh"},
+	{"GridSample", "[count,2,4,4] [count,3,3,2]", "mode=cubic"},
+	{"GroupNormalization", "[count,6,4] [6] [6]", "num_groups=2"},
+	{"InstanceNormalization", "[count,3,4] [3] [3]", ""},
+	{"IsInf", "[count,4]", "detect_negative=0"},
+	{"LayerNormalization", "[count,3,4] [4]", ""},
+	{"Less", "[2,1] [3]", ""},
+	{"LpNormalization", "[count,4]", "axis=1 p=1"},
+	{"LpPool", "[count,3,8,8]", "kernel_shape=[2,2] p=3"},
+	{"MatMulInteger", "u8[count,3] u8[3,2]", ""},
+	{"Mod", "[2] [2]", "fmod=1"},
+	{"OneHot", "i64[count] [2]", "depth=4 axis=-1"},
+	{"PRelu", "[count,3,4] [3,1]", ""},
+	{"QLinearConv", "u8[1,2,5,5] [] u8[] u8[3,2,3,3] [] u8[] [] u8[]", ""},
+	{"QLinearMatMul", "u8[2,3] [] u8[] u8[3,2] [] u8[] [] u8[]", ""},
+	{"QuantizeLinear", "[count,4] [] u8[]", ""},
+	{"RMSNormalization", "[2,3,4] [2,3,4]", "axis=0"},
+	{"Reshape", "[2,3,4]", "shape=[24]"},
+	{"RotaryEmbedding", "[count,4,3,8] [count,3,4] [count,3,4]", ""},
+	{"ScatterElements", "[5,3] i64[2,3] [2,3]", "axis=0"},
+	{"ScatterND", "[5,3] i64[2,1] [2,3]", "reduction=min"},
+	{"Shrink", "[count,3]", "lambd=1.5 bias=1.5"},
+	{"Trilu", "[3,4]", ""},
+	{"Where", "bool[count,4] [4] [1]", ""},
+};
+
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -115,6 +169,12 @@ int main(int argc, char **argv)
 	save("max-pool", one_op("MaxPool", "[count,2,7,7]",
 				"kernel_shape=[2,3] strides=[2,2] ceil_mode=1 storage_order=0"));
 	save("max-pool-1d", one_op("MaxPool", "[1,2,7]", "kernel_shape=[3] auto_pad=VALID"));
+	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]); i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "op-%s", singles[i].op);
+		save(name, one_op(singles[i].op, singles[i].inputs, singles[i].attrs));
+	}
 	save("top-k", one_op("TopK", "[count,6,3]", "k=2 axis=1 largest=0 sorted=0"));
 	return 0;
 }
