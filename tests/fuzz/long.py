@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""long.py BUILD SECONDS OUT [NAME...]: run fuzzers for SECONDS each, and tell what they have covered.
+"""long.py BUILD SECONDS OUT [NAME[:FOLDER]...]: run fuzzers for SECONDS each, and tell what they have covered.
 
 BUILD was configured with an engine: see HACKING.md, section "Fuzzers". New inputs and crashes stay in OUT/NAME, from
 which a later run goes on. OUT/NAME.new gets the inputs that cover what the committed corpus does not: small ones of
-these are worth to be committed.
+these are worth to be committed. FOLDER has further inputs to begin with: models for onnx, for example.
 
 The table has a line for each fuzzer: executions, and edges of control flow in the sources of its parser, those that the
 committed corpus covers, those that all inputs cover, and all there are (with those of the sanitizers); then the
@@ -64,17 +64,19 @@ def coverage(program, folders, parser):
 
 def fuzz(build, seconds, out, name):
     """Run one fuzzer, and print its line. Return true if it has found nothing."""
+    name, *further = name.split(':')
     program = os.path.join(build, 'tests/fuzz/fuzz-' + name)
     corpus, found, new = os.path.join(FUZZ, 'corpus', name), os.path.join(out, name), os.path.join(out, name + '.new')
     os.makedirs(found, exist_ok=True)
-    status, text = run(program, *OPTIONS, f'-max_total_time={seconds}', f'-artifact_prefix={out}/{name}-', found, corpus)
+    status, text = run(program, *OPTIONS, f'-max_total_time={seconds}', f'-artifact_prefix={out}/{name}-',
+                       found, corpus, *further)
     executions = re.search(r'number_of_executed_units: +(\d+)', text)
     before = coverage(program, [corpus], PARSERS[name])[0]
-    after, total, functions = coverage(program, [corpus, found], PARSERS[name])
+    after, total, functions = coverage(program, [corpus, found, *further], PARSERS[name])
     reached = [is_reached for of_file in functions.values() for is_reached in of_file.values()]
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(corpus, new)
-    run(program, '-merge=1', '-use_counters=0', new, found)
+    run(program, '-merge=1', '-use_counters=0', new, found, *further)
     for file in os.listdir(corpus):
         os.unlink(os.path.join(new, file))
     print(f'{name:16} {int(executions[1]) if executions else 0:>12,} {before:>7,} {after:>7,} {total:>7,} '
