@@ -23,6 +23,8 @@ enum {
 	HEAP_HEAD = 16,
 };
 
+enum { SMALL_BYTES = 8 << 20 };
+
 static const uintptr_t heap_base = 0x200000000000;
 static const size_t heap_bytes = (size_t)16 << 30;
 
@@ -237,9 +239,14 @@ void sim_heap_reset(unsigned int number)
 	struct heap *heap = &heaps[number];
 	const uintptr_t base = heap_base + number * heap_bytes;
 
-	/* Zeroed, so that a use after the process's end is noticed. */
-	if (heap->next)
+	/*
+	 * Zeroed, so that a use after the process's end is noticed. Of a heap that is not large,
+	 * the kernel would take longer to give the pages again.
+	 */
+	if (heap->next && heap->next - base > SMALL_BYTES)
 		madvise((void *)base, heap->next - base, MADV_DONTNEED);
+	else if (heap->next)
+		memset((void *)base, 0, heap->next - base);
 	*heap = (struct heap){.next = heap->next ? base : 0, .end = heap->end};
 }
 

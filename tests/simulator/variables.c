@@ -19,7 +19,7 @@ extern char __start_client_data[], __stop_client_data[];
 extern char __start_client_bss[] __attribute__((__weak__));
 extern char __stop_client_bss[] __attribute__((__weak__));
 
-enum { CLIENT_BYTES = 4096 };
+enum { CLIENT_BYTES = 4096, PAGE_BYTES = 4096 };
 
 static char *first_values __attribute__((__section__("sim_variables")));
 static char client_first[CLIENT_BYTES] __attribute__((__section__("sim_variables")));
@@ -42,6 +42,31 @@ static void client_load(const char *from)
 	memcpy(__start_client_bss, from + n, (size_t)(__stop_client_bss - __start_client_bss));
 }
 
+/* Return the end of .bss, without the library's variables, which the linker may place behind it. */
+static const char *bss_end(void)
+{
+	const uintptr_t begin = (uintptr_t)__start_client_bss;
+
+	return begin >= (uintptr_t)__bss_start && begin < (uintptr_t)_end ? __start_client_bss
+									  : _end;
+}
+
+/* The pages of .bss, which has megabytes that a broker rarely touches: the kernel clears them. */
+static char *zero_begin(void)
+{
+	return (char *)(((uintptr_t)__bss_start + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
+}
+
+static char *zero_end(void)
+{
+	return (char *)((uintptr_t)bss_end() & ~(uintptr_t)(PAGE_BYTES - 1));
+}
+
+static bool is_zero(const char *from, const char *to)
+{
+	return *from == 0 && memcmp(from, from + 1, (size_t)(to - from) - 1) == 0;
+}
+
 void sim_variables_init(void)
 {
 	const size_t bytes = (size_t)(_end - __data_start);
@@ -52,7 +77,10 @@ void sim_variables_init(void)
 	first_values = __real_mmap64(NULL, bytes, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	sim_check(first_values != MAP_FAILED);
-	memcpy(first_values, __data_start, bytes);
+	/* Pages that are zero need no copy. */
+	memcpy(first_values, __data_start, (size_t)(zero_begin() - __data_start));
+	sim_check(is_zero(zero_begin(), zero_end()));
+	memcpy(first_values + (zero_end() - __data_start), zero_end(), (size_t)(_end - zero_end()));
 	client_save(client_first);
 	for (unsigned int i = 0; i <= SIM_PROCESSES; i++)
 		memcpy(client_values[i], client_first, CLIENT_BYTES);
@@ -89,7 +117,9 @@ static void restore(const char *from, const char *to)
 
 void sim_variables_reset_broker(void)
 {
-	restore(__data_start, _end);
+	restore(__data_start, zero_begin());
+	madvise(zero_begin(), (size_t)(zero_end() - zero_begin()), MADV_DONTNEED);
+	restore(zero_end(), _end);
 }
 
 void sim_variables_switch(unsigned int from, unsigned int to)
