@@ -25,6 +25,7 @@
 #include "telemetry/processes.h"
 #include "telemetry/telemetry.h"
 #include "tenant/tenant.h"
+#include "util/crash.h"
 #include "util/log.h"
 #include "util/waker.h"
 
@@ -211,6 +212,7 @@ static int make_dispatch(void)
 		.set_pace = budget_set_pace,
 		.pace_context = broker->budget,
 	};
+	int r;
 
 	/* Tasks of the simulator are small; those with rows shall be worth a card. */
 	options.config.threshold_bytes = 0;
@@ -219,7 +221,10 @@ static int make_dispatch(void)
 	options.config.partition_min_gain = 0;
 	for (uint32_t i = 0; i < SIM_DEVICES; i++)
 		options.profiles[i] = sim_device_profile(broker->executors[i]);
-	return dispatch_new(&options, &broker->dispatch);
+	r = dispatch_new(&options, &broker->dispatch);
+	if (r == 0)
+		crash_watch(dispatch_blame, broker->dispatch);
+	return r;
 }
 
 static int make_server(void)
@@ -288,6 +293,7 @@ static int make_all(void)
 /* As parts_deinit() */
 static void free_all(struct broker *own)
 {
+	crash_watch(NULL, NULL);
 	server_free(own->server);
 	dispatch_free(own->dispatch);
 	offload_free(own->offload);
@@ -420,7 +426,11 @@ bool processes_see_all(const struct processes *processes)
 /* Longest time above the maximum; a device that does nothing for a while keeps what it has. */
 static uint64_t above_max_ns(void)
 {
-	return broker->options->devices[1].faults.stall > 0 ? 100000000000u : 2000000000u;
+	const struct sim_device_faults *faults = &broker->options->devices[1].faults;
+
+	if (faults->stall > 0)
+		return 100000000000u;
+	return faults->slow > 0 ? 2000000000u : 500000000u;
 }
 
 /*
@@ -432,6 +442,21 @@ static struct {
 	uint64_t bytes, max;
 	uint64_t above_since_ns; /* 0: not above the maximum */
 } held[SIM_PROCESSES] __attribute__((__section__("sim_variables")));
+
+/* Limits of the other slots stay, and charges are compared with them. */
+static void check_numbers(const struct tenant *tenant)
+{
+	static const enum account_slot slots[] = {ACCOUNT_SESSIONS, ACCOUNT_RINGS, ACCOUNT_ARENAS,
+						  ACCOUNT_PLANS, ACCOUNT_TASKS};
+
+	for (unsigned int i = 0; i < sizeof(slots) / sizeof(*slots); i++) {
+		const uint64_t used = account_used(tenant->account, slots[i]);
+
+		if (used > account_limit(tenant->account, slots[i]))
+			sim_violation("tenant %s has %llu objects of slot %d, which are too many",
+				      tenant_name(tenant), (unsigned long long)used, slots[i]);
+	}
+}
 
 static void check_maximum(const struct tenant *tenant, unsigned int i)
 {
@@ -456,14 +481,18 @@ static void check_maximum(const struct tenant *tenant, unsigned int i)
 
 void sim_broker_check(bool is_first)
 {
-	unsigned int number;
-
 	if (!broker || !broker->server)
 		return;
 	for (struct tenant *tenant = tenants_first(broker->tenants); tenant;
-	     tenant = tenants_next(broker->tenants, tenant))
-		if (sscanf(tenant_name(tenant), "t%u", &number) == 1 && number < SIM_PROCESSES)
+	     tenant = tenants_next(broker->tenants, tenant)) {
+		/* "t" and the number of a process */
+		const unsigned int number = (unsigned int)(tenant_name(tenant)[1] - '0');
+
+		if (tenant_name(tenant)[0] == 't' && number < SIM_PROCESSES) {
 			check_maximum(tenant, number);
+			check_numbers(tenant);
+		}
+	}
 	for (uint8_t i = 1; i < SIM_DEVICES; i++) {
 		const uint64_t charged = account_book_total(broker->book, account_vram(i));
 		const uint64_t used = broker->executors[i]->ops->memory_used(broker->executors[i],
@@ -483,7 +512,8 @@ void sim_broker_check(bool is_first)
 
 /* --- The policy --- */
 
-void sim_policy_write(const char *folder, unsigned int generation)
+void sim_policy_write(const char *folder, unsigned int generation, unsigned int mib,
+		      unsigned int first_poor)
 {
 	char path[128];
 	FILE *file;
@@ -491,11 +521,15 @@ void sim_policy_write(const char *folder, unsigned int generation)
 	snprintf(path, sizeof(path), "%s/brokerd.conf", folder);
 	file = fopen(path, "w");
 	sim_check(file);
-	for (unsigned int i = SIM_CLIENT; i < SIM_PROCESSES; i++)
+	for (unsigned int i = SIM_CLIENT; i < SIM_PROCESSES; i++) {
 		fprintf(file,
 			"[tenant t%u]\nmatch-uid = %u\nvram-max = %uMiB\nvram-reserve = %uMiB\n"
-			"weight = %u\n",
-			i, SIM_UID + i, 64 + 64 * ((i + generation) % 3),
-			16 * ((i + generation) % 2), 50 + 100 * (i % 3));
+			"gtt-max = %uMiB\nweight = %u\n",
+			i, SIM_UID + i, mib + mib * ((i + generation) % 3),
+			mib / 4 * ((i + generation) % 2), mib - 2, 50 + 100 * (i % 3));
+		if (i >= first_poor)
+			fprintf(file, "sessions-max = 3\narenas-max = 2\nplans-max = 1\n"
+				      "tasks-max = 40\n");
+	}
 	sim_check(fclose(file) == 0);
 }

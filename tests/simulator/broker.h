@@ -30,8 +30,12 @@ void sim_broker_others(uint64_t bytes);
  */
 void sim_broker_check(bool is_first);
 
-/* Write the policy file, with tenants for the users SIM_UID + process. @generation varies limits.
+/*
+ * Write the policy file, with tenants for the users SIM_UID + process. @generation varies limits,
+ * of which the least device memory is @mib. From the process @first_poor on, tenants may have few
+ * objects.
  */
-void sim_policy_write(const char *folder, unsigned int generation);
+void sim_policy_write(const char *folder, unsigned int generation, unsigned int mib,
+		      unsigned int first_poor);
 
 enum { SIM_UID = 2000 };

@@ -198,6 +198,9 @@ int __wrap_fcntl64(int fd, int command, unsigned long arg)
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
 		return step_fails(EMFILE) ? -1 : sim_own_fd(__real_fcntl64(fd, command, arg));
 	sim_step();
+	/* Only arenas get this seal alone. */
+	if (command == F_ADD_SEALS && arg == F_SEAL_FUTURE_WRITE && sim_seal_fails())
+		return fail(EINVAL);
 	return __real_fcntl64(fd, command, arg);
 }
 
@@ -308,6 +311,8 @@ CALL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 	if (!(flags & MSG_PEEK))
 		trace_message("receives from", fd, message, n);
 	sim_touched();
+	if (n > 0)
+		sim_message();
 	return n;
 }
 
@@ -336,6 +341,8 @@ CALL(ssize_t, sendmsg, int fd, const struct msghdr *message, int flags)
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLOUT, &deadline_ns));
 	trace_message("sends to", fd, message, n);
 	sim_touched();
+	if (n > 0)
+		sim_message();
 	return n;
 }
 

@@ -20,9 +20,10 @@ static struct task *task_of(struct client *client, uint64_t id)
 /* Entries that are cancelled or rejected before they start need not wait for others. */
 static void check_order(struct client *client, const struct task *task, int res)
 {
-	if (res == -ECANCELED || (res < 0 && (task->may_fail || task->is_void)))
+	if (res == -ECANCELED ||
+	    (res < 0 && (task->may_fail || task->is_void || !client->options->is_strict)))
 		return;
-	if (task->predecessor && task_of(client, task->predecessor))
+	if (task->kind != TASK_INVALID && task->predecessor && task_of(client, task->predecessor))
 		sim_violation("entry %llu completed with %d before its predecessor %llu",
 			      (unsigned long long)task->id, res,
 			      (unsigned long long)task->predecessor);
@@ -43,13 +44,21 @@ static void check_result(const struct client *client, const struct task *task)
 	const uint32_t *is = is_state ? state->words : task->out;
 	const uint32_t *wanted = is_state ? state->expected : task->expected;
 
-	if (task->is_void || task->is_overwritten)
+	if (task->is_void || task->is_overwritten || task->has_other_plan)
 		return;
 	for (uint32_t i = 0; i < task->n_rows * WIDTH; i++)
 		if (is[i] != wanted[i])
 			sim_violation("entry %llu: word %u of the %s is %08x instead of %08x",
 				      (unsigned long long)task->id, i,
 				      is_state ? "state" : "result", is[i], wanted[i]);
+}
+
+/* The rest of the chain of an entry that failed is cancelled. */
+static void break_chain(struct client *client, const struct task *task)
+{
+	for (unsigned int i = 0; i < SLOTS; i++)
+		if (client->tasks[i].predecessor == task->id)
+			client->tasks[i].is_cancelled = client->tasks[i].must_fail = true;
 }
 
 /*
@@ -61,16 +70,15 @@ static void check_failure(struct client *client, struct task *task, int res)
 	struct state *state = &client->states[task->state];
 
 	if (client->options->is_strict && !(res == -ECANCELED && task->is_cancelled) &&
-	    !task->may_fail && !task->is_void && !(task->plan == PLAN_STATE && res == -EIO))
+	    !task->may_fail && !task->is_void && !(task->plan == PLAN_STATE && res == -EIO) &&
+	    !(res == -ECONNABORTED && client->options->has_crashes))
 		sim_violation("entry %llu, a task of plan %d, completed with %d",
 			      (unsigned long long)task->id, (int)task->plan, res);
 	if (res == -ECANCELED)
 		client_figures.n_cancelled++;
 	else
 		client_figures.n_failed++;
-	for (unsigned int i = 0; i < SLOTS; i++)
-		if (client->tasks[i].predecessor == task->id)
-			client->tasks[i].is_cancelled = client->tasks[i].must_fail = true;
+	break_chain(client, task);
 	if (task->plan != PLAN_STATE || task->is_void)
 		return;
 	if (res == -ECANCELED && memcmp(state->words, task->old_state, sizeof(task->old_state)))
@@ -97,9 +105,6 @@ static void check_cancelled(struct client *client, uint64_t target)
 
 static void check_run(struct client *client, struct task *task, int res)
 {
-	if (task->must_fail && res >= 0)
-		sim_violation("entry %llu has completed although it was cancelled",
-			      (unsigned long long)task->id);
 	if (task->plan == PLAN_STATE)
 		client->states[task->state].is_busy = false;
 	if (res == 0)
@@ -117,10 +122,19 @@ static void complete(struct client *client, const struct rbk_cqe *cqe)
 			      (unsigned long long)cqe->user_data);
 	sim_trace("entry %llu completes: %d", (unsigned long long)task->id, cqe->res);
 	client_figures.n_completions++;
-	check_order(client, task, cqe->res);
+	if (cqe->res != -ECONNABORTED || !client->options->has_crashes)
+		check_order(client, task, cqe->res);
+	if (cqe->res >= 0 && (task->must_fail || task->kind == TASK_INVALID))
+		sim_violation("entry %llu has completed although it %s",
+			      (unsigned long long)task->id,
+			      task->must_fail ? "was cancelled" : "is invalid");
+	if (cqe->res < 0 && (task->kind == TASK_INVALID || task->kind == TASK_NOP))
+		break_chain(client, task);
 	if (task->kind == TASK_RUN)
 		check_run(client, task, cqe->res);
-	else if (task->kind == TASK_NOP && cqe->res != 0 && client->options->is_strict)
+	else if (task->kind == TASK_NOP && cqe->res != 0 && client->options->is_strict &&
+		 !task->is_cancelled &&
+		 !(cqe->res == -ECONNABORTED && client->options->has_crashes))
 		sim_violation("a NOP completed with %d", cqe->res);
 	else if (task->kind == TASK_CANCEL && cqe->res == 0)
 		check_cancelled(client, task->target);
@@ -146,8 +160,8 @@ static void consume_batch(struct client *client, const struct rbk_cqe **cqes, un
 }
 
 /*
- * Look every half millisecond. Counts do not tell of a lost connection, so that they alone are not
- * enough. Return: as rbk_peek_batch_cqe(), but not 0.
+ * Look again and again, ever less often. Counts do not tell of a lost connection, so that they
+ * alone are not enough. Return: as rbk_peek_batch_cqe(), but not 0.
  */
 static int peek(struct client *client, const struct rbk_cqe **cqes)
 {
@@ -156,14 +170,14 @@ static int peek(struct client *client, const struct rbk_cqe **cqes)
 	int n;
 
 	for (unsigned int i = 0;; i++) {
-		n = counts && rbk_cq_ready(client->ring) == 0 && i % 256 < 255
+		n = counts && rbk_cq_ready(client->ring) == 0 && i % 8 < 7
 			    ? 0
 			    : rbk_peek_batch_cqe(client->ring, cqes, BATCH);
 		if (n != 0)
 			return n;
 		if (sim_now_ns() >= end_ns)
 			return -ETIME;
-		client_sleep_ns(500000);
+		client_sleep_ns(i < 16 ? 100000 : i < 64 ? 1000000 : 1000000000);
 	}
 }
 
@@ -192,13 +206,13 @@ static int wait_somehow(struct client *client, const struct rbk_cqe **cqes)
 {
 	int r;
 
-	switch (sim_below(8)) {
-	case 0:
+	switch (sim_pick(client->options->mix.ways, SIM_WAYS)) {
+	case SIM_PEEK:
 		return peek(client, cqes);
-	case 1:
+	case SIM_LOOP:
 		r = wait_by_loop(client, cqes);
 		return r ? r : 1;
-	case 2:
+	case SIM_SUBMIT_AND_WAIT:
 		r = rbk_submit_and_wait(client->ring, 1);
 		return r < 0 ? r : peek(client, cqes);
 	default:

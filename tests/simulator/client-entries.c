@@ -18,7 +18,8 @@ static bool has_room(struct client *client, unsigned int n)
 
 	for (unsigned int i = 0; i < SLOTS; i++)
 		n_free += slot_is_free(client, i);
-	return n_free >= n && rbk_sq_space_left(client->ring) >= n;
+	return n_free >= n && client->n_in_flight + n <= client->options->mix.n_slots &&
+	       rbk_sq_space_left(client->ring) >= n;
 }
 
 /* Take a slot; there is one. */
@@ -86,14 +87,18 @@ static void publish(struct client *client, const struct task *task, struct rbk_s
 	client_figures.n_entries++;
 }
 
-static void choose_device(struct rbk_sqe *sqe)
+static void choose_device(const struct client *client, struct rbk_sqe *sqe)
 {
-	static const uint8_t strategies[] = {
-		RBK_STRATEGY_AUTO,       RBK_STRATEGY_AUTO,    RBK_STRATEGY_PREFER_GPU,
-		RBK_STRATEGY_PREFER_CPU, RBK_STRATEGY_LATENCY, RBK_STRATEGY_ONLY_CPU,
+	static const uint8_t strategies[3][4] = {
+		{RBK_STRATEGY_AUTO, RBK_STRATEGY_AUTO, RBK_STRATEGY_AUTO, RBK_STRATEGY_LATENCY},
+		{RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_PREFER_GPU,
+		 RBK_STRATEGY_AUTO},
+		{RBK_STRATEGY_PREFER_CPU, RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_PREFER_CPU,
+		 RBK_STRATEGY_ONLY_CPU},
 	};
+	const unsigned int device = sim_pick(client->options->mix.devices, 3);
 
-	rbk_sqe_set_strategy(sqe, strategies[sim_below(sizeof(strategies))]);
+	rbk_sqe_set_strategy(sqe, strategies[device][sim_below(4)]);
 	if (sim_below(8) == 0)
 		rbk_sqe_set_priority(sqe, (unsigned int)sim_below(RBK_PRIORITY_COUNT));
 	if (sim_below(16) == 0)
@@ -127,7 +132,6 @@ static void follow(struct client *client, struct task *task, const struct task *
 		   bool overwrites)
 {
 	task->n_rows = before->n_rows;
-	task->predecessor = before->id;
 	task->in = before->out;
 	task->in_slot = before->out_slot;
 	if (overwrites) {
@@ -140,34 +144,97 @@ static void follow(struct client *client, struct task *task, const struct task *
 	client_count_uses(client, task, 1);
 }
 
+/* Have @task, which has a slot, follow @before in its chain without reading its result. */
+static void succeed(struct task *task, const struct task *before)
+{
+	if (before)
+		task->predecessor = before->id;
+}
+
+static bool state_is_free(const struct client *client)
+{
+	return !client->states[0].is_busy || !client->states[1].is_busy;
+}
+
 /*
- * Put a RUN into the ring, which has room. @before: the task whose result it reads; NULL: none.
- * @links: the next entry belongs to its chain.
+ * Put a RUN into the ring, which has room. @before: its predecessor, of which it reads the result
+ * if there is one in the arena; NULL: none. @links: the next entry belongs to its chain.
  */
 static struct task *put_run(struct client *client, enum plan_kind plan, struct task *before,
 			    bool links)
 {
 	struct rbk_sqe *sqe = rbk_get_sqe(client->ring);
 	struct task *task = task_new(client, TASK_RUN);
-	const bool overwrites = before && sim_below(2);
+	const bool reads = before && before->kind == TASK_RUN && before->plan != PLAN_STATE &&
+			   plan != PLAN_STATE;
+	const bool overwrites = reads && sim_below(2);
 
 	sim_check(sqe);
 	task->plan = plan;
 	task->n_rows =
 		plan == PLAN_STATE ? 1 : 1 + (uint32_t)sim_below(sim_below(3) ? 2 : MAX_ROWS);
-	if (before)
+	succeed(task, before);
+	if (reads)
 		follow(client, task, before, overwrites);
-	for (uint32_t i = 0; !before && i < task->n_rows * WIDTH; i++)
+	for (uint32_t i = 0; !reads && i < task->n_rows * WIDTH; i++)
 		task->in[i] = (uint32_t)sim_random();
 	if (!overwrites)
 		memset(task->out, 0xee, SLOT_BYTES);
 	task->state = (unsigned int)sim_below(STATES);
 	if (plan == PLAN_STATE && client->states[task->state].is_busy)
 		task->state = STATES - 1 - task->state;
-	expect(client, task, before ? before->expected : task->in);
+	expect(client, task, reads ? before->expected : task->in);
 	prep_run(client, sqe, rbk_plan_id(client->plans[plan]), task,
 		 plan == PLAN_STATE ? client->states[task->state].words : task->out);
-	choose_device(sqe);
+	choose_device(client, sqe);
+	if (links)
+		sqe->flags |= RBK_SQE_LINK;
+	publish(client, task, sqe);
+	return task;
+}
+
+/* Put a RUN that is rejected, in any of several ways, into the ring, which has room. */
+static struct task *put_invalid(struct client *client, enum plan_kind plan, struct task *before,
+				bool links)
+{
+	const uint32_t plan_id = rbk_plan_id(client->plans[plan]);
+	struct rbk_sqe *sqe = rbk_get_sqe(client->ring);
+	struct task *task = task_new(client, TASK_INVALID);
+	uint64_t *table = client->tables[task - client->tasks];
+
+	sim_check(sqe);
+	task->n_rows = 1;
+	succeed(task, before);
+	switch (sim_below(4)) {
+	case 0:
+		prep_run(client, sqe, UINT32_MAX, task, task->out);
+		break;
+	case 1:
+		/* An output over an input */
+		prep_run(client, sqe, plan_id, task, task->in);
+		break;
+	case 2:
+		table[0] = table[1] = RBK_REF_INVALID;
+		rbk_prep_run_table(sqe, plan_id, 1, rbk_ref(client->arena, table), 2);
+		break;
+	default:
+		task->n_rows = MAX_ROWS + 1;
+		prep_run(client, sqe, plan_id, task, task->out);
+	}
+	if (links)
+		sqe->flags |= RBK_SQE_LINK;
+	publish(client, task, sqe);
+	return task;
+}
+
+static struct task *put_nop(struct client *client, struct task *before, bool links)
+{
+	struct rbk_sqe *sqe = rbk_get_sqe(client->ring);
+	struct task *task = task_new(client, TASK_NOP);
+
+	sim_check(sqe);
+	succeed(task, before);
+	rbk_prep_nop(sqe);
 	if (links)
 		sqe->flags |= RBK_SQE_LINK;
 	publish(client, task, sqe);
@@ -180,22 +247,41 @@ static bool need_plan(struct client *client, enum plan_kind kind)
 	return client->plans[kind] || client_make_plan(client, kind);
 }
 
+/* Return a plan that exists, any that clients of the round use or @otherwise. */
+static enum plan_kind any_plan(const struct client *client, enum plan_kind otherwise)
+{
+	const struct sim_client_mix *mix = &client->options->mix;
+	enum plan_kind kind = (enum plan_kind)sim_pick(mix->plans, SIM_PLANS);
+
+	if (mix->entries[SIM_STATE] > 0 && state_is_free(client) && sim_below(3) == 0)
+		kind = PLAN_STATE;
+	return client->plans[kind] ? kind : otherwise;
+}
+
 static void put_chain(struct client *client, enum plan_kind first)
 {
+	const struct sim_client_mix *mix = &client->options->mix;
 	const unsigned int n = 2 + (unsigned int)sim_below(MAX_CHAIN - 1);
-	enum plan_kind kind = first;
 	struct task *task = NULL;
 
 	if (!has_room(client, n))
 		return;
 	for (unsigned int i = 0; i < n; i++) {
-		task = put_run(client, kind, task, i + 1 < n);
+		const enum plan_kind kind = i == 0 ? first : any_plan(client, first);
+		const bool links = i + 1 < n;
+
+		if (mix->entries[SIM_INVALID] > 0 && sim_below(8) == 0)
+			task = put_invalid(client, kind, task, links);
+		else if (mix->entries[SIM_NOP] > 0 && sim_below(8) == 0)
+			task = put_nop(client, task, links);
+		else
+			task = put_run(client, kind, task, links);
 		/* The broker may find a part of the chain; the next call tells of an error. */
-		if (sim_below(3) == 0)
-			rbk_submit(client->ring);
-		kind = (enum plan_kind)sim_below(PLAN_STATE);
-		if (!client->plans[kind])
-			kind = first;
+		if (sim_below(3) > 0)
+			continue;
+		rbk_submit(client->ring);
+		if (mix->pause_ns > 0 && sim_below(2))
+			client_sleep_ns(1 + sim_below(mix->pause_ns));
 	}
 }
 
@@ -218,7 +304,7 @@ static void put_stale(struct client *client)
 	publish(client, task, sqe);
 }
 
-/* Put another entry; one about memory is about the plan @plan. */
+/* Put a CANCEL, a BARRIER, or a PREFETCH or EVICT of the plan @plan. */
 static void put_other(struct client *client, enum task_kind kind, enum plan_kind plan)
 {
 	struct rbk_sqe *sqe;
@@ -242,49 +328,50 @@ static void put_other(struct client *client, enum task_kind kind, enum plan_kind
 		client->barrier = task->id;
 		rbk_prep_barrier(sqe);
 		break;
-	case TASK_MEMORY:
+	default:
 		if (sim_below(2))
 			rbk_prep_prefetch(sqe, rbk_plan_id(client->plans[plan]));
 		else
 			rbk_prep_evict(sqe, rbk_plan_id(client->plans[plan]));
-		break;
-	default:
-		rbk_prep_nop(sqe);
 	}
 	publish(client, task, sqe);
 }
 
 bool client_put_some(struct client *client)
 {
-	const bool state_is_free = !client->states[0].is_busy || !client->states[1].is_busy;
-	const unsigned int what = (unsigned int)sim_below(14);
+	const struct sim_client_mix *mix = &client->options->mix;
+	const enum sim_entry what = (enum sim_entry)sim_pick(mix->entries, SIM_ENTRIES);
 	const enum plan_kind kind =
-		what == 5 || what == 6 ? PLAN_STATE : (enum plan_kind)sim_below(PLAN_STATE);
+		what == SIM_STATE ? PLAN_STATE : (enum plan_kind)sim_pick(mix->plans, SIM_PLANS);
 
 	if (!need_plan(client, kind))
 		return false;
 	switch (what) {
-	case 0:
-		put_other(client, TASK_NOP, kind);
+	case SIM_NOP:
+		if (has_room(client, 1))
+			put_nop(client, NULL, false);
 		break;
-	case 1:
+	case SIM_BARRIER:
 		put_other(client, TASK_BARRIER, kind);
 		break;
-	case 2:
+	case SIM_CANCEL:
 		put_other(client, TASK_CANCEL, kind);
 		break;
-	case 3:
+	case SIM_MEMORY:
 		put_other(client, TASK_MEMORY, kind);
 		break;
-	case 4:
-	case 8:
+	case SIM_CHAIN:
 		put_chain(client, kind);
 		break;
-	case 7:
+	case SIM_STALE:
 		put_stale(client);
 		break;
+	case SIM_INVALID:
+		if (has_room(client, 1))
+			put_invalid(client, kind, NULL, false);
+		break;
 	default:
-		if (has_room(client, 1) && (kind != PLAN_STATE || state_is_free))
+		if (has_room(client, 1) && (kind != PLAN_STATE || state_is_free(client)))
 			put_run(client, kind, NULL, false);
 	}
 	return true;

@@ -109,7 +109,8 @@ bool client_make_plan(struct client *client, enum plan_kind kind)
 bool client_make_ring(struct client *client, struct rbk_ring **ret)
 {
 	struct rbk_error error = {""};
-	int r = rbk_ring_new(client->rbk, 4u << sim_below(5), ret, &error);
+	int r = rbk_ring_new(client->rbk, 4u << sim_below(client->options->mix.max_ring_shift + 1),
+			     ret, &error);
 
 	if (r)
 		return client_accept_error(client, "rbk_ring_new()", r, &error);
@@ -160,7 +161,7 @@ static void *help(void *data)
 	struct rbk_plan *plan = NULL;
 	int r = 0;
 
-	while (!client->helper_must_end && r == 0) {
+	while (!client->helpers_must_end && r == 0) {
 		builder = describe(NULL, PLAN_ELEMENTS);
 		r = builder ? rbk_plan_new(client->rbk, builder, MAX_ROWS, &plan, NULL) : -ENOMEM;
 		rbk_builder_free(builder);
@@ -202,16 +203,18 @@ bool client_begin(struct client *client)
 	if ((sim_below(2) && !client_make_ring(client, &client->second)) ||
 	    !client_make_ring(client, &client->ring))
 		return false;
-	if (sim_below(4) == 0)
-		client->has_helper = pthread_create(&client->helper, NULL, help, client) == 0;
+	for (uint64_t n = sim_below(client->options->mix.n_helpers + 1);
+	     n > 0 && pthread_create(&client->helpers[client->n_helpers], NULL, help, client) == 0;
+	     n--)
+		client->n_helpers++;
 	return true;
 }
 
 void client_end(struct client *client)
 {
-	client->helper_must_end = true;
-	if (client->has_helper)
-		pthread_join(client->helper, NULL);
+	client->helpers_must_end = true;
+	while (client->n_helpers > 0)
+		pthread_join(client->helpers[--client->n_helpers], NULL);
 	rbk_ring_free(client->ring);
 	rbk_ring_free(client->second);
 	for (unsigned int i = 0; i < PLAN_KINDS; i++)

@@ -24,9 +24,9 @@ enum {
 
 /* The second constant is behind the first one. Plans share both. */
 enum plan_kind {
-	PLAN_ELEMENTS,
-	PLAN_PRODUCT, /* with the first constant */
-	PLAN_SECOND,  /* with the second one */
+	PLAN_ELEMENTS, /* the first SIM_PLANS have no state */
+	PLAN_PRODUCT,  /* with the first constant */
+	PLAN_SECOND,   /* with the second one */
 	PLAN_BOTH,
 	PLAN_STATE,
 	PLAN_KINDS
@@ -39,7 +39,8 @@ enum task_kind {
 	TASK_CANCEL,
 	TASK_BARRIER,
 	TASK_MEMORY,
-	TASK_STALE
+	TASK_STALE,
+	TASK_INVALID, /* is rejected */
 };
 
 /* An entry in flight, and what it must give */
@@ -57,6 +58,7 @@ struct task {
 	bool is_cancelled;    /* a CANCEL names it, or its chain has ended */
 	bool must_fail;       /* a CANCEL has stopped it, or its predecessor has failed */
 	bool may_fail;        /* its plan is removed meanwhile */
+	bool has_other_plan;  /* and the next broker may have given its number to another plan */
 	bool is_overwritten;  /* a later entry of its chain writes to @out */
 	bool is_void;         /* its arena is gone */
 	uint32_t old_state[WIDTH];
@@ -95,8 +97,9 @@ struct client {
 	unsigned int n_ended;
 	uint32_t stale_plan;         /* id of a plan that was removed; 0: none */
 	uint32_t stale_n_reattached; /* rbk_n_reattached() then */
-	pthread_t helper;
-	bool has_helper, helper_must_end;
+	pthread_t helpers[SIM_MAX_HELPERS];
+	unsigned int n_helpers;
+	bool helpers_must_end;
 	bool is_lost;
 };
 

@@ -45,12 +45,17 @@ bool client_accept_error(struct client *client, const char *what, int r,
 	return false;
 }
 
-static bool drain(struct client *client)
+static bool submit(struct client *client)
 {
 	int r = rbk_submit(client->ring);
 
-	if (r < 0)
-		return client_accept_error(client, "rbk_submit()", r, NULL);
+	return r >= 0 || client_accept_error(client, "rbk_submit()", r, NULL);
+}
+
+static bool drain(struct client *client)
+{
+	if (!submit(client))
+		return false;
 	while (client->n_in_flight > 0)
 		if (!client_consume(client))
 			return false;
@@ -60,30 +65,31 @@ static bool drain(struct client *client)
 static bool change_plan(struct client *client)
 {
 	const enum plan_kind kind = (enum plan_kind)sim_below(PLAN_KINDS);
-	int r;
+	uint64_t first_left; /* the broker has taken the entries before it */
 
 	if (sim_below(2) && !drain(client))
 		return false;
 	/* The library waits for those in flight. Of the others, none that was admitted fails. */
-	r = rbk_submit(client->ring);
-	if (r < 0)
-		return client_accept_error(client, "rbk_submit()", r, NULL);
+	if (!submit(client))
+		return false;
+	first_left = client->next_id - rbk_sq_ready(client->ring);
 	for (unsigned int i = 0; i < SLOTS; i++)
-		if (client->tasks[i].kind == TASK_RUN && client->tasks[i].plan == kind)
+		if (client->tasks[i].kind == TASK_RUN && client->tasks[i].plan == kind &&
+		    client->tasks[i].id >= first_left)
 			client->tasks[i].may_fail = true;
 	client->stale_plan = client->plans[kind] ? rbk_plan_id(client->plans[kind]) : 0;
 	client->plans[kind] = client_free_plan(client, client->plans[kind]);
 	client->stale_n_reattached = rbk_n_reattached(client->rbk);
+	for (unsigned int i = 0; i < SLOTS; i++)
+		client->tasks[i].has_other_plan = client->tasks[i].may_fail;
 	return client_make_plan(client, kind);
 }
 
 /* Free the arena under the tasks in flight. */
 static bool change_arena(struct client *client)
 {
-	int r = rbk_submit(client->ring);
-
-	if (r < 0)
-		return client_accept_error(client, "rbk_submit()", r, NULL);
+	if (!submit(client))
+		return false;
 	for (unsigned int i = 0; i < SLOTS; i++)
 		client->tasks[i].is_void = true;
 	client->arena = client_free_arena(client, client->arena);
@@ -115,39 +121,41 @@ static bool change_ring(struct client *client)
 	return client_make_ring(client, &client->ring);
 }
 
+static bool consume_some(struct client *client)
+{
+	if (!submit(client))
+		return false;
+	for (uint64_t n = sim_below(client->n_in_flight + 1); n > 0 && client->n_in_flight > 0; n--)
+		if (!client_consume(client))
+			return false;
+	return true;
+}
+
 /* Do one thing. Return: false: the connection is lost, or the client leaves. */
 static bool act(struct client *client)
 {
-	const uint64_t choice = sim_below(100);
-	int r;
-
-	if (choice < 60)
+	switch (sim_pick(client->options->mix.acts, SIM_ACTS)) {
+	case SIM_PUT:
 		return client_put_some(client);
-	if (choice < 75) {
-		r = rbk_submit(client->ring);
-		return r >= 0 || client_accept_error(client, "rbk_submit()", r, NULL);
-	}
-	if (choice < 93) {
-		r = rbk_submit(client->ring);
-		if (r < 0)
-			return client_accept_error(client, "rbk_submit()", r, NULL);
-		for (uint64_t n = sim_below(client->n_in_flight + 1);
-		     n > 0 && client->n_in_flight > 0; n--)
-			if (!client_consume(client))
-				return false;
-		return true;
-	}
-	if (choice < 95)
+	case SIM_SUBMIT:
+		return submit(client);
+	case SIM_CONSUME:
+		return consume_some(client);
+	case SIM_USE_SECOND:
 		return client_use_second(client);
-	if (choice < 97)
+	case SIM_CHANGE_PLAN:
 		return change_plan(client);
-	if (choice < 98)
+	case SIM_CHANGE_RING:
 		return change_ring(client);
-	if (choice < 99)
-		return sim_below(2)   ? drain(client)
-		       : sim_below(2) ? change_arena(client)
-				      : change_constants(client);
-	return sim_below(8) > 0;
+	case SIM_DRAIN:
+		return drain(client);
+	case SIM_CHANGE_ARENA:
+		return change_arena(client);
+	case SIM_CHANGE_CONSTANTS:
+		return change_constants(client);
+	default:
+		return false;
+	}
 }
 
 void sim_client_main(void *data)

@@ -4,7 +4,7 @@
 
 #include "simulator/machine.h"
 
-enum { WORDS_PER_STEP = 16 };
+enum { WORDS_PER_STEP = 8 };
 
 /* The finaliser of MurmurHash3 (Appleby, public domain) */
 static uint32_t mix(uint32_t x)

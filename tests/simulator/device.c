@@ -11,6 +11,7 @@
 #include "simulator/machine.h"
 #include "util/checked.h"
 #include "util/clock.h"
+#include "util/crash.h"
 #include "util/error.h"
 #include "util/thread.h"
 #include "util/waker.h"
@@ -42,6 +43,7 @@ struct device {
 	unsigned int n_failed_reopens;
 	uint64_t allocated[EXEC_TIER_COUNT];
 	unsigned int n_imports;
+	unsigned int n_loading; /* calls that load */
 };
 
 /* A plan as a device prepared it: plan->exec */
@@ -126,8 +128,9 @@ static int plan_prepare(struct executor *executor, struct plan *plan)
 		.slot_host_bytes = 256,
 		.max_slots = 4,
 	};
-	if (device->options.is_card && plan->fingerprint % 3 == 0)
-		plan->n_parts[executor->index] = 2;
+	if (device->options.is_card)
+		plan->n_parts[executor->index] =
+			1 + (uint16_t)((plan->fingerprint + device->options.parts) % 3);
 	plan->device_state[executor->index] =
 		device->options.is_card ? PLAN_DEVICE_EVICTED : PLAN_DEVICE_READY;
 	return 0;
@@ -168,10 +171,13 @@ static void give(struct device *device, enum exec_tier tier, uint64_t bytes)
 
 static void work_slowly(struct device *device)
 {
+	device->n_loading++;
 	if (sim_chance(device->options.faults.slow))
 		sim_wait(NULL, 0, NULL, sim_now_ns() + SLOW_NS);
 	if (sim_chance(device->options.faults.loss))
 		lose_now(device);
+	sim_step();
+	device->n_loading--;
 }
 
 /* Return the bytes of a block up to the end of its last constant. */
@@ -306,6 +312,7 @@ static int reopen(struct executor *executor)
 
 	sim_step();
 	sim_check(device->allocated[EXEC_TIER_VRAM] == 0 && device->allocated[EXEC_TIER_GTT] == 0);
+	sim_check(device->n_loading == 0);
 	if (device->n_failed_reopens > 0) {
 		device->n_failed_reopens--;
 		return -EIO;
@@ -414,6 +421,7 @@ static void run_on_processor(struct device *device, struct exec_task *task, exec
 			     void *context)
 {
 	uint64_t left_ns = duration_ns(device, task);
+	const void *outer = crash_enter(task);
 	bool is_stopped = false;
 
 	if (task->has_progress)
@@ -443,6 +451,7 @@ static void run_on_processor(struct device *device, struct exec_task *task, exec
 		if (!task->has_progress)
 			task->res = -ECANCELED;
 	}
+	crash_enter(outer);
 }
 
 static void hand_back(struct device *device, struct exec_task *task)
@@ -625,6 +634,7 @@ int sim_device_new(const struct sim_device_options *options, uint8_t index, stru
 			 .memory_bytes = options->memory_bytes,
 			 .memory_page_bytes = options->is_card ? SIM_CARD_PAGE : 0,
 			 .memory_align_bytes = options->is_card ? 256 : 0,
+			 .gtt_bytes = options->gtt_bytes,
 			 .n_threads = options->is_card ? 0 : 1},
 	};
 	describe(&device->profile, options);

@@ -25,8 +25,10 @@ struct sim_device_faults {
 struct sim_device_options {
 	bool is_card;
 	uint64_t memory_bytes; /* a card's */
+	uint64_t gtt_bytes;    /* host memory that it can use; 0: none */
 	uint64_t task_ns;      /* duration of a task without its bytes */
 	uint64_t row_ns;       /* duration of each row */
+	unsigned int parts;    /* decides which plans run in how many parts on a card */
 	struct sim_device_faults faults;
 };
 

@@ -7,6 +7,7 @@
  */
 #include "simulator/machine.h"
 #include "simulator/real.h"
+#include "util/crash.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -28,7 +29,11 @@ enum {
 	MAX_POLLED = 2048,
 	MAX_CALLS = 10,
 	STEP_NS = 60, /* mean time of a step */
+	NAP_NS = 500, /* shortest time of a preemption */
 };
+
+/* Ranks of new threads begin there; those of threads that were switched are below. */
+#define RANKS ((uint64_t)1 << 32)
 
 /* Apart from other mappings: accesses.c takes those for memory that processes share. */
 static const uintptr_t stacks_base = 0x300000000000;
@@ -44,8 +49,10 @@ struct thread {
 	void *data;
 	char *stack;
 	bool has_begun;
+	uint64_t rank; /* of those that can run, the thread of the highest may */
 	jmp_buf context;
 	int saved_errno;
+	struct crash_thread crash; /* of the broker */
 
 	/* While it waits */
 	const struct pollfd *fds;
@@ -81,6 +88,7 @@ struct director_slot {
 static struct machine {
 	struct sim_machine_options options;
 	uint64_t random;
+	uint64_t lowest_rank;
 	uint64_t now_ns, n_steps, n_touched, n_polled;
 	unsigned int n_calm;
 	struct thread threads[MAX_THREADS];
@@ -112,6 +120,18 @@ uint64_t sim_random(void)
 uint64_t sim_below(uint64_t n)
 {
 	return (sim_random() >> 11) % n;
+}
+
+unsigned int sim_pick(const uint16_t *weights, unsigned int n)
+{
+	unsigned int i = 0;
+	uint64_t sum = 0, choice;
+
+	for (unsigned int k = 0; k < n; k++)
+		sum += weights[k];
+	for (choice = sim_below(sum); choice >= weights[i]; i++)
+		choice -= weights[i];
+	return i;
 }
 
 bool sim_chance(uint32_t chance)
@@ -301,6 +321,7 @@ static struct thread *thread_new(unsigned int process, const char *name)
 	thread->number = (unsigned int)(thread - machine.threads);
 	thread->process = process;
 	thread->has_begun = false;
+	thread->rank = RANKS + sim_below(RANKS);
 	thread->deadline_ns = SIM_NEVER;
 	snprintf(thread->name, sizeof(thread->name), "%s", name);
 	return thread;
@@ -338,8 +359,10 @@ static void leave(void)
 	struct thread *thread = machine.running;
 
 	thread->saved_errno = errno;
+	thread->crash = crash_thread;
 	if (_setjmp(thread->context) == 0)
 		_longjmp(machine.director, 1);
+	crash_thread = thread->crash;
 	errno = thread->saved_errno;
 }
 
@@ -386,9 +409,15 @@ static void bury(unsigned int number)
 		machine.on_death(number);
 }
 
-/* Kill the running thread's process; does not return. */
+/* Kill the running thread's process, or let the thread crash; does not return. */
 static void die_here(unsigned int number)
 {
+	if (number == SIM_BROKER && sim_chance(machine.options.chances.crashes)) {
+		sim_trace("the thread crashes");
+		sim_calm_begin();
+		crash_note();
+		sim_calm_end();
+	}
 	machine.condemned = 1 + number;
 	leave();
 }
@@ -420,6 +449,36 @@ uint64_t sim_n_steps(void)
 	return machine.n_steps;
 }
 
+/* Kill the broker within a few steps, if its time comes no sooner. */
+static void kill_soon(struct process *process, uint32_t chance)
+{
+	uint64_t in;
+
+	if (process != &machine.processes[SIM_BROKER] || !sim_chance(chance))
+		return;
+	in = 1 + sim_below(1ull << sim_below(10));
+	if (process->kill_in == 0 || process->kill_in > in)
+		process->kill_in = in;
+}
+
+/* Let the running thread be preempted for a while. */
+static void nap(struct process *process)
+{
+	uint64_t ns = NAP_NS;
+
+	while (ns < machine.options.chances.nap_ns && sim_below(4))
+		ns *= 2;
+	kill_soon(process, machine.options.chances.fatal_naps);
+	sim_wait(NULL, 0, NULL, machine.now_ns + ns);
+}
+
+void sim_message(void)
+{
+	if (machine.running)
+		kill_soon(&machine.processes[machine.running->process],
+			  machine.options.chances.fatal_messages);
+}
+
 void sim_calm_begin(void)
 {
 	machine.n_calm++;
@@ -445,8 +504,12 @@ void sim_step(void)
 		sim_trace("%s is killed", process->name);
 		die_here(thread->process);
 	}
-	if (sim_chance(machine.options.chances.switches))
+	if (sim_chance(machine.options.chances.switches)) {
+		thread->rank = machine.lowest_rank--;
 		leave();
+	} else if (sim_chance(machine.options.chances.naps)) {
+		nap(process);
+	}
 }
 
 uint64_t sim_read_clock(void)
@@ -553,6 +616,11 @@ bool sim_alloc_fails(void)
 	return fails(chances->alloc, chances->client_alloc);
 }
 
+bool sim_seal_fails(void)
+{
+	return fails(machine.options.chances.unfixed, 0);
+}
+
 /* --- The director --- */
 
 void sim_at(unsigned int slot, uint64_t at_ns, void (*fn)(void *data), void *data)
@@ -626,15 +694,21 @@ static uint64_t wake_due(void)
 	return next_ns;
 }
 
-/* Return a thread that can run, any of them; NULL: none. */
+/* Return a thread that can run; NULL: none. */
 static struct thread *choose(void)
 {
 	unsigned int n_ready = 0, choice;
+	struct thread *highest = NULL;
 
-	for (unsigned int i = 0; i < MAX_THREADS; i++)
-		n_ready += machine.threads[i].state == THREAD_READY;
-	if (n_ready == 0)
-		return NULL;
+	for (unsigned int i = 0; i < MAX_THREADS; i++) {
+		if (machine.threads[i].state != THREAD_READY)
+			continue;
+		n_ready++;
+		if (!highest || machine.threads[i].rank > highest->rank)
+			highest = &machine.threads[i];
+	}
+	if (n_ready == 0 || machine.options.chances.is_ranked)
+		return highest;
 	choice = n_ready == 1 ? 0 : (unsigned int)sim_below(n_ready);
 	for (unsigned int i = 0;; i++)
 		if (machine.threads[i].state == THREAD_READY && choice-- == 0)
@@ -667,6 +741,7 @@ static void enter(struct thread *thread)
 		if (thread->has_begun)
 			_longjmp(thread->context, 1);
 		thread->has_begun = true;
+		crash_thread = (struct crash_thread){.task = NULL};
 		getcontext(&context);
 		context.uc_stack.ss_sp = thread->stack;
 		context.uc_stack.ss_size = STACK_BYTES;
@@ -718,6 +793,7 @@ void sim_machine_init(const struct sim_machine_options *options)
 	machine.random = options->seed * 0x9e3779b97f4a7c15u | 1;
 	machine.now_ns = 1000000000;
 	machine.variables_of = SIM_HOST;
+	machine.lowest_rank = RANKS;
 	for (unsigned int i = 0; i < 8; i++)
 		sim_random();
 	/* Its first call loads a library. */

@@ -33,12 +33,26 @@ enum {
 
 #define SIM_NEVER UINT64_MAX
 
-/* Chances, each of 2^32. */
+/*
+ * Chances, each of 2^32.
+ *
+ * Threads run in one of two ways. Either any thread that can run does, or the one of the highest
+ * rank: a thread's rank is random, until a switch makes it the lowest. The second way finds what
+ * takes few switches at the right steps (Burckhardt et al., "A Randomized Scheduler with
+ * Probabilistic Guarantees of Finding Bugs", 2010).
+ */
 struct sim_chances {
+	bool is_ranked;
 	uint32_t switches; /* another thread runs, at each step */
+	uint32_t naps;     /* the thread is preempted for a time, at each step */
+	uint64_t nap_ns;   /* longest such time, a power of 2 */
 	uint32_t alloc;    /* an allocation of the broker fails */
 	uint32_t call;     /* a call of the broker to the kernel fails */
 	uint32_t client_alloc, client_call;
+	uint32_t unfixed; /* the broker cannot seal an arena */
+	/* The broker is killed soon after one of its threads was preempted, or a message */
+	uint32_t fatal_naps, fatal_messages;
+	uint32_t crashes; /* of the broker's deaths, those that are crashes */
 };
 
 struct sim_machine_options {
@@ -55,6 +69,8 @@ void sim_set_chances(const struct sim_chances *chances);
 uint64_t sim_random(void);
 /* Return a number below @n, which is not 0. */
 uint64_t sim_below(uint64_t n);
+/* Return an index of @n weights, of which one at least is not 0, as often as its weight says. */
+unsigned int sim_pick(const uint16_t *weights, unsigned int n);
 /* Return true with a chance of @chance / 2^32. */
 bool sim_chance(uint32_t chance);
 
@@ -122,6 +138,10 @@ uint64_t sim_n_touched(void);
 /* Return true if the running process's call, or allocation, shall fail now. */
 bool sim_call_fails(void);
 bool sim_alloc_fails(void);
+/* Return true if the running process cannot seal an arena now. */
+bool sim_seal_fails(void);
+/* Note that the running process has sent or received a message. */
+void sim_message(void);
 
 /* --- The director: the simulator's own code between the steps of threads --- */
 

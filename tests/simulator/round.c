@@ -15,7 +15,7 @@
 enum { AT_END, AT_BROKER, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
 
 /* A round that has come so far ends: another one finds more. */
-enum { MAX_STEPS = 1500000 };
+enum { MAX_STEPS = 1000000, MIN_STEPS = 20000 };
 
 struct round {
 	const char *folder;
@@ -26,7 +26,8 @@ struct round {
 	/* In the order of their numbers */
 	unsigned int n_clients, n_hostile, n_holders;
 	struct sim_chances chances;
-	uint64_t length_ns;
+	uint64_t length_ns, max_steps;
+	unsigned int vram_mib; /* of device memory for the tenants that get least */
 	/* Mean steps or times until such an event; 0: there are none. */
 	uint64_t broker_dies_steps, client_dies_steps, stop_ns, reload_ns, others_ns;
 	uint64_t outage_ns; /* mean time until the next broker */
@@ -55,30 +56,24 @@ static uint32_t chance_of(uint64_t one_in)
 	return one_in == 0 ? 0 : (uint32_t)((1ull << 32) / one_in);
 }
 
-static void choose_faults(struct sim_device_faults *faults)
+/* Choose the faults of a card. @seldom: tasks between two losses, at least. */
+static void choose_faults(struct sim_device_faults *faults, uint64_t seldom)
 {
 	if (one_of(3))
-		faults->loss = chance_of(200 + sim_below(2000));
+		faults->loss = chance_of(seldom + sim_below(10 * seldom));
 	if (one_of(4))
 		faults->stall = chance_of(300 + sim_below(3000));
 	if (one_of(4))
-		faults->refusal = chance_of(20 + sim_below(200));
+		faults->refusal = chance_of(10 + sim_below(seldom));
 	if (one_of(4))
 		faults->slow = chance_of(20 + sim_below(200));
 }
 
-/* Decide what the round is like. */
-static void choose(void)
+static void choose_devices(void)
 {
 	struct sim_device_options *processor = &sim.broker.devices[0];
 	struct sim_device_options *card = &sim.broker.devices[1];
 
-	sim.n_clients = 1 + (unsigned int)sim_below(5);
-	sim.n_hostile = one_of(2) ? 1 + (unsigned int)sim_below(2) : 0;
-	sim.n_holders = one_of(2) ? 1 : 0;
-	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
-	sim.length_ns = 100000000 + sim_below(1000000000) + sim.client.think_ns * sim_below(10000);
-	sim.chances.switches = chance_of(4ull << sim_below(10));
 	*processor = (struct sim_device_options){
 		.task_ns = 200ull << sim_below(14),
 		.row_ns = 50ull << sim_below(8),
@@ -86,14 +81,75 @@ static void choose(void)
 	*card = (struct sim_device_options){
 		.is_card = true,
 		.memory_bytes = (64 + sim_below(512)) * SIM_CARD_PAGE,
+		.gtt_bytes = one_of(3) ? sim_below(64) * SIM_CARD_PAGE : 0,
 		.task_ns = 3000ull << sim_below(12),
 		.row_ns = 10ull << sim_below(8),
+		.parts = (unsigned int)sim_below(3),
 	};
-	choose_faults(&card->faults);
-	sim.broker.spin_ns = one_of(2) ? 0 : one_of(2) ? -1 : 20000;
-	sim.broker.reactor_task_ns = one_of(3) ? 0 : 2000000;
+	choose_faults(&card->faults, one_of(3) ? 20 : 200);
+	sim.vram_mib = 16u << sim_below(3);
+}
+
+/* Decide how threads take turns. */
+static void choose_schedule(void)
+{
+	sim.chances.is_ranked = one_of(2);
+	sim.chances.switches = chance_of((sim.chances.is_ranked ? 16ull : 4ull) << sim_below(10));
+	if (one_of(2)) {
+		/* Longer ones are rarer. */
+		const uint64_t shift = sim_below(11);
+
+		sim.chances.naps = chance_of(64ull << shift);
+		sim.chances.nap_ns = 16000ull << shift;
+	}
+}
+
+/* Set @n weights, each in one of two rounds; the first one remains. */
+static void choose_weights(uint16_t *weights, unsigned int n, unsigned int max_shift)
+{
+	for (unsigned int i = 1; i < n; i++)
+		weights[i] = one_of(2) ? 0 : (uint16_t)(1u << sim_below(max_shift + 1));
+}
+
+/*
+ * Decide what clients do. All features in each round would keep some from meeting often: a random
+ * half of them finds more (Groce et al., "Swarm Testing", 2012).
+ */
+static void choose_mix(struct sim_client_mix *mix)
+{
+	*mix = (struct sim_client_mix){
+		.acts = {600, 150, 180, 20, 20, 10, 5, 4, 4, 2},
+		.entries = {5, 2, 2, 1, 1, 1, 1, 1, 1},
+		.ways = {5, 1, 1, 1},
+		.plans = {1, 1, 1, 1},
+		.devices = {4, 1, 1},
+		.n_slots = 24,
+		.max_ring_shift = 4,
+		.n_helpers = one_of(3),
+		.pause_ns = one_of(3) ? 1000ull << sim_below(11) : 0,
+	};
+	if (one_of(3))
+		return;
+	choose_weights(mix->acts + SIM_CONSUME, SIM_ACTS - SIM_CONSUME, 7);
+	mix->acts[SIM_LEAVE] /= 8;
+	choose_weights(mix->entries, SIM_ENTRIES, 3);
+	choose_weights(mix->ways, SIM_WAYS, 6);
+	choose_weights(mix->plans, SIM_PLANS, 2);
+	choose_weights(mix->devices, 3, 5);
+	mix->n_slots = 4 + (unsigned int)sim_below(21);
+	mix->max_ring_shift = (unsigned int)sim_below(5);
+	mix->n_helpers = one_of(2) ? 0 : (unsigned int)sim_below(SIM_MAX_HELPERS + 1);
+}
+
+/* Decide when what ends, and changes. */
+static void choose_ends(void)
+{
 	if (!one_of(3))
 		sim.broker_dies_steps = 2000ull << sim_below(9);
+	if (one_of(3))
+		sim.chances.fatal_messages = chance_of(4ull << sim_below(6));
+	if (one_of(3))
+		sim.chances.fatal_naps = chance_of(2ull << sim_below(6));
 	if (one_of(2))
 		sim.client_dies_steps = 500ull << sim_below(12);
 	if (one_of(3))
@@ -103,6 +159,31 @@ static void choose(void)
 	if (one_of(3))
 		sim.others_ns = 10000000ull << sim_below(9);
 	sim.outage_ns = one_of(3) ? 1000 : 10000000;
+	if (one_of(3)) {
+		sim.chances.crashes = chance_of(1ull << sim_below(3));
+		sim.client.has_crashes = true;
+	}
+}
+
+/* Decide what the round is like. */
+static void choose(void)
+{
+	const bool is_small = !one_of(4);
+
+	sim.n_clients = 1 + (unsigned int)sim_below(is_small ? 2 : 5);
+	sim.n_hostile = one_of(is_small ? 8 : 2) ? 1 + (unsigned int)sim_below(2) : 0;
+	sim.n_holders = one_of(is_small ? 8 : 2) ? 1 : 0;
+	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
+	sim.length_ns = 100000000 + sim_below(1000000000) + sim.client.think_ns * sim_below(10000);
+	sim.max_steps = is_small ? MIN_STEPS << sim_below(5) : MAX_STEPS;
+	choose_mix(&sim.client.mix);
+	choose_schedule();
+	choose_devices();
+	choose_ends();
+	sim.broker.spin_ns = one_of(2) ? 0 : one_of(2) ? -1 : 20000;
+	sim.broker.reactor_task_ns = one_of(3) ? 0 : 2000000;
+	if (one_of(4))
+		sim.chances.unfixed = chance_of(1 + sim_below(3));
 }
 
 /* Let allocations and calls fail. Then clients accept that they lose connections, and nothing else.
@@ -180,9 +261,15 @@ static void on_stop(void *data)
 	sim_at(AT_STOP, sim_now_ns() + about(sim.stop_ns), on_stop, NULL);
 }
 
+static void write_policy(unsigned int generation)
+{
+	sim_policy_write(sim.folder, generation, sim.vram_mib,
+			 sim.n_hostile > 0 ? SIM_CLIENT + sim.n_clients : SIM_PROCESSES);
+}
+
 static void on_reload(void *data)
 {
-	sim_policy_write(sim.folder, ++sim.n_reloads);
+	write_policy(++sim.n_reloads);
 	sim_broker_reload();
 	sim_at(AT_RELOAD, sim_now_ns() + about(sim.reload_ns), on_reload, NULL);
 }
@@ -208,7 +295,7 @@ static bool clients_exist(void)
 static bool is_over(void)
 {
 	sim_broker_check(sim.figures.n_broker_deaths == 0);
-	if (!sim.is_ending && sim_n_steps() > MAX_STEPS)
+	if (!sim.is_ending && sim_n_steps() > sim.max_steps)
 		on_end(NULL);
 	if (!sim.is_ending || clients_exist())
 		return false;
@@ -222,7 +309,10 @@ static bool is_over(void)
 /* Let everything end in order, without further deaths and failures. */
 static void on_end(void *data)
 {
-	const struct sim_chances calm = {.switches = sim.chances.switches};
+	const struct sim_chances calm = {
+		.is_ranked = sim.chances.is_ranked,
+		.switches = sim.chances.switches,
+	};
 
 	sim_trace("the end begins");
 	sim.is_ending = true;
@@ -280,7 +370,7 @@ void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_ro
 	};
 	sim_set_chances(&sim.chances);
 	sim_on_death(on_death);
-	sim_policy_write(folder, 0);
+	write_policy(0);
 	broker_start(NULL);
 	clients_start(NULL);
 	sim_at(AT_END, sim_now_ns() + sim.length_ns, on_end, NULL);
