@@ -6,8 +6,9 @@ Mutants: bugs that faultsim must find.
 mutants.txt lists them. Each is planted in a copy of the sources, alone; faultsim is built from the copy and runs from
 seed 1 until it finds a violation. The time that counts is that of the processor, so other programs do not matter.
 
-  mutants.py --check                  check that every mutant of the list applies to the sources
-  mutants.py [--only NAME]... FOLDER  look for the mutants; FOLDER, a build folder of its own, is kept for the next time
+  mutants.py --check           check that every mutant of the list applies to the sources
+  mutants.py FOLDER [NAME]...  look for these mutants, or for all; FOLDER, a build folder of its own, is kept for the
+                               next time
 
 Exit status: 0: at least 95% are found, and nothing without a mutant; 1: they are not, or a mutant does not apply or
 build.
@@ -163,7 +164,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('folder', nargs='?', type=pathlib.Path, metavar='FOLDER')
     parser.add_argument('--check', action='store_true')
-    parser.add_argument('--only', action='append', metavar='NAME')
+    parser.add_argument('names', nargs='*', metavar='NAME')
     parser.add_argument('--seconds', type=float, default=60, help='of a processor, for each mutant (default: 60)')
     parser.add_argument('--seed', type=int, default=1, help='the first seed (default: 1)')
     parser.add_argument('--jobs', type=int, default=os.cpu_count(), help='programs that run at once')
@@ -202,7 +203,7 @@ def run(mutants, options):
     futures, faults, outcomes = {}, [], {}
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for mutant in [None] + mutants:
+        for mutant in mutants if options.names else [None] + mutants:
             try:
                 program = builder.program(mutant)
             except Fault as fault:
@@ -214,9 +215,11 @@ def run(mutants, options):
             future.add_done_callback(lambda done: report(futures[done], done.result()))
         for future in concurrent.futures.as_completed(futures):
             outcomes[futures[future]] = future.result()
-    is_sound = not outcomes.pop(None).is_found
+    is_sound = options.names or not outcomes.pop(None).is_found
     missed = [mutant for mutant, outcome in outcomes.items() if not outcome.is_found]
-    print(f'{len(outcomes)} mutants, {len(outcomes) - len(missed)} found, {len(faults)} faulty; missed:',
+    n_found = len(outcomes) - len(missed)
+    print(f'{len(outcomes)} mutants, {n_found} found ({100 * n_found / max(len(outcomes), 1):.1f}%) within '
+          f'{options.seconds:g} s of a processor each, {len(faults)} faulty; missed:',
           ', '.join(mutant.name for mutant in missed) or 'none')
     if not is_sound:
         print('there is a violation without a mutant')
@@ -231,8 +234,12 @@ def main():
     except Fault as fault:
         print(f'mutants.txt: {fault}')
         return 1
-    if options.only:
-        mutants = [mutant for mutant in mutants if mutant.name in options.only]
+    unknown = set(options.names) - {mutant.name for mutant in mutants}
+    if unknown:
+        print('not in mutants.txt:', ', '.join(sorted(unknown)))
+        return 1
+    if options.names:
+        mutants = [mutant for mutant in mutants if mutant.name in options.names]
     return check(mutants) if options.check else run(mutants, options)
 
 
