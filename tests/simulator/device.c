@@ -62,6 +62,13 @@ struct loaded {
 	unsigned int n_parts;
 };
 
+/* Devices of the broker @generation, by their numbers */
+static struct {
+	unsigned int generation;
+	bool is_telling;
+	uint64_t told_ns; /* 0: all tasks that it has done are taken back */
+} tellings[RBK_MAX_DEVICES] __attribute__((__section__("sim_variables")));
+
 static uint64_t n_tasks __attribute__((__section__("sim_variables")));
 static uint64_t n_losses __attribute__((__section__("sim_variables")));
 
@@ -456,12 +463,33 @@ static void run_on_processor(struct device *device, struct exec_task *task, exec
 
 static void hand_back(struct device *device, struct exec_task *task)
 {
+	const unsigned int index = device->executor.index;
+
 	memmove(device->todo, device->todo + 1, --device->n_todo * sizeof(*device->todo));
 	sim_check(device->n_done < MAX_TASKS);
 	if (device->n_done == 0)
 		device->done_ns = sim_now_ns();
 	device->done[device->n_done++] = task;
+	tellings[index].generation = sim_process_generation(SIM_BROKER);
+	tellings[index].is_telling = true;
 	waker_ring(device->executor.waker);
+	tellings[index].is_telling = false;
+	tellings[index].told_ns = device->n_done > 0 ? sim_now_ns() : 0;
+}
+
+uint64_t sim_device_told_ns(void)
+{
+	uint64_t told_ns = 0;
+
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		if (tellings[i].generation != sim_process_generation(SIM_BROKER))
+			continue;
+		if (tellings[i].is_telling)
+			return 0;
+		if (tellings[i].told_ns > told_ns)
+			told_ns = tellings[i].told_ns;
+	}
+	return told_ns;
 }
 
 static void *device_main(void *data)
@@ -545,6 +573,8 @@ static unsigned int reap(struct executor *executor, struct exec_task **ret, unsi
 	memcpy(ret, device->done, n * sizeof(*ret));
 	memmove(device->done, device->done + n, (device->n_done - n) * sizeof(*ret));
 	device->n_done -= n;
+	if (device->n_done == 0)
+		tellings[executor->index].told_ns = 0;
 	return n;
 }
 

@@ -42,6 +42,11 @@ const struct place_profile *sim_device_profile(const struct executor *executor);
 /* Return true if no task is with the device. */
 bool sim_device_is_idle(const struct executor *executor);
 
+/*
+ * Return the time since which the reactor can know that a device has done a task which it has not
+ * taken back; 0: there is none, or a device is just telling it. Broker.
+ */
+uint64_t sim_device_told_ns(void);
 /* Return the tasks that all devices have completed since the simulator began. */
 uint64_t sim_device_n_tasks(void);
 /* Return the losses of devices since the simulator began. */

@@ -14,11 +14,16 @@
 #include <unistd.h>
 
 #include "loop/turn.h"
+#include "simulator/device.h"
 #include "simulator/machine.h"
 #include "simulator/real.h"
 #include "util/error.h"
 
-enum { MAX_TIMERS = 256, MAX_EVENTS = 64 };
+enum {
+	MAX_TIMERS = 256,
+	MAX_EVENTS = 64,
+	SLEEP_NS = 1000, /* in which a wake-up takes effect */
+};
 
 struct loop_watch {
 	struct loop *loop;
@@ -257,16 +262,30 @@ static int run_handlers(struct loop *loop)
 	return n_run;
 }
 
+/* A device that has done a task must not have let the reactor sleep. */
+static void check_sleep(uint64_t begin_ns, uint64_t end_ns)
+{
+	const uint64_t told_ns = sim_device_told_ns();
+	const uint64_t from_ns = told_ns > begin_ns ? told_ns : begin_ns;
+
+	if (told_ns > 0 && end_ns > from_ns + SLEEP_NS)
+		sim_violation("the reactor sleeps for %llu us while a device has done a task",
+			      (unsigned long long)(end_ns - from_ns) / 1000);
+}
+
 int loop_turn(struct loop *loop, bool block)
 {
 	const struct pollfd poll_fd = {.fd = loop->epoll_fd, .events = POLLIN};
 	const struct loop_timer *timer;
+	uint64_t begin_ns;
 
 	sim_step();
 	turn_end(&loop->turn);
 	timer = first_timer(loop);
 	if (!look(loop) && block && !(timer && timer->deadline_ns <= sim_now_ns())) {
+		begin_ns = sim_now_ns();
 		sim_wait(&poll_fd, 1, NULL, timer ? timer->deadline_ns : SIM_NEVER);
+		check_sleep(begin_ns, sim_woken_ns());
 		loop->n_touched = sim_n_touched() - 1;
 		look(loop);
 	}

@@ -60,6 +60,7 @@ struct thread {
 	const void *address;
 	uint64_t deadline_ns;
 	bool is_woken;
+	uint64_t woken_ns;
 	void *calls[MAX_CALLS]; /* that led to the wait, in a trace */
 	int n_calls;
 };
@@ -449,6 +450,17 @@ uint64_t sim_n_steps(void)
 	return machine.n_steps;
 }
 
+/* Let the running thread wait for @until_ns, or for what it has said that it waits for. */
+static void rest(uint64_t until_ns)
+{
+	struct thread *thread = machine.running;
+
+	thread->deadline_ns = until_ns;
+	thread->is_woken = false;
+	thread->state = THREAD_WAITS;
+	leave();
+}
+
 /* Kill the broker within a few steps, if its time comes no sooner. */
 static void kill_soon(struct process *process, uint32_t chance)
 {
@@ -461,15 +473,21 @@ static void kill_soon(struct process *process, uint32_t chance)
 		process->kill_in = in;
 }
 
-/* Let the running thread be preempted for a while. */
-static void nap(struct process *process)
+/* Return a time of at most about @most_ns; longer times are rarer. */
+static uint64_t some_time(uint64_t most_ns)
 {
 	uint64_t ns = NAP_NS;
 
-	while (ns < machine.options.chances.nap_ns && sim_below(4))
+	while (ns < most_ns && sim_below(4))
 		ns *= 2;
+	return ns;
+}
+
+/* Let the running thread be preempted for a while. */
+static void nap(struct process *process)
+{
 	kill_soon(process, machine.options.chances.fatal_naps);
-	sim_wait(NULL, 0, NULL, machine.now_ns + ns);
+	rest(machine.now_ns + some_time(machine.options.chances.nap_ns));
 }
 
 void sim_message(void)
@@ -541,15 +559,14 @@ bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 	      uint64_t deadline_ns)
 {
 	struct thread *thread = machine.running;
+	uint64_t woken_ns;
+	bool is_woken;
 
 	if (!thread || machine.n_calm > 0)
 		sim_violation("a wait where the simulator cannot wait");
 	thread->fds = fds;
 	thread->n_fds = n_fds;
 	thread->address = address;
-	thread->deadline_ns = deadline_ns;
-	thread->is_woken = false;
-	thread->state = THREAD_WAITS;
 	if (machine.options.is_verbose) {
 		machine.running = NULL;
 		thread->n_calls = backtrace(thread->calls, MAX_CALLS);
@@ -558,14 +575,27 @@ bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 	/* The descriptors may be ready already. */
 	if (n_fds > 0)
 		machine.n_polled = machine.n_touched - 1;
-	leave();
-	return thread->is_woken;
+	rest(deadline_ns);
+	is_woken = thread->is_woken;
+	woken_ns = thread->woken_ns;
+	thread->n_fds = 0;
+	thread->address = NULL;
+	if (is_woken && sim_chance(machine.options.chances.lags))
+		rest(machine.now_ns + some_time(machine.options.chances.lag_ns));
+	thread->woken_ns = woken_ns;
+	return is_woken;
+}
+
+uint64_t sim_woken_ns(void)
+{
+	return machine.running->woken_ns;
 }
 
 static void wake(struct thread *thread, bool is_woken)
 {
 	thread->state = THREAD_READY;
 	thread->is_woken = is_woken;
+	thread->woken_ns = machine.now_ns;
 }
 
 unsigned int sim_wake(const void *address, unsigned int n)

@@ -46,6 +46,8 @@ struct sim_chances {
 	uint32_t switches; /* another thread runs, at each step */
 	uint32_t naps;     /* the thread is preempted for a time, at each step */
 	uint64_t nap_ns;   /* longest such time, a power of 2 */
+	uint32_t lags;     /* a thread that is woken does not run for a time */
+	uint64_t lag_ns;   /* longest such time */
 	uint32_t alloc;    /* an allocation of the broker fails */
 	uint32_t call;     /* a call of the broker to the kernel fails */
 	uint32_t client_alloc, client_call;
@@ -128,6 +130,8 @@ void sim_thread_join(unsigned int thread);
  */
 bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 	      uint64_t deadline_ns);
+/* Return the time at which the last wait of the running thread ended. */
+uint64_t sim_woken_ns(void);
 /* Wake at most @n threads that wait for @address. Return: their number. */
 unsigned int sim_wake(const void *address, unsigned int n);
 /* Note that descriptors may have become ready. */

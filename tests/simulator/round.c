@@ -102,6 +102,10 @@ static void choose_schedule(void)
 		sim.chances.naps = chance_of(64ull << shift);
 		sim.chances.nap_ns = 16000ull << shift;
 	}
+	if (one_of(2)) {
+		sim.chances.lags = chance_of(2ull << sim_below(6));
+		sim.chances.lag_ns = 1000ull << sim_below(14);
+	}
 }
 
 /* Set @n weights, each in one of two rounds; the first one remains. */
