@@ -423,12 +423,15 @@ bool processes_see_all(const struct processes *processes)
 
 /* --- Invariants --- */
 
-/* Longest time above the maximum; a device that does nothing for a while keeps what it has. */
-static uint64_t above_max_ns(void)
+/*
+ * Return the longest time of process @i above the maximum. A device that does nothing for a while
+ * keeps what it has, and a lease what its holder does not give.
+ */
+static uint64_t above_max_ns(unsigned int i)
 {
 	const struct sim_device_faults *faults = &broker->options->devices[1].faults;
 
-	if (faults->stall > 0)
+	if (faults->stall > 0 || i >= broker->options->first_holder)
 		return 100000000000u;
 	return faults->slow > 0 ? 2000000000u : 500000000u;
 }
@@ -464,13 +467,20 @@ static void check_maximum(const struct tenant *tenant, unsigned int i)
 	const uint64_t max = account_limit(tenant->account, account_vram(1));
 	const unsigned int generation = sim_process_generation(SIM_BROKER);
 	const bool is_new = held[i].generation != generation;
-	const uint64_t most = is_new ? max : max < held[i].max ? held[i].max : held[i].bytes;
+	uint64_t most = max;
 
+	/* Leases of the broker before are restored, whatever the limit is now. */
+	if (generation > 1 && i >= broker->options->first_holder)
+		return;
+	if (!is_new && held[i].bytes > most)
+		most = held[i].bytes;
+	if (!is_new && held[i].max > most)
+		most = held[i].max;
 	if (used <= max || is_new)
 		held[i].above_since_ns = 0;
 	else if (held[i].above_since_ns == 0)
 		held[i].above_since_ns = sim_now_ns();
-	if (used > max && (used > most || sim_now_ns() - held[i].above_since_ns > above_max_ns()))
+	if (used > max && (used > most || sim_now_ns() - held[i].above_since_ns > above_max_ns(i)))
 		sim_violation("tenant %s has %llu bytes of a device, and may have %llu",
 			      tenant_name(tenant), (unsigned long long)used,
 			      (unsigned long long)max);

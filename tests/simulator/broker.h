@@ -8,6 +8,7 @@ enum { SIM_CARDS = 1, SIM_DEVICES = 1 + SIM_CARDS };
 struct sim_broker_options {
 	const char *folder; /* of the socket and the policy */
 	struct sim_device_options devices[SIM_DEVICES];
+	unsigned int first_holder; /* the first process whose tenant has leases */
 	int64_t spin_ns;
 	uint64_t reactor_task_ns;
 };

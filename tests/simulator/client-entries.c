@@ -87,7 +87,7 @@ static void publish(struct client *client, const struct task *task, struct rbk_s
 	client_figures.n_entries++;
 }
 
-static void choose_device(const struct client *client, struct rbk_sqe *sqe)
+static void choose_device(const struct client *client, struct rbk_sqe *sqe, struct task *task)
 {
 	static const uint8_t strategies[3][4] = {
 		{RBK_STRATEGY_AUTO, RBK_STRATEGY_AUTO, RBK_STRATEGY_AUTO, RBK_STRATEGY_LATENCY},
@@ -103,7 +103,8 @@ static void choose_device(const struct client *client, struct rbk_sqe *sqe)
 		rbk_sqe_set_priority(sqe, (unsigned int)sim_below(RBK_PRIORITY_COUNT));
 	if (sim_below(16) == 0)
 		rbk_sqe_set_deadline_us(sqe, 1 + (uint32_t)sim_below(1000000));
-	if (sim_below(16) == 0)
+	task->waits = sim_below(16) == 0;
+	if (task->waits)
 		rbk_sqe_set_wait_memory(sqe);
 	if (sim_below(2))
 		rbk_sqe_set_flags(sqe, RBK_SQE_PARTITION);
@@ -186,7 +187,7 @@ static struct task *put_run(struct client *client, enum plan_kind plan, struct t
 	expect(client, task, reads ? before->expected : task->in);
 	prep_run(client, sqe, rbk_plan_id(client->plans[plan]), task,
 		 plan == PLAN_STATE ? client->states[task->state].words : task->out);
-	choose_device(client, sqe);
+	choose_device(client, sqe, task);
 	if (links)
 		sqe->flags |= RBK_SQE_LINK;
 	publish(client, task, sqe);

@@ -57,6 +57,7 @@ struct task {
 	uint64_t target;      /* id of the entry that a CANCEL names; TASK_STALE: see put_stale() */
 	bool is_cancelled;    /* a CANCEL names it, or its chain has ended */
 	bool must_fail;       /* a CANCEL has stopped it, or its predecessor has failed */
+	bool waits;           /* for memory of a device, but not longer than its plan is there */
 	bool may_fail;        /* its plan is removed meanwhile */
 	bool has_other_plan;  /* and the next broker may have given its number to another plan */
 	bool is_overwritten;  /* a later entry of its chain writes to @out */

@@ -69,13 +69,13 @@ static bool change_plan(struct client *client)
 
 	if (sim_below(2) && !drain(client))
 		return false;
-	/* The library waits for those in flight. Of the others, none that was admitted fails. */
+	/* The library waits for those in flight. Of them, only those that wait for memory fail. */
 	if (!submit(client))
 		return false;
 	first_left = client->next_id - rbk_sq_ready(client->ring);
 	for (unsigned int i = 0; i < SLOTS; i++)
 		if (client->tasks[i].kind == TASK_RUN && client->tasks[i].plan == kind &&
-		    client->tasks[i].id >= first_left)
+		    (client->tasks[i].id >= first_left || client->tasks[i].waits))
 			client->tasks[i].may_fail = true;
 	client->stale_plan = client->plans[kind] ? rbk_plan_id(client->plans[kind]) : 0;
 	client->plans[kind] = client_free_plan(client, client->plans[kind]);

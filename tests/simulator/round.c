@@ -177,6 +177,7 @@ static void choose(void)
 	sim.n_clients = 1 + (unsigned int)sim_below(is_small ? 2 : 5);
 	sim.n_hostile = one_of(is_small ? 8 : 2) ? 1 + (unsigned int)sim_below(2) : 0;
 	sim.n_holders = one_of(is_small ? 8 : 2) ? 1 : 0;
+	sim.broker.first_holder = SIM_CLIENT + sim.n_clients + sim.n_hostile;
 	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
 	sim.length_ns = 100000000 + sim_below(1000000000) + sim.client.think_ns * sim_below(10000);
 	sim.max_steps = is_small ? MIN_STEPS << sim_below(5) : MAX_STEPS;
