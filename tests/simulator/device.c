@@ -400,6 +400,7 @@ static bool is_last_part(const struct device *device, const struct exec_task *ta
 {
 	const uint16_t n_parts = task->plan->n_parts[device->executor.index];
 
+	sim_check(task->part < (n_parts > 0 ? n_parts : 1));
 	return task->part + 1 >= (n_parts > 0 ? n_parts : 1);
 }
 
@@ -431,6 +432,7 @@ static void run_on_processor(struct device *device, struct exec_task *task, exec
 	const void *outer = crash_enter(task);
 	bool is_stopped = false;
 
+	sim_check(is_last_part(device, task));
 	if (task->has_progress)
 		left_ns = task->progress.front * (uint64_t)PIECE_NS;
 	while (!is_stopped && left_ns > 0) {
