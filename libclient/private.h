@@ -230,6 +230,13 @@ struct client_answer {
 int client_request(struct rbk *rbk, const struct client_message *message, struct client_answer *ret,
 		   struct rbk_error *error);
 
+/*
+ * A broker takes a connection back even if it ends it again for the next request. Return: 0 before
+ * @deadline_ns, after a pause of a sixteenth of the time since the request; -ETIME and a sentence
+ * if a request has been repeated until then, for @timeout_ns. Not under a lock.
+ */
+int client_may_repeat(uint64_t deadline_ns, uint64_t timeout_ns, struct rbk_error *error);
+
 /* Send a request as client_request() does, with a timeout that is @wait_ns longer. */
 int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
 		       struct client_answer *ret, struct rbk_error *error);

@@ -800,6 +800,28 @@ static int request_once(struct rbk *rbk, const struct client_message *message, u
 	return r;
 }
 
+/* Longest pause before a request is repeated. */
+#define REPEAT_PAUSE_MAX_NS 200000000u
+
+int client_may_repeat(uint64_t deadline_ns, uint64_t timeout_ns, struct rbk_error *error)
+{
+	const uint64_t now_ns = client_now_ns();
+	uint64_t pause_ns;
+
+	if (now_ns < deadline_ns) {
+		/* Each repetition costs the broker a session: pause longer each time. */
+		pause_ns = deadline_ns == CLIENT_NEVER ? 0 : timeout_ns - (deadline_ns - now_ns);
+		pause_ns =
+			pause_ns / 16 < REPEAT_PAUSE_MAX_NS ? pause_ns / 16 : REPEAT_PAUSE_MAX_NS;
+		nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
+		return 0;
+	}
+	return client_error(error, -ETIME,
+			    "the broker ended the connection before it answered, again and again "
+			    "for %.3g s",
+			    (double)timeout_ns / 1e9);
+}
+
 /* Send a request as client_request() does, until @deadline_ns, which is @timeout_ns away. */
 static int request_until(struct rbk *rbk, const struct client_message *message,
 			 uint64_t deadline_ns, uint64_t timeout_ns, struct client_answer *ret,
@@ -810,11 +832,15 @@ static int request_until(struct rbk *rbk, const struct client_message *message,
 	r = client_check(rbk, error);
 	if (r)
 		return r;
-	do
+	for (;;) {
 		r = request_once(rbk, message, deadline_ns, timeout_ns, ret, error);
-	while (r == CLIENT_E_GONE &&
-	       (message->repeat == CLIENT_REPEAT || message->repeat == CLIENT_NEEDED));
-	return r;
+		if (r != CLIENT_E_GONE ||
+		    (message->repeat != CLIENT_REPEAT && message->repeat != CLIENT_NEEDED))
+			return r;
+		r = client_may_repeat(deadline_ns, timeout_ns, error);
+		if (r)
+			return r;
+	}
 }
 
 int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
