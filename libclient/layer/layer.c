@@ -486,8 +486,13 @@ VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *negotiation)
 {
 	if (negotiation->sType != LAYER_NEGOTIATE_INTERFACE_STRUCT ||
-	    negotiation->loaderLayerInterfaceVersion < 2 || process_init())
+	    negotiation->loaderLayerInterfaceVersion < 2)
 		return VK_ERROR_INITIALIZATION_FAILED;
+	if (process_init()) {
+		/* The loader goes on without the layer. */
+		say_error("out of memory: this program runs without its lease");
+		return VK_ERROR_INITIALIZATION_FAILED;
+	}
 	negotiation->loaderLayerInterfaceVersion = 2;
 	negotiation->pfnGetInstanceProcAddr = get_instance_proc_addr;
 	negotiation->pfnGetDeviceProcAddr = get_device_proc_addr;
