@@ -40,13 +40,13 @@ def die_with_parent():
     LIBC.prctl(1, signal.SIGKILL)
 
 
-def run(arguments, page=None, limit=PATIENCE, **environment):
+def run(arguments, page=None, text='', **environment):
     """Return: (exit status, None for a hang, standard output, standard error)."""
     environment = {**os.environ, **environment}
     if page:
         environment['RBK_TEST_NTH'] = page.path
     try:
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=limit, check=False,
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE, check=False, input=text,
                               env=environment, errors='replace', preexec_fn=die_with_parent)
     except subprocess.TimeoutExpired as end:
         return None, str(end.stdout or ''), str(end.stderr or '')
@@ -138,8 +138,8 @@ class Broker:
                                                            'host_bytes', 'device_bytes')})
             if record['type'] == 'tenant':
                 total[record['tenant']] = (record['host_used'], record['arena_bytes'],
-                                           [(device['memory_used'], device['gtt_used'])
-                                            for device in record['devices']])
+                                           sum(device['memory_used'] + device['gtt_used']
+                                               for device in record['devices']))
         return total
 
     def metrics(self):
@@ -452,5 +452,65 @@ class ControlScene(Scene):
             self.problems.append(f'brokerctl {command} failed with {len(said.splitlines())} sentences')
 
 
+class LayerScene(Scene):
+    """The calls of the Vulkan layer fail in a program that knows nothing of leases."""
+    commands = ['device', 'budget', 'alloc 1048576 3', 'exportable 1048576', 'free 0', 'alloc 1073741824', 'budget',
+                'free-all', 'destroy', 'device', 'alloc 4096 2', 'free-all']
+
+    @classmethod
+    def program(cls):
+        return path('tests/nth/libnth-layer.so')
+
+    def manifests(self):
+        """Write the loader's files. Return: the environment of a program with a lease."""
+        folders = {kind: os.path.join(self.folder, 'share/vulkan', kind + '_layer.d')
+                   for kind in ('implicit', 'explicit')}
+        with open(path('libclient/layer/built/ringbroker_lease.json'), encoding='ascii') as file:
+            lease = json.load(file)
+        lease['layer']['library_path'] = self.program()
+        card = {'name': 'VK_LAYER_RINGBROKER_fake_card', 'type': 'GLOBAL', 'api_version': '1.3.239',
+                'library_path': path('tests/support/fake-card-layer.so'), 'implementation_version': '1',
+                'description': 'a card'}
+        for kind, layer in (('implicit', lease), ('explicit', {'file_format_version': '1.2.0', 'layer': card})):
+            os.makedirs(folders[kind])
+            with open(os.path.join(folders[kind], 'layer.json'), 'w', encoding='ascii') as file:
+                json.dump(layer, file)
+        drivers = [os.path.join('/usr/share/vulkan/icd.d', name)
+                   for name in sorted(os.listdir('/usr/share/vulkan/icd.d')) if name.startswith('lvp')]
+        return {'XDG_DATA_DIRS': os.path.join(self.folder, 'share') + ':/usr/share', 'HOME': self.folder,
+                'VK_DRIVER_FILES': drivers[0], 'VK_ICD_FILENAMES': drivers[0], 'NODEVICE_SELECT': '1',
+                'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
+                'RINGBROKER_SOCKET': self.broker.socket, 'VK_INSTANCE_LAYERS': 'VK_LAYER_RINGBROKER_fake_card'}
+
+    def act(self):
+        self.broker = broker = Broker(self.folder, self.problems,
+                                      options=('--gpu', 'software', '--device-memory', '256MiB'))
+        if not broker.wait_ready():
+            self.problems.append('brokerd does not start')
+            return
+        environment = self.manifests()
+        run([path('tests/nth/nth-client'), broker.socket], NTH_LEASE='1')
+        before = broker.settled()
+        self.page.arm()
+        status, shown, said = run([path('tests/support/lease-client')], self.page, '\n'.join(self.commands) + '\n',
+                                  **environment)
+        self.page.arm(False)
+        self.said.append(f'[program: {status}] {shown.strip()}\n{said.strip()}')
+        if status is None:
+            self.problems.append('the program hangs')
+        elif status:
+            self.problems.append(f'the program ended with {status}')
+        if SANITIZER.search(said):
+            self.problems.append('a finding of a sanitizer')
+        refused = re.findall(r'result=(-\d+)', shown)
+        # An allocation of more than the lease is refused; all else succeeds, or a result or the layer says why not.
+        if not refused and not said.strip():
+            self.problems.append('the program is not held to its lease, without a sentence')
+        if self.page.n_failed == 0 and refused != ['-2']:
+            self.problems.append(f'{refused} without a failure')
+        broker.check_balance(before)
+        broker.stop()
+
+
 SCENES = {'brokerd': BrokerScene, 'gpu': GpuScene, 'library': LibraryScene, 'lasting': LastingScene,
-          'brokerctl': ControlScene}
+          'brokerctl': ControlScene, 'layer': LayerScene}
