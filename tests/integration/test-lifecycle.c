@@ -723,7 +723,7 @@ TEST(test_descriptors__refused_and_recovers)
 
 static void allow_little_memory(void)
 {
-	const struct rlimit little = {512ul << 20, 512ul << 20};
+	const struct rlimit little = {544ul << 20, 544ul << 20};
 
 	setrlimit(RLIMIT_AS, &little);
 }

@@ -7,16 +7,13 @@
  * may sleep, or that holds the lock of the address space for long, belongs in another thread. A
  * call outside of the list is therefore a mistake, or needs a reason in the list.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -226,93 +223,3 @@ TEST(test_reactor__calls)
 	assert_int_equal(n_bad, 0);
 	broker_stop(&broker);
 }
-
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* ---- A call that is refused ---- */
-
-/* Return the number of the broker's thread called @name. */
-static pid_t find_thread(const struct broker *broker, const char *name)
-{
-	char path[64], comm[32];
-	struct dirent *entry;
-	pid_t found = 0;
-	DIR *folder;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)broker->pid);
-	folder = opendir(path);
-	assert_non_null(folder);
-	while (!found && (entry = readdir(folder))) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/comm", (int)broker->pid,
-			 entry->d_name);
-		file = fopen(path, "re");
-		if (file && fgets(comm, sizeof(comm), file) && strcmp(comm, name) == 0)
-			found = (pid_t)atoi(entry->d_name);
-		if (file)
-			fclose(file);
-	}
-	closedir(folder);
-	return found;
-}
-
-/* Stop a thread where it waits in a system call. */
-static void stop_waiting(pid_t thread, struct user_regs_struct *ret)
-{
-	int status;
-
-	do {
-		harness_sleep_ms(10);
-		if (ptrace(PTRACE_SEIZE, thread, NULL, NULL) < 0) {
-			print_message("cannot trace: %s\n", strerror(errno));
-			exit(SKIPPED);
-		}
-		assert_int_equal(ptrace(PTRACE_INTERRUPT, thread, NULL, NULL), 0);
-		assert_int_equal(waitpid(thread, &status, __WALL), thread);
-		assert_int_equal(ptrace(PTRACE_GETREGS, thread, NULL, ret), 0);
-		if (ret->orig_rax == (unsigned long long)-1)
-			ptrace(PTRACE_DETACH, thread, NULL, NULL);
-	} while (ret->orig_rax == (unsigned long long)-1);
-}
-
-/*
- * Have a thread that waits in a system call make another one instead. The C library's functions
- * expect the registers of arguments to change.
- */
-static void inject(pid_t thread, long number, uint64_t argument)
-{
-	struct user_regs_struct registers;
-
-	stop_waiting(thread, &registers);
-	/* It goes back to the instruction, which has two bytes. */
-	registers.orig_rax = (unsigned long long)-1;
-	registers.rip -= 2;
-	registers.rax = (unsigned long long)number;
-	registers.rdi = argument;
-	registers.rsi = SOCK_STREAM;
-	registers.rdx = 0;
-	assert_int_equal(ptrace(PTRACE_SETREGS, thread, NULL, &registers), 0);
-	assert_int_equal(ptrace(PTRACE_DETACH, thread, NULL, NULL), 0);
-}
-
-TEST(test_reactor__refused_calls_are_logged)
-{
-	struct broker broker;
-	struct rbk *rbk;
-	pid_t worker;
-
-	broker_start(&broker,
-		     &(struct broker_options){.args = (const char *const[]){"--gpu=none", NULL}});
-	worker = find_thread(&broker, "rb-cpu-0\n");
-	assert_true(worker > 0);
-	inject(worker, SYS_socket, AF_INET);
-	broker_wait_log(&broker, "the system call socket of a CPU worker (rb-cpu) was refused "
-				 "(Operation not permitted)");
-	/* It is logged once, and the worker goes on. */
-	inject(worker, SYS_socket, AF_INET);
-	rbk = broker_connect(&broker, "load");
-	rbk_disconnect(rbk);
-	assert_int_equal(broker_log_count(&broker, "the system call "), 1);
-	broker_kill(&broker);
-	broker_remove(&broker);
-}
-#endif

@@ -42,6 +42,8 @@ int __real_io_uring_queue_init_params(unsigned int entries, struct io_uring *rin
 int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *ring,
 				      struct io_uring_params *params);
 
+static struct io_uring *last_ring;
+
 int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *ring,
 				      struct io_uring_params *params)
 {
@@ -49,6 +51,7 @@ int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *rin
 		return kernel_answer;
 	if (kernel_is_old && params->flags & IORING_SETUP_SINGLE_ISSUER)
 		return -EINVAL;
+	last_ring = ring;
 	return __real_io_uring_queue_init_params(entries, ring, params);
 }
 
@@ -910,6 +913,21 @@ TEST(test_watch_once__out_of_memory, test_setup, test_teardown)
 	loop_unwatch(probe.watch);
 	close(fds[0]);
 	close(fds[1]);
+}
+
+/* The ring cannot do what the loop does not ask for. */
+TEST(test_ring__is_restricted, test_setup, test_teardown)
+{
+	struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe;
+
+	sqe = io_uring_get_sqe(last_ring);
+	assert_non_null(sqe);
+	io_uring_prep_openat(sqe, AT_FDCWD, "/dev/null", O_RDONLY, 0);
+	assert_int_equal(__real_io_uring_submit(last_ring), 1);
+	assert_int_equal(io_uring_wait_cqe(last_ring, &cqe), 0);
+	assert_int_equal(cqe->res, -EACCES);
+	io_uring_cqe_seen(last_ring, cqe);
 }
 
 int main(void)
