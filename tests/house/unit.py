@@ -71,6 +71,14 @@ def configuration(unit, tmpfiles, problems):
         problems.append(f'{tmpfiles}: /run/ringbroker-admin is not made, or others may enter it')
 
 
+def filters(unit, problems):
+    """Check that brokerd may filter its threads' calls further, which systemd's groups do not allow."""
+    with open(unit, encoding='utf-8') as file:
+        calls = re.findall(r'^SystemCallFilter=(?!~)(.*)$', file.read(), flags=re.MULTILINE)
+    if 'seccomp' not in ' '.join(calls).split():
+        problems.append(f'{unit}: SystemCallFilter= does not allow seccomp')
+
+
 # Folders of drop-ins, by their section.
 DROP_IN_FOLDERS = {'[Service]': 'brokerd.service.d', '[Socket]': 'brokerd-admin.socket.d'}
 
@@ -113,6 +121,7 @@ def main():
                 problems.append('\n'.join(said))
         exposure(os.path.join(folder, os.path.basename(service)), problems)
         devices(service, problems)
+        filters(service, problems)
         configuration(service, tmpfiles, problems)
     print('\n'.join(problems))
     sys.exit(1 if problems else 0)
