@@ -42,13 +42,10 @@ static void on_refused(void *data, uint32_t events)
 		report(&refusal);
 }
 
-int confine_begin(struct broker *broker)
+int confine_prepare(struct broker *broker)
 {
 	int r, fd;
 
-	r = steward_new(&broker->steward);
-	if (r)
-		return error_fold(r);
 	r = sandbox_init(broker->options.sandbox, &fd);
 	if (r == 0 && fd >= 0)
 		r = loop_watch(broker->loop, fd, POLLIN, on_refused, broker,
@@ -58,7 +55,16 @@ int confine_begin(struct broker *broker)
 	if (r == SANDBOX_E_LACKING)
 		log_info(LOG_SANDBOX, "threads may make all system calls: this kernel, container "
 				      "or build has no filters (seccomp)");
-	else if (sandbox_enter("brokerd"))
+	return 0;
+}
+
+int confine_begin(struct broker *broker)
+{
+	int r = steward_new(&broker->steward);
+
+	if (r)
+		return error_fold(r);
+	if (sandbox_enter("brokerd"))
 		log_warning(LOG_SANDBOX,
 			    "threads may make all system calls: the kernel refused the filter");
 	return 0;

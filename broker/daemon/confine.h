@@ -8,9 +8,16 @@
 struct broker;
 
 /*
- * Start the steward, then confine this thread and those that start later, in the mode of the
- * options. A machine without filters is mentioned in the log, and brokerd goes on.
- * Return: 0; negative errno of the steward, or without memory or descriptors.
+ * Have threads that start later confine themselves, in the mode of the options. Call before any
+ * thread starts. A machine without filters is mentioned in the log, and brokerd goes on.
+ * Return: 0; negative errno without memory or descriptors.
+ */
+int confine_prepare(struct broker *broker);
+
+/*
+ * Start the steward, then confine this thread, and with it those that drivers start. Call when the
+ * privileges that the steward must not have are given up.
+ * Return: 0; negative errno of the steward.
  */
 int confine_begin(struct broker *broker);
 

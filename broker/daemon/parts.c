@@ -443,6 +443,8 @@ int parts_make(struct broker *broker, struct policy_errors *ret_errors)
 	if (r == 0)
 		r = waker_init(&broker->telemetry_waker);
 	if (r == 0)
+		r = confine_prepare(broker);
+	if (r == 0)
 		r = watch_run_queue(broker);
 	if (r == 0)
 		r = confine_begin(broker);

@@ -37,6 +37,8 @@ struct threads {
 };
 
 static const char *const cpu_only[] = {"--gpu=none", NULL};
+/* A thread that watches the run queue starts at once. */
+static const char *const watching[] = {"--gpu=none", "--contention=schedstat", NULL};
 static const char *const logging[] = {"--gpu=none", "--sandbox=log", NULL};
 static const char *const off[] = {"--gpu=none", "--sandbox=off", NULL};
 
@@ -144,6 +146,23 @@ static struct threads count_threads(pid_t pid)
 	return threads;
 }
 
+/* Wait until all threads of the broker but the steward have filters, as @n have. */
+static struct threads await_filters(const struct broker *broker, unsigned int n)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000u);
+	struct threads threads;
+
+	/* The reactor has its filter when it answers; other threads when they have run. */
+	rbk_disconnect(broker_connect(broker, "look"));
+	do {
+		harness_sleep_ms(5);
+		threads = count_threads(broker->pid);
+	} while ((threads.n_free != 1 || (n && threads.n != n)) && harness_now_ns() < end_ns);
+	assert_int_equal(threads.n_free, 1);
+	assert_int_equal(threads.n_reactor, 2);
+	return threads;
+}
+
 /* Start a broker; skip where it has no filters, as in a container that forbids them. */
 static void start(struct broker *broker, const char *const *args)
 {
@@ -167,8 +186,6 @@ static void restart(const struct broker *broker)
 	rbk_disconnect(admin);
 	while (broker_log_count(broker, "listening on") < 2)
 		harness_sleep_ms(5);
-	/* The reactor has its filter when it answers. */
-	rbk_disconnect(broker_connect(broker, "look"));
 }
 
 TEST(test_restart__starts_in_full)
@@ -176,16 +193,11 @@ TEST(test_restart__starts_in_full)
 	struct threads before, after;
 	struct broker broker;
 
-	start(&broker, cpu_only);
-	rbk_disconnect(broker_connect(&broker, "look"));
-	before = count_threads(broker.pid);
-	assert_int_equal(before.n_free, 1);
-	assert_int_equal(before.n_reactor, 2);
+	start(&broker, watching);
+	before = await_filters(&broker, 0);
 	restart(&broker);
-	after = count_threads(broker.pid);
+	after = await_filters(&broker, before.n);
 	assert_int_equal(after.n, before.n);
-	assert_int_equal(after.n_free, 1);
-	assert_int_equal(after.n_reactor, 2);
 	assert_true(after.masked == before.masked);
 	/* SIGTERM goes to a descriptor, as before. */
 	broker_stop(&broker);
@@ -241,10 +253,12 @@ TEST(test_restart__dies_with_its_parent)
 /* Have a worker make a socket, twice. */
 static void misbehave(const struct broker *broker)
 {
-	pid_t worker = find_thread(broker, "rb-cpu-0\n");
 	struct rbk *rbk;
+	pid_t worker;
 
-	assert_true(worker > 0);
+	/* A thread names itself. */
+	while (!(worker = find_thread(broker, "rb-cpu-0\n")))
+		harness_sleep_ms(5);
 	inject(worker, SYS_socket, AF_INET);
 	broker_wait_log(broker, "the system call ");
 	/* It is logged once, and the worker goes on. */
@@ -277,7 +291,7 @@ TEST(test_refused__mode_log)
 	assert_true(broker_log_has(&broker, "the system call socket of a CPU worker (rb-cpu) "
 					    "happened"));
 	broker_usage(&broker, &after);
-	assert_int_equal(after.n_fds, before.n_fds + 2);
+	assert_true(after.n_fds >= before.n_fds + 2);
 	broker_kill(&broker);
 	broker_remove(&broker);
 }
