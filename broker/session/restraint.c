@@ -16,7 +16,8 @@
  * either.
  *
  * While no other tenant's rings are busy, nothing waits. Ends of sessions, and work that has begun,
- * never wait: others may need the memory. Administrators are not restrained.
+ * never wait: others may need the memory. Administrators are not restrained, nor is any client for
+ * a moment after the broker's start: clients of an earlier broker come back, and their tasks wait.
  *
  * The time of the setup thread, and of the threads that close descriptors, counts in full where
  * there are two processors. With more of them these threads displace a neighbour more rarely.
@@ -36,6 +37,7 @@ enum {
 
 static const int64_t burst_ns = 20000000;
 static const uint64_t tick_ns = 1000000;
+static const uint64_t return_ns = 2000000000;
 /*
  * Estimate of the reactor's time for a job of another thread beside the time of the request: waking
  * the thread, being woken, and the job's done().
@@ -121,6 +123,7 @@ static bool is_in_the_way(const struct server *server, const struct tenant *tena
 
 	/* A broker that is about to restart waits for clients that connect. */
 	return hooks->others_work && !server->holds_connections && !server->end_ns &&
+	       clock_now_ns() - server->started_ns >= return_ns &&
 	       hooks->others_work(hooks->context, tenant);
 }
 
@@ -193,6 +196,7 @@ bool restraint_is_idle(struct server *server, struct owner *owner)
 
 int restraints_init(struct server *server)
 {
+	server->started_ns = clock_now_ns();
 	return loop_timer_new(server->options.loop, on_tick, server, &server->restraint_timer);
 }
 

@@ -96,6 +96,7 @@ struct server {
 	struct list_node owners[SERVER_OWNERS]; /* see owner.c */
 	struct list_node restrained;            /* restraints with requests that wait */
 	struct loop_timer *restraint_timer;
+	uint64_t started_ns;
 	struct owner common;          /* for users whose own owner could not be allocated */
 	struct loop_timer *end_timer; /* wakes the loop while sessions end */
 	uint64_t end_ns;              /* time of the first server_end_sessions(); 0: not yet */

@@ -49,6 +49,8 @@ enum {
 static const uint64_t window_ns = 30000000, settle_ns = 1000000, ramp_ns = 300000000;
 static const double least_rate = 0.95, most_p99 = 1.2;
 
+#define START_NS 2100000000u
+
 /* Longest time between two updates of the page while a reader is connected */
 #define UPDATE_NS 260000000u
 
@@ -421,6 +423,8 @@ static int run(struct bench_env *env)
 		bench_fail(env, r, "the broker serves no administrator");
 	if (!r)
 		r = neighbour_init(&bench.neighbour, env, broker_process_socket(bench.process));
+	/* The broker limits no client for a moment after its start. */
+	bench_settle(START_NS);
 	if (!r && churner_new(CHURN_BURNER, NULL, &bench.burner))
 		r = bench_fail(env, -EAGAIN, "no process that computes");
 	for (enum churn_kind kind = 0; kind < CHURN_KINDS && !r; kind++)
