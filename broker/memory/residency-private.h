@@ -417,6 +417,7 @@ struct seeker {
 	struct tenant *tenant;
 	struct residence *residence; /* NULL: a lease */
 	uint64_t awaited_bytes;      /* bytes set aside for it */
+	bool shares; /* the last draft was the request's, and counts on blocks of other plans */
 	/* true: plans whose blocks the request shares may be evicted, and the blocks with them */
 	bool gives_up_shared;
 };

@@ -164,7 +164,7 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 {
 	struct residency_device *device = residence->device;
 	bool was_awaited = residence->state == RESIDENCE_AWAITED;
-	struct seeker seeker;
+	struct seeker seeker = seeker_of(residence);
 	struct draft draft;
 	uint64_t bytes;
 	uint32_t n_slots;
@@ -181,6 +181,7 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	bytes = draft_device_bytes(&draft, n_slots);
 	if (has_room(residence, bytes) && residence_begin(&draft, n_slots) == 0)
 		return TRY_STARTED;
+	seeker.shares = draft.n_sharing > (draft.own != NULL);
 	draft_deinit(&draft);
 	if (was_awaited || !has_host_room(residence, n_slots))
 		return TRY_NO_ROOM;
@@ -188,7 +189,6 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	if (residence->plan->tenant->memory->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
 		return try_gtt(residence) == TRY_STARTED ? TRY_STARTED : TRY_LATER;
 
-	seeker = seeker_of(residence);
 	if (seeker_displace(&seeker, &bytes, by_hand)) {
 		residence->state = RESIDENCE_AWAITED;
 		residence->awaited_bytes = bytes;

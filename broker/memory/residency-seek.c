@@ -369,7 +369,6 @@ static bool displace(const struct seeker *seeker, struct wish *wish)
 
 bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, bool by_hand)
 {
-	const struct residence *residence = seeker->residence;
 	struct seeker alone = *seeker;
 	struct wish wish = {
 		.seeker = seeker, .by_hand = by_hand, .bytes = *bytes, .most_bytes = *bytes};
@@ -380,11 +379,14 @@ bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, bool by_hand)
 	 * The plans that keep the shared blocks may be all that is in the way. Without them the
 	 * request needs its own copies.
 	 */
-	if (!residence || residence->required_bytes <= *bytes)
+	if (!seeker->shares)
 		return false;
 	alone.gives_up_shared = true;
 	wish.seeker = &alone;
-	wish.most_bytes = residence->required_bytes;
+	wish.bytes = *bytes;
+	/* Blocks are rounded up: it may need no more bytes than now. */
+	if (seeker->residence->required_bytes > *bytes)
+		wish.most_bytes = seeker->residence->required_bytes;
 	if (!displace(&alone, &wish))
 		return false;
 	*bytes = wish.bytes;

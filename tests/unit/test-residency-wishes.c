@@ -329,6 +329,26 @@ TEST(test_wish__wait_for_sharer)
 	assert_true(rig_is_ready(there) && !rig_is_ready(waiting));
 }
 
+/* Blocks are whole pages: the plan needs no more bytes alone than with the block that it shares. */
+TEST(test_wish__wait_for_small_sharer)
+{
+	static const uint32_t constants[][3] = {{1, 2}, {1, 3}};
+	struct plan_memory *there, *waiting;
+	struct rig_wish wish;
+
+	BEGIN(rig);
+	rig_share(&rig, 0, RIG_PAGE, RIG_PAGE, 0);
+	rig_add(&rig, there = rig_plan(&rig, 0, RIG_PAGE / 2, constants[0]));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(there));
+	assert_int_equal(rig_used(&rig, 0), RIG_PAGE);
+	rig_add(&rig, waiting = rig_plan(&rig, 0, RIG_PAGE / 2, constants[1]));
+	rig_ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(waiting) && !rig_is_ready(there));
+}
+
 /* Set aside what the plan needs without the sharer, which is busy: no other plan gets it meanwhile.
  */
 TEST(test_wish__wait_for_busy_sharer)
