@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -142,11 +143,11 @@ class Broker:
                                                for device in record['devices']))
         return total
 
-    def metrics(self):
+    def metrics(self, seconds):
         """Return: the answer of the metrics endpoint; empty if there is none."""
         answer = b''
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(2)
+            connection.settimeout(seconds)
             try:
                 connection.connect(os.path.join(self.folder, 'metrics'))
                 connection.sendall(b'GET /metrics HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n')
@@ -282,7 +283,7 @@ class BrokerScene(Scene):
             self.check_client(name, outcome, may_fail)
             if not broker.is_alive() or 'ETIME' in outcome[2]:
                 return
-        if not broker.metrics() and not may_fail:
+        if not broker.metrics(seconds) and not may_fail:
             self.problems.append('brokerd answers no question for metrics')
         if broker.has_no_admin() or not may_fail:
             return
@@ -386,7 +387,7 @@ class LastingScene(LibraryScene):
         client = subprocess.Popen([self.program(), self.broker.socket, 'surviving'], text=True, errors='replace',
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   env={**os.environ, 'RBK_TEST_NTH': self.page.path, **self.patience()})
-        if client.stdout.readline():
+        if select.select([client.stdout], [], [], PATIENCE)[0] and client.stdout.readline():
             self.broker.process.kill()
             self.broker.process.wait()
             with open(self.broker.log_path, 'w', encoding='ascii'):
