@@ -173,6 +173,13 @@ static void on_readable(void *data, uint32_t events)
 	session_queue(session, &session->read_job);
 }
 
+static bool has_left(const struct session *session)
+{
+	struct pollfd poll_fd = {.fd = session->fd};
+
+	return poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & POLLHUP;
+}
+
 /* Handle one message, then let other owners have their turn. */
 static void run_read(struct turn_job *job)
 {
@@ -180,6 +187,15 @@ static void run_read(struct turn_job *job)
 	const char *why = NULL;
 	int r;
 
+	/*
+	 * The kernel reports the end of a connection once. A client that leaves while its request
+	 * waits may leave nothing that would end the wait.
+	 */
+	if (session->is_suspended && !session->is_ending && !session->is_receiving &&
+	    has_left(session)) {
+		session_end(session, false, "it disconnected");
+		return;
+	}
 	if (session->is_receiving || session->is_suspended || session->reset.is_begun)
 		return;
 	if (session->resume) {
