@@ -305,17 +305,30 @@ static void put_stale(struct client *client)
 	publish(client, task, sqe);
 }
 
+/* Return any RUN in flight; NULL: there is none. */
+static struct task *any_run(struct client *client)
+{
+	const unsigned int first = (unsigned int)sim_below(SLOTS);
+
+	for (unsigned int i = 0; i < SLOTS; i++)
+		if (client->tasks[(first + i) % SLOTS].kind == TASK_RUN)
+			return &client->tasks[(first + i) % SLOTS];
+	return NULL;
+}
+
 /* Put a CANCEL, a BARRIER, or a PREFETCH or EVICT of the plan @plan. */
 static void put_other(struct client *client, enum task_kind kind, enum plan_kind plan)
 {
 	struct rbk_sqe *sqe;
-	struct task *task, *target;
+	struct task *task, *target = NULL;
 
 	if (!has_room(client, 1) || (kind == TASK_BARRIER && client->barrier))
 		return;
-	target = &client->tasks[sim_below(SLOTS)];
-	if (kind == TASK_CANCEL && target->kind != TASK_RUN)
-		return;
+	if (kind == TASK_CANCEL) {
+		target = any_run(client);
+		if (!target)
+			return;
+	}
 	sqe = rbk_get_sqe(client->ring);
 	task = task_new(client, kind);
 	sim_check(sqe);
