@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/big-plan.h"
 #include "support/test.h"
@@ -341,6 +342,14 @@ static unsigned int count_compilers(void)
 	return n;
 }
 
+/* A thread names itself, after it was started. */
+static void await_compiler(void)
+{
+	for (unsigned int i = 0; i < 10000 && count_compilers() == 0; i++)
+		usleep(100);
+	assert_true(count_compilers() > 0);
+}
+
 /*
  * The whole plan is compiled, in several parts, and stays compiled. A call for a part does not wait
  * for its end.
@@ -387,7 +396,7 @@ TEST(test_plan_compile__lost)
 	assert_int_equal(ops->reopen(rig.executor), 0);
 	/* Loading does not wait for the compilation either. */
 	assert_int_equal(ops->plan_load(rig.executor, plan, &load), EXECUTOR_E_MORE);
-	assert_true(count_compilers() > 0);
+	await_compiler();
 	vulkan_usage(rig.executor, &usage);
 	assert_int_equal(usage.host_bytes, 0);
 	assert_int_equal(ops->plan_compile(rig.executor, plan), EXECUTOR_E_MORE);
@@ -823,7 +832,7 @@ TEST(test_load__failing_allocations)
 	struct exec_arena arena;
 	struct plan *plan;
 	struct rig rig;
-	unsigned int n;
+	unsigned int n, n_without_helper = 0;
 	int r;
 
 	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
@@ -840,8 +849,12 @@ TEST(test_load__failing_allocations)
 			r = rig_plan_load(&rig, plan, &load);
 		if (!fail_alloc_stop())
 			break;
-		/* EXECUTOR_E_NO_MEMORY if a driver had no memory for its command buffers. */
-		assert_true(r == -ENOMEM || r == EXECUTOR_E_NO_MEMORY);
+		/*
+		 * EXECUTOR_E_NO_MEMORY if a driver had no memory for its command buffers; 0 if a
+		 * helper could not be started, whose shader the caller compiles.
+		 */
+		assert_true(r == -ENOMEM || r == EXECUTOR_E_NO_MEMORY || r == 0);
+		n_without_helper += r == 0;
 		rig.executor->ops->plan_unload(rig.executor, plan);
 		rig.executor->ops->block_unload(rig.executor, block);
 		rig.executor->ops->plan_release(rig.executor, plan);
@@ -851,7 +864,7 @@ TEST(test_load__failing_allocations)
 		assert_int_equal(usage.n_blocks, 0);
 	}
 	assert_int_equal(r, 0);
-	assert_true(n > 3);
+	assert_true(n > 3 && n_without_helper <= 1);
 	run_and_check(&rig, plan);
 	rig_release(&rig, plan);
 	rig.executor->ops->block_unload(rig.executor, block);
