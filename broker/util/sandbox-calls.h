@@ -92,7 +92,7 @@
 	CALL(munlock, "BSQ", "drivers") \
 	CALL(get_mempolicy, "BSQ", "drivers") \
 	CALL(mbind, "BSQ", "drivers") \
-	CALL(memfd_create, "BSQrC", "memory that clients see; drivers") \
+	CALL(memfd_create, "BSQrCT", "memory that clients see; drivers; files of the tests' simulated driver") \
 	/* --- Descriptors that it has --- */ \
 	CALL(read, SANDBOX_EVERYONE "R", "its eventfds, and /proc about who connects") \
 	CALL(write, SANDBOX_EVERYONE "R", "wakes threads by their eventfds; log lines") \

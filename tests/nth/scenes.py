@@ -71,7 +71,7 @@ class Broker:
         environment = dict(os.environ)
         if page:
             environment['RBK_TEST_NTH'] = page.path
-            # What counts the calls makes calls of its own, in all threads.
+            # The wrappers that count calls make others themselves, in all threads.
             options = ('--sandbox', 'off', *options)
         with open(self.log_path, 'ab') as log:
             self.process = subprocess.Popen(
