@@ -24,10 +24,13 @@
  * must satisfy a condition: it IS the value, IS_OWN process's number, HAS all bits of the value, or
  * LACKS them. Arguments are compared as 32-bit words.
  *
- * No thread executes programs, makes processes, traces others or writes to their memory, sends them
- * signals, mounts, loads modules, or makes another io_uring: the calls are missing here.
+ * No thread executes programs, makes processes, traces others or writes to their memory, mounts,
+ * loads modules, or makes another io_uring: the calls are missing here. Only the reactor sends
+ * signals, and only those that end a program.
  */
 #include <fcntl.h>
+#include <linux/bpf.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -205,6 +208,8 @@
 	CALL(set_tid_address, "B", "drivers") \
 	CALL(pidfd_open, "BSR", "who connects; the check of the next broker") \
 	CALL_IF(kill, "BP", 1, IS, 0, "does a process exist?") \
+	CALL_IF(pidfd_send_signal, "Br", 1, IS, SIGTERM, "stops programs without a lease") \
+	CALL_IF(pidfd_send_signal, "Br", 1, IS, SIGKILL, "likewise") \
 	CALL(wait4, "Br", "the check of the next broker") \
 	CALL(kcmp, "BSQ", "Mesa: are two descriptors of one file?") \
 	CALL(sched_getaffinity, "BSQRWTP", "before it leaves a client's processor") \
@@ -236,5 +241,10 @@
 	CALL(capget, "BMP", "its privileges, of which it gives up some") \
 	CALL(capset, "BMP", "likewise") \
 	CALL(bpf, "P", "maps of the probes, and the probes when they are late") \
+	CALL_IF(bpf, "Br", 0, IS, BPF_OBJ_GET, "the gate's map") \
+	CALL_IF(bpf, "Br", 0, IS, BPF_OBJ_GET_INFO_BY_FD, "likewise") \
+	CALL_IF(bpf, "Br", 0, IS, BPF_MAP_GET_NEXT_KEY, "likewise") \
+	CALL_IF(bpf, "Br", 0, IS, BPF_MAP_UPDATE_ELEM, "opens the gate for a lease") \
+	CALL_IF(bpf, "Br", 0, IS, BPF_MAP_DELETE_ELEM, "closes it") \
 	CALL(perf_event_open, "P", "likewise")
 /* clang-format on */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -103,6 +104,23 @@ static long try_bpf(void)
 	return syscall(SYS_bpf, 0, NULL, 0);
 }
 
+static long try_gate(void)
+{
+	union bpf_attr attr = {.map_fd = (uint32_t)-1};
+
+	return syscall(SYS_bpf, BPF_MAP_DELETE_ELEM, &attr, sizeof(attr));
+}
+
+static long try_stop(void)
+{
+	return syscall(SYS_pidfd_send_signal, -1, SIGKILL, NULL, 0);
+}
+
+static long try_disturb(void)
+{
+	return syscall(SYS_pidfd_send_signal, -1, SIGSTOP, NULL, 0);
+}
+
 static long try_fork(void)
 {
 	pid_t pid = fork();
@@ -141,6 +159,9 @@ static const struct attempt {
 	{try_tgkill, "tgkill", "", EPERM},
 	{try_ring, "io_uring_setup", "", ENOSYS},
 	{try_bpf, "bpf", "P", EPERM},
+	{try_gate, "bpf", "BRP", EPERM},
+	{try_stop, "pidfd_send_signal", "BR", ENOSYS},
+	{try_disturb, "pidfd_send_signal", "", ENOSYS},
 	{try_fork, NULL, "", EPERM},
 	{try_clone3, NULL, "", ENOSYS},
 	{try_openat2, "openat2", "", ENOSYS},
@@ -238,7 +259,8 @@ static void attempt_all(const void *context)
 		in_thread(threads[thread], make_attempt, &result);
 		if (may) {
 			/* The call came to the kernel, which may refuse it for its arguments. */
-			EXPECT(result.returned >= 0 || attempts[i].call == try_bpf);
+			EXPECT(result.returned >= 0 || result.error == EBADF ||
+			       attempts[i].call == try_bpf);
 			EXPECT(!sandbox_take(&refusal));
 			continue;
 		}
@@ -248,7 +270,8 @@ static void attempt_all(const void *context)
 		EXPECT(result.returned == -1 && result.error == attempts[i].error);
 		if (!sandbox_take(&refusal)) {
 			/* The second attempt of a call is not reported again. */
-			EXPECT(!attempts[i].name || attempts[i].call == try_write);
+			EXPECT(!attempts[i].name || attempts[i].call == try_write ||
+			       attempts[i].call == try_gate || attempts[i].call == try_disturb);
 			continue;
 		}
 		if (!attempts[i].name || strcmp(refusal.call, attempts[i].name) != 0)
@@ -363,7 +386,7 @@ static void only_log(const void *context)
 	EXPECT(result.returned == -1 && result.error == ENOENT);
 	EXPECT(sandbox_take(&refusal) && strcmp(refusal.call, "execve") == 0);
 	/* Processes can be made, too. */
-	result.attempt = &attempts[12];
+	result.attempt = &attempts[15];
 	in_thread("rb-cpu-0", make_attempt, &result);
 	EXPECT(result.returned > 0);
 }
