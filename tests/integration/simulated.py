@@ -72,11 +72,13 @@ class Cards:
 
 
 class Broker(started.Broker):
-    """brokerd over @cards; skips the test if there is no Vulkan driver for these."""
+    """brokerd over @cards; skips the test if there is no Vulkan driver for these. The driver is simulated
+    in brokerd's threads, with calls that they would not make otherwise."""
+    foreign_calls = frozenset({'memfd_create', 'unlink'})
 
     def __init__(self, brokerd, cards, *arguments, policy=''):
-        super().__init__(brokerd, '--cache=none', '--calibration=none', '--contention=none', *arguments,
-                         policy=policy, env=cards.environment)
+        super().__init__(brokerd, '--cache=none', '--calibration=none', '--contention=none',
+                         '--sandbox=log', *arguments, policy=policy, env=cards.environment)
 
     def start(self):
         super().start()

@@ -3,6 +3,7 @@
 ends."""
 import atexit
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -67,9 +68,10 @@ def start_broker(command, log_path, limit_s, **options):
 class Broker:
     """A brokerd of its own that listens, in a folder with its socket, log and policy file.
 
-    @policy: text of the latter. @options: of Popen(). As a context manager it ends well, and shows
-    its log if the test does not.
+    @policy: text of the latter. @options: of Popen(). As a context manager it ends well, without a
+    system call that its sandbox has refused, and shows its log if the test does not.
     """
+    foreign_calls = frozenset()  # calls of what a test adds to the broker's process
 
     def __init__(self, *command, policy='', uid=None, **options):
         self.folder = tempfile.mkdtemp(prefix='rbk-test-')
@@ -120,12 +122,17 @@ class Broker:
     def __enter__(self):
         return self
 
+    def refused_calls(self):
+        return set(re.findall('the system call ([^ ]+) of', self.log())) - self.foreign_calls
+
     def __exit__(self, *error):
         status = 0 if self.has_been_ended else self.end()
-        if error[0] or status:
+        refused = self.refused_calls()
+        if error[0] or status or refused:
             print(self.log()[-4000:])
         shutil.rmtree(self.folder)
         expect(error[0] or status == 0, 'brokerd ended with', status)
+        expect(error[0] or not refused, 'system calls were refused:', refused)
 
 
 @atexit.register
