@@ -190,6 +190,9 @@ static int watch_signals(struct broker *broker)
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return error_origin(-errno);
 	signal(SIGPIPE, SIG_IGN);
+	/* The program that executed this one may have ignored it: then no child can be waited for.
+	 */
+	signal(SIGCHLD, SIG_DFL);
 	broker->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (broker->signal_fd < 0)
 		return error_origin(-errno);

@@ -200,12 +200,15 @@ static void on_exit_seen(void *data, uint32_t events)
 	struct restart_check *check = data;
 	const char *path = check->options.path;
 	char why[REASON_BYTES + 128];
-	int status = 0;
+	int status = 0, error = 0;
+	pid_t pid = waitpid(check->pid, &status, WNOHANG);
 
-	if (waitpid(check->pid, &status, WNOHANG) == 0) {
+	if (pid == 0) {
 		loop_rewatch(check->exit_watch);
 		return;
 	}
+	if (pid < 0)
+		error = errno;
 	check->pid = 0;
 	read_text(check);
 	if (check->give_up)
@@ -213,6 +216,9 @@ static void on_exit_seen(void *data, uint32_t events)
 	else if (check->is_late)
 		snprintf(why, sizeof(why), "%.300s did not check its configuration in %d s", path,
 			 CHECK_S);
+	else if (error)
+		snprintf(why, sizeof(why), "the result of the check of %.300s is not known: %s",
+			 path, strerror(error));
 	else if (WIFSIGNALED(status))
 		snprintf(why, sizeof(why),
 			 "%.300s was ended by signal %d when it checked its configuration", path,

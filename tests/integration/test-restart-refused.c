@@ -88,6 +88,26 @@ TEST(test_restart__what_cannot_start_is_refused)
 	free(clients);
 }
 
+static void ignore_children(void)
+{
+	signal(SIGCHLD, SIG_IGN);
+}
+
+/* A program that ignores the ends of its children, and executes brokerd, has brokerd do so, too. */
+TEST(test_restart__is_refused_where_children_are_ignored)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	struct rbk_error error = {""};
+	struct broker broker;
+
+	broker_start(&broker, &(struct broker_options){
+				      .args = args, .policy = "", .in_child = ignore_children});
+	broker_write_policy(&broker, "[tenant a]\nvram-max = many\n");
+	assert_int_equal(restart_begin(&broker, 5000, NULL, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "vram-max"));
+	broker_stop(&broker);
+}
+
 /* --- What the next broker would find --- */
 
 /* Start a broker that is executed by @path. */
