@@ -481,6 +481,14 @@ static void end_parts(void *data)
 	parts_deinit(data);
 }
 
+/* The steward's: it removes a socket. @data: the broker. */
+static void end_metrics(void *data)
+{
+	struct broker *broker = data;
+
+	broker->endpoint = endpoint_stop(broker->endpoint);
+}
+
 /* Do what the command line asks for. Return: the status to exit with. */
 static int run(struct broker *broker, int argc, char **argv)
 {
@@ -526,7 +534,7 @@ static int run(struct broker *broker, int argc, char **argv)
 		/* The descriptor's sender decides when its closing ends. */
 		log_warning(LOG_STOPPED_BUSY,
 			    "brokerd does not wait for a client's descriptor to be closed");
-		endpoint_stop(broker->endpoint);
+		steward_do(broker->steward, end_metrics, broker);
 		leave(broker, r);
 	}
 	steward_do(broker->steward, end_parts, broker);

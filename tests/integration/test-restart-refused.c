@@ -306,6 +306,32 @@ TEST(test_refused__while_a_descriptor_is_being_closed)
 	broker_remove(&broker);
 }
 
+/* A broker that does not wait for such a thread at its end removes its sockets before. */
+TEST(test_stop__while_a_descriptor_is_being_closed)
+{
+	char folder[] = "/tmp/rbk-metrics-XXXXXX", path[48], option[64];
+	const char *const args[] = {"--gpu=none", option, NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	struct broker broker;
+	int status;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/metrics", folder);
+	snprintf(option, sizeof(option), "--metrics=unix:%s", path);
+	broker_start(&broker, &options);
+	broker_wait_log(&broker, "serving metrics");
+	assert_int_equal(access(path, F_OK), 0);
+	send_lingering(&broker);
+	assert_int_equal(kill(broker.pid, SIGTERM), 0);
+	status = broker_wait(&broker);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_true(broker_log_has(&broker, "does not wait for a client's descriptor"));
+	assert_int_not_equal(access(path, F_OK), 0);
+	assert_int_not_equal(access(broker.socket_path, F_OK), 0);
+	broker_remove(&broker);
+	rmdir(folder);
+}
+
 /* --- Administrators who do not wait --- */
 
 static void send_begin(int fd, uint32_t drain_ms)
