@@ -71,7 +71,7 @@
 	CALL(sysinfo, SANDBOX_EVERYONE, "qsort()") \
 	CALL_IF(prctl, "rWCMTP", 0, IS, PR_SET_NAME, "its name") \
 	CALL_IF(prctl, "rWCMTP", 0, IS, PR_SET_VMA, "the C library") \
-	CALL_IF(prctl, "M", 0, IS, PR_SET_NO_NEW_PRIVS, "gives up privileges") \
+	CALL_IF(prctl, "rM", 0, IS, PR_SET_NO_NEW_PRIVS, "gives up privileges; filters of closers") \
 	CALL(prctl, "BSQ", "likewise, and filters for new threads") \
 	/* --- Signals: the handlers of deadly ones --- */ \
 	CALL(rt_sigreturn, SANDBOX_EVERYONE, "the end of a handler") \

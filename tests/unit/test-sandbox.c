@@ -319,6 +319,42 @@ TEST(test_threads__inherit)
 	expect_good(inherit, NULL);
 }
 
+static void *begin_only(void *data)
+{
+	return data;
+}
+
+/* A thread that starts others which have filters of their own */
+static void *start_threads(void *data)
+{
+	pthread_t thread;
+
+	for (const char *const *name = data; *name; name++)
+		if (thread_start(&thread, *name, begin_only, NULL) == 0)
+			pthread_join(thread, NULL);
+	return NULL;
+}
+
+/* Threads that start when others have filters already get their own, too. */
+static void start_late(const void *context)
+{
+	static const char *const by_reactor[] = {"rb-closer", NULL};
+	static const char *const by_setup[] = {"rb-compile", "rb-vk-0", NULL};
+	struct sandbox_refusal refusal;
+
+	begin(SANDBOX_ON);
+	EXPECT(sandbox_enter("brokerd") == 0);
+	in_thread("rb-setup", start_threads, (void *)by_setup);
+	EXPECT(!sandbox_take(&refusal));
+	in_thread("rb-reactor", start_threads, (void *)by_reactor);
+	EXPECT(!sandbox_take(&refusal));
+}
+
+TEST(test_threads__start_late)
+{
+	expect_good(start_late, NULL);
+}
+
 static void *nap(void *data)
 {
 	char *const bytes = malloc(1 << 20);
