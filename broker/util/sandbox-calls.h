@@ -139,7 +139,7 @@
 	CALL(sendfile, "BSQM", "caches, libmicrohttpd") \
 	/* --- Sockets that it has --- */ \
 	CALL(recvmsg, "BSQRCMTP", "messages, looked at before they are received") \
-	CALL(recvmmsg, "BR", "likewise, all that is in one") \
+	CALL(recvmmsg, "BRC", "likewise, all that is in one") \
 	CALL(recvfrom, "BSQRM", "bells") \
 	CALL(sendmsg, "BSQRCM", "answers") \
 	CALL(sendto, SANDBOX_EVERYONE "R", "bells; log lines") \
@@ -182,7 +182,7 @@
 	CALL_OLD(mkdir, "BS", "caches") \
 	CALL(mkdirat, "BS", "caches") \
 	CALL_OLD(rmdir, "BS", "caches") \
-	CALL_OLD(unlink, "BS", "caches") \
+	CALL_OLD(unlink, "BST", "caches; files of the tests' simulated driver") \
 	CALL(unlinkat, "BS", "caches") \
 	CALL_OLD(rename, "BS", "caches") \
 	CALL(renameat, "BS", "caches") \
