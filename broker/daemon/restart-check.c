@@ -2,16 +2,20 @@
 /*
  * The check of the next program: see restart-check.h
  *
- * The setup thread only has the steward start the process, because execve() may wait for a disk.
- * The reactor waits for it: for what it prints, for its end (a pidfd), and for the time limit. The
- * process may close its standard error long before it ends, or leave it to a child, so only its end
- * counts.
+ * A thread of its own starts the process, because execve() may wait for a disk, and the setup
+ * thread waits for that thread. The steward starts the thread, so that it has no filter of system
+ * calls. It does not wait itself, because the reactor waits for the steward when brokerd stops.
+ *
+ * The reactor waits for the process: for what it prints, for its end (a pidfd), and for the time
+ * limit. The process may close its standard error long before it ends, or leave it to a child, so
+ * only its end counts.
  */
 #include "daemon/restart-check.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -26,7 +30,9 @@
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "util/cleanup.h"
+#include "util/crash.h"
 #include "util/error.h"
+#include "util/thread.h"
 
 enum {
 	CHECK_S = 10,
@@ -40,7 +46,8 @@ struct restart_check {
 	struct offload_job job;
 	struct loop_timer *timer;
 	struct loop_watch *exit_watch, *text_watch;
-	pid_t pid; /* 0: none, or it has been waited for */
+	pthread_t starter; /* the thread that starts the process */
+	pid_t pid;         /* 0: none, or it has been waited for */
 	int exit_fd, text_fd;
 	int error_fd;        /* the process's standard error, until it has started */
 	int error;           /* why the process could not be started; 0: it was */
@@ -74,7 +81,7 @@ static void check_kill(struct restart_check *check)
 		steward_do(check->options.steward, send_kill, check);
 }
 
-/* --- The setup thread, and the steward --- */
+/* --- The setup thread, the steward, and the thread that starts the process --- */
 
 /* Start the process with ->error_fd as standard error. Return: 0 with ->pid; an errno. */
 static int spawn(struct restart_check *check)
@@ -112,11 +119,30 @@ static int spawn(struct restart_check *check)
 	return r;
 }
 
-static void start(void *context)
+/* Return: as spawn(). */
+static void *start_main(void *data)
+{
+	crash_thread.is_own = true;
+	return (void *)(intptr_t)spawn(data);
+}
+
+/* The steward's. @context: the check. */
+static void start_thread(void *context)
 {
 	struct restart_check *check = context;
 
-	check->error = spawn(check);
+	check->error = -thread_start(&check->starter, "rb-start", start_main, check);
+}
+
+static void start(struct restart_check *check)
+{
+	void *error;
+
+	steward_do(check->options.steward, start_thread, check);
+	if (check->error)
+		return;
+	pthread_join(check->starter, &error);
+	check->error = (int)(intptr_t)error;
 }
 
 static void check_run(struct offload_job *job)
@@ -134,7 +160,7 @@ static void check_run(struct offload_job *job)
 	if (fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0)
 		check->error = errno;
 	else
-		steward_do(check->options.steward, start, check);
+		start(check);
 	close(fds[1]);
 	if (check->error)
 		return;

@@ -15,8 +15,8 @@ struct steward;
 
 struct restart_check_options {
 	struct loop *loop;
-	struct offload *offload; /* has the steward start the process */
-	struct steward *steward;
+	struct offload *offload; /* waits until the process has started */
+	struct steward *steward; /* starts the thread that starts the process, and ends it */
 	/* borrowed until done() */
 	const char *path;
 	char **argv, **environment;

@@ -5,7 +5,8 @@
  *
  * The reactor and the setup threads may not make all calls that brokerd has to make at times:
  * execute the next broker, remove its sockets, write its last files (util/sandbox.h). The steward
- * makes these, and otherwise waits. It has its original nice level, too.
+ * makes these, and otherwise waits. It has its original nice level, too. An order must not wait for
+ * anything that may take long: the reactor waits for the steward when brokerd stops.
  */
 struct steward;
 

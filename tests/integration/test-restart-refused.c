@@ -2,6 +2,7 @@
 /* Restarts that are refused, given up, or stopped; and who may restart a broker. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "integration/plans.h"
@@ -332,8 +334,6 @@ TEST(test_stop__while_a_descriptor_is_being_closed)
 	rmdir(folder);
 }
 
-/* --- Administrators who do not wait --- */
-
 static void send_begin(int fd, uint32_t drain_ms)
 {
 	const struct rbk_wire_admin_restart request = {
@@ -344,6 +344,68 @@ static void send_begin(int fd, uint32_t drain_ms)
 
 	assert_true(raw_send(fd, &request, sizeof(request), NULL, 0) > 0);
 }
+
+/* Wait until SIGIO, which is blocked, says that another process waits for the lease of a file. */
+static void await_lease_break(void)
+{
+	const struct timespec patience = {
+		.tv_sec = (time_t)(harness_slow_ns(20000000000u) / 1000000000u)};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGIO);
+	assert_int_equal(sigtimedwait(&set, NULL, &patience), SIGIO);
+}
+
+/*
+ * The next program is on a disk that does not answer: a lease of its file lets execve() wait. The
+ * broker serves clients meanwhile, begins to stop, and ends at a second signal.
+ */
+TEST(test_stop__while_the_check_is_not_executed)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	const struct broker_options options = {.args = args, .is_undisturbed = true};
+	char folder[] = "/tmp/rbk-program-XXXXXX", path[64];
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000u);
+	struct broker broker;
+	int fd, file_fd, status;
+	sigset_t set, old;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/brokerd", folder);
+	restart_copy_program(path);
+	start_at(&broker, path, &options);
+	unlink(path);
+	restart_write_script(path, "#!/bin/sh\nexit 0\n");
+	sigemptyset(&set);
+	sigaddset(&set, SIGIO);
+	assert_int_equal(sigprocmask(SIG_BLOCK, &set, &old), 0);
+	file_fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(file_fd >= 0);
+	fd = restart_raw_admin(&broker);
+	if (fcntl(file_fd, F_SETLEASE, F_WRLCK) == 0) {
+		send_begin(fd, 5000);
+		await_lease_break();
+		rbk_disconnect(broker_connect(&broker, "client"));
+		assert_int_equal(kill(broker.pid, SIGTERM), 0);
+		while (access(broker.socket_path, F_OK) == 0 && harness_now_ns() < end_ns)
+			harness_sleep_ms(2);
+		assert_int_not_equal(access(broker.socket_path, F_OK), 0);
+		assert_int_equal(kill(broker.pid, SIGTERM), 0);
+		status = broker_wait(&broker);
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	} else {
+		broker_stop(&broker);
+	}
+	close(file_fd);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	close(fd);
+	broker_remove(&broker);
+	unlink(path);
+	rmdir(folder);
+}
+
+/* --- Administrators who do not wait --- */
 
 /* The check is another process: brokerd goes on preparing plans, and gives the check up. */
 TEST(test_given_up__during_the_check)
