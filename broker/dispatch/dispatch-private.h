@@ -590,14 +590,15 @@ void flow_charge(struct dispatch *dispatch, struct flow *flow);
  */
 bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring);
 
+/* Note that the flow has no active rings any more. */
+void flow_idled(struct dispatch *dispatch, struct flow *flow);
+/* Return true if a flow of another tenant than @tenant was busy lately: server_hooks.others_work. */
+bool dispatch_others_work(void *context, const struct tenant *tenant);
+
 /*
  * Join @ring to its tenant's flow, which is made if there is none.
  * Return: 0 or -ENOMEM.
  */
-/* Note that the flow has no active rings any more. */
-void flow_idled(struct dispatch *dispatch, struct flow *flow);
-bool dispatch_others_work(void *context, const struct tenant *tenant);
-
 int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring);
 void flow_leave(struct dispatch *dispatch, struct dispatch_ring *ring);
 

@@ -48,7 +48,8 @@ static void die_often(const char *const *args, unsigned int n_deaths, bool polit
 		clients[i].by_event_loop = i % 2;
 		checker_start(&clients[i], first.socket_path);
 	}
-	harness_sleep_ms(50);
+	/* A client that is still connecting gets an error. */
+	checkers_await_work(clients, N_CLIENTS);
 	for (unsigned int i = 0; i < n_deaths; i++) {
 		if (slowly)
 			checkers_await_work(clients, N_CLIENTS);
