@@ -142,6 +142,7 @@ static void leave(struct broker *broker, int status)
 {
 	if (broker->server)
 		server_unlock(broker->server);
+	confine_end(broker);
 	_exit(status);
 }
 
@@ -180,7 +181,7 @@ static void on_signal(void *data, uint32_t events)
 
 static int watch_signals(struct broker *broker)
 {
-	sigset_t set;
+	sigset_t set, handled;
 
 	/* Before any thread starts, so that every thread has them blocked. */
 	sigemptyset(&set);
@@ -189,9 +190,17 @@ static int watch_signals(struct broker *broker)
 	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return error_origin(-errno);
-	signal(SIGPIPE, SIG_IGN);
-	/* The program that executed this one may have ignored it: then no child can be waited for.
+	/*
+	 * The program that executed this one may have blocked signals. These have handlers, and the
+	 * kernel ends a process that has them blocked.
 	 */
+	sigemptyset(&handled);
+	sigaddset(&handled, SIGBUS);
+	sigaddset(&handled, SIGSYS);
+	if (sigprocmask(SIG_UNBLOCK, &handled, NULL) < 0)
+		return error_origin(-errno);
+	signal(SIGPIPE, SIG_IGN);
+	/* If the program that executed this one has ignored it, no child can be waited for. */
 	signal(SIGCHLD, SIG_DFL);
 	broker->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (broker->signal_fd < 0)

@@ -280,6 +280,40 @@ TEST(test_refused__is_logged)
 	broker_remove(&broker);
 }
 
+static void block_signals(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+}
+
+/*
+ * The kernel ends a process at a refused call in a thread that blocks the signal. The reactor,
+ * which waits in vain here, leaves, and says why.
+ */
+TEST(test_refused__where_signals_were_blocked)
+{
+	struct broker broker;
+	int status;
+
+	broker_start(&broker, &(struct broker_options){.args = cpu_only,
+						       .is_undisturbed = true,
+						       .in_child = block_signals});
+	broker_wait_log(&broker, "listening on");
+	if (broker_log_has(&broker, "threads may make all system calls")) {
+		broker_kill(&broker);
+		broker_remove(&broker);
+		exit(SKIPPED);
+	}
+	await_filters(&broker, 0);
+	inject(broker.pid, SYS_socket, AF_INET);
+	status = broker_wait(&broker);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	assert_true(broker_log_has(&broker, "the system call socket of the reactor was refused"));
+	broker_remove(&broker);
+}
+
 TEST(test_refused__mode_log)
 {
 	struct broker_usage before, after;
