@@ -15,6 +15,10 @@
  * interrupted at most once in a tick, whatever the requests cost, and their tail does not suffer
  * either.
  *
+ * A tenant's other work on these threads counts as well, for example the reloading of evicted
+ * plans, and can keep an owner in debt. So a request waits for at most longest_ns, or it would wait
+ * for ever.
+ *
  * While no other tenant's rings are busy, nothing waits. Ends of sessions, and work that has begun,
  * never wait: others may need the memory. Administrators are not restrained, nor is any client for
  * a moment after the broker's start: clients of an earlier broker come back, and their tasks wait.
@@ -38,6 +42,8 @@ enum {
 static const int64_t burst_ns = 20000000;
 static const uint64_t tick_ns = 1000000;
 static const uint64_t return_ns = 2000000000;
+/* More than the time in which the largest debt is paid off */
+static const uint64_t longest_ns = 1000000000;
 /*
  * Estimate of the reactor's time for a job of another thread beside the time of the request: waking
  * the thread, being woken, and the job's done().
@@ -143,6 +149,8 @@ bool restraint_holds(struct server *server, struct owner *owner, const struct te
 	look_at(server, owner, tenant);
 	if (!is_restrained(owner) || !is_in_the_way(server, tenant))
 		return false;
+	if (list_is_empty(&restraint->held))
+		restraint->held_ns = restraint->looked_ns;
 	turn_queue_hold(&restraint->held, job);
 	if (list_is_empty(&server->restrained))
 		loop_timer_arm(server->restraint_timer, tick_ns);
@@ -155,6 +163,7 @@ bool restraint_holds(struct server *server, struct owner *owner, const struct te
 static void release(struct server *server, struct restraint *restraint)
 {
 	restraint->n_passes = 0;
+	restraint->held_ns = restraint->looked_ns;
 	while (restraint->n_passes < TICK_REQUESTS && !list_is_empty(&restraint->held)) {
 		restraint->n_passes++;
 		turn_queue_release(&server->work,
@@ -176,7 +185,9 @@ static void on_tick(void *data)
 		/* Without requests there may be no tenant any more. */
 		if (!list_is_empty(&restraint->held)) {
 			look_at(server, owner, restraint->tenant);
-			if (!owes(owner) || !is_in_the_way(server, restraint->tenant))
+			if (!owes(owner) ||
+			    restraint->looked_ns - restraint->held_ns >= longest_ns ||
+			    !is_in_the_way(server, restraint->tenant))
 				release(server, restraint);
 			if (!list_is_empty(&restraint->held))
 				list_append(&server->restrained, node);

@@ -34,6 +34,7 @@ enum { SERVER_OWNERS = 256 };
 struct restraint {
 	int64_t credit_ns;    /* time that may be spent at once; negative: debt */
 	uint64_t looked_ns;   /* time of the last look; 0: none yet */
+	uint64_t held_ns;     /* time since which requests wait, or of the last release */
 	uint64_t spent_ticks; /* share.flow.spent at the last look */
 	uint64_t thread_ns;   /* the tenant's time on other threads at the last look */
 	uint64_t jobs_ns;     /* estimate for jobs of other threads since the last look */
