@@ -101,7 +101,9 @@ static bool end_one_of_plan(struct dispatch *dispatch)
 
 	if (list_is_empty(&dispatch->ending))
 		return false;
-	/* The last task of the plan removes it from the list. */
+	/* Plans take turns. The last task of a plan removes it from the list. */
+	list_remove(&plan->ending);
+	list_append(&dispatch->ending, &plan->ending);
 	wait_cancel(container_of(plan->waiting.next, struct task, waiting));
 	return true;
 }
@@ -132,7 +134,10 @@ static bool end_one_of_ring(struct dispatch *dispatch)
 	}
 	/*
 	 * The ring admits no more tasks, and the order of those in flight does not matter any more.
+	 * Closing rings take turns.
 	 */
+	list_remove(&ring->closing);
+	list_append(&dispatch->closing, &ring->closing);
 	ring->n_to_close--;
 	list_remove(node);
 	list_append(&ring->in_flight, node);
@@ -146,8 +151,14 @@ unsigned int waits_end(struct dispatch *dispatch)
 	const uint64_t stop_ticks = turn_used_ticks(turn) + turn->budget_ticks / WAIT_PART;
 	unsigned int n = 0;
 
-	while (n < WAIT_BATCH && (end_one_of_ring(dispatch) || end_one_of_plan(dispatch))) {
-		n++;
+	/* Alternate: clients can close full rings faster than their tasks end. */
+	while (n < WAIT_BATCH) {
+		const unsigned int n_ended =
+			(unsigned int)end_one_of_ring(dispatch) + end_one_of_plan(dispatch);
+
+		if (n_ended == 0)
+			break;
+		n += n_ended;
 		if (turn_used_ticks(turn) >= stop_ticks)
 			break;
 	}

@@ -192,6 +192,34 @@ TEST(test_plan__waiting_tasks)
 	}
 }
 
+/* The end of a plan does not wait for that of a full ring, of which clients can close many. */
+TEST(test_plan__beside_full_ring)
+{
+	struct session_plan *plan;
+	struct session *session;
+	struct rbk_cqe cqe;
+	struct rig *rig;
+
+	KIT(kit, 2);
+	rig = &kit.bench.rig;
+	session = rig->session;
+	plan = rig_relu(rig, true);
+	rig_put(&kit.bench.ring, &(const struct rbk_sqe){.opcode = RBK_OP_PREFETCH,
+							 .plan_id = plan->id,
+							 .user_data = 7});
+	fill(&kit, RBK_OP_PREFETCH);
+	assert_int_equal(session_ring_remove(session, 5, kit.full.ring->id), 0);
+	turn(&kit);
+	assert_false(rig_take(&kit.bench.ring, &cqe));
+	assert_int_equal(session_plan_remove(session, 6, plan->id), 0);
+	turn(&kit);
+	turn(&kit);
+	assert_true(rig_take(&kit.bench.ring, &cqe));
+	assert_fields(cqe, (user_data, 7), (res, -ECANCELED));
+	assert_true(n_in_flight(&kit) > FULL / 2);
+	drain(&kit);
+}
+
 /* A session ends with the full ring and many plans. No step takes more than its part. */
 TEST(test_session__full)
 {
