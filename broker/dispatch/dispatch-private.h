@@ -556,6 +556,9 @@ void dispatch_flush(struct dispatch *dispatch);
  */
 struct task *run_returned(struct dispatch *dispatch, struct run *run);
 
+/* A suspect of @flow is no task any more: see blame.c. */
+void suspect_left(struct dispatch *dispatch, const struct flow *flow);
+
 /*
  * Move a run that is queued for a failing device to the CPU, if it may run there.
  * Return: true if it was moved.

@@ -478,6 +478,15 @@ static __attribute__((__cold__, __noinline__)) void end_alone(struct dispatch *d
 	dispatch->alone = ALONE_NOBODY;
 }
 
+__attribute__((__cold__, __noinline__)) void suspect_left(struct dispatch *dispatch,
+							  const struct flow *flow)
+{
+	dispatch->n_suspects--;
+	/* It may have been cancelled while it waited; another one begins to wait of its own. */
+	if (dispatch->alone == ALONE_WAITS && dispatch->alone_flow == flow)
+		end_alone(dispatch);
+}
+
 /* Note that a run has returned from a device while a suspect waits or runs. */
 static __attribute__((__cold__, __noinline__)) void note_alone(struct dispatch *dispatch,
 							       const struct run *run)

@@ -241,7 +241,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 			record_end_chain(successor, task);
 		undo_release(task);
 	}
-	dispatch->n_suspects -= task->is_suspect;
+	if (__builtin_expect(task->is_suspect, 0))
+		suspect_left(dispatch, ring->flow);
 	if (task->plan)
 		task_release_plan(task);
 	list_remove(&task->link);

@@ -283,6 +283,48 @@ TEST(test_blame__idle_devices_are_charged)
 	brokers_end(&brokers);
 }
 
+/* A suspect that is cancelled keeps no device idle any more, also where nothing else is to run. */
+TEST(test_blame__nothing_is_charged_after_a_cancel)
+{
+	const uint64_t nap_ns = 20000000;
+	struct brokers brokers;
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct fake *other = &second->rig.fakes[2];
+	const struct place_flow *flow;
+	uint64_t own_ns;
+
+	brokers_begin(&brokers, 3);
+	put_strategy(first, 1, RBK_STRATEGY_DEVICE(2));
+	put_strategy(first, 2, RBK_STRATEGY_DEVICE(1));
+	rig_work(&first->rig);
+	begin(first->gpu, 2);
+	dispatch_blame(first->rig.dispatch, NULL);
+	second->gpu->capacity = 0;
+	die(&brokers);
+	second->gpu->capacity = FAKE_MAX_TASKS;
+	put_strategy(second, 3, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&second->rig);
+	flow = container_of(second->rig.dispatch->flows.next, struct flow, link)->place;
+	assert_non_null(held(other, 1));
+	assert_non_null(second->rig.dispatch->alone_flow);
+
+	put_cancel(second, 4, 2, 0);
+	rig_work(&second->rig);
+	expect_cqe(second, 4, 0);
+	expect_cqe(second, 2, -ECANCELED);
+	finish(second, other, 1, 0);
+	own_ns = flow->on[1].used_ns;
+	usleep(nap_ns / 1000);
+	put_strategy(second, 5, RBK_STRATEGY_DEVICE(1));
+	rig_work(&second->rig);
+	assert_non_null(held(second->gpu, 5));
+	assert_true(flow->on[1].used_ns - own_ns < nap_ns);
+	fake_finish_all(second->gpu, 0);
+	fake_finish_all(second->cpu, 0);
+	rig_work(&second->rig);
+	brokers_end(&brokers);
+}
+
 /* A suspect waits for those that a device has already, and no others overtake it. */
 TEST(test_blame__a_suspect_waits)
 {
