@@ -84,10 +84,11 @@ static void look(const struct server *server, struct owner *owner, const struct 
 	if (tenant) {
 		thread_ns = atomic_load_explicit(&tenant->setup.spent, memory_order_relaxed) +
 			    account_closing_ns(tenant->account);
-		if (restraint->looked_ns > 0)
+		if (restraint->knows_threads)
 			restraint->credit_ns -= (int64_t)((thread_ns - restraint->thread_ns) *
 							  FULL_PROCESSORS / n_processors);
 		restraint->thread_ns = thread_ns;
+		restraint->knows_threads = true;
 	}
 	restraint->looked_ns = now_ns;
 	/* A single long job, for example the upload of a large arena, has no consequence for long.

@@ -40,6 +40,7 @@ struct restraint {
 	uint64_t jobs_ns;     /* estimate for jobs of other threads since the last look */
 	uint32_t n_passes;    /* requests that pass without a look */
 	bool is_restrained;
+	bool knows_threads;          /* thread_ns was read */
 	struct list_node held;       /* requests that wait for a tick: turn_queue_hold() */
 	struct list_node link;       /* in server->restrained while requests wait */
 	const struct tenant *tenant; /* of the requests that wait; NULL: not known */

@@ -250,6 +250,25 @@ TEST(test_restraint__other_threads)
 	}
 }
 
+/* Time that the tenant spent before it has been looked at does not count, whoever looks first. */
+TEST(test_restraint__time_before)
+{
+	int fds[2];
+
+	BEGIN(rig);
+	rig.session->tenant->setup.spent += 100000000000;
+	/* The second connection looks at the tenant of the user's last session. */
+	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = rig_connect(&rig);
+		look(&rig);
+	}
+	assert_true(restraint_of(&rig)->looked_ns > 0);
+	assert_int_equal(ask_on(&rig, 1), 1);
+	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	look(&rig);
+}
+
 /* A single long job delays the next request by a limited time. */
 TEST(test_restraint__debt_is_limited)
 {
