@@ -4,12 +4,13 @@
  *
  * Two lists hold entries that are never freed but reused, so that lookups may walk the lists at any
  * time. A program that makes and destroys instances for days needs no more entries than it had at
- * one time. The lock for changes is in memory that fork() wipes, so a child finds it free. The
- * lists themselves are inherited, because a child may destroy what it has inherited.
+ * one time. An entry is reserved before the next layer is called: an instance that the next layer
+ * has made belongs to the loader, which destroys it itself if a layer above fails. The lock for
+ * changes is in memory that fork() wipes, so a child finds it free. The lists themselves are
+ * inherited, because a child may destroy what it has inherited.
  */
 #include "libclient/layer/dispatch.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +19,12 @@
 
 struct entry {
 	struct entry *next;
-	const void *key; /* atomic; NULL: free */
+	const void *key; /* atomic; NULL: free; &reserved: it gets its key soon */
 	void *object;    /* stored before the key */
 };
 
 static struct entry *instances, *devices; /* atomic */
+static const char reserved;
 
 static const void *key_of(const void *handle)
 {
@@ -38,26 +40,31 @@ static struct entry *find(struct entry *const *list, const void *key)
 	return entry;
 }
 
-static int add(struct entry **list, const void *key, void *object)
+/* Return: a free entry, which no other thread gets; NULL without memory. */
+static struct entry *reserve(struct entry **list)
 {
 	struct entry *entry;
 
 	pthread_mutex_lock(process_list_lock());
 	entry = find(list, NULL);
 	if (entry) {
-		entry->object = object;
-		__atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
+		__atomic_store_n(&entry->key, &reserved, __ATOMIC_RELAXED);
 	} else {
 		entry = calloc(1, sizeof(*entry));
 		if (entry) {
-			entry->key = key;
-			entry->object = object;
+			entry->key = &reserved;
 			entry->next = *list;
 			__atomic_store_n(list, entry, __ATOMIC_RELEASE);
 		}
 	}
 	pthread_mutex_unlock(process_list_lock());
-	return entry ? 0 : -ENOMEM;
+	return entry;
+}
+
+static void fill(struct entry *entry, const void *key, void *object)
+{
+	entry->object = object;
+	__atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
 }
 
 static void *take_out(struct entry *const *list, const void *key)
@@ -73,14 +80,29 @@ static void *take_out(struct entry *const *list, const void *key)
 	return object;
 }
 
-int dispatch_add_instance(struct instance *instance)
+struct entry *dispatch_reserve_instance(void)
 {
-	return add(&instances, key_of(instance->handle), instance);
+	return reserve(&instances);
 }
 
-int dispatch_add_device(struct device *device)
+struct entry *dispatch_reserve_device(void)
 {
-	return add(&devices, key_of(device->handle), device);
+	return reserve(&devices);
+}
+
+void dispatch_give_back(struct entry *entry)
+{
+	__atomic_store_n(&entry->key, NULL, __ATOMIC_RELEASE);
+}
+
+void dispatch_add_instance(struct entry *entry, struct instance *instance)
+{
+	fill(entry, key_of(instance->handle), instance);
+}
+
+void dispatch_add_device(struct entry *entry, struct device *device)
+{
+	fill(entry, key_of(device->handle), device);
 }
 
 struct instance *dispatch_instance(const void *handle)
@@ -149,21 +171,25 @@ VkResult dispatch_extensions(const struct physical *physical, uint32_t *ret_n,
 	return VK_SUCCESS;
 }
 
-static bool has_extension(const struct physical *physical, const char *name)
+/* Find out about an extension. Return: false without memory. */
+static bool ask_extension(const struct physical *physical, const char *name, bool *ret_has)
 {
 	VkExtensionProperties *list;
-	bool has = false;
+	VkResult result;
 	uint32_t n;
 
-	if (dispatch_extensions(physical, &n, &list) != VK_SUCCESS)
-		return false;
+	*ret_has = false;
+	result = dispatch_extensions(physical, &n, &list);
+	if (result != VK_SUCCESS)
+		return result != VK_ERROR_OUT_OF_HOST_MEMORY;
 	for (uint32_t i = 0; i < n; i++)
-		has |= strcmp(list[i].extensionName, name) == 0;
+		*ret_has |= strcmp(list[i].extensionName, name) == 0;
 	free(list);
-	return has;
+	return true;
 }
 
-static void ask_properties(struct physical *physical)
+/* Return: false without memory. */
+static bool ask_properties(struct physical *physical)
 {
 	struct instance *instance = physical->instance;
 	VkPhysicalDeviceIDProperties id = {
@@ -185,11 +211,11 @@ static void ask_properties(struct physical *physical)
 	snprintf(physical->identity.name, sizeof(physical->identity.name), "%s",
 		 properties.properties.deviceName);
 	physical->can_budget = instance->memory_properties2;
-	physical->has_budget = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 	instance->memory_properties(physical->handle, &physical->memory);
 	for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++)
 		if (physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
 			physical->local_heaps |= 1u << i;
+	return ask_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, &physical->has_budget);
 }
 
 static struct physical *find_physical(struct instance *instance, VkPhysicalDevice handle)
@@ -215,7 +241,10 @@ struct physical *dispatch_physical(VkPhysicalDevice handle)
 	physical->instance = instance;
 	physical->handle = handle;
 	/* No lock is held while the driver is called. */
-	ask_properties(physical);
+	if (!ask_properties(physical)) {
+		free(physical);
+		return NULL;
+	}
 	pthread_mutex_lock(process_list_lock());
 	other = find_physical(instance, handle);
 	if (!other) {

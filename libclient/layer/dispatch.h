@@ -16,6 +16,9 @@
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/table.h"
 
+/* A place in the lists of dispatch.c */
+struct entry;
+
 /* A physical device of one instance. */
 struct physical {
 	struct physical *next;
@@ -59,9 +62,16 @@ struct device {
 
 /* ---- dispatch.c ---- */
 
-/* Return: 0 or -ENOMEM. */
-int dispatch_add_instance(struct instance *instance);
-int dispatch_add_device(struct device *device);
+/*
+ * Reserve an entry of a list. Return: an entry for dispatch_add_instance() or
+ * dispatch_add_device(), which cannot fail, or for dispatch_give_back(); NULL without memory.
+ */
+struct entry *dispatch_reserve_instance(void);
+struct entry *dispatch_reserve_device(void);
+void dispatch_give_back(struct entry *entry);
+/* Add an instance or a device, whose handle is known now, to its list. */
+void dispatch_add_instance(struct entry *entry, struct instance *instance);
+void dispatch_add_device(struct entry *entry, struct device *device);
 
 /*
  * Find an instance or a device by its handle, or by a handle that belongs to it. Return: NULL if it

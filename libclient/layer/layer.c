@@ -81,29 +81,31 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
 	VkLayerInstanceCreateInfo *link = instance_link(info);
 	struct instance *instance;
 	PFN_vkCreateInstance create;
+	struct entry *entry;
 	VkResult result;
 
 	if (!link)
 		return VK_ERROR_INITIALIZATION_FAILED;
 	instance = calloc(1, sizeof(*instance));
-	if (!instance)
+	entry = instance ? dispatch_reserve_instance() : NULL;
+	if (!entry) {
+		free(instance);
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	}
 	instance->get_proc_addr = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
 	instance->get_physical_proc_addr = link->u.pLayerInfo->pfnNextGetPhysicalDeviceProcAddr;
 	link->u.pLayerInfo = link->u.pLayerInfo->pNext;
 	create = FUNCTION(instance->get_proc_addr, VK_NULL_HANDLE, vkCreateInstance);
 	result = create ? create(info, allocator, ret) : VK_ERROR_INITIALIZATION_FAILED;
 	if (result != VK_SUCCESS) {
+		dispatch_give_back(entry);
 		free(instance);
 		return result;
 	}
+	/* From here on nothing may fail: the loader frees what lies below by itself. */
 	instance->handle = *ret;
 	resolve_instance(instance, info);
-	if (dispatch_add_instance(instance)) {
-		instance->destroy(*ret, allocator);
-		free(instance);
-		return VK_ERROR_OUT_OF_HOST_MEMORY;
-	}
+	dispatch_add_instance(entry, instance);
 	return VK_SUCCESS;
 }
 
@@ -243,6 +245,7 @@ static VkResult make_device(struct device *device, VkPhysicalDevice handle,
 			    const VkDeviceCreateInfo *info, const VkAllocationCallbacks *allocator,
 			    VkDevice *ret)
 {
+	struct entry *entry;
 	VkResult result;
 
 	device->instance = dispatch_instance(handle);
@@ -254,15 +257,17 @@ static VkResult make_device(struct device *device, VkPhysicalDevice handle,
 	result = lease_all(device, handle, info);
 	if (result != VK_SUCCESS)
 		return result;
+	entry = dispatch_reserve_device();
+	if (!entry)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	result = create_below(device, handle, info, allocator, ret);
-	if (result != VK_SUCCESS)
+	if (result != VK_SUCCESS) {
+		dispatch_give_back(entry);
 		return result;
+	}
 	device->handle = *ret;
 	resolve_device(device);
-	if (dispatch_add_device(device)) {
-		device->destroy(*ret, allocator);
-		return VK_ERROR_OUT_OF_HOST_MEMORY;
-	}
+	dispatch_add_device(entry, device);
 	return VK_SUCCESS;
 }
 

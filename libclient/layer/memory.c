@@ -247,6 +247,8 @@ VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info
 	if (table_add(&device->table, &allocation)) {
 		device->free(device->handle, *ret, allocator);
 		uncharge(device, &allocation, allocation.gpus, false);
+		/* Programs free what is not null when they clean up after a failure. */
+		*ret = VK_NULL_HANDLE;
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	}
 	for_each_gpu(gpu, device, allocation.gpus)

@@ -22,7 +22,12 @@ static void *churn(void *data)
 
 	(void)data;
 	for (uintptr_t i = 1; i <= ROUNDS; i++) {
-		if (dispatch_add_instance(&instance) || dispatch_instance(&handle) != &instance ||
+		struct entry *entry = dispatch_reserve_instance();
+
+		if (!entry)
+			return (void *)i;
+		dispatch_add_instance(entry, &instance);
+		if (dispatch_instance(&handle) != &instance ||
 		    dispatch_remove_instance(instance.handle) != &instance)
 			return (void *)i;
 	}
