@@ -150,6 +150,9 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 		desc = NULL;
 	}
 	client_know(rbk, &rbk->plans, &plan->known, plan->info.id, false, NULL);
+	/* The upper half of an id counts plans, and begins again after the last. */
+	if ((int16_t)((plan->info.id >> 16) - (rbk->last_plan_id >> 16)) > 0)
+		rbk->last_plan_id = plan->info.id;
 	client_objects_unlock(rbk);
 	*ret = plan;
 	plan = NULL;

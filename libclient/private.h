@@ -169,6 +169,7 @@ struct rbk {
 	struct client_ring_cold *rings;
 	struct client_known *arenas; /* in struct rbk_arena */
 	struct client_known *plans;  /* in struct rbk_plan */
+	uint32_t last_plan_id;       /* the latest id of a plan; under reattach.objects alone */
 	struct rbk_lease *leases;    /* under reattach.objects alone */
 
 	struct rbk *next; /* next in connection.c's list */

@@ -50,6 +50,9 @@
 /* A broker that is found just before the deadline has as long to say hello. */
 #define HELLO_MIN_NS 100000000u
 
+/* An id that the session's first arena or plan can have. */
+#define FIRST_ID 1u
+
 /* One re-attachment */
 struct restoration {
 	struct rbk *rbk;
@@ -77,6 +80,15 @@ static int check_id(uint32_t id, uint32_t wanted, struct rbk_error *error)
 	if (id != wanted)
 		return client_error(error, -EPROTO, "the broker made number %" PRIu32 " of it", id);
 	return 0;
+}
+
+/*
+ * Keep the broker from giving ids of removed plans to other plans: entries may name them. A broker
+ * that does not know this use of the request forgets the id at the next one.
+ */
+static int tell_last_plan(const struct rbk *rbk, struct rbk *fresh, struct rbk_error *error)
+{
+	return rbk->last_plan_id == 0 ? 0 : want_id(fresh, rbk->last_plan_id, error);
 }
 
 static int restore_arena(struct rbk *fresh, struct rbk_arena *arena, struct rbk_error *error)
@@ -243,6 +255,9 @@ static int restore_all(struct restoration *restoration, struct rbk *fresh)
 	r = client_leases_restore(rbk, fresh, &restoration->about.n_leases, &why);
 	if (r)
 		return not_restored(restoration, r, "lease", restoration->about.n_leases, &why);
+	r = tell_last_plan(rbk, fresh, &why);
+	if (r)
+		return not_restored(restoration, r, "the id of plan", rbk->last_plan_id, &why);
 	for (struct client_known *known = rbk->arenas; known; known = known->next) {
 		struct rbk_arena *arena = client_known_owner(known, struct rbk_arena);
 
@@ -260,6 +275,13 @@ static int restore_all(struct restoration *restoration, struct rbk *fresh)
 		if (r)
 			return not_restored(restoration, r, "plan", plan->info.id, &why);
 		restoration->about.n_plans++;
+	}
+	/* No object was restored, so the next one would get the id of the last plan. */
+	if (rbk->last_plan_id && restoration->about.n_arenas + restoration->about.n_plans == 0) {
+		r = want_id(fresh, FIRST_ID, &why);
+		if (r)
+			return not_restored(restoration, r, "the id of plan", rbk->last_plan_id,
+					    &why);
 	}
 	for (struct client_ring_cold *cold = rbk->rings; cold; cold = cold->next) {
 		r = restore_ring(restoration, fresh, cold, &why);

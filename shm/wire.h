@@ -178,7 +178,10 @@ struct rbk_wire_ring {
 /*
  * WANT_ID: the session's next ARENA_ADD, ARENA_NEW or PLAN_ADD makes an object with this id, or is
  * answered with -EBUSY if the id is in use, -EINVAL if no such object can have it. A client whose
- * broker died so restores the objects that its entries name.
+ * broker died so restores the objects that its entries name. The upper half of a plan's id counts
+ * the plans with the same lower half. The session's new plans get later numbers than any that was
+ * wanted, so that an entry still fails if it names a plan that an earlier broker has removed. A
+ * client therefore names the latest id that any of its plans had, before it wants others.
  *
  * RING_RESTORE: takes over a ring of n_entries that an earlier broker made for the client.
  * Descriptors: [0] its submission area, [1] its completion area. The entries of live records (see

@@ -150,6 +150,7 @@ static int handle_want_id(struct request *request)
 					"are not 0, or lacks the feature");
 	session->wanted_id = want->id;
 	session->wants_id = true;
+	session_plan_continue(session, want->id);
 	session_reply_result(session, RBK_WIRE_WANT_ID, want->request.cookie, 0, NULL);
 	return 0;
 }

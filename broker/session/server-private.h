@@ -342,6 +342,11 @@ int session_plan_add(struct session *session, uint32_t cookie, const void *desc,
 /* Add a plan from a memfd that is sealed against shrinking; take *fd if it is to be read. */
 int session_plan_add_fd(struct session *session, uint32_t cookie, int *fd, size_t desc_bytes);
 int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id);
+/*
+ * Have the session's next plans get later ids than the plan @id of an earlier broker. Ids of
+ * arenas, which are not counted, change nothing.
+ */
+void session_plan_continue(struct session *session, uint32_t id);
 /* Return the plan of an id; NULL: no plan that tasks can name. */
 struct session_plan *session_plan_find(const struct session *session, uint32_t id);
 /*

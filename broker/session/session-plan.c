@@ -647,6 +647,27 @@ static void plan_read_done(struct offload_job *job)
 	}
 }
 
+/* Return true if generation @a is later than @b: generations begin again after the last. */
+static bool is_later(uint16_t a, uint16_t b)
+{
+	return (int16_t)(a - b) > 0;
+}
+
+void session_plan_continue(struct session *session, uint32_t id)
+{
+	const uint16_t generation = (uint16_t)(id >> PLAN_ID_SLOT_BITS);
+
+	if (generation == 0 ||
+	    (session->least_generation && !is_later(generation, session->least_generation)))
+		return;
+	session->least_generation = generation;
+	/* A slot without a plan has had none in this session, or an earlier one. */
+	for (uint32_t i = 0; i < session->n_plans; i++)
+		if (session->plan_generations[i] == 0 ||
+		    is_later(generation, session->plan_generations[i]))
+			session->plan_generations[i] = generation;
+}
+
 /* Find the slot of the id that the client wants. Return: false: the client was refused. */
 static bool plan_want(struct session *session, uint32_t cookie, uint32_t id, uint32_t *ret_index)
 {

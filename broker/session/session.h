@@ -258,6 +258,7 @@ struct session {
 	struct session_arena **arena_slots;           /* by id, in any state but FREE */
 	struct session_plan **plan_slots;
 	uint16_t *plan_generations; /* by slot */
+	uint16_t least_generation;  /* the last plan's of an earlier broker; 0: none */
 	struct tenant *tenant;      /* NULL: an administrator's session, without objects */
 	struct account *account;    /* the tenant's, or the broker's; borrowed */
 	struct owner *owner;        /* of read_job, settle_job and reset.job */

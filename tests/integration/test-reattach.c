@@ -5,6 +5,7 @@
  * The clients know nothing of it: they submit tasks, wait, and check each result. Between them and
  * the broker nothing may be lost, nothing may complete twice, and no call may fail.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdatomic.h>
@@ -16,6 +17,7 @@
 
 #include "integration/checker.h"
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/scaled.h"
 #include "support/test.h"
 
@@ -123,6 +125,86 @@ TEST(test_reattach__with_memory_of_a_device)
 	broker_stop(&broker);
 	broker_remove(&broker);
 	die_often(args, (unsigned int)test_scaled(5), false, true);
+}
+
+/* --- Plans that were removed --- */
+
+/* Run a plan by its number. Return: the result of the entry. */
+static int run_plan(struct rbk_ring *ring, const struct rbk_arena *arena, uint32_t id)
+{
+	const char *data = rbk_arena_data(arena);
+	const struct rbk_cqe *cqe;
+	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+	int res;
+
+	assert_non_null(sqe);
+	rbk_prep_run(sqe, id, 1, (uint64_t[]){rbk_ref(arena, data), rbk_ref(arena, data + 2048)},
+		     2);
+	assert_int_equal(rbk_submit(ring), 1);
+	assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
+	res = cqe->res;
+	rbk_cq_advance(ring, 1);
+	return res;
+}
+
+/*
+ * Remove plans, and end the broker, with nothing left but a ring and, with @keeps, an arena. Return
+ * with other plans, none of which has the number of one that was removed.
+ */
+static void remove_plans(bool keeps)
+{
+	enum { N_DEATHS = 3, N_PLANS = 3 };
+	const struct broker_options first_options = {.is_undisturbed = true};
+	struct broker_options options = first_options;
+	uint32_t removed[N_DEATHS * N_PLANS], n_removed = 0;
+	struct broker first, broker;
+	struct rbk_arena *arena;
+	struct rbk_plan *plan;
+	struct rbk_ring *ring;
+	struct rbk *rbk;
+
+	broker_start(&first, &first_options);
+	options.socket_path = first.socket_path;
+	broker = first;
+	assert_int_equal(rbk_connect(&(struct rbk_options){.size = sizeof(struct rbk_options),
+							   .socket_path = first.socket_path},
+				     &rbk, NULL),
+			 0);
+	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, NULL), 0);
+	assert_int_equal(rbk_ring_new(rbk, 8, &ring, NULL), 0);
+	for (unsigned int i = 0; i < N_DEATHS; i++) {
+		for (unsigned int j = 0; j < N_PLANS; j++) {
+			assert_int_equal(plan_elements(rbk, "Neg", 1, 4, 4, &plan, NULL), 0);
+			assert_int_equal(run_plan(ring, arena, rbk_plan_id(plan)), 0);
+			removed[n_removed++] = rbk_plan_id(plan);
+			rbk_plan_free(plan);
+		}
+		if (!keeps)
+			rbk_arena_free(arena);
+		broker_kill(&broker);
+		if (i > 0)
+			broker_remove(&broker);
+		broker_start(&broker, &options);
+		if (!keeps)
+			assert_int_equal(rbk_arena_new(rbk, 4096, &arena, NULL), 0);
+		for (unsigned int j = 0; j < n_removed; j++) {
+			assert_int_equal(plan_elements(rbk, "Neg", 1, 4, 4, &plan, NULL), 0);
+			for (unsigned int k = 0; k < n_removed; k++)
+				assert_int_equal(run_plan(ring, arena, removed[k]), -ENOENT);
+			rbk_plan_free(plan);
+		}
+	}
+	rbk_ring_free(ring);
+	rbk_arena_free(arena);
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+	broker_remove(&first);
+}
+
+TEST(test_reattach__number_of_removed_plan)
+{
+	remove_plans(true);
+	remove_plans(false);
 }
 
 /* --- Clients that are stopped, and clients with children --- */

@@ -292,15 +292,12 @@ static void put_stale(struct client *client)
 	struct rbk_sqe *sqe;
 	struct task *task;
 
-	/* The next broker knows no plan that was removed before, and gives its number again. */
-	if (client->stale_plan == 0 || !has_room(client, 1) ||
-	    client->stale_n_reattached != rbk_n_reattached(client->rbk))
+	if (client->stale_plan == 0 || !has_room(client, 1))
 		return;
 	sqe = rbk_get_sqe(client->ring);
 	task = task_new(client, TASK_STALE);
 	sim_check(sqe);
 	task->n_rows = 1;
-	task->target = client->stale_n_reattached;
 	prep_run(client, sqe, client->stale_plan, task, task->out);
 	publish(client, task, sqe);
 }

@@ -54,12 +54,11 @@ struct task {
 	uint32_t expected[MAX_ROWS * WIDTH];
 	unsigned int state;   /* of PLAN_STATE */
 	uint64_t predecessor; /* id of the entry before it in its chain; 0: none */
-	uint64_t target;      /* id of the entry that a CANCEL names; TASK_STALE: see put_stale() */
+	uint64_t target;      /* id of the entry that a CANCEL names */
 	bool is_cancelled;    /* a CANCEL names it, or its chain has ended */
 	bool must_fail;       /* a CANCEL has stopped it, or its predecessor has failed */
 	bool waits;           /* for memory of a device, but not longer than its plan is there */
 	bool may_fail;        /* its plan is removed meanwhile */
-	bool has_other_plan;  /* and the next broker may have given its number to another plan */
 	bool is_overwritten;  /* a later entry of its chain writes to @out */
 	bool is_void;         /* its arena is gone */
 	uint32_t old_state[WIDTH];
@@ -96,8 +95,7 @@ struct client {
 	uint64_t barrier; /* id of a BARRIER in flight; 0: none */
 	struct ended ended[ENDED];
 	unsigned int n_ended;
-	uint32_t stale_plan;         /* id of a plan that was removed; 0: none */
-	uint32_t stale_n_reattached; /* rbk_n_reattached() then */
+	uint32_t stale_plan; /* id of a plan that was removed; 0: none */
 	pthread_t helpers[SIM_MAX_HELPERS];
 	unsigned int n_helpers;
 	bool helpers_must_end;

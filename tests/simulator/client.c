@@ -79,9 +79,6 @@ static bool change_plan(struct client *client)
 			client->tasks[i].may_fail = true;
 	client->stale_plan = client->plans[kind] ? rbk_plan_id(client->plans[kind]) : 0;
 	client->plans[kind] = client_free_plan(client, client->plans[kind]);
-	client->stale_n_reattached = rbk_n_reattached(client->rbk);
-	for (unsigned int i = 0; i < SLOTS; i++)
-		client->tasks[i].has_other_plan = client->tasks[i].may_fail;
 	return client_make_plan(client, kind);
 }
 
