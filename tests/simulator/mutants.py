@@ -200,7 +200,7 @@ def report(mutant, outcome):
 def run(mutants, options):
     """Look for the mutants. Return: the exit status."""
     builder = Builder(options.folder.resolve())
-    futures, faults, outcomes = {}, [], {}
+    futures, faults = {}, []
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for mutant in mutants if options.names else [None] + mutants:
@@ -213,10 +213,10 @@ def run(mutants, options):
             future = pool.submit(look_for, program, options.seconds, options.seed)
             futures[future] = mutant
             future.add_done_callback(lambda done: report(futures[done], done.result()))
-        for future in concurrent.futures.as_completed(futures):
-            outcomes[futures[future]] = future.result()
-    is_sound = options.names or not outcomes.pop(None).is_found
-    missed = [mutant for mutant, outcome in outcomes.items() if not outcome.is_found]
+    outcomes = [(mutant, future.result().is_found) for future, mutant in futures.items()]
+    is_sound = (None, True) not in outcomes
+    outcomes = [(mutant, is_found) for mutant, is_found in outcomes if mutant]
+    missed = [mutant for mutant, is_found in outcomes if not is_found]
     n_found = len(outcomes) - len(missed)
     print(f'{len(outcomes)} mutants, {n_found} found ({100 * n_found / max(len(outcomes), 1):.1f}%) within '
           f'{options.seconds:g} s of a processor each, {len(faults)} faulty; missed:',
