@@ -595,7 +595,8 @@ bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring);
 
 /* Note that the flow has no active rings any more. */
 void flow_idled(struct dispatch *dispatch, struct flow *flow);
-/* Return true if a flow of another tenant than @tenant was busy lately: server_hooks.others_work. */
+/* Return true if a flow of another tenant than @tenant was busy lately: server_hooks.others_work.
+ */
 bool dispatch_others_work(void *context, const struct tenant *tenant);
 
 /*

@@ -24,9 +24,9 @@
  * must satisfy a condition: it IS the value, IS_OWN process's number, HAS all bits of the value, or
  * LACKS them. Arguments are compared as 32-bit words.
  *
- * No thread executes programs, makes processes, traces others or writes to their memory, mounts,
- * loads modules, or makes another io_uring: the calls are missing here. Only the reactor sends
- * signals, and only those that end a program.
+ * No thread but the steward executes programs, makes processes, traces others or writes to their
+ *memory, mounts, loads modules, or makes another io_uring: the calls are missing here. Only the
+ *reactor sends signals, and only those that end a program.
  */
 #include <fcntl.h>
 #include <linux/bpf.h>

@@ -95,7 +95,11 @@ def main():
     program = scene.program()
 
     if options.replay:
-        key, mode, n, error = options.replay.split(':')
+        try:
+            key, mode, n, error = options.replay.split(':')
+            int(key, 16), int(n), int(error)
+        except ValueError:
+            parser.error(f'--replay takes KEY:MODE:N:ERROR, as a report prints it, not {options.replay}')
         problems, n_failed, _, report, places, _ = attempt(
             scene, (scenes.Place(int(key, 16)), mode, int(n), int(error)), True)
         describe(program, places)
@@ -104,6 +108,9 @@ def main():
                 print(place.text)
         print(report)
         print(f'{n_failed} calls failed')
+        if n_failed == 0:
+            print('no call was reached: the key may be of another build; --list prints those of this one')
+            return 1
         print('\n'.join(problems) or 'no problem')
         return 1 if problems else 0
 
@@ -125,6 +132,9 @@ def main():
                     if options.function in failure[0].text]
     if options.mode:
         failures = [failure for failure in failures if failure[1] == options.mode]
+    if not failures:
+        print('no place has this function, or no failure this mode; --list prints the places')
+        return 1
     if options.sample:
         chosen = random.Random(options.seed)
         failures.sort(key=lambda failure: (failure[0].text, failure[1:]))

@@ -360,7 +360,7 @@ static int measure(struct churn_bench *bench, enum churn_kind kind, unsigned int
 			clear(bench);
 	}
 	if (r) {
-		bench_fail(env, r, "%s: measuring failed: %s", params, strerror(-r));
+		bench_fail(env, r, "%s: measuring failed", params);
 	} else {
 		report(bench, params, "M/s", bench->rates, least_rate);
 		report(bench, running, "M/s", bench->running, least_rate);
