@@ -3,9 +3,9 @@
  * Fuzzing request_handle()
  *
  * The input is a series of messages to a server without a listening socket. Each message is
- * preceded by a byte with the number and kind of its descriptors and by two bytes with its length.
- * The highest bit of the first byte selects the second of two sessions. At the end no session and
- * no charge may remain.
+ * preceded by a byte with the number of its descriptors (bits 0 to 2) and their kind (bits 3 and
+ * 4), and by two bytes with its length. The highest bit of the first byte selects the second of two
+ * sessions. At the end no session and no charge may remain.
  *
  * With FUZZ_ADMIN the sessions are those of the administrators' socket, opened by the user who runs
  * this program, who may change everything there.
@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "loop/loop.h"
 #include "loop/offload.h"
@@ -184,9 +185,11 @@ static const struct server_control a_control = {
 
 static int make_memfd(int seals)
 {
+	static const uint8_t page[PAGE];
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	assert(fd >= 0 && ftruncate(fd, PAGE) == 0 && fallocate(fd, 0, 0, PAGE) == 0);
+	/* Pages that were allocated but not written count as holes. */
+	assert(fd >= 0 && write(fd, page, PAGE) == PAGE);
 	assert(fcntl(fd, F_ADD_SEALS, seals) == 0);
 	return fd;
 }
@@ -224,9 +227,12 @@ static void prepare(void)
 
 /*
  * Return true if a request is still being handled, so that the broker would not read the next one.
+ * A removal that waits for the bell of a restored ring, which never rings here, is not.
  */
 static bool is_handling(const struct session *session)
 {
+	if (session->awaits_restoring)
+		return false;
 	return session->is_suspended || session->resume || session->reset.is_begun;
 }
 
@@ -251,9 +257,16 @@ static size_t one_message(struct session *session, int peer, const uint8_t *data
 	if (n_bytes > bytes - 3)
 		n_bytes = bytes - 3;
 	memcpy(message, data + 3, n_bytes);
-	n_fds = data[0] % (RBK_WIRE_MAX_FDS + 1);
+	n_fds = (data[0] & 7) % (RBK_WIRE_MAX_FDS + 1);
 	for (unsigned int i = 0; i < n_fds; i++) {
-		fds[i] = fcntl(memfds[data[0] / 8 % 3], F_DUPFD_CLOEXEC, 0);
+		const unsigned int kind = data[0] >> 3 & 3;
+
+		/*
+		 * Kind 3: either area of an idle ring of up to 16 entries. Areas stay charged until
+		 * the client closes them, so they are not kept.
+		 */
+		fds[i] = kind == 3 ? make_memfd(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
+				   : fcntl(memfds[kind], F_DUPFD_CLOEXEC, 0);
 		assert(fds[i] >= 0);
 	}
 	r = request_handle(session, message, n_bytes, fds, n_fds, &why);
@@ -267,7 +280,7 @@ static size_t one_message(struct session *session, int peer, const uint8_t *data
 	}
 	while (recv(peer, answer, sizeof(answer), MSG_DONTWAIT) > 0)
 		;
-	*ret_over = r != 0 || session->is_ending;
+	*ret_over = r != 0 || session->is_ending || session->awaits_restoring;
 	return n_bytes + 3;
 }
 

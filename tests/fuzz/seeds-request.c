@@ -265,6 +265,8 @@ int main(int argc, char **argv)
 {
 	const struct rbk_wire_ring_add ring = {.request = {.type = RBK_WIRE_RING_ADD},
 					       .n_entries = 8};
+	const struct rbk_wire_ring_add restored = {.request = {.type = RBK_WIRE_RING_RESTORE},
+						   .n_entries = 8};
 	const struct rbk_wire_arena_new make = {.request = {.type = RBK_WIRE_ARENA_NEW},
 						.bytes = 8192};
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
@@ -316,8 +318,8 @@ int main(int argc, char **argv)
 	add_id(RBK_WIRE_RING_REMOVE, 0);
 	save(argv[1], "request", "rings");
 	add_hello();
-	add_arena(1);
 	add_arena(9);
+	add_arena(1);
 	add_plan();
 	add_id(RBK_WIRE_PLAN_MEMORY, 1 << 16);
 	add_id(RBK_WIRE_ARENA_REMOVE, 1);
@@ -325,6 +327,15 @@ int main(int argc, char **argv)
 	add_id(RBK_WIRE_ARENA_REMOVE, 1);
 	add_arena(17);
 	save(argv[1], "request", "arenas-and-plans");
+	add_hello_with(RBK_FEAT_REATTACH);
+	add_id(RBK_WIRE_WANT_ID, 1);
+	add_arena(9);
+	add_id(RBK_WIRE_WANT_ID, 3 << 16 | 1);
+	add_plan();
+	add(26, &restored, sizeof(restored));
+	add_id(RBK_WIRE_ARENA_REMOVE, 1);
+	add(26, &restored, sizeof(restored));
+	save(argv[1], "request", "restored");
 	add_hello_with(RBK_FEAT_STATS);
 	add_arena(1);
 	add_arena(9);
