@@ -267,6 +267,9 @@ int main(int argc, char **argv)
 					       .n_entries = 8};
 	const struct rbk_wire_ring_add restored = {.request = {.type = RBK_WIRE_RING_RESTORE},
 						   .n_entries = 8};
+	const struct rbk_wire_plan_add by_memfd = {.request = {.type = RBK_WIRE_PLAN_ADD},
+						   .desc_bytes = 4096,
+						   .flags = RBK_WIRE_PLAN_FD};
 	const struct rbk_wire_arena_new make = {.request = {.type = RBK_WIRE_ARENA_NEW},
 						.bytes = 8192};
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
@@ -336,6 +339,10 @@ int main(int argc, char **argv)
 	add_id(RBK_WIRE_ARENA_REMOVE, 1);
 	add(26, &restored, sizeof(restored));
 	save(argv[1], "request", "restored");
+	add_hello();
+	add(1, &by_memfd, sizeof(by_memfd));
+	add(9, &by_memfd, sizeof(by_memfd));
+	save(argv[1], "request", "plans-by-memfd");
 	add_hello_with(RBK_FEAT_STATS);
 	add_arena(1);
 	add_arena(9);
