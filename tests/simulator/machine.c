@@ -318,12 +318,15 @@ static struct thread *thread_new(unsigned int process, const char *name)
 		sim_check(thread->stack != MAP_FAILED);
 		mprotect(thread->stack, 4096, PROT_NONE);
 	}
-	thread->state = THREAD_READY;
-	thread->number = (unsigned int)(thread - machine.threads);
-	thread->process = process;
-	thread->has_begun = false;
-	thread->rank = RANKS + sim_below(RANKS);
-	thread->deadline_ns = SIM_NEVER;
+	/* Nothing remains of the thread before, which may have been killed while it waited. */
+	*thread = (struct thread){
+		.state = THREAD_READY,
+		.number = (unsigned int)(thread - machine.threads),
+		.process = process,
+		.stack = thread->stack,
+		.rank = RANKS + sim_below(RANKS),
+		.deadline_ns = SIM_NEVER,
+	};
 	snprintf(thread->name, sizeof(thread->name), "%s", name);
 	return thread;
 }
@@ -486,6 +489,8 @@ static uint64_t some_time(uint64_t most_ns)
 /* Let the running thread be preempted for a while. */
 static void nap(struct process *process)
 {
+	/* Otherwise it could take another thread's wake-up. */
+	sim_check(!machine.running->address && machine.running->n_fds == 0);
 	kill_soon(process, machine.options.chances.fatal_naps);
 	rest(machine.now_ns + some_time(machine.options.chances.nap_ns));
 }
