@@ -17,6 +17,9 @@ enum { AT_END, AT_BROKER, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
 /* A round that has come so far ends: another one finds more. */
 enum { MAX_STEPS = 1000000, MIN_STEPS = 20000 };
 
+/* Longest end of a round; clients wait two minutes for a broker that does not come back. */
+static const uint64_t max_end_ns = 3600000000000u;
+
 struct round {
 	const char *folder;
 	char socket_path[128];
@@ -33,6 +36,7 @@ struct round {
 	uint64_t outage_ns; /* mean time until the next broker */
 
 	bool is_ending, is_stopped;
+	uint64_t end_began_ns;
 	unsigned int n_reloads;
 	struct sim_round_figures figures;
 };
@@ -302,6 +306,8 @@ static bool is_over(void)
 	sim_broker_check(sim.figures.n_broker_deaths == 0);
 	if (!sim.is_ending && sim_n_steps() > sim.max_steps)
 		on_end(NULL);
+	if (sim.is_ending && sim_now_ns() - sim.end_began_ns > max_end_ns)
+		sim_violation("the round does not end");
 	if (!sim.is_ending || clients_exist())
 		return false;
 	if (!sim.is_stopped && sim_process_exists(SIM_BROKER)) {
@@ -321,6 +327,7 @@ static void on_end(void *data)
 
 	sim_trace("the end begins");
 	sim.is_ending = true;
+	sim.end_began_ns = sim_now_ns();
 	sim_at_none(AT_STOP);
 	sim_at_none(AT_RELOAD);
 	sim_at_none(AT_CLIENT);
