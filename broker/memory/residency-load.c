@@ -663,6 +663,11 @@ void residence_evict(struct residence *residence)
 		note_eviction(residence);
 		residence_leave(residence);
 		break;
+	case RESIDENCE_UNLOADING:
+		/* Otherwise a load that was refused is tried again once it is undone. */
+		if (residence->load_result == EXECUTOR_E_NO_MEMORY)
+			residence->load_result = EXECUTOR_E_CANCELLED;
+		break;
 	default:
 		break;
 	}
@@ -685,8 +690,9 @@ void residence_forget_awaited(struct residence *residence)
 
 void residence_evict_by_hand(struct residence *residence)
 {
-	const bool is_coming =
-		residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING;
+	const bool is_coming = residence->state == RESIDENCE_AWAITED ||
+			       residence->state == RESIDENCE_LOADING ||
+			       (residence->state == RESIDENCE_UNLOADING && residence->load_result);
 
 	residence_evict(residence);
 	/* There may be room, so earlier waiters get -EINTR, not -ENOMEM. */

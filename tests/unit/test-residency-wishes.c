@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests by hand, reserves, and memory that is freed in parts: broker/memory/residency.h */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -576,6 +577,53 @@ TEST(test_refused__when_evicted)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	rig_settle(&rig);
 	assert_int_equal(state_of(memory), RESIDENCE_OUT);
+}
+
+static void ask_and_wait(struct residency_rig *rig, struct plan_memory *memory,
+			 struct rig_wish *wish, enum residency_wish what)
+{
+	const uint32_t n_held = memory->residency->n_held[what];
+
+	*wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+	residency_ask(rig->residency, memory, &wish->waiter, what, RBK_DEVICE_NONE);
+	while (memory->residency->n_held[what] == n_held)
+		rig_turn(rig);
+}
+
+/*
+ * Nor is it tried again if it is evicted by hand while what the refused load has done is undone;
+ * but a wish that comes later loads it.
+ */
+static void evict_undone(bool is_wanted)
+{
+	struct rig_wish before, evict, after = {.n_done = 1};
+	struct plan_memory *memory;
+
+	BEGIN(rig);
+	rig.devices[RIG_DEVICE].n_refused = 1;
+	rig.devices[RIG_DEVICE].n_unload_parts = UINT_MAX;
+	rig_add(&rig, memory = rig_plan_of(&rig, 0, MIB));
+	while (state_of(memory) != RESIDENCE_UNLOADING)
+		rig_turn(&rig);
+	ask_and_wait(&rig, memory, &before, RESIDENCY_PREFETCH);
+	ask_and_wait(&rig, memory, &evict, RESIDENCY_EVICT);
+	if (is_wanted)
+		ask_and_wait(&rig, memory, &after, RESIDENCY_PREFETCH);
+	assert_int_equal(state_of(memory), RESIDENCE_UNLOADING);
+	assert_true(before.n_done == 1 && before.res == -EINTR);
+	rig.devices[RIG_DEVICE].n_unload_parts = 0;
+	for (int i = 0; i < 20000 && (evict.n_done == 0 || after.n_done == 0); i++)
+		rig_turn(&rig);
+	assert_true(evict.n_done == 1 && evict.res == 0);
+	assert_true(after.n_done == 1 && after.res == 0);
+	rig_settle(&rig);
+	assert_int_equal(state_of(memory), is_wanted ? RESIDENCE_IN : RESIDENCE_OUT);
+}
+
+TEST(test_refused__evicted_while_undone)
+{
+	evict_undone(false);
+	evict_undone(true);
 }
 
 /* When a plan is the last user of many blocks, some blocks are freed in each turn. */
