@@ -17,17 +17,22 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+/* Calls for a slice for which the kernel lacks something for a moment */
+enum { MOST_TRIES = 16 };
+
 void pages_populate(void *base, size_t bytes, bool for_writing)
 {
 	const int advice = for_writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	unsigned int n_tries;
 	size_t done = 0, slice;
 	int r;
 
 	while (done < bytes) {
 		slice = bytes - done < PAGES_SLICE_BYTES ? bytes - done : PAGES_SLICE_BYTES;
+		n_tries = 0;
 		do
 			r = madvise((char *)base + done, slice, advice);
-		while (r < 0 && (errno == EINTR || errno == EAGAIN));
+		while (r < 0 && (errno == EINTR || (errno == EAGAIN && ++n_tries < MOST_TRIES)));
 		if (r < 0 && errno == EINVAL) {
 			madvise(base, bytes, MADV_WILLNEED);
 			return;

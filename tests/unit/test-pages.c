@@ -121,3 +121,20 @@ TEST(test_pages__errors)
 	pages_populate(NULL, 0, true);
 	assert_int_equal(calls.bytes, 0);
 }
+
+/* A kernel that lacks something for long is not asked for ever. */
+TEST(test_populate__lack_lasts)
+{
+	enum { SLICES = 2 };
+	void *base = mmap(NULL, SLICES * PAGES_SLICE_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(base, MAP_FAILED);
+	calls.error = EAGAIN;
+	pages_populate(base, SLICES * PAGES_SLICE_BYTES, true);
+	assert_in_range(calls.n_calls, 2 * SLICES, 100 * SLICES);
+	calls.error = 0;
+	calls.n_calls = calls.bytes = calls.max_bytes = 0;
+	pages_unmap(base, SLICES * PAGES_SLICE_BYTES);
+	expect_calls(SLICES * PAGES_SLICE_BYTES);
+}
