@@ -198,23 +198,33 @@ TEST(test_blame__completed)
 	bench_end(&bench);
 }
 
-/* A suspect waits for what another device has, which gets nothing more meanwhile. */
-TEST(test_blame__devices_wait)
+/*
+ * A broker with two devices dies by task 2 on the first one, beside task 1 on the second. The next
+ * broker admits task 1 first.
+ */
+static void suspect_beside_other(struct brokers *brokers)
 {
-	struct brokers brokers;
-	struct bench *first = &brokers.first, *second = &brokers.second;
-	struct fake *other = &second->rig.fakes[2];
+	struct bench *first = &brokers->first, *second = &brokers->second;
 
-	brokers_begin(&brokers, 3);
+	brokers_begin(brokers, 3);
 	put_strategy(first, 1, RBK_STRATEGY_DEVICE(2));
 	put_strategy(first, 2, RBK_STRATEGY_DEVICE(1));
 	rig_work(&first->rig);
 	begin(first->gpu, 2);
 	dispatch_blame(first->rig.dispatch, NULL);
-	/* The task of the other device is admitted first. */
 	second->gpu->capacity = 0;
-	die(&brokers);
+	die(brokers);
 	second->gpu->capacity = FAKE_MAX_TASKS;
+}
+
+/* A suspect waits for what another device has, which gets nothing more meanwhile. */
+TEST(test_blame__devices_wait)
+{
+	struct brokers brokers;
+	struct bench *second = &brokers.second;
+	struct fake *other = &second->rig.fakes[2];
+
+	suspect_beside_other(&brokers);
 	put_strategy(second, 3, RBK_STRATEGY_ONLY_CPU);
 	rig_work(&second->rig);
 	assert_non_null(held(other, 1));
@@ -238,20 +248,12 @@ TEST(test_blame__idle_devices_are_charged)
 {
 	const uint64_t nap_ns = 2000000;
 	struct brokers brokers;
-	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct bench *second = &brokers.second;
 	struct fake *other = &second->rig.fakes[2];
 	const struct place_flow *flow;
 	uint64_t own_ns, other_ns;
 
-	brokers_begin(&brokers, 3);
-	put_strategy(first, 1, RBK_STRATEGY_DEVICE(2));
-	put_strategy(first, 2, RBK_STRATEGY_DEVICE(1));
-	rig_work(&first->rig);
-	begin(first->gpu, 2);
-	dispatch_blame(first->rig.dispatch, NULL);
-	second->gpu->capacity = 0;
-	die(&brokers);
-	second->gpu->capacity = FAKE_MAX_TASKS;
+	suspect_beside_other(&brokers);
 	put_strategy(second, 4, RBK_STRATEGY_DEVICE(2));
 	rig_work(&second->rig);
 	flow = container_of(second->rig.dispatch->flows.next, struct flow, link)->place;
@@ -288,20 +290,12 @@ TEST(test_blame__nothing_is_charged_after_a_cancel)
 {
 	const uint64_t nap_ns = 20000000;
 	struct brokers brokers;
-	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct bench *second = &brokers.second;
 	struct fake *other = &second->rig.fakes[2];
 	const struct place_flow *flow;
 	uint64_t own_ns;
 
-	brokers_begin(&brokers, 3);
-	put_strategy(first, 1, RBK_STRATEGY_DEVICE(2));
-	put_strategy(first, 2, RBK_STRATEGY_DEVICE(1));
-	rig_work(&first->rig);
-	begin(first->gpu, 2);
-	dispatch_blame(first->rig.dispatch, NULL);
-	second->gpu->capacity = 0;
-	die(&brokers);
-	second->gpu->capacity = FAKE_MAX_TASKS;
+	suspect_beside_other(&brokers);
 	put_strategy(second, 3, RBK_STRATEGY_ONLY_CPU);
 	rig_work(&second->rig);
 	flow = container_of(second->rig.dispatch->flows.next, struct flow, link)->place;
