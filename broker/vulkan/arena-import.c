@@ -32,7 +32,14 @@
 #include "util/plural.h"
 #include "vulkan/device.h"
 #include "vulkan/driver.h"
+#include "vulkan/memory.h"
 #include "vulkan/udmabuf.h"
+
+enum {
+	MAX_BREAKING = 3, /* imports that break a device until none of their kind is tried */
+	/* With so much left by the driver's own figures, a page cannot be too much. */
+	PLENTY_BYTES = 64 << 20,
+};
 
 static bool works(const struct vk_device *device, enum vulkan_path path)
 {
@@ -112,6 +119,34 @@ static int fill_exported(struct vk_device *device, struct vk_import *import,
 	return is_own || *sees == 1 ? 0 : VK_SEGMENT_E_REFUSED;
 }
 
+/* Return true if the driver refuses even a page although it reports plenty of memory. */
+static bool lacks_memory(struct vk_device *device)
+{
+	struct vk_allocation page;
+	struct exec_memory figures;
+
+	vk_memory_sample(device, &figures);
+	if (figures.has_budget && figures.budget_bytes < figures.usage_bytes + PLENTY_BYTES)
+		return false;
+	if (vk_memory_alloc(device, VK_MEMORY_VRAM, device->memory.page_bytes, &page))
+		return true;
+	vk_memory_free(device, &page);
+	return false;
+}
+
+/*
+ * Look whether a failed import has left the device without memory. If so, only another logical
+ * device has memory again, and this import would break that, too.
+ */
+static void check_device(struct vk_device *device, struct vk_import *import)
+{
+	if (!lacks_memory(device))
+		return;
+	import->is_breaking = true;
+	device->paths.n_breaking++;
+	vk_device_lose(device, "after an import of memory that failed, its driver has no memory");
+}
+
 /* Import the missing segments of @import. Return: 0; else @import has no segments. */
 static int fill(struct vk_device *device, struct vk_import *import, const struct exec_arena *arena)
 {
@@ -133,6 +168,7 @@ static int fill(struct vk_device *device, struct vk_import *import, const struct
 		log_debug(LOG_DETAIL, "an arena of %llu bytes cannot be reached by %s: %d",
 			  ull(arena->bytes), vk_path_name(import->path), r);
 		drop_segments(device, import);
+		check_device(device, import);
 	}
 	return r;
 }
@@ -151,6 +187,13 @@ static struct vk_import *import_by(struct vk_device *device, enum vulkan_path pa
 	return import;
 }
 
+static bool may_import_host(const struct vk_device *device, const struct exec_arena *arena)
+{
+	if (!works(device, VULKAN_PATH_HOST_IMPORT) || device->paths.n_breaking >= MAX_BREAKING)
+		return false;
+	return !arena->immutable || (device->imports_read_only && device->paths.n_breaking == 0);
+}
+
 /* Import the arena by the best path that works. Return: NULL if none does. */
 static struct vk_import *import_any(struct vk_device *device, struct exec_arena *arena)
 {
@@ -161,7 +204,7 @@ static struct vk_import *import_any(struct vk_device *device, struct exec_arena 
 		return device->paths.may_import
 			       ? import_by(device, VULKAN_PATH_EXPORTED, arena, bytes)
 			       : NULL;
-	if (works(device, VULKAN_PATH_HOST_IMPORT))
+	if (may_import_host(device, arena))
 		import = import_by(device, VULKAN_PATH_HOST_IMPORT, arena, bytes);
 	if (!import && arena->wraps[device->executor.index])
 		import = import_by(device, VULKAN_PATH_UDMABUF, arena,
@@ -208,7 +251,8 @@ static void count_import(struct vk_device *device, const struct exec_arena *aren
 	 * As a rule no tensor in an immutable arena is bound, so it is no reason for plans to have
 	 * staging.
 	 */
-	else if (!arena->immutable || works(device, VULKAN_PATH_HOST_IMPORT))
+	else if (!arena->immutable ||
+		 (works(device, VULKAN_PATH_HOST_IMPORT) && device->imports_read_only))
 		device->n_refused_imports += (uint32_t)by;
 }
 
@@ -326,7 +370,11 @@ void vk_imports_restore(struct vk_device *device)
 	list_for_each (node, &device->paths.imports) {
 		struct vk_import *import = container_of(node, struct vk_import, link);
 
-		if (import->n_segments == 0 && fill(device, import, import->arena))
+		if (import->n_segments > 0)
+			continue;
+		/* A device that is lost again imports the rest when it is opened once more. */
+		if (import->is_breaking ||
+		    (!vk_device_is_lost(device) && fill(device, import, import->arena)))
 			n_missing++;
 	}
 	if (n_missing > 0)

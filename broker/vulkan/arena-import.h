@@ -5,12 +5,19 @@
  *
  * A path is a way for shaders to reach clients' memory. In order of preference:
  *
- *   host-import  the broker's mapping of a memfd becomes device memory, as a whole
- *   udmabuf      the memfd is wrapped by /dev/udmabuf and imported as dma-bufs, whose size is
- * limited: a large arena is several segments, and a tensor across two segments cannot be reached.
- * Immutable arenas cannot be wrapped; no tensor in them is bound. exported     the device allocates
- * the memory and exports it as a dma-buf (vk_arena_export()), which other devices import staged
- * without an import: tensors are copied through a buffer of ours, and counted
+ * - host-import: the broker's mapping of a memfd becomes device memory, as a whole. Not all drivers
+ *   can do so with immutable arenas, which the broker cannot write.
+ * - udmabuf: the memfd is wrapped by /dev/udmabuf and imported as dma-bufs, whose size is limited:
+ * a large arena is several segments, and a tensor across two segments cannot be reached. Immutable
+ *   arenas cannot be wrapped.
+ * - exported: the device allocates the memory and exports it as a dma-buf (vk_arena_export()),
+ * which other devices import.
+ * - staged: without an import, tensors are copied through a buffer of ours, and counted.
+ *
+ * As a rule no tensor in an immutable arena is bound: constants lie there, and are copied once.
+ *
+ * An import that fails may break the logical device: NVIDIA's driver (580.159) refuses nearly all
+ * memory from then on. Such a device counts as lost, and is reopened without that import.
  *
  * vk_paths_probe() finds the paths of a device when the device is opened: a path works only if the
  * probe has seen bytes move. Setup thread only, but for vk_arena_wrap() and vk_import_find().
@@ -42,6 +49,7 @@ struct vk_paths {
 	int udmabuf_fd;           /* /dev/udmabuf; -1: not open */
 	uint64_t segment_bytes;   /* maximum bytes of one udmabuf */
 	struct list_node imports; /* struct vk_import */
+	uint32_t n_breaking;      /* imports that failed and broke the logical device */
 	/*
 	 * By executor index: 1 if this device sees arenas exported by that one, 0 if not, -1: not
 	 * tried.
@@ -57,6 +65,7 @@ struct vk_import {
 	uint64_t bytes;
 	uint64_t segment_bytes; /* bytes of each segment; the last may be smaller */
 	uint32_t n_segments;    /* 0: dropped; the arena cannot be reached */
+	bool is_breaking;       /* the import broke a logical device, and is not tried again */
 	struct vk_segment segments[];
 };
 

@@ -16,32 +16,6 @@
 #include "vulkan/matrices.h"
 #include "vulkan/physical.h"
 
-void vk_device_sample(struct vk_device *device, struct exec_memory *ret)
-{
-	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
-	};
-	VkPhysicalDeviceMemoryProperties2 properties = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-		.pNext = &budget,
-	};
-
-	*ret = (struct exec_memory){0};
-	pthread_mutex_lock(&device->physical_lock);
-	if (device->has_budget && device->physical) {
-		ret->has_budget = true;
-		vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
-	}
-	pthread_mutex_unlock(&device->physical_lock);
-	if (!ret->has_budget)
-		return;
-	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
-		if (device->is_integrated || i == device->vram_heap) {
-			ret->budget_bytes += budget.heapBudget[i];
-			ret->usage_bytes += budget.heapUsage[i];
-		}
-}
-
 /*
  * Find the sizes of the memory tiers. On a discrete GPU, the largest device-local heap is its own
  * memory, and the largest other heap, host memory that it can reach, is a tier of its own. On an
@@ -111,6 +85,7 @@ static void describe(struct vk_device *device)
 		vk_has_extension(device->physical, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
 		vk_has_extension(device->physical, VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME);
 	device->import_align_bytes = imports ? host.minImportedHostPointerAlignment : 0;
+	device->imports_read_only = vulkan12.driverID != VK_DRIVER_ID_NVIDIA_PROPRIETARY;
 	device->is_software = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	device->bounces = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 	device->is_integrated =

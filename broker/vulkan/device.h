@@ -56,7 +56,12 @@ struct vk_device {
 	bool has_bytes;   /* storageBuffer8BitAccess */
 	bool has_doubles; /* shaderFloat64 */
 	bool imports;     /* memfds can be imported: a probe passed */
-	bool bounces;     /* the device copies bound tensors into device memory and back */
+	/*
+	 * Mappings that cannot be written can be imported. NVIDIA's driver pins pages for writing
+	 * only (580.159).
+	 */
+	bool imports_read_only;
+	bool bounces; /* the device copies bound tensors into device memory and back */
 	uint32_t n_imports;
 	uint32_t n_refused_imports; /* living arenas that could not be imported */
 	struct vk_paths paths;
@@ -104,9 +109,6 @@ void vk_device_close(struct vk_device *device);
  * loaded. Implemented in reopen.c.
  */
 int vk_device_reopen(struct vk_device *device);
-
-/* Any thread. */
-void vk_device_sample(struct vk_device *device, struct exec_memory *ret);
 
 /* Any thread. */
 static inline bool vk_device_is_lost(const struct vk_device *device)

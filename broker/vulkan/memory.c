@@ -23,6 +23,32 @@
 #include "vulkan/device.h"
 #include "vulkan/driver.h"
 
+void vk_memory_sample(struct vk_device *device, struct exec_memory *ret)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = &budget,
+	};
+
+	*ret = (struct exec_memory){0};
+	pthread_mutex_lock(&device->physical_lock);
+	if (device->has_budget && device->physical) {
+		ret->has_budget = true;
+		vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
+	}
+	pthread_mutex_unlock(&device->physical_lock);
+	if (!ret->has_budget)
+		return;
+	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
+		if (device->is_integrated || i == device->vram_heap) {
+			ret->budget_bytes += budget.heapBudget[i];
+			ret->usage_bytes += budget.heapUsage[i];
+		}
+}
+
 /*
  * Find the best type that has @required: all of @wanted counts more than none of @unwanted; the
  * first wins a tie.

@@ -18,6 +18,7 @@
 #include "plan/exec-block.h"
 #include "util/list.h"
 
+struct exec_memory;
 struct vk_device;
 
 enum vk_memory_kind {
@@ -76,6 +77,9 @@ void vk_memory_deinit(struct vk_device *device);
 /* Round a size up to page_bytes; round it up to VK_MEMORY_ALIGN. No overflow below 2^63. */
 uint64_t vk_memory_pages(const struct vk_device *device, uint64_t bytes);
 uint64_t vk_memory_aligned(uint64_t bytes);
+
+/* Return the driver's figures of the device's own memory. Any thread. */
+void vk_memory_sample(struct vk_device *device, struct exec_memory *ret);
 
 /*
  * Allocate @bytes, a multiple of page_bytes, into the caller's @allocation, which must not move. 0

@@ -146,7 +146,7 @@ static int op_reopen(struct executor *executor)
 
 static void op_memory_sample(struct executor *executor, struct exec_memory *ret)
 {
-	vk_device_sample(device_of(executor), ret);
+	vk_memory_sample(device_of(executor), ret);
 }
 
 static void op_lose(struct executor *executor, const char *why)

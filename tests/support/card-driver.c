@@ -7,14 +7,18 @@
  * accepts it. Its memory looks like that of NVIDIA's driver: one device heap that the processor
  * cannot map, one host heap, and VK_EXT_memory_budget, which reports the allocated bytes of both.
  * With RBK_CARD_MATRICES=KHR or NV in the environment it claims that extension for cooperative
- * matrices.
+ * matrices. With RBK_CARD_IMPORTS=breaks it imports only memory that can be written, and a failed
+ * import leaves the VkDevice without memory, as with NVIDIA's driver 580.159; with
+ * RBK_CARD_IMPORTS=nvidia it claims to be that driver as well.
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <vulkan/vk_icd.h>
 #include <vulkan/vulkan_core.h>
@@ -46,6 +50,7 @@ struct allocation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation allocations[MAX_ALLOCATIONS];
 static uint64_t used_bytes[HEAPS];
+static VkDevice broken; /* has no memory after a failed import */
 
 /* Functions of Lavapipe. */
 static PFN_vkGetInstanceProcAddr next_instance, next_physical;
@@ -58,11 +63,19 @@ static struct {
 	PFN_vkGetDeviceProcAddr device;
 	PFN_vkAllocateMemory allocate;
 	PFN_vkFreeMemory free;
+	PFN_vkDestroyDevice destroy;
 	PFN_vkGetBufferMemoryRequirements needs;
 	PFN_vkGetMemoryHostPointerPropertiesEXT pointer;
 } next;
 
 /* --- Properties --- */
+
+static bool is_nvidia(void)
+{
+	const char *imports = getenv("RBK_CARD_IMPORTS");
+
+	return imports && strcmp(imports, "nvidia") == 0;
+}
 
 static void pretend(VkPhysicalDeviceProperties *properties)
 {
@@ -82,6 +95,10 @@ static VKAPI_ATTR void VKAPI_CALL card_properties2(VkPhysicalDevice physical,
 {
 	next.properties2(physical, ret);
 	pretend(&ret->properties);
+	for (VkBaseOutStructure *more = ret->pNext; more && is_nvidia(); more = more->pNext)
+		if (more->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES)
+			((VkPhysicalDeviceVulkan12Properties *)more)->driverID =
+				VK_DRIVER_ID_NVIDIA_PROPRIETARY;
 }
 
 static VKAPI_ATTR void VKAPI_CALL card_memory(VkPhysicalDevice physical,
@@ -222,6 +239,20 @@ static PFN_vkVoidFunction matrices_function(const char *name)
 
 /* --- Memory --- */
 
+/* Return true if the allocation is an import of memory that cannot be written. */
+static bool imports_read_only(const VkMemoryAllocateInfo *info)
+{
+	const VkBaseInStructure *import = info->pNext;
+	void *at;
+
+	while (import && import->sType != VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT)
+		import = import->pNext;
+	if (!import)
+		return false;
+	at = ((const VkImportMemoryHostPointerInfoEXT *)import)->pHostPointer;
+	return madvise(at, info->allocationSize, MADV_POPULATE_WRITE) < 0;
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL card_allocate(VkDevice device,
 						    const VkMemoryAllocateInfo *info,
 						    const VkAllocationCallbacks *allocator,
@@ -231,6 +262,12 @@ static VKAPI_ATTR VkResult VKAPI_CALL card_allocate(VkDevice device,
 	VkMemoryAllocateInfo true_info = *info;
 	VkResult result;
 
+	if (getenv("RBK_CARD_IMPORTS")) {
+		if (imports_read_only(info))
+			broken = device;
+		if (device == broken)
+			return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+	}
 	true_info.memoryTypeIndex = TRUE_TYPE;
 	result = next.allocate(device, &true_info, allocator, ret);
 	if (result != VK_SUCCESS)
@@ -258,6 +295,14 @@ static VKAPI_ATTR void VKAPI_CALL card_free(VkDevice device, VkDeviceMemory memo
 		}
 	pthread_mutex_unlock(&lock);
 	next.free(device, memory, allocator);
+}
+
+static VKAPI_ATTR void VKAPI_CALL card_destroy(VkDevice device,
+					       const VkAllocationCallbacks *allocator)
+{
+	if (device == broken)
+		broken = VK_NULL_HANDLE;
+	next.destroy(device, allocator);
 }
 
 static VKAPI_ATTR void VKAPI_CALL card_needs(VkDevice device, VkBuffer buffer,
@@ -303,6 +348,7 @@ static PFN_vkVoidFunction instead(const char *name, PFN_vkVoidFunction function)
 		{"vkGetDeviceProcAddr", (PFN_vkVoidFunction)card_device, &next.device},
 		{"vkAllocateMemory", (PFN_vkVoidFunction)card_allocate, &next.allocate},
 		{"vkFreeMemory", (PFN_vkVoidFunction)card_free, &next.free},
+		{"vkDestroyDevice", (PFN_vkVoidFunction)card_destroy, &next.destroy},
 		{"vkGetBufferMemoryRequirements", (PFN_vkVoidFunction)card_needs, &next.needs},
 		{"vkGetMemoryHostPointerPropertiesEXT", (PFN_vkVoidFunction)card_pointer,
 		 &next.pointer},
