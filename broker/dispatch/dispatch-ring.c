@@ -536,7 +536,14 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 
 void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)
 {
+	/* A GPU's thread polls beside the client and the reactor, which do so, too. */
+	const bool may_poll = !is_contended && dispatch->options.spin_ns < 0 &&
+			      dispatch->options.n_processors > 2;
+
 	dispatch->is_contended = is_contended;
+	for (uint32_t i = RBK_DEVICE_GPU; i < dispatch->n_executors; i++)
+		atomic_store_explicit(&dispatch->executors[i]->may_poll, may_poll,
+				      memory_order_relaxed);
 }
 
 void dispatch_log_contention(struct dispatch *dispatch, float factor)

@@ -797,6 +797,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 		dispatch->options.stop_ns = default_stop_ns;
 	dispatch->executors = options->executors;
 	dispatch->n_executors = options->n_executors;
+	dispatch_set_contended(dispatch, false);
 	dispatch->inline_task.refs = dispatch->inline_refs;
 	dispatch->demand = residency_demand(options->residency);
 	dispatch->woken.end = &dispatch->woken.first;

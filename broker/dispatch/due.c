@@ -15,22 +15,10 @@
 #include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "util/clock.h"
-
-enum { DUE_FORGET = 8 };
+#include "util/longest.h"
 
 /* The longest time to poll before, and again after, the predicted end: what a sleep costs */
 static const uint64_t most_ns = 50000;
-
-/* Follow a time of which the longest counts at once, and is forgotten slowly. */
-static void learn_longest(const struct due *due, uint64_t *longest_ticks, uint64_t ticks)
-{
-	if (ticks > due->most_ticks)
-		ticks = due->most_ticks;
-	if (ticks > *longest_ticks)
-		*longest_ticks = ticks;
-	else
-		*longest_ticks -= (*longest_ticks - ticks) / DUE_FORGET;
-}
 
 static void on_alarm(void *data)
 {
@@ -38,8 +26,9 @@ static void on_alarm(void *data)
 	struct due *due = &dispatch->due;
 	const uint64_t now_ticks = clock_ticks();
 
-	learn_longest(due, &due->lag_ticks,
-		      now_ticks > due->alarm_ticks ? now_ticks - due->alarm_ticks : 0);
+	longest_follow(&due->lag_ticks,
+		       now_ticks > due->alarm_ticks ? now_ticks - due->alarm_ticks : 0,
+		       due->most_ticks);
 	due->alarm_ticks = 0;
 }
 
@@ -68,8 +57,9 @@ void due_end(struct dispatch *dispatch, uint8_t device, uint64_t end_ticks)
 
 	dispatch->due.devices &= ~(1u << device);
 	if (end_ticks != 0)
-		learn_longest(&dispatch->due, &load->early_ticks,
-			      load->due_ticks > end_ticks ? load->due_ticks - end_ticks : 0);
+		longest_follow(&load->early_ticks,
+			       load->due_ticks > end_ticks ? load->due_ticks - end_ticks : 0,
+			       dispatch->due.most_ticks);
 }
 
 bool due_is_near(struct dispatch *dispatch)

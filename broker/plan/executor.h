@@ -505,6 +505,11 @@ struct executor {
 	 * until they are measured. Any thread; each number is independent.
 	 */
 	_Atomic uint8_t tiles[EXEC_TILE_OPS][EXEC_TILE_CLASSES];
+	/*
+	 * A GPU's threads may poll for a moment instead of sleeping: a processor is left for them.
+	 * Written by the dispatcher, false before; read by any thread.
+	 */
+	_Atomic bool may_poll;
 	struct waker *waker; /* borrowed; rung after a finished task can be reaped */
 };
 

@@ -84,3 +84,13 @@ static inline void *spsc_pop(struct spsc *queue)
 	atomic_store_explicit(&queue->head, queue->head_private, memory_order_release);
 	return item;
 }
+
+/*
+ * Return true if there is an item that the consumer has not popped. Any thread; the answer may be
+ * old, and nothing is ordered by it.
+ */
+static inline bool spsc_has_items(const struct spsc *queue)
+{
+	return atomic_load_explicit(&queue->tail, memory_order_relaxed) !=
+	       atomic_load_explicit(&queue->head, memory_order_relaxed);
+}

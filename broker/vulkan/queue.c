@@ -29,6 +29,7 @@
 #include "util/error.h"
 #include "util/thread.h"
 #include "util/waker.h"
+#include "vulkan/awake.h"
 #include "vulkan/device.h"
 #include "vulkan/driver.h"
 #include "vulkan/record.h"
@@ -57,14 +58,17 @@ static void *pop_begun(struct vk_queue *queue)
 /*
  * Wait for the next item, on the waiting thread. Return: the item; NULL once the thread is to end.
  */
-static void *next_begun(struct vk_queue *queue)
+static void *next_begun(struct vk_device *device)
 {
+	struct vk_queue *queue = &device->submit;
 	void *item;
 
 	for (;;) {
 		item = pop_begun(queue);
 		if (item || atomic_load_explicit(&queue->stop_waiter, memory_order_acquire))
 			return item;
+		if (vk_awake_watch(device))
+			continue;
 		while (sem_wait(&queue->begun_work) < 0 && errno == EINTR)
 			;
 	}
@@ -136,8 +140,11 @@ static void complete(struct vk_device *device, struct exec_task *const *tasks, u
 	bool is_awaited = false;
 	int res = tasks[0]->res;
 
-	if (value)
+	if (value) {
+		vk_awake_note_gap(device);
+		vk_awake_until_end(device, tasks, n, value);
 		res = await(device, value);
+	}
 	for (unsigned int i = 0; i < n; i++) {
 		tasks[i]->res = res;
 		is_awaited |= finish(queue, tasks[i]);
@@ -171,7 +178,7 @@ static void *waiter_main(void *argument)
 	unsigned int n;
 	void *item;
 
-	while ((item = next_begun(queue))) {
+	while ((item = next_begun(device))) {
 		if (item == queue) {
 			if (queue->setup_value)
 				queue->setup_result = await(device, queue->setup_value);
@@ -182,7 +189,7 @@ static void *waiter_main(void *argument)
 		value = vk_queue_value(item, &n);
 		/* The other tasks of the submission are queued or about to be queued. */
 		for (unsigned int i = 1; i < n; i++)
-			tasks[i] = next_begun(queue);
+			tasks[i] = next_begun(device);
 		complete(device, tasks, n, value);
 	}
 	return NULL;
@@ -198,7 +205,9 @@ int vk_queue_submit(struct vk_device *device, struct exec_task *task)
 	if (queue->n_in_flight == VK_QUEUE_TASKS)
 		return EXECUTOR_E_BUSY;
 	queue->n_in_flight++;
+	queue->n_unflushed++;
 	task->busy_ticks = 0;
+	task->executor_private[1] = (void *)(uintptr_t)clock_ticks();
 	pushed = spsc_push(&queue->in, task);
 	assert(pushed);
 	return 0;
@@ -206,8 +215,14 @@ int vk_queue_submit(struct vk_device *device, struct exec_task *task)
 
 void vk_queue_flush(struct vk_device *device)
 {
+	struct vk_queue *queue = &device->submit;
+	const bool has_new = queue->n_unflushed > 0;
+
+	queue->n_unflushed = 0;
+	if (has_new && vk_awake_is_watching(&queue->awake))
+		return;
 	/* Wake the thread even without a new task: it hands back cancelled tasks. */
-	sem_post(&device->submit.work);
+	sem_post(&queue->work);
 }
 
 unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, unsigned int max)
@@ -303,6 +318,7 @@ int vk_queue_start(struct vk_device *device)
 	if (!spsc_init(&queue->in, VK_QUEUE_TASKS) || !spsc_init(&queue->out, VK_QUEUE_TASKS) ||
 	    !spsc_init(&queue->begun, 2 * VK_QUEUE_TASKS) || !spsc_init(&queue->setup_in, 2))
 		return error_origin(-ENOMEM);
+	pthread_mutex_init(&queue->submitting, NULL);
 	sem_init(&queue->work, 0, 0);
 	sem_init(&queue->begun_work, 0, 0);
 	sem_init(&queue->setup_done, 0, 0);
@@ -338,6 +354,7 @@ void vk_queue_stop(struct vk_device *device)
 		queue->has_waiter = false;
 	}
 	if (queue->has_semaphores) {
+		pthread_mutex_destroy(&queue->submitting);
 		sem_destroy(&queue->work);
 		sem_destroy(&queue->begun_work);
 		sem_destroy(&queue->setup_done);

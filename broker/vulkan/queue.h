@@ -6,9 +6,10 @@
  * The submitting thread ("rb-vk-N") takes tasks from the reactor, loads them into recorded slots
  * and submits them: several at once if several wait, urgent tasks first. The waiting thread
  * ("rb-vkw-N") waits for the tasks in order and hands them back. There are two threads because a
- * thread that waits for the device cannot submit its next work meanwhile. Only the submitting
- * thread touches the VkQueue. Both threads outlive the logical device: while the device is lost or
- * being reopened, they hand tasks back and touch nothing of the logical device.
+ * thread that waits for the device cannot submit its next work meanwhile. The waiting thread
+ * submits tasks that come while it has nothing to wait for and is awake (awake.h). Only the thread
+ * that holds "submitting" touches the VkQueue. Both threads outlive the logical device: while the
+ * device is lost or being reopened, they hand tasks back and touch nothing of the logical device.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -19,6 +20,7 @@
 
 #include "plan/executor.h"
 #include "util/spsc.h"
+#include "vulkan/awake.h"
 
 struct vk_device;
 
@@ -40,6 +42,11 @@ struct vk_queue {
 	struct spsc out;      /* waiting thread -> reactor: struct exec_task */
 	sem_t work;           /* semaphore on which the submitting thread sleeps */
 	sem_t begun_work;     /* semaphore on which the waiting thread sleeps */
+	/*
+	 * Held by the thread that submits, which is what "submitting thread" means in comments: the
+	 * thread of this name while it is awake, or the waiting thread.
+	 */
+	pthread_mutex_t submitting;
 	pthread_t submitter, waiter;
 	bool has_submitter, has_waiter, has_semaphores;
 	_Atomic bool stop, stop_waiter;
@@ -47,6 +54,7 @@ struct vk_queue {
 	_Atomic bool awaits_slot; /* the submitting thread is to be woken when a slot is freed */
 	VkSemaphore timeline;
 	uint64_t submitted;          /* submitting thread: last value promised to the timeline */
+	_Atomic uint64_t came_ticks; /* submitting thread: when the newest held task came */
 	uint64_t turn;               /* submitting thread: number of passes over the held tasks */
 	struct vk_queue_list urgent; /* submitting thread: held urgent tasks, in order */
 	struct vk_queue_list others; /* submitting thread: held other tasks, in order */
@@ -55,7 +63,10 @@ struct vk_queue {
 	void *deferred[VK_QUEUE_DEFERRED];
 	unsigned int first_deferred, n_deferred;
 
+	struct vk_awake awake;
+
 	uint32_t n_in_flight; /* reactor: tasks between submit and reap */
+	uint32_t n_unflushed; /* reactor: tasks submitted since the last flush */
 
 	/*
 	 * Setup thread: one command buffer, for setup work and uploads without a queue of their
@@ -94,6 +105,13 @@ void vk_queue_stop(struct vk_device *device);
 
 /* Main function of the submitting thread, in submit.c. */
 void *vk_submitter_main(void *device);
+
+/*
+ * Take the tasks and the setup work that wait, and submit what can run: one pass, in submit.c. The
+ * caller holds queue->submitting.
+ * Return: true if something was submitted, so that another pass may find more.
+ */
+bool vk_submit_some(struct vk_device *device);
 
 /*
  * Store in executor_private[1] the timeline value of a task's submission and the number @n of its

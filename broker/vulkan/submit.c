@@ -249,45 +249,57 @@ static void submit_batch(struct vk_device *device, struct batch *batch)
 	sem_post(&queue->begun_work);
 }
 
-void *vk_submitter_main(void *argument)
+bool vk_submit_some(struct vk_device *device)
 {
-	struct vk_device *device = argument;
 	struct vk_queue *queue = &device->submit;
 	struct exec_task *task;
 	struct batch batch;
 
+	batch.n = 0;
+	batch.n_infos = 0;
+	batch.plan = NULL;
+	if (spsc_pop(&queue->setup_in)) {
+		if (vk_queue_is_dead(queue)) {
+			queue->setup_result = -EIO;
+			queue->setup_value = 0;
+			begun(queue, queue);
+			sem_post(&queue->begun_work);
+		} else {
+			batch_add_setup(device, &batch);
+		}
+	}
+	while ((task = spsc_pop(&queue->in))) {
+		atomic_store_explicit(&queue->came_ticks, (uintptr_t)task->executor_private[1],
+				      memory_order_relaxed);
+		list_push(task->is_urgent ? &queue->urgent : &queue->others, task);
+	}
+	if (take_tasks(device, &batch) && batch.n == 0) {
+		/*
+		 * Pairs with the exchange in finish(): this pass sees a slot freed now, or the
+		 * thread of this name is woken for it.
+		 */
+		atomic_store_explicit(&queue->awaits_slot, true, memory_order_seq_cst);
+		take_tasks(device, &batch);
+	}
+	if (batch.n == 0)
+		return false;
+	submit_batch(device, &batch);
+	return true;
+}
+
+void *vk_submitter_main(void *argument)
+{
+	struct vk_device *device = argument;
+	struct vk_queue *queue = &device->submit;
+
 	for (;;) {
-		batch.n = 0;
-		batch.n_infos = 0;
-		batch.plan = NULL;
-		if (spsc_pop(&queue->setup_in)) {
-			if (vk_queue_is_dead(queue)) {
-				queue->setup_result = -EIO;
-				queue->setup_value = 0;
-				begun(queue, queue);
-				sem_post(&queue->begun_work);
-			} else {
-				batch_add_setup(device, &batch);
-			}
-		}
-		while ((task = spsc_pop(&queue->in)))
-			list_push(task->is_urgent ? &queue->urgent : &queue->others, task);
-		if (take_tasks(device, &batch) && batch.n == 0) {
-			/*
-			 * Pairs with the exchange in finish(): this thread sees a slot freed now,
-			 * or is woken for it.
-			 */
-			atomic_store_explicit(&queue->awaits_slot, true, memory_order_seq_cst);
-			take_tasks(device, &batch);
-		}
-		if (batch.n > 0) {
-			submit_batch(device, &batch);
-			continue;
-		}
+		pthread_mutex_lock(&queue->submitting);
+		while (vk_submit_some(device))
+			;
+		pthread_mutex_unlock(&queue->submitting);
 		if (atomic_load_explicit(&queue->stop, memory_order_acquire))
-			break;
+			return NULL;
 		while (sem_wait(&queue->work) < 0 && errno == EINTR)
 			;
 	}
-	return NULL;
 }

@@ -117,6 +117,12 @@ TEST(test_waker__no_wake_up_is_lost)
 	expect_wrong(&weak_waker, WEAK_WITHOUT_FENCES, "all threads wait");
 }
 
+TEST(test_awake__no_task_is_forgotten)
+{
+	expect_right(&weak_awake);
+	expect_wrong(&weak_awake, WEAK_WITHOUT_FENCES, "all threads wait");
+}
+
 TEST(test_pool__no_wake_up_is_lost)
 {
 	expect_right(&weak_pool);

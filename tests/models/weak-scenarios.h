@@ -23,6 +23,8 @@ extern const struct weak_scenario weak_commit;
 extern unsigned int weak_commit_seen;
 extern const struct weak_scenario weak_seqlock, weak_record;
 extern const struct weak_scenario weak_waker;
+/* A thread that watches a GPU's queue for a moment, beside one that sleeps. */
+extern const struct weak_scenario weak_awake;
 /* A worker that sleeps, gets tasks, and is stopped. */
 extern const struct weak_scenario weak_pool;
 

@@ -52,6 +52,8 @@ void rig_init(struct rig *rig, const struct vulkan_options *options)
 	assert_true(vulkan_n_executors(rig->vulkan) > 0);
 	rig->executor = vulkan_executor(rig->vulkan, 0);
 	rig->executor->index = RBK_DEVICE_GPU;
+	/* As a dispatcher with processors to spare; a software device does not poll. */
+	atomic_store(&rig->executor->may_poll, true);
 }
 
 void rig_deinit(struct rig *rig)
