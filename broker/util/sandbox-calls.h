@@ -25,8 +25,8 @@
  * LACKS them. Arguments are compared as 32-bit words.
  *
  * No thread but the steward executes programs, makes processes, traces others or writes to their
- *memory, mounts, loads modules, or makes another io_uring: the calls are missing here. Only the
- *reactor sends signals, and only those that end a program.
+ * memory, mounts, loads modules, or makes another io_uring: the calls are missing here. Only the
+ * reactor sends signals, and only those that end a program.
  */
 #include <fcntl.h>
 #include <linux/bpf.h>

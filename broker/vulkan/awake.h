@@ -43,13 +43,13 @@ static inline void vk_awake_begin_watch(struct vk_awake *awake)
 static inline void vk_awake_end_watch(struct vk_awake *awake)
 {
 	atomic_store_explicit(&awake->is_watching, false, memory_order_relaxed);
-	/* Pairs with the fence in vk_awake_is_watching(): see what nobody was woken for. */
+	/* Pairs with the fence in vk_awake_is_watching(): see tasks without a wake-up. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /*
- * Return true if the thread sees the tasks that were queued before this call, so that nobody has to
- * be woken for them. Reactor.
+ * Return true if the thread sees the tasks that were queued before this call, so that they need no
+ * wake-up. Reactor.
  */
 static inline bool vk_awake_is_watching(const struct vk_awake *awake)
 {
@@ -72,6 +72,6 @@ void vk_awake_note_gap(struct vk_device *device);
 /*
  * With nothing to wait for: watch the reactor's queue for a moment, if a task is likely to come,
  * and submit what comes. Call it before the thread sleeps.
- * Return: true if there may be something to wait for now.
+ * Return: true if the caller may have something to wait for.
  */
 bool vk_awake_watch(struct vk_device *device);

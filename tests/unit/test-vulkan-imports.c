@@ -129,7 +129,8 @@ TEST(test_reopen__breaks_once)
 	end(&rig);
 }
 
-/* Whoever can make imports fail costs the others the fast path in the end, but not the device. */
+/* A client that makes imports fail costs the others the fast path in the end, but not the device.
+ */
 TEST(test_import__given_up)
 {
 	struct exec_arena bad[BREAKING + 1], good;
