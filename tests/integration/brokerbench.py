@@ -174,6 +174,14 @@ def test_mid_models(program, folder):
     expect(not os.listdir(folder), 'something is left behind')
 
 
+def test_device(program):
+    """A device that takes no processor has a row of times and one of processor time."""
+    rows = measure(program, '--seconds=0.05', '--rows=time=50 us', 'device-tasks')
+    if rows:
+        expect([row['params'] for row in rows] == ['time=50 us', 'time=50 us cpu'], f'rows {rows}')
+        expect(all(row['p50'] >= 50 and row['baseline_p50'] >= 50 for row in rows[:1]), f'{rows[0]}: times')
+
+
 def test_lease(program):
     """Targets are differences and times, reported as ratios; skipped without Vulkan; without ffmpeg,
     which takes long."""
@@ -299,6 +307,7 @@ def main():
         test_mid(program)
         test_mid_models(program, folder)
         test_lease(program)
+        test_device(program)
         test_operators(program)
         test_rows(program)
         test_nets(program)

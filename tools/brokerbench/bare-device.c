@@ -13,6 +13,7 @@
 struct bare_device {
 	struct waker waker;
 	struct executor *device;
+	struct plan plan; /* the device asks for its name alone */
 	struct exec_task task;
 };
 
@@ -24,6 +25,7 @@ int bare_device_new(uint32_t task_us, struct bare_device **ret)
 	if (!bare)
 		return -ENOMEM;
 	bare->waker.fd = -1;
+	bare->task.plan = &bare->plan;
 	r = waker_init(&bare->waker);
 	if (!r)
 		r = test_device_new(task_us * 1000ull, &bare->waker, &bare->device);
