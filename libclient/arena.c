@@ -320,7 +320,7 @@ static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
 {
 	const uint64_t timeout_ns = arena->rbk->timeout_ns;
-	const uint64_t deadline_ns = client_deadline_ns(timeout_ns);
+	const uint64_t begin_ns = client_now_ns();
 	struct client_answer answer;
 	int r;
 
@@ -329,7 +329,7 @@ static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
 		r = arena->fixed && !arena->sealed ? arena_convert(arena, error) : 0;
 		if (!r)
 			r = client_arena_add(arena->rbk, arena, &answer, error);
-		if (r == CLIENT_E_GONE && client_may_repeat(deadline_ns, timeout_ns, error))
+		if (r == CLIENT_E_GONE && client_may_repeat(begin_ns, timeout_ns, error))
 			r = -ETIME;
 		if (r < 0)
 			return r;

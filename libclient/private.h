@@ -27,8 +27,8 @@ int client_error(struct rbk_error *error, int r, const char *format, ...)
 
 uint64_t client_now_ns(void); /* CLOCK_MONOTONIC */
 
-/* Return the time @timeout_ns from now, or CLIENT_NEVER if the sum overflows. */
-uint64_t client_deadline_ns(uint64_t timeout_ns);
+/* Return the time @timeout_ns after @begin_ns, or CLIENT_NEVER if the sum overflows. */
+uint64_t client_deadline_ns(uint64_t begin_ns, uint64_t timeout_ns);
 
 /* Close a descriptor unless it is negative, and set it to -1. */
 void client_close(int *fd);
@@ -137,7 +137,6 @@ struct client_reattach {
 	uint64_t gone_ns;     /* when the death was noticed */
 	struct rbk *fresh;    /* the thread's connection to the next broker */
 	/* why there was no re-attachment; written before rbk->lost, then constant */
-	int socket_error; /* errno of a call with the socket that ended its use, or 0 */
 	char reason[RBK_ERROR_BYTES];
 };
 
@@ -232,11 +231,11 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 		   struct rbk_error *error);
 
 /*
- * A broker takes a connection back even if it ends it again for the next request. Return: 0 before
- * @deadline_ns, after a pause of a sixteenth of the time since the request; -ETIME and a sentence
- * if a request has been repeated until then, for @timeout_ns. Not under a lock.
+ * A broker takes a connection back even if it ends it again for the next request. Return: 0, after
+ * a pause of a sixteenth of the time since @begin_ns, when the request was made; -ETIME and a
+ * sentence if it has been repeated for @timeout_ns. Not under a lock.
  */
-int client_may_repeat(uint64_t deadline_ns, uint64_t timeout_ns, struct rbk_error *error);
+int client_may_repeat(uint64_t begin_ns, uint64_t timeout_ns, struct rbk_error *error);
 
 /* Send a request as client_request() does, with a timeout that is @wait_ns longer. */
 int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,

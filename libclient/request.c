@@ -234,7 +234,11 @@ static int start_thread(struct rbk *rbk)
 	return -r;
 }
 
-void client_broker_gone(struct rbk *rbk)
+/*
+ * Act as client_broker_gone(). @error: the errno of a call of this process that ends the use of the
+ * socket; 0: the broker has closed it.
+ */
+static void stop_using_socket(struct rbk *rbk, int error)
 {
 	struct client_reattach *reattach = &rbk->reattach;
 	const char *reason = "";
@@ -251,8 +255,8 @@ void client_broker_gone(struct rbk *rbk)
 			 "userfaultfd (Linux 5.19)";
 	if (!client_may_reattach(rbk) || session_is_closed(rbk)) {
 		snprintf(reattach->reason, sizeof(reattach->reason), "%s", reason);
-		errno = reattach->socket_error;
-		if (errno)
+		errno = error;
+		if (error)
 			snprintf(reattach->reason, sizeof(reattach->reason),
 				 "this process cannot receive an answer: %m");
 		lose(rbk, -ECONNRESET);
@@ -273,6 +277,11 @@ void client_broker_gone(struct rbk *rbk)
 	wake_all(rbk);
 }
 
+void client_broker_gone(struct rbk *rbk)
+{
+	stop_using_socket(rbk, 0);
+}
+
 /*
  * End the use of the socket after receive_packet() or wait_readable() failed with @r: -ECONNRESET
  * if the broker has closed the socket, -EPROTO if it broke the protocol, or the errno of a call of
@@ -280,13 +289,10 @@ void client_broker_gone(struct rbk *rbk)
  */
 static void socket_failed(struct rbk *rbk, int r)
 {
-	if (r == -EPROTO) {
+	if (r == -EPROTO)
 		lose(rbk, r);
-		return;
-	}
-	if (r != -ECONNRESET)
-		rbk->reattach.socket_error = -r;
-	client_broker_gone(rbk);
+	else
+		stop_using_socket(rbk, r == -ECONNRESET ? 0 : -r);
 }
 
 /* ---- Requests ---- */
@@ -803,16 +809,15 @@ static int request_once(struct rbk *rbk, const struct client_message *message, u
 /* Longest pause before a request is repeated. */
 #define REPEAT_PAUSE_MAX_NS 200000000u
 
-int client_may_repeat(uint64_t deadline_ns, uint64_t timeout_ns, struct rbk_error *error)
+int client_may_repeat(uint64_t begin_ns, uint64_t timeout_ns, struct rbk_error *error)
 {
-	const uint64_t now_ns = client_now_ns();
+	const uint64_t elapsed_ns = client_now_ns() - begin_ns;
 	uint64_t pause_ns;
 
-	if (now_ns < deadline_ns) {
+	if (elapsed_ns < timeout_ns) {
 		/* Each repetition costs the broker a session: pause longer each time. */
-		pause_ns = deadline_ns == CLIENT_NEVER ? 0 : timeout_ns - (deadline_ns - now_ns);
-		pause_ns =
-			pause_ns / 16 < REPEAT_PAUSE_MAX_NS ? pause_ns / 16 : REPEAT_PAUSE_MAX_NS;
+		pause_ns = elapsed_ns / 16 < REPEAT_PAUSE_MAX_NS ? elapsed_ns / 16
+								 : REPEAT_PAUSE_MAX_NS;
 		nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
 		return 0;
 	}
@@ -822,11 +827,11 @@ int client_may_repeat(uint64_t deadline_ns, uint64_t timeout_ns, struct rbk_erro
 			    (double)timeout_ns / 1e9);
 }
 
-/* Send a request as client_request() does, until @deadline_ns, which is @timeout_ns away. */
-static int request_until(struct rbk *rbk, const struct client_message *message,
-			 uint64_t deadline_ns, uint64_t timeout_ns, struct client_answer *ret,
-			 struct rbk_error *error)
+/* Send a request as client_request() does, for @timeout_ns from @begin_ns on. */
+static int request_from(struct rbk *rbk, const struct client_message *message, uint64_t begin_ns,
+			uint64_t timeout_ns, struct client_answer *ret, struct rbk_error *error)
 {
+	const uint64_t deadline_ns = client_deadline_ns(begin_ns, timeout_ns);
 	int r;
 
 	r = client_check(rbk, error);
@@ -837,7 +842,7 @@ static int request_until(struct rbk *rbk, const struct client_message *message,
 		if (r != CLIENT_E_GONE ||
 		    (message->repeat != CLIENT_REPEAT && message->repeat != CLIENT_NEEDED))
 			return r;
-		r = client_may_repeat(deadline_ns, timeout_ns, error);
+		r = client_may_repeat(begin_ns, timeout_ns, error);
 		if (r)
 			return r;
 	}
@@ -850,7 +855,7 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 
 	if (__builtin_add_overflow(rbk->timeout_ns, wait_ns, &timeout_ns))
 		timeout_ns = UINT64_MAX;
-	return request_until(rbk, message, client_deadline_ns(timeout_ns), timeout_ns, ret, error);
+	return request_from(rbk, message, client_now_ns(), timeout_ns, ret, error);
 }
 
 /*
@@ -918,7 +923,7 @@ void client_remove_unlisted(struct rbk *rbk, uint32_t type, uint32_t id, uint32_
 
 int client_remove(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error)
 {
-	const uint64_t deadline_ns = client_deadline_ns(rbk->timeout_ns);
+	const uint64_t begin_ns = client_now_ns();
 	struct rbk_wire_id request = {.request.type = type, .id = id};
 	struct client_message message = {
 		.request = &request.request,
@@ -938,7 +943,7 @@ int client_remove(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error 
 	 */
 	do {
 		answer.generation = __atomic_load_n(&rbk->reattach.n_done, __ATOMIC_ACQUIRE);
-		r = request_until(rbk, &message, deadline_ns, rbk->timeout_ns, &answer, error);
+		r = request_from(rbk, &message, begin_ns, rbk->timeout_ns, &answer, error);
 	} while (!client_objects_lock_for(rbk, answer.generation));
 	return r == CLIENT_E_IDLE ? 0 : r;
 }

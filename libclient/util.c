@@ -31,11 +31,9 @@ uint64_t client_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t client_deadline_ns(uint64_t timeout_ns)
+uint64_t client_deadline_ns(uint64_t begin_ns, uint64_t timeout_ns)
 {
-	uint64_t now_ns = client_now_ns();
-
-	return timeout_ns > CLIENT_NEVER - now_ns ? CLIENT_NEVER : now_ns + timeout_ns;
+	return timeout_ns > CLIENT_NEVER - begin_ns ? CLIENT_NEVER : begin_ns + timeout_ns;
 }
 
 void client_close(int *fd)

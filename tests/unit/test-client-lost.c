@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Connections that do not re-attach: by wish, for want of a broker, and because one refuses. */
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -183,6 +186,77 @@ TEST(test_reattach__exported_arena)
 	rbk_arena_free(other);
 	rbk_ring_free(ring);
 	assert_int_equal(scene.n_told, 1);
+}
+
+static atomic_int ppoll_error; /* errno of the next call; 0: it does not fail */
+
+int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		 const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		 const sigset_t *mask);
+
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	const int error = atomic_exchange(&ppoll_error, 0);
+
+	if (error == 0)
+		return __real_ppoll(fds, n, timeout, mask);
+	errno = error;
+	return -1;
+}
+
+/* A failure after which the connection was restored is not the reason of a later loss. */
+TEST(test_reattach__after_own_failure)
+{
+	const struct fake_options options = {.features = RBK_FEAT_REATTACH, .exports = true};
+	struct rbk_arena *arena;
+	struct rbk_stats stats;
+
+	SCOPED(scene, scene, scene_begin, scene_end, &options);
+	atomic_store(&ppoll_error, ENOMEM);
+	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
+	assert_int_equal(rbk_n_reattached(scene.fixture.rbk), 1);
+	assert_int_equal(rbk_arena_new(scene.fixture.rbk, 4096, &arena, NULL), 0);
+	scene_kill(&scene);
+	assert_int_equal(rbk_get_stats(scene.fixture.rbk, &stats, &scene.fixture.error),
+			 -ECONNRESET);
+	assert_non_null(strstr(scene.fixture.error.text, "memory of the broker's device"));
+	rbk_arena_free(arena);
+}
+
+/* A failure that ends the connection is its reason. */
+TEST(test_reattach__own_failure)
+{
+	struct rbk_stats stats;
+	struct scene scene;
+
+	scene_begin_without(&scene, NULL);
+	scene_connect(&scene, RBK_CONNECT_NO_REATTACH, patience_ns, 0);
+	atomic_store(&ppoll_error, ENOMEM);
+	assert_int_equal(rbk_get_stats(scene.fixture.rbk, &stats, &scene.fixture.error),
+			 -ECONNRESET);
+	assert_non_null(strstr(scene.fixture.error.text,
+			       "this process cannot receive an answer: Cannot allocate memory"));
+	scene_end(&scene);
+}
+
+/* Repetitions of a request pause longer each time, also without a timeout, and end with it. */
+TEST(test_repeat__pauses)
+{
+	static const uint64_t timeouts_ns[] = {60000000000u, UINT64_MAX};
+	struct rbk_error error;
+	uint64_t begin_ns, pause_ns;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		begin_ns = client_now_ns();
+		assert_int_equal(client_may_repeat(begin_ns - 800000000u, timeouts_ns[i], &error),
+				 0);
+		pause_ns = client_now_ns() - begin_ns;
+		assert_true(pause_ns >= 50000000u);
+	}
+	assert_int_equal(client_may_repeat(client_now_ns() - 2000000000u, 1999999999u, &error),
+			 -ETIME);
+	assert_non_null(strstr(error.text, "again and again for 2 s"));
 }
 
 /* rbk_disconnect() ends the search for a broker, and a restoration that gets no answer. */
