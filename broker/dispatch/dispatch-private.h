@@ -316,6 +316,12 @@ struct look {
 };
 
 struct dispatch {
+/*
+ * A suspect waits until no device but the CPU has a run, or it is the one that such a device has:
+ * see blame.c.
+ */
+enum { ALONE_NOBODY, ALONE_WAITS, ALONE_RUNS };
+
 	/* Hot. */
 	struct executor *const *executors;
 	uint32_t n_executors;

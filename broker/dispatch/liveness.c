@@ -394,6 +394,13 @@ static void watch_anew(struct dispatch *dispatch, uint8_t device, bool is_alive)
 	};
 }
 
+/* Return true if the device's tasks wait, by design, for a suspect on another one: see blame.c. */
+static bool is_kept_idle(const struct dispatch *dispatch, uint8_t device)
+{
+	return dispatch->alone != ALONE_NOBODY && device != RBK_DEVICE_CPU &&
+	       dispatch->loads[device].n_held == 0;
+}
+
 /*
  * Return: true if the device has work and has returned nothing since the last call; otherwise the
  * device is watched anew.
@@ -404,7 +411,7 @@ static bool is_suspect(struct dispatch *dispatch, uint8_t device)
 	const struct device_watch *watch = &dispatch->watches[device];
 	struct executor *executor = dispatch->executors[device];
 
-	if (load->n_queued + load->n_held == 0 || load->own ||
+	if (load->n_queued + load->n_held == 0 || load->own || is_kept_idle(dispatch, device) ||
 	    load->n_returned != watch->n_returned || !watch->is_begun) {
 		watch_anew(dispatch, device, true);
 		return false;

@@ -38,10 +38,6 @@ enum {
 	MOST_DUE_NS = 1000000000,
 };
 
-/* A suspect waits until no device but the CPU has a run, or it is the one that such a device has.
- */
-enum { ALONE_NOBODY, ALONE_WAITS, ALONE_RUNS };
-
 /* --- where a run is counted --- */
 
 static inline void run_on_device(struct run *run, uint8_t device)
@@ -469,22 +465,35 @@ static void charge_idle(struct dispatch *dispatch, uint8_t device)
 		place_flow_charge(dispatch->placer, dispatch->alone_flow->place, own, ns);
 }
 
-/* The devices are there for all tenants again. */
-static __attribute__((__cold__, __noinline__)) void end_alone(struct dispatch *dispatch)
+/* Charge for the idle devices until now. They are not idle for the same flow any more. */
+static void settle_idle(struct dispatch *dispatch)
 {
 	for (uint8_t i = RBK_DEVICE_CPU + 1; i < dispatch->n_executors; i++)
 		charge_idle(dispatch, i);
 	dispatch->alone_flow = NULL;
+}
+
+/* The devices are there for all tenants again. */
+static __attribute__((__cold__, __noinline__)) void end_alone(struct dispatch *dispatch)
+{
+	settle_idle(dispatch);
 	dispatch->alone = ALONE_NOBODY;
+}
+
+/* A suspect of @flow waits no more; another one begins to wait of its own. */
+static __attribute__((__cold__, __noinline__)) void end_wait(struct dispatch *dispatch,
+							     const struct flow *flow)
+{
+	if (dispatch->alone == ALONE_WAITS && dispatch->alone_flow == flow)
+		end_alone(dispatch);
 }
 
 __attribute__((__cold__, __noinline__)) void suspect_left(struct dispatch *dispatch,
 							  const struct flow *flow)
 {
 	dispatch->n_suspects--;
-	/* It may have been cancelled while it waited; another one begins to wait of its own. */
-	if (dispatch->alone == ALONE_WAITS && dispatch->alone_flow == flow)
-		end_alone(dispatch);
+	/* It may have been cancelled while it waited. */
+	end_wait(dispatch, flow);
 }
 
 /* Note that a run has returned from a device while a suspect waits or runs. */
@@ -527,9 +536,10 @@ static __attribute__((__cold__, __noinline__)) bool run_may_begin(struct dispatc
 		end_alone(dispatch);
 		return true;
 	}
-	/* From now on it uses its own device. */
+	/* Another suspect may have begun to wait. From now on the others are idle for this one. */
+	settle_idle(dispatch);
 	keep_idle(dispatch, run);
-	charge_idle(dispatch, run->place.decision.device);
+	dispatch->loads[run->place.decision.device].idle_ticks = 0;
 	dispatch->alone = ALONE_RUNS;
 	return true;
 }
@@ -662,6 +672,8 @@ static void run_fall_back(struct dispatch *dispatch, struct run *run)
 	task->is_explored = false;
 	/* The prediction was for the other device. */
 	task->predicted_ns = task->other_ns = 0;
+	if (__builtin_expect(task->is_suspect, 0))
+		end_wait(dispatch, task->ring->flow);
 	/* Parts done on the device are of no use to the CPU. */
 	run->exec.part = 0;
 	run->part_ns = run->part_busy_ns = 0;
@@ -879,6 +891,8 @@ void dispatch_moved(void *context, struct place_task *place, uint8_t from)
 	task->predicted_ns = place->decision.predicted_ns;
 	task->other_ns = place->decision.other_ns;
 	task->is_explored = place->decision.flags & PLACE_EXPLORES;
+	if (__builtin_expect(task->is_suspect, 0))
+		end_wait(dispatch, task->ring->flow);
 	if (to != RBK_DEVICE_CPU)
 		note_wanted(task->plan, task->admit_ticks);
 }

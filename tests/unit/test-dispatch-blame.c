@@ -319,6 +319,165 @@ TEST(test_blame__nothing_is_charged_after_a_cancel)
 	brokers_end(&brokers);
 }
 
+/* Return the flow of @tenant. */
+static const struct place_flow *flow_of(const struct dispatch *dispatch,
+					const struct tenant *tenant)
+{
+	list_for_each (node, &dispatch->flows) {
+		const struct flow *flow = container_of(node, struct flow, link);
+
+		if (flow->tenant == tenant)
+			return flow->place;
+	}
+	fail_msg("the tenant has no flow");
+	return NULL;
+}
+
+/* Have @heir restore the ring of @dying for @tenant. */
+static void bequeath_to(const struct bench *dying, struct bench *heir, struct tenant *tenant,
+			struct rig_ring *ret)
+{
+	struct tenant *own = heir->rig.session->tenant;
+	struct rig_areas areas;
+
+	tenant->account = own->account;
+	fair_flow_init(&tenant->setup);
+	rig_areas_copy(&dying->ring, &areas);
+	heir->rig.session->tenant = tenant;
+	rig_ring_restore(&heir->rig, &areas, N_ENTRIES, ret);
+	heir->rig.session->tenant = own;
+	rig_areas_deinit(&areas);
+}
+
+/*
+ * A suspect that begins before the one for which the devices became idle is the one that keeps them
+ * idle from then on.
+ */
+TEST(test_blame__each_tenant_pays_for_its_own)
+{
+	const uint64_t nap_ns = 50000000;
+	struct tenant tenant = {.weight = 100, .number = 4711, .n_refs = 1};
+	const struct place_flow *waiting, *running;
+	uint64_t waiting_ns[3], running_ns[3];
+	struct brokers brokers;
+	struct bench *first = &brokers.first, *second = &brokers.second;
+	struct fake *other = &second->rig.fakes[2];
+	struct rig_ring ring;
+	struct rbk_cqe cqe;
+
+	brokers_begin(&brokers, 3);
+	put_strategy(first, 1, RBK_STRATEGY_DEVICE(1));
+	put_strategy(first, 2, RBK_STRATEGY_DEVICE(2));
+	rig_work(&first->rig);
+	begin(&first->rig.fakes[2], 2);
+	dispatch_blame(first->rig.dispatch, NULL);
+	die(&brokers);
+	assert_non_null(held(second->gpu, 1));
+	assert_int_equal(other->n_tasks, 0);
+
+	BENCH(third, 3, N_ENTRIES);
+	put_strategy(&third, 12, RBK_STRATEGY_DEVICE(1));
+	rig_work(&third.rig);
+	begin(third.gpu, 12);
+	dispatch_blame(third.rig.dispatch, NULL);
+	bequeath_to(&third, second, &tenant, &ring);
+	rig_work(&second->rig);
+	assert_int_equal(second->gpu->n_tasks, 1);
+	waiting = flow_of(second->rig.dispatch, second->rig.session->tenant);
+	running = flow_of(second->rig.dispatch, &tenant);
+	finish(second, second->gpu, 1, 0);
+	assert_non_null(held(second->gpu, 12));
+	assert_int_equal(other->n_tasks, 0);
+	for (unsigned int i = 1; i < 3; i++) {
+		waiting_ns[i] = waiting->on[i].used_ns;
+		running_ns[i] = running->on[i].used_ns;
+	}
+
+	usleep(nap_ns / 1000);
+	finish(second, second->gpu, 12, 0);
+	assert_non_null(held(other, 2));
+	for (unsigned int i = 1; i < 3; i++) {
+		assert_true(waiting->on[i].used_ns - waiting_ns[i] < nap_ns);
+		assert_true(running->on[i].used_ns - running_ns[i] >= nap_ns);
+	}
+	finish(second, other, 2, 0);
+	assert_true(rig_take(&ring, &cqe));
+	assert_int_equal(cqe.user_data, 12);
+	assert_int_equal(cqe.res, 0);
+	assert_int_equal(session_ring_remove(second->rig.session, 5, ring.ring->id), 0);
+	assert_int_equal(rig_answer(&second->rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	rig_ring_deinit(&ring);
+	fake_finish_all(third.gpu, 0);
+	rig_work(&third.rig);
+	brokers_end(&brokers);
+}
+
+/* A suspect that moves to the CPU while it waits keeps no device idle any more. */
+TEST(test_blame__a_suspect_moves)
+{
+	struct brokers brokers;
+	struct bench *second = &brokers.second;
+	struct fake *other = &second->rig.fakes[2];
+	struct run *run;
+
+	suspect_beside_other(&brokers);
+	assert_non_null(held(other, 1));
+	assert_non_null(second->rig.dispatch->alone_flow);
+	run = &rig_dispatch_ring(&second->ring)->tasks[1].run;
+	assert_true(run->task->is_suspect);
+	assert_true(run_evade(second->rig.dispatch, run));
+	rig_work(&second->rig);
+	assert_non_null(held(second->cpu, 2));
+	assert_null(second->rig.dispatch->alone_flow);
+	put_strategy(second, 4, RBK_STRATEGY_DEVICE(2));
+	rig_work(&second->rig);
+	assert_non_null(held(other, 4));
+	fake_finish_all(other, 0);
+	fake_finish_all(second->cpu, 0);
+	rig_work(&second->rig);
+	brokers_end(&brokers);
+}
+
+/* Pass @seconds for the watch over devices. */
+static void watch(struct dispatch *dispatch, unsigned int seconds)
+{
+	for (unsigned int i = 0; i < seconds * 5; i++) {
+		dispatch->watched_ticks -= clock_ns_to_ticks(200000000);
+		liveness_check(dispatch);
+	}
+}
+
+/* Devices that are idle for a suspect have not stalled; the one that it waits for may have. */
+TEST(test_blame__waiting_is_no_stall)
+{
+	struct brokers brokers;
+	struct bench *second = &brokers.second;
+	struct fake *other = &second->rig.fakes[2];
+	struct dispatch *dispatch;
+
+	suspect_beside_other(&brokers);
+	dispatch = second->rig.dispatch;
+	begin(other, 1);
+	watch(dispatch, 8);
+	assert_int_equal(dispatch_n_stalls(dispatch, 1), 0);
+	assert_int_equal(second->cpu->n_tasks, 0);
+	watch(dispatch, 32);
+	assert_int_equal(dispatch_n_stalls(dispatch, 1), 0);
+	assert_int_equal(dispatch_n_stalls(dispatch, 2), 1);
+
+	put_strategy(second, 4, RBK_STRATEGY_DEVICE(2));
+	finish(second, other, 1, 0);
+	assert_non_null(held(second->gpu, 2));
+	begin(second->gpu, 2);
+	watch(dispatch, 8);
+	assert_int_equal(dispatch_n_stalls(dispatch, 2), 1);
+	finish(second, second->gpu, 2, 0);
+	assert_non_null(held(other, 4));
+	fake_finish_all(other, 0);
+	rig_work(&second->rig);
+	brokers_end(&brokers);
+}
+
 /* A suspect waits for those that a device has already, and no others overtake it. */
 TEST(test_blame__a_suspect_waits)
 {
