@@ -38,6 +38,7 @@
 #include "session/server-private.h"
 #include "session/sigbus.h"
 #include "shm/number.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
 #include "util/number.h"
@@ -45,7 +46,9 @@
 #include "util/size.h"
 
 /* For work of an earlier broker; after that, the client's library tries again */
-enum { RESTORE_WAIT_MS = 2000 };
+static const uint64_t restore_wait_ns = 2000000000;
+/* Time in ms for which one job waits; the tenant's other jobs in the lane run in between. */
+enum { RESTORE_SLICE_MS = 2 };
 
 static struct session_arena *arena_of_job(struct offload_job *job)
 {
@@ -233,14 +236,15 @@ static void arena_import_run(struct offload_job *job)
 /*
  * Map a dma-buf that an earlier broker had a device make. Work that this broker submitted goes on
  * after its death, and its late writes must not meet those of the tasks that run again. A client
- * that keeps the memory busy delays only its own tenant's lane.
+ * that keeps the memory busy delays only its own tenant's lane. The wait is in slices, so a
+ * tenant's arenas wait at the same time: the work in all of them ends at about the same time.
  */
 static void arena_map_run(struct closers_job *job)
 {
 	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
 
-	if (dma_buf_wait(arena->fd, RESTORE_WAIT_MS)) {
-		arena->map_result = -EBUSY;
+	if (dma_buf_wait(arena->fd, RESTORE_SLICE_MS)) {
+		arena->map_result = clock_now_ns() < arena->wait_end_ns ? 0 : -EBUSY;
 		return;
 	}
 	arena->map_result =
@@ -446,6 +450,15 @@ static void arena_fill_done(struct closers_job *job)
 	session_lane_done(session);
 }
 
+static void arena_map_done(struct closers_job *job);
+
+/* Map a dma-buf, or wait for a slice of time, in the lane. */
+static void arena_map_restored(struct session_arena *arena)
+{
+	arena->lane_job = (struct closers_job){.run = arena_map_run, .done = arena_map_done};
+	session_submit_to_lane(arena->session, &arena->lane_job);
+}
+
 static void arena_map_done(struct closers_job *job)
 {
 	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
@@ -453,8 +466,10 @@ static void arena_map_done(struct closers_job *job)
 
 	if (arena->map_result || session->is_ending)
 		arena_prepared(arena);
-	else
+	else if (arena->exec.base)
 		arena_import(arena);
+	else
+		arena_map_restored(arena);
 	session_lane_done(session);
 }
 
@@ -690,8 +705,8 @@ int session_arena_restore(struct session *session, uint32_t cookie, int *fd, uin
 		hold_name_dma_buf(arena->hold, about.dev, about.ino, session->tenant->account);
 		arena->fd = steal_fd(fd);
 	}
-	arena->lane_job = (struct closers_job){.run = arena_map_run, .done = arena_map_done};
-	session_submit_to_lane(session, &arena->lane_job);
+	arena->wait_end_ns = clock_now_ns() + restore_wait_ns;
+	arena_map_restored(arena);
 	return 0;
 }
 

@@ -90,6 +90,8 @@ struct session_arena {
 	uint32_t n_plans;     /* plans with constants in it, including those being verified */
 	uint32_t cookie;      /* of the request in progress */
 	int fd;               /* open until imported and sealed; an exported arena's stays open */
+	uint64_t
+		wait_end_ns; /* restored: until then it may be busy with an earlier broker's work */
 	struct hold *hold;
 	struct executor *exporter; /* restored: of the same driver; NULL: there is none */
 	uint64_t bytes;

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -20,12 +21,20 @@
 
 enum { BYTES = 65536, PAGE = 4096, SPARE = 2 << 20, EXPORTER = 1, GTT = 1 << 30 };
 
+#define ALL_BUSY -1 /* value of world.busy_fd */
+
+/* Bounds of a wait of 2 s, a part of which passes between the jobs that wait */
+#define LEAST_WAIT_NS 200000000
+#define MOST_WAIT_NS  2100000000
+
 /* The kernel's answers, and what executors saw. */
 static struct {
 	const char *driver; /* NULL: the descriptor is no dma-buf */
 	uint64_t n_holders;
 	uint64_t spare_bytes; /* the dma-buf is larger than its file */
-	bool is_busy;         /* a device writes to it */
+	int busy_fd;          /* of the dma-buf to which a device writes; 0: none */
+	uint64_t waited_ns;   /* time passed by waits, for the threads that wait */
+	bool stands_still;    /* no time passes in waits */
 	unsigned int n_imported, n_released, n_waited;
 	bool refuses; /* the exporter does not import the arena */
 	bool makes;   /* the exporter makes arenas, too */
@@ -56,18 +65,47 @@ int __wrap_dma_buf_examine(int fd, struct dma_buf_about *ret)
 	return 0;
 }
 
+static pthread_t reactor;
+
+uint64_t __real_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void)
+{
+	/* The reactor's timers know the real time only. */
+	if (pthread_equal(pthread_self(), reactor))
+		return __real_clock_now_ns();
+	return __real_clock_now_ns() + __atomic_load_n(&world.waited_ns, __ATOMIC_RELAXED);
+}
+
+static bool is_busy(int fd)
+{
+	struct stat busy, status;
+
+	if (world.busy_fd == 0 || world.busy_fd == ALL_BUSY)
+		return world.busy_fd == ALL_BUSY;
+	assert_int_equal(fstat(world.busy_fd, &busy), 0);
+	assert_int_equal(fstat(fd, &status), 0);
+	return busy.st_ino == status.st_ino;
+}
+
 int __wrap_dma_buf_wait(int fd, int timeout_ms);
 int __wrap_dma_buf_wait(int fd, int timeout_ms)
 {
 	assert_true(fcntl(fd, F_GETFD) >= 0);
 	assert_true(timeout_ms > 0 && timeout_ms <= 10000);
-	world.n_waited++;
-	return world.is_busy ? DMA_BUF_E_BUSY : 0;
+	__atomic_fetch_add(&world.n_waited, 1, __ATOMIC_RELAXED);
+	if (!is_busy(fd))
+		return 0;
+	if (!__atomic_load_n(&world.stands_still, __ATOMIC_RELAXED))
+		__atomic_fetch_add(&world.waited_ns, (uint64_t)timeout_ms * 1000000,
+				   __ATOMIC_RELAXED);
+	return DMA_BUF_E_BUSY;
 }
 
 static void import(struct executor *executor, struct exec_arena *arena)
 {
-	assert_true(arena->is_restored ? world.n_waited > 0 : world.makes);
+	assert_true(arena->is_restored ? __atomic_load_n(&world.n_waited, __ATOMIC_RELAXED) > 0
+				       : world.makes);
 	assert_true(fcntl(arena->fd, F_GETFD) >= 0);
 	if (!world.refuses || executor->index != EXPORTER)
 		arena->import[executor->index] = arena;
@@ -98,6 +136,7 @@ static int export(struct executor *executor, uint64_t bytes, struct exec_arena *
 /* Begin with device 0 (the CPU), device 1 (exports memory of the driver "card") and device 2. */
 static void begin(struct rig *rig)
 {
+	reactor = pthread_self();
 	memset(&world, 0, sizeof(world));
 	world.driver = "card";
 	world.n_holders = 2;
@@ -592,6 +631,7 @@ static void expect_ended(struct rig *rig)
 /* Work of the last broker may still write: nothing runs in the memory before that has ended. */
 TEST(test_device_arena__busy)
 {
+	unsigned int n_waited;
 	uint64_t host;
 	uint32_t id;
 	int fd;
@@ -599,19 +639,59 @@ TEST(test_device_arena__busy)
 	BEGIN(rig);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	fd = memory_new(BYTES);
-	world.is_busy = true;
+	world.busy_fd = fd;
 	assert_int_equal(hand_over_used(&rig, fd, BYTES), -EBUSY);
+	assert_in_range(world.waited_ns, LEAST_WAIT_NS, MOST_WAIT_NS);
 	assert_int_equal(world.n_imported, 0);
 	assert_false(rig.session->is_ending);
 	/* The client may try again. */
-	world.is_busy = false;
+	world.busy_fd = 0;
 	world.n_holders = 2;
+	n_waited = world.n_waited;
 	assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
-	assert_int_equal(world.n_waited, 2);
+	assert_int_equal(world.n_waited, n_waited + 1);
 	assert_int_equal(take_back(&rig, id), 0);
 	close(fd);
 	world.n_holders = 1;
 	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
+}
+
+/* Begin to hand over a copy of @fd. */
+static void hand_over_begin(struct rig *rig, int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	assert_int_equal(session_arena_restore(rig->session, ++rig->next_cookie, &copy, BYTES), 0);
+	assert_int_equal(copy, -1);
+}
+
+/* Memory that is busy keeps none of its tenant's other arenas waiting, and all wait at once. */
+TEST(test_device_arena__busy_together)
+{
+	const int fds[] = {memory_new(BYTES), memory_new(BYTES)};
+	struct rbk_wire_id_reply reply;
+
+	BEGIN(rig);
+	world.busy_fd = fds[0];
+	world.stands_still = true;
+	hand_over_begin(&rig, fds[0]);
+	hand_over_begin(&rig, fds[1]);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
+	__atomic_store_n(&world.stands_still, false, __ATOMIC_RELAXED);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, NULL, 0), -EBUSY);
+	assert_int_equal(take_back(&rig, reply.id), 0);
+
+	world.busy_fd = ALL_BUSY;
+	world.waited_ns = 0;
+	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++)
+		hand_over_begin(&rig, fds[i]);
+	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++)
+		assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, NULL, 0), -EBUSY);
+	assert_in_range(world.waited_ns, LEAST_WAIT_NS, MOST_WAIT_NS);
+	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	world.n_holders = 1;
+	wait_used(&rig, account_gtt(EXPORTER), 0);
 }
 
 /* A client cannot have more memory than it pays for by naming a smaller size. */
