@@ -50,6 +50,7 @@ struct job_stack {
 
 struct offload {
 	pthread_t thread;
+	bool has_thread;
 	struct job_stack submitted; /* by the reactor */
 	struct job_stack ended;     /* by the thread */
 	sem_t wanted;               /* posted when submitted stops being empty, and on stop */
@@ -285,7 +286,7 @@ static void offload_on_event(void *data, uint32_t events)
 	turn_leave(turn, outer);
 }
 
-int offload_new_named(struct loop *loop, const char *name, struct offload **ret)
+int offload_new_idle(struct loop *loop, struct offload **ret)
 {
 	_cleanup_(close_fdp) int event_fd = -1;
 	_cleanup_(freep) struct offload *offload = NULL;
@@ -311,13 +312,38 @@ int offload_new_named(struct loop *loop, const char *name, struct offload **ret)
 	/* With default attributes these calls only set memory and cannot fail. */
 	pthread_mutex_init(&offload->mutex, NULL);
 	sem_init(&offload->wanted, 0, 0);
-	r = thread_start(&offload->thread, name, offload_thread, offload);
-	if (r) {
-		loop_unwatch(offload->watch);
-		return error_fold(r);
-	}
-
 	steal_fd(&event_fd);
+	*ret = steal_ptr(offload);
+	return 0;
+}
+
+int offload_start(struct offload *offload, const char *name)
+{
+	const int r = thread_start(&offload->thread, name, offload_thread, offload);
+
+	offload->has_thread = r == 0;
+	return r ? error_fold(r) : 0;
+}
+
+void offload_stop(struct offload *offload)
+{
+	if (!offload->has_thread)
+		return;
+	atomic_store_explicit(&offload->stop, true, memory_order_release);
+	sem_post(&offload->wanted);
+	pthread_join(offload->thread, NULL);
+	offload->has_thread = false;
+}
+
+int offload_new_named(struct loop *loop, const char *name, struct offload **ret)
+{
+	_cleanup_(offload_freep) struct offload *offload = NULL;
+	int r = offload_new_idle(loop, &offload);
+
+	if (r == 0)
+		r = offload_start(offload, name);
+	if (r)
+		return error_fold(r);
 	*ret = steal_ptr(offload);
 	return 0;
 }
@@ -343,10 +369,7 @@ struct offload *offload_free(struct offload *offload)
 		offload_woken(offload);
 	}
 
-	atomic_store_explicit(&offload->stop, true, memory_order_release);
-	sem_post(&offload->wanted);
-	pthread_join(offload->thread, NULL);
-
+	offload_stop(offload);
 	loop_unwatch(offload->watch);
 	close_fd(offload->event_fd);
 	sem_destroy(&offload->wanted);

@@ -96,8 +96,18 @@ int offload_new(struct loop *loop, struct offload **ret);
 int offload_new_named(struct loop *loop, const char *name, struct offload **ret);
 
 /*
- * Wait until every submitted job has run, and call its done(). Then stop the thread and free
- * @offload. Reactor. Return: NULL.
+ * Do the same, but without the thread. offload_start() starts it, and offload_stop() ends it when
+ * no job is left. Both may wait for the process's memory map, so a thread other than the reactor
+ * may call them; meanwhile the reactor must not use the offload.
+ * Return: as offload_new().
+ */
+int offload_new_idle(struct loop *loop, struct offload **ret);
+int offload_start(struct offload *offload, const char *name);
+void offload_stop(struct offload *offload);
+
+/*
+ * Wait until every submitted job has run, and call its done(). Then stop the thread, if it runs,
+ * and free @offload. Reactor. Return: NULL.
  */
 struct offload *offload_free(struct offload *offload);
 

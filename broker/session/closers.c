@@ -7,6 +7,11 @@
  * thread is an offload with one job at a time, so that no account's job waits behind another
  * account's stuck job.
  *
+ * Starting a thread maps its stack, and its end unmaps it. Both wait for threads that hold the
+ * process's memory map, and one that touches a page of a memfd holds it for as long as a client
+ * punches holes there. A thread of its own, the starter, therefore starts and ends the others, one
+ * at a time.
+ *
  * The kernel closes descriptors of a message on behalf of its receiver if the receiver has no room
  * for them. When it frees a socket, it closes those of all unread messages. Before a connection is
  * closed, all messages in flight to it are therefore received here, and each socket in them is set
@@ -31,8 +36,6 @@ enum {
 	MIN_THREADS = 4,
 	/* Threads kept when idle. */
 	KEPT_THREADS = 32,
-	/* Idle threads ended per expiry of the timer. */
-	END_BATCH = 4,
 	/* Accounts with jobs at the same time; beyond that, accounts share lanes. */
 	MAX_LANES = 512,
 	/* Each thread has a descriptor: a fraction of the process's limit, within these bounds. */
@@ -73,6 +76,12 @@ struct closers {
 	unsigned int n_lanes; /* lanes ever used */
 	struct worker workers[MAX_THREADS];
 	unsigned int n_workers, max_workers;
+	struct offload *starter;
+	struct offload_job change; /* the starter's */
+	bool is_changing;          /* change was submitted */
+	bool is_ending;            /* the pool ends: no thread is started any more */
+	struct offload *changed;   /* thread that change starts or ends */
+	int start_result;
 	uint64_t n_jobs;
 	uint64_t n_ever_stuck;
 };
@@ -253,20 +262,64 @@ static void worker_done(struct offload_job *job)
 	start(closers);
 }
 
-static int worker_add(struct closers *closers)
-{
-	struct worker *worker = &closers->workers[closers->n_workers];
-	int r;
+/* --- its threads --- */
 
-	*worker = (struct worker){
+/* Use the thread of @offload. */
+static void worker_add(struct closers *closers, struct offload *offload)
+{
+	closers->workers[closers->n_workers++] = (struct worker){
 		.job = {.run = worker_run, .done = worker_done},
 		.closers = closers,
+		.offload = offload,
 	};
-	r = offload_new_named(closers->loop, "rb-closer", &worker->offload);
-	if (r)
-		return error_fold(r);
-	closers->n_workers++;
-	return 0;
+}
+
+static void change_workers(struct closers *closers);
+
+static void start_run(struct offload_job *job)
+{
+	struct closers *closers = container_of(job, struct closers, change);
+
+	closers->start_result = offload_start(closers->changed, "rb-closer");
+}
+
+static void start_done(struct offload_job *job)
+{
+	struct closers *closers = container_of(job, struct closers, change);
+	struct offload *offload = steal_ptr(closers->changed);
+
+	closers->is_changing = false;
+	/* Without a thread, the line keeps waiting, and the timer tries again. */
+	if (closers->start_result) {
+		offload_free(offload);
+		return;
+	}
+	worker_add(closers, offload);
+	start(closers);
+	change_workers(closers);
+}
+
+static void end_run(struct offload_job *job)
+{
+	offload_stop(container_of(job, struct closers, change)->changed);
+}
+
+static void end_done(struct offload_job *job)
+{
+	struct closers *closers = container_of(job, struct closers, change);
+
+	closers->is_changing = false;
+	closers->changed = offload_free(closers->changed);
+	change_workers(closers);
+}
+
+static void change(struct closers *closers, struct offload *offload,
+		   void (*run)(struct offload_job *job), void (*done)(struct offload_job *job))
+{
+	closers->is_changing = true;
+	closers->changed = offload;
+	closers->change = (struct offload_job){.run = run, .done = done};
+	offload_submit(closers->starter, &closers->change);
 }
 
 /* Return true if a job is stuck, and count it the first time. */
@@ -280,10 +333,10 @@ static bool worker_is_stuck(struct closers *closers, struct worker *worker, uint
 }
 
 /*
- * Add threads for the line, up to twice the stuck ones, but at least MIN_THREADS that are not
- * stuck.
+ * Return true if the line needs a thread: up to twice the stuck ones, but at least MIN_THREADS that
+ * are not stuck.
  */
-static void add_workers(struct closers *closers)
+static bool wants_worker(struct closers *closers)
 {
 	uint64_t now_ns = clock_now_ns();
 	unsigned int n_stuck = 0, n_wanted;
@@ -293,10 +346,20 @@ static void add_workers(struct closers *closers)
 	n_wanted = n_stuck + (n_stuck < MIN_THREADS ? MIN_THREADS : n_stuck);
 	if (n_wanted > closers->max_workers)
 		n_wanted = closers->max_workers;
-	/* The line keeps waiting if no thread can be added. */
-	while (!list_is_empty(&closers->line) && closers->n_workers < n_wanted &&
-	       worker_add(closers) == 0)
-		start(closers);
+	return !list_is_empty(&closers->line) && closers->n_workers < n_wanted;
+}
+
+/* Have the starter start a thread for the line, or end a spare one. */
+static void change_workers(struct closers *closers)
+{
+	struct offload *offload;
+
+	if (closers->is_changing || closers->is_ending)
+		return;
+	if (has_spare_worker(closers))
+		change(closers, closers->workers[--closers->n_workers].offload, end_run, end_done);
+	else if (wants_worker(closers) && offload_new_idle(closers->loop, &offload) == 0)
+		change(closers, offload, start_run, start_done);
 }
 
 static void on_timer(void *data)
@@ -304,9 +367,7 @@ static void on_timer(void *data)
 	struct closers *closers = data;
 
 	closers->is_armed = false;
-	for (unsigned int i = 0; i < END_BATCH && has_spare_worker(closers); i++)
-		offload_free(closers->workers[--closers->n_workers].offload);
-	add_workers(closers);
+	change_workers(closers);
 	start(closers);
 }
 
@@ -325,7 +386,8 @@ unsigned int closers_max_threads(void)
 int closers_new(struct loop *loop, struct closers **ret)
 {
 	_cleanup_(closers_freep) struct closers *closers = calloc(1, sizeof(*closers));
-	int r = 0;
+	struct offload *offload;
+	int r;
 
 	if (!closers)
 		return error_origin(-ENOMEM);
@@ -333,8 +395,13 @@ int closers_new(struct loop *loop, struct closers **ret)
 	closers->max_workers = closers_max_threads();
 	list_init(&closers->line);
 	r = loop_timer_new(loop, on_timer, closers, &closers->timer);
-	while (r == 0 && closers->n_workers < MIN_THREADS)
-		r = worker_add(closers);
+	if (r == 0)
+		r = offload_new_named(loop, "rb-starter", &closers->starter);
+	while (r == 0 && closers->n_workers < MIN_THREADS) {
+		r = offload_new_named(loop, "rb-closer", &offload);
+		if (r == 0)
+			worker_add(closers, offload);
+	}
 	if (r)
 		return error_fold(r);
 	*ret = steal_ptr(closers);
@@ -345,7 +412,9 @@ struct closers *closers_free(struct closers *closers)
 {
 	if (!closers)
 		return NULL;
+	closers->is_ending = true;
 	/* offload_free() waits for its thread's jobs, and for jobs that these submit. */
+	closers->starter = offload_free(closers->starter);
 	while (closers->n_workers > 0) {
 		struct worker *worker = &closers->workers[closers->n_workers - 1];
 

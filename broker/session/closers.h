@@ -36,8 +36,8 @@ struct closers_job {
 int closers_new(struct loop *loop, struct closers **ret);
 
 /*
- * Return the most threads that the limit of open files permits: each has one descriptor. Any
- * thread.
+ * Return the most threads that the limit of open files permits, beside the starter: each has one
+ * descriptor. Any thread.
  */
 unsigned int closers_max_threads(void);
 

@@ -132,7 +132,7 @@ int server_new(const struct server_options *options, struct server **ret)
 
 uint32_t server_own_fds(void)
 {
-	return max_uncharged() + closers_max_threads();
+	return max_uncharged() + closers_max_threads() + 1;
 }
 
 void server_stop_accepting(struct server *server)

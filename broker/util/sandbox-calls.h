@@ -12,6 +12,7 @@
  *	r  the reactor, at its end or rarely: a turn that a test watches has none of these
  *	W  CPU workers
  *	C  closers
+ *	N  the thread that starts closers, beside what they may call
  *	M  metrics
  *	T  telemetry
  *	P  watching the run queues
@@ -71,7 +72,7 @@
 	CALL(sysinfo, SANDBOX_EVERYONE, "qsort()") \
 	CALL_IF(prctl, "rWCMTP", 0, IS, PR_SET_NAME, "its name") \
 	CALL_IF(prctl, "rWCMTP", 0, IS, PR_SET_VMA, "the C library") \
-	CALL_IF(prctl, "rM", 0, IS, PR_SET_NO_NEW_PRIVS, "gives up privileges; filters of closers") \
+	CALL_IF(prctl, "NM", 0, IS, PR_SET_NO_NEW_PRIVS, "gives up privileges; filters of closers") \
 	CALL(prctl, "BSQ", "likewise, and filters for new threads") \
 	/* --- Signals: the handlers of deadly ones --- */ \
 	CALL(rt_sigreturn, SANDBOX_EVERYONE, "the end of a handler") \
@@ -117,7 +118,7 @@
 	CALL(dup, "BSQr", "descriptors of memory for drivers") \
 	CALL(dup3, "B", "descriptors for the next broker") \
 	CALL_OLD(dup2, "B", "likewise") \
-	CALL(eventfd2, "BSQr", "a closer that is started") \
+	CALL(eventfd2, "BSQr", "a closer that is to be started") \
 	CALL(pipe2, "BS", "the check of the next broker") \
 	CALL_OLD(select, "BSQM", "drivers, libmicrohttpd") \
 	CALL(pselect6, "BSQM", "likewise") \
@@ -203,8 +204,8 @@
 	CALL(inotify_add_watch, "BSrC", "likewise") \
 	CALL(inotify_rm_watch, "BSrC", "likewise") \
 	/* --- Processes and threads --- */ \
-	CALL_IF(clone, "BSQr", 0, HAS, SANDBOX_CLONE_THREAD, "threads") \
-	CALL_IF(seccomp, "BSQr", 0, IS, 1, "filters of new threads") \
+	CALL_IF(clone, "BSQN", 0, HAS, SANDBOX_CLONE_THREAD, "threads") \
+	CALL_IF(seccomp, "BSQN", 0, IS, 1, "filters of new threads") \
 	CALL(set_tid_address, "B", "drivers") \
 	CALL(pidfd_open, "BSR", "who connects; the check of the next broker") \
 	CALL_IF(kill, "BP", 1, IS, 0, "does a process exist?") \

@@ -91,6 +91,7 @@ static const struct kind {
 	{"rb-vk", "Q", "a Vulkan thread (rb-vk)"},
 	{"rb-cpu-", "W", "a CPU worker (rb-cpu)"},
 	{"rb-closer", "C", "a closing thread (rb-closer)"},
+	{"rb-starter", "CN", "the thread that starts closing threads (rb-starter)"},
 	{"metrics", "M", "the metrics thread (metrics)"},
 	{"rb-telemetry", "T", "the telemetry thread (rb-telemetry)"},
 	{"rb-run-queue", "P", "the thread that watches the run queue (rb-run-queue)"},

@@ -29,10 +29,10 @@
 enum { N_STORM = 20000, N_THREADS = 3, SKIPPED = 77 };
 
 /* Names of threads, in the order of letters */
-static const char letters[] = "BSRQWCMTP";
-static const char *const threads[] = {"brokerd", "rb-setup",     "rb-reactor",
-				      "rb-vk-0", "rb-cpu-0",     "rb-closer",
-				      "metrics", "rb-telemetry", "rb-run-queue"};
+static const char letters[] = "BSRQWCMTPN";
+static const char *const threads[] = {"brokerd",      "rb-setup",  "rb-reactor", "rb-vk-0",
+				      "rb-cpu-0",     "rb-closer", "metrics",    "rb-telemetry",
+				      "rb-run-queue", "rb-starter"};
 
 static pid_t parent;
 
@@ -130,6 +130,22 @@ static long try_fork(void)
 	return pid;
 }
 
+static void *begin_only(void *data)
+{
+	return data;
+}
+
+static long try_thread(void)
+{
+	pthread_t thread;
+
+	errno = pthread_create(&thread, NULL, begin_only, NULL);
+	if (errno)
+		return -1;
+	pthread_join(thread, NULL);
+	return 0;
+}
+
 static long try_clone3(void)
 {
 	return syscall(SYS_clone3, NULL, 0);
@@ -163,6 +179,7 @@ static const struct attempt {
 	{try_stop, "pidfd_send_signal", "BR", ENOSYS},
 	{try_disturb, "pidfd_send_signal", "", ENOSYS},
 	{try_fork, NULL, "", EPERM},
+	{try_thread, NULL, "BSQN", EPERM},
 	{try_clone3, NULL, "", ENOSYS},
 	{try_openat2, "openat2", "", ENOSYS},
 };
@@ -319,11 +336,6 @@ TEST(test_threads__inherit)
 	expect_good(inherit, NULL);
 }
 
-static void *begin_only(void *data)
-{
-	return data;
-}
-
 /* A thread that starts others which have filters of their own */
 static void *start_threads(void *data)
 {
@@ -338,7 +350,7 @@ static void *start_threads(void *data)
 /* Threads that start when others have filters already get their own, too. */
 static void start_late(const void *context)
 {
-	static const char *const by_reactor[] = {"rb-closer", NULL};
+	static const char *const by_starter[] = {"rb-closer", NULL};
 	static const char *const by_setup[] = {"rb-compile", "rb-vk-0", NULL};
 	struct sandbox_refusal refusal;
 
@@ -346,7 +358,7 @@ static void start_late(const void *context)
 	EXPECT(sandbox_enter("brokerd") == 0);
 	in_thread("rb-setup", start_threads, (void *)by_setup);
 	EXPECT(!sandbox_take(&refusal));
-	in_thread("rb-reactor", start_threads, (void *)by_reactor);
+	in_thread("rb-starter", start_threads, (void *)by_starter);
 	EXPECT(!sandbox_take(&refusal));
 }
 
@@ -523,8 +535,7 @@ TEST(test_table__threads_start_threads)
 	static const struct {
 		const char *kind, *starter;
 	} pairs[] = {
-		{"SQRrWCMT", "B"},
-		{"C", "Rr"},
+		{"SQRrWCMTN", "B"},
 		{"Q", "S"},
 	};
 
