@@ -140,10 +140,11 @@ struct flow {
 	uint64_t idle_ticks; /* last deactivation of its last active ring, or flow_forgive() */
 
 	/* See flow_is_busy(). */
-	uint64_t active_ticks; /* begin of the part of n_active > 0 that busy_ticks lacks */
-	uint64_t window_ticks; /* begin of the window */
-	uint64_t busy_ticks;   /* time in the window with n_active > 0 */
-	bool was_busy;         /* in the last window */
+	uint64_t active_ticks;   /* begin of the part of n_active > 0 that busy_ticks lacks */
+	uint64_t window_ticks;   /* begin of the window */
+	uint64_t busy_ticks;     /* time in the window with n_active > 0 */
+	uint64_t window_used_ns; /* flow_used_ns() at the begin of the window */
+	bool was_busy;           /* in the last window */
 };
 
 struct dispatch_ring {
@@ -315,13 +316,13 @@ struct look {
 	struct holding holding;
 };
 
-struct dispatch {
 /*
  * A suspect waits until no device but the CPU has a run, or it is the one that such a device has:
  * see blame.c.
  */
 enum { ALONE_NOBODY, ALONE_WAITS, ALONE_RUNS };
 
+struct dispatch {
 	/* Hot. */
 	struct executor *const *executors;
 	uint32_t n_executors;

@@ -24,6 +24,8 @@ enum { REFILL_BATCH = 16 };
 
 enum {
 	BUSY_PART = 4,
+	/* A part of a device or of the reactor; a NOP is charged with 16 ns. */
+	BUSY_USE_PART = 4000,
 	BUSY_LOOKS = 8, /* active flows that one question looks at */
 };
 static const uint64_t busy_window_ns = 10000000;
@@ -196,22 +198,36 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 
 /* --- who is busy --- */
 
+static uint64_t flow_used_ns(const struct flow *flow)
+{
+	return place_flow_used_ns(flow->place) + clock_ticks_to_ns(flow->owed_ticks);
+}
+
 /*
- * Return true if the flow's rings were active for 1 / BUSY_PART of the last window or more. A
+ * Return true if the flow's rings were active for 1 / BUSY_PART of the last window or more, and it
+ * used 1 / BUSY_USE_PART of a device or of the reactor: some tasks, or 15,000 NOPs a second. A
  * client that has lost its processor for some time slices is still busy. One with some tasks every
- * few milliseconds is not: other tenants' requests hardly delay it.
+ * few milliseconds is not: other tenants' requests hardly delay it. Nor is one that only keeps its
+ * rings active by a NOP now and then: the others' requests would wait for it, at no cost to it.
  */
 static bool flow_is_busy(struct flow *flow, uint64_t now_ticks)
 {
 	const uint64_t window_ticks = clock_ns_to_ticks(busy_window_ns);
 	const uint64_t elapsed_ticks = now_ticks - flow->window_ticks;
+	uint64_t used_ns;
 
 	if (flow->n_active > 0) {
 		flow->busy_ticks += now_ticks - flow->active_ticks;
 		flow->active_ticks = now_ticks;
 	}
 	if (elapsed_ticks >= window_ticks) {
-		flow->was_busy = flow->busy_ticks >= elapsed_ticks / BUSY_PART;
+		used_ns = flow_used_ns(flow);
+		/* A device may have taken less time than it was charged. */
+		flow->was_busy =
+			flow->busy_ticks >= elapsed_ticks / BUSY_PART &&
+			(int64_t)(used_ns - flow->window_used_ns) >=
+				(int64_t)(clock_ticks_to_ns(elapsed_ticks) / BUSY_USE_PART);
+		flow->window_used_ns = used_ns;
 		flow->window_ticks = now_ticks;
 		flow->busy_ticks = 0;
 	}

@@ -123,6 +123,15 @@ void place_flow_set_own_contention(struct place_flow *flow, float share)
 	flow->own_contention = share < 1 ? share : 1;
 }
 
+uint64_t place_flow_used_ns(const struct place_flow *flow)
+{
+	uint64_t used_ns = 0;
+
+	for (uint32_t i = 0; i < flow->n_devices; i++)
+		used_ns += flow->on[i].used_ns;
+	return used_ns;
+}
+
 bool place_flow_is_idle(const struct placer *placer, const struct place_flow *flow, uint64_t now_ns)
 {
 	uint64_t now = schedule_peek(&placer->schedule, now_ns);

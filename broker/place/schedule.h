@@ -73,6 +73,11 @@ void place_flow_set_limits(struct placer *placer, struct place_flow *flow,
  */
 void place_flow_set_own_contention(struct place_flow *flow, float share);
 /*
+ * Return the time in ns, over all devices, that the flow was charged with so far. It decreases when
+ * a task took less time than was predicted.
+ */
+uint64_t place_flow_used_ns(const struct place_flow *flow);
+/*
  * Return true if nothing is queued, released or owed, so that freeing the flow now loses nothing.
  */
 bool place_flow_is_idle(const struct placer *placer, const struct place_flow *flow,

@@ -135,6 +135,7 @@ static int handle_ring_restore(struct request *request)
 	if (add->reserved || !(request->session->features & RBK_FEAT_REATTACH))
 		return hostile(request, "the client's request to restore a ring has reserved bytes "
 					"that are not 0, or lacks the feature");
+	restraint_returns(request->session->owner);
 	turn_set_cause(request->session->server->work.turn, RBK_TURN_RINGS);
 	return session_ring_restore(request->session, add->request.cookie, add->n_entries,
 				    request->fds);
@@ -148,6 +149,7 @@ static int handle_want_id(struct request *request)
 	if (want->reserved || !(session->features & RBK_FEAT_REATTACH))
 		return hostile(request, "the client's request for an id has reserved bytes that "
 					"are not 0, or lacks the feature");
+	restraint_returns(session->owner);
 	session->wanted_id = want->id;
 	session->wants_id = true;
 	session_plan_continue(session, want->id);
@@ -554,6 +556,8 @@ static int handle_lease_open(struct request *request)
 	if (!is_terminated(open->program, sizeof(open->program)))
 		return hostile(request, "the program's name in the client's lease request is not "
 					"NUL-terminated");
+	if (restores)
+		restraint_returns(request->session->owner);
 	session_lease_open(request->session, open);
 	return 0;
 }

@@ -21,7 +21,14 @@
  *
  * While no other tenant's rings are busy, nothing waits. Ends of sessions, and work that has begun,
  * never wait: others may need the memory. Administrators are not restrained, nor is any client for
- * a moment after the broker's start: clients of an earlier broker come back, and their tasks wait.
+ * a moment after the broker's start, when clients of an earlier broker connect again.
+ *
+ * Such a client comes back with all that it had, and its tasks wait. Its requests for this are
+ * known by their kind, which any client can send. So an owner has an allowance of time for them, of
+ * which it spends before its credit. As long as the allowance lasts, the owner is not restrained.
+ * One that is used up is not there again before it is full, which takes RETURN_PART times as long
+ * as it lasts. So a client that only pretends to come back gains 1 / RETURN_PART of a processor in
+ * the long run.
  *
  * The time of the setup thread, and of the threads that close descriptors, counts in full where
  * there are two processors. With more of them these threads displace a neighbour more rarely.
@@ -32,6 +39,7 @@
 
 enum {
 	REQUESTS_PART = 40,
+	RETURN_PART = 400,
 	/* Paced owners, and requests of one of them, that one tick looks at */
 	TICK_OWNERS = 64,
 	TICK_REQUESTS = 64,
@@ -42,6 +50,10 @@ enum {
 static const int64_t burst_ns = 20000000;
 static const uint64_t tick_ns = 1000000;
 static const uint64_t return_ns = 2000000000;
+/* Enough for some thousands of plans */
+static const uint64_t allowance_ns = 5000000000;
+/* Clients have come back if none has made a request for it for so long. */
+static const uint64_t return_pause_ns = 1000000000;
 /* More than the time in which the largest debt is paid off */
 static const uint64_t longest_ns = 1000000000;
 /*
@@ -52,7 +64,7 @@ static const uint64_t job_ns = 8000;
 
 void restraint_init(struct restraint *restraint)
 {
-	*restraint = (struct restraint){.credit_ns = burst_ns};
+	*restraint = (struct restraint){.credit_ns = burst_ns, .allowance_ns = allowance_ns};
 	list_init(&restraint->held);
 	list_init(&restraint->link);
 }
@@ -62,35 +74,75 @@ void restraint_job(struct owner *owner)
 	owner->restraint.jobs_ns += job_ns;
 }
 
-/* Fill the credit, and deduct what the owner has spent since the last look. */
-static void look(const struct server *server, struct owner *owner, const struct tenant *tenant,
-		 uint64_t now_ns)
+void restraint_returns(struct owner *owner)
+{
+	owner->restraint.returned_ns = clock_now_ns();
+}
+
+static bool returns(const struct restraint *restraint, uint64_t now_ns)
+{
+	return restraint->returned_ns > 0 && !restraint->has_returned &&
+	       now_ns - restraint->returned_ns < return_pause_ns;
+}
+
+/* Return the time that the owner has spent since the last look. */
+static uint64_t spent_since(const struct server *server, struct owner *owner,
+			    const struct tenant *tenant)
 {
 	const uint32_t n_processors = server->options.n_processors > FULL_PROCESSORS
 					      ? server->options.n_processors
 					      : FULL_PROCESSORS;
 	const uint64_t spent_ticks = owner->share.flow.spent;
 	struct restraint *restraint = &owner->restraint;
-	uint64_t thread_ns;
+	uint64_t spent_ns, thread_ns;
 
-	if (restraint->looked_ns > 0)
-		restraint->credit_ns += (int64_t)((now_ns - restraint->looked_ns) / REQUESTS_PART);
-	if (restraint->credit_ns > burst_ns)
-		restraint->credit_ns = burst_ns;
-	restraint->credit_ns -= (int64_t)(clock_ticks_to_ns(spent_ticks - restraint->spent_ticks) +
-					  restraint->jobs_ns);
+	spent_ns = clock_ticks_to_ns(spent_ticks - restraint->spent_ticks) + restraint->jobs_ns;
 	restraint->jobs_ns = 0;
 	restraint->spent_ticks = spent_ticks;
-	if (tenant) {
-		thread_ns = atomic_load_explicit(&tenant->setup.spent, memory_order_relaxed) +
-			    account_closing_ns(tenant->account);
-		if (restraint->knows_threads)
-			restraint->credit_ns -= (int64_t)((thread_ns - restraint->thread_ns) *
-							  FULL_PROCESSORS / n_processors);
-		restraint->thread_ns = thread_ns;
-		restraint->knows_threads = true;
+	if (!tenant)
+		return spent_ns;
+	thread_ns = atomic_load_explicit(&tenant->setup.spent, memory_order_relaxed) +
+		    account_closing_ns(tenant->account);
+	if (restraint->knows_threads)
+		spent_ns += (thread_ns - restraint->thread_ns) * FULL_PROCESSORS / n_processors;
+	restraint->thread_ns = thread_ns;
+	restraint->knows_threads = true;
+	return spent_ns;
+}
+
+/* Fill the allowance. Return the part of @spent_ns that it pays. */
+static uint64_t pay_for_return(struct restraint *restraint, uint64_t spent_ns, uint64_t elapsed_ns,
+			       uint64_t now_ns)
+{
+	restraint->allowance_ns += elapsed_ns / RETURN_PART;
+	if (restraint->allowance_ns >= allowance_ns) {
+		restraint->allowance_ns = allowance_ns;
+		restraint->has_returned = false;
 	}
+	if (!returns(restraint, now_ns))
+		return 0;
+	if (spent_ns >= restraint->allowance_ns) {
+		spent_ns = restraint->allowance_ns;
+		restraint->has_returned = true;
+	}
+	restraint->allowance_ns -= spent_ns;
+	return spent_ns;
+}
+
+/* Fill the credit, and deduct what the owner has spent since the last look. */
+static void look(const struct server *server, struct owner *owner, const struct tenant *tenant,
+		 uint64_t now_ns)
+{
+	struct restraint *restraint = &owner->restraint;
+	const uint64_t elapsed_ns = restraint->looked_ns > 0 ? now_ns - restraint->looked_ns : 0;
+	uint64_t spent_ns = spent_since(server, owner, tenant);
+
+	spent_ns -= pay_for_return(restraint, spent_ns, elapsed_ns, now_ns);
+	/* Deduct before the bound applies: the time has been spent while the credit was filling. */
+	restraint->credit_ns += (int64_t)(elapsed_ns / REQUESTS_PART) - (int64_t)spent_ns;
 	restraint->looked_ns = now_ns;
+	if (restraint->credit_ns > burst_ns)
+		restraint->credit_ns = burst_ns;
 	/* A single long job, for example the upload of a large arena, has no consequence for long.
 	 */
 	if (restraint->credit_ns < -burst_ns)
@@ -111,16 +163,21 @@ static void look_at(const struct server *server, struct owner *owner, const stru
 		look(server, owner->last, NULL, now_ns);
 }
 
-static bool is_restrained(const struct owner *owner)
+/* Return true if requests wait until the debt is paid; after look(). */
+static bool is_restrained(const struct restraint *restraint)
 {
-	return owner->restraint.is_restrained ||
-	       (owner->last && owner->last->restraint.is_restrained);
+	return restraint->is_restrained && !returns(restraint, restraint->looked_ns);
 }
 
-static bool owes(const struct owner *owner)
+static bool owes(const struct restraint *restraint)
 {
-	return owner->restraint.credit_ns < 0 ||
-	       (owner->last && owner->last->restraint.credit_ns < 0);
+	return restraint->credit_ns < 0 && is_restrained(restraint);
+}
+
+/* Return true if it is so of the owner, or of the one that it follows. */
+static bool any(const struct owner *owner, bool (*is_so)(const struct restraint *restraint))
+{
+	return is_so(&owner->restraint) || (owner->last && is_so(&owner->last->restraint));
 }
 
 /* Return true if requests of @tenant, NULL if it is not known, would be in others' way. */
@@ -148,7 +205,7 @@ bool restraint_holds(struct server *server, struct owner *owner, const struct te
 	}
 	restraint->tenant = tenant;
 	look_at(server, owner, tenant);
-	if (!is_restrained(owner) || !is_in_the_way(server, tenant))
+	if (!any(owner, is_restrained) || !is_in_the_way(server, tenant))
 		return false;
 	if (list_is_empty(&restraint->held))
 		restraint->held_ns = restraint->looked_ns;
@@ -186,7 +243,7 @@ static void on_tick(void *data)
 		/* Without requests there may be no tenant any more. */
 		if (!list_is_empty(&restraint->held)) {
 			look_at(server, owner, restraint->tenant);
-			if (!owes(owner) ||
+			if (!any(owner, owes) ||
 			    restraint->looked_ns - restraint->held_ns >= longest_ns ||
 			    !is_in_the_way(server, restraint->tenant))
 				release(server, restraint);
@@ -203,7 +260,8 @@ static void on_tick(void *data)
 bool restraint_is_idle(struct server *server, struct owner *owner)
 {
 	look(server, owner, NULL, clock_now_ns());
-	return owner->restraint.credit_ns == burst_ns;
+	return owner->restraint.credit_ns == burst_ns &&
+	       owner->restraint.allowance_ns == allowance_ns;
 }
 
 int restraints_init(struct server *server)

@@ -32,14 +32,17 @@ enum { SERVER_OWNERS = 256 };
 
 /* Limit of an owner's requests while others are busy; see restraint.c. */
 struct restraint {
-	int64_t credit_ns;    /* time that may be spent at once; negative: debt */
-	uint64_t looked_ns;   /* time of the last look; 0: none yet */
-	uint64_t held_ns;     /* time since which requests wait, or of the last release */
-	uint64_t spent_ticks; /* share.flow.spent at the last look */
-	uint64_t thread_ns;   /* the tenant's time on other threads at the last look */
-	uint64_t jobs_ns;     /* estimate for jobs of other threads since the last look */
-	uint32_t n_passes;    /* requests that pass without a look */
+	int64_t credit_ns;     /* time that may be spent at once; negative: debt */
+	uint64_t looked_ns;    /* time of the last look; 0: none yet */
+	uint64_t held_ns;      /* time since which requests wait, or of the last release */
+	uint64_t spent_ticks;  /* share.flow.spent at the last look */
+	uint64_t thread_ns;    /* the tenant's time on other threads at the last look */
+	uint64_t jobs_ns;      /* estimate for jobs of other threads since the last look */
+	uint64_t allowance_ns; /* left for clients that come back */
+	uint64_t returned_ns;  /* time of the last request by which one came back; 0: none */
+	uint32_t n_passes;     /* requests that pass without a look */
 	bool is_restrained;
+	bool has_returned;           /* the allowance was used up, and is not full again */
 	bool knows_threads;          /* thread_ns was read */
 	struct list_node held;       /* requests that wait for a tick: turn_queue_hold() */
 	struct list_node link;       /* in server->restrained while requests wait */
@@ -180,7 +183,8 @@ void server_work_init(struct server *server);
  * restraint.c. restraints_init() returns 0 or -ENOMEM. restraint_holds() is called by the @job of a
  * request that is about to be served, and returns true if the job must return: it runs again later.
  * @tenant: NULL if it is not known yet. restraint_job() counts a job that @owner gives to another
- * thread. restraint_is_idle() returns true if the owner owes no time.
+ * thread. restraint_returns() notes a request by which a client of @owner that an earlier broker
+ * served comes back. restraint_is_idle() returns true if the owner owes no time.
  */
 int restraints_init(struct server *server);
 void restraints_deinit(struct server *server);
@@ -188,6 +192,7 @@ void restraint_init(struct restraint *restraint);
 bool restraint_holds(struct server *server, struct owner *owner, const struct tenant *tenant,
 		     struct turn_job *job);
 void restraint_job(struct owner *owner);
+void restraint_returns(struct owner *owner);
 bool restraint_is_idle(struct server *server, struct owner *owner);
 
 /*

@@ -22,7 +22,8 @@ enum {
 	BURST_MS = 20,
 	PART = 40, /* requests may take 1 / PART of a processor */
 	LOOKS = 20,
-	LOOK_US = 150, /* time between two looks, of which some go by from tick to tick */
+	LOOK_US = 150,       /* time between two looks, of which some go by from tick to tick */
+	ALLOWANCE_MS = 5000, /* time that clients may use that come back */
 };
 
 /* Time after the start during which no tenant is restrained */
@@ -269,6 +270,19 @@ TEST(test_restraint__time_before)
 	look(&rig);
 }
 
+/* Time that was spent while the credit filled counts against what filled it. */
+TEST(test_restraint__time_between_looks)
+{
+	const uint64_t pause_ns = 100000000000;
+
+	BEGIN(rig);
+	assert_int_equal(ask_on(&rig, 1), 1);
+	stopped_ns += pause_ns;
+	rig.session->tenant->setup.spent += pause_ns / PART * 9 / 10;
+	assert_int_equal(ask_on(&rig, 1), 1);
+	assert_false(restraint_of(&rig)->is_restrained);
+}
+
 /* A single long job delays the next request by a limited time. */
 TEST(test_restraint__debt_is_limited)
 {
@@ -378,6 +392,98 @@ TEST(test_restraint__after_start)
 	use_up(&rig);
 }
 
+/* Make a request as a client does that comes back. */
+static void want(const struct rig *rig)
+{
+	const struct rbk_wire_id request = {
+		.request = {.type = RBK_WIRE_WANT_ID},
+		.id = 1,
+	};
+
+	assert_int_equal(send(rig->fd, &request, sizeof(request), 0), sizeof(request));
+}
+
+/*
+ * Come back with one object after the other, each of which takes @ns of the setup thread, until a
+ * request waits. Return: the number of objects.
+ */
+static unsigned int come_back(struct rig *rig, uint64_t ns, unsigned int most)
+{
+	unsigned int n = 0;
+
+	rig->session->features |= RBK_FEAT_REATTACH;
+	do {
+		want(rig);
+		look(rig);
+		if (rig_count_answers(rig->fd) == 0)
+			return n;
+		rig->session->tenant->setup.spent += ns;
+	} while (++n < most);
+	return n;
+}
+
+/* A client that comes back long after the broker's start does not wait either. */
+TEST(test_restraint__return)
+{
+	BEGIN(rig);
+	stopped_ns += 3600000000000;
+	assert_int_equal(come_back(&rig, 1000000, 1000), 1000);
+	/* It has its credit as before. */
+	assert_int_equal(restraint_of(&rig)->credit_ns, BURST_MS * 1000000);
+	stopped_ns += 1000000000;
+	use_up(&rig);
+}
+
+/* It does not wait for a debt of its tenant, beyond its first request. */
+TEST(test_restraint__return_in_debt)
+{
+	uint64_t returned_ns;
+
+	BEGIN(rig);
+	rig.session->features |= RBK_FEAT_REATTACH;
+	use_up(&rig);
+	want(&rig);
+	returned_ns = restraint_of(&rig)->returned_ns;
+	while (restraint_of(&rig)->returned_ns == returned_ns) {
+		rig.session->tenant->setup.spent += 1000000;
+		look(&rig);
+	}
+	rig_count_answers(rig.fd);
+	assert_true(restraint_of(&rig)->credit_ns < -BURST_MS * 1000000 / 2);
+	assert_int_equal(come_back(&rig, 1000000, 100), 100);
+}
+
+/* A client that comes back without end gains a part of a processor that hardly counts. */
+TEST(test_restraint__return_without_end)
+{
+	enum { STEPS = 600, OBJECT_MS = 5 };
+	const uint64_t step_ns = 10000000;
+	uint64_t spent_ns, begin_ns;
+	unsigned int n;
+
+	BEGIN(rig);
+	n = come_back(&rig, OBJECT_MS * 1000000, 10000);
+	/* The requests themselves take time, too. */
+	assert_in_range(n * OBJECT_MS, ALLOWANCE_MS / 5 * 4, ALLOWANCE_MS + 10 * OBJECT_MS);
+	begin_ns = stopped_ns;
+	spent_ns = rig.session->tenant->setup.spent;
+	for (unsigned int i = 0; i < STEPS; i++) {
+		stopped_ns += step_ns;
+		look(&rig);
+		if (rig_count_answers(rig.fd) == 0)
+			continue;
+		rig.session->tenant->setup.spent += OBJECT_MS * 1000000;
+		want(&rig);
+	}
+	spent_ns = rig.session->tenant->setup.spent - spent_ns;
+	assert_true(spent_ns <= (stopped_ns - begin_ns) / PART + 4 * OBJECT_MS * 1000000);
+	/* The next broker dies some time. */
+	stopped_ns += 2000000000000;
+	look(&rig);
+	rig_count_answers(rig.fd);
+	assert_true(come_back(&rig, OBJECT_MS * 1000000, 10000) >= n - 10);
+}
+
 /* Connect and say hello. */
 static int hello(const struct rig *rig)
 {
@@ -449,5 +555,12 @@ TEST(test_restraint__debt_is_kept)
 	owner_unref(owner_of_user(rig.server, 4711 + 2 * SERVER_OWNERS));
 	again = owner_of_user(rig.server, 4711);
 	assert_int_equal(again->share.flow.spent, 0);
+	/* It is kept as well until it could come back with all that it had. */
+	again->restraint.allowance_ns -= 1000000000;
+	owner_unref(again);
+	stopped_ns += (uint64_t)2 * PART * BURST_MS * 1000000;
+	owner_unref(owner_of_user(rig.server, 4711 + 3 * SERVER_OWNERS));
+	again = owner_of_user(rig.server, 4711);
+	assert_true(again->restraint.allowance_ns < (uint64_t)ALLOWANCE_MS * 1000000);
 	owner_unref(again);
 }
