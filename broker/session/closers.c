@@ -477,6 +477,14 @@ uint64_t closers_n_jobs(const struct closers *closers)
 	return closers->n_jobs;
 }
 
+bool closers_has_jobs(const struct closers *closers, const struct account *account)
+{
+	for (unsigned int i = 0; i < closers->n_lanes; i++)
+		if (closers->lanes[i].account == account)
+			return true;
+	return false;
+}
+
 void closers_describe(struct closers *closers, struct closers_report *ret)
 {
 	const uint64_t now_ns = clock_now_ns();

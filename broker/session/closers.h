@@ -56,6 +56,9 @@ bool closers_is_stuck(const struct closers *closers);
 /* Return the number of jobs that were submitted and are not done. */
 uint64_t closers_n_jobs(const struct closers *closers);
 
+/* Return true if jobs of @account were submitted and are not done. */
+bool closers_has_jobs(const struct closers *closers, const struct account *account);
+
 struct closers_report {
 	uint32_t n_threads, n_threads_max;
 	uint32_t n_stuck;      /* threads that are stuck now */

@@ -19,6 +19,10 @@
  * newcomers than its part of the bound has further connections refused. At most twice the bound are
  * therefore held.
  *
+ * A client may disconnect and connect again, over and over, faster than the broker closes what the
+ * earlier sessions had. If these leave its tenant no room for another session, a newcomer waits for
+ * some time until they do. The number of newcomers that wait in this way is bounded.
+ *
  * From Linux 6.16 on a client cannot send descriptors before HELLO. A refused connection is
  * therefore closed at once and takes no room from other users, whatever its user sends. Earlier
  * kernels accept all descriptors. Refused connections that may have some then wait for a closers.h
@@ -42,6 +46,7 @@
 
 #include "loop/loop.h"
 #include "session/server-private.h"
+#include "shm/number.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -58,6 +63,8 @@ enum {
 	 * sum to twice that.
 	 */
 	LEFT_MAX_MS = 1024,
+	/* The bound of newcomers that wait for ends of sessions: a fraction of all */
+	AWAITING_PART = 16,
 	PID_BYTES = 16, /* text of a process id in a lock file */
 	PROC_BYTES = 512,
 	/* Fields of /proc/PID/stat, counted in words after the name, and flags in them. */
@@ -73,10 +80,16 @@ static const uint64_t accept_retry_ns = 100000000;
 /* Longest time that connections wait in the socket because of accepted ones. */
 static const uint64_t patience_ns = 100000000;
 
+/* Time for which a newcomer waits for ends of sessions, and between two looks */
+static const uint64_t await_ns = 2000000000, await_look_ns = 2000000;
+
 /* A connection that was accepted and is not identified yet. */
 struct newcomer {
 	struct turn_job job;
-	struct list_node link; /* in server->newcomers */
+	struct list_node link;   /* in server->newcomers */
+	struct list_node awaits; /* in listener->awaiting */
+	struct session_lag lag;  /* the ends that it waits for; none if it does not wait */
+	uint64_t await_end_ns;   /* when it has waited for long enough; 0: it has not waited */
 	struct server *server;
 	struct owner *owner;
 	struct listener *listener;
@@ -143,11 +156,22 @@ void listeners_take_spare(struct server *server)
 		server->spare_fd = fcntl(server->clients.fd, F_DUPFD_CLOEXEC, 0);
 }
 
+/* End a newcomer's wait for ends of sessions, if it waits. */
+static void await_end(struct newcomer *newcomer)
+{
+	if (!newcomer->lag.account)
+		return;
+	session_lag_deinit(&newcomer->lag);
+	list_remove(&newcomer->awaits);
+	newcomer->listener->n_awaiting--;
+}
+
 /* Free a newcomer whose descriptor was taken or closed. */
 static void newcomer_free(struct newcomer *newcomer)
 {
 	struct server *server = newcomer->server;
 
+	await_end(newcomer);
 	turn_queue_withdraw(&server->work, &newcomer->job);
 	list_remove(&newcomer->link);
 	if (--newcomer->owner->n_newcomers == 0)
@@ -213,6 +237,53 @@ static void drop_some_that_left(struct server *server)
 	}
 }
 
+/* Let the newcomer wait for newcomer->lag. */
+static void await_begin(struct newcomer *newcomer)
+{
+	struct listener *listener = newcomer->listener;
+
+	if (newcomer->await_end_ns == 0)
+		newcomer->await_end_ns = clock_now_ns() + await_ns;
+	list_append(&listener->awaiting, &newcomer->awaits);
+	if (listener->n_awaiting++ == 0)
+		loop_timer_arm(listener->await_timer, await_look_ns);
+}
+
+static bool may_await(const struct newcomer *newcomer)
+{
+	const struct listener *listener = newcomer->listener;
+
+	return !listener->is_admin &&
+	       listener->n_awaiting < div_up(listener->server->max_newcomers, AWAITING_PART) &&
+	       (newcomer->await_end_ns == 0 || clock_now_ns() < newcomer->await_end_ns);
+}
+
+/*
+ * Try again with the first newcomer whose tenant has room now, or waits in vain, and with those
+ * that have waited for long enough. Each try costs an identification, so those of one tenant try
+ * one after the other.
+ */
+static void on_await(void *data)
+{
+	struct listener *listener = data;
+	struct server *server = listener->server;
+	const uint64_t now_ns = clock_now_ns();
+	bool has_tried = false;
+
+	list_for_each_safe (node, &listener->awaiting) {
+		struct newcomer *newcomer = container_of(node, struct newcomer, awaits);
+		const bool tries = !has_tried && session_lag_is_over(server, &newcomer->lag);
+
+		if (!tries && now_ns < newcomer->await_end_ns)
+			continue;
+		has_tried |= tries;
+		await_end(newcomer);
+		turn_queue_submit(&server->work, &newcomer->owner->share, &newcomer->job);
+	}
+	if (listener->n_awaiting > 0)
+		loop_timer_arm(listener->await_timer, await_look_ns);
+}
+
 static void run_newcomer(struct turn_job *job)
 {
 	struct newcomer *newcomer = container_of(job, struct newcomer, job);
@@ -225,7 +296,12 @@ static void run_newcomer(struct turn_job *job)
 		return;
 	if (!newcomer->listener->is_admin && restraint_holds(server, newcomer->owner, NULL, job))
 		return;
-	r = session_new(server, newcomer->fd, newcomer->listener->is_admin, &session);
+	r = session_new(server, newcomer->fd, newcomer->listener->is_admin, &session,
+			may_await(newcomer) ? &newcomer->lag : NULL);
+	if (r == SESSION_E_LAGS) {
+		await_begin(newcomer);
+		return;
+	}
 	if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning(LOG_SESSION_FAILED, "refused a connection, and %llu before it: %s",
 			    ull(n_unlogged), strerror(-r));
@@ -285,6 +361,7 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 	listener->n_newcomers++;
 	newcomer->fd = fd;
 	newcomer->listener = listener;
+	list_init(&newcomer->awaits);
 	turn_job_init(&newcomer->job, RBK_TURN_CONNECTIONS, run_newcomer);
 	list_append(&server->newcomers, &newcomer->link);
 	/*
@@ -593,7 +670,10 @@ int listener_init(struct listener *listener, struct server *server, bool is_admi
 	if (r)
 		return r;
 	closers_take_fds(listener->fd, false);
+	list_init(&listener->awaiting);
 	r = loop_timer_new(options->loop, on_impatient, listener, &listener->patience);
+	if (r == 0)
+		r = loop_timer_new(options->loop, on_await, listener, &listener->await_timer);
 	if (r)
 		return error_fold(r);
 	return loop_watch(options->loop, listener->fd, POLLIN, on_connection, listener,
@@ -604,6 +684,7 @@ void listener_deinit(struct listener *listener)
 {
 	listener->watch = loop_unwatch(listener->watch);
 	listener->patience = loop_timer_free(listener->patience);
+	listener->await_timer = loop_timer_free(listener->await_timer);
 	if (listener->server) {
 		drop_newcomers(listener);
 		listener->is_paused = false;

@@ -60,6 +60,7 @@ struct owner {
 	uint32_t n_users;               /* references */
 	uint32_t n_newcomers;           /* connections waiting for identification */
 	uint32_t n_refusals;            /* of a user: connections in server->refusals */
+	uint32_t n_ending;              /* of a tenant: sessions that are ending */
 	struct log_limit refusal_limit; /* of a user: log lines about refusals */
 	uint64_t bucket_ns, judged_ns;  /* of a user, or a user in a tenant: see slow.c */
 	bool is_slow;                   /* of the same owners as bucket_ns */
@@ -84,6 +85,9 @@ struct listener {
 	 */
 	bool is_behind, is_shedding;
 	struct loop_timer *patience;
+	struct list_node awaiting; /* newcomers that wait for ends of sessions of their tenant */
+	uint32_t n_awaiting;
+	struct loop_timer *await_timer;
 };
 #define LISTENER_INIT ((struct listener){.fd = -1, .lock_fd = -1})
 

@@ -431,6 +431,7 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	if (session->is_ending)
 		return;
 	session->is_ending = true;
+	session->owner->n_ending++;
 	greet_done(session);
 	if (is_hostile) {
 		server->stats.sessions_ended_hostile++;

@@ -27,6 +27,8 @@ enum {
 	SESSION_FDS = 1,
 	/* Plans or arenas of an ending session that are given to the setup thread at once. */
 	RELEASE_BATCH = 8,
+	/* The reason why a connection gets no session */
+	REASON_BYTES = ACCOUNT_TEXT_BYTES + 96,
 };
 
 /* Maximum of a request with descriptors: a PLAN_ADD with RBK_WIRE_PLAN_FD. */
@@ -272,6 +274,8 @@ static void session_deallocate(struct session *session)
 		admin_session_end(session->server);
 	turn_queue_withdraw(&session->server->work, &session->read_job);
 	turn_queue_withdraw(&session->server->work, &session->settle_job);
+	if (session->is_ending)
+		session->owner->n_ending--;
 	owner_unref(session->owner);
 	owner_unref(session->user);
 	tenant_unref(session->tenant);
@@ -351,6 +355,45 @@ static int session_charge(struct session *session)
 	return r;
 }
 
+static bool has_room(const struct server *server, const struct account *account)
+{
+	return account_has_room(account, ACCOUNT_SESSIONS, 1) &&
+	       account_has_room(account, ACCOUNT_FDS, SESSION_FDS) &&
+	       account_has_room(account, ACCOUNT_HOST_BYTES, session_host_bytes(server));
+}
+
+/*
+ * Return true if earlier sessions of the tenant are ending, or what they had is being closed: a
+ * client that disconnects and connects again must not find its own session in the way.
+ */
+static bool is_lagging(const struct server *server, const struct account *account,
+		       const struct owner *owner)
+{
+	return owner->n_ending > 0 || closers_has_jobs(server->closers, account);
+}
+
+bool session_lag_is_over(const struct server *server, const struct session_lag *lag)
+{
+	return has_room(server, lag->account) || !is_lagging(server, lag->account, lag->owner);
+}
+
+void session_lag_deinit(struct session_lag *lag)
+{
+	lag->account = account_unref(lag->account);
+	owner_unref(lag->owner);
+	lag->owner = NULL;
+}
+
+/* Explain the limit that leaves no room. Return: @text. */
+static const char *explain(const struct session *session, char text[REASON_BYTES])
+{
+	account_explain(session->account, text);
+	if (is_lagging(session->server, session->account, session->owner))
+		strcat(text, "; some of it belongs to sessions that are still ending: try again "
+			     "later");
+	return text;
+}
+
 static void observe(struct session *session, const struct peer_identity *identity)
 {
 	const struct server_observer *observer = &session->server->options.observer;
@@ -364,9 +407,10 @@ static void observe(struct session *session, const struct peer_identity *identit
 
 static void run_settle(struct turn_job *job);
 
-/* Return: 0; SESSION_E_REFUSED; negative errno. */
-static int session_init(struct session *session, bool is_admin, struct peer_identity *identity,
-			struct refusal_reason *ret, char text[ACCOUNT_TEXT_BYTES])
+/* Return: 0; SESSION_E_REFUSED; SESSION_E_LAGS, if @may_lag; negative errno. */
+static int session_init(struct session *session, bool is_admin, bool may_lag,
+			struct peer_identity *identity, struct refusal_reason *ret,
+			char text[REASON_BYTES])
 {
 	struct server *server = session->server;
 	int r;
@@ -376,9 +420,14 @@ static int session_init(struct session *session, bool is_admin, struct peer_iden
 		return r;
 	session->owner = owner_of_session(session);
 	session->user = owner_of_client(session);
-	if (session_charge(session) &&
-	    (!holds_look(server, session->account) || session_charge(session))) {
-		*ret = (struct refusal_reason){-EDQUOT, account_explain(session->account, text)};
+	if (!has_room(server, session->account)) {
+		holds_look(server, session->account);
+		if (may_lag && !has_room(server, session->account) &&
+		    is_lagging(server, session->account, session->owner))
+			return SESSION_E_LAGS;
+	}
+	if (session_charge(session)) {
+		*ret = (struct refusal_reason){-EDQUOT, explain(session, text)};
 		return SESSION_E_REFUSED;
 	}
 	r = session_allocate(session);
@@ -404,12 +453,13 @@ static void end_objects(struct session *session)
 			session_arena_cancel(session->arena_slots[i]);
 }
 
-int session_new(struct server *server, int fd, bool is_admin, struct session **ret)
+int session_new(struct server *server, int fd, bool is_admin, struct session **ret,
+		struct session_lag *ret_lag)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	struct peer_identity identity = PEER_IDENTITY_INIT;
 	struct refusal_reason reason = {.res = 0};
-	char text[ACCOUNT_TEXT_BYTES];
+	char text[REASON_BYTES];
 	int r;
 
 	if (!session) {
@@ -431,8 +481,13 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	turn_job_init(&session->settle_job, RBK_TURN_ENDS, run_settle);
 	session_reset_init(session);
 
-	r = session_init(session, is_admin, &identity, &reason, text);
+	r = session_init(session, is_admin, ret_lag != NULL, &identity, &reason, text);
 	if (r) {
+		if (r == SESSION_E_LAGS) {
+			*ret_lag = (struct session_lag){account_ref(session->account),
+							owner_ref(session->owner)};
+			session->fd = -1;
+		}
 		if (r == SESSION_E_REFUSED)
 			refuse_connection(server, session->account, steal_fd(&session->fd),
 					  session->pid, session->uid, reason.res, reason.why);

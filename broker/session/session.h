@@ -39,7 +39,7 @@ struct session;
 struct stats_user;
 
 /* Positive outcomes of handling a client's input: the session ends, the daemon continues. */
-enum { SESSION_E_HOSTILE = 1, SESSION_E_REFUSED = 2 };
+enum { SESSION_E_HOSTILE = 1, SESSION_E_REFUSED = 2, SESSION_E_LAGS = 3 };
 
 /* States of the slots of plans and arenas. */
 enum slot_state {
@@ -328,12 +328,23 @@ struct session {
 	char comm[16];                  /* the process's when it connected; empty: unknown */
 };
 
+/* A tenant whose limits leave no room for a session while its earlier sessions end */
+struct session_lag {
+	struct account *account; /* counted; NULL: none */
+	struct owner *owner;     /* counted */
+};
+
 /*
- * Create a session for @fd, which the function takes over in any case. @is_admin: @fd comes from
- * the administrators' socket.
- * Return: 0; SESSION_E_REFUSED, and the client is told the reason; a negative errno.
+ * Create a session for @fd, which the function takes over unless it returns SESSION_E_LAGS.
+ * @is_admin: @fd comes from the administrators' socket.
+ * Return: 0; SESSION_E_REFUSED, and the client is told the reason; SESSION_E_LAGS, only if @ret_lag
+ * is not NULL: it is set, and session_lag_is_over() tells when to try again; a negative errno.
  */
-int session_new(struct server *server, int fd, bool is_admin, struct session **ret);
+int session_new(struct server *server, int fd, bool is_admin, struct session **ret,
+		struct session_lag *ret_lag);
+/* Return true if another try has another result. */
+bool session_lag_is_over(const struct server *server, const struct session_lag *lag);
+void session_lag_deinit(struct session_lag *lag);
 
 /* Return the tenant's name, or "(administrators)". */
 const char *session_owner(const struct session *session);

@@ -192,30 +192,45 @@ void account_set_limits(struct account *account, const struct account_limits *li
 	account->limits = *limits;
 }
 
+/* An amount of 0 always fits, even where a limit was lowered below the use. */
+static bool fits(uint64_t used, uint64_t amount, uint64_t max)
+{
+	uint64_t sum;
+
+	return checked_add(used, amount, &sum) && (amount == 0 || sum <= max);
+}
+
+static bool fits_account(const struct account *account, enum account_slot slot, uint64_t amount)
+{
+	return fits(account->used[slot], amount, account->limits.max[slot]);
+}
+
+static bool fits_book(const struct account_book *book, enum account_slot slot, uint64_t amount)
+{
+	return fits(book->total[slot], amount, book->max[slot]);
+}
+
+bool account_has_room(const struct account *account, enum account_slot slot, uint64_t amount)
+{
+	assert(slot < ACCOUNT_SLOT_COUNT);
+	return fits_account(account, slot, amount) && fits_book(account->book, slot, amount);
+}
+
 int account_charge(struct account *account, struct charge *charge, enum account_slot slot,
 		   uint64_t amount)
 {
-	uint64_t used, total;
-	bool fits_account, fits_book;
-
-	assert(slot < ACCOUNT_SLOT_COUNT);
 	assert(!charge->account);
 
-	/* An amount of 0 always fits, even where a limit was lowered below the use. */
-	fits_account = checked_add(account->used[slot], amount, &used) &&
-		       (amount == 0 || used <= account->limits.max[slot]);
-	fits_book = checked_add(account->book->total[slot], amount, &total) &&
-		    (amount == 0 || total <= account->book->max[slot]);
-	if (!fits_account || !fits_book) {
+	if (!account_has_room(account, slot, amount)) {
 		account->n_refused += slot < ACCOUNT_VRAM;
-		account->refused_by_book = fits_account;
+		account->refused_by_book = fits_account(account, slot, amount);
 		account->refused_slot = slot;
 		account->refused_amount = amount;
 		return ACCOUNT_E_QUOTA;
 	}
 
-	account->used[slot] = used;
-	account->book->total[slot] = total;
+	account->used[slot] += amount;
+	account->book->total[slot] += amount;
 	*charge = (struct charge){
 		.account = account_ref(account),
 		.slot = slot,

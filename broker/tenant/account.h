@@ -8,6 +8,7 @@
  * that exactly one charge_deinit() undoes; an account asserts on release that its charges add up to
  * 0. Each tenant has one account, and the broker has one for driver overhead. Reactor thread only.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <ringbroker/abi.h>
 
@@ -103,6 +104,8 @@ void account_set_limits(struct account *account, const struct account_limits *li
  */
 int account_charge(struct account *account, struct charge *charge, enum account_slot slot,
 		   uint64_t amount);
+/* Return true if account_charge() would accept @amount. It does not count as a rejection. */
+bool account_has_room(const struct account *account, enum account_slot slot, uint64_t amount);
 /*
  * Set a charge to the measured use, even above the limit. The broker's own account follows the
  * driver's figures this way, and leases charge the memory that programs had before the broker knew

@@ -335,7 +335,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	residency_leases(residency)->next_number = 0;
 	for (unsigned int i = 0; i < 2; i++) {
 		assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pairs[i]) == 0);
-		assert(session_new(&server, pairs[i][0], FUZZ_ADMIN, &sessions[i]) == 0);
+		assert(session_new(&server, pairs[i][0], FUZZ_ADMIN, &sessions[i], NULL) == 0);
 	}
 	for (unsigned int i = 0; i < MAX_MESSAGES && n > 0 && !is_over; i++) {
 		unsigned int which = bytes > 0 ? data[0] >> 7 : 0;

@@ -288,7 +288,7 @@ void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_pl
 	make_dispatch(rig, n_devices, placement);
 	make_server(rig, n_devices);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
-	CHECK(session_new(rig->server, ends[0], false, &rig->session) == 0);
+	CHECK(session_new(rig->server, ends[0], false, &rig->session, NULL) == 0);
 	rig->session->features = RBK_FEAT_RESIDENCY | RBK_FEAT_REATTACH | RBK_FEAT_UNDO;
 	greet_done(rig->session);
 	rig->fd = ends[1];

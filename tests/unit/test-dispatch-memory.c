@@ -727,7 +727,7 @@ TEST(test_prefetch__another_session)
 
 	BEGIN(bench, 2);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
-	assert_int_equal(session_new(bench.rig.server, ends[0], false, &other), 0);
+	assert_int_equal(session_new(bench.rig.server, ends[0], false, &other, NULL), 0);
 	/* The other session's table of plans is empty, whatever the first session has. */
 	other->features = RBK_FEAT_RESIDENCY;
 	bench.ring.ring->session = other;

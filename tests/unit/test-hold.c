@@ -159,11 +159,12 @@ TEST(test_unread__freed_room_admits_session)
 	fd = leave_unread(&rig, 1);
 	limit(&rig, ACCOUNT_FDS, 0);
 	make_pair(ends);
-	assert_int_equal(session_new(rig.server, ends[0], false, &session), SESSION_E_REFUSED);
+	assert_int_equal(session_new(rig.server, ends[0], false, &session, NULL),
+			 SESSION_E_REFUSED);
 	close(ends[1]);
 	read_all(fd);
 	make_pair(ends);
-	assert_int_equal(session_new(rig.server, ends[0], false, &session), 0);
+	assert_int_equal(session_new(rig.server, ends[0], false, &session, NULL), 0);
 	close(ends[1]);
 	close(fd);
 }
@@ -286,7 +287,7 @@ TEST(test_page__administrator_beside_busy_tenant)
 	rig_stick(&rig, account_of(&rig), &stuck);
 	assert_int_equal(session_stats_want(rig.session), 0);
 	make_pair(ends);
-	assert_int_equal(session_new(rig.server, ends[0], true, &admin), 0);
+	assert_int_equal(session_new(rig.server, ends[0], true, &admin, NULL), 0);
 	armed.timer = NULL;
 	armed.only_ns = PATIENCE_NS;
 	assert_int_equal(session_stats_page(admin, &of), 0);

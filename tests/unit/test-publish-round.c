@@ -125,7 +125,7 @@ static void add_sessions(struct kit *kit, unsigned int n)
 		assert_int_equal(
 			socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends),
 			0);
-		assert_int_equal(session_new(kit->rig.server, ends[0], false, &session), 0);
+		assert_int_equal(session_new(kit->rig.server, ends[0], false, &session, NULL), 0);
 		strcpy(session->name, "crowd");
 		kit->fds[kit->n_sessions++] = ends[1];
 	}

@@ -2,6 +2,7 @@
 /* Connections without a session: closing their descriptors, and telling clients the reason */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,16 @@
 #include "support/test.h"
 #include "util/clock.h"
 #include "util/log.h"
+
+static uint64_t stopped_ns; /* time in ns at which the clock is stopped, or 0 if it runs */
+
+uint64_t __wrap_clock_now_ns(void);
+uint64_t __real_clock_now_ns(void);
+
+uint64_t __wrap_clock_now_ns(void)
+{
+	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+}
 
 static void begin(struct rig *rig)
 {
@@ -294,14 +305,175 @@ TEST(test_refused__shares)
 	rig_deinit(&rig);
 }
 
-static uint64_t stopped_ns; /* time in ns at which the clock is stopped, or 0 if it runs */
+/* --- Connections that wait for ends of sessions --- */
 
-uint64_t __wrap_clock_now_ns(void);
-uint64_t __real_clock_now_ns(void);
-
-uint64_t __wrap_clock_now_ns(void)
+/* Connect and send HELLO. */
+static int say_hello(const struct rig *rig)
 {
-	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+	};
+	int fd = rig_connect(rig);
+
+	assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
+	return fd;
+}
+
+/* Expect the answer to HELLO: 0, or a refusal whose sentence says that sessions are ending or not.
+ */
+static void expect_hello(struct rig *rig, int fd, int res, bool is_ending)
+{
+	union {
+		struct rbk_wire_reply reply;
+		char bytes[8192];
+	} answer;
+
+	settle(rig);
+	assert_true(recv(fd, &answer, sizeof(answer), MSG_DONTWAIT) >=
+		    (ssize_t)sizeof(answer.reply));
+	assert_int_equal(answer.reply.res, res);
+	assert_int_equal(strstr(answer.reply.text, "still ending") != NULL, is_ending);
+}
+
+/* Make a session that does not end before lingering_end(). */
+static struct session *lingering_new(struct rig *rig)
+{
+	int fd = say_hello(rig);
+	struct session *session;
+
+	expect_hello(rig, fd, 0, false);
+	session = container_of(rig->server->sessions.prev, struct session, link);
+	session_job_started(session);
+	close(fd);
+	settle(rig);
+	assert_true(session->is_ending);
+	return session;
+}
+
+static void lingering_end(struct rig *rig, struct session *session)
+{
+	session_job_done(session);
+	settle(rig);
+}
+
+/* Let the timer of those that wait fire, @ns from now for them. */
+static void pass(struct rig *rig, uint64_t ns)
+{
+	usleep(3000);
+	stopped_ns = __real_clock_now_ns() + ns;
+	settle(rig);
+	stopped_ns = 0;
+}
+
+/* A client does not find its own last session in the way. */
+TEST(test_await__own_session)
+{
+	struct session *lingering;
+	struct rig rig;
+	int fd;
+
+	begin(&rig);
+	limit(rig.session->account, 2, account_limit(rig.session->account, ACCOUNT_FDS));
+	lingering = lingering_new(&rig);
+	fd = say_hello(&rig);
+	settle(&rig);
+	assert_int_equal(rig_count_answers(fd), 0);
+	assert_int_equal(rig.server->clients.n_awaiting, 1);
+	lingering_end(&rig, lingering);
+	pass(&rig, 0);
+	expect_hello(&rig, fd, 0, false);
+	assert_int_equal(rig.server->clients.n_awaiting, 0);
+	assert_int_equal(account_n_refused(rig.session->account), 0);
+	close(fd);
+	rig_deinit(&rig);
+}
+
+/* Without sessions that end, there is nothing to wait for. */
+TEST(test_await__in_vain)
+{
+	struct session *lingering;
+	struct rig rig;
+	int fds[2];
+
+	begin(&rig);
+	limit(rig.session->account, 1, account_limit(rig.session->account, ACCOUNT_FDS));
+	fds[0] = say_hello(&rig);
+	expect_hello(&rig, fds[0], -EDQUOT, false);
+	limit(rig.session->account, 2, account_limit(rig.session->account, ACCOUNT_FDS));
+	lingering = lingering_new(&rig);
+	limit(rig.session->account, 1, account_limit(rig.session->account, ACCOUNT_FDS));
+	fds[1] = say_hello(&rig);
+	settle(&rig);
+	assert_int_equal(rig_count_answers(fds[1]), 0);
+	lingering_end(&rig, lingering);
+	pass(&rig, 0);
+	expect_hello(&rig, fds[1], -EDQUOT, false);
+	close(fds[0]);
+	close(fds[1]);
+	rig_deinit(&rig);
+}
+
+/* The wait is limited in time, and so is the number of those that wait. */
+TEST(test_await__bounded)
+{
+	enum { MOST = 4, N = MOST + 1 };
+	struct session *lingering;
+	struct rig rig;
+	int fds[N];
+
+	begin(&rig);
+	rig.server->max_newcomers = 16 * MOST;
+	limit(rig.session->account, 2, account_limit(rig.session->account, ACCOUNT_FDS));
+	lingering = lingering_new(&rig);
+	for (unsigned int i = 0; i < N; i++) {
+		fds[i] = say_hello(&rig);
+		settle(&rig);
+	}
+	assert_int_equal(rig.server->clients.n_awaiting, MOST);
+	expect_hello(&rig, fds[MOST], -EDQUOT, true);
+	/* A client that leaves is forgotten when its time is over. */
+	close(fds[0]);
+	pass(&rig, 0);
+	assert_int_equal(rig.server->clients.n_awaiting, MOST);
+	pass(&rig, 2000000000);
+	assert_int_equal(rig.server->clients.n_awaiting, 0);
+	for (unsigned int i = 1; i < MOST; i++)
+		expect_hello(&rig, fds[i], -EDQUOT, true);
+	assert_int_equal(rig.server->n_newcomers, 0);
+	lingering_end(&rig, lingering);
+	for (unsigned int i = 1; i < N; i++)
+		close(fds[i]);
+	rig_deinit(&rig);
+}
+
+/* Descriptors that are being closed are waited for like sessions; the end of the broker is not. */
+TEST(test_await__descriptors)
+{
+	struct rig_stuck stuck;
+	struct account *account;
+	struct rig rig;
+	int fds[2];
+
+	begin(&rig);
+	account = rig.session->account;
+	limit(account, 10, account_used(account, ACCOUNT_FDS));
+	rig_stick(&rig, account, &stuck);
+	for (unsigned int i = 0; i < 2; i++) {
+		fds[i] = say_hello(&rig);
+		settle(&rig);
+	}
+	assert_int_equal(rig.server->clients.n_awaiting, 2);
+	limit(account, 10, account_used(account, ACCOUNT_FDS) + 1);
+	pass(&rig, 0);
+	expect_hello(&rig, fds[0], 0, false);
+	assert_int_equal(rig.server->clients.n_awaiting, 1);
+	rig_unstick(&stuck);
+	close(fds[0]);
+	close(fds[1]);
+	rig_deinit(&rig);
 }
 
 /* log lines about refused connections of logged_uid */

@@ -484,7 +484,7 @@ static struct session *session_for(struct rig *rig, struct tenant *tenant, int *
 
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-	assert_int_equal(session_new(rig->server, ends[0], false, &session), 0);
+	assert_int_equal(session_new(rig->server, ends[0], false, &session, NULL), 0);
 	/* Give the session to that tenant. */
 	owner_unref(session->owner);
 	tenant_unref(session->tenant);
