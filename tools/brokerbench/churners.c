@@ -99,8 +99,12 @@ static int connect_to(const struct child *child, struct rbk **ret)
 		.name = "churner",
 		.flags = RBK_CONNECT_NO_REATTACH,
 	};
+	struct rbk_error error;
+	int r = rbk_connect(&options, ret, &error);
 
-	return rbk_connect(&options, ret, NULL);
+	if (r)
+		fprintf(stderr, "brokerbench: a churner: %s\n", error.text);
+	return r;
 }
 
 static int plan_new(struct rbk *rbk, struct rbk_plan **ret)
