@@ -172,7 +172,7 @@ static int check_beside(const char *facts, const struct options *options,
 			const struct policy *policy, struct policy_errors *ret_errors)
 {
 	const char *devices = strchr(facts, ' '),
-		   *metrics = devices ? strchr(devices + 1, ' ') : NULL;
+		   *metrics = devices ? strchr(devices + 1, ' ') : NULL, *place;
 	uint64_t bytes[RBK_MAX_DEVICES];
 	char own[128], sentence[512];
 	uint32_t n = 0;
@@ -197,7 +197,10 @@ static int check_beside(const char *facts, const struct options *options,
 	    strcmp(metrics + 1, options->metrics.text) == 0 ||
 	    endpoint_try(options, sentence, sizeof(sentence)))
 		return 0;
-	print_line(stderr, "%s", sentence);
+	place = options_is_given(options, "metrics") ? NULL
+						     : policy_setting_place(policy, "metrics");
+	print_line(stderr, "%s: %s%s", place ? place : "brokerd", place ? "metrics: " : "",
+		   sentence);
 	return POLICY_E_INVALID;
 }
 
@@ -299,26 +302,64 @@ static const char *find_setting(const struct policy *policy, const char *key)
 	return NULL;
 }
 
-/* Return true if @a has a key, live or not by @is_live, that @b lacks or has with another value. */
-static bool has_other_key(const struct policy *a, const struct policy *b, bool is_live)
-{
-	const char *key, *value, *other;
+/* When a key of [broker] that has changed takes effect. */
+enum effect {
+	EFFECT_NOW,
+	EFFECT_LATER, /* at the next start */
+	EFFECT_NEVER, /* the command line has it, too */
+	N_EFFECTS,
+};
 
-	for (uint32_t i = 0; i < policy_n_settings(a); i++) {
-		policy_setting(a, i, &key, &value);
-		other = find_setting(b, key);
-		if (options_key_is_live(key) == is_live && (!other || strcmp(value, other) != 0))
-			return true;
+static enum effect effect_of(const struct options *options, const char *key)
+{
+	if (options_is_given(options, key))
+		return EFFECT_NEVER;
+	return options_key_is_live(key) ? EFFECT_NOW : EFFECT_LATER;
+}
+
+/*
+ * List the keys of @policy with this @effect that @other lacks or, if @is_first, has with another
+ * value; after @n keys. Return: @n and their number.
+ */
+static unsigned int print_keys(FILE *stream, const char *what, const struct options *options,
+			       enum effect effect, const struct policy *policy,
+			       const struct policy *other, bool is_first, unsigned int n)
+{
+	const char *key, *value, *there;
+
+	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
+		policy_setting(policy, i, &key, &value);
+		there = find_setting(other, key);
+		if ((there && (!is_first || strcmp(value, there) == 0)) ||
+		    effect_of(options, key) != effect)
+			continue;
+		fprintf(stream, "%s%s", n++ ? ", " : what, key);
 	}
-	return false;
+	return n;
 }
 
-static bool is_same_broker(const struct policy *a, const struct policy *b, bool is_live)
+static void print_changed_keys(FILE *stream, const struct options *options,
+			       const struct policy *before, const struct policy *after)
 {
-	return !has_other_key(a, b, is_live) && !has_other_key(b, a, is_live);
+	static const char *const texts[N_EFFECTS] = {
+		[EFFECT_NOW] = "placement keys changed: ",
+		[EFFECT_LATER] = "keys changed that take effect at the next start (brokerctl "
+				 "restart): ",
+		[EFFECT_NEVER] = "keys changed that have no effect, because the command line has "
+				 "them: ",
+	};
+	unsigned int n;
+
+	for (enum effect effect = 0; effect < N_EFFECTS; effect++) {
+		n = print_keys(stream, texts[effect], options, effect, after, before, true, 0);
+		n = print_keys(stream, texts[effect], options, effect, before, after, false, n);
+		if (n > 0)
+			fputs("; ", stream);
+	}
 }
 
-char *config_changes(const struct policy *before, const struct policy *after)
+char *config_changes(const struct options *options, const struct policy *before,
+		     const struct policy *after)
 {
 	struct policy_size a = policy_headroom(before), b = policy_headroom(after);
 	char *text = NULL;
@@ -332,11 +373,7 @@ char *config_changes(const struct policy *before, const struct policy *after)
 	print_tenants(stream, "gone: ", before, after, false);
 	if (a.is_percent != b.is_percent || a.value != b.value)
 		fputs("vram-headroom changed; ", stream);
-	if (!is_same_broker(before, after, true))
-		fputs("placement keys changed; ", stream);
-	if (!is_same_broker(before, after, false))
-		fputs("other keys of [broker] changed, which take effect at the next start; ",
-		      stream);
+	print_changed_keys(stream, options, before, after);
 	fflush(stream);
 	if (bytes == 0)
 		fputs("nothing changed; ", stream);

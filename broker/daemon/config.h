@@ -38,10 +38,11 @@ void config_state_facts(const struct options *options, const uint64_t *device_by
 void config_log_errors(enum log_event event, const char *what, struct policy_errors *errors);
 
 /*
- * Describe in one line what a reload changed. The caller frees the line. Return: NULL if out of
- * memory.
+ * Describe in one line what a reload changed, with the keys of [broker] by when they take effect.
+ * The caller frees the line. Return: NULL if out of memory.
  */
-char *config_changes(const struct policy *before, const struct policy *after);
+char *config_changes(const struct options *options, const struct policy *before,
+		     const struct policy *after);
 
 /*
  * Return the bytes of host memory that there are for this process: the machine's memory, or the

@@ -61,7 +61,9 @@ static int explain(const struct options *options, int r, char *sentence, size_t 
 			 where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_PATH:
-		snprintf(sentence, bytes, "cannot make a socket at %s: the folder does not exist",
+		snprintf(sentence, bytes,
+			 "cannot make a socket at %s: the folder does not exist; choose another "
+			 "address for --metrics",
 			 where);
 		return OPTIONS_EXIT_USAGE;
 	case METRICS_E_NO_SOCKET:

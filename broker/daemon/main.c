@@ -66,7 +66,8 @@ static void reload_run(struct offload_job *job)
 static int apply_policy(struct broker *broker)
 {
 	struct reload *reload = &broker->reload;
-	char *changes = config_changes(tenants_policy(broker->tenants), reload->policy);
+	char *changes =
+		config_changes(&broker->asked, tenants_policy(broker->tenants), reload->policy);
 	int r;
 
 	r = tenants_reload(broker->tenants, reload->policy, &reload->errors);

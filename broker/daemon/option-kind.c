@@ -61,7 +61,8 @@ static int parse_flag(const struct option_row *row, const struct option_source *
 static int parse_choice(const struct option_row *row, const struct option_source *source,
 			const char *value, void *at)
 {
-	char wanted[128] = "one of";
+	char wanted[128] = "";
+	size_t n = 0;
 
 	if (!value)
 		value = row->otherwise;
@@ -70,8 +71,11 @@ static int parse_choice(const struct option_row *row, const struct option_source
 			store(row, at, (uint64_t)choice->value);
 			return -1;
 		}
-		strncat(wanted, " ", sizeof(wanted) - strlen(wanted) - 1);
-		strncat(wanted, choice->word, sizeof(wanted) - strlen(wanted) - 1);
+		n += (size_t)snprintf(wanted + n, sizeof(wanted) - n, "%s%s",
+				      choice == row->choices ? ""
+				      : choice[1].word       ? ", "
+							     : " or ",
+				      choice->word);
 	}
 	return refuse(source, value, wanted);
 }

@@ -327,6 +327,13 @@ bool options_key_is_live(const char *key)
 	return row && row->use == OPTION_LIVE;
 }
 
+bool options_is_given(const struct options *options, const char *key)
+{
+	const struct option_row *row = find_row(key);
+
+	return row && options->given & 1ull << (row - option_rows);
+}
+
 void options_complete(struct options *options)
 {
 	if (!options->socket_path[0])

@@ -101,6 +101,9 @@ int options_read_key(void *context, const char *key, const char *value,
  */
 bool options_key_is_live(const char *key);
 
+/* Return true if the command line has @key, so that the file's value has no effect. */
+bool options_is_given(const struct options *options, const char *key);
+
 /* Print every key of placement with the value in force, in one line without a line end. */
 void options_print_place(FILE *stream, const struct options *options);
 

@@ -514,7 +514,9 @@ static void add_setting(struct policy_loader *loader, const char *key, const cha
 		return;
 	setting = &policy->settings[policy->n_settings++];
 	*setting = (struct policy_setting){.key = strdup(key), .value = strdup(value)};
-	if (!setting->key || !setting->value)
+	if (asprintf(&setting->place, "%s:%u", loader->file, loader->line) < 0)
+		setting->place = NULL;
+	if (!setting->key || !setting->value || !setting->place)
 		loader->error = error_origin(-ENOMEM);
 }
 

@@ -28,6 +28,7 @@ struct policy_section {
 /* A key of [broker] that another room has read. */
 struct policy_setting {
 	char *key, *value;
+	char *place; /* "FILE:LINE" */
 };
 
 struct policy {

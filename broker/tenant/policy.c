@@ -93,6 +93,7 @@ struct policy *policy_free(struct policy *policy)
 	for (uint32_t i = 0; i < policy->n_settings; i++) {
 		free(policy->settings[i].key);
 		free(policy->settings[i].value);
+		free(policy->settings[i].place);
 	}
 	free(policy->settings);
 	free_strings(policy->files, policy->n_files);
@@ -171,6 +172,14 @@ void policy_setting(const struct policy *policy, uint32_t index, const char **re
 {
 	*ret_key = policy->settings[index].key;
 	*ret_value = policy->settings[index].value;
+}
+
+const char *policy_setting_place(const struct policy *policy, const char *key)
+{
+	for (uint32_t i = 0; i < policy->n_settings; i++)
+		if (strcmp(policy->settings[i].key, key) == 0)
+			return policy->settings[i].place;
+	return NULL;
 }
 
 static bool matches_gid(const struct policy_section *section, const struct peer *peer)

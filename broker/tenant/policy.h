@@ -169,6 +169,8 @@ uint32_t policy_match(const struct policy *policy, const struct peer *peer);
 uint32_t policy_n_settings(const struct policy *policy);
 void policy_setting(const struct policy *policy, uint32_t index, const char **ret_key,
 		    const char **ret_value);
+/* Return "FILE:LINE" of such a key, borrowed; NULL if the files do not have it. */
+const char *policy_setting_place(const struct policy *policy, const char *key);
 
 /*
  * Describe a tenant in one line: "NAME: match-uid = 33; vram-max = 2GiB; ...". Percentages of host

@@ -228,24 +228,36 @@ TEST(test_idle__stop_while_measuring, setup, teardown)
 	harness_sleep_ms(20);
 }
 
-/* Placement options take effect when the file is read again. */
+/* Placement options take effect when the file is read again; the log names what has changed. */
 TEST(test_reload__placement, setup, teardown)
 {
-	const struct broker_options options = {.policy = "[broker]\nthreshold = 2MiB\n"};
+	const char *const args[] = {"--gpu=none", "--workers=2", NULL};
+	const struct broker_options options = {.args = args,
+					       .policy = "[broker]\nthreshold = 2MiB\n"};
 
 	BROKER(broker, &options);
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
-	broker_reload(&broker, "placement keys changed; 1 tenant in all");
+	broker_reload(&broker, "placement keys changed: force-cpu; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
 	broker_reload(&broker, "nothing changed; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nforce-cpu = yes\nbalance-low = 1.1\n");
 	broker_reload(&broker, ":3: balance-low: '1.1' is not allowed; a factor from 0.01 to 0.99 "
 			       "is");
-	broker_write_policy(&broker, "");
-	broker_reload(&broker, "placement keys changed; 1 tenant in all");
-	broker_write_policy(&broker, "[broker]\nworkers = 1\n");
+	/* One has another value, the other one is gone. */
+	broker_write_policy(&broker, "[broker]\nthreshold = 3MiB\n");
+	broker_reload(&broker, "placement keys changed: threshold, force-cpu; 1 tenant in all");
+	/* The command line has --workers; spin and log-level wait for the next start. */
+	broker_write_policy(&broker, "[broker]\nthreshold = 3MiB\nspin = 5\nmin-count = 9\n"
+				     "workers = 1\nlog-level = debug\n");
 	broker_reload(&broker,
-		      "other keys of [broker] changed, which take effect at the next start");
+		      "placement keys changed: min-count; keys changed that take effect at "
+		      "the next start (brokerctl restart): spin, log-level; keys changed "
+		      "that have no effect, because the command line has them: workers; 1 "
+		      "tenant in all");
+	broker_write_policy(&broker, "[broker]\nthreshold = 3MiB\nspin = 6\nmin-count = 9\n"
+				     "workers = 1\nlog-level = debug\n");
+	broker_reload(&broker, ": keys changed that take effect at the next start (brokerctl "
+			       "restart): spin; 1 tenant in all");
 }
 
 TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(50))

@@ -173,9 +173,9 @@ TEST(test_refused__what_only_a_start_would_show)
 	rbk_disconnect(broker_start_gpu(&broker, &options, "look"));
 	snprintf(policy, sizeof(policy), "[broker]\nmetrics = 127.0.0.1:%u\n", port);
 	broker_write_policy(&broker, policy);
-	expect_no_restart(&broker, "another program listens on 127.0.0.1");
+	expect_no_restart(&broker, ":2: metrics: another program listens on 127.0.0.1");
 	broker_write_policy(&broker, "[tenant a]\nmatch-uid = 12345\nvram-reserve = 9999999GiB\n");
-	expect_no_restart(&broker, "vram-reserve");
+	expect_no_restart(&broker, ":3: vram-reserve: ");
 	close(fd);
 	broker_write_policy(&broker, policy);
 	expect_restart(&broker);
