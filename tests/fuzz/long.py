@@ -11,6 +11,7 @@ functions that were reached, of all. The next lines name the parser's functions 
 be reached by this fuzzer, and small ones were reached where the compiler has inlined them. The exit status is 1 if a
 fuzzer has found something.
 """
+import json
 import os
 import re
 import shutil
@@ -40,6 +41,10 @@ PARSERS = {
 OPTIONS = ['-rss_limit_mb=4096', '-timeout=60', '-print_final_stats=1', '-verbosity=1']
 
 
+def program_of(build, name):
+    return os.path.join(build, 'tests/fuzz/fuzz-' + name)
+
+
 def run(program, *args):
     """Run a fuzzer. Return its exit status and what it printed."""
     done = subprocess.run([program, *args], capture_output=True, text=True, errors='replace', check=False)
@@ -65,7 +70,7 @@ def coverage(program, folders, parser):
 def fuzz(build, seconds, out, name):
     """Run one fuzzer, and print its line. Return true if it has found nothing."""
     name, *further = name.split(':')
-    program = os.path.join(build, 'tests/fuzz/fuzz-' + name)
+    program = program_of(build, name)
     corpus, found, new = os.path.join(FUZZ, 'corpus', name), os.path.join(out, name), os.path.join(out, name + '.new')
     os.makedirs(found, exist_ok=True)
     status, text = run(program, *OPTIONS, f'-max_total_time={seconds}', f'-artifact_prefix={out}/{name}-',
@@ -90,13 +95,47 @@ def fuzz(build, seconds, out, name):
     return status == 0
 
 
+def refuse(why):
+    print(f'long.py: {why}; see long.py --help', file=sys.stderr)
+    sys.exit(2)
+
+
+def engine(build):
+    """Return the option fuzz_engine of a build folder, empty if the fuzzers only repeat their corpora."""
+    try:
+        with open(os.path.join(build, 'meson-info/intro-buildoptions.json'), encoding='utf-8') as file:
+            return {option['name']: option['value'] for option in json.load(file)}.get('fuzz_engine', '')
+    except OSError as error:
+        refuse(f'{build} is no build folder ({error.strerror})')
+
+
+def check(build, seconds, names):
+    """End, with a sentence, where the arguments are wrong."""
+    if not seconds.isascii() or not seconds.isdigit() or int(seconds) < 1:
+        refuse(f'SECONDS is a number of at least 1, not {seconds}')
+    if not engine(build):
+        refuse(f'the fuzzers of {build} have no engine, which -Dfuzz_engine=-fsanitize=fuzzer gives them (HACKING.md)')
+    for name, *folders in (name.split(':') for name in names):
+        if name not in PARSERS:
+            refuse(f'there is no fuzzer {name}, but {", ".join(sorted(PARSERS))}')
+        if not os.path.exists(program_of(build, name)):
+            refuse(f'there is no {program_of(build, name)}: build it first')
+        for folder in folders:
+            if not os.path.isdir(folder):
+                refuse(f'{folder} is no folder')
+
+
 def main():
+    if sys.argv[1:] in (['--help'], ['-h']):
+        print(__doc__)
+        return
     if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    build, seconds, out = sys.argv[1], int(sys.argv[2]), os.path.abspath(sys.argv[3])
+        refuse('it takes BUILD SECONDS OUT [NAME[:FOLDER]...]')
+    build, seconds, out = sys.argv[1], sys.argv[2], os.path.abspath(sys.argv[3])
     names = sys.argv[4:] or sorted(PARSERS)
+    check(build, seconds, names)
     print(f'{"fuzzer":16} {"executions":>12} {"before":>7} {"after":>7} {"edges":>7} {"functions":>9}', flush=True)
-    sys.exit(0 if all([fuzz(build, seconds, out, name) for name in names]) else 1)
+    sys.exit(0 if all([fuzz(build, int(seconds), out, name) for name in names]) else 1)
 
 
 main()

@@ -19,13 +19,14 @@ import argparse
 import concurrent.futures
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
 
 import scenes
-from page import Page
+from page import MODES, Page
 
 
 def plan(places, every):
@@ -76,35 +77,60 @@ def attempt(scene, failure, is_replay=False):
         return problems, page.n_failed, page.error, stage.report(), places, page.counts()
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one sentence."""
+
+    def error(self, message):
+        self.exit(2, f'{self.prog}: {message}; see {self.prog} --help\n')
+
+
+def count(text):
+    """Parse a number of at least 1."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'it takes a number of at least 1, not {text}')
+    return int(text)
+
+
+def replayed(text):
+    """Parse a failure as name() writes it."""
+    match = re.fullmatch(f'([0-9a-f]{{1,16}}):({"|".join(MODES[1:])}):([1-9][0-9]*):([0-9]+)', text, re.ASCII)
+    if not match:
+        raise argparse.ArgumentTypeError(f'it takes KEY:MODE:N:ERROR, as a report prints it, not {text}')
+    return scenes.Place(int(match[1], 16)), match[2], int(match[3]), int(match[4])
+
+
+def check_programs(parser, options, program):
+    """End where the build folder lacks a program."""
+    for path in (program, scenes.path('tests/nth/nth-client'), scenes.path('broker/brokerd'),
+                 scenes.path('tools/brokerctl/brokerctl')):
+        if not os.path.exists(path):
+            parser.error(f'there is no {path}: {options.build} must be a build folder, in which ninja has made it')
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument('build')
     parser.add_argument('program', choices=list(scenes.SCENES))
-    parser.add_argument('--sample', type=int)
+    parser.add_argument('--sample', type=count)
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--replay')
+    parser.add_argument('--replay', type=replayed, metavar='KEY:MODE:N:ERROR')
     parser.add_argument('--every', action='store_true', help='every error of each place')
     parser.add_argument('--list', action='store_true')
-    parser.add_argument('--jobs', type=int, default=2)
+    parser.add_argument('--jobs', type=count, default=2)
     parser.add_argument('--verbose', action='store_true')
-    parser.add_argument('--mode', help='only failures of this mode')
+    parser.add_argument('--mode', choices=MODES[1:], help='only failures of this mode')
     parser.add_argument('--function', help='only places whose call chain contains this text')
     options = parser.parse_args()
     scenes.BUILD = os.path.abspath(options.build)
     scene = scenes.SCENES[options.program]
     program = scene.program()
+    check_programs(parser, options, program)
 
     if options.replay:
-        try:
-            key, mode, n, error = options.replay.split(':')
-            int(key, 16), int(n), int(error)
-        except ValueError:
-            parser.error(f'--replay takes KEY:MODE:N:ERROR, as a report prints it, not {options.replay}')
-        problems, n_failed, _, report, places, _ = attempt(
-            scene, (scenes.Place(int(key, 16)), mode, int(n), int(error)), True)
+        problems, n_failed, _, report, places, _ = attempt(scene, options.replay, True)
         describe(program, places)
         for place in places:
-            if place.key == int(key, 16):
+            if place.key == options.replay[0].key:
                 print(place.text)
         print(report)
         print(f'{n_failed} calls failed')
