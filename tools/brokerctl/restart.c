@@ -6,10 +6,16 @@
  * broker can tell whether the restart succeeded, so this command asks at the same socket until one
  * answers that began to serve later. Sessions re-attach by themselves; the command waits for them
  * for a while only, because a client may be stopped.
+ *
+ * A signal that ends this command cancels the restart as long as the broker waits for tasks: the
+ * handler ends the connection, on which the broker would answer. Then the broker tells whether it
+ * goes on.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include <ringbroker/admin.h>
@@ -26,11 +32,40 @@ static const double default_drain_s = 5, most_drain_s = 3600;
 static const uint64_t check_ns = 15000000000;
 /* Time until the next broker answers, and then until sessions have re-attached */
 static const uint64_t start_ns = 30000000000, sessions_ns = 1000000000;
+/* Time in which a broker that answers notices the end of another connection */
+static const uint64_t notice_ns = 2000000000;
 
 struct restarting {
 	struct control *control;
 	struct rbk_admin_restart before, last, after;
 };
+
+/* A signal wants this command to end */
+static volatile sig_atomic_t is_interrupted;
+/* The connection that waits for the broker's answer; -1: none */
+static volatile sig_atomic_t waiting_fd = -1;
+
+static void on_signal(int number)
+{
+	const int fd = waiting_fd, saved_errno = errno;
+
+	is_interrupted = 1;
+	if (fd >= 0)
+		shutdown(fd, SHUT_RDWR);
+	errno = saved_errno;
+}
+
+/* Handle signals that end this command, but those that are ignored, as in a background job. */
+static void catch_signals(void)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+
+	sigemptyset(&action.sa_mask);
+	for (unsigned int i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &action, NULL);
+}
 
 static void pause_a_moment(void)
 {
@@ -64,6 +99,54 @@ static int ask(struct restarting *restarting, struct rbk_admin_restart *ret,
 	return r;
 }
 
+/* Have the broker drain. Return: as rbk_admin_restart(). */
+static int begin(struct restarting *restarting, uint32_t drain_ms, struct rbk_error *error)
+{
+	struct rbk *rbk = restarting->control->rbk;
+	int r;
+
+	/* Only the library closes the descriptor, not before the request has ended. */
+	waiting_fd = rbk_fd(rbk);
+	r = is_interrupted
+		    ? -ECONNRESET
+		    : rbk_admin_restart(rbk, RBK_RESTART_BEGIN, drain_ms, &restarting->last, error);
+	waiting_fd = -1;
+	return r;
+}
+
+/*
+ * Say what has become of an interrupted restart. A broker that restarts names no cause of a failed
+ * restart; when it sees the end of the connection, it names that.
+ * Return: EXIT_*.
+ */
+static int say_interrupted(struct restarting *restarting)
+{
+	const uint64_t begin_ns = clock_now_ns();
+	struct rbk_error error;
+	bool is_same;
+	int r;
+
+	for (;;) {
+		error.text[0] = '\0';
+		r = ask(restarting, &restarting->after, &error);
+		is_same = r == 0 && restarting->after.ready_ns == restarting->before.ready_ns;
+		if (r == 0 && !is_same)
+			return control_fail(EXIT_FAILED,
+					    "interrupted too late: the next broker has taken over");
+		/* Without a cause: it has not received the request. */
+		if (is_same && (error.text[0] || clock_now_ns() - begin_ns >= notice_ns))
+			return control_fail(EXIT_FAILED,
+					    "the restart is cancelled: the same broker goes on");
+		if (clock_now_ns() - begin_ns >= start_ns)
+			return control_fail(
+				EXIT_NO_BROKER,
+				"interrupted, and no broker answers after %g s: %s: see "
+				"brokerd's log",
+				(double)start_ns / 1e9, text_name(error.text));
+		pause_a_moment();
+	}
+}
+
 /* Wait until the next broker answers. Return: EXIT_*. */
 static int await_next(struct restarting *restarting)
 {
@@ -72,6 +155,9 @@ static int await_next(struct restarting *restarting)
 	int r;
 
 	for (;;) {
+		if (is_interrupted)
+			return control_fail(EXIT_FAILED,
+					    "interrupted too late: the next broker takes over");
 		r = ask(restarting, &restarting->after, &error);
 		if (r == 0 && restarting->after.ready_ns != restarting->before.ready_ns)
 			return EXIT_OK;
@@ -95,7 +181,7 @@ static void await_sessions(struct restarting *restarting)
 	struct rbk_error error;
 
 	while (restarting->after.n_restored < restarting->last.n_sessions &&
-	       clock_now_ns() < end_ns) {
+	       clock_now_ns() < end_ns && !is_interrupted) {
 		pause_a_moment();
 		/* A broker that dies now is another matter. */
 		if (ask(restarting, &restarting->after, &error))
@@ -151,7 +237,8 @@ int run_restart(struct control *control, const struct arguments *arguments)
 	int status, r;
 
 	if (drain && !control_seconds(drain, most_drain_s, &drain_s))
-		return control_misuse(arguments, "--drain takes seconds, not %s", text_name(drain));
+		return control_misuse(arguments, "--drain takes 0 to %g seconds, not %s",
+				      most_drain_s, text_name(drain));
 	least_ns = (uint64_t)(drain_s * 1e9) + check_ns;
 	if (control->timeout_ns < least_ns)
 		control->timeout_ns = least_ns;
@@ -159,13 +246,13 @@ int run_restart(struct control *control, const struct arguments *arguments)
 	if (status)
 		return status;
 	r = ask(&restarting, &restarting.before, &error);
+	catch_signals();
 	if (r == 0)
-		r = rbk_admin_restart(control->rbk, RBK_RESTART_BEGIN, (uint32_t)(drain_s * 1e3),
-				      &restarting.last, &error);
-	if (r)
+		r = begin(&restarting, (uint32_t)(drain_s * 1e3), &error);
+	if (r && !(r == -ECONNRESET && is_interrupted))
 		return control_refused(control, r, &error);
 	control_disconnect(control);
-	status = await_next(&restarting);
+	status = r ? say_interrupted(&restarting) : await_next(&restarting);
 	if (status)
 		return status;
 	await_sessions(&restarting);
