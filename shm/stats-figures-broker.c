@@ -118,6 +118,10 @@ const struct figure upkeep_figures[] = {
 	       .metric = "reactor_longest_turn_cpu_seconds",
 	       .help = "Longest processor time of a turn of the reactor, the thread that serves "
 		       "all clients, except for turns that handled only ring entries"),
+	UPKEEP(n_calls_refused, 600, .kind = FIGURE_SINCE_START, .json = "refused_calls",
+	       .metric = "refused_system_calls",
+	       .help = "System calls of the broker's threads that the sandbox refused or, with "
+		       "sandbox = log, reported; each call counts once for each kind of thread"),
 	{.json = NULL},
 };
 

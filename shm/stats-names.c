@@ -51,6 +51,27 @@ const struct stats_word *stats_setup_cause(uint32_t cause)
 	return cause < N_OF(words) && words[cause].name ? &words[cause] : &unknown;
 }
 
+const struct stats_word *stats_sandbox(uint32_t sandbox)
+{
+	static const struct stats_word words[RBK_STATS_SANDBOXES] = {
+		[RBK_STATS_SANDBOX_ON] = {"on", "on: threads may make only the system calls that "
+						"they need"},
+		[RBK_STATS_SANDBOX_LOG] = {"log", "in mode log: system calls that threads do not "
+						  "need happen, and are logged"},
+		[RBK_STATS_SANDBOX_OFF] = {"off", "off: threads may make all system calls"},
+		[RBK_STATS_SANDBOX_LACKING] = {"lacking", "not available: this kernel or container "
+							  "has no filters of system calls "
+							  "(seccomp)"},
+		[RBK_STATS_SANDBOX_NOT_BUILT] = {"not-built", "not available: this build of "
+							      "brokerd has no filters of system "
+							      "calls"},
+		[RBK_STATS_SANDBOX_REFUSED] = {"refused", "incomplete: the kernel refused a filter "
+							  "of system calls"},
+	};
+
+	return sandbox < N_OF(words) && words[sandbox].name ? &words[sandbox] : &unknown;
+}
+
 const char *stats_breaker_name(uint32_t state)
 {
 	static const char *const names[RBK_STATS_BREAKER_PROBING + 1] = {

@@ -29,6 +29,8 @@ struct stats_word {
 const struct stats_word *stats_turn_cause(uint32_t cause);
 /* Return the words for @cause, an enum rbk_setup_cause; otherwise as stats_turn_cause(). */
 const struct stats_word *stats_setup_cause(uint32_t cause);
+/* Return the words for @sandbox, an enum rbk_stats_sandbox; otherwise as stats_turn_cause(). */
+const struct stats_word *stats_sandbox(uint32_t sandbox);
 /*
  * Return the name of a breaker's state (enum rbk_stats_breaker), or of a device's kind (0 to 2, as
  * in struct rbk_stats_device); "unknown" for a number of a newer broker.

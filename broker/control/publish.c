@@ -122,6 +122,7 @@ static void describe_setup(const struct publish *publish, struct rbk_stats_upkee
 static void publish_upkeep(struct publish *publish)
 {
 	const struct turn_report *turns = &loop_current(publish->options.loop)->report;
+	const struct publish_self *self = publish->options.self;
 	struct rbk_stats_upkeep figures = {.flags = 0};
 	struct closers_report closers;
 	struct dispatch_mended mended;
@@ -143,6 +144,10 @@ static void publish_upkeep(struct publish *publish)
 		};
 	}
 	figures.longest_turn_cpu_ns = clock_ticks_to_ns(turns->longest_cpu_ticks);
+	figures.sandbox = self->sandbox;
+	figures.n_calls_refused = self->n_calls_refused;
+	figures.restart_at_ns = self->restart_at_ns;
+	figures.restart_until_ns = self->restart_until_ns;
 	stats_set_upkeep(publish->stats, &figures);
 }
 

@@ -26,6 +26,14 @@ struct telemetry;
 struct tenant;
 struct tenants;
 
+/* Figures of brokerd's own state, in the root page from the next update on. */
+struct publish_self {
+	uint32_t sandbox;         /* enum rbk_stats_sandbox */
+	uint64_t n_calls_refused; /* refusals that were logged */
+	/* beginning and latest end of a restart's drain, by clock_ticks(); 0: there is none */
+	uint64_t restart_at_ns, restart_until_ns;
+};
+
 struct publish_options {
 	struct loop *loop;
 	struct offload *offload; /* the setup thread */
@@ -37,6 +45,7 @@ struct publish_options {
 	struct dispatch *dispatch;
 	struct executor *const *executors;
 	uint32_t n_executors;
+	const struct publish_self *self; /* read at each update */
 };
 
 /*

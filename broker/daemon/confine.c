@@ -36,10 +36,45 @@ static void report(const struct sandbox_refusal *refusal)
 
 static void on_refused(void *data, uint32_t events)
 {
+	struct broker *broker = data;
 	struct sandbox_refusal refusal;
 
-	while (sandbox_take(&refusal))
+	while (sandbox_take(&refusal)) {
+		broker->self.n_calls_refused++;
 		report(&refusal);
+	}
+}
+
+/* Return the state, and mention it in the log unless calls are refused or nothing was asked for. */
+static enum rbk_stats_sandbox explain(int r, enum sandbox_mode wanted)
+{
+	switch (r) {
+	case SANDBOX_E_LACKING:
+		log_info(LOG_SANDBOX, "threads may make all system calls: this kernel or container "
+				      "has no filters (seccomp)");
+		return RBK_STATS_SANDBOX_LACKING;
+	case SANDBOX_E_BUILD:
+		log_info(LOG_SANDBOX,
+			 "threads may make all system calls: this build has no filters, "
+			 "which exist for x86-64");
+		return RBK_STATS_SANDBOX_NOT_BUILT;
+	case SANDBOX_E_SANITIZED:
+		return RBK_STATS_SANDBOX_NOT_BUILT;
+	}
+	switch (wanted) {
+	case SANDBOX_LOG:
+		log_warning(LOG_SANDBOX,
+			    "the sandbox is in mode log: system calls that threads do not need "
+			    "happen, and are logged; sandbox = on refuses them");
+		return RBK_STATS_SANDBOX_LOG;
+	case SANDBOX_OFF:
+		log_warning(LOG_SANDBOX, "the sandbox is off: threads may make any system call; "
+					 "sandbox = on refuses those that they do not need");
+		return RBK_STATS_SANDBOX_OFF;
+	case SANDBOX_ON:
+		break;
+	}
+	return RBK_STATS_SANDBOX_ON;
 }
 
 int confine_prepare(struct broker *broker)
@@ -52,9 +87,7 @@ int confine_prepare(struct broker *broker)
 			       &broker->sandbox_watch);
 	if (r < 0)
 		return error_fold(r);
-	if (r == SANDBOX_E_LACKING)
-		log_info(LOG_SANDBOX, "threads may make all system calls: this kernel, container "
-				      "or build has no filters (seccomp)");
+	broker->self.sandbox = explain(r, broker->options.sandbox);
 	return 0;
 }
 
@@ -64,18 +97,22 @@ int confine_begin(struct broker *broker)
 
 	if (r)
 		return error_fold(r);
-	if (sandbox_enter("brokerd"))
+	if (sandbox_enter("brokerd")) {
+		broker->self.sandbox = RBK_STATS_SANDBOX_REFUSED;
 		log_warning(LOG_SANDBOX,
 			    "threads may make all system calls: the kernel refused the filter");
+	}
 	return 0;
 }
 
-void confine_reactor(void)
+void confine_reactor(struct broker *broker)
 {
-	if (sandbox_enter("rb-reactor"))
+	if (sandbox_enter("rb-reactor")) {
+		broker->self.sandbox = RBK_STATS_SANDBOX_REFUSED;
 		log_warning(LOG_SANDBOX,
 			    "the reactor may make all system calls that brokerd's start needs: the "
 			    "kernel refused its filter");
+	}
 }
 
 void confine_end(struct broker *broker)

@@ -9,7 +9,8 @@ struct broker;
 
 /*
  * Have threads that start later confine themselves, in the mode of the options. Call before any
- * thread starts. A machine without filters is mentioned in the log, and brokerd goes on.
+ * thread starts. A machine without filters, and a mode that refuses nothing, are mentioned in the
+ * log, and brokerd goes on.
  * Return: 0; negative errno without memory or descriptors.
  */
 int confine_prepare(struct broker *broker);
@@ -22,7 +23,7 @@ int confine_prepare(struct broker *broker);
 int confine_begin(struct broker *broker);
 
 /* Confine this thread to what the reactor needs while clients are served. */
-void confine_reactor(void);
+void confine_reactor(struct broker *broker);
 
 /* Report what was refused and not reported yet, and stop watching. */
 void confine_end(struct broker *broker);

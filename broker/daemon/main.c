@@ -439,7 +439,7 @@ static int broker_run(struct broker *broker)
 		log_error(LOG_METRICS_SOCKET, "this broker goes on without metrics");
 	service_ready(broker->service, describe_state, broker);
 	restart_ready(broker->restart);
-	confine_reactor();
+	confine_reactor(broker);
 	r = dispatch_run(broker->dispatch, broker->server);
 	if (r) {
 		/* Tasks are still running on a device: memory that they use must not be freed. */

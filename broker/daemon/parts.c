@@ -348,6 +348,7 @@ static int make_publish(struct broker *broker)
 		.residency = broker->residency,
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
+		.self = &broker->self,
 	};
 
 	return publish_new(&options, &broker->publish);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control/publish.h"
 #include "daemon/options.h"
 #include "daemon/service.h"
 #include "loop/offload.h"
@@ -30,7 +31,6 @@ struct loop;
 struct loop_watch;
 struct offload;
 struct profiles;
-struct publish;
 struct refresh;
 struct residency;
 struct restart;
@@ -100,6 +100,7 @@ struct broker {
 	struct dispatch *dispatch;
 	struct refresh *refresh;
 	struct publish *publish;
+	struct publish_self self; /* shown by publish */
 	struct control *control;
 	struct server *server;
 	struct endpoint *endpoint;

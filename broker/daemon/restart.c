@@ -267,6 +267,9 @@ void restart_ready(struct restart *restart)
 
 static void restart_failed(struct restart *restart)
 {
+	struct publish_self *self = &restart->broker->self;
+
+	self->restart_at_ns = self->restart_until_ns = 0;
 	log_error(LOG_RESTART_FAILED, "cannot restart: %s; this broker goes on", restart->why);
 	service_reloaded(restart->broker->service);
 	restart->is_running = false;
@@ -406,6 +409,22 @@ static void forget_facts(struct restart *restart)
 	restart->environment[count(restart->environment) - 1] = NULL;
 }
 
+/* Admit nothing more, and let the tasks in flight complete. */
+static void drain(struct restart *restart)
+{
+	struct broker *broker = restart->broker;
+	const uint64_t n_left = dispatch_n_in_flight(broker->dispatch);
+
+	log_info(LOG_RESTART, "restarting within %g s: %llu task%s in flight",
+		 (double)restart->drain_ns / 1e9, ull(n_left), n_left == 1 ? " is" : "s are");
+	restart->held_ns = clock_now_ns();
+	restart->n_completed = dispatch_n_completed(broker->dispatch);
+	broker->self.restart_at_ns = clock_ticks_to_ns(clock_ticks());
+	broker->self.restart_until_ns = broker->self.restart_at_ns + restart->drain_ns;
+	service_restarting(broker->service);
+	dispatch_pause(broker->dispatch, restart->drain_ns, on_paused, restart);
+}
+
 static void check_done(void *context, const char *why)
 {
 	struct restart *restart = context;
@@ -422,14 +441,10 @@ static void check_done(void *context, const char *why)
 		snprintf(restart->why, sizeof(restart->why), "%s", why);
 	else if (!restart->is_managed && is_held_up(restart))
 		set_held_up(restart);
-	if (restart->why[0]) {
+	if (restart->why[0])
 		refuse(restart);
-		return;
-	}
-	restart->held_ns = clock_now_ns();
-	restart->n_completed = dispatch_n_completed(broker->dispatch);
-	service_restarting(broker->service);
-	dispatch_pause(broker->dispatch, restart->drain_ns, on_paused, restart);
+	else
+		drain(restart);
 }
 
 /* Describe this broker to the check, in the environment. */

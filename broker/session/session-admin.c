@@ -359,9 +359,10 @@ void session_admin_restart(struct session *session, const struct rbk_wire_admin_
 						 : "the broker is out of memory");
 		return;
 	}
-	log_info_of(SESSION_ABOUT(session), LOG_RESTART,
-		    "restarting within %g s, as uid %u (pid %d) asked",
-		    (double)restart->drain_ms / 1e3, (unsigned int)session->uid, (int)session->pid);
+	log_info_of(
+		SESSION_ABOUT(session), LOG_RESTART,
+		"checking whether the next broker would start: uid %u (pid %d) asked for a restart",
+		(unsigned int)session->uid, (int)session->pid);
 }
 
 void session_log_level(struct session *session, const struct rbk_wire_control *control)

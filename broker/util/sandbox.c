@@ -40,9 +40,8 @@
 #include "util/sandbox-calls.h"
 
 /*
- * Sanitizers and valgrind make calls of their own in all threads: there is no sandbox under them,
- * which is nothing to report of a build with sanitizers. On other machines the handler would have
- * to know more registers.
+ * Sanitizers and valgrind make calls of their own in all threads: there is no sandbox under them.
+ * On other machines the handler would have to know more registers.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAS_SANDBOX  0
@@ -314,7 +313,9 @@ int sandbox_enter(const char *thread)
 int sandbox_init(enum sandbox_mode wanted, int *ret_fd)
 {
 	*ret_fd = -1;
-	return wanted == SANDBOX_OFF || IS_SANITIZED ? 0 : SANDBOX_E_LACKING;
+	if (wanted == SANDBOX_OFF)
+		return 0;
+	return IS_SANITIZED ? SANDBOX_E_SANITIZED : SANDBOX_E_BUILD;
 }
 
 int sandbox_enter(const char *thread)

@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 enum {
-	SANDBOX_E_LACKING = 1, /* the kernel, or the container, has no filters */
+	SANDBOX_E_LACKING = 1,   /* the kernel, or the container, has no filters */
+	SANDBOX_E_BUILD = 2,     /* this build has none, because of the processor */
+	SANDBOX_E_SANITIZED = 3, /* this build has none, because of a sanitizer */
 };
 
 enum sandbox_mode {
@@ -32,7 +34,7 @@ struct sandbox_refusal {
  * Switch the sandbox on; before, sandbox_enter() does nothing. Call it once, before the threads
  * that are to be filtered start. *ret_fd: a descriptor of the sandbox that becomes readable when
  * sandbox_take() has something; -1 if there is no sandbox.
- * Return: 0; SANDBOX_E_LACKING; a negative errno.
+ * Return: 0; SANDBOX_E_*, without a sandbox; a negative errno.
  */
 int sandbox_init(enum sandbox_mode mode, int *ret_fd);
 

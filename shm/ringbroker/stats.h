@@ -47,10 +47,11 @@
 
 #include <ringbroker/abi.h>
 #include <ringbroker/stats-reload.h>
+#include <ringbroker/stats-upkeep.h>
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   11          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   12          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -570,84 +571,6 @@ struct rbk_stats_broker {
 	uint64_t n_turn_overruns[14]; /* turns of more than ten budgets, by enum rbk_turn_cause */
 	/* Since 1.8: limit of host_bytes; UINT64_MAX: no limit; 0: unknown. */
 	uint64_t host_max;
-};
-
-/* ---- The broker's own work ---------------------------------------------------------------- */
-
-/*
- * Cause of a slice of the setup thread, which does the long work of all clients. A job is one or
- * more slices.
- */
-enum rbk_setup_cause {
-	RBK_SETUP_OTHER = 0,
-	RBK_SETUP_PLAN_VERIFY = 1,
-	RBK_SETUP_PLAN_MEASURE = 2, /* computing the memory that packing takes */
-	RBK_SETUP_PLAN_PREPARE = 3, /* packing, compiling shaders */
-	RBK_SETUP_PLAN_RELEASE = 4,
-	RBK_SETUP_ARENA_MAP = 5, /* mapping an arena with all its pages */
-	RBK_SETUP_ARENA_UNMAP = 6,
-	RBK_SETUP_RING = 7, /* making and removing */
-	RBK_SETUP_LOAD = 8, /* loading into device memory */
-	RBK_SETUP_UNLOAD = 9,
-	RBK_SETUP_REOPEN = 10, /* reopening a lost device */
-	RBK_SETUP_CALIBRATION = 11,
-	RBK_SETUP_FILE = 12, /* reading the policy and profiles */
-	RBK_SETUP_CAUSES,
-};
-
-#define RBK_STATS_MAX_SETUP_CAUSES 16 /* room for RBK_SETUP_CAUSES to grow */
-
-/* A duration in the setup thread. */
-struct rbk_stats_setup_time {
-	uint64_t ns;     /* 0: there is none */
-	uint32_t cause;  /* enum rbk_setup_cause */
-	uint32_t tenant; /* number of the tenant that it was for; 0: none */
-};
-
-/* Slices of one cause. */
-struct rbk_stats_setup_slices {
-	uint64_t n_slices;
-	uint64_t total_ns;
-	uint64_t longest_ns; /* including the slice that runs now */
-	uint32_t longest_tenant;
-	uint32_t reserved32;
-};
-
-/* Counts of the broker's repairs after stalls of a device, since the broker's start. */
-struct rbk_stats_mended {
-	uint64_t n_slots;    /* slots of plans marked taken that no task had */
-	uint64_t n_recalled; /* tasks taken back before the device began them */
-	uint64_t n_moved;    /* tasks moved to the CPU */
-	uint64_t n_lost;     /* times that the device was given up, to be reopened */
-};
-
-/* The broker's work beside tasks, as of the last update. */
-struct rbk_stats_upkeep {
-	uint32_t sequence;
-	uint32_t flags; /* 0 */
-
-	/*
-	 * The setup thread. Except for the first two members: from start, or from the last reset of
-	 * all pages.
-	 */
-	uint64_t n_setup_waiting;                  /* jobs that wait now */
-	struct rbk_stats_setup_time setup_running; /* the slice that runs now, so far */
-	struct rbk_stats_setup_time longest_wait;  /* longest wait of a job for a slice */
-	/* by enum rbk_setup_cause */
-	struct rbk_stats_setup_slices setup[RBK_STATS_MAX_SETUP_CAUSES];
-
-	/* Threads that close clients' descriptors: how long a close takes is up to the client. */
-	uint32_t n_closers, n_closers_max;
-	uint32_t n_closers_stuck; /* threads that have worked on one descriptor for too long, now */
-	uint32_t reserved32;
-	uint64_t n_closings_waiting;   /* descriptors that wait for a thread now */
-	uint64_t n_closers_ever_stuck; /* descriptors on which a thread was stuck, since start */
-
-	/* most processor time of a turn, except turns of ring entries only; 0: unknown */
-	uint64_t longest_turn_cpu_ns;
-	uint64_t reserved[7];
-
-	struct rbk_stats_mended mended[RBK_MAX_DEVICES]; /* by device */
 };
 
 /* ---- Waiting for a processor -------------------------------------------------------------- */

@@ -19,7 +19,7 @@ import tempfile
 import time
 
 from ctlrig import (CTL, FAILED, LIMIT, NAME, NO_BROKER, NOT_PERMITTED, OK, REASONS, USAGE, Broker,
-                    Client, checks, complaint, ctl, expect, objects, of_type, wait_for)
+                    Client, checks, complaint, ctl, expect, objects, of_type, start, wait_for)
 from fakebroker import HELLO, FakeBroker
 
 
@@ -214,6 +214,59 @@ def check_restart(folder):
     broker.stop()
     expect(broker.process.returncode == 0, broker.process.returncode)
     ctl(broker, 'restart', status=NO_BROKER)
+
+
+def check_drain_of_restart(folder):
+    """The drain of a restart is shown. Interrupted, the restart is cancelled, which the command says."""
+    broker = Broker(folder, '--gpu=none', '--calibration=none', '--test-device=1000', name='drained')
+    client = Client(broker)
+    client.leave(60)
+    status = status_of(broker)
+    expect(status['restarting'] is False and status['restart_until_ns'] is None, status)
+    expect('\nrestart ' not in ctl(broker, 'status'), 'no restart')
+    process = start([CTL, '--socket', broker.socket, 'restart', '--drain=1000'], stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, text=True)
+    status = wait_for(lambda: (found := status_of(broker))['restarting'] and found, 'no restart')
+    expect(1 <= status['in_flight'] <= 60, status)
+    expect(abs(status['restart_until_ns'] / 1e9 - time.time() - 1000) < LIMIT, status)
+    expect(re.search(r'^restart  in progress: nothing new is admitted, \d+ tasks are left, for [\d.]+ s at most$',
+                     ctl(broker, 'status'), re.MULTILINE), ctl(broker, 'status'))
+    expect('restarting or stopping already' in complaint(broker, 'restart', status=FAILED), 'a second restart')
+    process.send_signal(signal.SIGINT)
+    shown, said = process.communicate(timeout=LIMIT)
+    expect(process.returncode == FAILED and not shown
+           and said == 'brokerctl: the restart is cancelled: the same broker goes on\n', process.returncode, shown, said)
+    status = wait_for(lambda: not (found := status_of(broker))['restarting'] and found, 'it goes on')
+    expect(status['restart_until_ns'] is None and status['pid'] == broker.process.pid, status)
+    with open(broker.log_path, encoding='utf-8') as log:
+        said = log.read()
+    # First the check, then the drain, then the end.
+    expect(re.search(r'checking whether the next broker would start: uid \d+ \(pid \d+\) asked.*'
+                     r'restarting within 1000 s: \d+ tasks are in flight.*cannot restart: the administrator who asked',
+                     said, re.DOTALL), said)
+    client.process.kill()
+    broker.stop(signal.SIGKILL)
+
+
+def check_sandbox(folder, broker):
+    """What becomes of system calls is shown; a warning tells where threads may make all of them."""
+    for mode in ('on', 'log', 'off'):
+        if mode != 'on':
+            broker = Broker(folder, '--gpu=none', '--calibration=none', f'--sandbox={mode}', name=mode)
+        status = status_of(broker)
+        # A build with a sanitizer has no filters, and a container may lack them.
+        expect(status['sandbox'] == mode or mode != 'off' and status['sandbox'] in ('lacking', 'not-built'), status)
+        expect(status['refused_calls'] == 0, status)
+        expect(bool([text for text in status['warnings'] if 'the sandbox is' in text])
+               == (status['sandbox'] in ('log', 'off')), status)
+        expect(re.search('^sandbox  ', ctl(broker, 'status'), re.MULTILINE), 'no line')
+        found, = [entry for entry in checks(broker) if entry['check'] == 'sandbox']
+        health = {'on': 'ok', 'log': 'warn', 'off': 'warn', 'lacking': 'warn', 'not-built': 'skip'}
+        expect(found['health'] == health[status['sandbox']], found, status)
+        with open(broker.log_path, encoding='utf-8') as log:
+            expect(('the sandbox is' in log.read()) == (status['sandbox'] in ('log', 'off')), mode)
+        if mode != 'on':
+            broker.stop()
 
 
 # Requests that only administrators may make.
@@ -435,6 +488,8 @@ def main():
         check_opposite_orders(folder)
         check_upkeep(folder)
         check_restart(folder)
+        check_drain_of_restart(folder)
+        check_sandbox(folder, broker)
 
         # The broker dies while brokerctl follows its decisions.
         client.run(0, 1)

@@ -52,6 +52,11 @@ class Client:
         self.begin(small, large)
         self.finish()
 
+    def leave(self, n):
+        """Submit tasks to the first device beside the CPU, and do not wait for them."""
+        self.begin('leave', n)
+        self.finish()
+
     def refuse(self, n):
         """Submit entries that the broker refuses, with user_data from 1000000 on."""
         self.begin('refuse', n)

@@ -4,7 +4,8 @@
  *
  * Reads lines "SMALL LARGE" from standard input, runs that many tasks of its small plan, named
  * NAME, and of its large plan, and answers each line with "ok". "refuse N" submits N entries that
- * the broker refuses, with user_data from 1000000 on. Ends with the input.
+ * the broker refuses, with user_data from 1000000 on; "leave N" submits N tasks to the first device
+ * beside the CPU, and does not wait for them. Ends with the input.
  */
 #include <stdio.h>
 
@@ -24,6 +25,8 @@ int main(int argc, char **argv)
 			stats_load_run(&load, n_small, n_large);
 		else if (sscanf(line, "refuse %u", &n_small) == 1)
 			stats_load_refuse(&load, n_small);
+		else if (sscanf(line, "leave %u", &n_small) == 1)
+			stats_load_leave(&load, n_small);
 		else
 			break;
 		puts("ok");

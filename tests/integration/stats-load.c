@@ -98,6 +98,24 @@ static void run_one(struct stats_load *load, const struct rbk_plan *plan, unsign
 	rbk_cqe_seen(load->ring, cqe);
 }
 
+void stats_load_leave(struct stats_load *load, unsigned int n)
+{
+	const struct rbk_error none = {""};
+	struct rbk_sqe *sqe;
+	uint64_t refs[3];
+
+	for (unsigned int i = 0; i < 3; i++)
+		refs[i] = rbk_arena_ref(load->arena, i * STEP);
+	for (unsigned int i = 0; i < n; i++) {
+		sqe = rbk_get_sqe(load->ring);
+		check(sqe ? 0 : -1, "room", &none);
+		rbk_prep_run(sqe, rbk_plan_id(load->large), N, refs, 3);
+		rbk_sqe_set_strategy(sqe, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
+		rbk_sqe_set_data64(sqe, ++load->n_sent);
+	}
+	check(rbk_submit(load->ring) == (int)n ? 0 : -1, "submit", &none);
+}
+
 void stats_load_refuse(struct stats_load *load, unsigned int n)
 {
 	const struct rbk_error none = {""};

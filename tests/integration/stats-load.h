@@ -24,5 +24,8 @@ void stats_load_deinit(struct stats_load *load);
 /* Run @n_small and @n_large tasks, one after the other, and wait for each. */
 void stats_load_run(struct stats_load *load, unsigned int n_small, unsigned int n_large);
 
+/* Submit @n large tasks to the first device beside the CPU, and do not wait for them. */
+void stats_load_leave(struct stats_load *load, unsigned int n);
+
 /* Submit @n entries, with user_data from 1000000 on, that the broker refuses with -EINVAL. */
 void stats_load_refuse(struct stats_load *load, unsigned int n);

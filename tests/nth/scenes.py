@@ -25,7 +25,7 @@ sessions-max = 8
 # Lines of brokerd's log that have nothing to do with a failure.
 ORDINARY = re.compile(r'brokerd: (device 0: CPU|Vulkan is switched off|listening on|read .* again: nothing changed'
                       r'|tenant small: weight is 50|0 plans with 0 B leave|stopping: finishing|stopped$|the CPU is '
-                      r'|serving metrics)')
+                      r'|serving metrics|the sandbox is off)')
 LOST = re.compile(r'it ended this session$', re.MULTILINE)
 SANITIZER = re.compile(r'Sanitizer|runtime error:')
 

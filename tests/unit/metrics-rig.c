@@ -193,6 +193,8 @@ static void fill_upkeep(struct metrics_rig *rig)
 	upkeep->n_closings_waiting = 11;
 	upkeep->n_closers_ever_stuck = 12;
 	upkeep->longest_turn_cpu_ns = 39;
+	upkeep->sandbox = RBK_STATS_SANDBOX_LOG;
+	upkeep->n_calls_refused = 13;
 	number_words(upkeep->mended, upkeep + 1, 600);
 }
 

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ringbroker/stats.h>
+
 #include "brokerctl/doctor.h"
 #include "support/test.h"
 
@@ -401,4 +403,33 @@ TEST(test_service, begin, end)
 	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t0000000000000000\n");
 	doctor.has_probes = true;
 	assert_health(&doctor, "capabilities", HEALTH_OK);
+}
+
+TEST(test_sandbox, begin, end)
+{
+	static const struct {
+		enum rbk_stats_sandbox state;
+		enum health health;
+		const char *text, *mend;
+	} rows[] = {
+		{RBK_STATS_SANDBOX_UNKNOWN, HEALTH_SKIP, "not known", ""},
+		{RBK_STATS_SANDBOX_ON, HEALTH_OK, "on", ""},
+		{RBK_STATS_SANDBOX_LOG, HEALTH_WARN, "in mode log", "sandbox = log"},
+		{RBK_STATS_SANDBOX_OFF, HEALTH_WARN, "off", "sandbox = off"},
+		{RBK_STATS_SANDBOX_LACKING, HEALTH_WARN, "this kernel or container", "kernel"},
+		{RBK_STATS_SANDBOX_NOT_BUILT, HEALTH_SKIP, "this build", ""},
+		{RBK_STATS_SANDBOX_REFUSED, HEALTH_WARN, "incomplete", "log"},
+		/* of a newer broker */
+		{RBK_STATS_SANDBOXES, HEALTH_SKIP, "not known", ""},
+	};
+
+	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct doctor doctor = {.root = root, .pid = 77, .sandbox = rows[i].state};
+		const struct finding finding = check(&doctor, "sandbox");
+
+		assert_int_equal(finding.health, rows[i].health);
+		assert_non_null(strstr(finding.text, rows[i].text));
+		assert_non_null(strstr(finding.mend, rows[i].mend));
+		assert_int_equal(finding.mend[0] == '\0', rows[i].mend[0] == '\0');
+	}
 }

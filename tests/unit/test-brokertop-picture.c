@@ -536,6 +536,23 @@ TEST(test_contention__cap_and_cause, setup, teardown)
 	assert_false(is_shown("cause unknown"));
 }
 
+/* The title has what is left of the drain of a restart. */
+TEST(test_title__restart, setup, teardown)
+{
+	show(STATS_SCENE_THREE, 0);
+	assert_true(is_shown(" tenants ·"));
+	model.broker.n_in_flight = 2;
+	model.upkeep.restart_at_ns = model.updated_at_ns - 1000000000;
+	model.upkeep.restart_until_ns = model.updated_at_ns + 3200000000;
+	assert_true(is_shown(" · restarting: 2 tasks left, 4 s · 3 tenants"));
+	/* The time is over, and the next broker is about to take over. */
+	model.broker.n_in_flight = 1;
+	model.upkeep.restart_until_ns = model.updated_at_ns - 1;
+	assert_true(is_shown(" · restarting: 1 task left, 0 s · "));
+	model.upkeep = (struct rbk_stats_upkeep){.restart_at_ns = 0};
+	assert_true(is_shown(" · 3 tenants"));
+}
+
 /* A column that does not fit is left out, and not narrowed to the room that is left. */
 TEST(test_columns__left_out_whole, setup, teardown)
 {

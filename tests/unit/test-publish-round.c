@@ -74,6 +74,7 @@ bool __wrap_telemetry_read(const struct telemetry *telemetry, uint32_t device,
 struct kit {
 	struct rig rig;
 	struct publish *publish;
+	struct publish_self self;
 	struct rbk_stats_view view; /* the root page */
 	int fds[N_SESSIONS];
 	unsigned int n_sessions;
@@ -94,6 +95,7 @@ static void kit_begin(struct kit *kit)
 					 .dispatch = kit->rig.dispatch,
 					 .executors = kit->rig.executors,
 					 .n_executors = 1,
+					 .self = &kit->self,
 				 },
 				 &kit->publish),
 			 0);

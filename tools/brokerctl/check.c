@@ -275,6 +275,7 @@ static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 {
 	struct doctor *doctor = &checkup->doctor;
 	struct rbk_stats_contention contention;
+	struct rbk_stats_upkeep upkeep;
 	struct rbk_stats_device device;
 	struct rbk_stats_view view;
 	struct rbk_error error;
@@ -305,6 +306,8 @@ static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 	/* Only the root page reports the source of contention figures. */
 	doctor->knows_probes = is_admin;
 	doctor->has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
+	if (is_admin && upkeep_copy(&view, &upkeep))
+		doctor->sandbox = upkeep.sandbox;
 	rbk_stats_unmap(&view);
 }
 

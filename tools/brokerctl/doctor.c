@@ -26,7 +26,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <ringbroker/stats.h>
+
 #include "monitor/text.h"
+#include "shm/stats-names.h"
 #include "util/plural.h"
 
 #define BROKER_UNIT "brokerd.service"
@@ -712,6 +715,41 @@ static void check_capabilities(const struct doctor *doctor, struct finding *find
 			     has_bpf || has_perfmon ? "" : "neither CAP_BPF nor CAP_PERFMON");
 }
 
+static void check_sandbox(const struct doctor *doctor, struct finding *finding)
+{
+	const struct stats_word *word = stats_sandbox(doctor->sandbox);
+	char mend[FINDING_BYTES] = "";
+	enum health health = HEALTH_WARN;
+
+	switch (doctor->sandbox) {
+	case RBK_STATS_SANDBOX_ON:
+		health = HEALTH_OK;
+		break;
+	case RBK_STATS_SANDBOX_LOG:
+	case RBK_STATS_SANDBOX_OFF:
+		snprintf(mend, sizeof(mend),
+			 "remove sandbox = %s from section [broker] of brokerd.conf, or --sandbox "
+			 "from brokerd's command line, and restart brokerd",
+			 word->name);
+		break;
+	case RBK_STATS_SANDBOX_LACKING:
+		snprintf(mend, sizeof(mend),
+			 "boot a kernel with CONFIG_SECCOMP_FILTER, or let the container use "
+			 "seccomp");
+		break;
+	case RBK_STATS_SANDBOX_REFUSED:
+		snprintf(mend, sizeof(mend), "see the log of brokerd (sandbox)");
+		break;
+	case RBK_STATS_SANDBOX_NOT_BUILT:
+		health = HEALTH_SKIP;
+		break;
+	default:
+		skip_unknown(finding);
+		return;
+	}
+	finding_set(finding, health, mend, "the sandbox is %s", word->text);
+}
+
 /*
  * Read the soft limit from a line of /proc/PID/limits; -1: unlimited.
  * Return: true if the limit is known.
@@ -789,6 +827,9 @@ static const struct {
 	 "keep the CPU busy",
 	 check_btf},
 	{"capabilities", "the scheduler probes need CAP_BPF and CAP_PERFMON", check_capabilities},
+	{"sandbox",
+	 "it keeps a defect of brokerd or of a driver from calling what brokerd never needs",
+	 check_sandbox},
 	{"bpf-sysctl", "it decides which users may load programs into the kernel",
 	 check_sysctl_bpf},
 	{"psi", "it replaces the probes where they cannot be loaded", check_psi},

@@ -39,6 +39,7 @@ struct doctor {
 	bool uses_udmabuf; /* one of them uses it */
 	/* the broker watches contention with its own probes; this user may know */
 	bool has_probes, knows_probes;
+	uint32_t sandbox; /* enum rbk_stats_sandbox */
 };
 
 /* Return the number of checks; doctor_check() fills one finding for each index below it. */

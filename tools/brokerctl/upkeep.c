@@ -8,6 +8,7 @@
 #include "monitor/json-figures.h"
 #include "monitor/json.h"
 #include "monitor/text.h"
+#include "objects.h"
 #include "output.h"
 #include "util/plural.h"
 
@@ -83,6 +84,28 @@ static void judge_host(const struct rbk_stats_broker *broker, void (*warn)(void 
 	warn(data, text);
 }
 
+/* Warn where the sandbox refuses less than it could, and where it has refused something. */
+static void judge_sandbox(const struct rbk_stats_upkeep *figures,
+			  void (*warn)(void *, const char *), void *data)
+{
+	char text[TEXT_BYTES];
+
+	if (figures->sandbox == RBK_STATS_SANDBOX_LOG ||
+	    figures->sandbox == RBK_STATS_SANDBOX_OFF ||
+	    figures->sandbox == RBK_STATS_SANDBOX_REFUSED) {
+		snprintf(text, sizeof(text), "the sandbox is %s (brokerctl check)",
+			 stats_sandbox(figures->sandbox)->text);
+		warn(data, text);
+	}
+	if (figures->n_calls_refused > 0) {
+		snprintf(text, sizeof(text),
+			 "brokerd's threads made %" PRIu64
+			 " system call%s that they should not need: see the log (call-refused)",
+			 figures->n_calls_refused, plural(figures->n_calls_refused));
+		warn(data, text);
+	}
+}
+
 void upkeep_judge(const struct upkeep *upkeep, void (*warn)(void *data, const char *text),
 		  void *data)
 {
@@ -108,6 +131,7 @@ void upkeep_judge(const struct upkeep *upkeep, void (*warn)(void *data, const ch
 			 figures->n_closers_stuck == 1 ? "is" : "are");
 		warn(data, text);
 	}
+	judge_sandbox(figures, warn, data);
 }
 
 /* --- Printing --- */
@@ -164,6 +188,22 @@ static void print_setup(const struct upkeep *upkeep)
 	putchar('\n');
 }
 
+static bool is_restarting(const struct upkeep *upkeep)
+{
+	return upkeep->figures.restart_at_ns > 0;
+}
+
+static void print_restart(const struct upkeep *upkeep)
+{
+	const uint64_t until_ns = upkeep->figures.restart_until_ns, n = upkeep->broker.n_in_flight;
+	const uint64_t now_ns = rbk_stats_load(&upkeep->root->page->updated_at_ns);
+
+	printf("restart  in progress: nothing new is admitted, %" PRIu64
+	       " task%s left, for %.1f s at most\n",
+	       n, n == 1 ? " is" : "s are",
+	       until_ns > now_ns ? (double)(until_ns - now_ns) / 1e9 : 0);
+}
+
 void upkeep_print(const struct upkeep *upkeep)
 {
 	const struct rbk_stats_upkeep *figures = &upkeep->figures;
@@ -181,6 +221,10 @@ void upkeep_print(const struct upkeep *upkeep)
 		       figures->n_closings_waiting, figures->n_closings_waiting == 1 ? "s" : "",
 		       figures->n_closers, plural(figures->n_closers), figures->n_closers_stuck,
 		       figures->n_closers_ever_stuck);
+	if (figures->sandbox != RBK_STATS_SANDBOX_UNKNOWN)
+		printf("sandbox  %s\n", stats_sandbox(figures->sandbox)->text);
+	if (is_restarting(upkeep))
+		print_restart(upkeep);
 }
 
 /* --- JSON --- */
@@ -247,4 +291,13 @@ void upkeep_json(const struct upkeep *upkeep)
 		return;
 	json_setup(upkeep);
 	json_figures(upkeep_figures, &upkeep->figures);
+	json_string("sandbox", upkeep->figures.sandbox == RBK_STATS_SANDBOX_UNKNOWN
+				       ? NULL
+				       : stats_sandbox(upkeep->figures.sandbox)->name);
+	json_boolean("restarting", is_restarting(upkeep));
+	json_optional(
+		"restart_until_ns",
+		is_restarting(upkeep)
+			? (uint64_t)since_1970_ns(upkeep->root, upkeep->figures.restart_until_ns)
+			: UINT64_MAX);
 }

@@ -661,6 +661,7 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 		drop_plans(model);
 	copy_devices(model, view);
 	page_copy(view, RBK_STATS_SECTION_BROKER, 0, &model->broker, sizeof(model->broker));
+	page_copy(view, RBK_STATS_SECTION_UPKEEP, 0, &model->upkeep, sizeof(model->upkeep));
 	page_copy(view, RBK_STATS_SECTION_CONTENTION, 0, &model->contention,
 		  sizeof(model->contention));
 	copy_workers(model, view);

@@ -120,6 +120,7 @@ struct model {
 	bool is_closed;
 
 	struct rbk_stats_broker broker;
+	struct rbk_stats_upkeep upkeep; /* 0 of brokers that do not report it */
 	struct rbk_stats_contention contention;
 	struct model_device *devices; /* RBK_MAX_DEVICES */
 	uint32_t n_devices;

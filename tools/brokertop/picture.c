@@ -7,6 +7,7 @@
  */
 #include "picture.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,6 +98,18 @@ static void draw_clock(const struct model *model, const struct origin *origin,
 		canvas_right(canvas, canvas->width - 1, 0, STYLE_PLAIN, text);
 }
 
+/* Add the drain of a restart: what is left of it. */
+static void add_restart(const struct model *model, struct canvas *canvas, int *x, int end)
+{
+	const uint64_t until_ns = model->upkeep.restart_until_ns, n = model->broker.n_in_flight;
+	const uint64_t left_ns =
+		until_ns > model->updated_at_ns ? until_ns - model->updated_at_ns : 0;
+
+	if (model->upkeep.restart_at_ns > 0)
+		add_part(canvas, x, end, "restarting: %s task%s left, %.0f s",
+			 figure_count((double)n).text, plural(n), ceil((double)left_ns / 1e9));
+}
+
 static void draw_title(const struct model *model, const struct origin *origin,
 		       struct picture *picture, struct canvas *canvas)
 {
@@ -123,6 +136,7 @@ static void draw_title(const struct model *model, const struct origin *origin,
 				 text_name(model->tenants[0].now.name));
 		return;
 	}
+	add_restart(model, canvas, &x, end);
 	add_part(canvas, &x, end, "%s tenant%s", figure_count((double)model->broker.n_tenants).text,
 		 plural(model->broker.n_tenants));
 	add_part(canvas, &x, end, "%s session%s",
