@@ -285,6 +285,46 @@ static int do_request(struct fixture *fixture, uint32_t type)
 	return r;
 }
 
+/*
+ * A rejected request ends at once. The machine may stand still for a moment, or keep one of the two
+ * threads waiting, but not each time; a wait of the library's comes each time.
+ */
+enum { PROMPT_MS = 100, PROMPT_TRIES = 5 };
+
+/* Send a request to a broker that answers wrongly. Return: the milliseconds that it took. */
+static double answer_wrongly(size_t i, const struct fault_case *c)
+{
+	struct fake_options options = {
+		.fault = c->fault,
+		.fault_type = c->type,
+		.exports = c->type == RBK_WIRE_ARENA_NEW,
+	};
+	struct stopwatch stopwatch;
+	struct fixture fixture;
+	double ms;
+	int r;
+
+	fixture_begin(&fixture, &options);
+	if (c->type != RBK_WIRE_HELLO)
+		assert_int_equal(fixture_connect(&fixture, 0), 0);
+	stopwatch_start(&stopwatch);
+	r = c->type == RBK_WIRE_HELLO ? fixture_connect(&fixture, 0)
+				      : do_request(&fixture, c->type);
+	ms = stopwatch_stop_ms(&stopwatch);
+	if (r != c->expected)
+		fail_msg("case %zu: %d (%s) instead of %d", i, r, fixture.error.text, c->expected);
+	if (c->sentence && !strstr(fixture.error.text, c->sentence))
+		fail_msg("case %zu: \"%s\" does not say \"%s\"", i, fixture.error.text,
+			 c->sentence);
+	/* After a rejection the connection works; any other fault ends it for good. */
+	if (fixture.rbk && (r == -EDQUOT || r == -EBUSY))
+		assert_int_equal(do_request(&fixture, c->type), 0);
+	else if (fixture.rbk)
+		assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), r);
+	fixture_end(&fixture);
+	return ms;
+}
+
 TEST(test_request__wrong_answers)
 {
 	static const struct fault_case cases[] = {
@@ -334,37 +374,9 @@ TEST(test_request__wrong_answers)
 		{FAKE_DIE, RBK_WIRE_STATS, -ECONNRESET, NULL},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct fault_case *c = &cases[i];
-		struct fake_options options = {
-			.fault = c->fault,
-			.fault_type = c->type,
-			.exports = c->type == RBK_WIRE_ARENA_NEW,
-		};
-		struct stopwatch stopwatch;
-		struct fixture fixture;
-		int r;
-
-		fixture_begin(&fixture, &options);
-		if (c->type != RBK_WIRE_HELLO)
-			assert_int_equal(fixture_connect(&fixture, 0), 0);
-		stopwatch_start(&stopwatch);
-		r = c->type == RBK_WIRE_HELLO ? fixture_connect(&fixture, 0)
-					      : do_request(&fixture, c->type);
-		if (r != c->expected)
-			fail_msg("case %zu: %d (%s) instead of %d", i, r, fixture.error.text,
-				 c->expected);
-		assert_true(stopwatch_stop_ms(&stopwatch) < 100);
-		if (c->sentence && !strstr(fixture.error.text, c->sentence))
-			fail_msg("case %zu: \"%s\" does not say \"%s\"", i, fixture.error.text,
-				 c->sentence);
-		/* After a rejection the connection works; any other fault ends it for good. */
-		if (fixture.rbk && (r == -EDQUOT || r == -EBUSY))
-			assert_int_equal(do_request(&fixture, c->type), 0);
-		else if (fixture.rbk)
-			assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), r);
-		fixture_end(&fixture);
-	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (unsigned int n = 1; answer_wrongly(i, &cases[i]) >= PROMPT_MS; n++)
+			assert_true(n < PROMPT_TRIES);
 }
 
 /* A second answer to one request is a protocol error. */
