@@ -62,6 +62,15 @@ static void watch_self(void)
 
 /* --- A thread of the test --- */
 
+static uint64_t attributed_ns(const struct run_queue_record *record)
+{
+	uint64_t sum_ns = 0;
+
+	for (unsigned int i = 0; i < RUN_QUEUE_CAUSERS; i++)
+		sum_ns += record->causers[i].wait_ns;
+	return sum_ns;
+}
+
 TEST(test_thread__waits_for_hog)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
@@ -97,11 +106,12 @@ TEST(test_thread__waits_for_hog)
 	for (i = 0; i < RUN_QUEUE_BUCKETS; i++)
 		total += record->buckets[i];
 	assert_int_equal(total, record->n_waits + record->n_idle_waits);
-	/* At least 90 % of the wait is attributed to causers. */
-	for (i = 0, total = 0; i < RUN_QUEUE_CAUSERS; i++)
-		total += record->causers[i].wait_ns;
-	assert_true(total <= record->wait_ns + record->idle_wait_ns);
-	assert_true(total >= record->wait_ns / 10 * 9);
+	/*
+	 * At least 90 % of the wait is attributed to causers. A wait behind more tasks than a
+	 * processor has accounts, on a busy machine, is an exception that longer waits outweigh.
+	 */
+	assert_true(attributed_ns(record) <= record->wait_ns + record->idle_wait_ns);
+	rig_until(attributed_ns(record) >= record->wait_ns / 10 * 9, rig_work());
 	rig_end(&hog);
 	rig_cgroup_remove(&cgroup);
 }
@@ -111,17 +121,23 @@ TEST(test_thread__idle)
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
 	const struct run_queue_processor *figures = probes_processor(probes, (uint32_t)processor);
 	uint64_t n = record->n_idle_waits, idle_ns = figures->idle_ns, own_ns = figures->own_ns;
-	uint64_t n_switches = figures->n_switches, until_ns;
+	uint64_t n_switches = figures->n_switches, since_ns = harness_now_ns(), until_ns;
 
 	/* Until the thread was woken on an idle processor, which other tests may delay. */
-	until_ns = harness_now_ns() + harness_slow_ns(10000 * MS);
+	until_ns = since_ns + harness_slow_ns(10000 * MS);
 	while ((figures->idle_ns == idle_ns || record->n_idle_waits == n ||
 		figures->own_ns == own_ns) &&
 	       harness_now_ns() < until_ns)
 		harness_sleep_ms(1);
 	assert_true(figures->n_switches > n_switches);
-	if (figures->idle_ns == idle_ns) {
-		print_message("the processor was never idle\n");
+	/*
+	 * The thread sleeps until a clock's moment: of thousands of these, a tenth meets a
+	 * processor that is idle for a tenth of the time; but perhaps none meets one that hardly
+	 * ever is.
+	 */
+	if (record->n_idle_waits == n &&
+	    figures->idle_ns - idle_ns < (harness_now_ns() - since_ns) / 10) {
+		print_message("the processor was hardly ever idle\n");
 		skip();
 	}
 	assert_true(record->n_idle_waits > n);
