@@ -7,7 +7,6 @@
 #include "support/test.h"
 
 #include <fnmatch.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,8 @@ static struct {
 	struct CMUnitTest test;
 } tests[MAX_TESTS];
 static size_t n_tests;
+
+bool test_was_left;
 
 void test_register(const char *group, unsigned int line, const struct CMUnitTest *test)
 {

@@ -18,21 +18,28 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
 #define TEST(test_name, ...) TEST_IN("", test_name, ##__VA_ARGS__)
 
-#define TEST_IN(group, test_name, ...)                                              \
-	static void test_name(void **state);                                        \
-	__attribute__((constructor)) static void register_##test_name(void)         \
-	{                                                                           \
-		const struct CMUnitTest test = {                                    \
-			.name = #test_name, .test_func = test_name, ##__VA_ARGS__}; \
-                                                                                    \
-		test_register(group, __LINE__, &test);                              \
-	}                                                                           \
+#define TEST_IN(group, test_name, ...)                                                    \
+	static void test_name(void **state);                                              \
+	static void run_##test_name(void **state)                                         \
+	{                                                                                 \
+		test_was_left = true;                                                     \
+		test_name(state);                                                         \
+		test_was_left = false;                                                    \
+	}                                                                                 \
+	__attribute__((constructor)) static void register_##test_name(void)               \
+	{                                                                                 \
+		const struct CMUnitTest test = {                                          \
+			.name = #test_name, .test_func = run_##test_name, ##__VA_ARGS__}; \
+                                                                                          \
+		test_register(group, __LINE__, &test);                                    \
+	}                                                                                 \
 	static void test_name(void **state)
 
 /* Define a main() that calls the functions after @tear_down, then runs all tests. */
@@ -42,6 +49,12 @@
 		__VA_ARGS__;                        \
 		return test_run(set_up, tear_down); \
 	}
+
+/*
+ * True in the tear-down of a test that failed or was skipped. Its objects may still be in use;
+ * an assertion of a destructor would end the program before the test's own message is printed.
+ */
+extern bool test_was_left;
 
 /*
  * Define a local of struct @type; call @begin(&name, ...) here, and @end(&name) where its scope
