@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include <ringbroker/admin.h>
+#include <ringbroker/stats.h>
 
 #include "integration/harness.h"
 #include "support/test.h"
@@ -250,11 +251,32 @@ TEST(test_restart__dies_with_its_parent)
 
 /* ---- Calls that are refused ---- */
 
+/* Expect the state of the sandbox in the root page, and the number of calls refused. */
+static void expect_shown(const struct broker *broker, enum rbk_stats_sandbox state, uint64_t n)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000u);
+	struct rbk *admin = broker_connect_admin(broker, "look");
+	struct rbk_stats_upkeep upkeep;
+	struct rbk_stats_view root;
+
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, NULL), 0);
+	do
+		assert_true(harness_stats_copy(&root, RBK_STATS_SECTION_UPKEEP, 0, &upkeep,
+					       sizeof(upkeep)));
+	while (upkeep.n_calls_refused != n && harness_now_ns() < end_ns);
+	assert_int_equal(upkeep.n_calls_refused, n);
+	assert_int_equal(upkeep.sandbox, state);
+	rbk_stats_unmap(&root);
+	rbk_disconnect(admin);
+}
+
 /* Have a worker make a socket, twice. */
-static void misbehave(const struct broker *broker)
+static void misbehave(const struct broker *broker, enum rbk_stats_sandbox state)
 {
 	struct rbk *rbk;
 	pid_t worker;
+
+	expect_shown(broker, state, 0);
 
 	/* A thread names itself. */
 	while (!(worker = find_thread(broker, "rb-cpu-0\n")))
@@ -266,6 +288,7 @@ static void misbehave(const struct broker *broker)
 	rbk = broker_connect(broker, "look");
 	rbk_disconnect(rbk);
 	assert_int_equal(broker_log_count(broker, "the system call "), 1);
+	expect_shown(broker, state, 1);
 }
 
 TEST(test_refused__is_logged)
@@ -273,7 +296,7 @@ TEST(test_refused__is_logged)
 	struct broker broker;
 
 	start(&broker, cpu_only);
-	misbehave(&broker);
+	misbehave(&broker, RBK_STATS_SANDBOX_ON);
 	assert_true(broker_log_has(&broker, "the system call socket of a CPU worker (rb-cpu) was "
 					    "refused (Operation not permitted)"));
 	broker_kill(&broker);
@@ -321,7 +344,7 @@ TEST(test_refused__mode_log)
 
 	start(&broker, logging);
 	broker_usage(&broker, &before);
-	misbehave(&broker);
+	misbehave(&broker, RBK_STATS_SANDBOX_LOG);
 	assert_true(broker_log_has(&broker, "the system call socket of a CPU worker (rb-cpu) "
 					    "happened"));
 	broker_usage(&broker, &after);
@@ -338,5 +361,6 @@ TEST(test_refused__mode_off)
 	start(&broker, off);
 	threads = count_threads(broker.pid);
 	assert_int_equal(threads.n_free, threads.n);
+	expect_shown(&broker, RBK_STATS_SANDBOX_OFF, 0);
 	broker_stop(&broker);
 }
