@@ -71,7 +71,7 @@ static void tell_state(struct service *service)
 	case STATE_RESTARTING:
 		snprintf(text, sizeof(text),
 			 "RELOADING=1\nMONOTONIC_USEC=%" PRIu64
-			 "\nSTATUS=the next broker takes over",
+			 "\nSTATUS=restarting: finishing the tasks in flight",
 			 service->reloading_us);
 		break;
 	case STATE_STOPPING:
