@@ -265,11 +265,17 @@ void restart_ready(struct restart *restart)
 
 /* --- Passing on --- */
 
-static void restart_failed(struct restart *restart)
+/* Show a drain no longer. */
+static void hide_drain(struct restart *restart)
 {
 	struct publish_self *self = &restart->broker->self;
 
 	self->restart_at_ns = self->restart_until_ns = 0;
+}
+
+static void restart_failed(struct restart *restart)
+{
+	hide_drain(restart);
 	log_error(LOG_RESTART_FAILED, "cannot restart: %s; this broker goes on", restart->why);
 	service_reloaded(restart->broker->service);
 	restart->is_running = false;
@@ -510,6 +516,8 @@ static void restart_session_ended(void *context, uint32_t number)
 
 void restart_stop(struct restart *restart)
 {
+	if (restart)
+		hide_drain(restart);
 	if (restart && restart->check)
 		restart_check_give_up(restart->check, "this broker stops");
 }
