@@ -12,9 +12,12 @@
  * submitting a job and calling done() take no mutex. Cancelling a job and reading the figures take
  * it, and are rare. The thread makes no system call while it holds the mutex.
  *
- * A slice is charged to its owner when it has ended, before the next one is chosen. A client that
- * ends takes its jobs out of the queue at any position. A turn of the loop calls at most
- * OFFLOAD_DONE_BATCH done() functions.
+ * A slice is charged to its owner when it has ended, before the next one is chosen. It takes the
+ * thread from other owners for its whole duration; but only its processor time counts as what the
+ * owner has spent: a thread that waits, or was preempted, takes no processor from other clients.
+ *
+ * A client that ends takes its jobs out of the queue at any position. A turn of the loop calls at
+ * most OFFLOAD_DONE_BATCH done() functions.
  */
 #include "loop/offload.h"
 
@@ -184,7 +187,7 @@ static void offload_charge(struct offload *offload, struct offload_job *job, uin
 		stats->longest_tenant = job->tenant;
 	}
 	fair_charge(&offload->queue, job_owner(offload, job),
-		    slice_ns > min_slice_ns ? slice_ns : min_slice_ns);
+		    slice_ns > min_slice_ns ? slice_ns : min_slice_ns, job->cpu_ns);
 }
 
 /* Take the job whose turn it is. Return: the job; NULL if the queue is empty. */
@@ -229,6 +232,7 @@ static void *offload_thread(void *data)
 {
 	struct offload *offload = data;
 	struct offload_job *job;
+	uint64_t begin_ns;
 
 	crash_thread.is_own = true;
 	for (;;) {
@@ -242,7 +246,9 @@ static void *offload_thread(void *data)
 		}
 		job->has_begun = true;
 		job->has_more = false;
+		begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 		job->run(job);
+		job->cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 		offload_end(offload, job);
 	}
 }

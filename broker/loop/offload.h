@@ -53,6 +53,7 @@ struct offload_job {
 	bool goes_first;          /* all its slices come before its owner's other jobs */
 	bool has_more;            /* set by run() to be called again; false on entry */
 	bool has_begun;           /* run() was called; for done() of a cancelled job */
+	uint64_t cpu_ns;          /* processor time of the last slice, for done() */
 	atomic_bool is_cancelled; /* a long run() polls it and returns early */
 
 	/* Private to offload.c */

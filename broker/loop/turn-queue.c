@@ -88,7 +88,9 @@ static void run_one(struct turn_queue *queue)
 	if (ticks > most_ticks)
 		ticks = most_ticks;
 	/* Charge at least 1 tick, so that owners take turns even if the clock stands still. */
-	fair_charge(&queue->owners, flow, ticks > 0 ? ticks : 1);
+	if (ticks == 0)
+		ticks = 1;
+	fair_charge(&queue->owners, flow, ticks, ticks);
 }
 
 unsigned int turn_queue_run(struct turn_queue *queue, uint64_t stop_ticks)

@@ -56,8 +56,7 @@ struct worker {
 	struct offload *offload;
 	struct closers_job *current; /* NULL: idle */
 	uint64_t since_ns;
-	uint64_t cpu_ns; /* processor time of the current job, once it has run */
-	bool is_stuck;   /* the current job is stuck and was counted */
+	bool is_stuck; /* the current job is stuck and was counted */
 };
 
 struct closers_lane {
@@ -189,10 +188,8 @@ void closers_hang_up(int fd)
 static void worker_run(struct offload_job *job)
 {
 	struct worker *worker = container_of(job, struct worker, job);
-	const uint64_t begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 
 	worker->current->run(worker->current);
-	worker->cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 }
 
 static void lane_queue(struct closers *closers, struct closers_lane *lane)
@@ -254,7 +251,7 @@ static void worker_done(struct offload_job *job)
 
 	closers->n_jobs--;
 	lane->is_running = false;
-	account_add_closing(lane->account, worker->cpu_ns);
+	account_add_closing(lane->account, job->cpu_ns);
 	current->done(current);
 	lane_queue(closers, lane);
 	if (!lane->is_running && list_is_empty(&lane->waiting))

@@ -39,7 +39,7 @@ struct fair_flow {
 	uint64_t tag;
 	uint64_t turn; /* orders equal tags: the longer wait first */
 	uint32_t weight;
-	_Atomic uint64_t spent; /* cost of all its items; any thread may read it */
+	_Atomic uint64_t spent; /* of all its items; any thread may read it */
 };
 
 struct fair_queue {
@@ -158,13 +158,17 @@ static inline struct fair_flow *fair_take(struct fair_queue *queue, struct list_
 	return flow;
 }
 
-/* Charge @flow for the item that was taken last: add its weighted cost to the tag. */
-static inline void fair_charge(struct fair_queue *queue, struct fair_flow *flow, uint64_t cost)
+/*
+ * Charge @flow for the item that was taken last: add its weighted cost to the tag, and @spent, the
+ * part of the cost that is the flow's own fault, to flow.spent.
+ */
+static inline void fair_charge(struct fair_queue *queue, struct fair_flow *flow, uint64_t cost,
+			       uint64_t spent)
 {
 	uint64_t weight = flow->weight > 0 ? flow->weight : 1;
 	uint64_t virtual_cost;
 
-	atomic_fetch_add_explicit(&flow->spent, cost, memory_order_relaxed);
+	atomic_fetch_add_explicit(&flow->spent, spent, memory_order_relaxed);
 	if (!checked_mul(cost, (uint64_t)FAIR_WEIGHT * FAIR_SCALE, &virtual_cost))
 		virtual_cost = (uint64_t)INT64_MAX;
 	flow->tag += virtual_cost / weight;

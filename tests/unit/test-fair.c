@@ -40,7 +40,7 @@ static struct item *serve(struct fair_queue *queue, uint64_t cost)
 	if (!flow)
 		return NULL;
 	assert_ptr_equal(item_of(node)->flow, flow);
-	fair_charge(queue, flow, cost);
+	fair_charge(queue, flow, cost, cost);
 	return item_of(node);
 }
 
@@ -202,7 +202,7 @@ TEST(test_fair__debts_end_with_the_busy_period)
 	add(&queue, &flows[0], &items[0]);
 	assert_ptr_equal(fair_take(&queue, &node), &flows[0]);
 	add(&queue, &flows[1], &items[1]);
-	fair_charge(&queue, &flows[0], LONG);
+	fair_charge(&queue, &flows[0], LONG, LONG);
 	assert_true(fair_flow_owes(&queue, &flows[0]));
 	assert_ptr_equal(serve(&queue, SHORT), &items[1]);
 	assert_false(fair_flow_owes(&queue, &flows[0]));
@@ -215,7 +215,7 @@ TEST(test_fair__debts_end_with_the_busy_period)
 		add(&queue, &flows[1], &items[1]);
 		if (!is_after)
 			fair_remove(&queue, &flows[1], &items[1].link);
-		fair_charge(&queue, &flows[0], LONG);
+		fair_charge(&queue, &flows[0], LONG, LONG);
 		if (is_after)
 			fair_remove(&queue, &flows[1], &items[1].link);
 		assert_in_range(n_ahead(&queue, flows, SHORT), 0, 1);
@@ -226,7 +226,7 @@ TEST(test_fair__debts_end_with_the_busy_period)
 	assert_ptr_equal(fair_take(&queue, &node), &flows[0]);
 	add(&queue, &flows[1], &items[1]);
 	add(&queue, &flows[1], &items[2]);
-	fair_charge(&queue, &flows[0], LONG);
+	fair_charge(&queue, &flows[0], LONG, LONG);
 	assert_ptr_equal(serve(&queue, SHORT), &items[1]);
 	assert_in_range(n_ahead(&queue, flows, SHORT), LONG / SHORT - 2, LONG / SHORT);
 }
@@ -247,7 +247,7 @@ TEST(test_fair__busy_while_serving)
 	assert_ptr_equal(fair_take(&queue, &node), &flows[1]);
 	assert_null(queue.flows);
 	add(&queue, &flows[2], &items[2]);
-	fair_charge(&queue, &flows[1], 1000);
+	fair_charge(&queue, &flows[1], 1000, 1000);
 	add(&queue, &flows[1], &items[1]);
 	assert_ptr_equal(serve(&queue, 1000), &items[2]);
 	assert_ptr_equal(serve(&queue, 1000), &items[1]);

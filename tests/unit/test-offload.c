@@ -36,8 +36,8 @@ struct work {
 	_Atomic bool *gate;
 	sigset_t mask;
 	char thread_name[16];
-	/* For jobs in virtual time: nanoseconds per slice, and number of slices. */
-	uint64_t slice_ns;
+	/* For jobs in virtual time: ns per slice, those in which it waits, and number of slices. */
+	uint64_t slice_ns, wait_ns;
 	unsigned int n_slices;
 	bool was_cancelled;
 };
@@ -57,17 +57,28 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n_bytes);
 uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
 
+uint64_t __real_clock_read_ns(clockid_t clock);
+uint64_t __wrap_clock_read_ns(clockid_t clock);
+
 static bool fail_pthread_create;
 static _Thread_local unsigned int n_mutex_locks, n_mutexes_held;
 static atomic_uint n_writes_under_mutex;
 static _Atomic uint64_t virtual_ns; /* ns added to the clock: the time that jobs pretend to take */
 static _Atomic bool is_virtual;     /* the clock shows virtual_ns alone */
+static _Atomic uint64_t waited_ns;  /* part of virtual_ns in which jobs pretend to wait */
 
 uint64_t __wrap_clock_now_ns(void)
 {
 	uint64_t now_ns = atomic_load(&is_virtual) ? 0 : __real_clock_now_ns();
 
 	return now_ns + atomic_load(&virtual_ns);
+}
+
+/* The thread's processor time. */
+uint64_t __wrap_clock_read_ns(clockid_t clock)
+{
+	return atomic_load(&is_virtual) ? atomic_load(&virtual_ns) - atomic_load(&waited_ns)
+					: __real_clock_read_ns(clock);
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
@@ -294,6 +305,7 @@ static void slice_run(struct offload_job *job)
 	assert_true(n_slices < MAX_SLICES);
 	slices[n_slices++] = work;
 	atomic_fetch_add(&virtual_ns, work->slice_ns);
+	atomic_fetch_add(&waited_ns, work->wait_ns);
 	work->n_runs++;
 	job->has_more = --work->n_slices > 0;
 }
@@ -377,6 +389,37 @@ TEST(test_turns__weights, test_setup, test_teardown)
 	assert_fields(*stats, (n_slices, 2 * N + 1), (total_ns, (6ull * N + 1) * 1000000),
 		      (longest_ns, 5000000));
 	assert_int_equal(report.causes[OFFLOAD_RING].n_slices, 0);
+}
+
+/* A job that waits keeps other owners' jobs waiting, but spends no processor time. */
+TEST(test_turns__waits_of_jobs, test_setup, test_teardown)
+{
+	enum { N = 100 };
+	struct world *world = *state;
+	struct work gate_work, works[2];
+	struct fair_flow owners[2];
+	unsigned int n_done = 0, n = 0;
+	_Atomic bool gate;
+
+	begin_slices(world, &gate_work, &gate);
+	for (unsigned int i = 0; i < 2; i++) {
+		fair_flow_init(&owners[i]);
+		works[i] = slice_make(world, &owners[i], 0, N);
+		works[i].next_done = &n_done;
+		offload_submit(world->offload, &works[i].job);
+	}
+	works[1].slice_ns *= 10;
+	works[1].wait_ns = 9 * works[0].slice_ns;
+	atomic_store(&gate, true);
+	finish(world, &n_done, 2);
+	for (unsigned int i = 1, n_others = 0; n_others < N; i++) {
+		n_others += slices[i] == &works[0];
+		n += slices[i] == &works[1];
+	}
+	assert_in_range(n, N / 10 - 2, N / 10 + 2);
+	assert_int_equal(owners[0].spent, N * 1000000ull);
+	assert_int_equal(owners[1].spent, N * 1000000ull);
+	assert_int_equal(works[1].job.cpu_ns, 1000000);
 }
 
 static void expect_time(const struct offload_time *time, uint64_t ns, enum offload_cause cause,
