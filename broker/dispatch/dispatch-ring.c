@@ -316,22 +316,21 @@ static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ri
 
 /*
  * Charge the flow for work on its rings beside their entries, and deduct the time from its credit
- * for entries where other flows have active rings. A flow that is alone incurs no debt. As for a
- * batch, the time is capped: the reactor may have been preempted.
+ * for entries where other flows have active rings. A flow that is alone incurs no debt. A client
+ * that is woken often takes the reactor's processor for a while, which costs the flow nothing; and
+ * as for a batch, the time is capped.
  */
-static void charge_bell(struct dispatch *dispatch, struct flow *flow, uint64_t begin_ticks)
+static void charge_bell(struct dispatch *dispatch, struct flow *flow, struct turn_span span)
 {
 	const uint32_t n_others = dispatch->n_active_flows - (flow->n_active > 0);
 	const int64_t most_ticks = (int64_t)dispatch->max_batch_ticks;
-	uint64_t now_ticks = clock_ticks(), ticks = now_ticks - begin_ticks;
+	uint64_t ticks = turn_span_cost(dispatch->turn, span, clock_ticks());
 
-	if (now_ticks <= begin_ticks)
-		return;
 	if (ticks > dispatch->max_batch_ticks)
 		ticks = dispatch->max_batch_ticks;
 	flow->owed_ticks += ticks;
 	if (flow->n_active == 0)
-		flow_forgive(dispatch, flow, begin_ticks);
+		flow_forgive(dispatch, flow, span.begin_ticks);
 	if (n_others > 0)
 		flow->credit_ticks -= (int64_t)ticks;
 	if (flow->credit_ticks < -most_ticks)
@@ -431,21 +430,21 @@ void dispatch_ring_bell(void *context, struct session_ring *session_ring)
 void dispatch_ring_drained(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;
-	const uint64_t begin_ticks = clock_ticks();
+	const struct turn_span span = turn_span(ring->dispatch->turn, clock_ticks());
 
-	ring_was_rung(ring->dispatch, ring, begin_ticks);
-	charge_bell(ring->dispatch, ring->flow, begin_ticks);
+	ring_was_rung(ring->dispatch, ring, span.begin_ticks);
+	charge_bell(ring->dispatch, ring->flow, span);
 }
 
 static void run_bell(struct turn_job *job)
 {
 	struct dispatch_ring *ring = container_of(job, struct dispatch_ring, bell_job);
 	struct dispatch *dispatch = ring->dispatch;
-	uint64_t now_ticks = clock_ticks();
+	const struct turn_span span = turn_span(dispatch->turn, clock_ticks());
 
 	if (session_ring_drain_bell(ring->ring))
-		ring_was_rung(dispatch, ring, now_ticks);
-	charge_bell(dispatch, ring->flow, now_ticks);
+		ring_was_rung(dispatch, ring, span.begin_ticks);
+	charge_bell(dispatch, ring->flow, span);
 }
 
 unsigned int dispatch_answer_bells(struct dispatch *dispatch)
@@ -461,14 +460,14 @@ unsigned int dispatch_answer_bells(struct dispatch *dispatch)
 static void run_wake(struct turn_job *job)
 {
 	struct dispatch_ring *ring = container_of(job, struct dispatch_ring, wake_job);
-	uint64_t start_ticks = clock_ticks();
+	const struct turn_span span = turn_span(ring->dispatch->turn, clock_ticks());
 
 	if (ring->ring->is_closing)
 		return;
 	/* A client that is not told of its completion would sleep for ever. */
 	if (!session_ring_wake(ring->ring))
 		turn_queue_submit(&ring->dispatch->bells, &ring->flow->wakes, job);
-	charge_bell(ring->dispatch, ring->flow, start_ticks);
+	charge_bell(ring->dispatch, ring->flow, span);
 }
 
 void dispatch_ring_bells(struct dispatch *dispatch)

@@ -170,25 +170,27 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
  * Do the work for clients beside their rings in at most 1 / SETTLE_REST of the time in which rings
  * and devices have work. So a client that connects in a loop, or sends one request after the other,
  * does not delay every entry. After rings and devices were idle for a budget, this work may take
- * all of the time.
+ * all of the time. Only the work itself demands a rest, not time in which the reactor was
+ * preempted, as by a client that has got its answer.
  */
 static void settle(struct dispatch *dispatch)
 {
 	const uint64_t budget_ticks = dispatch->turn->budget_ticks;
-	uint64_t begin_ticks, now_ticks, rest_ticks;
+	uint64_t now_ticks, rest_ticks;
+	struct turn_span span;
 
 	if (!server_is_settling(dispatch->server)) {
 		/* looks for faults */
 		server_settle(dispatch->server);
 		return;
 	}
-	begin_ticks = clock_ticks();
-	if ((int64_t)(dispatch->rest_until_ticks - begin_ticks) > 0 &&
-	    (int64_t)(begin_ticks - dispatch->busy_ticks) < (int64_t)budget_ticks)
+	span = turn_span(dispatch->turn, clock_ticks());
+	if ((int64_t)(dispatch->rest_until_ticks - span.begin_ticks) > 0 &&
+	    (int64_t)(span.begin_ticks - dispatch->busy_ticks) < (int64_t)budget_ticks)
 		return;
 	server_settle(dispatch->server);
 	now_ticks = clock_ticks();
-	rest_ticks = (now_ticks - begin_ticks) * (SETTLE_REST - 1);
+	rest_ticks = turn_span_cost(dispatch->turn, span, now_ticks) * (SETTLE_REST - 1);
 	if (rest_ticks > MAX_REST * budget_ticks)
 		rest_ticks = MAX_REST * budget_ticks;
 	dispatch->rest_until_ticks = now_ticks + rest_ticks;

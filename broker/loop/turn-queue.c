@@ -3,9 +3,10 @@
  * Work for clients, shared fairly
  *
  * Jobs wait in a fair queue (util/fair.h). The measured time of each job is charged after it ran,
- * so an owner whose jobs take long waits longer for its next one. The time is wall time, and the
- * reactor may be preempted in the middle of a job, for which the owner is not to blame. So no job
- * costs more than the shortest overrun.
+ * so an owner whose jobs take long waits longer for its next one. The reactor may be preempted in
+ * the middle of a job, most often by the client that the job has woken, for which the owner is not
+ * to blame: a job that took long costs processor time. A hypervisor's interruptions count as
+ * processor time, so no job costs more than the shortest overrun.
  */
 #include "loop/turn-queue.h"
 
@@ -75,16 +76,16 @@ static void run_one(struct turn_queue *queue)
 	struct turn_job *job = container_of(link, struct turn_job, link);
 	const uint64_t most_ticks = TURN_OVERRUN * queue->turn->budget_ticks;
 	struct turn_source outer;
-	uint64_t begin_ticks, ticks;
+	struct turn_span span;
+	uint64_t ticks;
 
 	queue->n_jobs--;
 	outer = turn_enter(queue->turn, job->cause,
 			   container_of(flow, struct turn_owner, flow)->tenant);
-	begin_ticks = queue->turn->slice_ticks;
+	span = turn_span(queue->turn, queue->turn->slice_ticks);
 	job->run(job);
 	turn_leave(queue->turn, outer);
-	ticks = queue->turn->slice_ticks;
-	ticks = ticks > begin_ticks ? ticks - begin_ticks : 0;
+	ticks = turn_span_cost(queue->turn, span, queue->turn->slice_ticks);
 	if (ticks > most_ticks)
 		ticks = most_ticks;
 	/* Charge at least 1 tick, so that owners take turns even if the clock stands still. */

@@ -108,8 +108,11 @@ void turn_time_cpu(struct turn *turn)
 	if (turn->has_cpu)
 		return;
 	turn->has_cpu = true;
-	turn->before_ticks = turn_used_ticks(turn);
-	turn->cpu_ns = turn->read_cpu_ns();
+	turn->seen_ticks = now_of(turn);
+	turn->before_ticks = turn->entry_ticks + turn->other_ticks;
+	if (turn->source.cause != RBK_TURN_CAUSES)
+		turn->before_ticks += slice_ticks(turn, turn->seen_ticks);
+	turn->cpu_ns = turn->seen_cpu_ns = turn->read_cpu_ns();
 }
 
 uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64_t least_ticks)
@@ -122,6 +125,32 @@ uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64
 	ticks = now_ticks - begin_ticks;
 	cpu_ticks = clock_ns_to_ticks(turn->read_cpu_ns() - turn->cpu_ns);
 	return cpu_ticks < ticks ? cpu_ticks : ticks;
+}
+
+/* Find the time since the last reading, until @now_ticks, in which the thread did not run. */
+static void find_lost(struct turn *turn, uint64_t now_ticks)
+{
+	const uint64_t cpu_ns = turn->read_cpu_ns();
+	const uint64_t ticks = now_ticks > turn->seen_ticks ? now_ticks - turn->seen_ticks : 0;
+	const uint64_t cpu_ticks = clock_ns_to_ticks(cpu_ns - turn->seen_cpu_ns);
+
+	if (cpu_ticks < ticks)
+		turn->lost_ticks += ticks - cpu_ticks;
+	turn->seen_ticks = now_ticks;
+	turn->seen_cpu_ns = cpu_ns;
+}
+
+uint64_t turn_span_cost(struct turn *turn, struct turn_span span, uint64_t end_ticks)
+{
+	uint64_t ticks, lost_ticks;
+
+	if (end_ticks <= span.begin_ticks)
+		return 0;
+	ticks = end_ticks - span.begin_ticks;
+	if (turn->has_cpu && ticks > turn->budget_ticks / TURN_LONG_PART)
+		find_lost(turn, end_ticks);
+	lost_ticks = turn->lost_ticks - span.lost_ticks;
+	return ticks > lost_ticks ? ticks - lost_ticks : 0;
 }
 
 /*

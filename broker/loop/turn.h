@@ -29,12 +29,20 @@
 enum {
 	TURN_BUDGET_US = 100, /* unless configured otherwise */
 	TURN_OVERRUN = 10,    /* budgets */
+	/* Work that took 1 / TURN_LONG_PART of a budget may have been interrupted. */
+	TURN_LONG_PART = 4,
 };
 
 /* The cause and tenant of a slice. */
 struct turn_source {
 	enum rbk_turn_cause cause; /* RBK_TURN_CAUSES: no slice is open */
 	uint32_t tenant;           /* tenant number; 0: none, or not known */
+};
+
+/* Work whose cost is measured. Spans may be nested. */
+struct turn_span {
+	uint64_t begin_ticks;
+	uint64_t lost_ticks; /* turn.lost_ticks at its begin */
 };
 
 /* Overruns and the longest turn since start or turn_reset(). */
@@ -67,6 +75,9 @@ struct turn {
 	bool has_cpu;                      /* turn_time_cpu() was called in this turn */
 	uint64_t cpu_ns;                   /* processor time at that call */
 	uint64_t before_ticks;             /* ticks that the turn had used at that call */
+	/* the last reading of both clocks; valid while has_cpu */
+	uint64_t seen_ticks, seen_cpu_ns;
+	uint64_t lost_ticks; /* time in which the thread is known not to have run; grows */
 	struct turn_report report;
 };
 
@@ -112,6 +123,19 @@ uint64_t turn_now(const struct turn *turn);
  * time have passed. Makes a system call otherwise, which is rare.
  */
 uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64_t least_ticks);
+
+/* Begin work for a client at @begin_ticks, a recent reading of the clock. */
+static inline struct turn_span turn_span(const struct turn *turn, uint64_t begin_ticks)
+{
+	return (struct turn_span){.begin_ticks = begin_ticks, .lost_ticks = turn->lost_ticks};
+}
+
+/*
+ * Return what the work of @span, which ends at @end_ticks, costs its client: time in which the
+ * reactor was preempted is not the client's fault. That is known in turns with turn_time_cpu(), and
+ * looked for if the work took long, by a system call.
+ */
+uint64_t turn_span_cost(struct turn *turn, struct turn_span span, uint64_t end_ticks);
 
 /* Return the ticks that this turn has used. Reads the clock if a slice is open. */
 uint64_t turn_used_ticks(const struct turn *turn);

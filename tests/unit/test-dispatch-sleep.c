@@ -524,3 +524,84 @@ TEST(test_busy__others)
 		assert_true(!dispatch->idled[i] || dispatch->idled[i]->tenant != &other);
 	rig_ring_deinit(&ring);
 }
+
+/* ---- Time in which the reactor was preempted ---- */
+
+/* The processor time of a thread that never runs. */
+static uint64_t read_nothing(void)
+{
+	return 0;
+}
+
+/* Such time during a bell is not its flow's. */
+TEST(test_bell__costs_own_time)
+{
+	struct dispatch *dispatch;
+	struct flow *flow;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	turn_end(dispatch->turn);
+	dispatch->turn->read_cpu_ns = read_nothing;
+	dispatch->turn->budget_ticks = TURN_LONG_PART;
+	flow = rig_dispatch_ring(&bench.ring)->flow;
+	flow->owed_ticks = 0;
+	for (unsigned int i = 0; i < 100; i++) {
+		dispatch_ring_bell(dispatch, bench.ring.ring);
+		dispatch_answer_bells(dispatch);
+	}
+	assert_int_equal(flow->owed_ticks, 0);
+}
+
+/* Work for a client during which the reactor loses its processor, and the same again. */
+struct preempted {
+	struct bench bench;
+	struct turn_owner owner;
+	struct turn_job job;
+	bool has_run;
+	int64_t rest_ticks; /* left of the rest after the first run, when the second begins
+			     */
+	atomic_bool is_over;
+};
+
+static void run_preempted(struct turn_job *job)
+{
+	struct preempted *preempted = container_of(job, struct preempted, job);
+	struct dispatch *dispatch = preempted->bench.rig.dispatch;
+
+	if (preempted->has_run) {
+		preempted->rest_ticks = (int64_t)(dispatch->rest_until_ticks - clock_ticks());
+		atomic_store(&preempted->is_over, true);
+		return;
+	}
+	preempted->has_run = true;
+	usleep(3000);
+	turn_queue_submit(&preempted->bench.rig.server->work, &preempted->owner, job);
+}
+
+static void await_preempted(void *data)
+{
+	struct preempted *preempted = data;
+
+	while (!atomic_load(&preempted->is_over))
+		usleep(1000);
+}
+
+/* The rest after work beside rings depends on the work, not on who got the processor
+ * meanwhile. */
+TEST(test_settling__rest_without_preemption)
+{
+	static struct preempted preempted;
+	struct bench *bench = &preempted.bench;
+
+	bench_begin(bench, 1, N_ENTRIES);
+	turn_end(bench->rig.dispatch->turn);
+	bench->rig.dispatch->turn->read_cpu_ns = read_nothing;
+	turn_set_budget(bench->rig.dispatch->turn, 100000);
+	turn_owner_init(&preempted.owner, 100, 0);
+	turn_job_init(&preempted.job, RBK_TURN_OTHER, run_preempted);
+	turn_queue_submit(&bench->rig.server->work, &preempted.owner, &preempted.job);
+	rig_run(&bench->rig, await_preempted, &preempted);
+	assert_true(preempted.rest_ticks < (int64_t)clock_ns_to_ticks(1000000));
+	bench_end(bench);
+}

@@ -86,6 +86,11 @@ static uint64_t read_steps(void)
 	return ++n_readings * clock_ns_to_ticks(READING_US * 1000);
 }
 
+static uint64_t read_cpu_steps(void)
+{
+	return n_readings * READING_US * 1000;
+}
+
 static bool are_others_busy;
 
 static bool others_work(void *context, const struct tenant *tenant)
@@ -107,6 +112,7 @@ static void begin(struct rig *rig)
 	are_others_busy = true;
 	turn = loop_current(rig->loop);
 	turn->read_ticks = read_steps;
+	turn->read_cpu_ns = read_cpu_steps;
 	turn_reset(turn);
 	stopped_ns = __real_clock_now_ns() + START_NS;
 	find_tick(rig);

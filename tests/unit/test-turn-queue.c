@@ -5,10 +5,16 @@
 #include "util/clock.h"
 
 static uint64_t now_ticks;
+static uint64_t stolen_ticks; /* time in which other threads had the processor */
 
 static uint64_t read_now(void)
 {
 	return now_ticks;
+}
+
+static uint64_t read_cpu_now(void)
+{
+	return clock_ticks_to_ns(now_ticks - stolen_ticks);
 }
 
 struct kit {
@@ -16,11 +22,11 @@ struct kit {
 	struct turn_queue queue;
 };
 
-/* A job that takes @ticks and is submitted @n_left more times. */
+/* A job that takes @ticks and is submitted @n_left more times. Others get @stolen of the ticks. */
 struct piece {
 	struct turn_job job;
 	struct kit *kit;
-	uint64_t ticks;
+	uint64_t ticks, stolen;
 	unsigned int n_left, n_ran;
 	unsigned int order; /* number of its last run */
 };
@@ -32,6 +38,7 @@ static void run_piece(struct turn_job *job)
 	struct piece *piece = container_of(job, struct piece, job);
 
 	now_ticks += piece->ticks;
+	stolen_ticks += piece->stolen;
 	piece->n_ran++;
 	piece->order = ++n_runs;
 	if (piece->n_left > 0) {
@@ -44,6 +51,7 @@ static void kit_init(struct kit *kit)
 {
 	turn_init(&kit->turn, 0);
 	kit->turn.read_ticks = read_now;
+	kit->turn.read_cpu_ns = read_cpu_now;
 	kit->turn.budget_ticks = 1000;
 	turn_reset(&kit->turn);
 	turn_queue_init(&kit->queue, &kit->turn);
@@ -155,8 +163,8 @@ TEST(test_owner__idle_keeps_debt)
 	assert_in_range(of_steady.n_ran, 95, 105);
 }
 
-/* A job during which the reactor was preempted costs its owner at most an overrun. */
-TEST(test_run__preempted)
+/* A long job costs its owner at most an overrun. */
+TEST(test_run__long_job)
 {
 	struct turn_owner steady, other;
 	struct piece of_steady, of_other;
@@ -173,6 +181,27 @@ TEST(test_run__preempted)
 		turn_queue_run(&kit.queue, 0);
 	assert_int_equal(other.flow.spent, 2 * TURN_OVERRUN * kit.turn.budget_ticks);
 	assert_in_range(of_steady.n_ran, 995, 1005);
+}
+
+/* Time in which the reactor was preempted costs the owner nothing, in whichever job of a turn. */
+TEST(test_run__preempted)
+{
+	struct turn_owner owner;
+	struct piece pieces[3];
+	struct kit kit;
+
+	kit_init(&kit);
+	kit.turn.budget_ticks = 1000000;
+	turn_owner_init(&owner, FAIR_WEIGHT, 1);
+	for (unsigned int i = 0; i < 3; i++) {
+		piece_init(&pieces[i], &kit, 300000, 0);
+		turn_queue_submit(&kit.queue, &owner, &pieces[i].job);
+	}
+	pieces[1].stolen = 290000;
+	pieces[2].ticks = 9000000;
+	pieces[2].stolen = 8700000;
+	assert_int_equal(turn_queue_run(&kit.queue, UINT64_MAX), 3);
+	assert_in_range(owner.flow.spent, 609000, 611000);
 }
 
 TEST(test_withdraw__keeps_other_jobs)
