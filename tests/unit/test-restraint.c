@@ -21,6 +21,7 @@ enum {
 	READING_US = 100, /* time from one reading of the turn's clock to the next */
 	BURST_MS = 20,
 	PART = 40, /* requests may take 1 / PART of a processor */
+	TICK_MS = 4,
 	LOOKS = 20,
 	LOOK_US = 150,       /* time between two looks, of which some go by from tick to tick */
 	ALLOWANCE_MS = 5000, /* time that clients may use that come back */
@@ -215,6 +216,7 @@ TEST(test_restraint__others_idle)
 	look(&rig);
 	assert_int_equal(rig_count_answers(rig.fd), 0);
 	are_others_busy = false;
+	stopped_ns += TICK_MS * 1000000;
 	look(&rig);
 	assert_int_equal(rig_count_answers(rig.fd), 1);
 	assert_int_equal(ask_on(&rig, 1000), 1000);
@@ -349,6 +351,29 @@ TEST(test_restraint__one_in_a_tick)
 	assert_true(restraint_of(&rig)->is_restrained);
 	look(&rig);
 	assert_int_equal(rig_count_answers(rig.fd), 0);
+}
+
+/* However small its requests, a restrained tenant interrupts others once in a tick. */
+TEST(test_restraint__ticks_are_rare)
+{
+	enum { TICKS = 50 };
+	unsigned int n = 0;
+	uint64_t end_ns;
+
+	BEGIN(rig);
+	use_up(&rig);
+	end_ns = stopped_ns + TICKS * TICK_MS * 1000000;
+	while (stopped_ns < end_ns) {
+		/* It owes nothing. */
+		restraint_of(&rig)->credit_ns = READING_US * 10000;
+		look_once(&rig);
+		if (rig_count_answers(rig.fd) == 0)
+			continue;
+		n++;
+		ask(rig.fd);
+	}
+	assert_true(restraint_of(&rig)->is_restrained);
+	assert_in_range(n, TICKS * 3 / 4, TICKS);
 }
 
 /* An end does not wait, whatever waits before it. */
