@@ -46,7 +46,7 @@ enum {
 	 * one go.
 	 */
 	PUBLISH_PART = 4,
-	PUBLISH_PIECES = 64,
+	PUBLISH_PIECES = 32,
 	/* Most records per update; tools/monitor/pages.c waits for the others. */
 	MAX_TENANTS = 64,
 	MAX_SESSIONS = 1024,

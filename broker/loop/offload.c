@@ -38,8 +38,8 @@
 #include "util/error.h"
 #include "util/thread.h"
 
-/* done() calls may take at least 1 / JOBS_PART of a turn's budget. */
-enum { JOBS_PART = 8, OFFLOAD_DONE_BATCH = 64 };
+/* done() calls get 1 / JOBS_PART of a turn's budget: entries wait meanwhile. */
+enum { JOBS_PART = 4, OFFLOAD_DONE_BATCH = 64 };
 
 /* Charge for a slice that is shorter than the clock can measure */
 static const uint64_t min_slice_ns = 1000;
@@ -288,7 +288,7 @@ static void offload_on_event(void *data, uint32_t events)
 	struct turn_source outer = turn_enter(turn, RBK_TURN_JOBS, 0);
 
 	offload_woken(offload);
-	offload_finish(offload, turn_stop_ticks(turn, JOBS_PART));
+	offload_finish(offload, turn_used_ticks(turn) + turn->budget_ticks / JOBS_PART);
 	turn_leave(turn, outer);
 }
 

@@ -16,6 +16,7 @@
 #include "fail-alloc.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
+#include "loop/turn.h"
 #include "support/test.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -285,6 +286,46 @@ TEST(test_offload__done_only_in_turn, test_setup, test_teardown)
 	}
 	while (barrier.number < 10)
 		assert_true(loop_turn(world->loop, true) >= 0);
+}
+
+static uint64_t n_readings;
+
+static uint64_t read_steps(void)
+{
+	return ++n_readings;
+}
+
+/* However many jobs have run, done() calls leave most of a turn to other work. */
+TEST(test_offload__done_in_slices, test_setup, test_teardown)
+{
+	enum { N = 200, STEPS = 64, PART = 4 };
+	struct world *world = *state;
+	struct turn *turn = loop_current(world->loop);
+	struct work *works = calloc(N, sizeof(*works));
+	unsigned int n_done = 0, most = 0;
+	struct offload_report report;
+
+	assert_non_null(works);
+	for (unsigned int i = 0; i < N; i++) {
+		works[i] = work_make(world);
+		works[i].number = i;
+		works[i].next_done = &n_done;
+		offload_submit(world->offload, &works[i].job);
+	}
+	do {
+		usleep(1000);
+		offload_describe(world->offload, &report);
+	} while (report.n_waiting > 0 || report.running.ns > 0);
+	turn->read_ticks = read_steps;
+	turn->budget_ticks = STEPS;
+	while (n_done < N) {
+		const unsigned int n_before = n_done;
+
+		assert_true(loop_turn(world->loop, true) >= 0);
+		most = n_done - n_before > most ? n_done - n_before : most;
+	}
+	assert_in_range(most, 1, STEPS / PART);
+	free(works);
 }
 
 /* ---- Turns, in virtual time ---- */

@@ -18,7 +18,7 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
-enum { BUDGET = 8, N_SESSIONS = 300, PIECES = 64 };
+enum { BUDGET = 8, N_SESSIONS = 300, PIECES = 32 };
 
 static uint64_t n_readings;
 
