@@ -531,13 +531,19 @@ static bool session_settle_ring(struct session *session)
 	return is_busy;
 }
 
-/* Give a batch of the plans to the setup thread. Return: true if it has all of them. */
+/*
+ * Give a batch of the plans to the setup thread, the last ones first. The memory of many plans lies
+ * at the end of the heap: if the first ones were freed before the last one, the last free() would
+ * return the memory of all to the system at once, which takes the reactor hundreds of microseconds.
+ * Return: true if the thread has all of them.
+ */
 static bool session_release_plans(struct session *session)
 {
 	uint32_t n = 0;
 
 	for (; session->n_released_plans < session->n_plans; session->n_released_plans++) {
-		struct session_plan *plan = session->plan_slots[session->n_released_plans];
+		const uint32_t slot = session->n_plans - 1 - session->n_released_plans;
+		struct session_plan *plan = session->plan_slots[slot];
 
 		if (!plan)
 			continue;

@@ -252,6 +252,9 @@ TEST(test_session__full)
 		server->work.turn->budget_ticks = BUDGET;
 		if (server->n_sessions > 0)
 			assert_true(session->n_jobs <= n_jobs + BATCH);
+		/* The first plan goes last. */
+		if (n_jobs == 0 && server->n_sessions > 0 && server->n_plans == n_plans)
+			assert_int_not_equal(session->plan_slots[0]->state, SLOT_RELEASING);
 		assert_true(loop_turn(rig->loop, false) >= 0);
 		/* Let the setup thread run. */
 		usleep(100);
