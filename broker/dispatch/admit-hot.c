@@ -44,13 +44,6 @@ static const uint64_t inline_overrun_ns = 20000;
 enum { LEARN_EVERY = 64 };
 
 /*
- * One in so many entries with a slot checks whether the batch is over: reading the clock takes a
- * tenth of the time of such an entry. Slots that were never used are checked each time: they have
- * no memory yet, and the kernel takes microseconds to give them some.
- */
-enum { LOOK_EVERY = 4 };
-
-/*
  * Fewest entries for claim_lines(): it gains nothing for fewer, and loses for a single round trip.
  */
 enum { CLAIM_MIN = 8 };
@@ -140,11 +133,10 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 {
 	uint64_t features = ring->ring->session->features;
 	uint64_t hash = task_hash(ring, sqe->user_data);
-	const bool is_new = !ring->free_tasks;
 	struct task *task = task_take(ring);
 	struct exec_ref *refs = task->run.refs;
 
-	if (++dispatch->n_taken % LOOK_EVERY == 0 || __builtin_expect(is_new, 0))
+	if (++dispatch->n_taken % LOOK_EVERY == 0)
 		note_costly(dispatch);
 	dispatch->is_costly = true;
 	task->plan = plan;
