@@ -336,6 +336,7 @@ static int run_row(struct bench_env *env, const struct probes_row *row)
 {
 	struct contest contest = {.env = env, .row = row, .empty_fds = {-1, -1}};
 	uint64_t end_ns = clock_now_ns() + (uint64_t)(env->seconds * 1e9);
+	const unsigned int n_least = env->quick ? 1 : MIN_PAIRS;
 	double event_ns = 0;
 	int r;
 
@@ -345,7 +346,7 @@ static int run_row(struct bench_env *env, const struct probes_row *row)
 	if (r)
 		return bench_fail(env, r, "no processes that switch");
 	bench_pin(env, row->load == SWITCH_LOAD_MIXED ? -1 : env->client_cpu);
-	for (unsigned int i = 0; i < MAX_PAIRS && !r && (i < MIN_PAIRS || clock_now_ns() < end_ns);
+	for (unsigned int i = 0; i < MAX_PAIRS && !r && (i < n_least || clock_now_ns() < end_ns);
 	     i++)
 		r = run_pair(&contest, i);
 	if (!r && row->probes != PROBES_EMPTY)
