@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Check a model of a protocol in all orders of its steps, and that its mutants fail.
 
-    spin.py [--cc COMMAND] [--only NAME] [--trail] MODEL.pml
+    spin.py [--cc COMMAND] [--only NAME] [--trail] [--known FILE] MODEL.pml
+    spin.py [--cc COMMAND] --record FILE MODEL.pml
     spin.py [--cc COMMAND] --self-test     checks that each fault is noticed
 
 The head of a model has a line for each run:
@@ -16,12 +17,18 @@ SIZES are definitions such as N=2, in place of those of the model.
 
 A check must visit all states. Together the checks of "safety" must reach each statement, except
 those whose line has the comment "unreached: WHY". --only does one run: "safety", a formula or a mutant.
---trail prints the steps of a failure that was found. Exit status: 0 all is as it should be, 1 it is
-not, 77 spin is not installed.
+--trail prints the steps of a failure that was found.
+
+A model's runs depend on the model alone. --record does all of them, and notes the model's SHA-256 in FILE if all
+is as it should be. --known leaves out the mutants of a model whose SHA-256 is in FILE; it does all runs of a
+model that has changed since.
+
+Exit status: 0 all is as it should be, 1 it is not, 77 spin is not installed.
 """
 import argparse
 import collections
 import concurrent.futures
+import hashlib
 import os
 import re
 import shutil
@@ -146,6 +153,27 @@ def runs_of(model):
     return runs
 
 
+def line_of(model):
+    """Return the line of a model in the file of known models."""
+    with open(model, 'rb') as file:
+        return f'{hashlib.sha256(file.read()).hexdigest()}  {os.path.basename(model)}\n'
+
+
+def is_known(path, model):
+    with open(path, encoding='utf-8') as file:
+        return line_of(model) in file.readlines()
+
+
+def record(path, model):
+    """Put the model's line into the file, in place of an older one."""
+    with open(path, encoding='utf-8') as file:
+        lines = [line for line in file if not line.endswith(f'  {os.path.basename(model)}\n')]
+    first = [line for line in lines if line.startswith('#')]
+    rest = sorted([line for line in lines if line not in first] + [line_of(model)], key=lambda line: line[64:])
+    with open(path, 'w', encoding='utf-8') as file:
+        file.writelines(first + rest)
+
+
 SMALL_MODEL = '''/*
  * check safety
  * mutant SKIP: assertion
@@ -180,17 +208,44 @@ SELF_TESTS = (
 
 def self_test(compiler):
     n_wrong = 0
+
+    def check(name, said, folder, *options, **changes):
+        nonlocal n_wrong
+        model = os.path.join(folder, 'small.pml')
+        with open(model, 'w', encoding='utf-8') as file:
+            file.write(SMALL_MODEL.replace(changes.get('old', 'LOOPS'), changes.get('new', '2'))
+                       .replace('LOOPS', '2'))
+        done = subprocess.run([sys.executable, '-B', __file__, '--cc', compiler, *options, model],
+                              text=True, check=False, stdout=subprocess.PIPE)
+        if (done.returncode == 0) != (said == '') or said not in done.stdout:
+            print(f'{name}: "{said}" is not said, but: {done.stdout}')
+            n_wrong += 1
+        return done.stdout
+
     for old, new, said in SELF_TESTS:
         with tempfile.TemporaryDirectory() as folder:
-            model = os.path.join(folder, 'small.pml')
-            with open(model, 'w', encoding='utf-8') as file:
-                file.write(SMALL_MODEL.replace(old, new).replace('LOOPS', '2'))
             depth = ['--depth', '300'] if said == 'was not completed' else []
-            done = subprocess.run([sys.executable, '-B', __file__, '--cc', compiler, *depth, model],
-                                  text=True, check=False, stdout=subprocess.PIPE)
-        if (done.returncode == 0) != (said == '') or said not in done.stdout:
-            print(f'{old} -> {new}: "{said}" is not said, but: {done.stdout}')
+            check(f'{old} -> {new}', said, folder, *depth, old=old, new=new)
+    # Mutants that were found are left out until the model changes. What is wrong is not recorded.
+    blunt = {'old': 'n == 1', 'new': 'n < 2'}
+    with tempfile.TemporaryDirectory() as folder:
+        known = os.path.join(folder, 'known')
+        with open(known, 'w', encoding='utf-8') as file:
+            file.write(f'# comment\n{"0" * 64}  other.pml\n{"1" * 64}  small.pml\n')
+        check('record a blunt model', 'has to fail', folder, '--record', known, **blunt)
+        if is_known(known, os.path.join(folder, 'small.pml')):
             n_wrong += 1
+            print('a blunt model was recorded')
+        check('record', '', folder, '--record', known)
+        if 'mutant SKIP' in check('known', '', folder, '--known', known):
+            n_wrong += 1
+            print('a known mutant was looked for')
+        check('changed since', 'has to fail', folder, '--known', known, **blunt)
+        with open(known, encoding='utf-8') as file:
+            names = [line.split()[1] for line in file]
+        if names != ['comment', 'other.pml', 'small.pml']:
+            n_wrong += 1
+            print(f'the file of known models has the lines {names}')
     return 1 if n_wrong else 0
 
 
@@ -200,6 +255,8 @@ def main():
     parser.add_argument('--cc', default='clang' if shutil.which('clang') else 'cc')
     parser.add_argument('--only')
     parser.add_argument('--trail', action='store_true')
+    parser.add_argument('--known', metavar='FILE')
+    parser.add_argument('--record', metavar='FILE')
     parser.add_argument('--depth', type=int, default=DEPTH)
     parser.add_argument('--self-test', action='store_true')
     parser.add_argument('model', nargs='?')
@@ -211,8 +268,11 @@ def main():
         return self_test(options.cc)
     model = os.path.abspath(options.model)
     runs = [run for run in runs_of(model) if options.only in (None, run.name)]
-    if not runs:
-        sys.exit(f'{model}: it has no run {options.only}')
+    if not runs or options.only and options.record:
+        sys.exit(f'{model}: it has no run {options.only}' if not runs else '--record does all runs')
+    if options.known and is_known(options.known, model):
+        print(f'the mutants of this model were found: {os.path.basename(options.known)}')
+        runs = [run for run in runs if run.kind == 'check']
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         for future in [pool.submit(run.run, model, options)
@@ -229,7 +289,11 @@ def main():
     lines = unreached(model, runs) if not options.only else []
     if lines:
         print(f'statements of these lines were not reached: {lines}')
-    return 1 if lines or any(run.problem for run in runs) else 0
+    if lines or any(run.problem for run in runs):
+        return 1
+    if options.record:
+        record(options.record, model)
+    return 0
 
 
 if __name__ == '__main__':
