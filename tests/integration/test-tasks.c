@@ -15,6 +15,7 @@
 
 #include "integration/harness.h"
 #include "integration/plans.h"
+#include "support/scaled.h"
 #include "support/test.h"
 
 enum {
@@ -29,6 +30,7 @@ static struct broker broker;
 static struct rbk *rbk;
 static struct rbk_arena *arena;
 static struct rbk_plan *slow, *fast; /* slow: [count,N] x [N,N]; fast: [16] + [16] */
+static uint32_t n_rows;              /* count of a slow task */
 
 static struct rbk_plan *make_slow(void)
 {
@@ -52,6 +54,8 @@ static int begin(void **state)
 	broker_start(&broker,
 		     &(struct broker_options){.args = (const char *const[]){"--workers=1", NULL}});
 	rbk = broker_connect(&broker, "tasks");
+	/* Sanitizers slow a product down more than ten times. */
+	n_rows = test_is_scaled_down() ? MAX_ROWS / 8 : MAX_ROWS;
 	assert_int_equal(rbk_arena_new(rbk, ARENA_BYTES, &arena, NULL), 0);
 	slow = make_slow();
 	fast = make_fast("Add");
@@ -93,7 +97,7 @@ static struct rbk_sqe *put_slow(struct rbk_ring *ring, uint64_t user_data, unsig
 	struct rbk_sqe *sqe = rbk_get_sqe(ring);
 
 	assert_non_null(sqe);
-	rbk_prep_run(sqe, rbk_plan_id(slow), MAX_ROWS, refs, 3);
+	rbk_prep_run(sqe, rbk_plan_id(slow), n_rows, refs, 3);
 	rbk_sqe_set_flags(sqe, flags);
 	rbk_sqe_set_data64(sqe, user_data);
 	return sqe;
@@ -180,11 +184,11 @@ TEST(test_chain__behind_a_worker, begin, end)
 	/* Held tasks read what the slow task writes. */
 	for (unsigned int i = 0; i < N * N; i++)
 		at(2 << 20)[i] = i % (N + 1) == 0 ? 2.0f : 0.0f;
-	for (unsigned int i = 0; i < MAX_ROWS * N; i++)
+	for (unsigned int i = 0; i < n_rows * N; i++)
 		at(SLOW_AT)[i] = 3.0f;
 	memset(at(8 << 20), 0, 4096);
 	for (unsigned int round = 0; round < 20; round++) {
-		memset(at(4 << 20), 0, (size_t)MAX_ROWS * N * 4);
+		memset(at(4 << 20), 0, (size_t)n_rows * N * 4);
 		put_slow(ring, 0, RBK_SQE_LINK);
 		for (unsigned int i = 1; i < 6; i++)
 			put_fast(ring, i, i < 5 ? RBK_SQE_LINK : 0, 4 << 20,
@@ -464,7 +468,7 @@ TEST(test_remove__plan_in_use, begin, end)
 	for (unsigned int i = 0; i < 32; i++) {
 		struct rbk_sqe *sqe = rbk_get_sqe(ring);
 
-		rbk_prep_run(sqe, id, MAX_ROWS, refs, 3);
+		rbk_prep_run(sqe, id, n_rows, refs, 3);
 		rbk_sqe_set_data64(sqe, i);
 	}
 	assert_int_equal(rbk_submit(ring), 32);
@@ -496,7 +500,7 @@ TEST(test_remove__arena_in_use, begin, end)
 	for (unsigned int i = 0; i < 32; i++) {
 		struct rbk_sqe *sqe = rbk_get_sqe(ring);
 
-		rbk_prep_run(sqe, rbk_plan_id(slow), MAX_ROWS, refs, 3);
+		rbk_prep_run(sqe, rbk_plan_id(slow), n_rows, refs, 3);
 		rbk_sqe_set_data64(sqe, i);
 	}
 	assert_int_equal(rbk_submit(ring), 32);

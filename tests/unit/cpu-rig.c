@@ -128,6 +128,15 @@ void cpu_rig_run(struct cpu_rig *rig, struct cpu_job *job)
 	assert_ptr_equal(cpu_rig_reap(rig), &job->task);
 }
 
+uint32_t cpu_rig_long(uint32_t n)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return n / 4;
+#else
+	return n;
+#endif
+}
+
 struct plan *cpu_rig_knn_plan(struct exec_arena *arena, uint32_t max_count, uint32_t n)
 {
 	struct describe *d = describe_new("knn", max_count);

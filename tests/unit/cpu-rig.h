@@ -42,6 +42,9 @@ struct exec_task *cpu_rig_reap(struct cpu_rig *rig);
 /* Submit the job and wait for it. Nothing else may be in flight. */
 void cpu_rig_run(struct cpu_rig *rig, struct cpu_job *job);
 
+/* Return the rows of a task that takes long: @n, or a quarter under a sanitizer. */
+uint32_t cpu_rig_long(uint32_t n);
+
 /* y = topk(x * w + b): a small version of the demo's plan. */
 struct plan *cpu_rig_knn_plan(struct exec_arena *arena, uint32_t max_count, uint32_t n);
 /* A plan of several steps that are long enough for workers to share. */

@@ -13,6 +13,7 @@
 
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/cpu-rig.h"
 
@@ -169,7 +170,7 @@ TEST(test_limit__changes_at_random)
 		struct bench *bench = bench_new(&(struct cpu_options){
 			.n_workers = 4, .spin_ns = spins_ns[i], .no_pin = true});
 
-		run_load(bench, 3000, 7);
+		run_load(bench, (unsigned int)test_scaled(3000), 7);
 		bench_free(bench);
 	}
 }
@@ -242,7 +243,7 @@ TEST(test_limit__within_a_chunk)
 	bool has_left = false;
 	struct cpu_job job;
 
-	cpu_job_init(&job, bench->product, 4000, 1);
+	cpu_job_init(&job, bench->product, cpu_rig_long(4000), 1);
 	for (unsigned int i = 0; i < TRIES && !has_left; i++) {
 		const struct cpu_team *teams[] = {
 			&worker_of(bench, 0)->layers[CPU_LAYER_BASE].team,
@@ -275,7 +276,7 @@ TEST(test_limit__raised_at_work)
 	struct cpu_job first, second;
 	bool was_beside = false;
 
-	cpu_job_init(&first, bench->product, 4000, 1);
+	cpu_job_init(&first, bench->product, cpu_rig_long(4000), 1);
 	cpu_job_init(&second, bench->add, 1, 1);
 	for (unsigned int i = 0; i < TRIES && !was_beside; i++) {
 		struct exec_task *task;
@@ -307,7 +308,7 @@ TEST(test_limit__queued_tasks_still_run)
 	struct bench *bench =
 		bench_new(&(struct cpu_options){.n_workers = 4, .spin_ns = 1, .no_pin = true});
 
-	for (unsigned int i = 0; i < 2000; i++) {
+	for (unsigned int i = 0; i < test_scaled(2000); i++) {
 		cpu_executor_limit(bench->rig.executor, 4, false);
 		for (unsigned int j = 0; j <= i % 6; j++)
 			submit_one(bench);

@@ -147,7 +147,7 @@ TEST(test_stop__continues_later)
 			unsigned int n = 0;
 
 			rig_init(&rig, n_workers);
-			job = rig_add(&rig, plan, 4000);
+			job = rig_add(&rig, plan, cpu_rig_long(4000));
 			others[0] = rig_add(&rig, 0, 30);
 			others[1] = rig_add(&rig, 1, 30);
 			cpu_job_wipe(job);
@@ -231,7 +231,7 @@ TEST(test_stop__requested)
 		struct cpu_job *job;
 
 		rig_init(&rig, n_workers);
-		job = rig_add(&rig, 0, 4000);
+		job = rig_add(&rig, 0, cpu_rig_long(4000));
 		for (uint64_t i = 0; i < test_scaled(20); i++) {
 			cpu_job_wipe(job);
 			do {
@@ -261,8 +261,8 @@ TEST(test_stop__cancelled)
 		uint64_t whole;
 
 		rig_init(&rig, n_workers);
-		first = rig_add(&rig, 1, 4000);
-		job = rig_add(&rig, 0, 4000);
+		first = rig_add(&rig, 1, cpu_rig_long(4000));
+		job = rig_add(&rig, 0, cpu_rig_long(4000));
 		whole = job->task.busy_ticks;
 		for (uint64_t i = 0; i < test_scaled(20); i++) {
 			cpu_rig_submit(&rig.cpu, job);
@@ -323,7 +323,7 @@ TEST(test_stop__cancelled_within_a_unit)
 	struct plan *plan;
 
 	rig_init(&rig, 1);
-	plan = unit_plan(UNIT_ELEMS);
+	plan = unit_plan(cpu_rig_long(UNIT_ELEMS));
 	cpu_rig_prepare(&rig.cpu, plan);
 	cpu_job_init(&job, plan, 1, 1);
 	for (unsigned int i = 0; i < UNIT_TRIES && n_left == 0; i++) {

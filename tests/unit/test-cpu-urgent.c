@@ -72,7 +72,7 @@ TEST(test_urgent__overtakes)
 	small = add_plan(10);
 	cpu_rig_prepare(&rig, base);
 	cpu_rig_prepare(&rig, small);
-	cpu_job_init(&first, base, 8000, 1);
+	cpu_job_init(&first, base, cpu_rig_long(8000), 1);
 	cpu_rig_submit(&rig, &first);
 	for (unsigned int i = 0; i < 12; i++) {
 		cpu_job_init(&jobs[i], small, 10, i);
@@ -150,7 +150,7 @@ TEST(test_urgent__between_with_one_worker)
 	small = add_plan(10);
 	cpu_rig_prepare(&rig, plan);
 	cpu_rig_prepare(&rig, small);
-	cpu_job_init(&long_job, plan, 8000, 1);
+	cpu_job_init(&long_job, plan, cpu_rig_long(8000), 1);
 	cpu_job_init(&urgent, small, 10, 2);
 	get_in_between(&rig, &long_job, &urgent);
 	/* With one worker, the long task's busy time equals its execution time. */
@@ -187,7 +187,7 @@ TEST(test_busy__adds_up)
 	plan = square_plan(&arena, 4000);
 	cpu_rig_prepare(&rig, plan);
 	for (unsigned int i = 0; i < 8; i++)
-		cpu_job_init(&jobs[i], plan, i % 2 ? 4000 : 40, i);
+		cpu_job_init(&jobs[i], plan, i % 2 ? cpu_rig_long(4000) : 40, i);
 	/* With no other task, the second worker helps, which shows in busy_ticks. */
 	for (unsigned int i = 0; i < TRIES && !was_shared; i++) {
 		since = clock_ticks();
