@@ -41,6 +41,7 @@ static struct device devices[MAX_DEVICES];
 static unsigned int n_devices;
 static struct exec_arena arenas[3]; /* float32, float16, float64 */
 static uint64_t seed;
+static unsigned int percent = 100; /* of the random rounds */
 
 /*
  * The buffers of one count: @start holds the inputs, @want the reference's results, and @fma the
@@ -71,13 +72,18 @@ bool op_rig_is_gpu(void)
 	return devices[0].is_gpu;
 }
 
+void op_rig_set_percent(unsigned int n)
+{
+	percent = n;
+}
+
 unsigned int op_rig_rounds(unsigned int cpu, unsigned int gpu)
 {
 	unsigned int n;
 
 	if (!op_rig_is_gpu())
-		return (unsigned int)test_scaled(cpu);
-	n = (unsigned int)test_scaled(gpu);
+		return (unsigned int)test_scaled((cpu * percent + 99) / 100);
+	n = (unsigned int)test_scaled((gpu * percent + 99) / 100);
 	if (n < 2)
 		n = 2;
 	return n < gpu ? n : gpu;

@@ -49,6 +49,8 @@ int op_rig_open(const char *name);
 void op_rig_close(void);
 bool op_rig_is_gpu(void);
 
+/* Let op_rig_rounds() return @n percent of the rounds. */
+void op_rig_set_percent(unsigned int n);
 /*
  * Return the scaled number of rounds (see scaled.h) for this kind of device: of @cpu, or of @gpu,
  * which has at least two, if it has as many. GPUs take long to prepare plans.

@@ -2,11 +2,10 @@
 /*
  * Every operator on every device against the reference
  *
- *	test-operators DEVICES [FILTER]
+ *	test-operators DEVICES [FILTER [PERCENT]]
  *
- * DEVICES is the argument of op_rig_open(). FILTER names tests, with * and ?. Each row of rows[] is
- * a case of an operator, run with all float types that the operator has. tests/reference and the
- * cases of tests/support make the random contents.
+ * DEVICES is the argument of op_rig_open(). FILTER names tests, with * and ?. PERCENT of the random
+ * rounds are run. Each row of rows[] is a case of an operator, run with all its float types.
  */
 #include <math.h>
 #include <stdio.h>
@@ -414,7 +413,7 @@ TEST(test_contents__special)
 	static const struct row beta[] = {{"Gemm", "[3,4] [4,5] [5]", "beta=0.0"}};
 
 	skip_on_gpu();
-	for (unsigned int i = 0; i < test_scaled(8); i++)
+	for (unsigned int i = 0; i < op_rig_rounds(8, 0); i++)
 		CHECK_ROWS(special, .fill = fill_special);
 	for (unsigned int i = 0; i < 8; i++) {
 		const struct row large = {"Attention", inputs[i % 2], attrs, 1e-4};
@@ -434,7 +433,7 @@ TEST(test_contents__ties)
 	char inputs[32], attrs[64];
 
 	skip_on_gpu();
-	for (unsigned int round = 0; round < test_scaled(600); round++) {
+	for (unsigned int round = 0; round < op_rig_rounds(600, 0); round++) {
 		const uint32_t n = op_rig_pick(1, round % 4 ? 90 : 700);
 
 		snprintf(inputs, sizeof(inputs), "%s[2,%u,%u]", types[round % 6], n,
@@ -550,7 +549,7 @@ TEST(test_operators__plans)
 TEST(test_random__nets)
 {
 	skip_on_gpu();
-	for (unsigned int round = 0; round < test_scaled(250); round++)
+	for (unsigned int round = 0; round < op_rig_rounds(250, 0); round++)
 		for (unsigned int fuses = 0; fuses < 2; fuses++)
 			op_check(random_net(round, MAX / 2, op_rig_arena(RBK_DTYPE_F32), fuses),
 				 &(struct op_check){.what = "net",
@@ -707,10 +706,10 @@ TEST(test_contents__rows)
 
 	skip_on_gpu();
 	/* Not Attention, the last: whether masked keys may have NaN weights is unspecified. */
-	for (unsigned int round = 0; round < test_scaled(8) * RANDOM_ROWS_OPERATORS; round++)
+	for (unsigned int round = 0; round < op_rig_rounds(8, 0) * RANDOM_ROWS_OPERATORS; round++)
 		if ((round + 1) % RANDOM_ROWS_OPERATORS)
 			op_check(random_rows(op_rig_seed(), round, MAX), &check);
-	for (unsigned int round = 0; round < test_scaled(8) * RANDOM_ROWS_DOUBLE; round++)
+	for (unsigned int round = 0; round < op_rig_rounds(8, 0) * RANDOM_ROWS_DOUBLE; round++)
 		op_check(random_rows_double(op_rig_seed(), round, MAX), &check);
 }
 
@@ -985,11 +984,12 @@ int main(int argc, char **argv)
 	int r;
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: %s DEVICES [FILTER]\n", argv[0]);
+		fprintf(stderr, "usage: %s DEVICES [FILTER [PERCENT]]\n", argv[0]);
 		return 2;
 	}
 	if (argc > 2)
 		setenv("RBK_TEST_FILTER", argv[2], 1);
+	op_rig_set_percent(argc > 3 ? (unsigned int)strtoul(argv[3], NULL, 10) : 100);
 	clock_init();
 	r = op_rig_open(argv[1]);
 	if (r)
