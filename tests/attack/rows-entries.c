@@ -123,7 +123,8 @@ static void put_by_table(struct victim *victim, uint64_t table, uint8_t flags)
 
 void attack_parts(struct attack *attack, unsigned int thread)
 {
-	enum { SIDE = 192, BYTES = SIDE * SIDE * 4, N_TASKS = 40, N_PRODUCTS = 12 };
+	enum { SIDE = 192, BYTES = SIDE * SIDE * 4, N_TASKS = 40 };
+	const unsigned int n_products = attack->is_slow ? 4 : 12;
 	unsigned int n = attack_share(attack, thread, NULL);
 	/* The results are not checked, so with many sessions all tasks share one output. */
 	const uint64_t n_outputs = attack->n_sessions > MANY_SESSIONS ? 1 : N_TASKS;
@@ -131,7 +132,7 @@ void attack_parts(struct attack *attack, unsigned int thread)
 
 	for (unsigned int i = 0; i < n; i++)
 		open_with(attack, &victims[i], memfd_of((n_outputs + 2) * BYTES),
-			  (n_outputs + 2) * BYTES, attack_describe_products(SIDE, N_PRODUCTS), 64);
+			  (n_outputs + 2) * BYTES, attack_describe_products(SIDE, n_products), 64);
 	do {
 		for (unsigned int i = 0; i < n; i++) {
 			for (uint64_t k = 0; k < N_TASKS; k++)

@@ -288,25 +288,26 @@ TEST(test_explored__never)
 {
 	const char *const none[] = {"--gpu=software", "--exploration=0", NULL};
 	const char *const much[] = {"--gpu=software", "--exploration=50%", NULL};
+	const uint64_t n_few = test_scaled(60), n_many = test_scaled(200);
 	uint64_t n_explored = 0;
 	struct rbk_sqe *sqe;
 
 	if (!begin_with_gpu(none, NULL, &large))
 		skip();
-	for (unsigned int i = 0; i < 60; i++)
+	for (uint64_t i = 0; i < n_few; i++)
 		assert_int_equal(customer_run(&customer, LARGE, RBK_STRATEGY_AUTO).flags, 0);
 	assert_int_equal(customer_totals(&customer).n_explored, 0);
 	end();
 
 	begin(much, NULL, &large);
-	for (unsigned int i = 0; i < 60; i++) {
+	for (uint64_t i = 0; i < n_few; i++) {
 		sqe = customer_prepare(&customer, LARGE);
 		rbk_sqe_set_deadline_us(sqe, UINT32_MAX);
 		rbk_submit(customer.ring);
 		assert_int_equal(customer_take(&customer).flags, 0);
 	}
 	/* Tasks may be explored within the budget, and are counted. */
-	for (unsigned int i = 0; i < 200; i++)
+	for (uint64_t i = 0; i < n_many; i++)
 		n_explored +=
 			customer_run(&customer, LARGE, RBK_STRATEGY_AUTO).flags == RBK_CQE_EXPLORED;
 	assert_int_equal(customer_totals(&customer).n_explored, n_explored);

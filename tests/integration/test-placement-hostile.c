@@ -145,6 +145,7 @@ TEST(test_rings__do_not_raise_the_share)
 		.uid = SECOND, .width = 128, .n_entries = EACH, .is_careless = true};
 	const char *const args[] = {"--gpu=none", "--workers=1", NULL};
 	const uint64_t n_tasks = test_scaled(4000);
+	const uint32_t n_rows = test_is_scaled_down() ? 64 : 256;
 	struct customer customers[1 + RINGS];
 	uint64_t before[2], ns[2] = {0, 0}, n_done;
 	double share = -1;
@@ -167,9 +168,9 @@ TEST(test_rings__do_not_raise_the_share)
 			bool has_any = false;
 
 			n_done = 0;
-			is_fed = customer_feed(&customers[0], 256, 256, RBK_STRATEGY_ONLY_CPU);
+			is_fed = customer_feed(&customers[0], 256, n_rows, RBK_STRATEGY_ONLY_CPU);
 			for (unsigned int i = 1; i <= RINGS; i++) {
-				has_any |= customer_feed(&customers[i], EACH, 256,
+				has_any |= customer_feed(&customers[i], EACH, n_rows,
 							 RBK_STRATEGY_ONLY_CPU);
 				n_done += customers[i].n_done;
 			}

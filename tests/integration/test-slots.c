@@ -21,7 +21,7 @@ enum {
 	FEW_SLOTS = 2,
 	SIDE = 192,
 	LONG = 1600,
-	THIN = 32,
+	THIN = 8,
 };
 
 struct client {
@@ -51,7 +51,7 @@ static unsigned int tensor(struct rbk_builder *builder, const char *name, uint32
 static void client_init(struct client *client, bool is_large)
 {
 	struct rbk_builder *builder = rbk_builder_new("parts");
-	const uint64_t most = (uint64_t)LONG * THIN * sizeof(float);
+	const uint64_t most = (uint64_t)SIDE * SIDE * sizeof(float); /* LONG * THIN is less */
 	struct rbk_error error = {""};
 	unsigned int a, b, c, y, product;
 
