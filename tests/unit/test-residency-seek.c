@@ -376,7 +376,7 @@ static uint32_t visits_of_limit(uint32_t n, uint32_t n_left, bool shares)
 					 : rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
 	/* A turn that a busy machine cuts short makes the search begin again. */
-	turn_set_budget(loop_current(rig.loop), 1000000000);
+	turn_set_budget(loop_current(rig.loop), 1000000000000);
 	n_summed = 0;
 	rig_share(&rig, 0, n_left * RIG_PAGE, n_left * RIG_PAGE, 0);
 	residency_limits_changed(rig.residency);
