@@ -2,8 +2,9 @@
 /*
  * Rings: two memfds and a socket pair, made and sealed by the broker
  *
- * Allocating, mapping and unmapping a large ring takes milliseconds, so the setup thread does it.
- * The reactor only charges for a ring and links it in and out.
+ * Allocating, mapping and unmapping a large ring takes milliseconds, so the setup thread does it,
+ * and allocates a step at a time: other jobs run in between. The reactor only charges for a ring
+ * and links it in and out.
  *
  * The completion area is mapped writable and then sealed with F_SEAL_FUTURE_WRITE. From then on no
  * process, including the broker, can map it writable again. The broker maps the submission area
@@ -47,6 +48,8 @@ enum {
 	RING_FDS = 4,
 	RING_MAPPINGS = 3, /* each area, and the dispatcher's memory of a large ring */
 	RING_WATCHES = 2,  /* one per area */
+	/* Bytes of the areas that one call of ring_make() fills: some 300 us */
+	MAKE_STEP_BYTES = 1 << 20,
 };
 
 static size_t round_to_pages(size_t bytes)
@@ -54,7 +57,7 @@ static size_t round_to_pages(size_t bytes)
 	return round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-/* Create a memfd of @bytes with all pages allocated. */
+/* Create a memfd of @bytes, for which fill_area() allocates pages. */
 static int area_new(struct hold *hold, const char *name, size_t bytes, int *ret_fd)
 {
 	_cleanup_(close_fdp) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -62,7 +65,7 @@ static int area_new(struct hold *hold, const char *name, size_t bytes, int *ret_
 
 	if (fd < 0)
 		return error_origin(-errno);
-	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0)
+	if (ftruncate(fd, (off_t)bytes) < 0)
 		return error_origin(-errno);
 	/* Watch last, because hold_leave_files() must precede the closing of a watched area. */
 	r = hold_watch(hold, fd);
@@ -191,10 +194,21 @@ int ring_new_restored(struct session *session, uint32_t id, uint32_t n_entries, 
 	return 0;
 }
 
-static int make_areas(struct session_ring *ring)
+static int map_area(int fd, size_t bytes, int protection, void **ret)
+{
+	void *area = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+
+	if (area == MAP_FAILED)
+		return error_origin(-errno);
+	*ret = area;
+	return 0;
+}
+
+/* Create the areas that are new, and map both. */
+static int new_areas(struct session_ring *ring)
 {
 	int *fds = ring->client_fds;
-	void *area;
+	void *area = NULL;
 	int r;
 
 	if (ring->is_restored)
@@ -206,21 +220,60 @@ static int make_areas(struct session_ring *ring)
 	r = area_new(ring->area_hold, "ringbroker-cq", ring->cq_bytes, &fds[RING_FD_CQ]);
 	if (r)
 		return error_fold(r);
-
-	area = mmap(NULL, ring->sq_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fds[RING_FD_SQ], 0);
-	if (area == MAP_FAILED)
-		return error_origin(-errno);
+	r = map_area(fds[RING_FD_SQ], ring->sq_bytes, PROT_READ, &area);
+	if (r)
+		return error_fold(r);
 	ring->sq = area;
-	area = mmap(NULL, ring->cq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-		    fds[RING_FD_CQ], 0);
-	if (area == MAP_FAILED)
-		return error_origin(-errno);
+	r = map_area(fds[RING_FD_CQ], ring->cq_bytes, PROT_READ | PROT_WRITE, &area);
+	if (r)
+		return error_fold(r);
 	ring->cq = area;
+	return 0;
+}
+
+/* Allocate, where the area is new, and fault in @bytes of an area from @offset on. */
+static int fill_area(const struct session_ring *ring, bool is_sq, size_t offset, size_t bytes)
+{
+	const int fd = ring->client_fds[is_sq ? RING_FD_SQ : RING_FD_CQ];
+	char *base = is_sq ? (char *)ring->sq : (char *)ring->cq;
+
+	if (!(is_sq && ring->is_restored) && fallocate(fd, 0, (off_t)offset, (off_t)bytes) < 0)
+		return error_origin(-errno);
+	pages_populate(base + offset, bytes, !is_sq);
+	return 0;
+}
+
+/* Fill the next step of the areas. Return: 0; RING_E_MORE; a negative errno. */
+static int fill_areas(struct session_ring *ring)
+{
+	const size_t all_bytes = ring->sq_bytes + ring->cq_bytes;
+	size_t left = MAKE_STEP_BYTES;
+	int r;
+
+	while (left > 0 && ring->filled_bytes < all_bytes) {
+		const bool is_sq = ring->filled_bytes < ring->sq_bytes;
+		const size_t offset = ring->filled_bytes - (is_sq ? 0 : ring->sq_bytes);
+		size_t bytes = (is_sq ? ring->sq_bytes : ring->cq_bytes) - offset;
+
+		bytes = bytes < left ? bytes : left;
+		r = fill_area(ring, is_sq, offset, bytes);
+		if (r)
+			return error_fold(r);
+		ring->filled_bytes += bytes;
+		left -= bytes;
+	}
+	return ring->filled_bytes < all_bytes ? RING_E_MORE : 0;
+}
+
+static int seal_areas(struct session_ring *ring)
+{
+	const int *fds = ring->client_fds;
+	int r;
+
 	if (session_has(ring->session, RBK_FEAT_REATTACH))
 		ring->records = rbk_ring_records(ring->cq, ring->n_entries);
 	if (session_has(ring->session, RBK_FEAT_REATTACH | RBK_FEAT_UNDO))
 		ring->undo = rbk_ring_undo(ring->cq, ring->n_entries);
-
 	r = ring->is_restored ? ring_restore(ring)
 			      : area_seal(fds[RING_FD_SQ], F_SEAL_SHRINK | F_SEAL_GROW);
 	ring->from_fd = close_fd(ring->from_fd);
@@ -252,12 +305,16 @@ int ring_make(struct session_ring *ring)
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
 	int r;
 
-	r = make_areas(ring);
+	r = ring->cq ? 0 : new_areas(ring);
+	if (r == 0)
+		r = fill_areas(ring);
+	if (r == 0)
+		r = seal_areas(ring);
 	if (r == 0)
 		r = make_bell(ring);
 	if (r == 0)
 		r = hooks->ring_make(hooks->context, ring);
-	return r && r != RING_E_UNSUITABLE ? error_fold(r) : r;
+	return r && r != RING_E_UNSUITABLE && r != RING_E_MORE ? error_fold(r) : r;
 }
 
 static void close_client_fds(struct session_ring *ring)

@@ -9,6 +9,7 @@ enum {
 	RING_E_UNSEALED = 3, /* the client's fault: its submission area cannot be sealed */
 	RING_E_UNSUITABLE =
 		4, /* the areas of an earlier broker are none; session_ring.why says why */
+	RING_E_MORE = 5,
 };
 
 /*
@@ -27,10 +28,11 @@ int ring_new_restored(struct session *session, uint32_t id, uint32_t n_entries, 
 		      struct session_ring **ret, const char **ret_why);
 
 /*
- * Make, map and seal both areas; make the bell and the dispatcher's memory. The caller sends
- * client_fds. The ring is not watched, not known to the dispatcher, and not in the SIGBUS table.
- * Setup thread.
- * Return: 0; RING_E_UNSUITABLE or a negative errno, after which ring_unmake() is still due.
+ * Make, map and seal both areas; make the bell and the dispatcher's memory, a step per call. The
+ * caller sends client_fds. The ring is not watched, not known to the dispatcher, and not in the
+ * SIGBUS table. Setup thread.
+ * Return: 0; RING_E_MORE: call again; RING_E_UNSUITABLE or a negative errno, after which
+ * ring_unmake() is still due.
  */
 int ring_make(struct session_ring *ring);
 

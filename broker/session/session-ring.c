@@ -342,6 +342,7 @@ static void ring_make_run(struct offload_job *job)
 	struct session_ring *ring = ring_of_job(job);
 
 	ring->job_result = ring_make(ring);
+	job->has_more = ring->job_result == RING_E_MORE;
 }
 
 static const char *ring_strerror(int r)

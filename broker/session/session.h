@@ -197,6 +197,7 @@ struct session_ring {
 	uint32_t cookie;        /* of the request in progress */
 	bool wants_reply;
 	size_t sq_bytes, cq_bytes;
+	size_t filled_bytes;           /* of both areas, by ring_make() so far */
 	struct loop_watch *bell_watch; /* fires once; rearmed by session_ring_listen() */
 	struct session_table *table;   /* last table copied or being copied; NULL: none yet */
 	struct charge charges[RING_CHARGES];

@@ -131,6 +131,26 @@ TEST(test_ring__made_and_freed_elsewhere)
 	rig_ring_deinit(&ring);
 }
 
+/* The setup thread allocates a large ring in slices, between which other tenants' jobs run. */
+TEST(test_ring__made_in_slices)
+{
+	enum { LARGE = 32768, STEP_BYTES = 1 << 20 };
+	struct offload_report before, after;
+	struct rig_ring ring;
+
+	RIG(rig, 1);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	rig_ring_deinit(&ring);
+	offload_describe(rig.offload, &before);
+	rig_ring_new(&rig, LARGE, &ring);
+	offload_describe(rig.offload, &after);
+	assert_int_equal(before.causes[OFFLOAD_RING].n_slices, 1);
+	assert_in_range(after.causes[OFFLOAD_RING].n_slices - 1,
+			(ring.ring->sq_bytes + ring.ring->cq_bytes) / STEP_BYTES,
+			(ring.ring->sq_bytes + ring.ring->cq_bytes) / STEP_BYTES + 1);
+	rig_ring_deinit(&ring);
+}
+
 /*
  * A ring is charged at once, and the request is answered when the ring is ready. The reactor does
  * not wait, and no id is assigned twice.
