@@ -415,14 +415,16 @@ static int run(struct bench_env *env)
 		r = broker_process_new(arguments, -1, &bench.process);
 	if (r)
 		bench_fail(env, r, "the private brokerd did not start");
-	if (!r)
-		r = connect_admin(&bench);
-	if (!r)
-		r = rbk_stats_map(bench.admin, RBK_STATS_ALL, 0, &bench.page, NULL);
-	if (r)
-		bench_fail(env, r, "the broker serves no administrator");
+	/* A broker that answers clients has its administrators' socket, too. */
 	if (!r)
 		r = neighbour_init(&bench.neighbour, env, broker_process_socket(bench.process));
+	if (!r) {
+		r = connect_admin(&bench);
+		if (!r)
+			r = rbk_stats_map(bench.admin, RBK_STATS_ALL, 0, &bench.page, NULL);
+		if (r)
+			bench_fail(env, r, "the broker serves no administrator");
+	}
 	/* The broker limits no client for a moment after its start. */
 	bench_settle(START_NS);
 	if (!r && churner_new(CHURN_BURNER, NULL, &bench.burner))
