@@ -77,6 +77,17 @@ void op_rig_set_percent(unsigned int n)
 	percent = n;
 }
 
+bool op_rig_is_short(void)
+{
+	return percent < 100 && op_rig_is("shared");
+}
+
+bool op_rig_wants(const char *op, enum rbk_dtype floats)
+{
+	return !op_rig_is_short() || floats == RBK_DTYPE_F32 ||
+	       strstr("MatMul Gemm Conv ConvTranspose", op);
+}
+
 unsigned int op_rig_rounds(unsigned int cpu, unsigned int gpu)
 {
 	unsigned int n;

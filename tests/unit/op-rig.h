@@ -51,6 +51,10 @@ bool op_rig_is_gpu(void);
 
 /* Let op_rig_rounds() return @n percent of the rounds. */
 void op_rig_set_percent(unsigned int n);
+/* Return true if the device is "shared", with less than 100 percent: "plain" has the rest. */
+bool op_rig_is_short(void);
+/* Return true if a row is to be run: a short run has types but float32 for tiles alone. */
+bool op_rig_wants(const char *op, enum rbk_dtype floats);
 /*
  * Return the scaled number of rounds (see scaled.h) for this kind of device: of @cpu, or of @gpu,
  * which has at least two, if it has as many. GPUs take long to prepare plans.

@@ -2,8 +2,9 @@
 /*
  * Each tile shape of a shader variant (plain, shared) against the plain reference, whatever
  * problems it would be chosen for: random products and convolutions, both types, guards around each
- * tensor. With RBK_TEST_MATRICES in the environment, the device must have a tile of cooperative
- * matrices: tests/soak/newer.py has such a device.
+ * tensor. The argument "all" adds products that differ from others in a transposition alone. With
+ * RBK_TEST_MATRICES in the environment, the device must have a tile of cooperative matrices:
+ * tests/soak/newer.py has such a device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 enum { MAX_COUNT = 4, ROUNDS = 24 };
 
 static uint32_t force = VULKAN_FORCE_PLAIN; /* the shader variant */
+static bool has_all;                        /* see describe() */
 static uint64_t seed = 11;
 
 static uint32_t pick(uint32_t from, uint32_t to)
@@ -88,15 +90,16 @@ static struct describe *describe_convolution(void)
 
 /*
  * Compilers of software devices are slow, so not every pipeline of products is tested. A shape has
- * two of the four pairs of transpositions with float32, the other two with float16. Cooperative
- * matrices have one type and all four pairs.
+ * one of the four pairs of transpositions with float32, another one with float16; with "all" two of
+ * the pairs, and the other two. Cooperative matrices have one type and all four pairs.
  */
 static struct describe *describe(enum exec_tile_op op, unsigned int tile, bool of_matrices,
 				 unsigned int round)
 {
 	const bool is_half = op == EXEC_TILE_CONV ? round % 4 == 0 : op == EXEC_TILE_MATMUL_HALF;
 	const unsigned int pairs = of_matrices ? round : tile + is_half;
-	const bool trans_a = pick(0, 1), trans_b = trans_a ^ (pairs % 2 != 0);
+	const bool trans_a = has_all || of_matrices ? pick(0, 1) : tile / 2 % 2;
+	const bool trans_b = trans_a ^ (pairs % 2 != 0);
 	struct describe *d =
 		op == EXEC_TILE_CONV ? describe_convolution() : describe_product(trans_a, trans_b);
 
@@ -252,6 +255,7 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "shared") == 0)
 		force = VULKAN_FORCE_SHARED;
+	has_all = argc > 2 && strcmp(argv[2], "all") == 0;
 	clock_init();
 	if (!rig_available())
 		return 77;
