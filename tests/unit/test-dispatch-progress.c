@@ -4,7 +4,7 @@
  *
  * Plans in parts keep working memory, a slot, from a task's first part to its last, and slots are
  * few. The first tests are about slots. The last one mixes everything in random order and virtual
- * time, RBK_SCHEDULES times (by default RBK_TEST_SCALE percent of 10,000). Every task must complete
+ * time, RBK_SCHEDULES times (by default RBK_TEST_SCALE percent of 4,000). Every task must complete
  * exactly once, and nothing may stay held. Random numbers begin with RBK_SEED; a failure names the
  * seed to begin with.
  */
@@ -505,7 +505,7 @@ TEST(test_progress__random_schedules)
 {
 	/* Fewer schedules, such as one that is repeated, do not contain every event. */
 	enum { ENOUGH = 100 };
-	uint64_t n_schedules = number_of("RBK_SCHEDULES", test_scaled(10000)),
+	uint64_t n_schedules = number_of("RBK_SCHEDULES", test_scaled(4000)),
 		 seed = number_of("RBK_SEED", 1);
 	struct yard *yard = malloc(sizeof(*yard));
 
