@@ -31,6 +31,8 @@ void weak_store(void *address, unsigned int bytes, uint64_t value, int order)
 {
 	sim_step();
 	memcpy(address, &value, bytes);
+	if (is_mapping(address))
+		sim_stored();
 	sim_step();
 }
 
@@ -75,6 +77,8 @@ void weak_fence(int order)
 
 void weak_plain(const void *address, unsigned int bytes, bool is_write)
 {
-	if (is_write && is_mapping(address))
-		sim_step();
+	if (!is_write || !is_mapping(address))
+		return;
+	sim_stored();
+	sim_step();
 }

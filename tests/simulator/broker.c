@@ -22,6 +22,7 @@
 #include "session/sigbus.h"
 #include "simulator/holder.h"
 #include "simulator/machine.h"
+#include "simulator/real.h"
 #include "telemetry/processes.h"
 #include "telemetry/telemetry.h"
 #include "tenant/tenant.h"
@@ -424,16 +425,12 @@ bool processes_see_all(const struct processes *processes)
 /* --- Invariants --- */
 
 /*
- * Return the longest time of process @i above the maximum. A device that does nothing for a while
- * keeps what it has, and a lease what its holder does not give.
+ * Return the longest time of process @i above the maximum. A lease keeps what its holder does not
+ * give.
  */
 static uint64_t above_max_ns(unsigned int i)
 {
-	const struct sim_device_faults *faults = &broker->options->devices[1].faults;
-
-	if (faults->stall > 0 || i >= broker->options->first_holder)
-		return 100000000000u;
-	return faults->slow > 0 ? 2000000000u : 500000000u;
+	return i >= broker->options->first_holder ? 100000000000u : broker->options->above_max_ns;
 }
 
 /*
@@ -487,6 +484,29 @@ static void check_maximum(const struct tenant *tenant, unsigned int i)
 	held[i].generation = generation;
 	held[i].bytes = used;
 	held[i].max = max;
+}
+
+/* Return true if a session's next message is read when something else has happened. */
+static bool waits(const struct session *session)
+{
+	return session->is_ending || session->is_receiving || session->is_suspended ||
+	       session->reset.is_begun || session->read_job.is_held;
+}
+
+void sim_broker_check_sleep(void)
+{
+	struct pollfd poll_fd = {.events = POLLIN};
+
+	if (!broker || !broker->server)
+		return;
+	list_for_each (node, &broker->server->sessions) {
+		const struct session *session = container_of(node, struct session, link);
+
+		poll_fd.fd = session->fd;
+		if (!waits(session) && __real_poll(&poll_fd, 1, 0) > 0)
+			sim_violation("the reactor sleeps, and a message of process %d waits",
+				      (int)session->pid - 100000);
+	}
 }
 
 void sim_broker_check(bool is_first)

@@ -9,6 +9,7 @@ struct sim_broker_options {
 	const char *folder; /* of the socket and the policy */
 	struct sim_device_options devices[SIM_DEVICES];
 	unsigned int first_holder; /* the first process whose tenant has leases */
+	uint64_t above_max_ns;     /* longest time of a tenant above a lowered maximum */
 	int64_t spin_ns;
 	uint64_t reactor_task_ns;
 };
@@ -24,6 +25,9 @@ void sim_broker_reload(void);
 
 /* Let other programs use @bytes of each card from now on; director. */
 void sim_broker_others(uint64_t bytes);
+
+/* Check that no message waits for the reactor, which is about to sleep; its thread. */
+void sim_broker_check_sleep(void);
 
 /*
  * Check what must hold between any two steps of the broker; director. @is_first: no broker has died

@@ -46,7 +46,7 @@ static int fail(int error)
 /* A step that may fail: true if the call shall fail, with @error. */
 static bool step_fails(int error)
 {
-	sim_step();
+	sim_call();
 	if (!sim_call_fails())
 		return false;
 	sim_trace("a call fails: %s", strerror(error));
@@ -58,7 +58,7 @@ static bool step_fails(int error)
 
 CALL(int, close, int fd)
 {
-	sim_step();
+	sim_call();
 	sim_disown_fd(fd);
 	sim_touched();
 	return sim_close(fd);
@@ -173,7 +173,7 @@ int sim_close(int fd)
 
 CALL(int, dup3, int from, int to, int flags)
 {
-	sim_step();
+	sim_call();
 	return sim_own_fd(__real_dup3(from, to, flags));
 }
 
@@ -197,7 +197,7 @@ int __wrap_fcntl64(int fd, int command, unsigned long arg)
 {
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
 		return step_fails(EMFILE) ? -1 : sim_own_fd(__real_fcntl64(fd, command, arg));
-	sim_step();
+	sim_call();
 	/* Only arenas get this seal alone. */
 	if (command == F_ADD_SEALS && arg == F_SEAL_FUTURE_WRITE && sim_seal_fails())
 		return fail(EINVAL);
@@ -231,7 +231,7 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t deadline_ns)
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
-	sim_step();
+	sim_call();
 	if (timeout_ms == 0)
 		return __real_poll(fds, n, 0);
 	return poll_until(fds, n,
@@ -241,7 +241,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 
 CALL(int, ppoll, struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-	sim_step();
+	sim_call();
 	return poll_until(fds, n, until_ns(timeout));
 }
 
@@ -302,7 +302,7 @@ CALL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 	uint64_t deadline_ns = 0;
 	ssize_t n;
 
-	sim_step();
+	sim_call();
 	do {
 		n = __real_recvmsg(fd, message, flags | MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLIN, &deadline_ns));
@@ -321,7 +321,7 @@ CALL(ssize_t, recv, int fd, void *bytes, size_t size, int flags)
 	uint64_t deadline_ns = 0;
 	ssize_t n;
 
-	sim_step();
+	sim_call();
 	do {
 		n = __real_recv(fd, bytes, size, flags | MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLIN, &deadline_ns));
@@ -362,7 +362,7 @@ CALL(ssize_t, send, int fd, const void *bytes, size_t size, int flags)
 
 CALL(ssize_t, read, int fd, void *bytes, size_t size)
 {
-	sim_step();
+	sim_call();
 	sim_touched();
 	return __real_read(fd, bytes, size);
 }
@@ -375,21 +375,21 @@ CALL(ssize_t, write, int fd, const void *bytes, size_t size)
 			sim_trace("log: %.*s", (int)size - 1, (const char *)bytes);
 		return (ssize_t)size;
 	}
-	sim_step();
+	sim_call();
 	sim_touched();
 	return __real_write(fd, bytes, size);
 }
 
 CALL(int, eventfd_write, int fd, eventfd_t count)
 {
-	sim_step();
+	sim_call();
 	sim_touched();
 	return __real_eventfd_write(fd, count);
 }
 
 CALL(int, shutdown, int fd, int how)
 {
-	sim_step();
+	sim_call();
 	sim_touched();
 	return __real_shutdown(fd, how);
 }
@@ -401,7 +401,7 @@ CALL(int, connect, int fd, const struct sockaddr *address, socklen_t bytes)
 	const int flags = __real_fcntl64(fd, F_GETFL, 0);
 	int r, n;
 
-	sim_step();
+	sim_call();
 	n = snprintf(own.sun_path + 1, sizeof(own.sun_path) - 1, "faultsim-%d-%u-%llu",
 		     (int)__real_getpid(), sim_process(), (unsigned long long)sim_n_steps());
 	bind(fd, (const struct sockaddr *)&own,
@@ -435,7 +435,7 @@ CALL(void *, mmap64, void *base, size_t bytes, int protection, int flags, int fd
 
 CALL(int, munmap, void *base, size_t bytes)
 {
-	sim_step();
+	sim_call();
 	sim_disown_mapping(base, bytes);
 	return __real_munmap(base, bytes);
 }
@@ -496,7 +496,7 @@ CALL(int, fstat64, int fd, struct stat *ret)
 {
 	int r;
 
-	sim_step();
+	sim_call();
 	r = __real_fstat64(fd, ret);
 	if (r == 0)
 		ret->st_ino = number_inode(ret->st_ino);

@@ -90,17 +90,66 @@ static void check_failure(struct client *client, struct task *task, int res)
 	memcpy(state->expected, state->words, sizeof(state->expected));
 }
 
-/* A CANCEL that has completed with 0 has stopped its target, whichever completes first. */
-static void check_cancelled(struct client *client, uint64_t target)
+/* Return true if a CANCEL in flight names the entry. */
+static bool is_to_be_cancelled(const struct client *client, uint64_t id)
+{
+	for (unsigned int i = 0; i < SLOTS; i++)
+		if (client->tasks[i].kind == TASK_CANCEL && client->tasks[i].target == id)
+			return true;
+	return false;
+}
+
+static noreturn void say_cancelled_by_none(uint64_t id)
+{
+	sim_violation("entry %llu was cancelled, and no CANCEL says so", (unsigned long long)id);
+}
+
+/*
+ * A CANCEL that has completed with 0 has stopped its target, whichever completes first. One that
+ * has failed has not; its slot is free already.
+ */
+static void check_cancel(struct client *client, uint64_t target, int res)
 {
 	struct task *task = task_of(client, target);
 
-	if (task)
+	if (client->options->is_strict && res != 0 && res != -ENOENT && res != -EALREADY &&
+	    !(res == -ECONNABORTED && client->options->has_crashes))
+		sim_violation("a CANCEL completed with %d", res);
+	if (task && res == 0)
 		task->must_fail = true;
-	for (unsigned int i = 0; i < ENDED; i++)
-		if (client->ended[i].id == target && client->ended[i].res >= 0)
+	for (unsigned int i = 0; i < ENDED; i++) {
+		struct ended *ended = &client->ended[i];
+
+		if (ended->id != target)
+			continue;
+		if (res == 0 && ended->res >= 0)
 			sim_violation("entry %llu has completed, and then was cancelled",
 				      (unsigned long long)target);
+		if (res == 0)
+			ended->awaits_cancel = false;
+		else if (ended->awaits_cancel && !is_to_be_cancelled(client, target))
+			say_cancelled_by_none(target);
+	}
+}
+
+/* Return true if a CANCEL that has not completed must have stopped the task. */
+static bool awaits_cancel(const struct client *client, const struct task *task, int res)
+{
+	if (!client->options->is_strict || task->kind != TASK_RUN || res != -ECANCELED ||
+	    task->must_fail || task->may_fail || task->is_void)
+		return false;
+	if (!is_to_be_cancelled(client, task->id))
+		say_cancelled_by_none(task->id);
+	return true;
+}
+
+/* Check an entry that does nothing but complete. */
+static void check_bare(const struct client *client, const struct task *task, int res)
+{
+	if (res != 0 && client->options->is_strict && !task->is_cancelled &&
+	    !(res == -ECONNABORTED && client->options->has_crashes))
+		sim_violation("a %s completed with %d", task->kind == TASK_NOP ? "NOP" : "BARRIER",
+			      res);
 }
 
 static void check_run(struct client *client, struct task *task, int res)
@@ -116,6 +165,7 @@ static void check_run(struct client *client, struct task *task, int res)
 static void complete(struct client *client, const struct rbk_cqe *cqe)
 {
 	struct task *task = task_of(client, cqe->user_data);
+	const bool is_cancel = task && task->kind == TASK_CANCEL;
 
 	if (!task)
 		sim_violation("a completion of entry %llu, which is not in flight",
@@ -132,22 +182,21 @@ static void complete(struct client *client, const struct rbk_cqe *cqe)
 		break_chain(client, task);
 	if (task->kind == TASK_RUN)
 		check_run(client, task, cqe->res);
-	else if (task->kind == TASK_NOP && cqe->res != 0 && client->options->is_strict &&
-		 !task->is_cancelled &&
-		 !(cqe->res == -ECONNABORTED && client->options->has_crashes))
-		sim_violation("a NOP completed with %d", cqe->res);
-	else if (task->kind == TASK_CANCEL && cqe->res == 0)
-		check_cancelled(client, task->target);
+	else if (task->kind == TASK_NOP || task->kind == TASK_BARRIER)
+		check_bare(client, task, cqe->res);
 	else if (task->kind == TASK_STALE && cqe->res >= 0 && client->options->is_strict)
 		sim_violation("entry %llu ran, with a plan that was removed",
 			      (unsigned long long)task->id);
-	client->ended[client->n_ended++ % ENDED] = (struct ended){task->id, cqe->res};
+	client->ended[client->n_ended++ % ENDED] =
+		(struct ended){task->id, cqe->res, awaits_cancel(client, task, cqe->res)};
 	if (task->id == client->barrier)
 		client->barrier = 0;
 	if (task->predecessor)
 		client_count_uses(client, task, -1);
 	task->kind = TASK_FREE;
 	client->n_in_flight--;
+	if (is_cancel)
+		check_cancel(client, task->target, cqe->res);
 }
 
 /* Complete the oldest @n entries. */

@@ -117,7 +117,7 @@ static void prep_run(struct client *client, struct rbk_sqe *sqe, uint32_t plan_i
 	uint64_t *table = client->tables[task - client->tasks];
 	const uint64_t refs[2] = {rbk_ref(client->arena, task->in), rbk_ref(client->arena, out)};
 
-	if (sim_below(4)) {
+	if (sim_pick(client->options->mix.tables, 2) == 0) {
 		rbk_prep_run(sqe, plan_id, task->n_rows, refs, 2);
 		return;
 	}
@@ -152,9 +152,20 @@ static void succeed(struct task *task, const struct task *before)
 		task->predecessor = before->id;
 }
 
+/* Return any state that no task uses; STATES: there is none. */
+static unsigned int free_state(const struct client *client)
+{
+	const unsigned int first = (unsigned int)sim_below(STATES);
+
+	for (unsigned int i = 0; i < STATES; i++)
+		if (!client->states[(first + i) % STATES].is_busy)
+			return (first + i) % STATES;
+	return STATES;
+}
+
 static bool state_is_free(const struct client *client)
 {
-	return !client->states[0].is_busy || !client->states[1].is_busy;
+	return free_state(client) < STATES;
 }
 
 /*
@@ -181,9 +192,7 @@ static struct task *put_run(struct client *client, enum plan_kind plan, struct t
 		task->in[i] = (uint32_t)sim_random();
 	if (!overwrites)
 		memset(task->out, 0xee, SLOT_BYTES);
-	task->state = (unsigned int)sim_below(STATES);
-	if (plan == PLAN_STATE && client->states[task->state].is_busy)
-		task->state = STATES - 1 - task->state;
+	task->state = plan == PLAN_STATE ? free_state(client) : 0;
 	expect(client, task, reads ? before->expected : task->in);
 	prep_run(client, sqe, rbk_plan_id(client->plans[plan]), task,
 		 plan == PLAN_STATE ? client->states[task->state].words : task->out);
@@ -271,9 +280,9 @@ static void put_chain(struct client *client, enum plan_kind first)
 		const enum plan_kind kind = i == 0 ? first : any_plan(client, first);
 		const bool links = i + 1 < n;
 
-		if (mix->entries[SIM_INVALID] > 0 && sim_below(8) == 0)
+		if (sim_below(16) < mix->entries[SIM_INVALID])
 			task = put_invalid(client, kind, task, links);
-		else if (mix->entries[SIM_NOP] > 0 && sim_below(8) == 0)
+		else if (sim_below(16) < mix->entries[SIM_NOP])
 			task = put_nop(client, task, links);
 		else
 			task = put_run(client, kind, task, links);

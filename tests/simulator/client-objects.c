@@ -53,7 +53,7 @@ bool client_make_arena(struct client *client)
 	return true;
 }
 
-static struct rbk_builder *describe(struct rbk_arena *constants, enum plan_kind kind)
+struct rbk_builder *client_build_plan(struct rbk_arena *constants, enum plan_kind kind)
 {
 	const uint32_t rows[] = {RBK_DIM_COUNT, WIDTH};
 	const uint32_t square[] = {WIDTH, WIDTH}, one[] = {1, WIDTH};
@@ -93,7 +93,7 @@ static struct rbk_builder *describe(struct rbk_arena *constants, enum plan_kind 
 
 bool client_make_plan(struct client *client, enum plan_kind kind)
 {
-	struct rbk_builder *builder = describe(client->constants, kind);
+	struct rbk_builder *builder = client_build_plan(client->constants, kind);
 	struct rbk_error error = {""};
 	int r = !builder ? -ENOMEM
 			 : rbk_plan_new(client->rbk, builder, kind == PLAN_STATE ? 1 : MAX_ROWS,
@@ -152,30 +152,6 @@ struct rbk_arena *client_free_arena(const struct client *client, struct rbk_aren
 	return NULL;
 }
 
-/* A second thread of the process, which makes and frees objects of its own meanwhile */
-static void *help(void *data)
-{
-	struct client *client = data;
-	struct rbk_builder *builder;
-	struct rbk_arena *arena = NULL;
-	struct rbk_plan *plan = NULL;
-	int r = 0;
-
-	while (!client->helpers_must_end && r == 0) {
-		builder = describe(NULL, PLAN_ELEMENTS);
-		r = builder ? rbk_plan_new(client->rbk, builder, MAX_ROWS, &plan, NULL) : -ENOMEM;
-		rbk_builder_free(builder);
-		if (r == 0)
-			r = rbk_arena_new(client->rbk, 4096, &arena, NULL);
-		client_sleep_ns(sim_below(2 * client->options->think_ns + 1000000));
-		plan = client_free_plan(client, plan);
-		arena = client_free_arena(client, arena);
-	}
-	if (r && client->options->is_strict)
-		sim_violation("an object of a second thread: %d", r);
-	return NULL;
-}
-
 bool client_begin(struct client *client)
 {
 	const struct rbk_options options = {
@@ -204,7 +180,8 @@ bool client_begin(struct client *client)
 	    !client_make_ring(client, &client->ring))
 		return false;
 	for (uint64_t n = sim_below(client->options->mix.n_helpers + 1);
-	     n > 0 && pthread_create(&client->helpers[client->n_helpers], NULL, help, client) == 0;
+	     n > 0 &&
+	     pthread_create(&client->helpers[client->n_helpers], NULL, client_help, client) == 0;
 	     n--)
 		client->n_helpers++;
 	return true;

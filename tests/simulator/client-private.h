@@ -10,7 +10,7 @@ enum {
 	WIDTH = 16, /* words of a row */
 	MAX_ROWS = 8,
 	SLOTS = 24, /* tasks in flight */
-	STATES = 2,
+	STATES = 4,
 	MAX_CHAIN = 4,
 	SLOT_BYTES = MAX_ROWS * WIDTH * 4,
 	TABLE_BYTES = 64,
@@ -68,6 +68,7 @@ struct task {
 struct ended {
 	uint64_t id;
 	int res;
+	bool awaits_cancel; /* it was cancelled, and a CANCEL in flight must say so */
 };
 
 struct state {
@@ -122,6 +123,8 @@ bool client_accept_error(struct client *client, const char *what, int r,
 bool client_begin(struct client *client);
 /* Free everything. */
 void client_end(struct client *client);
+/* Return the description of a plan; NULL without memory. */
+struct rbk_builder *client_build_plan(struct rbk_arena *constants, enum plan_kind kind);
 /* Make objects. Return: false: the connection is lost. */
 bool client_make_constants(struct client *client);
 bool client_make_arena(struct client *client);
@@ -130,6 +133,11 @@ bool client_make_ring(struct client *client, struct rbk_ring **ret);
 /* Free objects, which must not take until a timeout. Return: NULL. */
 struct rbk_plan *client_free_plan(const struct client *client, struct rbk_plan *plan);
 struct rbk_arena *client_free_arena(const struct client *client, struct rbk_arena *arena);
+
+/* --- client-helper.c --- */
+
+/* The main function of a second thread. @data: struct client. */
+void *client_help(void *data);
 
 /* --- client-entries.c --- */
 

@@ -64,7 +64,10 @@ static bool drain(struct client *client)
 
 static bool change_plan(struct client *client)
 {
-	const enum plan_kind kind = (enum plan_kind)sim_below(PLAN_KINDS);
+	const struct task *any = &client->tasks[sim_below(SLOTS)];
+	/* Rather one that tasks in flight use */
+	const enum plan_kind kind =
+		any->kind == TASK_RUN ? any->plan : (enum plan_kind)sim_below(PLAN_KINDS);
 	uint64_t first_left; /* the broker has taken the entries before it */
 
 	if (sim_below(2) && !drain(client))

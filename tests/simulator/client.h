@@ -42,13 +42,14 @@ enum sim_entry {
 /* Ways in which it waits */
 enum sim_way { SIM_WAIT, SIM_PEEK, SIM_LOOP, SIM_SUBMIT_AND_WAIT, SIM_WAYS };
 
-enum { SIM_PLANS = 4, SIM_MAX_HELPERS = 2 };
+enum { SIM_PLANS = 4, SIM_MAX_HELPERS = 3 };
 
 /* Weights of what clients do, of which any but the first may be 0 */
 struct sim_client_mix {
 	uint16_t acts[SIM_ACTS], entries[SIM_ENTRIES], ways[SIM_WAYS];
 	uint16_t plans[SIM_PLANS];   /* in the order of enum plan_kind */
 	uint16_t devices[3];         /* any device, the card, the processor */
+	uint16_t tables[2];          /* references in the entry, in a table */
 	unsigned int n_slots;        /* most entries in flight */
 	unsigned int max_ring_shift; /* rings have at most 4 << max_ring_shift entries */
 	unsigned int n_helpers;      /* most threads that make and free other objects */

@@ -23,7 +23,6 @@ enum {
 	STALL_NS = 30000000,
 	SLOW_NS = 100000000,
 	REOPEN_TRIES = 2,
-	LATE_NS = 50000000, /* until the reactor takes a task back */
 };
 
 struct device {
@@ -568,7 +567,7 @@ static unsigned int reap(struct executor *executor, struct exec_task **ret, unsi
 	const unsigned int n = device->n_done < max ? device->n_done : max;
 
 	sim_step();
-	if (n > 0 && sim_now_ns() - device->done_ns > LATE_NS)
+	if (n > 0 && sim_now_ns() - device->done_ns > device->options.late_ns)
 		sim_violation("a task of device %u is taken back after %llu us", executor->index,
 			      (unsigned long long)(sim_now_ns() - device->done_ns) / 1000);
 	device->done_ns = sim_now_ns();

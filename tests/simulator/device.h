@@ -29,6 +29,7 @@ struct sim_device_options {
 	uint64_t task_ns;      /* duration of a task without its bytes */
 	uint64_t row_ns;       /* duration of each row */
 	unsigned int parts;    /* decides which plans run in how many parts on a card */
+	uint64_t late_ns;      /* longest time until the reactor takes a task back */
 	struct sim_device_faults faults;
 };
 

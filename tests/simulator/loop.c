@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "loop/turn.h"
+#include "simulator/broker.h"
 #include "simulator/device.h"
 #include "simulator/machine.h"
 #include "simulator/real.h"
@@ -22,7 +23,7 @@
 enum {
 	MAX_TIMERS = 256,
 	MAX_EVENTS = 64,
-	SLEEP_NS = 1000, /* in which a wake-up takes effect */
+	SLEEP_STEPS = 16, /* in which a wake-up takes effect */
 };
 
 struct loop_watch {
@@ -268,7 +269,7 @@ static void check_sleep(uint64_t begin_ns, uint64_t end_ns)
 	const uint64_t told_ns = sim_device_told_ns();
 	const uint64_t from_ns = told_ns > begin_ns ? told_ns : begin_ns;
 
-	if (told_ns > 0 && end_ns > from_ns + SLEEP_NS)
+	if (told_ns > 0 && end_ns > from_ns + SLEEP_STEPS * sim_step_ns())
 		sim_violation("the reactor sleeps for %llu us while a device has done a task",
 			      (unsigned long long)(end_ns - from_ns) / 1000);
 }
@@ -279,10 +280,11 @@ int loop_turn(struct loop *loop, bool block)
 	const struct loop_timer *timer;
 	uint64_t begin_ns;
 
-	sim_step();
+	sim_call();
 	turn_end(&loop->turn);
 	timer = first_timer(loop);
 	if (!look(loop) && block && !(timer && timer->deadline_ns <= sim_now_ns())) {
+		sim_broker_check_sleep();
 		begin_ns = sim_now_ns();
 		sim_wait(&poll_fd, 1, NULL, timer ? timer->deadline_ns : SIM_NEVER);
 		check_sleep(begin_ns, sim_woken_ns());

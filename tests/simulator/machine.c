@@ -28,8 +28,8 @@ enum {
 	DIRECTOR_SLOTS = 16,
 	MAX_POLLED = 2048,
 	MAX_CALLS = 10,
-	STEP_NS = 60, /* mean time of a step */
 	NAP_NS = 500, /* shortest time of a preemption */
+	SPARED_SHIFTS = 10,
 };
 
 /* Ranks of new threads begin there; those of threads that were switched are below. */
@@ -72,7 +72,9 @@ struct process {
 	struct thread *first;
 	void (*main)(void *data);
 	void *data;
-	uint64_t kill_in; /* its steps until it is killed; 0: it is not */
+	uint64_t kill_in;       /* its steps until it is killed; 0: it is not */
+	uint64_t n_stores;      /* to memory that processes share */
+	uint64_t spared_stores; /* before which no chance kills it, so that some get to work */
 };
 
 struct mapping {
@@ -103,6 +105,7 @@ static struct machine {
 	bool is_due;            /* the director has something to do before the thread goes on */
 	unsigned int condemned; /* 1 + process that the director kills; 0: none */
 	void (*on_death)(unsigned int number);
+	bool (*on_end)(void);
 	jmp_buf director;
 	ucontext_t director_ucontext;
 } machine __attribute__((__section__("sim_variables")));
@@ -349,6 +352,7 @@ void sim_process_start(unsigned int number, const char *name, void (*main)(void 
 		.generation = process->generation + 1,
 		.main = main,
 		.data = data,
+		.spared_stores = sim_below(4) ? sim_below(1ull << sim_below(SPARED_SHIFTS)) : 0,
 	};
 	snprintf(process->name, sizeof(process->name), "%s", name);
 	sim_trace("%s starts", name);
@@ -413,9 +417,23 @@ static void bury(unsigned int number)
 		machine.on_death(number);
 }
 
-/* Kill the running thread's process, or let the thread crash; does not return. */
+/* Ask the broker to end in order. Return: false if it does not listen. */
+static bool end_here(void)
+{
+	bool is_asked;
+
+	sim_calm_begin();
+	is_asked = machine.on_end && machine.on_end();
+	sim_calm_end();
+	return is_asked;
+}
+
+/* Kill the running thread's process, or let the thread crash; returns if the process only ends. */
 static void die_here(unsigned int number)
 {
+	if (number == SIM_BROKER && sim_chance(machine.options.chances.ends) && end_here())
+		return;
+	sim_trace("%s is killed", machine.processes[number].name);
 	if (number == SIM_BROKER && sim_chance(machine.options.chances.crashes)) {
 		sim_trace("the thread crashes");
 		sim_calm_begin();
@@ -431,9 +449,22 @@ void sim_kill_at(unsigned int number, uint64_t step)
 	machine.processes[number].kill_in = step;
 }
 
+void sim_kill(unsigned int number)
+{
+	sim_check(!machine.running);
+	if (machine.processes[number].exists)
+		sim_trace("%s is killed", machine.processes[number].name);
+	bury(number);
+}
+
 void sim_on_death(void (*fn)(unsigned int number))
 {
 	machine.on_death = fn;
+}
+
+void sim_on_end(bool (*fn)(void))
+{
+	machine.on_end = fn;
 }
 
 /* --- Time and threads --- */
@@ -446,6 +477,11 @@ uint64_t sim_now_ns(void)
 void sim_pass(uint64_t ns)
 {
 	machine.now_ns += ns;
+}
+
+uint64_t sim_step_ns(void)
+{
+	return machine.options.chances.step_ns;
 }
 
 uint64_t sim_n_steps(void)
@@ -464,42 +500,50 @@ static void rest(uint64_t until_ns)
 	leave();
 }
 
-/* Kill the broker within a few steps, if its time comes no sooner. */
-static void kill_soon(struct process *process, uint32_t chance)
+/* Kill the broker within a few of its steps, if its time comes no sooner. */
+static void kill_soon(uint32_t chance)
 {
+	struct process *process = &machine.processes[SIM_BROKER];
 	uint64_t in;
 
-	if (process != &machine.processes[SIM_BROKER] || !sim_chance(chance))
+	if (!process->exists || process->n_stores < process->spared_stores || !sim_chance(chance))
 		return;
 	in = 1 + sim_below(1ull << sim_below(10));
 	if (process->kill_in == 0 || process->kill_in > in)
 		process->kill_in = in;
 }
 
-/* Return a time of at most about @most_ns; longer times are rarer. */
+/* Return a time of at most about @most_ns; each order of magnitude is as likely. */
 static uint64_t some_time(uint64_t most_ns)
 {
-	uint64_t ns = NAP_NS;
+	unsigned int shift = 0;
 
-	while (ns < most_ns && sim_below(4))
-		ns *= 2;
-	return ns;
+	while ((uint64_t)NAP_NS << shift < most_ns)
+		shift++;
+	return (uint64_t)NAP_NS << sim_below(shift + 1);
 }
 
 /* Let the running thread be preempted for a while. */
-static void nap(struct process *process)
+static void nap(void)
 {
 	/* Otherwise it could take another thread's wake-up. */
 	sim_check(!machine.running->address && machine.running->n_fds == 0);
-	kill_soon(process, machine.options.chances.fatal_naps);
+	kill_soon(machine.options.chances.fatal_naps);
 	rest(machine.now_ns + some_time(machine.options.chances.nap_ns));
 }
 
 void sim_message(void)
 {
-	if (machine.running)
-		kill_soon(&machine.processes[machine.running->process],
-			  machine.options.chances.fatal_messages);
+	if (sim_process() == SIM_BROKER)
+		kill_soon(machine.options.chances.fatal_messages);
+}
+
+void sim_stored(void)
+{
+	if (sim_process() != SIM_BROKER)
+		return;
+	machine.processes[SIM_BROKER].n_stores++;
+	kill_soon(machine.options.chances.fatal_stores);
 }
 
 void sim_calm_begin(void)
@@ -513,26 +557,36 @@ void sim_calm_end(void)
 	machine.n_calm--;
 }
 
-void sim_step(void)
+static void step(uint32_t naps)
 {
+	const uint64_t most_ns = 2 * machine.options.chances.step_ns;
 	struct process *process;
 	struct thread *thread = machine.running;
 
 	machine.n_steps++;
-	machine.now_ns += 1 + (machine.n_steps * 40503u >> 4) % (2 * STEP_NS);
+	if (most_ns > 0)
+		machine.now_ns += 1 + (machine.n_steps * 40503u >> 4) % most_ns;
 	if (!thread || machine.n_calm > 0)
 		return;
 	process = &machine.processes[thread->process];
-	if (process->kill_in > 0 && --process->kill_in == 0) {
-		sim_trace("%s is killed", process->name);
+	if (process->kill_in > 0 && --process->kill_in == 0)
 		die_here(thread->process);
-	}
 	if (sim_chance(machine.options.chances.switches)) {
 		thread->rank = machine.lowest_rank--;
 		leave();
-	} else if (sim_chance(machine.options.chances.naps)) {
-		nap(process);
+	} else if (sim_chance(naps)) {
+		nap();
 	}
+}
+
+void sim_step(void)
+{
+	step(machine.options.chances.naps);
+}
+
+void sim_call(void)
+{
+	step(machine.options.chances.call_naps);
 }
 
 uint64_t sim_read_clock(void)

@@ -42,19 +42,23 @@ enum {
  * Probabilistic Guarantees of Finding Bugs", 2010).
  */
 struct sim_chances {
+	uint64_t step_ns; /* mean time of a step */
 	bool is_ranked;
-	uint32_t switches; /* another thread runs, at each step */
-	uint32_t naps;     /* the thread is preempted for a time, at each step */
-	uint64_t nap_ns;   /* longest such time, a power of 2 */
-	uint32_t lags;     /* a thread that is woken does not run for a time */
-	uint64_t lag_ns;   /* longest such time */
-	uint32_t alloc;    /* an allocation of the broker fails */
-	uint32_t call;     /* a call of the broker to the kernel fails */
+	uint32_t switches;  /* another thread runs, at each step */
+	uint32_t naps;      /* the thread is preempted for a time, at each step */
+	uint32_t call_naps; /* and at each call to the kernel */
+	uint64_t nap_ns;    /* longest such time */
+	uint32_t lags;      /* a thread that is woken does not run for a time */
+	uint64_t lag_ns;    /* longest such time */
+	uint32_t alloc;     /* an allocation of the broker fails */
+	uint32_t call;      /* a call of the broker to the kernel fails */
 	uint32_t client_alloc, client_call;
 	uint32_t unfixed; /* the broker cannot seal an arena */
-	/* The broker is killed soon after one of its threads was preempted, or a message */
+	/* The broker is killed soon after any thread was preempted, or a message of its own, */
 	uint32_t fatal_naps, fatal_messages;
-	uint32_t crashes; /* of the broker's deaths, those that are crashes */
+	uint32_t fatal_stores; /* or a store of its own to memory that processes share */
+	uint32_t crashes;      /* of the broker's deaths within a step, those that are crashes */
+	uint32_t ends;         /* of these deaths, requests to end in order instead */
 };
 
 struct sim_machine_options {
@@ -109,9 +113,13 @@ uint64_t sim_now_ns(void);
 uint64_t sim_read_clock(void);
 /* Count events, steps included, since the beginning. */
 uint64_t sim_n_steps(void);
+/* Return the mean time of a step. */
+uint64_t sim_step_ns(void);
 
 /* Make a step: time passes; other threads may run; the process may be killed here. */
 void sim_step(void);
+/* Make a step that is a call to the kernel. */
+void sim_call(void);
 /* Let time pass, as for work of the running thread. */
 void sim_pass(uint64_t ns);
 /* Do not switch threads, kill or fail calls until sim_calm_end(); they nest. */
@@ -146,6 +154,8 @@ bool sim_alloc_fails(void);
 bool sim_seal_fails(void);
 /* Note that the running process has sent or received a message. */
 void sim_message(void);
+/* Note that the running process has stored something into memory that processes share. */
+void sim_stored(void);
 
 /* --- The director: the simulator's own code between the steps of threads --- */
 
@@ -157,8 +167,12 @@ void sim_at_none(unsigned int slot);
  * 0: do not.
  */
 void sim_kill_at(unsigned int number, uint64_t step);
+/* Kill a process, if it exists, while its threads wait or are preempted. */
+void sim_kill(unsigned int number);
 /* A function to call after each death; NULL: none. */
 void sim_on_death(void (*fn)(unsigned int number));
+/* A function that asks the broker to end in order. Return: false if it does not listen. */
+void sim_on_end(bool (*fn)(void));
 
 /*
  * Run threads until @is_over returns true, which is asked between threads.

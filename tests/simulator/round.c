@@ -12,10 +12,10 @@
 #include "simulator/machine.h"
 
 /* The director's slots */
-enum { AT_END, AT_BROKER, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
+enum { AT_END, AT_BROKER, AT_DEATH, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
 
 /* A round that has come so far ends: another one finds more. */
-enum { MAX_STEPS = 1000000, MIN_STEPS = 20000 };
+enum { MAX_STEPS = 400000, MIN_STEPS = 20000 };
 
 /* Longest end of a round; clients wait two minutes for a broker that does not come back. */
 static const uint64_t max_end_ns = 3600000000000u;
@@ -32,8 +32,10 @@ struct round {
 	uint64_t length_ns, max_steps;
 	unsigned int vram_mib; /* of device memory for the tenants that get least */
 	/* Mean steps or times until such an event; 0: there are none. */
-	uint64_t broker_dies_steps, client_dies_steps, stop_ns, reload_ns, others_ns;
+	uint64_t broker_dies_steps, broker_dies_ns, client_dies_steps, stop_ns, reload_ns;
+	uint64_t others_ns;
 	uint64_t outage_ns; /* mean time until the next broker */
+	uint64_t nap_steps; /* mean steps between preemptions; 0: there are none */
 
 	bool is_ending, is_stopped;
 	uint64_t end_began_ns;
@@ -47,6 +49,12 @@ static struct round sim __attribute__((__section__("sim_variables")));
 static uint64_t about(uint64_t mean)
 {
 	return 1 + sim_below(2 * mean);
+}
+
+/* Return such a number, or, in half of the cases, any order of magnitude below. */
+static uint64_t life(uint64_t mean)
+{
+	return 1 + (about(mean) >> (sim_below(2) ? 0 : sim_below(8)));
 }
 
 /* Return true in one of @n rounds. */
@@ -90,25 +98,34 @@ static void choose_devices(void)
 		.row_ns = 10ull << sim_below(8),
 		.parts = (unsigned int)sim_below(3),
 	};
-	choose_faults(&card->faults, one_of(3) ? 20 : 200);
+	choose_faults(&card->faults, 5ull << sim_below(7));
 	sim.vram_mib = 16u << sim_below(3);
 }
 
 /* Decide how threads take turns. */
 static void choose_schedule(void)
 {
+	/* Threads that spin take fewer steps on a slow machine. */
+	sim.chances.step_ns = 60ull << sim_below(5);
 	sim.chances.is_ranked = one_of(2);
 	sim.chances.switches = chance_of((sim.chances.is_ranked ? 16ull : 4ull) << sim_below(10));
 	if (one_of(2)) {
 		/* Longer ones are rarer. */
 		const uint64_t shift = sim_below(11);
+		uint64_t call_steps;
 
-		sim.chances.naps = chance_of(64ull << shift);
-		sim.chances.nap_ns = 16000ull << shift;
+		sim.nap_steps = 64ull << shift;
+		sim.chances.naps = chance_of(sim.nap_steps);
+		call_steps = sim.nap_steps >> sim_below(shift + 3);
+		sim.chances.call_naps = chance_of(call_steps);
+		/* About one step in ten is a call. */
+		if (10 * call_steps < sim.nap_steps)
+			sim.nap_steps = 10 * call_steps;
+		sim.chances.nap_ns = 16000ull << (shift + sim_below(3));
 	}
 	if (one_of(2)) {
 		sim.chances.lags = chance_of(2ull << sim_below(6));
-		sim.chances.lag_ns = 1000ull << sim_below(14);
+		sim.chances.lag_ns = 1000ull << sim_below(16);
 	}
 }
 
@@ -133,8 +150,9 @@ static void choose_mix(struct sim_client_mix *mix)
 		.devices = {4, 1, 1},
 		.n_slots = 24,
 		.max_ring_shift = 4,
+		.tables = {3, 1},
 		.n_helpers = one_of(3),
-		.pause_ns = one_of(3) ? 1000ull << sim_below(11) : 0,
+		.pause_ns = one_of(2) ? 1000ull << sim_below(11) : 0,
 	};
 	if (one_of(3))
 		return;
@@ -144,24 +162,38 @@ static void choose_mix(struct sim_client_mix *mix)
 	choose_weights(mix->ways, SIM_WAYS, 6);
 	choose_weights(mix->plans, SIM_PLANS, 2);
 	choose_weights(mix->devices, 3, 5);
+	choose_weights(mix->tables, 2, 4);
 	mix->n_slots = 4 + (unsigned int)sim_below(21);
 	mix->max_ring_shift = (unsigned int)sim_below(5);
-	mix->n_helpers = one_of(2) ? 0 : (unsigned int)sim_below(SIM_MAX_HELPERS + 1);
+	mix->n_helpers = one_of(2) ? 0 : 1 + (unsigned int)sim_below(SIM_MAX_HELPERS);
+}
+
+/* Decide where brokers die. Each needs a few thousand steps for what clients give it back. */
+static void choose_deaths(void)
+{
+	if (one_of(3))
+		sim.broker_dies_steps = 2000ull << sim_below(9);
+	if (one_of(3))
+		sim.broker_dies_ns = 1000000ull << sim_below(8);
+	if (one_of(3))
+		sim.chances.fatal_messages = chance_of(8ull << sim_below(6));
+	if (one_of(3))
+		sim.chances.fatal_naps = chance_of(
+			sim.nap_steps ? 1 + (1000ull << sim_below(8)) / sim.nap_steps : 0);
+	if (one_of(3))
+		sim.chances.fatal_stores = chance_of(16ull << sim_below(7));
+	if (one_of(3))
+		sim.chances.ends = chance_of(1ull << sim_below(4));
 }
 
 /* Decide when what ends, and changes. */
 static void choose_ends(void)
 {
-	if (!one_of(3))
-		sim.broker_dies_steps = 2000ull << sim_below(9);
-	if (one_of(3))
-		sim.chances.fatal_messages = chance_of(4ull << sim_below(6));
-	if (one_of(3))
-		sim.chances.fatal_naps = chance_of(2ull << sim_below(6));
+	choose_deaths();
 	if (one_of(2))
 		sim.client_dies_steps = 500ull << sim_below(12);
 	if (one_of(3))
-		sim.stop_ns = 10000000ull << sim_below(9);
+		sim.stop_ns = 2000000ull << sim_below(11);
 	if (one_of(3))
 		sim.reload_ns = 10000000ull << sim_below(8);
 	if (one_of(3))
@@ -171,6 +203,21 @@ static void choose_ends(void)
 		sim.chances.crashes = chance_of(1ull << sim_below(3));
 		sim.client.has_crashes = true;
 	}
+}
+
+/* Decide how late may be what is not lost: a device that stalls keeps what it has. */
+static void choose_bounds(void)
+{
+	const struct sim_device_options *card = &sim.broker.devices[1];
+	const uint64_t preempted_ns = 20 * (sim.chances.nap_ns + sim.chances.lag_ns);
+
+	for (unsigned int i = 0; i < SIM_DEVICES; i++)
+		sim.broker.devices[i].late_ns = 50000000 + preempted_ns;
+	if (card->faults.stall > 0)
+		sim.broker.above_max_ns = 100000000000u;
+	else
+		sim.broker.above_max_ns = (card->faults.slow > 0 ? 1500000000u : 30000000u) +
+					  80 * card->task_ns + preempted_ns;
 }
 
 /* Decide what the round is like. */
@@ -189,9 +236,10 @@ static void choose(void)
 	choose_schedule();
 	choose_devices();
 	choose_ends();
+	choose_bounds();
 	sim.broker.spin_ns = one_of(2) ? 0 : one_of(2) ? -1 : 20000;
 	sim.broker.reactor_task_ns = one_of(3) ? 0 : 2000000;
-	if (one_of(4))
+	if (one_of(3))
 		sim.chances.unfixed = chance_of(1 + sim_below(3));
 }
 
@@ -210,13 +258,20 @@ static void choose_failures(void)
 		sim.chances.client_call = chance_of(30ull << sim_below(10));
 }
 
+static void broker_dies(void *data)
+{
+	sim_kill(SIM_BROKER);
+}
+
 static void broker_start(void *data)
 {
 	if (sim_process_exists(SIM_BROKER))
 		return;
 	sim_process_start(SIM_BROKER, "broker", sim_broker_main, &sim.broker);
 	if (sim.broker_dies_steps > 0 && !sim.is_ending)
-		sim_kill_at(SIM_BROKER, about(sim.broker_dies_steps));
+		sim_kill_at(SIM_BROKER, life(sim.broker_dies_steps));
+	if (sim.broker_dies_ns > 0 && !sim.is_ending)
+		sim_at(AT_DEATH, sim_now_ns() + life(sim.broker_dies_ns), broker_dies, NULL);
 	if (sim.is_stopped)
 		sim_violation("the broker starts after the end");
 }
@@ -253,6 +308,7 @@ static void on_death(unsigned int number)
 {
 	if (number == SIM_BROKER) {
 		sim.figures.n_broker_deaths++;
+		sim_at_none(AT_DEATH);
 		/* A broker that has ended in order at the end has freed everything. */
 		if (!sim.is_stopped)
 			sim_at(AT_BROKER, sim_now_ns() + about(sim.outage_ns), broker_start, NULL);
@@ -321,6 +377,7 @@ static bool is_over(void)
 static void on_end(void *data)
 {
 	const struct sim_chances calm = {
+		.step_ns = sim.chances.step_ns,
 		.is_ranked = sim.chances.is_ranked,
 		.switches = sim.chances.switches,
 	};
@@ -328,6 +385,7 @@ static void on_end(void *data)
 	sim_trace("the end begins");
 	sim.is_ending = true;
 	sim.end_began_ns = sim_now_ns();
+	sim_at_none(AT_DEATH);
 	sim_at_none(AT_STOP);
 	sim_at_none(AT_RELOAD);
 	sim_at_none(AT_CLIENT);
@@ -382,6 +440,7 @@ void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_ro
 	};
 	sim_set_chances(&sim.chances);
 	sim_on_death(on_death);
+	sim_on_end(sim_broker_stop);
 	write_policy(0);
 	broker_start(NULL);
 	clients_start(NULL);
