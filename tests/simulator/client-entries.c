@@ -271,7 +271,8 @@ static enum plan_kind any_plan(const struct client *client, enum plan_kind other
 static void put_chain(struct client *client, enum plan_kind first)
 {
 	const struct sim_client_mix *mix = &client->options->mix;
-	const unsigned int n = 2 + (unsigned int)sim_below(MAX_CHAIN - 1);
+	/* Short ones are more likely. */
+	const unsigned int n = 2 + (unsigned int)sim_below(1 + sim_below(MAX_CHAIN - 1));
 	struct task *task = NULL;
 
 	if (!has_room(client, n))
@@ -311,15 +312,23 @@ static void put_stale(struct client *client)
 	publish(client, task, sqe);
 }
 
-/* Return any RUN in flight; NULL: there is none. */
+/* Return any RUN in flight, rather one within a chain; NULL: there is none. */
 static struct task *any_run(struct client *client)
 {
 	const unsigned int first = (unsigned int)sim_below(SLOTS);
+	const bool is_choosy = sim_below(2);
+	struct task *any = NULL;
 
-	for (unsigned int i = 0; i < SLOTS; i++)
-		if (client->tasks[(first + i) % SLOTS].kind == TASK_RUN)
-			return &client->tasks[(first + i) % SLOTS];
-	return NULL;
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		struct task *task = &client->tasks[(first + i) % SLOTS];
+
+		if (task->kind != TASK_RUN)
+			continue;
+		if (!is_choosy || task->predecessor)
+			return task;
+		any = task;
+	}
+	return any;
 }
 
 /* Put a CANCEL, a BARRIER, or a PREFETCH or EVICT of the plan @plan. */

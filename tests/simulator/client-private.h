@@ -11,7 +11,7 @@ enum {
 	MAX_ROWS = 8,
 	SLOTS = 24, /* tasks in flight */
 	STATES = 4,
-	MAX_CHAIN = 4,
+	MAX_CHAIN = 8,
 	SLOT_BYTES = MAX_ROWS * WIDTH * 4,
 	TABLE_BYTES = 64,
 	CONSTANT_WORDS = WIDTH * WIDTH, /* of each of two constants */

@@ -131,12 +131,21 @@ static bool consume_some(struct client *client)
 	return true;
 }
 
+/* Put entries until the client does something else. Return: false: the connection is lost. */
+static bool put_several(struct client *client)
+{
+	for (uint64_t n = 1 + sim_below(client->options->mix.burst); n > 0; n--)
+		if (!client_put_some(client))
+			return false;
+	return true;
+}
+
 /* Do one thing. Return: false: the connection is lost, or the client leaves. */
 static bool act(struct client *client)
 {
 	switch (sim_pick(client->options->mix.acts, SIM_ACTS)) {
 	case SIM_PUT:
-		return client_put_some(client);
+		return put_several(client);
 	case SIM_SUBMIT:
 		return submit(client);
 	case SIM_CONSUME:

@@ -51,6 +51,7 @@ struct sim_client_mix {
 	uint16_t devices[3];         /* any device, the card, the processor */
 	uint16_t tables[2];          /* references in the entry, in a table */
 	unsigned int n_slots;        /* most entries in flight */
+	unsigned int burst;          /* most times in a row that it puts some */
 	unsigned int max_ring_shift; /* rings have at most 4 << max_ring_shift entries */
 	unsigned int n_helpers;      /* most threads that make and free other objects */
 	uint64_t pause_ns;           /* most time within a chain */

@@ -29,7 +29,7 @@ enum {
 	MAX_POLLED = 2048,
 	MAX_CALLS = 10,
 	NAP_NS = 500, /* shortest time of a preemption */
-	SPARED_SHIFTS = 10,
+	SPARED_SHIFTS = 14,
 };
 
 /* Ranks of new threads begin there; those of threads that were switched are below. */
@@ -352,7 +352,7 @@ void sim_process_start(unsigned int number, const char *name, void (*main)(void 
 		.generation = process->generation + 1,
 		.main = main,
 		.data = data,
-		.spared_stores = sim_below(4) ? sim_below(1ull << sim_below(SPARED_SHIFTS)) : 0,
+		.spared_stores = sim_below(2) ? sim_below(1ull << sim_below(SPARED_SHIFTS)) : 0,
 	};
 	snprintf(process->name, sizeof(process->name), "%s", name);
 	sim_trace("%s starts", name);

@@ -35,6 +35,7 @@ struct round {
 	uint64_t broker_dies_steps, broker_dies_ns, client_dies_steps, stop_ns, reload_ns;
 	uint64_t others_ns;
 	uint64_t outage_ns; /* mean time until the next broker */
+	uint64_t switch_steps;
 	uint64_t nap_steps; /* mean steps between preemptions; 0: there are none */
 
 	bool is_ending, is_stopped;
@@ -108,7 +109,8 @@ static void choose_schedule(void)
 	/* Threads that spin take fewer steps on a slow machine. */
 	sim.chances.step_ns = 60ull << sim_below(5);
 	sim.chances.is_ranked = one_of(2);
-	sim.chances.switches = chance_of((sim.chances.is_ranked ? 16ull : 4ull) << sim_below(10));
+	sim.switch_steps = (sim.chances.is_ranked ? 16ull : 4ull) << sim_below(10);
+	sim.chances.switches = chance_of(sim.switch_steps);
 	if (one_of(2)) {
 		/* Longer ones are rarer. */
 		const uint64_t shift = sim_below(11);
@@ -149,9 +151,10 @@ static void choose_mix(struct sim_client_mix *mix)
 		.plans = {1, 1, 1, 1},
 		.devices = {4, 1, 1},
 		.n_slots = 24,
+		.burst = 8,
 		.max_ring_shift = 4,
 		.tables = {3, 1},
-		.n_helpers = one_of(3),
+		.n_helpers = one_of(2),
 		.pause_ns = one_of(2) ? 1000ull << sim_below(11) : 0,
 	};
 	if (one_of(3))
@@ -164,6 +167,7 @@ static void choose_mix(struct sim_client_mix *mix)
 	choose_weights(mix->devices, 3, 5);
 	choose_weights(mix->tables, 2, 4);
 	mix->n_slots = 4 + (unsigned int)sim_below(21);
+	mix->burst = 1u << sim_below(6);
 	mix->max_ring_shift = (unsigned int)sim_below(5);
 	mix->n_helpers = one_of(2) ? 0 : 1 + (unsigned int)sim_below(SIM_MAX_HELPERS);
 }
@@ -205,19 +209,23 @@ static void choose_ends(void)
 	}
 }
 
-/* Decide how late may be what is not lost: a device that stalls keeps what it has. */
+/*
+ * Decide how late may be what is not lost. A thread may be preempted several times, and the one of
+ * the lowest rank waits for several switches. A device that stalls keeps what it has.
+ */
 static void choose_bounds(void)
 {
 	const struct sim_device_options *card = &sim.broker.devices[1];
 	const uint64_t preempted_ns = 20 * (sim.chances.nap_ns + sim.chances.lag_ns);
+	const uint64_t steps_ns = (20000 + 50 * sim.switch_steps) * sim.chances.step_ns;
 
 	for (unsigned int i = 0; i < SIM_DEVICES; i++)
-		sim.broker.devices[i].late_ns = 50000000 + preempted_ns;
+		sim.broker.devices[i].late_ns = 50000000 + preempted_ns + steps_ns;
 	if (card->faults.stall > 0)
 		sim.broker.above_max_ns = 100000000000u;
 	else
-		sim.broker.above_max_ns = (card->faults.slow > 0 ? 1500000000u : 30000000u) +
-					  80 * card->task_ns + preempted_ns;
+		sim.broker.above_max_ns = (card->faults.slow > 0 ? 1500000000u : 2000000u) +
+					  80 * card->task_ns + preempted_ns + steps_ns;
 }
 
 /* Decide what the round is like. */
