@@ -20,6 +20,7 @@
 #include "session/peer.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
+#include "shm/ring.h"
 #include "simulator/holder.h"
 #include "simulator/machine.h"
 #include "simulator/real.h"
@@ -509,10 +510,100 @@ void sim_broker_check_sleep(void)
 	}
 }
 
+/* --- What the next broker would find, of clients that write nothing else into rings --- */
+
+static bool is_checked(const struct session_ring *ring)
+{
+	const struct session *session = ring->session;
+
+	return ring->records && ring->state == RING_READY && !ring->is_closing &&
+	       !session->is_ending && session->pid < 100000 + (int)broker->options->first_hostile;
+}
+
+/* Return the record that entry @index has or had; NULL: there is none any more. */
+static const struct rbk_task_record *record_at(const struct session_ring *ring, uint64_t index)
+{
+	for (uint32_t i = 0; i < ring->n_entries; i++)
+		if ((ring->records[i].flags & RBK_TASK_TAKEN) && ring->records[i].sq_index == index)
+			return &ring->records[i];
+	return NULL;
+}
+
+/* Return true if a record is that of an entry of a chain, whose failure is committed. */
+static bool has_failed(const struct session_ring *ring, const struct rbk_task_record *record,
+		       const struct rbk_commit *commit)
+{
+	const struct rbk_cqe *cqe = &ring->cq->cqes[record->cq_index & ring->mask];
+
+	return (record->sqe.flags & RBK_SQE_LINK) && !rbk_record_is_live(record, commit) &&
+	       record->cq_index + ring->n_entries >= commit->cq_tail && cqe->res < 0 &&
+	       cqe->user_data == record->sqe.user_data;
+}
+
+/* Check the records that count, after each commit. */
+static void check_records(const struct session_ring *ring)
+{
+	struct rbk_commit commit;
+	const uint64_t chain = rbk_commit_load(ring->cq, &commit);
+
+	for (uint32_t i = 0; i < ring->n_entries; i++) {
+		const struct rbk_task_record *record = &ring->records[i], *before;
+
+		if (!rbk_record_is_live(record, &commit))
+			continue;
+		if (record->sq_index + 1 == commit.sq_head &&
+		    !(record->sqe.flags & RBK_SQE_LINK) != !(chain & RBK_COMMIT_CHAIN_OPEN))
+			sim_violation("entry %llu is the last one, and the commit has another "
+				      "chain's state",
+				      (unsigned long long)record->sqe.user_data);
+		before = record_at(ring, record->sq_index - 1);
+		if (before && has_failed(ring, before, &commit) &&
+		    !(record->flags & RBK_TASK_CANCELLED))
+			sim_violation("the next broker would run entry %llu, whose predecessor has "
+				      "failed",
+				      (unsigned long long)record->sqe.user_data);
+	}
+}
+
+void sim_broker_check_begin(const struct exec_task *exec)
+{
+	const struct run *run = container_of(exec, const struct run, exec);
+	const struct task *task = run->task;
+	const struct session_ring *ring = task->ring->ring;
+	const struct rbk_task_record *before;
+	struct rbk_commit commit;
+
+	if (!broker || !is_checked(ring))
+		return;
+	before = record_at(ring, ring->records[task - task->ring->tasks].sq_index - 1);
+	rbk_commit_load(ring->cq, &commit);
+	if (before && (before->sqe.flags & RBK_SQE_LINK) && rbk_record_is_live(before, &commit))
+		sim_violation("entry %llu begins before the end of its predecessor is committed",
+			      (unsigned long long)task->user_data);
+}
+
+/* Commits at the last check, by process and ring */
+static uint64_t checked[SIM_PROCESSES][64] __attribute__((__section__("sim_variables")));
+
+static void check_rings(const struct session *session)
+{
+	for (uint32_t i = 0; i < 64; i++) {
+		const struct session_ring *ring = session->rings[i];
+
+		if (!ring || !is_checked(ring) ||
+		    ring->cq->commit == checked[session->pid - 100000][i])
+			continue;
+		checked[session->pid - 100000][i] = ring->cq->commit;
+		check_records(ring);
+	}
+}
+
 void sim_broker_check(bool is_first)
 {
 	if (!broker || !broker->server)
 		return;
+	list_for_each (node, &broker->server->sessions)
+		check_rings(container_of(node, struct session, link));
 	for (struct tenant *tenant = tenants_first(broker->tenants); tenant;
 	     tenant = tenants_next(broker->tenants, tenant)) {
 		/* "t" and the number of a process */

@@ -8,8 +8,9 @@ enum { SIM_CARDS = 1, SIM_DEVICES = 1 + SIM_CARDS };
 struct sim_broker_options {
 	const char *folder; /* of the socket and the policy */
 	struct sim_device_options devices[SIM_DEVICES];
-	unsigned int first_holder; /* the first process whose tenant has leases */
-	uint64_t above_max_ns;     /* longest time of a tenant above a lowered maximum */
+	unsigned int first_hostile; /* the first process that is hostile, or a holder of leases */
+	unsigned int first_holder;  /* the first process whose tenant has leases */
+	uint64_t above_max_ns;      /* longest time of a tenant above a lowered maximum */
 	int64_t spin_ns;
 	uint64_t reactor_task_ns;
 };
@@ -28,6 +29,9 @@ void sim_broker_others(uint64_t bytes);
 
 /* Check that no message waits for the reactor, which is about to sleep; its thread. */
 void sim_broker_check_sleep(void);
+
+/* Check that a task may begin; the device's thread. */
+void sim_broker_check_begin(const struct exec_task *exec);
 
 /*
  * Check what must hold between any two steps of the broker; director. @is_first: no broker has died

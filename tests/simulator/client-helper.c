@@ -21,7 +21,8 @@ struct own {
 static void pause_some(const struct client *client)
 {
 	if (sim_below(3))
-		client_sleep_ns(sim_below(2 * client->options->think_ns + 1000000));
+		client_sleep_ns(sim_below((2 * client->options->think_ns + 1000000) >>
+					  client->options->mix.haste));
 }
 
 /* Submit NOPs, and wait for some of them later. Return: 0; negative errno. */

@@ -54,7 +54,8 @@ struct sim_client_mix {
 	unsigned int burst;          /* most times in a row that it puts some */
 	unsigned int max_ring_shift; /* rings have at most 4 << max_ring_shift entries */
 	unsigned int n_helpers;      /* most threads that make and free other objects */
-	uint64_t pause_ns;           /* most time within a chain */
+	unsigned int haste; /* of these threads, whose pauses are shorter by so many bits */
+	uint64_t pause_ns;  /* most time within a chain */
 };
 
 struct sim_client_options {

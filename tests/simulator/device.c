@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simulator/broker.h"
 #include "simulator/compute.h"
 #include "simulator/machine.h"
 #include "util/checked.h"
@@ -497,6 +498,7 @@ static void *device_main(void *data)
 {
 	struct device *device = data;
 	struct exec_task *task;
+	bool has_begun;
 
 	for (;;) {
 		while (device->n_todo == 0 && !device->is_stopping)
@@ -506,7 +508,10 @@ static void *device_main(void *data)
 		task = device->todo[0];
 		sim_step();
 		task->start_ticks = clock_ticks();
-		if (!exec_task_begin(task))
+		has_begun = exec_task_begin(task);
+		if (has_begun)
+			sim_broker_check_begin(task);
+		if (!has_begun)
 			task->res = -ECANCELED;
 		else if (device->options.is_card)
 			run_on_card(device, task);
@@ -531,10 +536,12 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 		     exec_look_fn *look, void *context)
 {
 	task->start_ticks = clock_ticks();
-	if (exec_task_begin(task))
+	if (exec_task_begin(task)) {
+		sim_broker_check_begin(task);
 		run_on_processor(device_of(executor), task, look, context);
-	else
+	} else {
 		task->res = -ECANCELED;
+	}
 	task->end_ticks = clock_ticks();
 }
 

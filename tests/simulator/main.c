@@ -44,6 +44,14 @@ struct options {
 	bool is_verbose, is_over_at_first, runs_twice;
 };
 
+static volatile sig_atomic_t must_end;
+
+/* End after this round, whose folder is then removed. */
+static void on_term(int number)
+{
+	must_end = 1;
+}
+
 static uint64_t real_ms(void)
 {
 	struct timespec now;
@@ -230,7 +238,8 @@ int main(int argc, char **argv)
 		       -1, 0);
 	if (figures == MAP_FAILED)
 		return 2;
-	for (; n_rounds < options.n_rounds && !(n_bad > 0 && options.is_over_at_first);
+	signal(SIGTERM, on_term);
+	for (; n_rounds < options.n_rounds && !(n_bad > 0 && options.is_over_at_first) && !must_end;
 	     n_rounds++) {
 		if (options.seconds > 0 && real_ms() - begin_ms >= options.seconds * 1000)
 			break;

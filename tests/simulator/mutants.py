@@ -149,7 +149,7 @@ def look_for(program, seconds, seed):
             if not is_over and processor_seconds(pid) >= seconds:
                 is_over = True
                 os.kill(pid, signal.SIGTERM)
-            time.sleep(0.02)
+            time.sleep(0.1)
         said.seek(0)
         lines = said.read().split('\n')
     used = ended[2].ru_utime + ended[2].ru_stime

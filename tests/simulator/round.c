@@ -126,7 +126,7 @@ static void choose_schedule(void)
 		sim.chances.nap_ns = 16000ull << (shift + sim_below(3));
 	}
 	if (one_of(2)) {
-		sim.chances.lags = chance_of(2ull << sim_below(6));
+		sim.chances.lags = chance_of(2ull << sim_below(4));
 		sim.chances.lag_ns = 1000ull << sim_below(16);
 	}
 }
@@ -155,6 +155,7 @@ static void choose_mix(struct sim_client_mix *mix)
 		.max_ring_shift = 4,
 		.tables = {3, 1},
 		.n_helpers = one_of(2),
+		.haste = (unsigned int)sim_below(8),
 		.pause_ns = one_of(2) ? 1000ull << sim_below(11) : 0,
 	};
 	if (one_of(3))
@@ -236,6 +237,7 @@ static void choose(void)
 	sim.n_clients = 1 + (unsigned int)sim_below(is_small ? 2 : 5);
 	sim.n_hostile = one_of(is_small ? 8 : 2) ? 1 + (unsigned int)sim_below(2) : 0;
 	sim.n_holders = one_of(is_small ? 8 : 2) ? 1 : 0;
+	sim.broker.first_hostile = SIM_CLIENT + sim.n_clients;
 	sim.broker.first_holder = SIM_CLIENT + sim.n_clients + sim.n_hostile;
 	sim.client.think_ns = one_of(3) ? 0 : (1ull << sim_below(28));
 	sim.length_ns = 100000000 + sim_below(1000000000) + sim.client.think_ns * sim_below(10000);

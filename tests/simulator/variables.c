@@ -57,9 +57,10 @@ static char *zero_begin(void)
 	return (char *)(((uintptr_t)__bss_start + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
 }
 
+/* The linker puts the C library's variables, such as stdout, at the end; they are not zero. */
 static char *zero_end(void)
 {
-	return (char *)((uintptr_t)bss_end() & ~(uintptr_t)(PAGE_BYTES - 1));
+	return (char *)(((uintptr_t)bss_end() & ~(uintptr_t)(PAGE_BYTES - 1)) - PAGE_BYTES);
 }
 
 static bool is_zero(const char *from, const char *to)
