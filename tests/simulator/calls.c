@@ -59,6 +59,7 @@ static bool step_fails(int error)
 CALL(int, close, int fd)
 {
 	sim_call();
+	sim_check_unused(fd);
 	sim_disown_fd(fd);
 	sim_touched();
 	return sim_close(fd);
@@ -174,6 +175,7 @@ int sim_close(int fd)
 CALL(int, dup3, int from, int to, int flags)
 {
 	sim_call();
+	sim_check_unused(to);
 	return sim_own_fd(__real_dup3(from, to, flags));
 }
 
@@ -241,8 +243,13 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 
 CALL(int, ppoll, struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
+	int r;
+
+	sim_use_fd(n > 0 ? fds[0].fd : -1);
 	sim_call();
-	return poll_until(fds, n, until_ns(timeout));
+	r = poll_until(fds, n, until_ns(timeout));
+	sim_use_fd(-1);
+	return r;
 }
 
 /*
@@ -302,10 +309,12 @@ CALL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 	uint64_t deadline_ns = 0;
 	ssize_t n;
 
+	sim_use_fd(fd);
 	sim_call();
 	do {
 		n = __real_recvmsg(fd, message, flags | MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLIN, &deadline_ns));
+	sim_use_fd(-1);
 	if (n >= 0)
 		own_received(message);
 	if (!(flags & MSG_PEEK))
@@ -332,13 +341,17 @@ CALL(ssize_t, recv, int fd, void *bytes, size_t size, int flags)
 CALL(ssize_t, sendmsg, int fd, const struct msghdr *message, int flags)
 {
 	uint64_t deadline_ns = 0;
-	ssize_t n;
+	ssize_t n = -1;
+	bool fails;
 
-	if (step_fails(ENOBUFS))
+	sim_use_fd(fd);
+	fails = step_fails(ENOBUFS);
+	while (!fails && (n = __real_sendmsg(fd, message, flags | MSG_DONTWAIT)) < 0 &&
+	       errno == EAGAIN && await_socket(fd, flags, POLLOUT, &deadline_ns))
+		;
+	sim_use_fd(-1);
+	if (fails)
 		return -1;
-	do {
-		n = __real_sendmsg(fd, message, flags | MSG_DONTWAIT);
-	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLOUT, &deadline_ns));
 	trace_message("sends to", fd, message, n);
 	sim_touched();
 	if (n > 0)

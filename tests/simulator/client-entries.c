@@ -268,6 +268,8 @@ static enum plan_kind any_plan(const struct client *client, enum plan_kind other
 	return client->plans[kind] ? kind : otherwise;
 }
 
+static void put_other(struct client *client, enum task_kind kind, enum plan_kind plan);
+
 static void put_chain(struct client *client, enum plan_kind first)
 {
 	const struct sim_client_mix *mix = &client->options->mix;
@@ -294,6 +296,8 @@ static void put_chain(struct client *client, enum plan_kind first)
 		if (mix->pause_ns > 0 && sim_below(2))
 			client_sleep_ns(1 + sim_below(mix->pause_ns));
 	}
+	if (sim_below(16) < mix->entries[SIM_CANCEL])
+		put_other(client, TASK_CANCEL, first);
 }
 
 /* Put a RUN of a plan that was removed. */

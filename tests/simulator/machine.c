@@ -52,6 +52,7 @@ struct thread {
 	uint64_t rank; /* of those that can run, the thread of the highest may */
 	jmp_buf context;
 	int saved_errno;
+	int used_fd;               /* 1 + the descriptor that its call uses; 0: none */
 	struct crash_thread crash; /* of the broker */
 
 	/* While it waits */
@@ -243,6 +244,25 @@ void sim_disown_fd(int fd)
 		sim_violation("process %s closes descriptor %d, which it does not have",
 			      machine.processes[machine.running->process].name, fd);
 	machine.fd_owner[fd] = 0;
+}
+
+void sim_use_fd(int fd)
+{
+	if (machine.running)
+		machine.running->used_fd = 1 + fd;
+}
+
+void sim_check_unused(int fd)
+{
+	for (unsigned int i = 0; machine.running && i < MAX_THREADS; i++) {
+		const struct thread *thread = &machine.threads[i];
+
+		if (thread != machine.running && thread->process == machine.running->process &&
+		    (thread->state == THREAD_READY || thread->state == THREAD_WAITS) &&
+		    thread->used_fd == 1 + fd)
+			sim_violation("descriptor %d is closed or replaced while thread %s uses it",
+				      fd, thread->name);
+	}
 }
 
 unsigned int sim_n_fds(void)

@@ -98,6 +98,10 @@ unsigned int sim_thread(void);
 /* Note descriptors and mappings that the running process got and gave back. */
 int sim_own_fd(int fd); /* Return: @fd, which may be negative. */
 void sim_disown_fd(int fd);
+/* Note that the running thread's call uses a descriptor; -1: none any more. */
+void sim_use_fd(int fd);
+/* Check that no other thread of the running process uses a descriptor. */
+void sim_check_unused(int fd);
 void sim_own_mapping(void *base, size_t bytes);
 void sim_disown_mapping(void *base, size_t bytes);
 /* Return the number of descriptors that the processes have. */
