@@ -20,6 +20,7 @@
 enum {
 	MAX_TASKS = 256,
 	LOAD_PARTS = 3,
+	LOOK_NS = 1000,   /* between two looks of a thread that spins */
 	PIECE_NS = 10000, /* between two looks of a task that can be stopped */
 	STALL_NS = 30000000,
 	SLOW_NS = 100000000,
@@ -498,11 +499,13 @@ static void *device_main(void *data)
 {
 	struct device *device = data;
 	struct exec_task *task;
+	uint64_t spin_end_ns = 0;
 	bool has_begun;
 
 	for (;;) {
 		while (device->n_todo == 0 && !device->is_stopping)
-			sim_wait(NULL, 0, device, SIM_NEVER);
+			sim_wait(NULL, 0, device,
+				 sim_now_ns() < spin_end_ns ? sim_now_ns() + LOOK_NS : SIM_NEVER);
 		if (device->n_todo == 0)
 			return NULL;
 		task = device->todo[0];
@@ -519,6 +522,7 @@ static void *device_main(void *data)
 			run_on_processor(device, task, NULL, NULL);
 		task->end_ticks = clock_ticks();
 		hand_back(device, task);
+		spin_end_ns = sim_now_ns() + device->options.spin_ns;
 	}
 }
 

@@ -28,6 +28,7 @@ struct sim_device_options {
 	uint64_t gtt_bytes;    /* host memory that it can use; 0: none */
 	uint64_t task_ns;      /* duration of a task without its bytes */
 	uint64_t row_ns;       /* duration of each row */
+	uint64_t spin_ns;      /* for which its thread looks for tasks before it sleeps */
 	unsigned int parts;    /* decides which plans run in how many parts on a card */
 	uint64_t late_ns;      /* longest time until the reactor takes a task back */
 	struct sim_device_faults faults;

@@ -99,6 +99,8 @@ static void choose_devices(void)
 		.row_ns = 10ull << sim_below(8),
 		.parts = (unsigned int)sim_below(3),
 	};
+	for (unsigned int i = 0; i < SIM_DEVICES; i++)
+		sim.broker.devices[i].spin_ns = one_of(2) ? 20000 : 0;
 	choose_faults(&card->faults, 5ull << sim_below(7));
 	sim.vram_mib = 16u << sim_below(3);
 }
