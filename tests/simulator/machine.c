@@ -543,6 +543,12 @@ static uint64_t some_time(uint64_t most_ns)
 	return (uint64_t)NAP_NS << sim_below(shift + 1);
 }
 
+/* Return such a time, or, in half of the cases, any up to @most_ns: others get far meanwhile. */
+static uint64_t some_lag(uint64_t most_ns)
+{
+	return sim_below(2) ? some_time(most_ns) : 1 + sim_below(most_ns);
+}
+
 /* Let the running thread be preempted for a while. */
 static void nap(void)
 {
@@ -660,7 +666,7 @@ bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 	thread->n_fds = 0;
 	thread->address = NULL;
 	if (is_woken && sim_chance(machine.options.chances.lags))
-		rest(machine.now_ns + some_time(machine.options.chances.lag_ns));
+		rest(machine.now_ns + some_lag(machine.options.chances.lag_ns));
 	thread->woken_ns = woken_ns;
 	return is_woken;
 }
