@@ -76,7 +76,7 @@ void *client_help(void *data)
 	struct own own = {NULL};
 	int r = 0;
 
-	while (!client->helpers_must_end && r == 0) {
+	while (!client->helpers_must_end && !client_must_stop && r == 0) {
 		r = make(client, &own);
 		for (uint64_t n = sim_below(4); n > 0 && r == 0 && own.ring; n--)
 			r = use_ring(client, own.ring);

@@ -161,6 +161,7 @@ bool client_begin(struct client *client)
 		.reattach_ns = PATIENCE_NS,
 		.on_reattach = on_reattach,
 	};
+	unsigned int generation = 0;
 	struct rbk_error error = {""};
 	int r;
 
@@ -169,6 +170,10 @@ bool client_begin(struct client *client)
 		sim_trace("rbk_connect(): %d %s", r, error.text);
 		if (client_must_stop)
 			return false;
+		/* Some rounds have no broker that lives for long. */
+		if (generation != sim_process_generation(SIM_BROKER))
+			i = 0;
+		generation = sim_process_generation(SIM_BROKER);
 		if (i == 1000)
 			sim_violation("no connection in 1000 attempts: %s", error.text);
 		client_sleep_ns(10000000);
