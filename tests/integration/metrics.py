@@ -242,7 +242,7 @@ def check_endpoint(folder):
     expect(before == 2 or wait_for(lambda: values(scrape(path))['ringbroker_tenants'] == 2, 'no web'), before)
     broker.write_policy(f'[broker]\nmetrics = unix:{path}.other\n')
     broker.process.send_signal(signal.SIGHUP)
-    broker.wait_log('which take effect at the next start')
+    broker.wait_log('keys changed that take effect at the next start (brokerctl restart): metrics')
     expect(not os.path.exists(path + '.other'), 'it was moved')
     broker.write_policy('[broker]\nmetrics = 0.0.0.0:9469\n')
     broker.process.send_signal(signal.SIGHUP)

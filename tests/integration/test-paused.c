@@ -8,6 +8,9 @@
  * and together, between any two instructions, and lets them go on.
  */
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,11 +33,12 @@ static void sleep_at_most(uint64_t *random, uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-static void pause_without_end(pid_t clients, pid_t broker)
+/* Leaves both running when @is_over is set. */
+static void pause_until(const _Atomic bool *is_over, pid_t clients, pid_t broker)
 {
 	uint64_t random = 3;
 
-	for (;;) {
+	while (!atomic_load(is_over)) {
 		const uint64_t which = harness_random(&random) % 3;
 
 		if (which != 0)
@@ -51,7 +55,7 @@ static void pause_without_end(pid_t clients, pid_t broker)
 	}
 }
 
-static pid_t pauser_start(pid_t broker)
+static pid_t pauser_start(_Atomic bool *is_over, pid_t broker)
 {
 	const pid_t clients = getpid(), pid = fork();
 
@@ -59,28 +63,37 @@ static pid_t pauser_start(pid_t broker)
 	if (pid > 0)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	pause_without_end(clients, broker);
-	_exit(1);
+	pause_until(is_over, clients, broker);
+	_exit(0);
 }
 
-static void pauser_stop(pid_t pauser, pid_t broker)
+/* The pauser ends by itself: one that is killed may just have stopped this process, for ever. */
+static void pauser_stop(_Atomic bool *is_over, pid_t pauser)
 {
-	kill(pauser, SIGKILL);
-	assert_int_equal(waitpid(pauser, NULL, 0), pauser);
-	kill(broker, SIGCONT);
+	int status;
+
+	atomic_store(is_over, true);
+	assert_int_equal(waitpid(pauser, &status, 0), pauser);
+	assert_int_equal(status, 0);
 }
 
 static void run_paused(const char *const *args)
 {
 	struct neighbour *neighbours[N_NEIGHBOURS];
+	_Atomic bool *is_over;
 	pid_t pauser;
+
+	is_over = mmap(NULL, sizeof(*is_over), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	assert_ptr_not_equal(is_over, MAP_FAILED);
 
 	BROKER(broker, &(struct broker_options){.args = args});
 	for (unsigned int i = 0; i < N_NEIGHBOURS; i++)
 		neighbours[i] = neighbour_start(&broker);
-	pauser = pauser_start(broker.pid);
+	pauser = pauser_start(is_over, broker.pid);
 	harness_sleep_ms(RUN_MS);
-	pauser_stop(pauser, broker.pid);
+	pauser_stop(is_over, pauser);
+	munmap(is_over, sizeof(*is_over));
 	for (unsigned int i = 0; i < N_NEIGHBOURS; i++)
 		neighbour_stop(neighbours[i]);
 }

@@ -482,7 +482,9 @@ TEST(test_unwatch__close_after, test_setup, test_teardown)
 			loop_watch(loop, fds_next[0], POLLIN, on_event, &next, &next.watch), 0);
 		assert_int_equal(drain(loop), 0);
 		put(fds_next[1]);
-		assert_int_equal(drain(loop), 1);
+		/* The kernel may bring the event a little later than four turns. */
+		turn_until(loop, &next, 1);
+		assert_int_equal(drain(loop), 0);
 		assert_int_equal(probe.n_calls, 0);
 		assert_int_equal(next.n_calls, 1);
 		loop_unwatch(next.watch);
