@@ -343,6 +343,7 @@ struct dispatch {
 	struct turn *turn;       /* the loop's turn */
 	struct list_node active_flows; /* first: to be polled next */
 	struct flow *idled[2];         /* the last flows whose rings went to sleep; NULL: none */
+	struct flow *busy;             /* the last flow that was found to be busy; NULL: none */
 	uint32_t n_active_flows;
 	bool is_round_cut;         /* the last round did not reach all active flows */
 	uint64_t active_weight;    /* sum over active_flows */

@@ -49,6 +49,8 @@ static void flow_free(struct dispatch *dispatch, struct flow *flow)
 	for (unsigned int i = 0; i < ARRAY_SIZE(dispatch->idled); i++)
 		if (dispatch->idled[i] == flow)
 			dispatch->idled[i] = NULL;
+	if (dispatch->busy == flow)
+		dispatch->busy = NULL;
 	list_remove(&flow->link);
 	if (dispatch->alone_flow == flow)
 		dispatch->alone_flow = NULL;
@@ -257,9 +259,16 @@ bool dispatch_others_work(void *context, const struct tenant *tenant)
 	struct dispatch *dispatch = context;
 	unsigned int n = 0;
 
+	/* Many flows may be active without being busy, and hide the one that is. */
+	if (is_other_busy(dispatch->busy, tenant, now_ticks))
+		return true;
 	list_for_each (node, &dispatch->active_flows) {
-		if (is_other_busy(container_of(node, struct flow, active_link), tenant, now_ticks))
+		struct flow *flow = container_of(node, struct flow, active_link);
+
+		if (is_other_busy(flow, tenant, now_ticks)) {
+			dispatch->busy = flow;
 			return true;
+		}
 		if (++n == BUSY_LOOKS)
 			break;
 	}

@@ -525,6 +525,61 @@ TEST(test_busy__others)
 	rig_ring_deinit(&ring);
 }
 
+/* Return true if a question of the first of @n tenants finds @flow, and none of theirs is busy. */
+static bool is_found_among(struct dispatch *dispatch, struct flow *flow,
+			   const struct rig_ring *rings, unsigned int n)
+{
+	struct server_hooks hooks = dispatch_hooks(dispatch);
+	bool is_found;
+
+	list_remove(&flow->active_link);
+	list_append(&dispatch->active_flows, &flow->active_link);
+	is_found = hooks.others_work(hooks.context, rig_dispatch_ring(&rings[0])->flow->tenant);
+	for (unsigned int i = 0; i < n; i++)
+		is_found &= !rig_dispatch_ring(&rings[i])->flow->was_busy;
+	return is_found;
+}
+
+/*
+ * A question looks at a few active tenants. It finds a busy one also among many whose rings are
+ * active, but that are not busy.
+ */
+TEST(test_busy__among_many)
+{
+	enum { N_OTHERS = 8, N_TRIES = 100 };
+	struct tenant others[N_OTHERS];
+	struct rig_ring rings[N_OTHERS];
+	struct dispatch *dispatch;
+	struct flow *flow;
+	unsigned int n = 0;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	flow = rig_dispatch_ring(&bench.ring)->flow;
+	expect_others_work(&bench, NULL, true);
+	for (unsigned int i = 0; i < N_OTHERS; i++) {
+		others[i] = (struct tenant){.weight = 100, .number = 4711 + i, .n_refs = 1};
+		rig_ring_new_for(&bench.rig, &others[i], N_ENTRIES, &rings[i]);
+	}
+	assert_int_equal(dispatch->n_active_flows, N_OTHERS + 1);
+	while (!is_found_among(dispatch, flow, rings, N_OTHERS)) {
+		assert_true(n++ < N_TRIES);
+		flow->owed_ticks += clock_ns_to_ticks(1000 * WINDOW_US);
+		usleep(WINDOW_US);
+	}
+
+	/* The dispatcher forgets a flow that is freed. */
+	for (unsigned int i = 0; i < N_OTHERS; i++) {
+		dispatch->busy = rig_dispatch_ring(&rings[i])->flow;
+		assert_int_equal(session_ring_remove(bench.rig.session, 5, rings[i].ring->id), 0);
+		assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+		for (n = 0; n < 100000 && others[i].n_refs > 1; n++)
+			assert_true(loop_turn(bench.rig.loop, true) >= 0);
+		assert_null(dispatch->busy);
+		rig_ring_deinit(&rings[i]);
+	}
+}
+
 /* ---- Time in which the reactor was preempted ---- */
 
 /* The processor time of a thread that never runs. */
