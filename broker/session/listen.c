@@ -21,7 +21,8 @@
  *
  * A client may disconnect and connect again, over and over, faster than the broker closes what the
  * earlier sessions had. If these leave its tenant no room for another session, a newcomer waits for
- * some time until they do. The number of newcomers that wait in this way is bounded.
+ * some time until they do. The number of newcomers that wait in this way is bounded, but one of
+ * each user may wait in any case: those of other users do not take its place.
  *
  * From Linux 6.16 on a client cannot send descriptors before HELLO. A refused connection is
  * therefore closed at once and takes no room from other users, whatever its user sends. Earlier
@@ -163,6 +164,7 @@ static void await_end(struct newcomer *newcomer)
 		return;
 	session_lag_deinit(&newcomer->lag);
 	list_remove(&newcomer->awaits);
+	newcomer->owner->n_awaiting--;
 	newcomer->listener->n_awaiting--;
 }
 
@@ -245,6 +247,7 @@ static void await_begin(struct newcomer *newcomer)
 	if (newcomer->await_end_ns == 0)
 		newcomer->await_end_ns = clock_now_ns() + await_ns;
 	list_append(&listener->awaiting, &newcomer->awaits);
+	newcomer->owner->n_awaiting++;
 	if (listener->n_awaiting++ == 0)
 		loop_timer_arm(listener->await_timer, await_look_ns);
 }
@@ -254,7 +257,8 @@ static bool may_await(const struct newcomer *newcomer)
 	const struct listener *listener = newcomer->listener;
 
 	return !listener->is_admin &&
-	       listener->n_awaiting < div_up(listener->server->max_newcomers, AWAITING_PART) &&
+	       (listener->n_awaiting < div_up(listener->server->max_newcomers, AWAITING_PART) ||
+		newcomer->owner->n_awaiting == 0) &&
 	       (newcomer->await_end_ns == 0 || clock_now_ns() < newcomer->await_end_ns);
 }
 

@@ -59,6 +59,7 @@ struct owner {
 	uint64_t key;
 	uint32_t n_users;               /* references */
 	uint32_t n_newcomers;           /* connections waiting for identification */
+	uint32_t n_awaiting;            /* of a user: newcomers in listener->awaiting */
 	uint32_t n_refusals;            /* of a user: connections in server->refusals */
 	uint32_t n_ending;              /* of a tenant: sessions that are ending */
 	struct log_limit refusal_limit; /* of a user: log lines about refusals */

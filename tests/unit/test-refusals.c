@@ -307,8 +307,8 @@ TEST(test_refused__shares)
 
 /* --- Connections that wait for ends of sessions --- */
 
-/* Connect and send HELLO. */
-static int say_hello(const struct rig *rig)
+/* Send HELLO to @fd. Return: @fd. */
+static int say_hello_to(int fd)
 {
 	const struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO},
@@ -316,10 +316,15 @@ static int say_hello(const struct rig *rig)
 		.abi_major = RBK_ABI_MAJOR,
 		.abi_minor = RBK_ABI_MINOR,
 	};
-	int fd = rig_connect(rig);
 
 	assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
 	return fd;
+}
+
+/* Connect and send HELLO. */
+static int say_hello(const struct rig *rig)
+{
+	return say_hello_to(rig_connect(rig));
 }
 
 /* Expect the answer to HELLO: 0, or a refusal whose sentence says that sessions are ending or not.
@@ -445,6 +450,40 @@ TEST(test_await__bounded)
 	assert_int_equal(rig.server->n_newcomers, 0);
 	lingering_end(&rig, lingering);
 	for (unsigned int i = 1; i < N; i++)
+		close(fds[i]);
+	rig_deinit(&rig);
+}
+
+/* One user's connections leave another user a place to wait. */
+TEST(test_await__users)
+{
+	enum { MOST = 2, N = MOST + 2, NEIGHBOUR_UID = 54321 };
+	struct session *lingering;
+	struct rig rig;
+	int fds[N];
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	rig.server->max_newcomers = 16 * MOST;
+	limit(rig.session->account, 2, account_limit(rig.session->account, ACCOUNT_FDS));
+	lingering = lingering_new(&rig);
+	for (unsigned int i = 0; i < N; i++) {
+		fds[i] = i < MOST ? say_hello(&rig)
+				  : say_hello_to(rig_connect_as(&rig, NEIGHBOUR_UID));
+		settle(&rig);
+	}
+	assert_int_equal(rig.server->clients.n_awaiting, MOST + 1);
+	expect_hello(&rig, fds[N - 1], -EDQUOT, true);
+	lingering_end(&rig, lingering);
+	/* There is room for one. */
+	for (unsigned int i = 0; i < MOST + 1; i++) {
+		pass(&rig, 0);
+		expect_hello(&rig, fds[i], i == 0 ? 0 : -EDQUOT, false);
+	}
+	assert_int_equal(rig.server->clients.n_awaiting, 0);
+	assert_int_equal(rig.server->n_newcomers, 0);
+	for (unsigned int i = 0; i < N; i++)
 		close(fds[i]);
 	rig_deinit(&rig);
 }
