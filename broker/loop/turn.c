@@ -127,13 +127,21 @@ uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64
 	return cpu_ticks < ticks ? cpu_ticks : ticks;
 }
 
-/* Find the time since the last reading, until @now_ticks, in which the thread did not run. */
-static void find_lost(struct turn *turn, uint64_t now_ticks)
+/*
+ * Find the time from @begin_ticks to @now_ticks in which the thread did not run. If the last
+ * reading was before, when it did not run is not known: what the thread ran since then is taken to
+ * be after
+ * @begin_ticks, and so work never costs less than it took.
+ */
+static void find_lost(struct turn *turn, uint64_t begin_ticks, uint64_t now_ticks)
 {
 	const uint64_t cpu_ns = turn->read_cpu_ns();
-	const uint64_t ticks = now_ticks > turn->seen_ticks ? now_ticks - turn->seen_ticks : 0;
 	const uint64_t cpu_ticks = clock_ns_to_ticks(cpu_ns - turn->seen_cpu_ns);
+	uint64_t ticks;
 
+	if (begin_ticks < turn->seen_ticks)
+		begin_ticks = turn->seen_ticks;
+	ticks = now_ticks > begin_ticks ? now_ticks - begin_ticks : 0;
 	if (cpu_ticks < ticks)
 		turn->lost_ticks += ticks - cpu_ticks;
 	turn->seen_ticks = now_ticks;
@@ -148,7 +156,7 @@ uint64_t turn_span_cost(struct turn *turn, struct turn_span span, uint64_t end_t
 		return 0;
 	ticks = end_ticks - span.begin_ticks;
 	if (turn->has_cpu && ticks > turn->budget_ticks / TURN_LONG_PART)
-		find_lost(turn, end_ticks);
+		find_lost(turn, span.begin_ticks, end_ticks);
 	lost_ticks = turn->lost_ticks - span.lost_ticks;
 	return ticks > lost_ticks ? ticks - lost_ticks : 0;
 }

@@ -204,6 +204,25 @@ TEST(test_run__preempted)
 	assert_in_range(owner.flow.spent, 609000, 611000);
 }
 
+/* A job costs its owner what it took, even if the reactor was preempted earlier in the turn. */
+TEST(test_run__preempted_before)
+{
+	struct turn_owner owner;
+	struct piece piece;
+	struct kit kit;
+
+	kit_init(&kit);
+	kit.turn.budget_ticks = 1000000;
+	turn_owner_init(&owner, FAIR_WEIGHT, 1);
+	piece_init(&piece, &kit, 900000, 0);
+	turn_queue_submit(&kit.queue, &owner, &piece.job);
+	turn_time_cpu(&kit.turn);
+	now_ticks += 2010000;
+	stolen_ticks += 2000000;
+	assert_int_equal(turn_queue_run(&kit.queue, UINT64_MAX), 1);
+	assert_in_range(owner.flow.spent, 899000, 901000);
+}
+
 TEST(test_withdraw__keeps_other_jobs)
 {
 	struct turn_owner owner;
