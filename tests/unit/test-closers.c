@@ -130,13 +130,15 @@ int __wrap_pthread_join(pthread_t thread, void **ret);
 
 int __wrap_thread_start(pthread_t *thread, const char *name, void *(*main)(void *data), void *data)
 {
-	n_by_reactor += pthread_equal(pthread_self(), reactor) != 0;
+	if (pthread_equal(pthread_self(), reactor))
+		n_by_reactor++;
 	return __real_thread_start(thread, name, main, data);
 }
 
 int __wrap_pthread_join(pthread_t thread, void **ret)
 {
-	n_by_reactor += pthread_equal(pthread_self(), reactor) != 0;
+	if (pthread_equal(pthread_self(), reactor))
+		n_by_reactor++;
 	return __real_pthread_join(thread, ret);
 }
 
