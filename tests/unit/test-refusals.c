@@ -14,14 +14,17 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-static uint64_t stopped_ns; /* time in ns at which the clock is stopped, or 0 if it runs */
+/* Time in ns at which the clock is stopped, or 0 if it runs; other threads read it, too. */
+static _Atomic uint64_t stopped_ns;
 
 uint64_t __wrap_clock_now_ns(void);
 uint64_t __real_clock_now_ns(void);
 
 uint64_t __wrap_clock_now_ns(void)
 {
-	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+	const uint64_t ns = stopped_ns;
+
+	return ns ? ns : __real_clock_now_ns();
 }
 
 static void begin(struct rig *rig)
