@@ -30,14 +30,17 @@ enum {
 /* Time after the start during which no tenant is restrained */
 #define START_NS 2000000000u
 
-static uint64_t stopped_ns; /* time in ns at which the clock stands still; 0: it runs */
+/* Other threads read it, too. */
+static _Atomic uint64_t stopped_ns; /* time in ns at which the clock stands still; 0: it runs */
 
 uint64_t __wrap_clock_now_ns(void);
 uint64_t __real_clock_now_ns(void);
 
 uint64_t __wrap_clock_now_ns(void)
 {
-	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+	const uint64_t ns = stopped_ns;
+
+	return ns ? ns : __real_clock_now_ns();
 }
 
 /* The timers of the rig; that of restraint runs when the test's clock says so. */
