@@ -11,11 +11,16 @@
 
 /* The longest time to poll before or after a predicted moment: what a sleep costs */
 static const uint64_t most_ns = 50000;
+/*
+ * The longest sleep until shortly before a predicted end. A longer task gains nothing, and the
+ * caller's wait is what notices a device that hangs.
+ */
+static const uint64_t most_sleep_ns = 100000000;
 
 static bool may_poll(const struct vk_device *device)
 {
 	/* A software device computes on the processors. */
-	return !device->is_software && !vk_queue_is_dead(&device->submit) &&
+	return !device->is_software && !vk_device_is_lost(device) &&
 	       atomic_load_explicit(&device->executor.may_poll, memory_order_relaxed);
 }
 
@@ -76,6 +81,8 @@ void vk_awake_until_end(struct vk_device *device, struct exec_task *const *tasks
 	if (ahead_ticks > most_ticks)
 		ahead_ticks = most_ticks;
 	if (now_ticks + ahead_ticks < due_ticks) {
+		if (due_ticks - ahead_ticks - now_ticks > clock_ns_to_ticks(most_sleep_ns))
+			return;
 		sleep_for(device, value, clock_ticks_to_ns(due_ticks - ahead_ticks - now_ticks));
 		now_ticks = clock_ticks();
 		if (!has_ended(device, value))

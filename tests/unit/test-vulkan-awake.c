@@ -10,6 +10,7 @@
 #include "util/log.h"
 #include "vulkan-rig.h"
 #include "vulkan/device.h"
+#include "vulkan/record-private.h"
 
 enum { RUNS = 300, MOST_RUNS = 100000 };
 
@@ -31,10 +32,11 @@ static void run(struct rig *rig, struct job *job)
 	assert_int_equal(task->res, 0);
 }
 
-static void begin(struct rig *rig, struct plan **plan, struct job *job, bool may_poll)
+static void begin(struct rig *rig, struct plan **plan, struct job *job, bool may_poll,
+		  const struct vulkan_options *options)
 {
 	*plan = rig_scratch_plan(7);
-	rig_init(rig, &(struct vulkan_options){0});
+	rig_init(rig, options);
 	atomic_store(&rig->executor->may_poll, may_poll);
 	rig_prepare(rig, *plan);
 	job_init(rig, job, *plan, 3, 1);
@@ -55,7 +57,7 @@ TEST(test_awake__submits)
 	struct rig rig;
 	struct job job;
 
-	begin(&rig, &plan, &job, true);
+	begin(&rig, &plan, &job, true, &(struct vulkan_options){0});
 	for (unsigned int i = 0; i < MOST_RUNS && awake_of(&rig)->n_submitted < RUNS / 10; i++)
 		run(&rig, &job);
 	assert_true(awake_of(&rig)->n_submitted >= RUNS / 10);
@@ -68,12 +70,57 @@ TEST(test_awake__not_where_processors_are_needed)
 	struct rig rig;
 	struct job job;
 
-	begin(&rig, &plan, &job, false);
+	begin(&rig, &plan, &job, false, &(struct vulkan_options){0});
 	for (unsigned int i = 0; i < RUNS; i++)
 		run(&rig, &job);
 	assert_int_equal(awake_of(&rig)->n_submitted, 0);
 	assert_int_equal(awake_of(&rig)->lag_ticks, 0);
 	assert_int_equal(awake_of(&rig)->early_ticks, 0);
+	end(&rig, plan, &job);
+}
+
+/* Return true if the last submission has ended. */
+static bool has_ended(struct vk_device *device)
+{
+	uint64_t value = 0;
+
+	device->vk.vkGetSemaphoreCounterValue(device->handle, device->submit.timeline, &value);
+	return value == device->submit.submitted;
+}
+
+struct waits {
+	struct vk_device *device;
+	unsigned int n_in_time; /* waits with the timeout that began before the end of the task */
+};
+
+static enum vulkan_fault note_wait(void *context, enum vulkan_fault_point point)
+{
+	struct waits *waits = context;
+
+	if (point == VULKAN_FAULT_WAIT && waits->device && !has_ended(waits->device))
+		waits->n_in_time++;
+	return VULKAN_FAULT_NONE;
+}
+
+/* The timeout of a task that is expected to take long begins with the task, not with that end. */
+TEST(test_awake__timeout)
+{
+	struct waits waits = {0};
+	struct vk_plan *prepared;
+	struct plan *plan;
+	struct rig rig;
+	struct job job;
+
+	begin(&rig, &plan, &job, true,
+	      &(struct vulkan_options){.fault = note_wait, .fault_context = &waits});
+	waits.device = container_of(rig.executor, struct vk_device, executor);
+	prepared = plan->exec[rig.executor->index];
+	for (unsigned int i = 0; i < MOST_RUNS && waits.n_in_time == 0; i++) {
+		atomic_store(&prepared->ticks_per_work, (float)clock_ns_to_ticks(1000000000));
+		run(&rig, &job);
+	}
+	assert_true(waits.n_in_time > 0);
+	waits.device = NULL;
 	end(&rig, plan, &job);
 }
 
