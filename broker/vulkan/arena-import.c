@@ -140,7 +140,8 @@ static bool lacks_memory(struct vk_device *device)
  */
 static void check_device(struct vk_device *device, struct vk_import *import)
 {
-	if (!lacks_memory(device))
+	/* A device that was lost meanwhile refuses memory, too. */
+	if (!lacks_memory(device) || vk_device_is_lost(device))
 		return;
 	import->is_breaking = true;
 	device->paths.n_breaking++;
@@ -169,8 +170,17 @@ static int fill(struct vk_device *device, struct vk_import *import, const struct
 			  ull(arena->bytes), vk_path_name(import->path), r);
 		drop_segments(device, import);
 		check_device(device, import);
+	} else {
+		import->has_worked = true;
 	}
 	return r;
+}
+
+/* Return true if the import was never tried, and its kind has broken the device too often. */
+static bool is_given_up(const struct vk_device *device, const struct vk_import *import)
+{
+	return import->path == VULKAN_PATH_HOST_IMPORT && !import->has_worked &&
+	       device->paths.n_breaking >= MAX_BREAKING;
 }
 
 /* Import the arena by @path. Return: NULL if that does not work. */
@@ -373,7 +383,7 @@ void vk_imports_restore(struct vk_device *device)
 		if (import->n_segments > 0)
 			continue;
 		/* A device that is lost again imports the rest when it is opened once more. */
-		if (import->is_breaking ||
+		if (import->is_breaking || is_given_up(device, import) ||
 		    (!vk_device_is_lost(device) && fill(device, import, import->arena)))
 			n_missing++;
 	}

@@ -66,6 +66,7 @@ struct vk_import {
 	uint64_t segment_bytes; /* bytes of each segment; the last may be smaller */
 	uint32_t n_segments;    /* 0: dropped; the arena cannot be reached */
 	bool is_breaking;       /* the import broke a logical device, and is not tried again */
+	bool has_worked;        /* a logical device had all segments */
 	struct vk_segment segments[];
 };
 

@@ -12,6 +12,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "vulkan-rig.h"
+#include "vulkan/device.h"
 
 enum { GPU = RBK_DEVICE_GPU, ARENA_BYTES = 64 * 64 * 4, BREAKING = 3 };
 
@@ -151,6 +152,59 @@ TEST(test_import__given_up)
 	rig_arena_deinit(&rig, &good);
 	for (unsigned int i = 0; i <= BREAKING; i++)
 		arena_deinit(&rig, &bad[i]);
+	end(&rig);
+}
+
+/* Arenas that were registered while the device was lost break it as often as others, together. */
+TEST(test_reopen__given_up)
+{
+	struct exec_arena bad[BREAKING + 2];
+	unsigned int n_reopened = 0;
+	struct rig rig;
+
+	begin(&rig, "nvidia");
+	rig.executor->ops->lose(rig.executor, "the test loses it");
+	for (unsigned int i = 0; i < BREAKING + 2; i++)
+		arena_init(&rig, &bad[i], false, PROT_NONE);
+	for (; is_lost(&rig); n_reopened++)
+		reopen(&rig);
+	assert_int_equal(n_reopened, BREAKING + 1);
+	for (unsigned int i = 0; i < BREAKING + 2; i++)
+		arena_deinit(&rig, &bad[i]);
+	end(&rig);
+}
+
+static enum vulkan_fault lose_at_allocation(void *context, enum vulkan_fault_point point)
+{
+	struct executor **executor = context;
+
+	if (point != VULKAN_FAULT_ALLOC || !*executor)
+		return VULKAN_FAULT_NONE;
+	(*executor)->ops->lose(*executor, "the test loses it");
+	return VULKAN_FAULT_NO_MEMORY;
+}
+
+/* An import that fails because the device was lost has not broken it. */
+TEST(test_import__of_lost_device)
+{
+	struct executor *executor = NULL;
+	struct exec_arena arena;
+	struct rig rig;
+
+	rig_init(&rig,
+		 &(struct vulkan_options){.fault = lose_at_allocation, .fault_context = &executor});
+	rig_arena_init(NULL, &arena, ARENA_BYTES);
+	/* Without the alignment that drivers want */
+	arena.base += 1;
+	executor = rig.executor;
+	executor->ops->arena_import(executor, &arena);
+	assert_null(arena.import[GPU]);
+	assert_true(is_lost(&rig));
+	assert_int_equal(container_of(executor, struct vk_device, executor)->paths.n_breaking, 0);
+	executor->ops->arena_release(executor, &arena);
+	executor = NULL;
+	arena.base -= 1;
+	rig_arena_deinit(NULL, &arena);
 	end(&rig);
 }
 
