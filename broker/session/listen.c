@@ -82,7 +82,7 @@ static const uint64_t accept_retry_ns = 100000000;
 static const uint64_t patience_ns = 100000000;
 
 /* Time for which a newcomer waits for ends of sessions, and between two looks */
-static const uint64_t await_ns = 2000000000, await_look_ns = 2000000;
+static const uint64_t await_ns = 2000000000, await_look_ns = 4000000;
 
 /* A connection that was accepted and is not identified yet. */
 struct newcomer {

@@ -370,7 +370,7 @@ static void lingering_end(struct rig *rig, struct session *session)
 /* Let the timer of those that wait fire, @ns from now for them. */
 static void pass(struct rig *rig, uint64_t ns)
 {
-	usleep(3000);
+	usleep(6000);
 	stopped_ns = __real_clock_now_ns() + ns;
 	settle(rig);
 	stopped_ns = 0;
