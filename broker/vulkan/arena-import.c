@@ -126,7 +126,7 @@ static bool lacks_memory(struct vk_device *device)
 	struct exec_memory figures;
 
 	vk_memory_sample(device, &figures);
-	if (figures.has_budget && figures.budget_bytes < figures.usage_bytes + PLENTY_BYTES)
+	if (!figures.has_budget || figures.budget_bytes < figures.usage_bytes + PLENTY_BYTES)
 		return false;
 	if (vk_memory_alloc(device, VK_MEMORY_VRAM, device->memory.page_bytes, &page))
 		return true;
