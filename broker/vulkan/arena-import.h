@@ -5,13 +5,13 @@
  *
  * A path is a way for shaders to reach clients' memory. In order of preference:
  *
- * - host-import: the broker's mapping of a memfd becomes device memory, as a whole. Not all drivers
- *   can do so with immutable arenas, which the broker cannot write.
+ * - host-import: the broker's mapping of a memfd becomes device memory, as a whole. Not all
+ *   drivers can do so with immutable arenas, which the broker cannot write.
  * - udmabuf: the memfd is wrapped by /dev/udmabuf and imported as dma-bufs, whose size is limited:
- * a large arena is several segments, and a tensor across two segments cannot be reached. Immutable
- *   arenas cannot be wrapped.
- * - exported: the device allocates the memory and exports it as a dma-buf (vk_arena_export()),
- * which other devices import.
+ *   a large arena is several segments, and a tensor across two segments cannot be reached.
+ *   Immutable arenas cannot be wrapped.
+ * - exported: the device makes the memory and exports it as a dma-buf (vk_arena_export()). Other
+ *   devices import that.
  * - staged: without an import, tensors are copied through a buffer of ours, and counted.
  *
  * As a rule no tensor in an immutable arena is bound: constants lie there, and are copied once.
