@@ -356,10 +356,7 @@ static void name_admin_socket_too_long(void)
 	setenv("RINGBROKER_ADMIN_SOCKET", path, 1);
 }
 
-/*
- * If the administrators' socket cannot be made, a broker ends if it was told to make one; by
- * default it runs without the socket.
- */
+/* A broker that cannot make the socket it was told to make ends; by default it runs without. */
 TEST(test_socket__in_use)
 {
 	struct broker first, second;
@@ -656,22 +653,6 @@ TEST(test_set)
 	rbk_disconnect(admin);
 }
 
-static void wait_drained(struct rbk *admin, uint32_t number)
-{
-	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
-	struct rbk_admin_drained drained = {.n_tasks = 1};
-	struct rbk_error error = {""};
-
-	for (;;) {
-		assert_int_equal(
-			rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
-		if (drained.n_tasks == 0)
-			return;
-		assert_true(harness_now_ns() < end_ns);
-		harness_sleep_ms(5);
-	}
-}
-
 TEST(test_drain__tenant)
 {
 	struct rbk_admin_drained drained = {0};
@@ -699,7 +680,10 @@ TEST(test_drain__tenant)
 	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_BEGIN, &drained, &error),
 			 0);
 	assert_int_equal(drained.is_drained, 1);
-	wait_drained(admin, number);
+	do
+		assert_int_equal(
+			rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
+	while (drained.n_tasks > 0);
 	while (customer_has(&customer))
 		customer_take(&customer);
 	wait_tenant(&root, RBK_STATS_TENANT_DRAINED, RBK_STATS_TENANT_DRAINED);
@@ -738,10 +722,7 @@ TEST(test_drain__tenant)
 	rbk_disconnect(admin);
 }
 
-/*
- * While the only GPU is drained, a task that may use the CPU does; a task for the GPU only is
- * rejected.
- */
+/* While the only GPU is drained, tasks use the CPU if they may, and are rejected if not. */
 TEST(test_drain__device)
 {
 	struct rbk_admin_drained drained = {0};

@@ -141,15 +141,17 @@ def sentence(lines):
 def look_for(program, seconds, seed):
     """Run a program until it finds a violation, or has used @seconds of a processor."""
     with tempfile.TemporaryFile('w+', errors='replace') as said:
-        # The process is waited for here, to learn the time that it has used.
-        pid = subprocess.Popen([program, f'--seed={seed}', '--seconds=100000', '--first'], stdout=subprocess.DEVNULL,
-                               stderr=said).pid
+        process = subprocess.Popen([program, f'--seed={seed}', '--seconds=100000', '--first'],
+                                   stdout=subprocess.DEVNULL, stderr=said)
         is_over = False
-        while (ended := os.wait4(pid, os.WNOHANG))[0] == 0:
-            if not is_over and processor_seconds(pid) >= seconds:
+        # The process is waited for here, to learn the time that it has used. The object must live as long: Python
+        # waits for processes whose object is gone, in any thread.
+        while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+            if not is_over and processor_seconds(process.pid) >= seconds:
                 is_over = True
-                os.kill(pid, signal.SIGTERM)
+                os.kill(process.pid, signal.SIGTERM)
             time.sleep(0.1)
+        process.returncode = ended[1]
         said.seek(0)
         lines = said.read().split('\n')
     used = ended[2].ru_utime + ended[2].ru_stime
