@@ -7,7 +7,6 @@
  */
 #include "support/test.h"
 #include "util/clock.h"
-#include "util/log.h"
 #include "vulkan-rig.h"
 #include "vulkan/device.h"
 #include "vulkan/record-private.h"
@@ -126,9 +125,5 @@ TEST(test_awake__timeout)
 
 int main(void)
 {
-	clock_init();
-	log_set_level(LOG_LEVEL_ERROR);
-	if (!rig_available())
-		return 77;
-	return test_run(NULL, NULL);
+	return rig_main();
 }

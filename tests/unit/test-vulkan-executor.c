@@ -19,7 +19,6 @@
 #include "unit/fail-alloc.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
-#include "util/log.h"
 
 #define N DESCRIBE_COUNT
 #define D DESCRIBE_DIMS
@@ -662,9 +661,5 @@ TEST(test_open__keeps_libraries)
 
 int main(void)
 {
-	clock_init();
-	log_set_level(LOG_LEVEL_ERROR);
-	if (!rig_available())
-		return 77;
-	return test_run(NULL, NULL);
+	return rig_main();
 }

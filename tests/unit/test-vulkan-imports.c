@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 
 #include "support/test.h"
-#include "util/clock.h"
-#include "util/log.h"
 #include "vulkan-rig.h"
 #include "vulkan/device.h"
 
@@ -210,9 +208,5 @@ TEST(test_import__of_lost_device)
 
 int main(void)
 {
-	clock_init();
-	log_set_level(LOG_LEVEL_ERROR);
-	if (!rig_available())
-		return 77;
-	return test_run(NULL, NULL);
+	return rig_main();
 }

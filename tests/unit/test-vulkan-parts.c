@@ -11,7 +11,6 @@
 #include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
-#include "util/log.h"
 #include "vulkan/record-private.h"
 
 #define N DESCRIBE_COUNT
@@ -509,9 +508,5 @@ TEST(test_rows__staged_and_copied)
 
 int main(void)
 {
-	clock_init();
-	log_set_level(LOG_LEVEL_ERROR);
-	if (!rig_available())
-		return 77;
-	return test_run(NULL, NULL);
+	return rig_main();
 }

@@ -13,6 +13,7 @@
 #include "support/test.h"
 #include "util/clock.h"
 #include "util/cleanup.h"
+#include "util/log.h"
 #include "vulkan/record-private.h"
 
 enum { PAGE = 4096, GUARD = 0xa5 };
@@ -39,6 +40,15 @@ bool rig_available(void)
 	vulkan_free(vulkan);
 	waker_deinit(&waker);
 	return available;
+}
+
+int rig_main(void)
+{
+	clock_init();
+	log_set_level(LOG_LEVEL_ERROR);
+	if (!rig_available())
+		return 77;
+	return test_run(NULL, NULL);
 }
 
 void rig_init(struct rig *rig, const struct vulkan_options *options)

@@ -36,6 +36,9 @@ enum vulkan_mode rig_mode(void);
  */
 bool rig_available(void);
 
+/* Run the program's tests, if the device exists. Return: the exit status. */
+int rig_main(void);
+
 /* Open the device with these options; the mode is set here. Asserts success. */
 void rig_init(struct rig *rig, const struct vulkan_options *options);
 /* Close the device. Asserts that no memory is left on it. */
