@@ -128,10 +128,9 @@ uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64
 }
 
 /*
- * Find the time from @begin_ticks to @now_ticks in which the thread did not run. If the last
- * reading was before, when it did not run is not known: what the thread ran since then is taken to
- * be after
- * @begin_ticks, and so work never costs less than it took.
+ * Find the time from @begin_ticks to @now_ticks in which the thread did not run. The last reading
+ * may be older. All that the thread has run since that reading is then taken to be after the begin,
+ * and so work never costs less than it took.
  */
 static void find_lost(struct turn *turn, uint64_t begin_ticks, uint64_t now_ticks)
 {

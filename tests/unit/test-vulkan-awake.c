@@ -63,6 +63,20 @@ TEST(test_awake__submits)
 	end(&rig, plan, &job);
 }
 
+/* Some of many tasks end before their prediction, which only a thread that was awake sees. */
+TEST(test_awake__sees_ends)
+{
+	struct plan *plan;
+	struct rig rig;
+	struct job job;
+
+	begin(&rig, &plan, &job, true, &(struct vulkan_options){0});
+	for (unsigned int i = 0; i < MOST_RUNS && awake_of(&rig)->early_ticks == 0; i++)
+		run(&rig, &job);
+	assert_true(awake_of(&rig)->early_ticks > 0);
+	end(&rig, plan, &job);
+}
+
 TEST(test_awake__not_where_processors_are_needed)
 {
 	struct plan *plan;
