@@ -356,7 +356,7 @@ TEST(test_check__number_of_references)
 /* After the completion of a full ring's only entry, its slot is free at once. */
 TEST(test_room__free_after_completion)
 {
-	const uint64_t n_tasks = test_scaled(200000);
+	const uint64_t n_tasks = test_scaled(40000);
 	struct broker broker;
 	const struct rbk_cqe *cqe;
 	struct rbk_ring *ring;
