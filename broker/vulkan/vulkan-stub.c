@@ -78,10 +78,3 @@ int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8
 {
 	return error_origin(-ENODEV);
 }
-
-int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
-{
-	*ret_n_compiled = 0;
-	*ret_n_refused = 0;
-	return 0;
-}

@@ -185,11 +185,3 @@ bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n);
  * Return: 0; EXECUTOR_E_NO_MEMORY; negative errno.
  */
 int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8_t *to);
-
-/*
- * Compile every pipeline of each device's variant, without starting the device: works also with
- * drivers that can compile but run nothing. Devices of any kind are included. Pipelines for element
- * types that a device lacks are left out. For tests.
- * Return: 0, with the numbers of pipelines compiled and refused; negative errno.
- */
-int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused);

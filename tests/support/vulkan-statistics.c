@@ -3,6 +3,7 @@
  * Statistics of the driver's compiler on every pipeline, as JSON
  *
  *   vulkan-statistics > FILE
+ *   vulkan-statistics --digest
  *
  * The output has registers, spills, occupancy, local memory, code size and, where the driver has
  * one, a disassembly. It covers the very code and specialisation constants that brokerd, in
@@ -11,9 +12,13 @@
  * brokerd does not use that extension; this program changes the arguments of the two calls
  * concerned by replacing them in volk's tables.
  *
+ * With --digest, nothing is compiled: the program prints a digest of everything that it would give
+ * the compiler. As long as that and the driver are the same, so are the figures.
+ *
  * tests/unit/vulkan-statistics.py judges the figures. The program exits with 77 and a reason if
  * there are none.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +70,50 @@ static VkResult create_pipelines_telling(VkDevice device, VkPipelineCache cache,
 		      VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
 	return create_pipelines(device, VK_NULL_HANDLE, 1, &more, allocator, ret);
 }
+
+/* ---- The digest ---- */
+
+static bool is_digest;
+static uint64_t digest = 0xcbf29ce484222325; /* FNV-1a */
+static PFN_vkCreateShaderModule create_module;
+
+static void add_bytes(const void *data, size_t n)
+{
+	for (const uint8_t *at = data; n > 0; n--)
+		digest = (digest ^ *at++) * 0x100000001b3;
+}
+
+static VkResult create_module_adding(VkDevice device, const VkShaderModuleCreateInfo *info,
+				     const VkAllocationCallbacks *allocator, VkShaderModule *ret)
+{
+	add_bytes(info->pCode, info->codeSize);
+	return create_module(device, info, allocator, ret);
+}
+
+/* Add what vk_pipeline_compile() varies, and make no pipeline. */
+static VkResult create_pipelines_adding(VkDevice device, VkPipelineCache cache, uint32_t n,
+					const VkComputePipelineCreateInfo *infos,
+					const VkAllocationCallbacks *allocator, VkPipeline *ret)
+{
+	const VkSpecializationInfo *spec = infos[0].stage.pSpecializationInfo;
+	const VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT *subgroups =
+		infos[0].stage.pNext;
+
+	if (n != 1)
+		return VK_ERROR_TOO_MANY_OBJECTS;
+	add_bytes(&infos[0].flags, sizeof(infos[0].flags));
+	add_bytes(&infos[0].stage.flags, sizeof(infos[0].stage.flags));
+	add_bytes(infos[0].stage.pName, strlen(infos[0].stage.pName));
+	add_bytes(spec->pData, spec->dataSize);
+	for (uint32_t i = 0; i < spec->mapEntryCount; i++)
+		add_bytes(&spec->pMapEntries[i].constantID, sizeof(uint32_t));
+	if (subgroups)
+		add_bytes(&subgroups->requiredSubgroupSize, sizeof(uint32_t));
+	*ret = VK_NULL_HANDLE; /* which may be destroyed */
+	return VK_SUCCESS;
+}
+
+/* ---- Output ---- */
 
 static void print_string(const char *text)
 {
@@ -145,8 +194,13 @@ static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *
 	uint32_t n = MAX_FIGURES, n_parts = 1;
 	char *assembly, name[64];
 
+	snprintf(name, sizeof(name), "%s%s", info->name, numbers == VK_DOUBLES ? ", float64" : "");
 	if (vk_pipeline_compile(device, info, numbers, curve, &which.pipeline))
 		return false;
+	if (is_digest) {
+		add_bytes(name, strlen(name));
+		return true;
+	}
 	whole.pipeline = which.pipeline;
 	for (uint32_t i = 0; i < n; i++)
 		figures[i] = (VkPipelineExecutableStatisticKHR){
@@ -162,7 +216,6 @@ static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *
 	device->vk.vkDestroyPipeline(device->handle, which.pipeline, NULL);
 
 	printf("{\"name\": ");
-	snprintf(name, sizeof(name), "%s%s", info->name, numbers == VK_DOUBLES ? ", float64" : "");
 	print_string(name);
 	printf(", \"constants\": [");
 	for (uint32_t i = 0; i < info->n_spec; i++)
@@ -195,6 +248,12 @@ static bool can_tell(VkPhysicalDevice physical)
 	return false;
 }
 
+static void print_comma(void)
+{
+	if (!is_digest)
+		printf(",\n");
+}
+
 static int skip(const char *why)
 {
 	fprintf(stderr, "skipped: %s\n", why);
@@ -206,7 +265,7 @@ static bool print_curved(struct vk_device *device, const struct vk_pipe_info *in
 {
 	if (!curve)
 		return true;
-	printf(",\n");
+	print_comma();
 	return print_pipeline(device, info, VK_FLOATS, curve);
 }
 
@@ -214,8 +273,40 @@ static bool print_double(struct vk_device *device, const struct vk_pipe_info *in
 {
 	if (!vk_pipeline_can_compile(device, info, VK_DOUBLES))
 		return true;
-	printf(",\n");
+	print_comma();
 	return print_pipeline(device, info, VK_DOUBLES, 0);
+}
+
+/* Compile the pipeline for @numbers if the device has them. */
+static bool compile(struct vk_device *device, const struct vk_pipe_info *info,
+		    enum vk_numbers numbers)
+{
+	VkPipeline pipeline;
+
+	if (!vk_pipeline_can_compile(device, info, numbers))
+		return true;
+	if (vk_pipeline_compile(device, info, numbers, 0, &pipeline))
+		return false;
+	device->vk.vkDestroyPipeline(device->handle, pipeline, NULL);
+	return true;
+}
+
+/*
+ * Pipelines of which no figures are printed only have to compile. typed.comp is one of them: no
+ * workload depends on the speed of its integers.
+ */
+static bool print_info(struct vk_device *device, const struct vk_pipe_info *info, uint32_t curve,
+		       bool *is_first)
+{
+	if (!info->shader->code[VK_FLOATS].words || info->shader == &vk_shader_typed ||
+	    info->shader == &vk_shader_typed_double)
+		return compile(device, info, VK_FLOATS) && compile(device, info, VK_HALVES) &&
+		       compile(device, info, VK_DOUBLES);
+	if (!*is_first)
+		print_comma();
+	*is_first = false;
+	return print_pipeline(device, info, VK_FLOATS, 0) && print_curved(device, info, curve) &&
+	       print_double(device, info) && compile(device, info, VK_HALVES);
 }
 
 static bool print_table(struct vk_device *device, const struct vk_pipes *table, bool *is_first)
@@ -223,14 +314,7 @@ static bool print_table(struct vk_device *device, const struct vk_pipes *table, 
 	for (size_t i = 0; i < table->n; i++) {
 		const struct vk_pipe_info *info = &table->pipes[i].of[device->variant];
 
-		/* Omit typed.comp: no workload depends on the speed of its integers. */
-		if (!info->shader || !info->shader->code[VK_FLOATS].words ||
-		    info->shader == &vk_shader_typed || info->shader == &vk_shader_typed_double)
-			continue;
-		printf("%s\n", *is_first ? "" : ",");
-		*is_first = false;
-		if (!print_pipeline(device, info, VK_FLOATS, 0) ||
-		    !print_curved(device, info, table->curve) || !print_double(device, info)) {
+		if (info->shader && !print_info(device, info, table->curve, is_first)) {
 			fprintf(stderr, "%s does not compile %s\n", device->name, info->name);
 			return false;
 		}
@@ -250,11 +334,14 @@ static bool print_device(struct vk_device *device)
 	for (unsigned int k = 0; vk_pipes_at(k); k++)
 		if (!print_table(device, vk_pipes_at(k), &is_first))
 			return false;
-	printf("\n]}\n");
+	printf("]");
+	if (is_digest)
+		printf(", \"digest\": \"%016" PRIx64 "\"", digest);
+	printf("}\n");
 	return true;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const VkApplicationInfo application = {
 		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
@@ -271,6 +358,7 @@ int main(void)
 	VkInstance instance;
 	bool is_done;
 
+	is_digest = argc > 1 && strcmp(argv[1], "--digest") == 0;
 	if (volkInitialize() != VK_SUCCESS || volkGetInstanceVersion() < VK_API_VERSION_1_2)
 		return skip("no Vulkan 1.2 loader");
 	if (vkCreateInstance(&info, NULL, &instance) != VK_SUCCESS)
@@ -293,7 +381,11 @@ int main(void)
 		return 1;
 	}
 	create_pipelines = device->vk.vkCreateComputePipelines;
-	device->vk.vkCreateComputePipelines = create_pipelines_telling;
+	create_module = device->vk.vkCreateShaderModule;
+	device->vk.vkCreateComputePipelines =
+		is_digest ? create_pipelines_adding : create_pipelines_telling;
+	if (is_digest)
+		device->vk.vkCreateShaderModule = create_module_adding;
 	is_done = print_device(device);
 	vk_device_free(device);
 	vkDestroyInstance(instance, NULL);

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: MIT
 """What AMD's compiler makes of every shader, without an AMD card, against what is on record.
 
-    vulkan-statistics.py [--write] [--assembly FOLDER] [--families NAME,...] PROGRAM RECORD
+    vulkan-statistics.py [--write] [--assembly FOLDER] [--families NAME,...] [--known] PROGRAM RECORD
 
 PROGRAM: tests/support/vulkan-statistics, run once for each family of cards under RADV's null device.
 RECORD: the figures that it gave when they were last looked at, as JSON; --write makes it anew, and
 --assembly leaves the disassemblies in FOLDER. --families measures only these; --write takes all.
+
+The program also compiles the pipelines without figures. Whether they compile, and the figures, depend on the driver,
+and on the code and constants of the pipelines, alone. The record has a digest of these for each family, and --known
+leaves out the families whose digest is that of the record.
 
 Always wrong: a register that is spilled; fewer than MIN_WAVES waves on a SIMD in a matrix product or
 a convolution. Wrong under the driver of the record: fewer waves than there, a markedly lower share
@@ -107,18 +111,18 @@ def figures_of(family, driver, pipeline):
     return figures
 
 
-def run(program, name):
+def run(program, name, *options):
     environment = {**os.environ, 'RADV_FORCE_FAMILY': name, 'LC_ALL': 'C'}
     environment.setdefault('VK_ICD_FILENAMES', '/usr/share/vulkan/icd.d/radeon_icd.x86_64.json')
     environment['VK_DRIVER_FILES'] = environment['VK_ICD_FILENAMES']
-    return subprocess.run([program], env=environment, check=False, stdout=subprocess.PIPE,
+    return subprocess.run([program, *options], env=environment, check=False, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=300)
 
 
-def measure(program, family, folder):
-    """Return: the driver, and figures by pipeline."""
+def report_of(program, family, *options):
+    """Run the program for a family. Return: what it prints."""
     for name in FAMILIES[family]:
-        done = run(program, name)
+        done = run(program, name, *options)
         if done.returncode == SKIPPED:
             skip(done.stderr.decode().strip().removeprefix('skipped: '))
         if done.returncode >= 0:
@@ -129,6 +133,12 @@ def measure(program, family, folder):
     report = json.loads(done.stdout)
     if 'RADV' not in report['device']:
         skip(f'{report["device"]} is not RADV without a card')
+    return report
+
+
+def measure(program, family, folder):
+    """Return: figures by pipeline."""
+    report = report_of(program, family)
     figures = {}
     for pipeline in report['pipelines']:
         key = f'{pipeline["name"]} {pipeline["constants"]}'
@@ -139,7 +149,7 @@ def measure(program, family, folder):
             path = re.sub(r'[^a-zA-Z0-9]+', '-', f'{family}-{key}').strip('-')
             with open(os.path.join(folder, path + '.s'), 'w', encoding='utf-8') as file:
                 file.write(pipeline['assembly'])
-    return report['driver'], figures
+    return figures
 
 
 def names_of(key):
@@ -148,10 +158,10 @@ def names_of(key):
 
 
 def read_record(path):
-    """Return: the driver, and figures by family and pipeline."""
+    """Return: the driver, digests by family, and figures by family and pipeline."""
     with open(path, encoding='utf-8') as file:
         record = json.load(file)
-    return {'driver': record['driver'], 'families': {
+    return {'driver': record['driver'], 'digests': dict(zip(record['families'], record['digests'])), 'families': {
         family: {key: dict(zip(names_of(key), columns[i])) for key, columns in record['pipelines'].items()
                  if columns[i]}
         for i, family in enumerate(record['families'])}}
@@ -165,6 +175,7 @@ def write_record(path, record):
             for key in dict.fromkeys(key for pipelines in families.values() for key in pipelines)}
     with open(path, 'w', encoding='utf-8') as file:
         file.write(f'{{"driver": {json.dumps(record["driver"])}, "families": {json.dumps(list(families))},\n'
+                   f'"digests": {json.dumps([record["digests"][family] for family in families])},\n'
                    f'"figures": {json.dumps(FIGURES + ["fma or loads"])}, "pipelines": {{\n')
         file.write(',\n'.join(f' {json.dumps(key)}: {json.dumps(row)}' for key, row in rows.items()))
         file.write('}}\n')
@@ -229,6 +240,11 @@ def judge(record, measured, driver):
     return wrong, said
 
 
+def is_known(record, family, report):
+    """Return True if the record has the figures of these pipelines under this driver."""
+    return report['driver'] == record['driver'] and report['digest'] == record['digests'].get(family)
+
+
 def check_itself():
     """The rules, on figures that there are not."""
     good = {'vgprs': 40, 'spilled': 0, 'scratch': 0, 'waves': 6, 'fma': 0.7}
@@ -260,6 +276,10 @@ BB4:
 	s_cbranch_scc1 BB1              ; 00
 	s_endpgm                        ; 00
 """
+    record = {'driver': 'one', 'digests': {'a': '1', 'b': '2'}}
+    known = [is_known(record, family, {'driver': driver, 'digest': digest})
+             for family, driver, digest in (('a', 'one', '1'), ('a', 'two', '1'), ('a', 'one', '2'), ('c', 'one', '1'))]
+    assert known == [True, False, False, False]
     assert fma_share(text) == 0.25 and fma_share('unavailable') is None
 
 
@@ -269,23 +289,30 @@ def main():
     parser.add_argument('--write', action='store_true')
     parser.add_argument('--assembly', metavar='FOLDER')
     parser.add_argument('--families', default=','.join(FAMILIES))
+    parser.add_argument('--known', action='store_true')
     parser.add_argument('program')
     parser.add_argument('record')
     options = parser.parse_args()
     families = options.families.split(',')
-    if options.write and families != list(FAMILIES) or not set(families) <= set(FAMILIES):
+    if not set(families) <= set(FAMILIES) or options.write and (options.known or families != list(FAMILIES)):
         parser.error(f'--families: {options.families}')
     if options.assembly:
         os.makedirs(options.assembly, exist_ok=True)
 
-    measured, driver = {}, ''
+    measured, digests, driver = {}, {}, ''
+    record = {} if options.write else read_record(options.record)
     for family in families:
-        driver, measured[family] = measure(options.program, family, options.assembly)
+        report = report_of(options.program, family, '--digest')
+        driver, digests[family] = report['driver'], report['digest']
+        if options.known and is_known(record, family, report):
+            print(f'{family}: the driver and the pipelines are those of the record')
+            continue
+        measured[family] = measure(options.program, family, options.assembly)
         print_table(family, driver, measured[family])
     if options.write:
-        write_record(options.record, {'driver': driver, 'families': measured})
-        assert read_record(options.record)['families'] == measured
-    record = read_record(options.record)
+        write_record(options.record, {'driver': driver, 'digests': digests, 'families': measured})
+        record = read_record(options.record)
+        assert (record['families'], record['digests']) == (measured, digests)
     wrong, said = judge(record, measured, driver)
     for line in said:
         print(f'note: {line}')
