@@ -182,7 +182,7 @@ static void run_reduce_floats(const struct node *node, const struct view *x, con
 		acc[i] = reduce_start(kind);
 		most[i] = -INFINITY;
 	}
-	for (uint64_t i = 0; i < elems(x); i++) {
+	for (uint64_t i = 0; kind == OP_REDUCE_LOG_SUM_EXP && i < elems(x); i++) {
 		const uint64_t to = reduced_to(x, axes, i);
 
 		most[to] = better(most[to], at(x, i), true);

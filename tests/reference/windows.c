@@ -41,6 +41,12 @@ static int64_t elems(const struct volume *v)
 	return n;
 }
 
+/* Return the elements of one channel. */
+static int64_t plane(const struct volume *v)
+{
+	return v->dims[2] * v->dims[3] * v->dims[4];
+}
+
 static void coords_of(const struct volume *v, int64_t i, int64_t *ret)
 {
 	for (unsigned int d = 2 + OP_MAX_SPATIAL; d-- > 0; i /= v->dims[d])
@@ -137,6 +143,19 @@ static void set_sum(const struct volume *y, void *out, int64_t i, long double su
 	set(y, out, i, (double)(sum + (bias->data ? (long double)value(bias, channel) : 0)));
 }
 
+/* Sum up the products of one tap over the channels of @w; the first ones are at @at and @weight. */
+static long double sum_of_tap(const struct volume *x, int64_t at, const struct volume *w,
+			      int64_t weight)
+{
+	const int64_t step = plane(x), weight_step = plane(w);
+	long double sum = 0;
+
+	for (int64_t c = 0; c < w->dims[1]; c++)
+		sum += (long double)value(x, at + c * step) *
+		       (long double)value(w, weight + c * weight_step);
+	return sum;
+}
+
 static void run_conv(const union op_params *params, const struct volume *x, const struct volume *w,
 		     const struct volume *bias, const struct volume *y, void *out)
 {
@@ -149,18 +168,27 @@ static void run_conv(const union op_params *params, const struct volume *x, cons
 
 		coords_of(y, i, to);
 		from[0] = to[0];
+		from[1] = to[1] / per_group * w->dims[1];
 		weight[0] = to[1];
-		for (int64_t c = 0; c < w->dims[1]; c++)
-			for (int64_t tap = 0; tap < n_taps(params); tap++) {
-				from[1] = to[1] / per_group * w->dims[1] + c;
-				weight[1] = c;
-				taps_of(params, tap, weight + 2);
-				if (window_at(params, x, to, tap, from, &pads))
-					sum += (long double)value(x, offset(x, from)) *
-					       (long double)value(w, offset(w, weight));
-			}
+		weight[1] = 0;
+		for (int64_t tap = 0; tap < n_taps(params); tap++) {
+			taps_of(params, tap, weight + 2);
+			if (window_at(params, x, to, tap, from, &pads))
+				sum += sum_of_tap(x, offset(x, from), w, offset(w, weight));
+		}
 		set_sum(y, out, i, sum, bias, to[1]);
 	}
+}
+
+/* Add the products of @value_of_x with the channels of @w, of which the first is at @weight. */
+static void add_tap(long double *sums, int64_t step, double value_of_x, const struct volume *w,
+		    int64_t weight)
+{
+	const int64_t weight_step = plane(w);
+
+	for (int64_t c = 0; c < w->dims[1]; c++)
+		sums[c * step] +=
+			(long double)value_of_x * (long double)value(w, weight + c * weight_step);
 }
 
 /* Scatter every input element to the output. */
@@ -176,24 +204,23 @@ static void run_conv_transpose(const union op_params *params, const struct volum
 
 		coords_of(x, i, from);
 		to[0] = from[0];
+		to[1] = from[1] / per_group * w->dims[1];
 		weight[0] = from[1];
-		for (weight[1] = 0; weight[1] < w->dims[1]; weight[1]++)
-			for (int64_t tap = 0; tap < n_taps(params); tap++) {
-				bool inside = true;
+		weight[1] = 0;
+		for (int64_t tap = 0; tap < n_taps(params); tap++) {
+			bool inside = true;
 
-				taps_of(params, tap, weight + 2);
-				to[1] = from[1] / per_group * w->dims[1] + weight[1];
-				for (unsigned int d = 0; d < OP_MAX_SPATIAL; d++) {
-					to[2 + d] = from[2 + d] * params->window.stride[d] +
-						    weight[2 + d] * params->window.dilation[d] -
-						    params->window.pad_begin[d];
-					inside &= to[2 + d] >= 0 && to[2 + d] < y->dims[2 + d];
-				}
-				if (inside)
-					sums[offset(y, to)] +=
-						(long double)value(x, i) *
-						(long double)value(w, offset(w, weight));
+			taps_of(params, tap, weight + 2);
+			for (unsigned int d = 0; d < OP_MAX_SPATIAL; d++) {
+				to[2 + d] = from[2 + d] * params->window.stride[d] +
+					    weight[2 + d] * params->window.dilation[d] -
+					    params->window.pad_begin[d];
+				inside &= to[2 + d] >= 0 && to[2 + d] < y->dims[2 + d];
 			}
+			if (inside)
+				add_tap(sums + offset(y, to), plane(y), value(x, i), w,
+					offset(w, weight));
+		}
 	}
 	for (int64_t i = 0; i < elems(y); i++) {
 		int64_t to[5];
