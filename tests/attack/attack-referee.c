@@ -107,6 +107,16 @@ static bool has_ended(pid_t pid)
 	       info.si_pid == pid;
 }
 
+/* Return true if a member that the referee has not killed died of a signal, and print that. */
+static bool has_crashed(struct referee *referee, const char *role, int status)
+{
+	if (!WIFSIGNALED(status))
+		return false;
+	wrong(referee, "the %s has died of signal %d (%s): see above", role, WTERMSIG(status),
+	      strsignal(WTERMSIG(status)));
+	return true;
+}
+
 /* ---- The broker ---- */
 
 static unsigned int count_fds(const struct referee *referee)
@@ -291,7 +301,7 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 		(referee->options->n_least ? longest_count_ns : harness_slow_ns(30000000000));
 	struct attack_load begin = {0}, now;
 	uint64_t end_ns = 0;
-	bool goes_on = true;
+	bool goes_on = true, is_killed = false;
 	int status;
 
 	assert_int_equal(rbk_stats_reset(referee->rbk, RBK_STATS_ALL, 0, NULL), 0);
@@ -319,8 +329,10 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 		goes_on = look_after(referee);
 		harness_sleep_ms(2);
 	}
-	if (!has_ended(referee->other))
+	if (!has_ended(referee->other)) {
 		kill(referee->other, SIGKILL);
+		is_killed = true;
+	}
 	waitpid(referee->other, &status, 0);
 	referee->other = 0;
 	if (attack->has_failed && goes_on) {
@@ -330,7 +342,9 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 		wrong(referee, "the %s has ended with %d", role, WEXITSTATUS(status));
 		goes_on = false;
 	}
-	if (goes_on && row->must_succeed && WIFSIGNALED(status)) {
+	if (goes_on && !is_killed && has_crashed(referee, role, status))
+		goes_on = false;
+	if (goes_on && row->must_succeed && is_killed) {
 		wrong(referee, "what the attacker asked for was not done in 30 s");
 		goes_on = false;
 	}
@@ -674,6 +688,7 @@ static void begin(struct referee *referee)
 static void end(struct referee *referee)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+	bool is_killed = false;
 	char path[128];
 	int status;
 
@@ -685,8 +700,11 @@ static void end(struct referee *referee)
 		wrong(referee, "the neighbour waits for a task");
 		show_all_threads(referee);
 		kill(referee->neighbour, SIGKILL);
+		is_killed = true;
 	}
 	waitpid(referee->neighbour, &status, 0);
+	if (!is_killed)
+		has_crashed(referee, "neighbour", status);
 	if (referee->attack->has_failed && referee->result->n_wrong == 0)
 		wrong(referee, "%s", referee->attack->failure);
 	if (referee->attack->n_results == 0)

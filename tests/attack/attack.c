@@ -117,6 +117,7 @@ static int be_member(const char *fd, const char *role)
 
 	if (attack == MAP_FAILED)
 		return 1;
+	test_abort_outside();
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);

@@ -72,6 +72,11 @@ int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
 	return test_run_group("", set_up, tear_down);
 }
 
+void test_abort_outside(void)
+{
+	setenv("CMOCKA_TEST_ABORT", "1", 1);
+}
+
 void test_field(const char *record, const char *field, uintmax_t is, uintmax_t expected,
 		const char *file, int line)
 {

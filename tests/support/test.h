@@ -51,6 +51,13 @@
 	}
 
 /*
+ * Have failed assertions outside of a test print where they are and what failed, and abort. Without
+ * this, cmocka ends the process with status 255, and prints nothing. For processes that a test
+ * starts; call it before they start threads.
+ */
+void test_abort_outside(void);
+
+/*
  * True in the tear-down of a test that failed or was skipped. Its objects may still be in use;
  * an assertion of a destructor would end the program before the test's own message is printed.
  */
