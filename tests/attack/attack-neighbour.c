@@ -31,6 +31,13 @@ static const unsigned int pause_us[ATTACK_N_KINDS] = {
 	[ATTACK_SET_UP] = 10000, [ATTACK_CONNECT] = 20000,
 };
 
+/*
+ * A neighbour that rests is active in the first of each REST_PART periods. In the others its pauses
+ * are REST_FACTOR times as long, within the limit.
+ */
+static const uint64_t rest_period_ns = 500000000, longest_rest_ns = 300000000;
+enum { REST_PART = 10, REST_FACTOR = 100 };
+
 struct loop {
 	struct attack *attack;
 	enum attack_kind kind;
@@ -187,6 +194,15 @@ static void newcomer_once(struct attack *attack)
 	rbk_disconnect(rbk);
 }
 
+static void pause_between(const struct loop *loop)
+{
+	uint64_t ns = pause_us[loop->kind] * 1000ull;
+
+	if (loop->attack->neighbour_rests && harness_now_ns() / rest_period_ns % REST_PART > 0)
+		ns = ns * REST_FACTOR < longest_rest_ns ? ns * REST_FACTOR : longest_rest_ns;
+	nanosleep(&(struct timespec){0, (long)ns}, NULL);
+}
+
 static void *neighbour_main(void *data)
 {
 	struct loop *loop = data;
@@ -210,7 +226,7 @@ static void *neighbour_main(void *data)
 		attack_times_add(&attack->times[phase][loop->kind], harness_now_ns() - begin_ns);
 		if (loop->kind < ATTACK_SET_UP)
 			check(loop);
-		nanosleep(&(struct timespec){0, pause_us[loop->kind] * 1000l}, NULL);
+		pause_between(loop);
 	}
 	loop_deinit(loop);
 	return NULL;

@@ -668,6 +668,7 @@ static void begin(struct referee *referee)
 	attack->friend = row->friend;
 	attack->n_sessions = referee->options->n_sessions;
 	attack->n_threads = attack->n_sessions < 4 ? attack->n_sessions : 4;
+	attack->neighbour_rests = referee->options->neighbour_rests;
 	choose_sizes(attack);
 	referee->rbk = broker_connect_admin(&referee->broker, "referee");
 	assert_int_equal(rbk_stats_map(referee->rbk, RBK_STATS_ALL, 0, &referee->view, NULL), 0);

@@ -173,6 +173,8 @@ static int usage(FILE *file, int status)
 	      "  --count=N      go on until the attacker has N results, as in row 24 the\n"
 	      "                 completions of entries, and in row 25 messages; the friend's\n"
 	      "                 windows then last up to 20 s\n"
+	      "  --rest         let the neighbour be active for a tenth of the time: while it is,\n"
+	      "                 the broker serves an attacker's messages slowly\n"
 	      "  --soak         64 sessions, 60 s, 10 windows, unless said otherwise\n"
 	      "  --json         one line of JSON for each row on standard output, with times in\n"
 	      "                 nanoseconds; all else goes to standard error\n"
@@ -223,12 +225,13 @@ static bool open_json(void)
 
 int main(int argc, char **argv)
 {
-	enum { SECONDS = 1, SESSIONS, WINDOWS, COUNT, SOAK, JSON, HELP };
+	enum { SECONDS = 1, SESSIONS, WINDOWS, COUNT, REST, SOAK, JSON, HELP };
 	static const struct option known[] = {
 		{"seconds", required_argument, NULL, SECONDS},
 		{"sessions", required_argument, NULL, SESSIONS},
 		{"windows", required_argument, NULL, WINDOWS},
 		{"count", required_argument, NULL, COUNT},
+		{"rest", no_argument, NULL, REST},
 		{"soak", no_argument, NULL, SOAK},
 		{"json", no_argument, NULL, JSON},
 		{"help", no_argument, NULL, HELP},
@@ -251,9 +254,10 @@ int main(int argc, char **argv)
 		    (option == COUNT && parse(optarg, 1, UINT32_MAX, &n_least)) ||
 		    (option == JSON && open_json()))
 			continue;
-		if (option != SOAK)
+		if (option != SOAK && option != REST)
 			return usage(stderr, USAGE_STATUS);
-		is_soak = true;
+		is_soak |= option == SOAK;
+		options.neighbour_rests |= option == REST;
 	}
 	for (; optind < argc; optind++) {
 		bool is_all = strcmp(argv[optind], "all") == 0;

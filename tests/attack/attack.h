@@ -83,8 +83,9 @@ struct attack {
 	uint64_t arena_bytes; /* size of the large arena, in rows that have one */
 	/* Written by the referee before a friend starts: attacker's load; 1000: one processor. */
 	unsigned int busy_permille;
-	uint32_t side; /* rows and columns of the large products of row 5 */
-	bool is_slow;  /* true: under sanitizers */
+	uint32_t side;        /* rows and columns of the large products of row 5 */
+	bool is_slow;         /* true: under sanitizers */
+	bool neighbour_rests; /* true: the neighbour is active for a tenth of the time */
 
 	_Atomic unsigned int phase;   /* enum attack_phase */
 	_Atomic bool stop;            /* true: friend and attacker end */
@@ -200,7 +201,8 @@ struct attack_options {
 	unsigned int n_sessions;
 	unsigned int n_windows; /* windows of the friend; as many of the attacker */
 	uint64_t window_ns;
-	uint64_t n_least; /* results of the attacker in all windows; 0: as many as there are */
+	uint64_t n_least;     /* results of the attacker in all windows; 0: as many as there are */
+	bool neighbour_rests; /* --rest */
 };
 
 /* Processor time in the windows of one phase. */

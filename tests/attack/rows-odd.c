@@ -71,6 +71,15 @@ void attack_entries(struct attack *attack, unsigned int thread)
 
 /* ---- 25: messages ---- */
 
+static void check_messages(struct attack *attack, const struct odd_messages *odd,
+			   const char *sentence)
+{
+	if (sentence)
+		attack_fail(attack, "row %u, seed %llu: %s", attack->row,
+			    (unsigned long long)odd->seed, sentence);
+}
+
+/* All sessions of a thread have messages under way at the same time. */
 void attack_messages(struct attack *attack, unsigned int thread)
 {
 	struct broker broker = {.pid = 0};
@@ -80,16 +89,19 @@ void attack_messages(struct attack *attack, unsigned int thread)
 	snprintf(broker.socket_path, sizeof(broker.socket_path), "%s", attack->socket_path);
 	for (unsigned int i = 0; i < n; i++)
 		odd_messages_begin(&odd[i], &broker, seed_of(first + i));
-	while (n > 0 && attack_goes_on(attack))
-		for (unsigned int i = 0; i < n; i++) {
-			const uint64_t n_before = odd[i].n_sent;
-			const char *sentence = odd_messages_step(&odd[i]);
+	while (n > 0 && attack_goes_on(attack)) {
+		uint64_t n_handled = 0;
 
-			if (sentence)
-				attack_fail(attack, "row %u, seed %llu: %s", attack->row,
-					    (unsigned long long)odd[i].seed, sentence);
-			atomic_fetch_add(&attack->n_done, odd[i].n_sent - n_before);
+		for (unsigned int i = 0; i < n; i++)
+			check_messages(attack, &odd[i], odd_messages_send(&odd[i]));
+		for (unsigned int i = 0; i < n; i++) {
+			const uint64_t n_before = odd[i].n_handled;
+
+			check_messages(attack, &odd[i], odd_messages_take(&odd[i]));
+			n_handled += odd[i].n_handled - n_before;
 		}
+		atomic_fetch_add(&attack->n_done, n_handled);
+	}
 	for (unsigned int i = 0; i < n; i++) {
 		attack_note_longest(attack, odd[i].longest_ns);
 		atomic_fetch_add(&attack->n_changed, odd[i].n_changed);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ void odd_messages_begin(struct odd_messages *odd, const struct broker *to, uint6
 	odd->broker = to;
 	odd->seed = seed;
 	odd->fd = -1;
+	odd->own = raw_memfd(ODD_ARENA_BYTES, false, SHRINK_GROW);
 	odd->arena = raw_memfd(ODD_ARENA_BYTES, false, SHRINK_GROW);
 	odd->constants = raw_memfd(ODD_ARENA_BYTES, false, IMMUTABLE);
 	odd->area = raw_memfd(4096, false, SHRINK_GROW | F_SEAL_FUTURE_WRITE);
@@ -94,6 +96,7 @@ void odd_messages_end(struct odd_messages *odd)
 		close(odd->fd);
 	for (unsigned int i = 0; i < ODD_N_FDS; i++)
 		close(odd->fds[i]);
+	close(odd->own);
 	close(odd->arena);
 	close(odd->constants);
 	close(odd->description);
@@ -288,121 +291,230 @@ static void mutate(struct odd_messages *odd, struct odd_message *m)
 	}
 }
 
-/* Open a session with a few objects, so that later messages can refer to them. */
-static void open_session(struct odd_messages *odd)
+static uint32_t type_of(const struct odd_message *m)
 {
-	int fd = raw_connect(odd->broker);
+	struct rbk_wire_request head = {0};
 
-	odd->fd = fd;
-	/* Some sessions begin without HELLO. */
+	memcpy(&head, m->bytes, m->n_bytes < sizeof(head) ? m->n_bytes : sizeof(head));
+	return head.type;
+}
+
+/*
+ * Change the message. Most changes leave its form right: with a wrong one, the session ends before
+ * the broker looks at the content, and with the session what earlier messages have made.
+ */
+static void change(struct odd_messages *odd, struct odd_message *m)
+{
+	const struct odd_message valid = *m;
+
+	do {
+		*m = valid;
+		mutate(odd, m);
+		if (pick(odd, 8) == 0)
+			mutate(odd, m);
+	} while ((m->n_bytes != valid.n_bytes || m->n_fds != valid.n_fds ||
+		  type_of(m) != type_of(&valid)) &&
+		 pick(odd, 16));
+}
+
+/* ---- Sessions ---- */
+
+static const char *complain(struct odd_messages *odd, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+static const char *complain(struct odd_messages *odd, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(odd->failure, sizeof(odd->failure), format, arguments);
+	va_end(arguments);
+	return odd->failure;
+}
+
+static const char *send_hello(struct odd_messages *odd)
+{
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO, .cookie = 1},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+		.features = RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_RESIDENCY |
+			    RBK_FEAT_LEASES | RBK_FEAT_STATS | RBK_FEAT_RESTORE,
+		.name = "odd",
+	};
+	const ssize_t n = raw_send(odd->fd, &hello, sizeof(hello), NULL, 0);
+
+	odd->n_expected = 1;
+	odd->stage = ODD_GREETS;
+	return n == (ssize_t)sizeof(hello) ? NULL : complain(odd, "cannot send a hello: %zd", n);
+}
+
+/* Connect. Some sessions begin without HELLO. */
+static const char *open_session(struct odd_messages *odd)
+{
+	odd->fd = raw_connect(odd->broker);
 	odd->is_in_doubt = false;
 	odd->is_greeted = pick(odd, 10) > 0;
-	if (!odd->is_greeted)
-		return;
-	raw_hello_with(fd, RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_RESIDENCY |
-				   RBK_FEAT_LEASES | RBK_FEAT_STATS | RBK_FEAT_RESTORE);
-	/*
-	 * A random message may have made the broker fix the memfd, to which no new session can then
-	 * write.
-	 */
-	if (fcntl(odd->arena, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) {
-		close(odd->arena);
-		odd->arena = raw_memfd(ODD_ARENA_BYTES, false, SHRINK_GROW);
-	}
-	if (pick(odd, 2)) {
-		assert_int_equal(raw_arena_add(fd, odd->arena, ODD_ARENA_BYTES, NULL, NULL), 0);
-		assert_int_equal(raw_arena_add(fd, odd->constants, ODD_ARENA_BYTES, NULL, NULL), 0);
-	}
-	if (pick(odd, 8) == 0) {
-		struct raw_ring ring;
+	if (odd->is_greeted)
+		return send_hello(odd);
+	odd->stage = ODD_OPEN;
+	return NULL;
+}
 
-		raw_ring_add(fd, 8, &ring);
-		raw_ring_close(&ring);
+/* Ask for a few objects, so that later messages can refer to them. */
+static const char *send_objects(struct odd_messages *odd)
+{
+	const struct rbk_wire_arena_add add = {.request = {.type = RBK_WIRE_ARENA_ADD, .cookie = 3},
+					       .bytes = ODD_ARENA_BYTES};
+	const struct rbk_wire_ring_add ring = {.request = {.type = RBK_WIRE_RING_ADD, .cookie = 2},
+					       .n_entries = 8};
+	const int arenas[] = {odd->own, odd->constants};
+	ssize_t n = 0;
+
+	odd->stage = ODD_OPEN;
+	odd->n_expected = 0;
+	for (unsigned int i = 0; i < 2 && n >= 0; i++, odd->n_expected++)
+		n = raw_send(odd->fd, &add, sizeof(add), &arenas[i], 1);
+	if (n >= 0 && pick(odd, 4) == 0) {
+		n = raw_send(odd->fd, &ring, sizeof(ring), NULL, 0);
+		odd->n_expected++;
 	}
+	return n < 0 ? complain(odd, "cannot send a request for objects: %zd", n) : NULL;
+}
+
+/* Take the answers to hello, or to a request for objects: no other message may spoil them. */
+static const char *take_expected(struct odd_messages *odd)
+{
+	for (; odd->n_expected > 0; odd->n_expected--) {
+		struct rbk_wire_devices answer;
+		const ssize_t n = raw_receive(odd->fd, &answer, sizeof(answer), NULL, NULL,
+					      (unsigned int)harness_slow_ns(PATIENCE_MS));
+
+		if (n < (ssize_t)sizeof(answer.reply))
+			return complain(odd, "%zd bytes for a valid request of a new session", n);
+		if (answer.reply.res)
+			return complain(odd, "a new session's valid request of type %u: %d, %s",
+					answer.reply.type, answer.reply.res, answer.reply.text);
+	}
+	if (odd->stage == ODD_GREETS)
+		odd->stage = pick(odd, 8) ? ODD_OPEN : ODD_LACKS_OBJECTS;
+	return NULL;
 }
 
 /* ---- Bursts ---- */
 
-struct burst {
-	unsigned int n_sent, n_may_wait;
-	bool is_valid; /* true: no message gives the broker a reason to end the session */
-	uint32_t last_type;
-};
+/*
+ * A changed message may have the broker fix the memfd, also after the session's end. Then no new
+ * session could write to it.
+ */
+static void renew_arena(struct odd_messages *odd, const struct odd_message *m)
+{
+	for (unsigned int i = 0; i < m->n_fds; i++) {
+		if (m->fds[i] != odd->arena)
+			continue;
+		close(odd->arena);
+		odd->arena = raw_memfd(ODD_ARENA_BYTES, false, SHRINK_GROW);
+		return;
+	}
+}
+
+/* Return true if every message of this type ends a session. Types 28 and 29 do not exist. */
+static bool ends_session(uint32_t type)
+{
+	return type == RBK_WIRE_HELLO || type == 28 || type == 29;
+}
+
+/* Pick the type of a message; few end the session in any case. */
+static uint32_t pick_type(struct odd_messages *odd)
+{
+	uint32_t type;
+
+	do
+		type = RBK_WIRE_HELLO + pick(odd, ODD_TYPES - RBK_WIRE_HELLO);
+	while (ends_session(type) && pick(odd, 16));
+	return type;
+}
 
 /*
  * Send one message.
  * Return: false if the session has ended.
  */
-static bool send_one(struct odd_messages *odd, struct burst *burst)
+static bool send_one(struct odd_messages *odd, struct odd_burst *burst)
 {
-	/* Types 28 and 29 do not exist, and are as wrong as others. */
-	const uint32_t type = RBK_WIRE_HELLO + pick(odd, ODD_TYPES - RBK_WIRE_HELLO);
-	struct rbk_wire_request head = {0};
+	const uint32_t type = pick_type(odd);
+	const bool is_changed = pick(odd, 8) > 2;
+	uint32_t sent_type;
 	struct odd_message m;
 	ssize_t n;
 
 	odd_message_make(odd, type, &m);
-	if (pick(odd, 8)) {
-		mutate(odd, &m);
-		if (pick(odd, 8) == 0)
-			mutate(odd, &m);
-		odd->n_changed++;
+	if (is_changed) {
+		change(odd, &m);
 		burst->is_valid = false;
-	} else if (type == RBK_WIRE_HELLO || type == 28 || type == 29 ||
-		   type == RBK_WIRE_RING_RESTORE) {
+	} else if (ends_session(type) || type == RBK_WIRE_RING_RESTORE) {
 		burst->is_valid = false;
 	}
-	memcpy(&head, m.bytes, m.n_bytes < sizeof(head) ? m.n_bytes : sizeof(head));
+	sent_type = type_of(&m);
 	n = raw_send(odd->fd, m.bytes, m.n_bytes, m.fds, m.n_fds);
+	if (is_changed)
+		renew_arena(odd, &m);
 	/* The kernel limits descriptors that are under way. */
 	if (n == -ETOOMANYREFS)
 		return true;
 	if (n < 0)
 		return false;
+	burst->changed |= (uint32_t)is_changed << burst->n_sent;
 	burst->n_sent++;
-	burst->n_may_wait += head.type == RBK_WIRE_LEASE_OPEN || head.type == RBK_WIRE_LEASE_CREDIT;
-	burst->last_type = head.type;
-	odd->n_sent++;
-	odd->n_of_type[type]++;
+	burst->n_may_wait += sent_type == RBK_WIRE_LEASE_OPEN || sent_type == RBK_WIRE_LEASE_CREDIT;
+	burst->last_type = sent_type;
 	return true;
 }
 
-static const char *say(struct odd_messages *odd, const struct burst *burst, const char *what)
+static const char *say(struct odd_messages *odd, const char *what)
 {
-	snprintf(odd->failure, sizeof(odd->failure),
-		 "a burst of %u messages, the last of type %u: %s", burst->n_sent, burst->last_type,
-		 what);
-	return odd->failure;
+	return complain(odd, "a burst of %u messages, the last of type %u: %s", odd->burst.n_sent,
+			odd->burst.last_type, what);
 }
 
-/* Take the answers to a burst; *ret_is_over is set if the session has ended. */
-static const char *take_answers(struct odd_messages *odd, const struct burst *burst,
-				bool *ret_is_over)
+/* Count the first @n messages of the burst as handled. */
+static void count_handled(struct odd_messages *odd, unsigned int n)
 {
-	unsigned int n_left = burst->n_sent - burst->n_may_wait;
+	odd->n_handled += n;
+	odd->n_changed += (unsigned int)__builtin_popcount(odd->burst.changed & ((1u << n) - 1));
+}
+
+/* Take the answers to the burst; *ret_is_over is set if the session has ended. */
+static const char *take_answers(struct odd_messages *odd, bool *ret_is_over)
+{
+	const struct odd_burst *burst = &odd->burst;
+	const unsigned int n_wanted = burst->n_sent - burst->n_may_wait;
 	struct rbk_wire_devices answer;
+	unsigned int n_taken = 0;
 	bool is_refused = false;
 
-	while (n_left > 0) {
+	while (n_taken < n_wanted) {
 		ssize_t n = raw_receive(odd->fd, &answer, sizeof(answer), NULL, NULL,
 					(unsigned int)harness_slow_ns(PATIENCE_MS));
 
 		if (n == -ETIME)
-			return say(odd, burst, "no answer");
-		*ret_is_over = n < (ssize_t)sizeof(answer.reply);
-		if (*ret_is_over)
+			return say(odd, "no answer");
+		if (n < (ssize_t)sizeof(answer.reply)) {
+			*ret_is_over = true;
+			/* The broker has not looked at those behind the one that ended the session.
+			 */
+			count_handled(odd, n_taken + 1);
 			return burst->is_valid && odd->is_greeted && !odd->is_in_doubt
-				       ? say(odd, burst, "the session ended for valid messages")
+				       ? say(odd, "the session ended for valid messages")
 				       : NULL;
+		}
 		if ((answer.reply.res != 0) != (answer.reply.text[0] != 0))
-			return say(odd, burst, "a result without its text, or the reverse");
-		odd->n_answered++;
+			return say(odd, "a result without its text, or the reverse");
 		is_refused |= answer.reply.res != 0;
 		/* An earlier request that waited is answered at any time. */
-		if (answer.reply.type != RBK_WIRE_LEASE_OPEN &&
-		    answer.reply.type != RBK_WIRE_LEASE_CREDIT)
-			n_left--;
+		n_taken += answer.reply.type != RBK_WIRE_LEASE_OPEN &&
+			   answer.reply.type != RBK_WIRE_LEASE_CREDIT;
 	}
+	count_handled(odd, burst->n_sent);
 	/*
 	 * The session may end later: for a message whose answer this function does not wait for, or
 	 * behind the answer to a wrong arena. Further answers show that the session has not ended.
@@ -414,26 +526,40 @@ static const char *take_answers(struct odd_messages *odd, const struct burst *bu
 	return NULL;
 }
 
-const char *odd_messages_step(struct odd_messages *odd)
+const char *odd_messages_send(struct odd_messages *odd)
 {
-	const unsigned int n = pick(odd, 4) ? 1 : 2 + pick(odd, MOST_IN_BURST - 1);
-	const uint64_t begin_ns = harness_now_ns();
-	struct burst burst = {.is_valid = true};
+	const unsigned int n = pick(odd, 2) ? 1 : 2 + pick(odd, MOST_IN_BURST - 1);
+
+	odd->begin_ns = harness_now_ns();
+	odd->burst = (struct odd_burst){.is_valid = true};
+	odd->has_ended = false;
+	if (odd->fd < 0) {
+		const char *sentence = open_session(odd);
+
+		if (sentence || odd->stage == ODD_GREETS)
+			return sentence;
+	} else if (odd->stage == ODD_LACKS_OBJECTS) {
+		return send_objects(odd);
+	}
+	while (odd->burst.n_sent < n && !odd->has_ended)
+		odd->has_ended = !send_one(odd, &odd->burst);
+	return NULL;
+}
+
+const char *odd_messages_take(struct odd_messages *odd)
+{
 	const char *sentence;
-	bool is_over = false;
 	uint64_t ns;
 
-	if (odd->fd < 0)
-		open_session(odd);
-	while (burst.n_sent < n && !is_over)
-		is_over = !send_one(odd, &burst);
+	if (odd->n_expected > 0)
+		return take_expected(odd);
 	/* Answers that were sent before the end are still there. */
-	sentence = take_answers(odd, &burst, &is_over);
-	ns = harness_now_ns() - begin_ns;
+	sentence = take_answers(odd, &odd->has_ended);
+	ns = harness_now_ns() - odd->begin_ns;
 	if (ns > odd->longest_ns)
 		odd->longest_ns = ns;
-	odd->n_ended += is_over;
-	if (is_over || pick(odd, 50) == 0) {
+	odd->n_ended += odd->has_ended;
+	if (odd->has_ended || pick(odd, 50) == 0) {
 		close(odd->fd);
 		odd->fd = -1;
 	}

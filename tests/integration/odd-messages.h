@@ -3,13 +3,13 @@
 /*
  * Control messages that are valid but for one field, their length, or their descriptors
  *
- * A client without the library sends bursts of requests of all types. Most have one word, their
+ * A client without the library sends bursts of requests of all types. 5 of 8 have one word, their
  * length, or the number or kind of their descriptors changed. The broker must answer each message
  * once or end the session; it must not end a session for messages that are valid. Requests that may
  * wait for memory are the exception: they may stay without an answer.
  *
- * Connecting and making objects fails the running test on errors; odd_messages_step() returns a
- * sentence instead.
+ * A broker that cannot be connected to fails the running test; other errors are sentences that
+ * odd_messages_send() and odd_messages_take() return.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,21 +53,41 @@ struct odd_message {
 	unsigned int n_fds;
 };
 
+struct odd_burst {
+	unsigned int n_sent, n_may_wait;
+	bool is_valid; /* true: no message gives the broker a reason to end the session */
+	uint32_t last_type;
+	uint32_t changed; /* bit i: message i is not a valid one */
+};
+
+enum odd_stage {
+	ODD_GREETS,        /* the answer to HELLO is under way */
+	ODD_LACKS_OBJECTS, /* the session is to get a few objects */
+	ODD_OPEN,
+};
+
 struct odd_messages {
 	const struct broker *broker;
 	int fd; /* the session; -1: none */
+	enum odd_stage stage;
+	unsigned int n_expected; /* answers under way that must be good ones */
 	bool is_greeted;
 	bool is_in_doubt; /* true: an earlier burst may have ended the session */
+	bool has_ended;   /* true: the session ended during the burst */
+	struct odd_burst burst;
+	uint64_t begin_ns; /* when the burst began */
 	int fds[ODD_N_FDS];
+	int own; /* arena 1 of some sessions, which no odd message has */
 	int arena, constants, description;
 	int area;      /* either area of an idle ring of up to 16 entries */
 	uint8_t *plan; /* a description with constants in arena 2 */
 	size_t plan_bytes;
 	uint64_t seed;
-	uint64_t n_sent, n_changed, n_answered, n_ended;
-	uint64_t n_of_type[ODD_TYPES];
+	uint64_t n_handled; /* messages that were answered, that ended a session, or may wait */
+	uint64_t n_changed; /* of these, messages that are not valid ones */
+	uint64_t n_ended;
 	uint64_t longest_ns; /* longest time until a burst was answered */
-	char failure[256];   /* last sentence of odd_messages_step() */
+	char failure[512];   /* last sentence of odd_messages_send() and odd_messages_take() */
 };
 
 /* Make the struct that follows the content of @message. */
@@ -85,7 +105,11 @@ void odd_messages_end(struct odd_messages *odd);
 void odd_message_make(struct odd_messages *odd, enum rbk_wire_type type, struct odd_message *m);
 
 /*
- * Send a burst of messages and take the answers.
+ * Send a burst of messages, or what a new session begins with. Each call must be followed by
+ * odd_messages_take(); several sessions may have bursts under way.
  * Return: NULL, or a sentence about what went wrong, valid until the next call.
  */
-const char *odd_messages_step(struct odd_messages *odd);
+const char *odd_messages_send(struct odd_messages *odd);
+
+/* Take the answers. Return: as odd_messages_send(). */
+const char *odd_messages_take(struct odd_messages *odd);
