@@ -412,7 +412,8 @@ TEST(test_sandbox, begin, end)
 		enum health health;
 		const char *text, *mend;
 	} rows[] = {
-		{RBK_STATS_SANDBOX_UNKNOWN, HEALTH_SKIP, "not known", ""},
+		/* of an older broker */
+		{RBK_STATS_SANDBOX_UNKNOWN, HEALTH_SKIP, "another version", ""},
 		{RBK_STATS_SANDBOX_ON, HEALTH_OK, "on", ""},
 		{RBK_STATS_SANDBOX_LOG, HEALTH_WARN, "in mode log", "sandbox = log"},
 		{RBK_STATS_SANDBOX_OFF, HEALTH_WARN, "off", "sandbox = off"},
@@ -420,11 +421,12 @@ TEST(test_sandbox, begin, end)
 		{RBK_STATS_SANDBOX_NOT_BUILT, HEALTH_SKIP, "this build", ""},
 		{RBK_STATS_SANDBOX_REFUSED, HEALTH_WARN, "incomplete", "log"},
 		/* of a newer broker */
-		{RBK_STATS_SANDBOXES, HEALTH_SKIP, "not known", ""},
+		{RBK_STATS_SANDBOXES, HEALTH_SKIP, "another version", ""},
 	};
 
 	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const struct doctor doctor = {.root = root, .pid = 77, .sandbox = rows[i].state};
+		const struct doctor doctor = {
+			.root = root, .pid = 77, .sandbox = rows[i].state, .knows_upkeep = true};
 		const struct finding finding = check(&doctor, "sandbox");
 
 		assert_int_equal(finding.health, rows[i].health);
@@ -432,4 +434,13 @@ TEST(test_sandbox, begin, end)
 		assert_non_null(strstr(finding.mend, rows[i].mend));
 		assert_int_equal(finding.mend[0] == '\0', rows[i].mend[0] == '\0');
 	}
+}
+
+TEST(test_sandbox__no_broker, begin, end)
+{
+	const struct doctor doctor = {.root = root};
+	const struct finding finding = check(&doctor, "sandbox");
+
+	assert_int_equal(finding.health, HEALTH_SKIP);
+	assert_non_null(strstr(finding.text, "no broker answers"));
 }

@@ -306,7 +306,8 @@ static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 	/* Only the root page reports the source of contention figures. */
 	doctor->knows_probes = is_admin;
 	doctor->has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
-	if (is_admin && upkeep_copy(&view, &upkeep))
+	doctor->knows_upkeep = is_admin && upkeep_copy(&view, &upkeep);
+	if (doctor->knows_upkeep)
 		doctor->sandbox = upkeep.sandbox;
 	rbk_stats_unmap(&view);
 }

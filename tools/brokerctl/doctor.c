@@ -744,7 +744,12 @@ static void check_sandbox(const struct doctor *doctor, struct finding *finding)
 		health = HEALTH_SKIP;
 		break;
 	default:
-		skip_unknown(finding);
+		if (doctor->knows_upkeep)
+			finding_set(finding, HEALTH_SKIP, "",
+				    "not known: the broker is of another version, and reports no "
+				    "state that this brokerctl knows");
+		else
+			skip_unknown(finding);
 		return;
 	}
 	finding_set(finding, health, mend, "the sandbox is %s", word->text);

@@ -39,7 +39,8 @@ struct doctor {
 	bool uses_udmabuf; /* one of them uses it */
 	/* the broker watches contention with its own probes; this user may know */
 	bool has_probes, knows_probes;
-	uint32_t sandbox; /* enum rbk_stats_sandbox */
+	uint32_t sandbox;  /* enum rbk_stats_sandbox */
+	bool knows_upkeep; /* this user may know the sandbox, if the broker reports it */
 };
 
 /* Return the number of checks; doctor_check() fills one finding for each index below it. */
