@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* See confine.h. A refused call is reported once for each kind of thread. */
+/*
+ * See confine.h. A refused call is reported once for each kind of thread. Threads log refused
+ * filters themselves; the statistics show the sandbox as incomplete from then on.
+ */
 #include "daemon/confine.h"
 
 #include <poll.h>
@@ -43,6 +46,9 @@ static void on_refused(void *data, uint32_t events)
 		broker->self.n_calls_refused++;
 		report(&refusal);
 	}
+	/* After sandbox_take(), which resets the descriptor. */
+	if (sandbox_is_incomplete())
+		broker->self.sandbox = RBK_STATS_SANDBOX_REFUSED;
 }
 
 /* Return the state, and mention it in the log unless calls are refused or nothing was asked for. */
@@ -97,22 +103,18 @@ int confine_begin(struct broker *broker)
 
 	if (r)
 		return error_fold(r);
-	if (sandbox_enter("brokerd")) {
-		broker->self.sandbox = RBK_STATS_SANDBOX_REFUSED;
+	if (sandbox_enter("brokerd"))
 		log_warning(LOG_SANDBOX,
 			    "threads may make all system calls: the kernel refused the filter");
-	}
 	return 0;
 }
 
 void confine_reactor(struct broker *broker)
 {
-	if (sandbox_enter("rb-reactor")) {
-		broker->self.sandbox = RBK_STATS_SANDBOX_REFUSED;
+	if (sandbox_enter("rb-reactor"))
 		log_warning(LOG_SANDBOX,
 			    "the reactor may make all system calls that brokerd's start needs: the "
 			    "kernel refused its filter");
-	}
 }
 
 void confine_end(struct broker *broker)

@@ -110,6 +110,9 @@ enum {
 static enum sandbox_mode mode = SANDBOX_OFF;
 static int event_fd = -1;
 
+/* True once the kernel has refused a thread's filter */
+static atomic_bool is_incomplete;
+
 /* Refused calls: the handler sets bits of noted, and sandbox_take() those of taken. */
 static _Atomic uint64_t noted[N_KINDS][N_NUMBERS / WORD_BITS];
 static uint64_t taken[N_KINDS][N_NUMBERS / WORD_BITS];
@@ -143,9 +146,17 @@ __asm__(".pushsection .text\n"
 	".size sandbox_pass, .-sandbox_pass\n"
 	".popsection\n");
 
+/* Make the descriptor readable. The counter cannot be full. */
+static void tell(void)
+{
+	const uint64_t one = 1;
+
+	(void)!write(event_fd, &one, sizeof(one));
+}
+
 static void note(unsigned int kind, int number)
 {
-	const uint64_t bit = 1ull << ((unsigned int)number % WORD_BITS), one = 1;
+	const uint64_t bit = 1ull << ((unsigned int)number % WORD_BITS);
 	_Atomic uint64_t *word;
 
 	if (kind >= N_KINDS || number < 0 || number >= N_NUMBERS)
@@ -154,8 +165,8 @@ static void note(unsigned int kind, int number)
 	if ((atomic_load_explicit(word, memory_order_relaxed) & bit) ||
 	    (atomic_fetch_or_explicit(word, bit, memory_order_relaxed) & bit))
 		return;
-	/* The counter cannot be full. The reactor looks at all bits after it has reset it. */
-	(void)!write(event_fd, &one, sizeof(one));
+	/* The reactor looks at all bits after it has reset the descriptor. */
+	tell();
 }
 
 static void on_refused(int signal_number, siginfo_t *info, void *context)
@@ -300,11 +311,20 @@ int sandbox_init(enum sandbox_mode wanted, int *ret_fd)
 
 int sandbox_enter(const char *thread)
 {
+	int r;
+
 	if (mode == SANDBOX_OFF)
 		return 0;
-	for (unsigned int i = 0; i < N_KINDS; i++)
-		if (strncmp(thread, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
-			return install(i);
+	for (unsigned int i = 0; i < N_KINDS; i++) {
+		if (strncmp(thread, kinds[i].prefix, strlen(kinds[i].prefix)) != 0)
+			continue;
+		r = install(i);
+		if (r) {
+			atomic_store_explicit(&is_incomplete, true, memory_order_relaxed);
+			tell();
+		}
+		return r;
+	}
 	return 0;
 }
 
@@ -336,6 +356,11 @@ static void describe(unsigned int kind, int number, struct sandbox_refusal *ret)
 		.number = number,
 		.error = mode == SANDBOX_LOG ? 0 : refused_with(number),
 	};
+}
+
+bool sandbox_is_incomplete(void)
+{
+	return atomic_load_explicit(&is_incomplete, memory_order_relaxed);
 }
 
 bool sandbox_take(struct sandbox_refusal *ret)

@@ -33,7 +33,7 @@ struct sandbox_refusal {
 /*
  * Switch the sandbox on; before, sandbox_enter() does nothing. Call it once, before the threads
  * that are to be filtered start. *ret_fd: a descriptor of the sandbox that becomes readable when
- * sandbox_take() has something; -1 if there is no sandbox.
+ * sandbox_take() has something, or a thread's filter was refused; -1 if there is no sandbox.
  * Return: 0; SANDBOX_E_*, without a sandbox; a negative errno.
  */
 int sandbox_init(enum sandbox_mode mode, int *ret_fd);
@@ -45,6 +45,9 @@ int sandbox_init(enum sandbox_mode mode, int *ret_fd);
  * Return: 0; negative errno: the thread has the filters that it had before.
  */
 int sandbox_enter(const char *thread);
+
+/* Return true once the kernel has refused the filter of a thread. Any thread. */
+bool sandbox_is_incomplete(void);
 
 /*
  * Take the next refusal that was not taken before, and reset the descriptor when there is none.

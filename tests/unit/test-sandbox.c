@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -485,6 +486,36 @@ static void weather(const void *context)
 TEST(test_reports__storm)
 {
 	expect_good(weather, NULL);
+}
+
+/* The kernel refuses filters that add up to more than 256 KiB. */
+static void *take_filters(void *data)
+{
+	unsigned int n = 0;
+
+	while (sandbox_enter("brokerd") == 0)
+		EXPECT(!sandbox_is_incomplete() && n++ < 10000);
+	return NULL;
+}
+
+static void lack_room(const void *context)
+{
+	struct pollfd told = {.events = POLLIN};
+	struct sandbox_refusal refusal;
+
+	EXPECT(sandbox_init(SANDBOX_ON, &told.fd) >= 0);
+	if (told.fd < 0)
+		_exit(SKIPPED);
+	EXPECT(poll(&told, 1, 0) == 0);
+	in_thread("rb-steward", take_filters, NULL);
+	EXPECT(poll(&told, 1, 0) == 1);
+	EXPECT(!sandbox_take(&refusal));
+	EXPECT(sandbox_is_incomplete() && poll(&told, 1, 0) == 0);
+}
+
+TEST(test_reports__refused_filter)
+{
+	expect_good(lack_room, NULL);
 }
 
 static void *call_unknown(void *data)
