@@ -243,8 +243,14 @@ static void arena_map_run(struct closers_job *job)
 {
 	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
 
-	if (dma_buf_wait(arena->fd, RESTORE_SLICE_MS)) {
+	const int r = dma_buf_wait(arena->fd, RESTORE_SLICE_MS);
+
+	if (r == DMA_BUF_E_BUSY) {
 		arena->map_result = clock_now_ns() < arena->wait_end_ns ? 0 : -EBUSY;
+		return;
+	}
+	if (r) {
+		arena->map_result = r;
 		return;
 	}
 	arena->map_result =

@@ -15,6 +15,7 @@
 
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/error.h"
 
 #define DMA_BUF_FS_MAGIC 0x444d4142 /* DMA_BUF_MAGIC of <linux/magic.h>, since Linux 5.3 */
 
@@ -128,5 +129,9 @@ int dma_buf_wait(int fd, int timeout_ms)
 
 		left_ms = now_ns < end_ns ? (int)((end_ns - now_ns) / 1000000) : 0;
 	}
-	return r > 0 && poll_fd.revents & POLLOUT ? 0 : DMA_BUF_E_BUSY;
+	if (r < 0)
+		return error_origin(-errno);
+	if (r == 0)
+		return DMA_BUF_E_BUSY;
+	return poll_fd.revents & POLLOUT ? 0 : error_origin(-EIO);
 }

@@ -37,6 +37,7 @@ int dma_buf_holders(int fd, uint64_t *ret);
  * Wait, for at most @timeout_ms, until no device reads or writes the memory for work that was
  * submitted before, by any process: work of a process that was killed goes on. Work whose driver
  * keeps it out of the dma-buf's fences is not waited for. Any thread that may block.
- * Return: 0; DMA_BUF_E_BUSY: the time is over.
+ * Return: 0; DMA_BUF_E_BUSY: the time is over; negative errno, at once: the kernel refuses the
+ * wait.
  */
 int dma_buf_wait(int fd, int timeout_ms);

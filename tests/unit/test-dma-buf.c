@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -69,6 +70,23 @@ TEST(test_wait__ends)
 	assert_int_equal(dma_buf_wait(fds[0], 20), DMA_BUF_E_BUSY);
 	assert_true(clock_now_ns() - begin_ns >= 20000000);
 	end();
+}
+
+/* A caller that waited again and again would keep a processor busy. */
+TEST(test_wait__refused)
+{
+	struct rlimit old;
+	int fd;
+
+	begin();
+	fd = fds[0];
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	/* poll() takes no more descriptors than a process may have. */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, old.rlim_max}), 0);
+	assert_int_equal(dma_buf_wait(fd, 60000), -EINVAL);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	end();
+	assert_int_equal(dma_buf_wait(fd, 60000), -EIO);
 }
 
 TEST_MAIN(NULL, NULL)

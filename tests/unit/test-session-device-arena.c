@@ -35,6 +35,7 @@ static struct {
 	int busy_fd;          /* of the dma-buf to which a device writes; 0: none */
 	uint64_t waited_ns;   /* time passed by waits, for the threads that wait */
 	bool stands_still;    /* no time passes in waits */
+	int wait_error;       /* negative errno of waits; 0: none */
 	unsigned int n_imported, n_released, n_waited;
 	bool refuses; /* the exporter does not import the arena */
 	bool makes;   /* the exporter makes arenas, too */
@@ -94,6 +95,8 @@ int __wrap_dma_buf_wait(int fd, int timeout_ms)
 	assert_true(fcntl(fd, F_GETFD) >= 0);
 	assert_true(timeout_ms > 0 && timeout_ms <= 10000);
 	__atomic_fetch_add(&world.n_waited, 1, __ATOMIC_RELAXED);
+	if (world.wait_error)
+		return world.wait_error;
 	if (!is_busy(fd))
 		return 0;
 	if (!__atomic_load_n(&world.stands_still, __ATOMIC_RELAXED))
@@ -651,6 +654,24 @@ TEST(test_device_arena__busy)
 	assert_int_equal(hand_over(&rig, fd, BYTES, &id), 0);
 	assert_int_equal(world.n_waited, n_waited + 1);
 	assert_int_equal(take_back(&rig, id), 0);
+	close(fd);
+	world.n_holders = 1;
+	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
+}
+
+/* Where the kernel refuses the wait, no thread tries again and again. */
+TEST(test_device_arena__wait_refused)
+{
+	uint64_t host;
+	int fd;
+
+	BEGIN(rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fd = memory_new(BYTES);
+	world.wait_error = -EIO;
+	assert_int_equal(hand_over_used(&rig, fd, BYTES), -EIO);
+	assert_fields(world, (n_waited, 1), (n_imported, 0));
+	assert_false(rig.session->is_ending);
 	close(fd);
 	world.n_holders = 1;
 	wait_used(&rig, ACCOUNT_HOST_BYTES, host);
