@@ -63,6 +63,7 @@ struct closers_lane {
 	struct list_node waiting; /* jobs, oldest first */
 	struct list_node line;    /* in closers.line if jobs wait and none runs */
 	struct account *account;  /* counted; NULL: the lane is free */
+	unsigned int n_closing;   /* jobs that close something and are not done */
 	bool is_running;
 };
 
@@ -250,6 +251,7 @@ static void worker_done(struct offload_job *job)
 	struct closers_lane *lane = current->lane;
 
 	closers->n_jobs--;
+	lane->n_closing -= current->closes;
 	lane->is_running = false;
 	account_add_closing(lane->account, job->cpu_ns);
 	current->done(current);
@@ -454,6 +456,7 @@ void closers_submit(struct closers *closers, struct account *account, struct clo
 	}
 	job->lane = lane;
 	closers->n_jobs++;
+	lane->n_closing += job->closes;
 	list_append(&lane->waiting, &job->link);
 	lane_queue(closers, lane);
 	start(closers);
@@ -474,11 +477,11 @@ uint64_t closers_n_jobs(const struct closers *closers)
 	return closers->n_jobs;
 }
 
-bool closers_has_jobs(const struct closers *closers, const struct account *account)
+bool closers_is_closing(const struct closers *closers, const struct account *account)
 {
 	for (unsigned int i = 0; i < closers->n_lanes; i++)
 		if (closers->lanes[i].account == account)
-			return true;
+			return closers->lanes[i].n_closing > 0;
 	return false;
 }
 

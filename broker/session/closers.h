@@ -27,6 +27,7 @@ struct loop;
 struct closers_job {
 	void (*run)(struct closers_job *job);  /* pool thread; may block */
 	void (*done)(struct closers_job *job); /* reactor; may free the job */
+	bool closes; /* true: it ends what a client has left, whose charges end with it */
 	/* Private to the pool. */
 	struct closers_lane *lane;
 	struct list_node link;
@@ -56,8 +57,8 @@ bool closers_is_stuck(const struct closers *closers);
 /* Return the number of jobs that were submitted and are not done. */
 uint64_t closers_n_jobs(const struct closers *closers);
 
-/* Return true if jobs of @account were submitted and are not done. */
-bool closers_has_jobs(const struct closers *closers, const struct account *account);
+/* Return true if jobs of @account that close something were submitted and are not done. */
+bool closers_is_closing(const struct closers *closers, const struct account *account);
 
 struct closers_report {
 	uint32_t n_threads, n_threads_max;

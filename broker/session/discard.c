@@ -97,7 +97,8 @@ static struct discard *discard_begin(struct server *server, struct account *acco
 	struct discard *discard = discard_new(server);
 
 	if (discard) {
-		discard->job = (struct closers_job){.run = discard_run, .done = discard_done};
+		discard->job = (struct closers_job){
+			.run = discard_run, .done = discard_done, .closes = true};
 		discard->server = server;
 		discard->fd = fd;
 		discard->is_connection = is_connection;

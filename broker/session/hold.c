@@ -264,7 +264,7 @@ static void close_done(struct closers_job *job)
 /* Close the dma-buf on a closers.h thread, because closing frees its pages. */
 static void dma_buf_close(struct hold *hold)
 {
-	hold->job = (struct closers_job){.run = close_run, .done = close_done};
+	hold->job = (struct closers_job){.run = close_run, .done = close_done, .closes = true};
 	list_remove(&hold->link);
 	list_remove(&hold->name);
 	closers_submit(hold->holds->server->closers, hold->charges[0].account, &hold->job);

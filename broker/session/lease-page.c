@@ -47,7 +47,7 @@ struct lease_page *lease_page_free(struct lease_page *page)
 		return NULL; /* make_done() frees it. */
 	hold_leave_files(page->hold,
 			 (struct charge *[]){&page->charges[0], &page->charges[3], NULL});
-	page->job = (struct closers_job){.run = unmake_run, .done = unmake_done};
+	page->job = (struct closers_job){.run = unmake_run, .done = unmake_done, .closes = true};
 	closers_submit(page->server->closers, page->charges[1].account, &page->job);
 	return NULL;
 }

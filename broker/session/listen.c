@@ -22,7 +22,7 @@
  * A client may disconnect and connect again, over and over, faster than the broker closes what the
  * earlier sessions had. If these leave its tenant no room for another session, a newcomer waits for
  * some time until they do. The number of newcomers that wait in this way is bounded, but one of
- * each user may wait in any case: those of other users do not take its place.
+ * each user, and one of each tenant, may wait in any case: others do not take its place.
  *
  * From Linux 6.16 on a client cannot send descriptors before HELLO. A refused connection is
  * therefore closed at once and takes no room from other users, whatever its user sends. Earlier
@@ -162,6 +162,7 @@ static void await_end(struct newcomer *newcomer)
 {
 	if (!newcomer->lag.account)
 		return;
+	newcomer->lag.owner->n_awaiting--;
 	session_lag_deinit(&newcomer->lag);
 	list_remove(&newcomer->awaits);
 	newcomer->owner->n_awaiting--;
@@ -248,18 +249,23 @@ static void await_begin(struct newcomer *newcomer)
 		newcomer->await_end_ns = clock_now_ns() + await_ns;
 	list_append(&listener->awaiting, &newcomer->awaits);
 	newcomer->owner->n_awaiting++;
+	newcomer->lag.owner->n_awaiting++;
 	if (listener->n_awaiting++ == 0)
 		loop_timer_arm(listener->await_timer, await_look_ns);
 }
 
-static bool may_await(const struct newcomer *newcomer)
+/* Return: NULL: the newcomer may not wait; for session_new(). */
+static struct session_lag *may_await(struct newcomer *newcomer)
 {
 	const struct listener *listener = newcomer->listener;
 
-	return !listener->is_admin &&
-	       (listener->n_awaiting < div_up(listener->server->max_newcomers, AWAITING_PART) ||
-		newcomer->owner->n_awaiting == 0) &&
-	       (newcomer->await_end_ns == 0 || clock_now_ns() < newcomer->await_end_ns);
+	if (listener->is_admin ||
+	    (newcomer->await_end_ns > 0 && clock_now_ns() >= newcomer->await_end_ns))
+		return NULL;
+	newcomer->lag.has_place =
+		listener->n_awaiting < div_up(listener->server->max_newcomers, AWAITING_PART) ||
+		newcomer->owner->n_awaiting == 0;
+	return &newcomer->lag;
 }
 
 /*
@@ -301,7 +307,7 @@ static void run_newcomer(struct turn_job *job)
 	if (!newcomer->listener->is_admin && restraint_holds(server, newcomer->owner, NULL, job))
 		return;
 	r = session_new(server, newcomer->fd, newcomer->listener->is_admin, &session,
-			may_await(newcomer) ? &newcomer->lag : NULL);
+			may_await(newcomer));
 	if (r == SESSION_E_LAGS) {
 		await_begin(newcomer);
 		return;

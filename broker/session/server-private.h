@@ -57,11 +57,11 @@ struct owner {
 	struct owner *last;
 	struct list_node link; /* in one of server->owners */
 	uint64_t key;
-	uint32_t n_users;               /* references */
-	uint32_t n_newcomers;           /* connections waiting for identification */
-	uint32_t n_awaiting;            /* of a user: newcomers in listener->awaiting */
-	uint32_t n_refusals;            /* of a user: connections in server->refusals */
-	uint32_t n_ending;              /* of a tenant: sessions that are ending */
+	uint32_t n_users;     /* references */
+	uint32_t n_newcomers; /* connections waiting for identification */
+	uint32_t n_awaiting;  /* newcomers of a user, or of a tenant, in listener->awaiting */
+	uint32_t n_refusals;  /* of a user: connections in server->refusals */
+	uint32_t n_ending;    /* of a tenant: sessions that are ending */
 	struct log_limit refusal_limit; /* of a user: log lines about refusals */
 	uint64_t bucket_ns, judged_ns;  /* of a user, or a user in a tenant: see slow.c */
 	bool is_slow;                   /* of the same owners as bucket_ns */

@@ -243,7 +243,8 @@ static void page_leave(struct tenant_page *page)
 	if (page->hold)
 		hold_leave_files(steal_ptr(page->hold),
 				 (struct charge *[]){&page->charges[0], &page->charges[3], NULL});
-	page->job = (struct closers_job){.run = page_unmake_run, .done = page_unmake_done};
+	page->job = (struct closers_job){
+		.run = page_unmake_run, .done = page_unmake_done, .closes = true};
 	closers_submit(page->server->closers, account, &page->job);
 }
 

@@ -369,7 +369,7 @@ static bool has_room(const struct server *server, const struct account *account)
 static bool is_lagging(const struct server *server, const struct account *account,
 		       const struct owner *owner)
 {
-	return owner->n_ending > 0 || closers_has_jobs(server->closers, account);
+	return owner->n_ending > 0 || closers_is_closing(server->closers, account);
 }
 
 bool session_lag_is_over(const struct server *server, const struct session_lag *lag)
@@ -407,8 +407,8 @@ static void observe(struct session *session, const struct peer_identity *identit
 
 static void run_settle(struct turn_job *job);
 
-/* Return: 0; SESSION_E_REFUSED; SESSION_E_LAGS, if @may_lag; negative errno. */
-static int session_init(struct session *session, bool is_admin, bool may_lag,
+/* Return: 0; SESSION_E_REFUSED; SESSION_E_LAGS, unless @lag is NULL; negative errno. */
+static int session_init(struct session *session, bool is_admin, const struct session_lag *lag,
 			struct peer_identity *identity, struct refusal_reason *ret,
 			char text[REASON_BYTES])
 {
@@ -422,7 +422,8 @@ static int session_init(struct session *session, bool is_admin, bool may_lag,
 	session->user = owner_of_client(session);
 	if (!has_room(server, session->account)) {
 		holds_look(server, session->account);
-		if (may_lag && !has_room(server, session->account) &&
+		if (lag && (lag->has_place || session->owner->n_awaiting == 0) &&
+		    !has_room(server, session->account) &&
 		    is_lagging(server, session->account, session->owner))
 			return SESSION_E_LAGS;
 	}
@@ -454,7 +455,7 @@ static void end_objects(struct session *session)
 }
 
 int session_new(struct server *server, int fd, bool is_admin, struct session **ret,
-		struct session_lag *ret_lag)
+		struct session_lag *lag)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	struct peer_identity identity = PEER_IDENTITY_INIT;
@@ -481,11 +482,11 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	turn_job_init(&session->settle_job, RBK_TURN_ENDS, run_settle);
 	session_reset_init(session);
 
-	r = session_init(session, is_admin, ret_lag != NULL, &identity, &reason, text);
+	r = session_init(session, is_admin, lag, &identity, &reason, text);
 	if (r) {
 		if (r == SESSION_E_LAGS) {
-			*ret_lag = (struct session_lag){account_ref(session->account),
-							owner_ref(session->owner)};
+			lag->account = account_ref(session->account);
+			lag->owner = owner_ref(session->owner);
 			session->fd = -1;
 		}
 		if (r == SESSION_E_REFUSED)

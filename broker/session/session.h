@@ -331,6 +331,9 @@ struct session {
 
 /* A tenant whose limits leave no room for a session while its earlier sessions end */
 struct session_lag {
+	/* the connection may wait for the room even if others of the tenant do; set by the caller
+	 */
+	bool has_place;
 	struct account *account; /* counted; NULL: none */
 	struct owner *owner;     /* counted */
 };
@@ -338,11 +341,11 @@ struct session_lag {
 /*
  * Create a session for @fd, which the function takes over unless it returns SESSION_E_LAGS.
  * @is_admin: @fd comes from the administrators' socket.
- * Return: 0; SESSION_E_REFUSED, and the client is told the reason; SESSION_E_LAGS, only if @ret_lag
- * is not NULL: it is set, and session_lag_is_over() tells when to try again; a negative errno.
+ * Return: 0; SESSION_E_REFUSED, and the client is told the reason; SESSION_E_LAGS, only if @lag is
+ * not NULL: it is set, and session_lag_is_over() tells when to try again; a negative errno.
  */
 int session_new(struct server *server, int fd, bool is_admin, struct session **ret,
-		struct session_lag *ret_lag);
+		struct session_lag *lag);
 /* Return true if another try has another result. */
 bool session_lag_is_over(const struct server *server, const struct session_lag *lag);
 void session_lag_deinit(struct session_lag *lag);

@@ -313,11 +313,22 @@ static void stuck_done(struct closers_job *job)
 	sem_destroy(&container_of(job, struct rig_stuck, job)->gate);
 }
 
-void rig_stick(struct rig *rig, struct account *account, struct rig_stuck *stuck)
+static void stick(struct rig *rig, struct account *account, struct rig_stuck *stuck, bool closes)
 {
-	*stuck = (struct rig_stuck){.job = {.run = stuck_run, .done = stuck_done}};
+	*stuck =
+		(struct rig_stuck){.job = {.run = stuck_run, .done = stuck_done, .closes = closes}};
 	CHECK(sem_init(&stuck->gate, 0, 0) == 0);
 	closers_submit(rig->server->closers, account, &stuck->job);
+}
+
+void rig_stick(struct rig *rig, struct account *account, struct rig_stuck *stuck)
+{
+	stick(rig, account, stuck, true);
+}
+
+void rig_stick_live(struct rig *rig, struct account *account, struct rig_stuck *stuck)
+{
+	stick(rig, account, stuck, false);
 }
 
 void rig_unstick(struct rig_stuck *stuck)

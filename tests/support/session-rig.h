@@ -195,12 +195,16 @@ struct dispatch_ring *rig_dispatch_ring(const struct rig_ring *ring);
 /* Settle the server and turn the loop until the server has nothing left to settle. */
 void rig_settle(struct rig *rig);
 
-/* A job that blocks an account's closer thread until rig_unstick(). */
+/*
+ * A job that closes something, and blocks an account's closer thread until rig_unstick(); with
+ * rig_stick_live() one that closes nothing.
+ */
 struct rig_stuck {
 	struct closers_job job;
 	sem_t gate;
 };
 void rig_stick(struct rig *rig, struct account *account, struct rig_stuck *stuck);
+void rig_stick_live(struct rig *rig, struct account *account, struct rig_stuck *stuck);
 void rig_unstick(struct rig_stuck *stuck);
 
 /*

@@ -11,6 +11,7 @@
 #include "session/server-private.h"
 #include "support/session-rig.h"
 #include "support/test.h"
+#include "tenant/policy-private.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -346,10 +347,9 @@ static void expect_hello(struct rig *rig, int fd, int res, bool is_ending)
 	assert_int_equal(strstr(answer.reply.text, "still ending") != NULL, is_ending);
 }
 
-/* Make a session that does not end before lingering_end(). */
-static struct session *lingering_new(struct rig *rig)
+/* Make a session of @fd that does not end before lingering_end(). */
+static struct session *lingering_of(struct rig *rig, int fd)
 {
-	int fd = say_hello(rig);
 	struct session *session;
 
 	expect_hello(rig, fd, 0, false);
@@ -359,6 +359,11 @@ static struct session *lingering_new(struct rig *rig)
 	settle(rig);
 	assert_true(session->is_ending);
 	return session;
+}
+
+static struct session *lingering_new(struct rig *rig)
+{
+	return lingering_of(rig, say_hello(rig));
 }
 
 static void lingering_end(struct rig *rig, struct session *session)
@@ -491,6 +496,64 @@ TEST(test_await__users)
 	rig_deinit(&rig);
 }
 
+/* Connect as this user, with another group, and send HELLO. */
+static int say_hello_in_group(const struct rig *rig, gid_t gid)
+{
+	int fd;
+
+	assert_int_equal(setegid(gid), 0);
+	fd = rig_connect(rig);
+	assert_int_equal(setegid(0), 0);
+	return say_hello_to(fd);
+}
+
+/* One tenant's connections leave another tenant of the same user a place to wait. */
+TEST(test_await__tenants)
+{
+	enum { MOST = 2, N = MOST + 2, NEIGHBOUR_GID = 54321 };
+	static const char text[] = "[tenant neighbour]\n"
+				   "match-gid = 54321\n"
+				   "sessions-max = 1\n";
+	struct session *lingering, *of_neighbour;
+	struct policy_errors errors = {.n = 0};
+	struct policy *policy;
+	struct rig rig;
+	int fds[N];
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors), 0);
+	assert_int_equal(tenants_reload(rig.tenants, policy, &errors), 0);
+	rig.server->max_newcomers = 16 * MOST;
+	limit(rig.session->account, 2, account_limit(rig.session->account, ACCOUNT_FDS));
+	/* The second time finds the places free again. */
+	for (unsigned int round = 0; round < 2; round++) {
+		lingering = lingering_new(&rig);
+		of_neighbour = lingering_of(&rig, say_hello_in_group(&rig, NEIGHBOUR_GID));
+		assert_ptr_not_equal(of_neighbour->tenant, lingering->tenant);
+		for (unsigned int i = 0; i < N; i++) {
+			fds[i] = i < MOST ? say_hello(&rig)
+					  : say_hello_in_group(&rig, NEIGHBOUR_GID);
+			settle(&rig);
+		}
+		assert_int_equal(rig.server->clients.n_awaiting, MOST + 1);
+		expect_hello(&rig, fds[N - 1], -EDQUOT, true);
+		lingering_end(&rig, lingering);
+		lingering_end(&rig, of_neighbour);
+		/* There is room for one of each tenant. */
+		for (unsigned int i = 0; i < MOST + 1; i++) {
+			pass(&rig, 0);
+			expect_hello(&rig, fds[i], i == 1 ? -EDQUOT : 0, false);
+		}
+		assert_int_equal(rig.server->clients.n_awaiting, 0);
+		for (unsigned int i = 0; i < N; i++)
+			close(fds[i]);
+		settle(&rig);
+	}
+	rig_deinit(&rig);
+}
+
 /* Descriptors that are being closed are waited for like sessions; the end of the broker is not. */
 TEST(test_await__descriptors)
 {
@@ -515,6 +578,29 @@ TEST(test_await__descriptors)
 	rig_unstick(&stuck);
 	close(fds[0]);
 	close(fds[1]);
+	rig_deinit(&rig);
+}
+
+/* Work for sessions that go on makes no room, however long it takes. */
+TEST(test_await__not_for_live_sessions)
+{
+	struct rig_stuck stuck;
+	struct rig rig;
+	int fd;
+
+	begin(&rig);
+	limit(rig.session->account, 1, account_limit(rig.session->account, ACCOUNT_FDS));
+	/* A job that closed something and is done is no reason to wait, either. */
+	rig_stick(&rig, rig.session->account, &stuck);
+	rig_unstick(&stuck);
+	while (closers_n_jobs(rig.server->closers) > 0)
+		settle(&rig);
+	rig_stick_live(&rig, rig.session->account, &stuck);
+	fd = say_hello(&rig);
+	expect_hello(&rig, fd, -EDQUOT, false);
+	assert_int_equal(rig.server->clients.n_awaiting, 0);
+	rig_unstick(&stuck);
+	close(fd);
 	rig_deinit(&rig);
 }
 
