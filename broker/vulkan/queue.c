@@ -219,7 +219,12 @@ void vk_queue_flush(struct vk_device *device)
 	const bool has_new = queue->n_unflushed > 0;
 
 	queue->n_unflushed = 0;
-	if (has_new && vk_awake_is_watching(&queue->awake))
+	/*
+	 * A thread that watches has seen a held task perhaps, but not its cancellation. The load of
+	 * awaits_slot pairs with the store in vk_submit_some().
+	 */
+	if (has_new && vk_awake_is_watching(&queue->awake) &&
+	    !atomic_load_explicit(&queue->awaits_slot, memory_order_relaxed))
 		return;
 	/* Wake the thread even without a new task: it hands back cancelled tasks. */
 	sem_post(&queue->work);

@@ -279,6 +279,11 @@ bool vk_submit_some(struct vk_device *device)
 		 * thread of this name is woken for it.
 		 */
 		atomic_store_explicit(&queue->awaits_slot, true, memory_order_seq_cst);
+		/*
+		 * Pairs with the fence in vk_awake_is_watching(): this pass sees a task that was
+		 * cancelled before, or vk_queue_flush() sees the store.
+		 */
+		atomic_thread_fence(memory_order_seq_cst);
 		take_tasks(device, &batch);
 	}
 	if (batch.n == 0)

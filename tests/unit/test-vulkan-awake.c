@@ -5,6 +5,9 @@
  * The GPU is the card of tests/support/card-driver.c. That tasks and cancellations get through
  * whichever thread submits them is tested by test-vulkan-card-executor, whose device polls, too.
  */
+#include <errno.h>
+#include <unistd.h>
+
 #include "support/test.h"
 #include "util/clock.h"
 #include "vulkan-rig.h"
@@ -135,6 +138,62 @@ TEST(test_awake__timeout)
 	assert_true(waits.n_in_time > 0);
 	waits.device = NULL;
 	end(&rig, plan, &job);
+}
+
+/* Let the waiting thread wait while the gate is shut. */
+static enum vulkan_fault wait_at_gate(void *context, enum vulkan_fault_point point)
+{
+	while (point == VULKAN_FAULT_WAIT && atomic_load((atomic_bool *)context))
+		usleep(100);
+	return VULKAN_FAULT_NONE;
+}
+
+/*
+ * The watching thread sees a new task, but not that an earlier task, which waits for a slot, was
+ * cancelled after it had looked at it: a flush for both wakes the submitting thread.
+ */
+TEST(test_awake__cancelled_beside_new)
+{
+	enum { N = VK_MAX_SLOTS + 2, HELD = N - 2, PATIENCE_US = 20000000 };
+	static struct job jobs[N];
+	atomic_bool is_shut = false;
+	struct vk_queue *queue;
+	uint8_t queued = EXEC_QUEUED;
+	struct plan *plan;
+	struct rig rig;
+	uint32_t tail;
+
+	begin(&rig, &plan, &jobs[0], false,
+	      &(struct vulkan_options){.fault = wait_at_gate, .fault_context = &is_shut});
+	queue = &container_of(rig.executor, struct vk_device, executor)->submit;
+	for (unsigned int i = 1; i < N; i++)
+		job_init(&rig, &jobs[i], plan, 3, i + 1);
+	atomic_store(&is_shut, true);
+	for (unsigned int i = 0; i < N - 1; i++)
+		rig_submit(&rig, &jobs[i].task);
+	while (!atomic_load(&queue->awaits_slot) || spsc_has_items(&queue->in))
+		usleep(100);
+	/* The test stands for a thread that watches, and that has looked at all held tasks. */
+	vk_awake_begin_watch(&queue->awake);
+	tail = atomic_load(&queue->begun.tail);
+	assert_true(
+		atomic_compare_exchange_strong(&jobs[HELD].task.state, &queued, EXEC_CANCELLED));
+	rig_submit(&rig, &jobs[N - 1].task);
+	for (unsigned int us = 0; us < PATIENCE_US; us += 100) {
+		if (atomic_load(&queue->begun.tail) != tail)
+			break;
+		usleep(100);
+	}
+	assert_int_equal(atomic_load(&queue->begun.tail), tail + 1);
+	vk_awake_end_watch(&queue->awake);
+	atomic_store(&is_shut, false);
+	for (unsigned int i = 0; i < N; i++)
+		rig_reap(&rig);
+	for (unsigned int i = 0; i < N; i++)
+		assert_int_equal(jobs[i].task.res, i == HELD ? -ECANCELED : 0);
+	for (unsigned int i = 1; i < N; i++)
+		job_deinit(&rig, &jobs[i]);
+	end(&rig, plan, &jobs[0]);
 }
 
 int main(void)
