@@ -22,15 +22,16 @@
  * for ever.
  *
  * While no other tenant's rings are busy, nothing waits. Ends of sessions, and work that has begun,
- * never wait: others may need the memory. Administrators are not restrained, nor is any client for
- * a moment after the broker's start, when clients of an earlier broker connect again.
+ * never wait: others may need the memory. Nor does the HELLO of a connection, which has waited.
+ * Administrators are not restrained, nor is any client for a moment after the broker's start, when
+ * clients of an earlier broker connect again.
  *
  * Such a client comes back with all that it had, and its tasks wait. Its requests for this are
- * known by their kind, which any client can send. So an owner has an allowance of time for them, of
- * which it spends before its credit. As long as the allowance lasts, the owner is not restrained.
- * One that is used up is not there again before it is full, which takes RETURN_PART times as long
- * as it lasts. So a client that only pretends to come back gains 1 / RETURN_PART of a processor in
- * the long run.
+ * known by their kind, which any client can send; session.c looks at the kind of a request that
+ * would wait. So an owner has an allowance of time for them, of which it spends before its credit.
+ * As long as the allowance lasts, the owner is not restrained. One that is used up is not there
+ * again before it is full, which takes RETURN_PART times as long as it lasts. So a client that only
+ * pretends to come back gains 1 / RETURN_PART of a processor in the long run.
  *
  * The time of the setup thread, and of the threads that close descriptors, counts in full where
  * there are two processors. With more of them these threads displace a neighbour more rarely.

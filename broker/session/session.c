@@ -182,6 +182,38 @@ static bool has_left(const struct session *session)
 	return poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & POLLHUP;
 }
 
+/*
+ * Return true if the next message is one by which a client comes back. It must not wait for a debt
+ * of its tenant before restraint.c knows.
+ */
+static bool comes_back(const struct session *session)
+{
+	struct rbk_wire_lease_open request = {.flags = 0};
+	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_PEEK) < 0)
+		return false;
+	return request.request.type == RBK_WIRE_WANT_ID ||
+	       request.request.type == RBK_WIRE_RING_RESTORE ||
+	       (request.request.type == RBK_WIRE_LEASE_OPEN &&
+		request.flags & RBK_WIRE_LEASE_RESTORE);
+}
+
+/*
+ * Return true if the next request waits, held by restraint.c. HELLO does not: the connection has
+ * waited.
+ */
+static bool is_held(struct session *session)
+{
+	if (!session->tenant || !session->is_greeted || session->has_hung_up)
+		return false;
+	if (session->owner->restraint.is_restrained && comes_back(session))
+		restraint_returns(session->owner);
+	return restraint_holds(session->server, session->owner, session->tenant,
+			       &session->read_job);
+}
+
 /* Handle one message, then let other owners have their turn. */
 static void run_read(struct turn_job *job)
 {
@@ -209,8 +241,7 @@ static void run_read(struct turn_job *job)
 			session_queue(session, job);
 		return;
 	}
-	if (session->tenant && !session->has_hung_up &&
-	    restraint_holds(session->server, session->owner, session->tenant, job))
+	if (is_held(session))
 		return;
 	r = session_receive(session, &why);
 	if (session->is_ending)

@@ -468,7 +468,7 @@ TEST(test_restraint__return)
 	use_up(&rig);
 }
 
-/* It does not wait for a debt of its tenant, beyond its first request. */
+/* It does not wait for a debt of its tenant, beyond a request that waits already. */
 TEST(test_restraint__return_in_debt)
 {
 	uint64_t returned_ns;
@@ -485,6 +485,51 @@ TEST(test_restraint__return_in_debt)
 	rig_count_answers(rig.fd);
 	assert_true(restraint_of(&rig)->credit_ns < -BURST_MS * 1000000 / 2);
 	assert_int_equal(come_back(&rig, 1000000, 100), 100);
+}
+
+/* Nor does its first request wait, or its HELLO: the broker looks at what would wait. */
+TEST(test_restraint__return_at_once)
+{
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+		.features = RBK_FEAT_REATTACH | RBK_FEAT_LEASES | RBK_FEAT_RESTORE,
+	};
+	const struct rbk_wire_lease_open restore = {.request = {.type = RBK_WIRE_LEASE_OPEN},
+						    .flags = RBK_WIRE_LEASE_RESTORE,
+						    .number = 1};
+	const struct rbk_wire_lease_open open = {.request = {.type = RBK_WIRE_LEASE_OPEN}};
+	const struct rbk_wire_id id = {.request = {.type = RBK_WIRE_WANT_ID}, .id = 1};
+	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
+	const struct {
+		const void *request;
+		size_t n_bytes;
+		bool waits;
+	} rows[] = {
+		{&hello, sizeof(hello), false},     {&stats, sizeof(stats), true},
+		{&id, sizeof(id), false},           {&open, sizeof(open), true},
+		{&restore, sizeof(restore), false},
+	};
+	struct session *session;
+	int ends[2];
+
+	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		BEGIN(rig);
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends),
+			0);
+		assert_int_equal(session_new(rig.server, ends[0], false, &session, NULL), 0);
+		session->is_greeted = i > 0;
+		session->features = hello.features;
+		use_up(&rig);
+		rig.session->tenant->setup.spent += BURST_MS * 1000000;
+		assert_true(send(ends[1], rows[i].request, rows[i].n_bytes, 0) > 0);
+		look(&rig);
+		assert_int_equal(rig_count_answers(ends[1]), rows[i].waits ? 0 : 1);
+		close(ends[1]);
+	}
 }
 
 /* A client that comes back without end gains a part of a processor that hardly counts. */
