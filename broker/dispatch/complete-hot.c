@@ -65,6 +65,25 @@ bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
 	       unread + ring->n_in_flight < ring->n_entries;
 }
 
+/*
+ * A ring that is not polled has completions. Poll it if it has entries, which may have waited, e.g.
+ * behind a barrier that has completed. Poll it as well if its client is awake, and went on soon
+ * after the last completion: otherwise the client would have to wake the reactor for each task that
+ * is longer than a spin. A client that sleeps takes as long to wake up as the reactor does.
+ */
+static __attribute__((__noinline__)) void ring_go_on(struct dispatch *dispatch,
+						     struct dispatch_ring *ring)
+{
+	const bool is_expected = ring->goes_on && !dispatch->is_holding &&
+				 !dispatch->is_contended && !ring->ring->is_closing &&
+				 rbk_ring_sleep_token(&ring->ring->sq->cq_wait) == 0;
+
+	ring->done_ticks = clock_ticks();
+	ring->worked_ticks = ring->last_work_ticks;
+	if (is_expected || dispatch_ring_has_work(ring))
+		ring_activate(dispatch, ring, ring->done_ticks);
+}
+
 void dispatch_publish_dirty(struct dispatch *dispatch)
 {
 	struct dispatch_ring *ring;
@@ -73,8 +92,7 @@ void dispatch_publish_dirty(struct dispatch *dispatch)
 		dispatch->dirty = ring->next_dirty;
 		ring->is_dirty = false;
 		ring_publish(dispatch, ring);
-		/* E.g. behind a barrier that has completed, successors wait in the ring. */
-		if (!ring->is_active && !ring->is_throttled && dispatch_ring_has_work(ring))
-			ring_activate(dispatch, ring, clock_ticks());
+		if (__builtin_expect(!ring->is_active && !ring->is_throttled, 0))
+			ring_go_on(dispatch, ring);
 	}
 }

@@ -161,6 +161,7 @@ struct dispatch_ring {
 	bool is_dirty;           /* in dispatch.dirty, with completions to publish */
 	bool is_due;             /* the client is told when its task completes */
 	bool is_watched;         /* its client did not sleep during its last task */
+	bool goes_on;            /* entries come soon after a completion */
 	uint32_t sleep_token;    /* token of the broker's last sleep */
 	uint32_t rung_token;     /* token of the client's sleep last rung for */
 	uint32_t cq_published;   /* completions that the client can see */
@@ -173,8 +174,9 @@ struct dispatch_ring {
 	uint64_t left_ticks;           /* admission of these entries */
 	uint64_t left_queue_ns;        /* time that the batch's inline tasks took */
 	uint64_t last_work_ticks;
-	uint64_t spin_ticks;   /* time for which an empty ring stays active */
-	uint32_t active_index; /* in dispatch.active */
+	uint64_t done_ticks, worked_ticks; /* see ring_go_on() */
+	uint64_t spin_ticks;               /* time for which an empty ring stays active */
+	uint32_t active_index;             /* in dispatch.active */
 	struct dispatch_ring *prev_active, *next_active; /* circle of its flow's active rings */
 	struct dispatch_ring *next_dirty;
 
@@ -258,8 +260,7 @@ struct reactor_run {
 	uint64_t looked_ticks; /* end of the last look */
 	uint64_t reaped_ticks; /* when executors were last asked for finished tasks */
 	uint64_t stop_ticks;   /* when it is stopped */
-	/* the times of reactor-run-hot.c in ticks */
-	uint64_t long_piece_ticks, forgive_ticks, reap_ticks, quiet_ticks;
+	uint64_t long_piece_ticks, forgive_ticks, reap_ticks, quiet_ticks; /* constants */
 };
 
 /* Load of a device */

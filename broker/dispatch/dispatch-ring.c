@@ -394,6 +394,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 			ring_listen(ring);
 		return;
 	}
+	ring->goes_on = now_ticks - ring->done_ticks < dispatch->max_spin_ticks;
 	/* Without a spin of full length, nothing can be learned of its worth. */
 	if (dispatch->options.spin_ns < 0 && !dispatch->is_contended)
 		learn_spin(dispatch, ring, now_ticks);
@@ -525,6 +526,11 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			ring->last_work_ticks = now_ticks;
 			i++;
 			continue;
+		}
+		/* No entry came after the last completion. */
+		if (ring->last_work_ticks == ring->done_ticks) {
+			ring->last_work_ticks = ring->worked_ticks;
+			ring->goes_on = false;
 		}
 		ring_listen(ring);
 		/* The last active ring takes the place of this one, and is checked next. */

@@ -157,6 +157,74 @@ TEST(test_sleep__contended)
 	assert_int_equal(ring->spin_ticks, budget_ticks);
 }
 
+/* Run a task while the ring sleeps. Return: true if the ring is polled after its completion. */
+static bool is_polled_after(struct bench *bench, uint64_t user_data)
+{
+	struct dispatch_ring *ring;
+
+	put_run(bench, bench->queued, user_data, 0);
+	rig_work(&bench->rig);
+	ring = put_to_sleep(bench, (uint32_t)user_data + 7);
+	finish(bench, bench->cpu, user_data, 0);
+	expect_cqe(bench, user_data, 0);
+	assert_int_equal(ring->is_active, bench->ring.cq->sq_wait == 0);
+	return ring->is_active;
+}
+
+/*
+ * A ring that sleeps while a device has its task is polled again when the task completes, once a
+ * bell has come soon after a completion, and until an entry stays away. Under contention, and if
+ * its client sleeps, it is not.
+ */
+TEST(test_sleep__ends_with_the_task)
+{
+	const uint64_t hour_ticks = clock_ns_to_ticks(3600000000000);
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->min_spin_ticks = 1000;
+	dispatch->max_spin_ticks = hour_ticks;
+	ring = rig_dispatch_ring(&bench.ring);
+	/* A bell, but no completion before it */
+	ring->done_ticks = clock_ticks() - 2 * hour_ticks;
+	put_to_sleep(&bench, 1);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	ring_the_bell(&bench);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, 0);
+	assert_false(is_polled_after(&bench, 2));
+
+	put_bare(&bench, RBK_OP_NOP, 3, 0);
+	ring_the_bell(&bench);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, 0);
+	assert_true(is_polled_after(&bench, 4));
+	assert_true(is_polled_after(&bench, 5));
+
+	dispatch_set_contended(dispatch, true);
+	assert_false(is_polled_after(&bench, 6));
+	dispatch_set_contended(dispatch, false);
+	ring_activate(dispatch, ring, clock_ticks());
+	bench.ring.sq->cq_wait = 3;
+	assert_false(is_polled_after(&bench, 7));
+	bench.ring.sq->cq_wait = 0;
+	ring_activate(dispatch, ring, clock_ticks());
+
+	/* No entry comes. For the spin time, the last one is what counts. */
+	ring->spin_ticks = 1;
+	ring->last_work_ticks = clock_ticks() - hour_ticks;
+	assert_true(is_polled_after(&bench, 8));
+	while (ring->is_active)
+		dispatch_sleep_rings(dispatch);
+	assert_false(ring->goes_on);
+	assert_true(ring->last_work_ticks < ring->done_ticks);
+	ring_activate(dispatch, ring, clock_ticks());
+	assert_false(is_polled_after(&bench, 9));
+}
+
 /* The hints that the client sees while the reactor moves */
 static struct {
 	const struct rbk_cq_area *cq;
