@@ -113,6 +113,11 @@ void sim_broker_reload(void)
 	send_signal(SIGNAL_RELOAD);
 }
 
+void sim_broker_set_contended(bool is_contended)
+{
+	dispatch_set_contended(broker->dispatch, is_contended);
+}
+
 void sim_broker_others(uint64_t bytes)
 {
 	others_bytes = bytes;
@@ -210,7 +215,7 @@ static int make_dispatch(void)
 		.config = PLACE_CONFIG_DEFAULT,
 		.spin_ns = broker->options->spin_ns,
 		.reactor_task_ns = broker->options->reactor_task_ns,
-		.n_processors = 4,
+		.n_processors = sim_n_processors(),
 		.set_pace = budget_set_pace,
 		.pace_context = broker->budget,
 	};

@@ -24,6 +24,9 @@ bool sim_broker_stop(void);
 /* Ask it to read its policy again, as SIGHUP does; director. */
 void sim_broker_reload(void);
 
+/* Tell the broker whether other programs wait for processors; any thread. */
+void sim_broker_set_contended(bool is_contended);
+
 /* Let other programs use @bytes of each card from now on; director. */
 void sim_broker_others(uint64_t bytes);
 

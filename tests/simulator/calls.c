@@ -474,7 +474,15 @@ CALL(ssize_t, getrandom, void *bytes, size_t size, unsigned int flags)
 
 CALL(int, sched_getcpu, void)
 {
-	return (int)(sim_thread() % 4);
+	return (int)sim_processor();
+}
+
+CALL(int, sched_getaffinity, pid_t pid, size_t bytes, cpu_set_t *ret)
+{
+	CPU_ZERO(ret);
+	for (unsigned int i = 0; i < sim_n_processors(); i++)
+		CPU_SET(i, ret);
+	return 0;
 }
 
 CALL(pid_t, getpid, void)

@@ -72,6 +72,9 @@ static struct {
 
 static uint64_t n_tasks __attribute__((__section__("sim_variables")));
 static uint64_t n_losses __attribute__((__section__("sim_variables")));
+static struct sim_device_counts counts __attribute__((__section__("sim_variables")));
+static uint64_t done_ns __attribute__((__section__("sim_variables")));
+static uint64_t piece_of_task_ns __attribute__((__section__("sim_variables"))) = PIECE_NS;
 
 uint64_t sim_device_n_tasks(void)
 {
@@ -81,6 +84,21 @@ uint64_t sim_device_n_tasks(void)
 uint64_t sim_device_n_losses(void)
 {
 	return n_losses;
+}
+
+const struct sim_device_counts *sim_device_counts(void)
+{
+	return &counts;
+}
+
+uint64_t sim_device_done_ns(void)
+{
+	return done_ns;
+}
+
+void sim_device_set_piece(uint64_t ns)
+{
+	piece_of_task_ns = ns > 0 ? ns : PIECE_NS;
 }
 
 static struct device *device_of(struct executor *executor)
@@ -131,12 +149,16 @@ static int plan_prepare(struct executor *executor, struct plan *plan)
 		return -ENOMEM;
 	plan->exec[executor->index] = prepared;
 	plan->host_bytes[executor->index] = sizeof(*prepared);
+	if (device->options.is_honest) {
+		plan->overhead_fixed_ps = 1000 * device->options.task_ns;
+		plan->overhead_row_ps = 1000 * device->options.row_ns;
+	}
 	plan->footprint[executor->index] = (struct exec_footprint){
 		.slot_device_bytes = device->options.is_card ? 3 * SIM_CARD_PAGE : 0,
 		.slot_host_bytes = 256,
 		.max_slots = 4,
 	};
-	if (device->options.is_card)
+	if (device->options.is_card && device->options.parts > 0)
 		plan->n_parts[executor->index] =
 			1 + (uint16_t)((plan->fingerprint + device->options.parts) % 3);
 	plan->device_state[executor->index] =
@@ -390,6 +412,7 @@ static void compute(const struct device *device, const struct exec_task *task, b
 	}
 	sim_compute(operands, plan->n_bindings, salt_of(device, plan), in_steps);
 	n_tasks++;
+	done_ns = sim_now_ns();
 }
 
 static uint64_t duration_ns(const struct device *device, const struct exec_task *task)
@@ -437,10 +460,10 @@ static void run_on_processor(struct device *device, struct exec_task *task, exec
 	if (task->has_progress)
 		left_ns = task->progress.front * (uint64_t)PIECE_NS;
 	while (!is_stopped && left_ns > 0) {
-		const uint64_t piece_ns = left_ns < PIECE_NS ? left_ns : PIECE_NS;
+		const uint64_t piece_ns = left_ns < piece_of_task_ns ? left_ns : piece_of_task_ns;
 
 		if (look) {
-			sim_pass(piece_ns);
+			sim_work(piece_ns);
 			look(context);
 		} else {
 			sim_wait(NULL, 0, NULL, sim_now_ns() + piece_ns);
@@ -530,7 +553,7 @@ static void run_inline(struct executor *executor, struct exec_task *task)
 {
 	const struct device *device = device_of(executor);
 
-	sim_pass(duration_ns(device, task));
+	sim_work(duration_ns(device, task));
 	compute(device, task, true);
 	task->res = 0;
 	task->end_ticks = clock_ticks();
@@ -543,6 +566,7 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 	if (exec_task_begin(task)) {
 		sim_broker_check_begin(task);
 		run_on_processor(device_of(executor), task, look, context);
+		counts.n_here += task->res == 0;
 	} else {
 		task->res = -ECANCELED;
 	}
@@ -563,6 +587,7 @@ static int submit(struct executor *executor, struct exec_task *task)
 	if (device->n_todo + device->n_done == MAX_TASKS)
 		return EXECUTOR_E_BUSY;
 	device->todo[device->n_todo++] = task;
+	counts.n_worker += !device->options.is_card;
 	return 0;
 }
 

@@ -28,8 +28,9 @@ struct sim_device_options {
 	uint64_t gtt_bytes;    /* host memory that it can use; 0: none */
 	uint64_t task_ns;      /* duration of a task without its bytes */
 	uint64_t row_ns;       /* duration of each row */
+	bool is_honest;        /* plans tell these times, so that only short tasks run inline */
 	uint64_t spin_ns;      /* for which its thread looks for tasks before it sleeps */
-	unsigned int parts;    /* decides which plans run in how many parts on a card */
+	unsigned int parts;    /* decides which plans run in how many parts on a card; 0: in one */
 	uint64_t late_ns;      /* longest time until the reactor takes a task back */
 	struct sim_device_faults faults;
 };
@@ -53,3 +54,14 @@ uint64_t sim_device_told_ns(void);
 uint64_t sim_device_n_tasks(void);
 /* Return the losses of devices since the simulator began. */
 uint64_t sim_device_n_losses(void);
+
+/* Tasks of a processor since the simulator began: run by the reactor, and submitted to the worker
+ */
+struct sim_device_counts {
+	uint64_t n_here, n_worker;
+};
+const struct sim_device_counts *sim_device_counts(void);
+/* Return the time at which the last task of any device ended. */
+uint64_t sim_device_done_ns(void);
+/* Let tasks of processors look every @ns from now on; 0: as often as usual. */
+void sim_device_set_piece(uint64_t ns);

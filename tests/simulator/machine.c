@@ -75,6 +75,8 @@ struct process {
 	void *data;
 	uint64_t kill_in;       /* its steps until it is killed; 0: it is not */
 	uint64_t n_stores;      /* to memory that processes share */
+	uint64_t ran_ns;        /* for which its threads have run */
+	uint64_t n_sleeps;      /* of its first thread */
 	uint64_t spared_stores; /* before which no chance kills it, so that some get to work */
 };
 
@@ -222,6 +224,26 @@ bool sim_process_exists(unsigned int number)
 unsigned int sim_thread(void)
 {
 	return machine.running ? machine.running->number : MAX_THREADS;
+}
+
+unsigned int sim_n_processors(void)
+{
+	return machine.options.n_processors;
+}
+
+unsigned int sim_processor(void)
+{
+	return machine.options.is_one_place ? 0 : sim_thread() % machine.options.n_processors;
+}
+
+uint64_t sim_ran_ns(unsigned int number)
+{
+	return machine.processes[number].ran_ns;
+}
+
+uint64_t sim_n_sleeps(unsigned int number)
+{
+	return machine.processes[number].n_sleeps;
 }
 
 int sim_own_fd(int fd)
@@ -497,6 +519,8 @@ uint64_t sim_now_ns(void)
 void sim_pass(uint64_t ns)
 {
 	machine.now_ns += ns;
+	if (machine.running)
+		machine.processes[machine.running->process].ran_ns += ns;
 }
 
 uint64_t sim_step_ns(void)
@@ -518,6 +542,18 @@ static void rest(uint64_t until_ns)
 	thread->is_woken = false;
 	thread->state = THREAD_WAITS;
 	leave();
+}
+
+void sim_work(uint64_t ns)
+{
+	struct thread *thread = machine.running;
+
+	if (!machine.options.is_parallel) {
+		sim_pass(ns);
+		return;
+	}
+	machine.processes[thread->process].ran_ns += ns;
+	rest(machine.now_ns + ns);
 }
 
 /* Kill the broker within a few of its steps, if its time comes no sooner. */
@@ -591,7 +627,7 @@ static void step(uint32_t naps)
 
 	machine.n_steps++;
 	if (most_ns > 0)
-		machine.now_ns += 1 + (machine.n_steps * 40503u >> 4) % most_ns;
+		sim_pass(1 + (machine.n_steps * 40503u >> 4) % most_ns);
 	if (!thread || machine.n_calm > 0)
 		return;
 	process = &machine.processes[thread->process];
@@ -660,6 +696,8 @@ bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 	/* The descriptors may be ready already. */
 	if (n_fds > 0)
 		machine.n_polled = machine.n_touched - 1;
+	machine.processes[thread->process].n_sleeps +=
+		machine.processes[thread->process].first == thread;
 	rest(deadline_ns);
 	is_woken = thread->is_woken;
 	woken_ns = thread->woken_ns;

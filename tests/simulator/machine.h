@@ -64,7 +64,10 @@ struct sim_chances {
 struct sim_machine_options {
 	uint64_t seed;
 	struct sim_chances chances;
-	bool is_verbose; /* trace what happens to stderr */
+	unsigned int n_processors; /* that programs are told of */
+	bool is_one_place;         /* every thread is told to be on the first one */
+	bool is_parallel;          /* others run while a thread computes */
+	bool is_verbose;           /* trace what happens to stderr */
 };
 
 void sim_machine_init(const struct sim_machine_options *options);
@@ -94,6 +97,12 @@ unsigned int sim_process(void);
 unsigned int sim_process_generation(unsigned int number);
 /* Return the running thread's number, unique among those that exist. */
 unsigned int sim_thread(void);
+/* Return the number of processors, and the one that the running thread is told. */
+unsigned int sim_n_processors(void);
+unsigned int sim_processor(void);
+/* Return the time for which a process's threads have run, and the sleeps of its first thread. */
+uint64_t sim_ran_ns(unsigned int number);
+uint64_t sim_n_sleeps(unsigned int number);
 
 /* Note descriptors and mappings that the running process got and gave back. */
 int sim_own_fd(int fd); /* Return: @fd, which may be negative. */
@@ -124,8 +133,10 @@ uint64_t sim_step_ns(void);
 void sim_step(void);
 /* Make a step that is a call to the kernel. */
 void sim_call(void);
-/* Let time pass, as for work of the running thread. */
+/* Let time pass. */
 void sim_pass(uint64_t ns);
+/* Let the running thread compute for a time. */
+void sim_work(uint64_t ns);
 /* Do not switch threads, kill or fail calls until sim_calm_end(); they nest. */
 void sim_calm_begin(void);
 void sim_calm_end(void);

@@ -12,12 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/personality.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "simulator/apart.h"
 #include "simulator/real.h"
 #include "simulator/round.h"
 
@@ -35,9 +32,6 @@ static const char usage[] =
 	"\n"
 	"A violation prints the seed. With FAULTSIM_ABORT=1 it aborts, for a debugger.\n"
 	"Exit status: 0: no violation; 1: a violation; 2: wrong use.\n";
-
-/* Longest time of a round, in seconds of a processor */
-enum { ROUND_SECONDS = 60 };
 
 struct options {
 	uint64_t seed, n_rounds, seconds;
@@ -119,51 +113,27 @@ static int parse(int argc, char **argv, struct options *options)
 	return 2;
 }
 
-static void remove_folder(const char *folder)
-{
-	static const char *const names[] = {"socket", "socket.lock", "brokerd.conf"};
-	char path[128];
+struct round {
+	const struct options *options;
+	uint64_t seed;
+	struct sim_round_figures *figures;
+};
 
-	for (unsigned int i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		unlink(path);
-	}
-	rmdir(folder);
+static void run_here(const char *folder, void *data)
+{
+	const struct round *round = data;
+
+	sim_round(round->seed, folder, round->options->is_verbose, round->figures);
 }
 
 /* Run a round in a process of its own. Return: true: nothing was violated. */
 static bool run_round(const struct options *options, uint64_t seed,
 		      struct sim_round_figures *figures)
 {
-	const struct rlimit limit = {ROUND_SECONDS, ROUND_SECONDS + 1};
-	/* A disk is slow. */
-	char in_memory[] = "/dev/shm/faultsim-XXXXXX", in_tmp[] = "/tmp/faultsim-XXXXXX";
-	char *folder = mkdtemp(in_memory);
-	pid_t pid;
-	int status = 0;
+	struct round round = {options, seed, figures};
 
-	if (!folder)
-		folder = mkdtemp(in_tmp);
-	if (!folder) {
-		perror("faultsim: cannot make a folder in /tmp");
-		exit(2);
-	}
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		setrlimit(RLIMIT_CPU, &limit);
-		sim_round(seed, folder, options->is_verbose, figures);
-		_exit(0);
-	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	remove_folder(folder);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+	if (sim_run_apart(run_here, &round))
 		return true;
-	if (WIFSIGNALED(status))
-		fprintf(stderr, "the round was ended by signal %d (%s)\n", WTERMSIG(status),
-			WTERMSIG(status) == SIGXCPU ? "it takes too long"
-						    : strsignal(WTERMSIG(status)));
 	fprintf(stderr, "to repeat it: faultsim --seed=%llu --verbose\n", (unsigned long long)seed);
 	return false;
 }
@@ -226,11 +196,7 @@ int main(int argc, char **argv)
 	uint64_t begin_ms = real_ms(), n_rounds = 0, n_bad = 0;
 	int r;
 
-	/* Addresses must be the same in each run. */
-	if (!(personality(0xffffffff) & ADDR_NO_RANDOMIZE)) {
-		personality((unsigned long)personality(0xffffffff) | ADDR_NO_RANDOMIZE);
-		execv("/proc/self/exe", argv);
-	}
+	sim_fix_addresses(argv);
 	r = parse(argc, argv, &options);
 	if (r >= 0)
 		return r;

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Mutants: bugs that faultsim must find.
+Mutants: bugs that faultsim must find, and wrong decisions that decisions must find.
 
 mutants.txt lists them. Each is planted in a copy of the sources, alone; faultsim is built from the copy and runs from
-seed 1 until it finds a violation. The time that counts is that of the processor, so other programs do not matter.
+seed 1 until it finds a violation. The time that counts is that of the processor, so other programs do not matter. For
+mutants whose names begin with "decide-" it is decisions, which runs once.
 
   mutants.py --check           check that every mutant of the list applies to the sources
   mutants.py FOLDER [NAME]...  look for these mutants, or for all; FOLDER, a build folder of its own, is kept for the
@@ -29,7 +30,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LIST = HERE / 'mutants.txt'
-TARGET = 'tests/simulator/faultsim'
+FOLDER = pathlib.Path('tests/simulator')
 GOAL = 0.95
 
 Mutant = collections.namedtuple('Mutant', 'name file about patch')
@@ -73,6 +74,11 @@ def apply(mutant, source):
     return '\n'.join(lines[:at] + new + lines[at + len(old):])
 
 
+def program_name(mutant):
+    """Return the name of the program that must find a mutant."""
+    return 'decisions' if mutant and mutant.name.startswith('decide-') else 'faultsim'
+
+
 def copy_sources(folder):
     """Copy the sources to @folder, but no file that is the same there already."""
     names = subprocess.run(['git', '-C', ROOT, 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
@@ -101,14 +107,15 @@ class Builder:
                            stdout=subprocess.DEVNULL)
 
     def program(self, mutant):
-        """Build faultsim with @mutant (None: without). Return: the program."""
+        """Build the program for @mutant (None: faultsim without one). Return: its path."""
+        target = FOLDER / program_name(mutant)
         program = self.programs / (mutant.name if mutant else 'none')
         if mutant:
             path = self.source / mutant.file
             before = path.read_text()
             path.write_text(apply(mutant, before))
         try:
-            result = subprocess.run(['ninja', '-C', self.build, TARGET], check=False, stdout=subprocess.PIPE,
+            result = subprocess.run(['ninja', '-C', self.build, target], check=False, stdout=subprocess.PIPE,
                                     stderr=subprocess.STDOUT, text=True)
         finally:
             if mutant:
@@ -117,7 +124,7 @@ class Builder:
             errors = '\n'.join(re.findall(r'.*(?:error|not found).*', result.stdout)[:5])
             raise Fault(f'{mutant.name if mutant else "faultsim"} does not build:\n{errors}')
         program.unlink(missing_ok=True)  # A program that still runs keeps its file.
-        shutil.copyfile(self.build / TARGET, program)
+        shutil.copyfile(self.build / target, program)
         program.chmod(0o755)
         return program
 
@@ -138,11 +145,11 @@ def sentence(lines):
     return '?'
 
 
-def look_for(program, seconds, seed):
-    """Run a program until it finds a violation, or has used @seconds of a processor."""
+def look_for(program, is_endless, seconds, seed):
+    """Run a program until it finds a violation, has used @seconds of a processor, or ends unless it @is_endless."""
+    options = [f'--seed={seed}', '--seconds=100000', '--first'] if is_endless else []
     with tempfile.TemporaryFile('w+', errors='replace') as said:
-        process = subprocess.Popen([program, f'--seed={seed}', '--seconds=100000', '--first'],
-                                   stdout=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=said)
         is_over = False
         # The process is waited for here, to learn the time that it has used. The object must live as long: Python
         # waits for processes whose object is gone, in any thread.
@@ -155,7 +162,7 @@ def look_for(program, seconds, seed):
         said.seek(0)
         lines = said.read().split('\n')
     used = ended[2].ru_utime + ended[2].ru_stime
-    if is_over:
+    if is_over or ended[1] == 0:
         return Outcome(False, used, None, '')
     found = re.search(r'--seed=(\d+)', '\n'.join(lines))
     return Outcome(True, used, int(found[1]) if found else None, sentence(lines))
@@ -212,7 +219,7 @@ def run(mutants, options):
                 faults.append(str(fault))
                 print(fault, flush=True)
                 continue
-            future = pool.submit(look_for, program, options.seconds, options.seed)
+            future = pool.submit(look_for, program, program_name(mutant) == 'faultsim', options.seconds, options.seed)
             futures[future] = mutant
             future.add_done_callback(lambda done: report(futures[done], done.result()))
     outcomes = [(mutant, future.result().is_found) for future, mutant in futures.items()]

@@ -97,7 +97,7 @@ static void choose_devices(void)
 		.gtt_bytes = one_of(3) ? sim_below(64) * SIM_CARD_PAGE : 0,
 		.task_ns = 3000ull << sim_below(12),
 		.row_ns = 10ull << sim_below(8),
-		.parts = (unsigned int)sim_below(3),
+		.parts = 1 + (unsigned int)sim_below(3),
 	};
 	for (unsigned int i = 0; i < SIM_DEVICES; i++)
 		sim.broker.devices[i].spin_ns = one_of(2) ? 20000 : 0;
@@ -435,7 +435,11 @@ static void add_up(struct sim_round_figures *figures)
 
 void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_round_figures *ret)
 {
-	struct sim_machine_options options = {.seed = seed, .is_verbose = is_verbose};
+	struct sim_machine_options options = {
+		.seed = seed,
+		.n_processors = 4,
+		.is_verbose = is_verbose,
+	};
 
 	sim_machine_init(&options);
 	sim.folder = sim.broker.folder = folder;
