@@ -6,10 +6,10 @@
  * that the broker sleeps on it, and leaves the list of active rings. So idle sessions cost a busy
  * one nothing. The ring's bell activates it again.
  *
- * Spin budgets adapt per ring between a floor, which is about the time of a sleep and a wake-up,
- * and a ceiling. A budget is doubled when the bell rings soon after the last work: a longer spin
- * would have caught the entry. It is halved when the bell rings later: the spin was in vain. A
- * client that pauses for a few microseconds in the middle of a stream must not find its broker
+ * Spin budgets adapt per ring. A budget is doubled, up to a ceiling, when the bell rings soon after
+ * the last work: a longer spin would have caught the entry. Then it is at least the floor, about
+ * the time of a sleep and a wake-up. It is halved when the bell rings later: the spin was in vain.
+ * A client that pauses for a few microseconds in the middle of a stream must not find its broker
  * asleep each time. While executors compute on the processors on which the reactor would spin, or
  * the processors are contended, it hardly spins at all.
  */
@@ -297,19 +297,23 @@ static void ring_announce_sleep(struct dispatch_ring *ring)
 
 /*
  * Adapt the spin budget after a sleep: double it if a longer spin would have caught the entry,
- * otherwise halve it.
+ * otherwise halve it. A client whose entries are rare gets a budget below the floor.
  */
 static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ring,
 		       uint64_t now_ticks)
 {
 	uint64_t idle_ticks = now_ticks - ring->last_work_ticks;
 
-	if (idle_ticks < dispatch->max_spin_ticks)
+	const bool is_soon = idle_ticks < dispatch->max_spin_ticks;
+	const uint64_t least_ticks =
+		is_soon ? dispatch->min_spin_ticks : dispatch->crowded_spin_ticks;
+
+	if (is_soon)
 		ring->spin_ticks = ring->spin_ticks * 2;
 	else
 		ring->spin_ticks /= 2;
-	if (ring->spin_ticks < dispatch->min_spin_ticks)
-		ring->spin_ticks = dispatch->min_spin_ticks;
+	if (ring->spin_ticks < least_ticks)
+		ring->spin_ticks = least_ticks;
 	if (ring->spin_ticks > dispatch->max_spin_ticks)
 		ring->spin_ticks = dispatch->max_spin_ticks;
 }

@@ -87,7 +87,10 @@ TEST(test_bell__without_work)
 	}
 }
 
-/* A bell soon after the last work doubles the spin time, a later one halves it, within limits. */
+/*
+ * A bell soon after the last work doubles the spin time, a later one halves it, within limits. The
+ * lower limit is another one for rare bells.
+ */
 TEST(test_bell__adapts_spin)
 {
 	const uint64_t hour_ticks = clock_ns_to_ticks(3600000000000);
@@ -97,7 +100,9 @@ TEST(test_bell__adapts_spin)
 		{hour_ticks / 4, 0, hour_ticks / 4 * 2},
 		{hour_ticks, 0, hour_ticks},
 		{5000, 2 * hour_ticks, 2500},
-		{1000, 2 * hour_ticks, 1000},
+		{1000, 2 * hour_ticks, 500},
+		{100, 2 * hour_ticks, 100},
+		{100, 0, 1000},
 	};
 	struct dispatch_ring *ring;
 	struct dispatch *dispatch;
@@ -106,6 +111,7 @@ TEST(test_bell__adapts_spin)
 	BENCH(bench, 1, N_ENTRIES);
 	dispatch = bench.rig.dispatch;
 	dispatch->options.spin_ns = -1;
+	dispatch->crowded_spin_ticks = 100;
 	dispatch->min_spin_ticks = 1000;
 	dispatch->max_spin_ticks = hour_ticks;
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
