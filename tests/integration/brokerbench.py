@@ -23,7 +23,7 @@ from started import expect, start, wait_for
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
           'ratio', 'target', 'p999', 'baseline_p999']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
-           'mid', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
+           'mid', 'clients', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
            'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency', 'ledger', 'decision',
            'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
@@ -146,6 +146,15 @@ def test_mid(program):
         expect(cpu['p50'] > 0, f'{cpu}: processor time')
     for row in rows[-2:]:
         expect(row['unit'] == '%' and 0 <= row['p50'] <= 100, f'{row}: share')
+
+
+def test_clients(program):
+    """Crowds of clients have rows of times, of each client's rate and of processor time."""
+    rows = measure(program, '--seconds=0.05', '--rows=n=64', 'clients')
+    if rows:
+        expect([row['params'] for row in rows] == [f'clients={n} n=64{kind}' for n in (1, 2, 16)
+                                                   for kind in ('', ' rate', ' cpu')], f'rows {rows}')
+        expect(all(row['p50'] > 0 and row['baseline_p50'] > 0 for row in rows), f'rows {rows}')
 
 
 def test_mid_models(program, folder):
@@ -308,6 +317,7 @@ def main():
         test_report(program, folder)
         test_models(program, folder)
         test_mid(program)
+        test_clients(program)
         test_mid_models(program, folder)
         test_lease(program)
         test_device(program)

@@ -332,17 +332,17 @@ static int run_nops(struct bench_env *env, const struct target *target)
 /* ---- The broker's share of a processor ---- */
 
 /*
- * Sample the broker's share of a processor, in percent, with a task in each period; @task NULL:
- * none.
+ * Sample a process's share of a processor, in percent. This thread calls @run in each period, or
+ * never if it is NULL.
  */
-static int sample_shares(struct bench_env *env, const struct target *target,
-			 const struct target_task *task, struct samples *samples)
+static int sample_shares(struct bench_env *env, pid_t pid, direct_fn *run, void *data,
+			 struct samples *samples)
 {
 	const uint64_t interval_ns = (uint64_t)(env->seconds * 1e9) / (2 * N_SHARES);
 	struct cost cost;
 	int r;
 
-	r = cost_init(&cost, broker_pid(target), 0);
+	r = cost_init(&cost, pid, 0);
 	if (!r)
 		r = samples_reserve(samples, N_SHARES);
 	for (unsigned int i = 0; i < N_SHARES && !r; i++) {
@@ -351,17 +351,17 @@ static int sample_shares(struct bench_env *env, const struct target *target,
 
 		cost_begin(&cost);
 		do {
-			next += task ? PERIOD_NS : interval_ns;
+			next += run ? PERIOD_NS : interval_ns;
 			bench_settle(next > now ? next - now : 0);
-			if (task)
-				r = target_run_once(task);
+			if (run)
+				r = run(data);
 			now = clock_now_ns();
 		} while (!r && now - start_ns < interval_ns);
 		cost_end(&cost, 0);
 		samples_add(samples,
 			    100.0 * (double)(cost.ns - before_ns) / (double)(now - start_ns));
 	}
-	return r ? bench_fail(env, r, "cannot measure the broker's processor time") : 0;
+	return r ? bench_fail(env, r, "cannot measure a share of the processor") : 0;
 }
 
 static int run_idle(struct bench_env *env, const struct target *target)
@@ -372,7 +372,7 @@ static int run_idle(struct bench_env *env, const struct target *target)
 	unsigned int n = 0;
 	int r;
 
-	r = sample_shares(env, target, NULL, &samples[1]);
+	r = sample_shares(env, broker_pid(target), NULL, NULL, &samples[1]);
 	/* The target's own session is one of them. */
 	for (; n < N_CLIENTS - 1 && !r; n++)
 		r = target_connect(&clients[n], env, target_socket(target, env));
@@ -385,7 +385,7 @@ static int run_idle(struct bench_env *env, const struct target *target)
 	}
 	bench_settle(BENCH_ASLEEP_NS);
 	if (!r)
-		r = sample_shares(env, target, NULL, &samples[0]);
+		r = sample_shares(env, broker_pid(target), NULL, NULL, &samples[0]);
 	if (!r)
 		bench_report(env, &row, &samples[0], &samples[1]);
 	while (n > 0)
@@ -407,13 +407,15 @@ static double kernel_time_us(struct product *product)
 	return us;
 }
 
-/* Report the broker's share with the product, whose kernel takes @kernel_us, once in a period. */
+/*
+ * Report the broker's share with the product once in a period, beside the share of a thread that
+ * calls the kernel as often: after a pause the caches are cold, and the kernel takes longer.
+ */
 static int report_periodic(struct bench_env *env, const struct target *target,
-			   const struct product *product, double kernel_us)
+			   struct product *product)
 {
-	const struct target_task task = product_task(target, &product->matmul, 1);
-	double kernel_percent = 100.0 * kernel_us * 1e3 / PERIOD_NS;
-	struct samples samples = SAMPLES_INIT, baseline = {&kernel_percent, 1, 1};
+	struct target_task task = product_task(target, &product->matmul, 1);
+	struct samples samples[2] = {SAMPLES_INIT, SAMPLES_INIT};
 	char params[48];
 	const struct bench_row row = {params, "%", false, "kernel", .limit = PERIODIC_LIMIT};
 	int r;
@@ -421,10 +423,13 @@ static int report_periodic(struct bench_env *env, const struct target *target,
 	snprintf(params, sizeof(params), "n=%u every 10 ms", product->matmul.n);
 	if (!bench_is_wanted(env, params))
 		return 0;
-	r = sample_shares(env, target, &task, &samples);
+	r = sample_shares(env, broker_pid(target), product_run_target, &task, &samples[0]);
 	if (!r)
-		bench_report(env, &row, &samples, &baseline);
-	samples_deinit(&samples);
+		r = sample_shares(env, getpid(), product_run_kernel, product->kernel, &samples[1]);
+	if (!r)
+		bench_report(env, &row, &samples[0], &samples[1]);
+	samples_deinit(&samples[0]);
+	samples_deinit(&samples[1]);
 	return r;
 }
 
@@ -444,7 +449,7 @@ static int run_periodic(struct bench_env *env, const struct target *target)
 		us = kernel_time_us(&product);
 		is_found = us >= PERIODIC_US || i + 1 == ARRAY_SIZE(candidates);
 		if (is_found)
-			r = report_periodic(env, target, &product, us);
+			r = report_periodic(env, target, &product);
 		product_deinit(&product);
 	}
 	return r;

@@ -63,6 +63,7 @@ extern const struct bench bench_task_overhead;
 extern const struct bench bench_sessions;
 extern const struct bench bench_matmul_cpu;
 extern const struct bench bench_mid;
+extern const struct bench bench_clients;
 extern const struct bench bench_matmul_library;
 extern const struct bench bench_matmul_int8;
 extern const struct bench bench_operators;

@@ -26,13 +26,13 @@
 static const struct bench *const benches[] = {
 	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,
 	&bench_task_overhead,  &bench_sessions,       &bench_mid,
-	&bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_int8,
-	&bench_operators,      &bench_nets,           &bench_fusion,
-	&bench_device_tasks,   &bench_matmul_vulkan,  &bench_copied_bytes,
-	&bench_starpu,         &bench_residency,      &bench_ledger,
-	&bench_decision,       &bench_churn,          &bench_contention,
-	&bench_probes,         &bench_scrape,         &bench_watched,
-	&bench_brokertop,      &bench_lease,
+	&bench_clients,        &bench_matmul_cpu,     &bench_matmul_library,
+	&bench_matmul_int8,    &bench_operators,      &bench_nets,
+	&bench_fusion,         &bench_device_tasks,   &bench_matmul_vulkan,
+	&bench_copied_bytes,   &bench_starpu,         &bench_residency,
+	&bench_ledger,         &bench_decision,       &bench_churn,
+	&bench_contention,     &bench_probes,         &bench_scrape,
+	&bench_watched,        &bench_brokertop,      &bench_lease,
 };
 
 static const char help[] =
@@ -45,9 +45,9 @@ static const char help[] =
 	"  -j, --json         one JSON object per row and line instead of a table\n"
 	"  -q, --quick        0.2 seconds per row: too short for figures to publish\n"
 	"  -t, --seconds=N    measuring time of one row, both sides together (default 1)\n"
-	"  -r, --rows=TEXT    print only rows whose params contain TEXT; mid, operators,\n"
-	"                     nets, fusion, task-overhead, device-tasks and matmul-vulkan also\n"
-	"                     measure only those\n"
+	"  -r, --rows=TEXT    print only rows whose params contain TEXT; mid, clients,\n"
+	"                     operators, nets, fusion, task-overhead, device-tasks and\n"
+	"                     matmul-vulkan also measure only those\n"
 	"  -m, --model=FILE,INPUT...\n"
 	"                     let mid measure an ONNX model, too, with an array (.npy or .pb) for\n"
 	"                     each of its inputs; may be given up to 16 times\n"
@@ -65,6 +65,9 @@ static const char help[] =
 	"\n"
 	"mid's rows \"cpu\" are the processor time per task, of the client and the broker\n"
 	"together. Its rows in % are brokerd's share of a processor.\n"
+	"\n"
+	"clients' samples are every task of every client; of its rows \"rate\", one per client\n"
+	"and window, so that p99 is the slowest client's.\n"
 	"\n"
 	"operators has some 150 rows, of --seconds each: three minutes, or one with --quick. Its\n"
 	"targets are 0.9, and 1 for small shapes; where pictures are computed, beside\n"
