@@ -748,7 +748,7 @@ TEST(test_contents__reductions)
 		for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 			const struct row row = {op_by_kind(kind)->name, of[i][0], of[i][1], 2e-4};
 
-			for (unsigned int again = 0; again < test_scaled(3); again++)
+			for (unsigned int again = 0; again < op_rig_rounds(2, 0); again++)
 				check_rows(&row, 1, &(struct op_check){.fill = fill_near_one});
 		}
 }
