@@ -201,23 +201,6 @@ static void look_after(const struct rbk_ring *counted)
 
 /* ---- Submitting ---- */
 
-/*
- * Fetch the cache line of a slot that will be written soon from the broker's processor. The fence
- * after each publication waits for all earlier stores, so a client that publishes single entries
- * would wait for the journey of each entry's line. Processors that lack prefetchw ignore it.
- */
-static inline void claim_slot(const struct rbk_ring *ring, uint32_t index)
-{
-	const struct rbk_sqe *slot = &ring->sq->sqes[index & ring->mask];
-
-#if defined(__x86_64__)
-	/* For __builtin_prefetch() the compiler would need to know that all processors have it. */
-	__asm__ volatile("prefetchw %0" ::"m"(*slot));
-#else
-	__builtin_prefetch(slot, 1);
-#endif
-}
-
 static cold_path struct rbk_sqe *get_sqe_slow(struct rbk_ring *ring)
 {
 	uint32_t n_used;
@@ -258,7 +241,11 @@ RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
 		return submit_nothing(ring);
 	if (unlikely(ring->lost) && ring_is_over(ring, false))
 		return ring->lost;
-	claim_slot(ring, ring->sq_tail + CLAIM_AHEAD);
+	/*
+	 * The fence after each publication waits for all earlier stores. A client that publishes
+	 * single entries would wait for each entry's line to come from the broker's processor.
+	 */
+	rbk_ring_claim(&ring->sq->sqes[(ring->sq_tail + CLAIM_AHEAD) & ring->mask]);
 	/* Pairs with the broker's acquire load: the entries are complete. */
 	rbk_ring_publish(&ring->sq->sq_tail, ring->sq_tail);
 	ring->sq_published = ring->sq_tail;
