@@ -39,9 +39,10 @@ static inline uint64_t binding_bytes(const struct plan_binding *binding, uint32_
 	return binding->fixed_bytes + binding->row_bytes * count;
 }
 
+/* Set *ret, and *ret_end to the end of its range. */
 static ALWAYS_INLINE int resolve_ref(const struct session *session, uint64_t ref,
 				     const struct plan_binding *binding, uint32_t count,
-				     struct exec_ref *ret)
+				     struct exec_ref *ret, uint64_t *ret_end)
 {
 	uint64_t bytes = binding_bytes(binding, count);
 	uint64_t offset = RBK_REF_OFFSET(ref);
@@ -62,6 +63,7 @@ static ALWAYS_INLINE int resolve_ref(const struct session *session, uint64_t ref
 		return -EACCES;
 	ret->arena = &arena->exec;
 	ret->offset = offset;
+	*ret_end = offset + bytes;
 	return 0;
 }
 
@@ -71,19 +73,17 @@ static ALWAYS_INLINE bool is_same_memory(const struct exec_arena *a, const struc
 }
 
 /*
- * Return true if the range that binding @w writes overlaps any other reference. Two ids may name
- * one memfd.
+ * Return true if the range of reference @w, which is written, overlaps any other of the @n. Two ids
+ * may name one memfd.
  */
-static ALWAYS_INLINE bool output_overlaps(const struct plan *plan, uint32_t n_bindings,
-					  uint32_t count, const struct exec_ref *refs, uint32_t w)
+static ALWAYS_INLINE bool output_overlaps(const struct exec_ref *refs, const uint64_t *ends,
+					  uint32_t n, uint32_t w)
 {
-	uint64_t w_begin = refs[w].offset;
-	uint64_t w_end = w_begin + binding_bytes(&plan->bindings[w], count);
+	const uint64_t begin = refs[w].offset, end = ends[w];
 
-	for (uint32_t i = 0; i < n_bindings; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		/* Compare ranges first: they are at hand, and few of them overlap. */
-		if (refs[i].offset < w_end &&
-		    w_begin < refs[i].offset + binding_bytes(&plan->bindings[i], count) && i != w &&
+		if (refs[i].offset < end && begin < ends[i] && i != w &&
 		    is_same_memory(refs[i].arena, refs[w].arena))
 			return true;
 	}
@@ -91,18 +91,20 @@ static ALWAYS_INLINE bool output_overlaps(const struct plan *plan, uint32_t n_bi
 }
 
 static ALWAYS_INLINE int resolve_all(const struct session *session, const struct plan *plan,
-				     uint32_t count, const uint64_t *given, struct exec_ref *refs)
+				     uint32_t count, const uint64_t *given, struct exec_ref *refs,
+				     uint64_t *ends)
 {
-	const uint32_t n_bindings = plan->n_bindings;
+	const struct plan_binding *const bindings = plan->bindings;
+	const uint32_t n = plan->n_bindings;
 	int r;
 
-	for (uint32_t i = 0; i < n_bindings; i++) {
-		r = resolve_ref(session, given[i], &plan->bindings[i], count, &refs[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		r = resolve_ref(session, given[i], &bindings[i], count, &refs[i], &ends[i]);
 		if (r)
 			return r;
 	}
-	for (uint32_t i = 0; i < n_bindings; i++)
-		if (plan->bindings[i].written && output_overlaps(plan, n_bindings, count, refs, i))
+	for (uint32_t i = 0; i < n; i++)
+		if (bindings[i].written && output_overlaps(refs, ends, n, i))
 			return -EINVAL;
 	return 0;
 }
@@ -119,9 +121,10 @@ static int load_table(const struct session *session, const struct rbk_sqe *sqe,
 	};
 	const uint64_t *shared;
 	struct exec_ref ref;
+	uint64_t end;
 	int r;
 
-	r = resolve_ref(session, sqe->table, &whole, 0, &ref);
+	r = resolve_ref(session, sqe->table, &whole, 0, &ref, &end);
 	if (r)
 		return r;
 	shared = (const uint64_t *)(ref.arena->base + ref.offset);
@@ -141,20 +144,21 @@ static __attribute__((__noinline__)) int validate_table(const struct session *se
 							const struct plan *plan,
 							struct exec_ref *refs)
 {
-	uint64_t table[RBK_MAX_REFS];
+	uint64_t table[RBK_MAX_REFS], ends[RBK_MAX_REFS];
 	int r;
 
 	if (sqe->n_refs != plan->n_bindings || sqe->n_refs == 0 || sqe->state_rows ||
 	    (sqe->table_reserved[0] | sqe->table_reserved[1] | sqe->table_reserved[2]))
 		return -EINVAL;
 	r = load_table(session, sqe, table);
-	return r ? r : resolve_all(session, plan, sqe->count, table, refs);
+	return r ? r : resolve_all(session, plan, sqe->count, table, refs, ends);
 }
 
 static ALWAYS_INLINE int validate_run(const struct session *session, const struct rbk_sqe *sqe,
 				      struct exec_ref *refs, struct session_plan **ret_plan)
 {
 	struct session_plan *plan = find_plan(session, sqe->plan_id);
+	uint64_t ends[RBK_SQE_REFS];
 	const struct plan *parsed;
 
 	if (!plan)
@@ -172,7 +176,7 @@ static ALWAYS_INLINE int validate_run(const struct session *session, const struc
 	for (uint32_t i = parsed->n_bindings; i < RBK_SQE_REFS; i++)
 		if (sqe->refs[i])
 			return -EINVAL;
-	return resolve_all(session, parsed, sqe->count, sqe->refs, refs);
+	return resolve_all(session, parsed, sqe->count, sqe->refs, refs, ends);
 }
 
 /* NOP and BARRIER have no operands. */
