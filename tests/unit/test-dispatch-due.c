@@ -5,6 +5,7 @@
 #include "loop/loop.h"
 #include "support/test.h"
 #include "unit/dispatch-bench.h"
+#include "util/checked.h"
 #include "util/clock.h"
 
 static const uint64_t hour_ns = 3600000000000, second_ns = 1000000000;
@@ -221,6 +222,29 @@ TEST(test_due__keeps_the_reactor_awake)
 	fake_finish(bench.gpu, 1, 0);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 1, 0);
+}
+
+/* A GPU's own thread polls where no thread needs its processor, and threads may spin at all. */
+TEST(test_due__lets_threads_poll)
+{
+	static const struct {
+		bool is_contended;
+		int64_t spin_ns;
+		uint32_t n_processors;
+		bool may_poll;
+	} cases[] = {{false, -1, 3, true},
+		     {true, -1, 3, false},
+		     {false, 0, 3, false},
+		     {false, 20000, 3, false},
+		     {false, -1, 2, false}};
+
+	BEGIN(bench);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		bench.rig.dispatch->options.spin_ns = cases[i].spin_ns;
+		bench.rig.dispatch->options.n_processors = cases[i].n_processors;
+		dispatch_set_contended(bench.rig.dispatch, cases[i].is_contended);
+		assert_int_equal(atomic_load(&bench.gpu->executor.may_poll), cases[i].may_poll);
+	}
 }
 
 /*

@@ -20,7 +20,8 @@ static struct {
 	exec_look_fn *look;
 	void *context;
 	unsigned int n_runs, n_abandoned;
-	uint64_t exec_ticks; /* time that the task claims to have taken; 0: the true one */
+	uint64_t exec_ticks;  /* time that the task claims to have taken; 0: the true one */
+	uint64_t limit_ticks; /* most time that the last task may have taken */
 } script;
 
 static void run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
@@ -36,6 +37,7 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 		task->res = -ECANCELED;
 		return;
 	}
+	script.limit_ticks = script.bench->rig.dispatch->reactor_run.stop_ticks - clock_ticks();
 	/* A slow machine is no overrun. */
 	script.bench->rig.dispatch->reactor_run.stop_ticks = clock_ticks() + (1ull << 50);
 	if (script.between)
@@ -202,6 +204,21 @@ TEST(test_reactor__leaves_tasks_to_busy_workers)
 	expect_taken(&bench, 3);
 }
 
+/* While the CPU has a task of the broker's own, such as a calibration, workers get all others. */
+TEST(test_reactor__leaves_tasks_beside_own_ones)
+{
+	struct dispatch_own busy;
+
+	BEGIN(bench);
+	bench.rig.dispatch->loads[RBK_DEVICE_CPU].own = &busy;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	bench.rig.dispatch->loads[RBK_DEVICE_CPU].own = NULL;
+	assert_int_equal(own(&bench)->n_held, 0);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+}
+
 /* Pages that a client can take away would hold up the reactor. */
 TEST(test_reactor__leaves_unfixed_arenas)
 {
@@ -244,6 +261,45 @@ TEST(test_reactor__takes_several)
 	expect_cqe(&bench, REACTOR_RUNS, 0);
 	for (uint64_t i = 0; i < REACTOR_RUNS; i++)
 		expect_cqe(&bench, i, 0);
+}
+
+/* Under contention, all that the reactor takes is together shorter than a switch. */
+TEST(test_reactor__takes_few_under_contention)
+{
+	struct session_plan *wide;
+	struct rbk_sqe sqe;
+
+	BEGIN(bench);
+	wide = bench_relu(&bench, 4096, 64);
+	bench.cpu->executor.info.n_threads = 1;
+	dispatch_set_contended(bench.rig.dispatch, true);
+	/* 32 KiB each, at 1 byte per ns */
+	for (uint64_t i = 0; i < 2; i++) {
+		sqe = bench_entry(wide, bench.arena, 32768, 1, i);
+		rig_put(&bench.ring, &sqe);
+	}
+	rig_work(&bench.rig);
+	assert_int_equal(own(&bench)->n_held, 1);
+	assert_in_range(own(&bench)->work_ns, REACTOR_SWITCH_NS / 2 + 1, REACTOR_SWITCH_NS);
+	assert_int_equal(run_all(&bench), 2);
+	for (uint64_t i = 0; i < 2; i++)
+		expect_cqe(&bench, i, 0);
+}
+
+/* A task may take twice its predicted time, and the time of a switch. */
+TEST(test_reactor__limits_tasks)
+{
+	uint64_t most_ns;
+
+	BEGIN(bench);
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	most_ns = 2 * own(&bench)->waiting[0].work_ns + REACTOR_SWITCH_NS;
+	assert_int_equal(run_all(&bench), 1);
+	/* Some of it has passed, on a machine that may be busy. */
+	if ((int64_t)script.limit_ticks > 0)
+		assert_in_range(clock_ticks_to_ns(script.limit_ticks), 1, most_ns + 1000);
+	expect_cqe(&bench, 1, 0);
 }
 
 static void overrun(struct bench *bench, struct exec_task *task)
@@ -456,6 +512,78 @@ TEST(test_reactor__counts_long_pieces)
 	expect_taken(&bench, 4);
 }
 
+static void end_late(struct bench *bench, struct exec_task *task)
+{
+	script.look(script.context);
+	own(bench)->looked_ticks -= own(bench)->long_piece_ticks + 1;
+}
+
+/* Nothing looks after the last piece. */
+TEST(test_reactor__counts_long_last_pieces)
+{
+	BEGIN(bench);
+	script.between = end_late;
+	expect_taken(&bench, 1);
+	assert_int_equal(bench.queued->reactor_overruns, OVERRUN_COST);
+}
+
+enum { MANY_CALLS = 16 };
+
+static void call_often(struct bench *bench, struct exec_task *task)
+{
+	for (uint64_t i = 0; i < MANY_CALLS; i++) {
+		put_bare(bench, RBK_OP_NOP, 100 + i, 0);
+		script.look(script.context);
+		expect_cqe(bench, 100 + i, 0);
+	}
+	/* A worker gets a task of the same tenant. */
+	own(bench)->most_ns = 0;
+	put_run(bench, bench->queued, 2, 0);
+	script.look(script.context);
+	assert_int_equal(bench->cpu->n_tasks, 1);
+	assert_int_equal(atomic_load(&task->state), EXEC_RUNNING);
+}
+
+/* Other entries of a tenant do not stop its task. */
+TEST(test_reactor__goes_on_beside_own_entries)
+{
+	BEGIN(bench);
+	bench.cpu->executor.info.n_threads = 2;
+	script.between = call_often;
+	assert_int_equal(put_and_run(&bench, 1), 1);
+	expect_cqe(&bench, 1, 0);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 2, 0);
+}
+
+static struct rig_ring crowd[REACTOR_RUN_RINGS];
+
+static void join_crowd(struct bench *bench, struct exec_task *task)
+{
+	rig_ring_new(&bench->rig, 4, &crowd[REACTOR_RUN_RINGS - 1]);
+	script.look(script.context);
+	assert_int_equal(atomic_load(&task->state), EXEC_STOPPING);
+}
+
+/* A look visits each ring that is polled: the reactor takes no task beside many, nor keeps one. */
+TEST(test_reactor__leaves_tasks_beside_many_rings)
+{
+	BEGIN(bench);
+	for (unsigned int i = 0; i + 1 < REACTOR_RUN_RINGS; i++)
+		rig_ring_new(&bench.rig, 4, &crowd[i]);
+	assert_int_equal(bench.rig.dispatch->n_active, REACTOR_RUN_RINGS);
+	script.between = join_crowd;
+	assert_int_equal(put_and_run(&bench, 1), 1);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	bench.cpu->tasks[0]->has_progress = false;
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	script.between = NULL;
+	expect_left(&bench, 2);
+	for (unsigned int i = 0; i < REACTOR_RUN_RINGS; i++)
+		rig_ring_deinit(&crowd[i]);
+}
+
 static void cancel_and_look(struct bench *bench, struct exec_task *task)
 {
 	put_cancel(bench, 2, 1, 0);
@@ -612,6 +740,27 @@ TEST(test_reactor__makes_way_for_neighbours_tasks)
 	assert_int_equal(bench->rig.session->tenant_stats->totals->n_reactor, 0);
 }
 
+/* Beside tasks that the reactor has taken, another tenant's task goes to a worker. */
+TEST(test_reactor__takes_tasks_of_one_tenant)
+{
+	SCOPED(neighbour, beside, neighbour_begin, neighbour_end);
+	struct bench *bench = &beside.bench;
+
+	calm_down(bench);
+	put_run(bench, bench->queued, 1, 0);
+	rig_work(&bench->rig);
+	assert_int_equal(own(bench)->n_held, 1);
+	rig_dispatch_ring(&bench->ring)->last_work_ticks -= own(bench)->quiet_ticks + 1;
+	put_run_of_neighbour(bench, 9);
+	rig_work(&bench->rig);
+	assert_int_equal(own(bench)->n_held, 1);
+	assert_int_equal(bench->cpu->n_tasks, 1);
+	finish(bench, bench->cpu, 9, 0);
+	expect_nop_of_neighbour(9);
+	assert_int_equal(run_all(bench), 1);
+	expect_cqe(bench, 1, 0);
+}
+
 /* --- requests during a task --- */
 
 static struct turn_owner requester;
@@ -732,6 +881,42 @@ TEST(test_due__is_of_the_only_task)
 		finish(&bench, bench.cpu, i, 0);
 	for (uint64_t i = 1; i < 5; i++)
 		expect_cqe(&bench, i, 0);
+}
+
+/* An end that is more than a second away, and the rest of a task that was stopped, are not told. */
+TEST(test_due__is_near_and_of_the_begin)
+{
+	struct session_plan *wide;
+	struct rbk_sqe sqe;
+	uint64_t first_ns;
+
+	BEGIN(bench);
+	bench.rig.dispatch->options.n_processors = 2;
+	script.between = overrun;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	first_ns = due_ns(&bench);
+	assert_true(first_ns > 0);
+	assert_int_equal(run_all(&bench), 1);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	assert_int_equal(due_ns(&bench), first_ns);
+	bench.cpu->tasks[0]->has_progress = false;
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+
+	bench_begin_placement(&due_bench, 1, N_ENTRIES, NULL,
+			      (const struct bench_speed[]){{.bytes_per_ns = 1e-6f}});
+	due_bench.rig.dispatch->options.n_processors = 2;
+	/* 32 KiB in one row, which is not cut */
+	wide = bench_relu(&due_bench, 4096, 64);
+	sqe = bench_entry(wide, due_bench.arena, 32768, 1, 1);
+	rig_put(&due_bench.ring, &sqe);
+	rig_work(&due_bench.rig);
+	assert_int_equal(due_bench.cpu->n_tasks, 1);
+	assert_int_equal(due_ns(&due_bench), 0);
+	finish(&due_bench, due_bench.cpu, 1, 0);
+	expect_cqe(&due_bench, 1, 0);
+	bench_end(&due_bench);
 }
 
 /* A client that spun would take a processor from its task. */

@@ -315,9 +315,11 @@ TEST(test_sleep__beside_client)
 
 	/*
 	 * A move a moment ago, then contention, when no thread spins, then the first entry after a
-	 * long time: the reactor stays.
+	 * long time, then one processor, then no spinning: the reactor stays.
 	 */
-	for (unsigned int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < 5; i++) {
+		dispatch->options.n_processors = i == 3 ? 1 : 2;
+		dispatch->options.spin_ns = i == 4 ? 0 : -1;
 		moved_ticks = i == 0 ? clock_ticks() - 1000 : 0;
 		dispatch->moved_ticks = moved_ticks;
 		dispatch_set_contended(dispatch, i == 1);
