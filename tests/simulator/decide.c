@@ -38,6 +38,7 @@ struct phase {
 	uint64_t gap_ns;       /* from a completion to the next task */
 	uint64_t piece_ns;     /* longest piece of a task on a processor; 0: as usual */
 	uint64_t neighbour_ns; /* between the neighbour's NOPs; 0: it has none */
+	bool has_card_tasks;   /* the neighbour has tasks of the card instead of NOPs */
 	bool is_contended;
 };
 
@@ -208,7 +209,8 @@ static void neighbour_main(void *data)
 			client_sleep_ns(1000000);
 			continue;
 		}
-		wait_ns = party_run(&party, 0, false);
+		wait_ns = sim.scene->phases[phase].has_card_tasks ? party_run(&party, 1, true)
+								  : party_run(&party, 0, false);
 		if (wait_ns > sim.figures[phase].neighbour_ns)
 			sim.figures[phase].neighbour_ns = wait_ns;
 		client_sleep_ns(pause_ns);
@@ -272,7 +274,23 @@ static void check_gaps(const struct figures *figures)
 	expect(figures->broker_ran_ns / figures->n < 10000);
 }
 
-/* Reactor and client hardly spin with one processor, under contention, or on the same processor. */
+/* A neighbour's task of a card is taken back while the reactor computes, and its client is told. */
+static void check_card_beside(const struct figures *figures)
+{
+	figures += 2;
+	expect(figures->counts.n_here >= figures->n * 9 / 10);
+	expect(figures->neighbour_ns < sim.scene->card_ns + 60000);
+}
+
+/* With one processor, no thread polls but for the looks before a sleep. */
+static void check_one_processor(const struct figures *figures)
+{
+	figures++;
+	expect(figures->broker_ran_ns / figures->n < 1500);
+	expect(figures->client_ran_ns / figures->n < 1500);
+}
+
+/* Reactor and client hardly spin under contention, or on the same processor. */
 static void check_no_spin(const struct figures *figures)
 {
 	figures++;
@@ -316,6 +334,16 @@ static const struct scene scenes[] = {
 		.check = check_neighbour,
 	},
 	{
+		.name = "card beside",
+		.task_ns = 1900000,
+		.card_ns = 1000000,
+		.phases =
+			{{.n = 30, .n_rows = 1},
+			 {.n = 30, .n_rows = 1, .neighbour_ns = 1000000, .has_card_tasks = true},
+			 {.n = 100, .n_rows = 1, .neighbour_ns = 1000000, .has_card_tasks = true}},
+		.check = check_card_beside,
+	},
+	{
 		.name = "busy neighbour",
 		.task_ns = 100000,
 		.phases = {{.n = 30, .n_rows = 1},
@@ -342,7 +370,7 @@ static const struct scene scenes[] = {
 		.name = "one processor",
 		.n_processors = 1,
 		.phases = {{.n = 30, .gap_ns = 100000}, {.n = 300, .gap_ns = 100000}},
-		.check = check_no_spin,
+		.check = check_one_processor,
 	},
 	{
 		.name = "contention",

@@ -369,6 +369,21 @@ TEST(test_wait__spins_as_long_as_a_sleep_costs)
 	rbk_ring_free(ring);
 }
 
+/* A wait in vain counts as a long one, but as no longer than twice what a wait may spin. */
+TEST(test_wait__learns_of_waits_in_vain)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+
+	FIXTURE(fixture, NULL);
+	ring = adaptive_ring(&fixture);
+	ring->spin_ns = 1000;
+	ring->wait_mean_ns = ring->wake_lag_ns = 0;
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000), -ETIME);
+	assert_int_equal(ring->wait_mean_ns, 2 * 1000 / 8);
+	rbk_ring_free(ring);
+}
+
 /* A wait goes on spinning after a predicted end that has passed, as long as a sleep costs. */
 TEST(test_wait__spins_after_a_late_prediction)
 {
