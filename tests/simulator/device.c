@@ -567,6 +567,7 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 		sim_broker_check_begin(task);
 		run_on_processor(device_of(executor), task, look, context);
 		counts.n_here += task->res == 0;
+		counts.n_left += task->res == EXEC_UNFINISHED;
 	} else {
 		task->res = -ECANCELED;
 	}

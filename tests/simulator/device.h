@@ -55,10 +55,12 @@ uint64_t sim_device_n_tasks(void);
 /* Return the losses of devices since the simulator began. */
 uint64_t sim_device_n_losses(void);
 
-/* Tasks of a processor since the simulator began: run by the reactor, and submitted to the worker
+/*
+ * Tasks of a processor since the simulator began: run by the reactor, begun by it and left to the
+ * worker, and submitted to the worker
  */
 struct sim_device_counts {
-	uint64_t n_here, n_worker;
+	uint64_t n_here, n_left, n_worker;
 };
 const struct sim_device_counts *sim_device_counts(void);
 /* Return the time at which the last task of any device ended. */

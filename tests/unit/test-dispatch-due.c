@@ -112,6 +112,15 @@ TEST(test_due__rises_early)
 	set_due(&bench, (int64_t)hour_ns);
 	assert_false(due_is_near(dispatch));
 	assert_int_equal(dispatch->due.alarm_ticks, dispatch->loads[GPU].due_ticks - early_ticks);
+	/* Timers that are late count as well, up to the time that a sleep costs. */
+	dispatch->due.lag_ticks = 1000;
+	assert_false(due_is_near(dispatch));
+	assert_int_equal(dispatch->due.alarm_ticks,
+			 dispatch->loads[GPU].due_ticks - early_ticks - 1000);
+	dispatch->due.lag_ticks = dispatch->due.most_ticks;
+	assert_false(due_is_near(dispatch));
+	assert_int_equal(dispatch->due.alarm_ticks,
+			 dispatch->loads[GPU].due_ticks - dispatch->due.most_ticks);
 	set_due(&bench, -1000);
 	end(&bench, 2, GPU);
 	assert_in_range(dispatch->loads[GPU].early_ticks, 1, early_ticks - 1);

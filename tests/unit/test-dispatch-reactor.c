@@ -19,7 +19,7 @@ static struct {
 	void (*between)(struct bench *bench, struct exec_task *task);
 	exec_look_fn *look;
 	void *context;
-	unsigned int n_runs, n_abandoned;
+	unsigned int n_runs, n_abandoned, n_helpers;
 	uint64_t exec_ticks;  /* time that the task claims to have taken; 0: the true one */
 	uint64_t limit_ticks; /* most time that the last task may have taken */
 } script;
@@ -28,6 +28,7 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 		     exec_look_fn *look, void *context)
 {
 	script.n_runs++;
+	script.n_helpers = n_helpers;
 	script.look = look;
 	script.context = context;
 	task->start_ticks = task->end_ticks = clock_ticks();
@@ -219,7 +220,7 @@ TEST(test_reactor__leaves_tasks_beside_own_ones)
 	expect_cqe(&bench, 1, 0);
 }
 
-/* Pages that a client can take away would hold up the reactor. */
+/* Pages that a client can take away would hold up the reactor, and so may a task's data. */
 TEST(test_reactor__leaves_unfixed_arenas)
 {
 	BEGIN(bench);
@@ -228,6 +229,8 @@ TEST(test_reactor__leaves_unfixed_arenas)
 	expect_left(&bench, 1);
 	bench.arena->exec.is_fixed = true;
 	expect_taken(&bench, 2);
+	bench.queued->plan->data_independent = false;
+	expect_left(&bench, 3);
 	bench.rig.session->n_unfixed = 0;
 }
 
@@ -510,6 +513,29 @@ TEST(test_reactor__counts_long_pieces)
 	expect_left(&bench, 3);
 	flow->inline_again_ticks = 0;
 	expect_taken(&bench, 4);
+}
+
+/* Workers may help with a task on the processors that the reactor and an awake client leave. */
+TEST(test_reactor__is_helped)
+{
+	static const struct {
+		uint32_t n_processors;
+		bool is_watched, is_contended;
+		unsigned int n_helpers;
+	} cases[] = {{1, false, false, 0},
+		     {2, false, false, 1},
+		     {2, true, false, 0},
+		     {4, true, false, 2},
+		     {4, false, true, 0}};
+
+	BEGIN(bench);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		bench.rig.dispatch->options.n_processors = cases[i].n_processors;
+		rig_dispatch_ring(&bench.ring)->is_watched = cases[i].is_watched;
+		dispatch_set_contended(bench.rig.dispatch, cases[i].is_contended);
+		expect_taken(&bench, i);
+		assert_int_equal(script.n_helpers, cases[i].n_helpers);
+	}
 }
 
 static void end_late(struct bench *bench, struct exec_task *task)
