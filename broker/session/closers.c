@@ -462,6 +462,12 @@ void closers_submit(struct closers *closers, struct account *account, struct clo
 	start(closers);
 }
 
+void closers_let_close(struct closers_job *job)
+{
+	job->lane->n_closing += !job->closes;
+	job->closes = true;
+}
+
 bool closers_is_stuck(const struct closers *closers)
 {
 	const uint64_t now_ns = clock_now_ns();

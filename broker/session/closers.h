@@ -49,6 +49,12 @@ struct closers *closers_free(struct closers *closers);
 void closers_submit(struct closers *closers, struct account *account, struct closers_job *job);
 
 /*
+ * Count a submitted job that is not done among those that close something: its done() submits a job
+ * that closes what this one makes.
+ */
+void closers_let_close(struct closers_job *job);
+
+/*
  * Return true if a thread has been busy with one job for so long that the ending broker need not
  * wait for it. Only the kernel can end such a job; the process can exit.
  */

@@ -43,8 +43,11 @@ struct lease_page *lease_page_free(struct lease_page *page)
 	if (!page)
 		return NULL;
 	page->session = NULL;
-	if (!page->is_made)
-		return NULL; /* make_done() frees it. */
+	if (!page->is_made) {
+		/* make_done() frees it. */
+		closers_let_close(&page->job);
+		return NULL;
+	}
 	hold_leave_files(page->hold,
 			 (struct charge *[]){&page->charges[0], &page->charges[3], NULL});
 	page->job = (struct closers_job){.run = unmake_run, .done = unmake_done, .closes = true};

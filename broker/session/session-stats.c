@@ -303,6 +303,8 @@ void session_stats_leave(struct session *session)
 		user->page->page = stats_tenant_unmap(user->stats, now_ns());
 		page_leave(user->page);
 	} else if (user->page) {
+		/* page_make_done() unmaps it. */
+		closers_let_close(&user->page->job);
 		user->page->user = NULL;
 	}
 	list_remove(&user->link);

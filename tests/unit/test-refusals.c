@@ -496,21 +496,30 @@ TEST(test_await__users)
 	rig_deinit(&rig);
 }
 
-/* Connect as this user, with another group, and send HELLO. */
-static int say_hello_in_group(const struct rig *rig, gid_t gid)
+/* A group whose members another tenant has */
+enum { NEIGHBOUR_GID = 54321 };
+
+/* Connect as this user, with another group. */
+static int connect_in_group(const struct rig *rig, gid_t gid)
 {
 	int fd;
 
 	assert_int_equal(setegid(gid), 0);
 	fd = rig_connect(rig);
 	assert_int_equal(setegid(0), 0);
-	return say_hello_to(fd);
+	return fd;
+}
+
+/* The same, and send HELLO. */
+static int say_hello_in_group(const struct rig *rig, gid_t gid)
+{
+	return say_hello_to(connect_in_group(rig, gid));
 }
 
 /* One tenant's connections leave another tenant of the same user a place to wait. */
 TEST(test_await__tenants)
 {
-	enum { MOST = 2, N = MOST + 2, NEIGHBOUR_GID = 54321 };
+	enum { MOST = 2, N = MOST + 2 };
 	static const char text[] = "[tenant neighbour]\n"
 				   "match-gid = 54321\n"
 				   "sessions-max = 1\n";
@@ -600,6 +609,54 @@ TEST(test_await__not_for_live_sessions)
 	expect_hello(&rig, fd, -EDQUOT, false);
 	assert_int_equal(rig.server->clients.n_awaiting, 0);
 	rig_unstick(&stuck);
+	close(fd);
+	rig_deinit(&rig);
+}
+
+/* Newcomers also wait for a page of a session that ended before the page was made. */
+TEST(test_await__half_made)
+{
+	static const char text[] = "[tenant neighbour]\n"
+				   "match-gid = 54321\n";
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+		.features = RBK_FEAT_STATS,
+	};
+	struct policy_errors errors = {.n = 0};
+	struct rig_stuck stuck;
+	struct account *account;
+	struct policy *policy;
+	struct rig rig;
+	int fd;
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors), 0);
+	assert_int_equal(tenants_reload(rig.tenants, policy, &errors), 0);
+	fd = connect_in_group(&rig, NEIGHBOUR_GID);
+	settle(&rig);
+	account = container_of(rig.server->sessions.prev, struct session, link)->account;
+	rig_stick_live(&rig, account, &stuck);
+	/* The session's statistics page waits behind the stuck job. */
+	assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
+	expect_hello(&rig, fd, 0, false);
+	close(fd);
+	settle(&rig);
+	assert_int_equal(account_used(account, ACCOUNT_SESSIONS), 0);
+	assert_int_equal(account_used(account, ACCOUNT_FDS), 1);
+	limit(account, 1, 1);
+	fd = say_hello_in_group(&rig, NEIGHBOUR_GID);
+	settle(&rig);
+	assert_int_equal(rig.server->clients.n_awaiting, 1);
+	rig_unstick(&stuck);
+	while (closers_n_jobs(rig.server->closers) > 0)
+		settle(&rig);
+	pass(&rig, 0);
+	expect_hello(&rig, fd, 0, false);
 	close(fd);
 	rig_deinit(&rig);
 }
