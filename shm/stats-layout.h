@@ -100,6 +100,8 @@ _Static_assert(sizeof(struct rbk_stats_mended) == 32, "abi");
 _Static_assert(sizeof(struct rbk_stats_reload) == 576, "abi");
 _Static_assert(offsetof(struct rbk_stats_reload, refused_at_ns) == 32, "abi");
 _Static_assert(offsetof(struct rbk_stats_reload, reason) == 64, "abi");
+_Static_assert(sizeof(struct rbk_stats_waiting) == 544, "abi");
+_Static_assert(offsetof(struct rbk_stats_waiting, keys) == 32, "abi");
 _Static_assert(sizeof(struct rbk_stats_session) == 256, "abi");
 _Static_assert(sizeof(struct rbk_stats_contention) == 1728, "abi");
 _Static_assert(offsetof(struct rbk_stats_contention, sequence) == 0, "abi");

@@ -31,6 +31,7 @@ struct publish {
 	bool is_stale; /* the next update ignores the time since the last one */
 	int force_cpu; /* set by an administrator; -1: as configured */
 	struct rbk_stats_reload reload;
+	struct rbk_stats_waiting waiting;
 	uint64_t updated_ns;
 	uint64_t seen_ns[RBK_MAX_DEVICES]; /* all tenants' device_ns at the last update */
 

@@ -168,6 +168,7 @@ static void publish_whole(struct publish *publish)
 	stats_set_broker(publish->stats, &broker);
 	publish_upkeep(publish);
 	stats_set_reload(publish->stats, &publish->reload);
+	stats_set_waiting(publish->stats, &publish->waiting);
 	stats_update_root(publish->stats);
 	contention_publish(publish->options.contention, publish->stats);
 	heartbeat(publish, publish->updated_ns);
@@ -376,9 +377,13 @@ static void on_reset(void *context)
 	contention_reset(publish->options.contention);
 }
 
-void publish_reloaded(struct publish *publish)
+void publish_reloaded(struct publish *publish, const char *keys, uint32_t n_keys)
 {
+	struct rbk_stats_waiting *waiting = &publish->waiting;
+
 	publish->is_stale = true;
+	waiting->n_keys = n_keys;
+	copy_printable(keys, strlen(keys), waiting->keys, sizeof(waiting->keys));
 	publish->reload.n_accepted++;
 	publish->reload.accepted_at_ns = clock_ticks_to_ns(clock_ticks());
 }

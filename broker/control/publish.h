@@ -79,9 +79,10 @@ void publish_changed(struct publish *publish, const struct tenant *tenant);
 
 /*
  * Note that the policy was read again: accepted, or refused for @n_errors errors, of which the
- * first is the first line of @errors. The root page shows the last of each.
+ * first is the first line of @errors. The root page shows the last of each. @keys: names of the
+ * @n_keys keys that wait for the next start.
  */
-void publish_reloaded(struct publish *publish);
+void publish_reloaded(struct publish *publish, const char *keys, uint32_t n_keys);
 void publish_reload_refused(struct publish *publish, const char *errors, uint32_t n_errors);
 
 DEFINE_CLEANUP(struct publish *, publish_free)

@@ -358,6 +358,83 @@ static void print_changed_keys(FILE *stream, const struct options *options,
 	}
 }
 
+/* Write the end of the text. Return: the text; NULL if out of memory. */
+static char *finish_text(FILE *stream, char **text)
+{
+	if (fclose(stream) == 0)
+		return *text;
+	free(*text);
+	return NULL;
+}
+
+/* The copy has each key and its value, both with their NUL, and an empty key at the end. */
+char *config_remember(const struct policy *policy)
+{
+	const char *key, *value;
+	char *text = NULL;
+	size_t bytes;
+	FILE *stream = open_memstream(&text, &bytes);
+
+	if (!stream)
+		return NULL;
+	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
+		policy_setting(policy, i, &key, &value);
+		fprintf(stream, "%s%c%s%c", key, '\0', value, '\0');
+	}
+	fputc('\0', stream);
+	return finish_text(stream, &text);
+}
+
+static const char *remembered_value(const char *key)
+{
+	return key + strlen(key) + 1;
+}
+
+/* Return the value that @key had; NULL: it was not set. */
+static const char *find_remembered(const char *started, const char *key)
+{
+	for (const char *at = started; *at;) {
+		const char *value = remembered_value(at);
+
+		if (strcmp(at, key) == 0)
+			return value;
+		at = value + strlen(value) + 1;
+	}
+	return NULL;
+}
+
+static void print_waiting(FILE *stream, const struct options *options, const char *key,
+			  const char *before, const char *after, uint32_t *n)
+{
+	if ((before && after && strcmp(before, after) == 0) ||
+	    effect_of(options, key) != EFFECT_LATER)
+		return;
+	fprintf(stream, "%s%s", (*n)++ ? ", " : "", key);
+}
+
+char *config_waiting(const struct options *options, const char *started,
+		     const struct policy *policy, uint32_t *ret_n)
+{
+	const char *key, *value;
+	char *text = NULL;
+	size_t bytes;
+	FILE *stream = open_memstream(&text, &bytes);
+
+	*ret_n = 0;
+	if (!stream)
+		return NULL;
+	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
+		policy_setting(policy, i, &key, &value);
+		print_waiting(stream, options, key, find_remembered(started, key), value, ret_n);
+	}
+	for (key = started; *key; key = value + strlen(value) + 1) {
+		value = remembered_value(key);
+		if (!find_setting(policy, key))
+			print_waiting(stream, options, key, value, NULL, ret_n);
+	}
+	return finish_text(stream, &text);
+}
+
 char *config_changes(const struct options *options, const struct policy *before,
 		     const struct policy *after)
 {
@@ -379,8 +456,5 @@ char *config_changes(const struct options *options, const struct policy *before,
 		fputs("nothing changed; ", stream);
 	fprintf(stream, "%u tenant%s in all", policy_n_tenants(after),
 		plural(policy_n_tenants(after)));
-	if (fclose(stream) == 0)
-		return text;
-	free(text);
-	return NULL;
+	return finish_text(stream, &text);
 }

@@ -45,6 +45,21 @@ char *config_changes(const struct options *options, const struct policy *before,
 		     const struct policy *after);
 
 /*
+ * Copy the keys of [broker] and their values, for config_waiting().
+ * Return: a copy that the caller frees; NULL if out of memory.
+ */
+char *config_remember(const struct policy *policy);
+
+/*
+ * List the keys of [broker] in @policy that take effect at the next start: their values are not
+ * those of @started, which config_remember() has made, and the command line does not have them.
+ * Return: their names, separated by ", ", which the caller frees, with their number; NULL if out of
+ * memory.
+ */
+char *config_waiting(const struct options *options, const char *started,
+		     const struct policy *policy, uint32_t *ret_n);
+
+/*
  * Return the bytes of host memory that there are for this process: the machine's memory, or the
  * least memory.max of the process's cgroups if that is less.
  */

@@ -68,6 +68,10 @@ static int apply_policy(struct broker *broker)
 	struct reload *reload = &broker->reload;
 	char *changes =
 		config_changes(&broker->asked, tenants_policy(broker->tenants), reload->policy);
+	uint32_t n_waiting = 0;
+	char *waiting = broker->started_keys ? config_waiting(&broker->asked, broker->started_keys,
+							      reload->policy, &n_waiting)
+					     : NULL;
 	int r;
 
 	r = tenants_reload(broker->tenants, reload->policy, &reload->errors);
@@ -79,10 +83,11 @@ static int apply_policy(struct broker *broker)
 		contention_set_observes(broker->contention, reload->options.observes_contention);
 		server_forget_tenants(broker->server);
 		server_know_tenants(broker->server);
-		publish_reloaded(broker->publish);
+		publish_reloaded(broker->publish, waiting ? waiting : "", n_waiting);
 		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
 			 changes ? changes : "the new policy is in force");
 	}
+	free(waiting);
 	free(changes);
 	return r;
 }

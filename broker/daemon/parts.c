@@ -87,6 +87,7 @@ static int make_tenants(struct broker *broker, struct policy_errors *ret_errors)
 		return error_fold(r);
 	/* By default, one tenant may have at most three quarters of this limit. */
 	account_book_limit(broker->book, ACCOUNT_HOST_BYTES, machine.host_bytes);
+	broker->started_keys = config_remember(broker->policy);
 	r = tenants_new(broker->book, &machine, broker->policy, &broker->tenants, ret_errors);
 	if (r == 0)
 		broker->policy = NULL;
@@ -508,6 +509,7 @@ void parts_deinit(struct broker *broker)
 	vulkan_free(broker->vulkan);
 	tenants_free(broker->tenants);
 	policy_free(broker->policy);
+	free(broker->started_keys);
 	account_book_free(broker->book);
 	confine_end(broker);
 	loop_unwatch(broker->signal_watch);

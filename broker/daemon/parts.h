@@ -70,6 +70,7 @@ struct broker {
 	struct options options;
 	struct options asked;  /* options of the command line, without the file */
 	struct policy *policy; /* NULL once the tenants own it */
+	char *started_keys;    /* from config_remember(): the keys of the start; NULL: no memory */
 	struct reload reload;
 	struct waker waker;
 	struct loop *loop;

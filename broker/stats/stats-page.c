@@ -82,6 +82,7 @@ void stats_layout_root(const struct stats *stats, struct stats_layout *ret)
 	layout_add(ret, RBK_STATS_SECTION_CONTENTION, sizeof(struct rbk_stats_contention), 1);
 	layout_add(ret, RBK_STATS_SECTION_UPKEEP, sizeof(struct rbk_stats_upkeep), 1);
 	layout_add(ret, RBK_STATS_SECTION_RELOAD, sizeof(struct rbk_stats_reload), 1);
+	layout_add(ret, RBK_STATS_SECTION_WAITING, sizeof(struct rbk_stats_waiting), 1);
 	layout_add(ret, RBK_STATS_SECTION_THREADS, sizeof(struct rbk_stats_thread),
 		   STATS_MAX_THREADS);
 	/* Few machines use all records of the sections below. */

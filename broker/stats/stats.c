@@ -699,3 +699,15 @@ void stats_set_reload(struct stats *stats, const struct rbk_stats_reload *figure
 	stats_record_store(shown, figures, sizeof(*figures));
 	stats_end(&shown->sequence);
 }
+
+void stats_set_waiting(struct stats *stats, const struct rbk_stats_waiting *figures)
+{
+	struct rbk_stats_waiting *shown;
+
+	if (!stats->root.header)
+		return;
+	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_WAITING, 0);
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, figures, sizeof(*figures));
+	stats_end(&shown->sequence);
+}

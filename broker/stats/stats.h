@@ -496,6 +496,7 @@ void stats_set_device(struct stats *stats, uint32_t device, const struct rbk_sta
 void stats_set_broker(struct stats *stats, const struct rbk_stats_broker *figures);
 void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figures);
 void stats_set_reload(struct stats *stats, const struct rbk_stats_reload *figures);
+void stats_set_waiting(struct stats *stats, const struct rbk_stats_waiting *figures);
 
 /*
  * stats-delay.c: set the delays by waiting for a processor, all but the sequences, in the existing

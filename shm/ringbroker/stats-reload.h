@@ -6,7 +6,8 @@
  */
 #include <stdint.h>
 
-#define RBK_STATS_RELOAD_BYTES 512 /* reason of a refused reload, with the NUL */
+/* Reason of a refused reload, or names of keys, with the NUL */
+#define RBK_STATS_RELOAD_BYTES 512
 
 /* Reading the configuration again (SIGHUP), since the broker's start. */
 struct rbk_stats_reload {
@@ -20,4 +21,14 @@ struct rbk_stats_reload {
 	uint64_t reserved[2];
 	/* first of these errors, as in the log: "FILE:LINE: KEY: what is wrong"; printable */
 	char reason[RBK_STATS_RELOAD_BYTES];
+};
+
+/* Keys of section [broker] that have changed in the configuration since the broker's start. */
+struct rbk_stats_waiting {
+	uint32_t sequence;
+	uint32_t flags;  /* 0 */
+	uint64_t n_keys; /* keys that take effect at the next start */
+	uint64_t reserved[2];
+	/* their names, printable, separated by ", "; cut if they are too many */
+	char keys[RBK_STATS_RELOAD_BYTES];
 };

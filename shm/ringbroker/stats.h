@@ -51,7 +51,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   12          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   13          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -91,8 +91,10 @@ enum rbk_stats_section_id {
 	/* Since 1.10. */
 	RBK_STATS_SECTION_REFUSED = 11, /* rbk_stats_refused, in any order; tenant pages */
 	RBK_STATS_SECTION_RELOAD = 12,  /* rbk_stats_reload, one; root pages */
+	/* Since 1.13. */
+	RBK_STATS_SECTION_WAITING = 13, /* rbk_stats_waiting, one; root pages */
 };
-#define RBK_STATS_SECTION_COUNT  13
+#define RBK_STATS_SECTION_COUNT  14
 #define RBK_STATS_LEAST_SECTIONS 5 /* sections of 1.0, which every page has */
 #define RBK_STATS_MAX_SECTIONS   16
 
@@ -723,6 +725,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_upkeep),
 		(uint32_t)sizeof(struct rbk_stats_refused),
 		(uint32_t)sizeof(struct rbk_stats_reload),
+		(uint32_t)sizeof(struct rbk_stats_waiting),
 	};
 	const struct rbk_stats_header *header = (const struct rbk_stats_header *)page;
 	const struct rbk_stats_section *section;

@@ -644,6 +644,10 @@ def check_admin(broker):
     expect(ctl(broker, 'log-level', 'info') == 'info\n', 'not info')
 
 
+# Keys of section [broker] at the broker's start
+KEYS = 'turn-budget = 70\n'
+
+
 def check_reload(broker, conf):
     """status has the last refused reload, with file and line, until a reload is accepted."""
     def status():
@@ -679,6 +683,21 @@ def check_reload(broker, conf):
     wait_for(lambda: status()['reload']['accepted'] == 2, 'the reload is not accepted')
     expect(not any(conf + ':3: ' in warning for warning in status()['warnings']), status())
 
+    # Keys of [broker] that are not those of the start wait for the next one, unless the command line has them.
+    waiting = ' effect at the next start of brokerd'
+    for n_accepted, keys, names in (
+            (3, 'workers = 1\nturn-budget = 70\ngpu = auto\n', 'workers'),
+            (4, 'turn-budget = 60\nworkers = 1\n', 'turn-budget, workers'),
+            (5, '', 'turn-budget'), (6, KEYS, None)):
+        with open(conf, 'w', encoding='utf-8') as file:
+            file.write(right.replace(KEYS, keys))
+        broker.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: status()['reload']['accepted'] == n_accepted, 'the reload is not accepted')
+        about = status()
+        expect(about['reload']['waiting_keys'] == names, about)
+        expect([text for text in about['warnings'] if waiting in text and text.endswith(f': {names}')]
+               if names else not [text for text in about['warnings'] if waiting in text], about)
+
 
 def check_before_its_first_session(folder):
     """A new section is listed and can be changed before a client connects."""
@@ -688,7 +707,7 @@ def check_before_its_first_session(folder):
         return {entry['tenant'] for entry in objects(ctl(broker, 'tenants', '--json'))}
 
     with open(conf, 'w', encoding='utf-8') as file:
-        file.write('[tenant early]\nmatch-uid = 4294967\n')
+        file.write(f'[broker]\n{KEYS}[tenant early]\nmatch-uid = 4294967\n')
     broker = Broker(folder, '--config', conf, '--gpu=none', '--calibration=none')
     expect(names() == {'default', 'early'}, names())
     expect(ctl(broker, 'plans') == 'Plans: none\n\n', ctl(broker, 'plans'))

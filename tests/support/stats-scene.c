@@ -51,6 +51,7 @@ static struct rbk_stats_view page_new(uint32_t kind, uint32_t n_devices, unsigne
 		sizeof(struct rbk_stats_upkeep),
 		sizeof(struct rbk_stats_refused),
 		sizeof(struct rbk_stats_reload),
+		sizeof(struct rbk_stats_waiting),
 	};
 	struct rbk_stats_header header = {
 		.magic = RBK_STATS_MAGIC,

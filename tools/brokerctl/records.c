@@ -27,6 +27,13 @@ bool reload_copy(const struct rbk_stats_view *root, struct rbk_stats_reload *ret
 	return rbk_stats_count(root, RBK_STATS_SECTION_RELOAD) > 0;
 }
 
+bool waiting_copy(const struct rbk_stats_view *root, struct rbk_stats_waiting *ret)
+{
+	page_copy(root, RBK_STATS_SECTION_WAITING, 0, ret, sizeof(*ret));
+	ret->keys[sizeof(ret->keys) - 1] = '\0';
+	return rbk_stats_count(root, RBK_STATS_SECTION_WAITING) > 0;
+}
+
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret)
 {
 	page_copy(view, RBK_STATS_SECTION_DEVICES, index, ret, sizeof(*ret));

@@ -16,6 +16,7 @@ void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret
 bool upkeep_copy(const struct rbk_stats_view *root, struct rbk_stats_upkeep *ret);
 /* Return: false if the broker is too old to report reloads. */
 bool reload_copy(const struct rbk_stats_view *root, struct rbk_stats_reload *ret);
+bool waiting_copy(const struct rbk_stats_view *root, struct rbk_stats_waiting *ret);
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret);
 /* Return: true if such a tenant, session or lease exists. */
 bool tenant_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_tenant *ret);

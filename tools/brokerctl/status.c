@@ -45,6 +45,7 @@ struct status {
 	struct upkeep upkeep;
 	bool has_reload; /* the broker reports reloads; else the next member is 0 */
 	struct rbk_stats_reload reload;
+	struct rbk_stats_waiting waiting;
 	uint64_t reasons[RBK_STATS_MAX_REASONS], n_reasons;
 	uint64_t n_over; /* tenants above a budget */
 	bool has_leases; /* the broker reports leases; else the next three are 0 */
@@ -233,6 +234,19 @@ static void judge_reload(struct status *status)
 		     more_errors(reload));
 }
 
+static void judge_waiting(struct status *status)
+{
+	const struct rbk_stats_waiting *waiting = &status->waiting;
+
+	if (waiting->n_keys > 0)
+		warn(&status->warnings,
+		     "%" PRIu64
+		     " changed key%s of the configuration take%s effect at the next start "
+		     "of brokerd (brokerctl restart): %s",
+		     waiting->n_keys, plural(waiting->n_keys), waiting->n_keys == 1 ? "s" : "",
+		     text_name(waiting->keys));
+}
+
 static void judge_contention(struct status *status)
 {
 	const struct rbk_stats_contention *contention = &status->contention;
@@ -271,6 +285,7 @@ static void status_fill(struct status *status, struct control *control, const st
 		broker_copy(status->view, &status->broker);
 		contention_copy(status->view, &status->contention);
 		status->has_reload = reload_copy(status->view, &status->reload);
+		waiting_copy(status->view, &status->waiting);
 	}
 	judge_broker(status);
 	upkeep_read(&status->upkeep, status->is_root ? status->view : NULL);
@@ -281,6 +296,7 @@ static void status_fill(struct status *status, struct control *control, const st
 	judge_contention(status);
 	judge_gates(status);
 	judge_reload(status);
+	judge_waiting(status);
 }
 
 /* --- Printing --- */
@@ -513,6 +529,7 @@ static void json_reload(const struct status *status)
 	json_moment(status, "refused_ns", reload->refused_at_ns);
 	json_unsigned("refused_errors", reload->n_errors);
 	json_string("refused_because", reload->reason[0] ? reload->reason : NULL);
+	json_string("waiting_keys", status->waiting.n_keys ? status->waiting.keys : NULL);
 	json_object_end();
 }
 
