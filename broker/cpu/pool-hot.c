@@ -424,7 +424,8 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 	     step++)
 		step->run(step, &frame, 0, SIZE_MAX, &cpu->inline_context);
 	task->res = task_result(&is_out_of_range);
-	task->end_ticks = clock_ticks();
+	if (!task->has_end)
+		task->end_ticks = clock_ticks();
 }
 
 /*

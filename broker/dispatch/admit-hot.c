@@ -245,6 +245,7 @@ static ALWAYS_INLINE int run_inline(struct dispatch *dispatch, struct dispatch_r
 {
 	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
 	struct exec_task *task = &dispatch->inline_task;
+	struct series *series = &dispatch->series;
 	struct outcome outcome = {.device = RBK_DEVICE_CPU, .reason = reason};
 
 	task->plan = plan->plan;
@@ -254,8 +255,14 @@ static ALWAYS_INLINE int run_inline(struct dispatch *dispatch, struct dispatch_r
 	 * next.
 	 */
 	task->start_ticks = dispatch->inline_clock_ticks;
+	task->has_end = series_goes_on(series, plan, sqe->count);
+	task->end_ticks = task->start_ticks + series->mean_ticks;
 	cpu->ops->run_inline(cpu, task);
 	dispatch->inline_clock_ticks = task->end_ticks;
+	if (task->has_end)
+		series->n_tasks++;
+	else
+		series_measure(series, plan, sqe->count, task->start_ticks, task->end_ticks);
 	if (__builtin_expect(task->end_ticks > dispatch->batch_stop_ticks, 0))
 		dispatch->is_batch_over = true;
 
@@ -556,6 +563,7 @@ static __attribute__((__noinline__)) void admit_one(struct dispatch *dispatch,
 	dispatch->is_costly = true;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = clock_elapsed_ns(admit_ticks, now_ticks);
+	series_begin(&dispatch->series, now_ticks);
 	admit_entry(dispatch, ring, sqe, admit_ticks);
 	crash_enter(outer);
 	ring->last_work_ticks = now_ticks;
@@ -647,6 +655,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	dispatch->is_costly = false;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = 0;
+	series_begin(&dispatch->series, now_ticks);
 	if (__builtin_expect(dispatch_ring->n_left > 0, 0)) {
 		if (n > dispatch_ring->n_left)
 			n = dispatch_ring->n_left;
@@ -660,6 +669,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 			claim_more(ring, n - i);
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head & ring->mask]);
 		ring->sq_head++;
+		series_next(&dispatch->series, i, n);
 		admit_entry(dispatch, dispatch_ring, &sqe, admit_ticks);
 	}
 	crash_enter(outer);

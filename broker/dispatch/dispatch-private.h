@@ -18,6 +18,7 @@
 
 #include "dispatch/dispatch.h"
 #include "dispatch/overrun.h"
+#include "dispatch/series.h"
 #include "loop/turn-queue.h"
 #include "loop/turn.h"
 #include "memory/residency.h"
@@ -366,6 +367,7 @@ struct dispatch {
 	uint64_t inline_clock_ticks;  /* end of the batch's last inline task, or its begin */
 	uint64_t inline_queue_ns;     /* wait of the batch's next inline task */
 	uint32_t n_inline;
+	struct series series;     /* inline tasks of the batch */
 	uint32_t n_taken;         /* counts task slots that are taken: see LOOK_EVERY */
 	uint32_t n_succeeded;     /* tasks that succeeded; wraps */
 	uint64_t end_ticks;       /* reactor time to take back a task */
@@ -411,9 +413,8 @@ struct dispatch {
 	struct loop_timer *drain_timer;
 	struct loop_timer *refill_timer;
 	struct loop_timer *flow_timer;
-	bool is_refill_armed;
-	bool is_refilling;     /* a round is in progress */
-	uint64_t refill_round; /* number of the round over all throttled rings */
+	bool is_refill_armed, is_refilling; /* is_refilling: a round is in progress */
+	uint64_t refill_round;              /* number of the round over all throttled rings */
 	struct loop_timer *balance_timer;
 	bool is_balance_armed;
 	struct loop_timer *slice_timer;

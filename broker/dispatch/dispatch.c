@@ -806,6 +806,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	dispatch->now_ticks = clock_ticks();
 	dispatch->entry_ticks = clock_ns_to_ticks(entry_ns);
 	dispatch->end_ticks = clock_ns_to_ticks(end_ns);
+	series_init(&dispatch->series);
 	dispatch->max_batch_ticks = clock_ns_to_ticks(max_batch_ns);
 	dispatch->charge_ticks = clock_ns_to_ticks(charge_ns);
 	dispatch->slice_ticks = clock_ns_to_ticks(2 * PLACE_SLICE_NS);

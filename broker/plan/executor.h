@@ -126,6 +126,8 @@ struct exec_task {
 	 * preempts one that has. Does not change from submit to reap.
 	 */
 	bool is_urgent;
+	/* For run_inline(): end_ticks is set, so that the clock need not be read. */
+	bool has_end;
 	_Atomic uint8_t state; /* enum exec_state */
 	/*
 	 * 1 + a processor that another thread keeps busy while the task runs, such as a client that
@@ -448,7 +450,7 @@ struct executor_ops {
 	 * reactor: runs a task to completion in the caller; NULL if this device cannot. Only for
 	 * plans that are data-independent and predicted to be tiny. The caller has set start_ticks,
 	 * so that consecutive tasks share a reading of the clock. Of the members that an executor
-	 * sets, only res and end_ticks are set.
+	 * sets, only res and end_ticks are set; end_ticks may stay as it is if has_end.
 	 */
 	void (*run_inline)(struct executor *executor, struct exec_task *task);
 

@@ -268,7 +268,11 @@ struct rbk_cqe {
 	uint8_t reason;     /* enum rbk_reason */
 	uint16_t flags;     /* RBK_CQE_* */
 	uint64_t queue_ns;  /* time from admission to start, plus pauses of the execution */
-	uint64_t exec_ns;   /* time from start to end of execution, without pauses */
+	/*
+	 * time from start to end of execution, without pauses; where tiny tasks of one plan follow
+	 * each other, the mean of several
+	 */
+	uint64_t exec_ns;
 };
 
 /*

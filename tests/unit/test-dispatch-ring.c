@@ -203,6 +203,106 @@ TEST(test_inline__bounds)
 	assert_fields(bench, (cpu->tasks[0]->count, 9), (gpu->n_tasks, 1));
 }
 
+/* --- Series of inline tasks --- */
+
+/* The inline tasks that read the clock: one bit each, the first one lowest */
+struct readings {
+	const struct dispatch *dispatch;
+	uint32_t bits;
+	unsigned int n_tasks;
+};
+
+static void note_reading(void *data)
+{
+	struct readings *readings = data;
+
+	readings->bits |= (uint32_t)!readings->dispatch->inline_task.has_end << readings->n_tasks++;
+}
+
+/* Run a batch of @n tasks of @plan, of the counts 1 to @n_counts in turn. Return: as readings. */
+static uint32_t readings_of(struct bench *bench, const struct session_plan *plan, unsigned int n,
+			    unsigned int n_counts)
+{
+	struct readings readings = {.dispatch = bench->rig.dispatch};
+	struct rbk_sqe sqe = run_entry(bench, plan, 1);
+
+	bench->cpu->on_inline = note_reading;
+	bench->cpu->on_inline_data = &readings;
+	for (unsigned int i = 0; i < n; i++) {
+		sqe.count = 1 + i % n_counts;
+		rig_put(&bench->ring, &sqe);
+	}
+	assert_int_equal(rig_work(&bench->rig), n);
+	for (unsigned int i = 0; i < n; i++)
+		assert_in_range(expect_cqe(bench, 1, 0).exec_ns, bench->cpu->inline_ns - 2,
+				bench->cpu->inline_ns + 2);
+	assert_int_equal(readings.n_tasks, n);
+	return readings.bits;
+}
+
+TEST(test_series__who_reads_the_clock)
+{
+	struct session_plan *other;
+
+	BENCH(bench, 1, 32);
+	bench.tiny->inline_max_count = 8;
+	other = rig_relu(&bench.rig, false);
+	/* The first one of a plan, each eighth one, and the last one */
+	assert_int_equal(readings_of(&bench, bench.tiny, 20, 1),
+			 1u << 0 | 1u << 7 | 1u << 15 | 1u << 19);
+	assert_int_equal(readings_of(&bench, bench.tiny, 20, 1), 1u << 7 | 1u << 15 | 1u << 19);
+	assert_int_equal(readings_of(&bench, bench.tiny, 1, 1), 1);
+	assert_int_equal(readings_of(&bench, other, 6, 1), 1u << 0 | 1u << 5);
+	assert_int_equal(readings_of(&bench, bench.tiny, 6, 2), (1u << 6) - 1);
+	/* Tasks that are not tiny */
+	bench.cpu->inline_ns = SERIES_MOST_NS + 50;
+	assert_int_equal(readings_of(&bench, other, 20, 1), (1u << 20) - 1);
+}
+
+/* Simulate a batch of @n tasks that take @ticks each. Return: the sum of what they count as. */
+static uint64_t count_series(struct series *series, unsigned int n, uint64_t ticks,
+			     unsigned int *ret_n_read)
+{
+	uint64_t now_ticks = 1000000, at_ticks = now_ticks, start_ticks;
+
+	*ret_n_read = 0;
+	series_begin(series, now_ticks);
+	for (unsigned int i = 0; i < n; i++) {
+		series_next(series, i, n);
+		start_ticks = at_ticks;
+		now_ticks += ticks;
+		if (series_goes_on(series, series, 1)) {
+			at_ticks += series->mean_ticks;
+			series->n_tasks++;
+			continue;
+		}
+		at_ticks = now_ticks;
+		series_measure(series, series, 1, start_ticks, now_ticks);
+		++*ret_n_read;
+	}
+	return at_ticks - 1000000;
+}
+
+TEST(test_series__sum_is_exact)
+{
+	struct series series;
+	unsigned int n_read;
+	uint64_t most_ticks;
+
+	series_init(&series);
+	most_ticks = series.most_ticks;
+	assert_int_equal(count_series(&series, 64, most_ticks / 4, &n_read), 64 * (most_ticks / 4));
+	assert_int_equal(n_read, 9);
+	assert_int_equal(series.mean_ticks, most_ticks / 4);
+	/* The plan begins to take long: the first series finds that. */
+	assert_int_equal(count_series(&series, 64, most_ticks * 4, &n_read), 64 * (most_ticks * 4));
+	assert_int_equal(n_read, 64 - 7);
+	assert_int_equal(series.mean_ticks, most_ticks * 4);
+	/* It is tiny again. */
+	assert_int_equal(count_series(&series, 64, most_ticks / 2, &n_read), 64 * (most_ticks / 2));
+	assert_int_equal(n_read, 9);
+}
+
 static void prepare_again(struct bench *bench)
 {
 	const struct server_hooks hooks = dispatch_hooks(bench->rig.dispatch);
