@@ -201,7 +201,8 @@ def report(mutant, outcome):
     """Print a line of the table."""
     name = mutant.name if mutant else '(none)'
     if outcome.is_found:
-        print(f'{name:36} {outcome.seconds:5.1f} s, seed {outcome.seed}: {outcome.text}', flush=True)
+        seed = '' if outcome.seed is None else f', seed {outcome.seed}'
+        print(f'{name:36} {outcome.seconds:5.1f} s{seed}: {outcome.text}', flush=True)
     else:
         print(f'{name:36} {"MISSED" if mutant else "nothing is found"} ({outcome.seconds:.1f} s)', flush=True)
 
