@@ -28,7 +28,7 @@ NOT_RUN = {
         r'build/tests/attack/attack (verify|all|entries|messages).*',
         r'build/tests/integration/(test-probes-\S+|run-queue-culprits)( .*)?', r'tests/soak/.*',
         r'build/tests/integration/test-kill soak',
-        r'RBK_TEST_\S+=\S+ tests/soak/.*', r'python3 tests/models/spin\.py .*', r'build/tests/simulator/faultsim .*',
+        r'RBK_TEST_\S+=\S+ tests/soak/.*', r'python3 tests/models/spin\.py .*', r'build/tests/simulator/(faultsim .*|decisions)',
         r'tests/simulator/mutants\.py .*', r'tests/nth/nth\.py .*'),
     'it writes into the source tree': (
         r'build/tests/unit/test-metrics-page --write', r'python3 \S+ (--update|--write) .*', r'git ls-files .*',
