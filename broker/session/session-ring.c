@@ -252,7 +252,7 @@ static void ring_unmake_done(struct offload_job *job)
 	/* If the client has released the ring's memory, undo the charges before it is answered. */
 	holds_notice(session->server);
 	if (ring->wants_reply)
-		session_reply_result(session, RBK_WIRE_RING_REMOVE, ring->cookie, 0, NULL);
+		session_reply_result(session, RBK_WIRE_RING_REMOVE, ring->remove_cookie, 0, NULL);
 	session->rings[ring->id] = NULL;
 	session->server->n_rings--;
 	session->n_added_rings--;
@@ -566,7 +566,8 @@ int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id)
 		return 0;
 	}
 	ring->wants_reply = true;
-	ring->cookie = cookie;
+	/* A thread may be sending the answer with the other cookie. */
+	ring->remove_cookie = cookie;
 	session_ring_close(ring);
 	return 0;
 }

@@ -194,7 +194,8 @@ struct session_ring {
 	bool is_drained;        /* closing, with no task in flight */
 	int fault_slot;         /* slot of the submission area in the SIGBUS table; -1: none */
 	atomic_bool is_faulted; /* set by the SIGBUS handler */
-	uint32_t cookie;        /* of the request in progress */
+	uint32_t cookie;        /* of the request that made the ring */
+	uint32_t remove_cookie; /* of the request to remove it, if wants_reply */
 	bool wants_reply;
 	size_t sq_bytes, cq_bytes;
 	size_t filled_bytes;           /* of both areas, by ring_make() so far */

@@ -467,3 +467,27 @@ TEST(test_restored_ring__begins_when_the_bell_is_rung)
 	rig_areas_deinit(&areas);
 	rig_ring_deinit(&ring);
 }
+
+/* A client may ask for the ring's removal before it is told that the ring is there. */
+TEST(test_ring__removed_before_its_answer)
+{
+	struct rbk_wire_ring made;
+	struct rbk_wire_reply removed;
+	struct rig_stuck stuck;
+
+	RIG(rig, 1);
+	rig_stick_live(&rig, rig.session->account, &stuck);
+	assert_int_equal(session_ring_add(rig.session, 7, N_ENTRIES), 0);
+	while (rig.session->rings[0]->state != RING_ANSWERING)
+		rig_settle(&rig);
+	assert_int_equal(session_ring_remove(rig.session, 8, 0), 0);
+	rig_unstick(&stuck);
+	while (rig.session->rings[0])
+		rig_settle(&rig);
+	assert_int_equal(recv(rig.fd, &made, sizeof(made), MSG_DONTWAIT), sizeof(made));
+	assert_int_equal(made.reply.type, RBK_WIRE_RING_ADD);
+	assert_int_equal(made.reply.cookie, 7);
+	assert_int_equal(recv(rig.fd, &removed, sizeof(removed), MSG_DONTWAIT), sizeof(removed));
+	assert_int_equal(removed.type, RBK_WIRE_RING_REMOVE);
+	assert_int_equal(removed.cookie, 8);
+}
