@@ -297,7 +297,8 @@ static void ring_announce_sleep(struct dispatch_ring *ring)
 
 /*
  * Adapt the spin budget after a sleep: double it if a longer spin would have caught the entry,
- * otherwise halve it. A client whose entries are rare gets a budget below the floor.
+ * otherwise halve it. A client whose entries are rare gets a budget below the floor, but not one
+ * that goes on soon after its tasks: ring_go_on() spins for it.
  */
 static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ring,
 		       uint64_t now_ticks)
@@ -306,7 +307,7 @@ static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ri
 
 	const bool is_soon = idle_ticks < dispatch->max_spin_ticks;
 	const uint64_t least_ticks =
-		is_soon ? dispatch->min_spin_ticks : dispatch->crowded_spin_ticks;
+		is_soon || ring->goes_on ? dispatch->min_spin_ticks : dispatch->crowded_spin_ticks;
 
 	if (is_soon)
 		ring->spin_ticks = ring->spin_ticks * 2;

@@ -311,6 +311,13 @@ static void check_card(const struct figures *figures)
 	expect(figures->broker_ran_ns / figures->n < 10000);
 }
 
+/* After a card's task the reactor is awake for the next one, also when pauses are over. */
+static void check_card_after_pauses(const struct figures *figures)
+{
+	figures += 2;
+	expect(figures->n_reactor_sleeps < figures->n * 8 / 5);
+}
+
 /* While a worker computes, the others are asleep, but for the client shortly before the end. */
 static void check_worker(const struct figures *figures)
 {
@@ -394,6 +401,15 @@ static const struct scene scenes[] = {
 			   {.n = 100, .n_rows = 1, .on_card = true},
 			   {.n = 100, .n_rows = 1, .on_card = true, .is_contended = true}},
 		.check = check_card,
+	},
+	{
+		.name = "card, pauses",
+		.card_ns = 1000000,
+		.lag_ns = 40000,
+		.phases = {{.n = 100, .n_rows = 1, .on_card = true, .gap_ns = 5000},
+			   {.n = 30, .n_rows = 1, .on_card = true, .gap_ns = 5000000},
+			   {.n = 100, .n_rows = 1, .on_card = true, .gap_ns = 5000}},
+		.check = check_card_after_pauses,
 	},
 	{
 		.name = "worker",

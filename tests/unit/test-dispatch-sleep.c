@@ -89,20 +89,22 @@ TEST(test_bell__without_work)
 
 /*
  * A bell soon after the last work doubles the spin time, a later one halves it, within limits. The
- * lower limit is another one for rare bells.
+ * lower limit is another one for rare bells, unless they come soon after a completion.
  */
 TEST(test_bell__adapts_spin)
 {
 	const uint64_t hour_ticks = clock_ns_to_ticks(3600000000000);
 	const struct {
-		uint64_t before_ticks, idle_ticks, after_ticks;
+		uint64_t before_ticks, idle_ticks, after_ticks, done_ticks;
 	} cases[] = {
-		{hour_ticks / 4, 0, hour_ticks / 4 * 2},
-		{hour_ticks, 0, hour_ticks},
-		{5000, 2 * hour_ticks, 2500},
-		{1000, 2 * hour_ticks, 500},
-		{100, 2 * hour_ticks, 100},
-		{100, 0, 1000},
+		{hour_ticks / 4, 0, hour_ticks / 4 * 2, 2 * hour_ticks},
+		{hour_ticks, 0, hour_ticks, 2 * hour_ticks},
+		{5000, 2 * hour_ticks, 2500, 2 * hour_ticks},
+		{1000, 2 * hour_ticks, 500, 2 * hour_ticks},
+		{100, 2 * hour_ticks, 100, 2 * hour_ticks},
+		{100, 0, 1000, 2 * hour_ticks},
+		{5000, 2 * hour_ticks, 2500, 0},
+		{100, 2 * hour_ticks, 1000, 0},
 	};
 	struct dispatch_ring *ring;
 	struct dispatch *dispatch;
@@ -118,6 +120,7 @@ TEST(test_bell__adapts_spin)
 		ring = put_to_sleep(&bench, 7);
 		ring->spin_ticks = cases[i].before_ticks;
 		ring->last_work_ticks = clock_ticks() - cases[i].idle_ticks;
+		ring->done_ticks = clock_ticks() - cases[i].done_ticks;
 		put_bare(&bench, RBK_OP_NOP, i, 0);
 		ring_the_bell(&bench);
 		assert_int_equal(ring->spin_ticks, cases[i].after_ticks);
