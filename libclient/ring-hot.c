@@ -243,9 +243,12 @@ RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
 		return ring->lost;
 	/*
 	 * The fence after each publication waits for all earlier stores. A client that publishes
-	 * single entries would wait for each entry's line to come from the broker's processor.
+	 * single entries in a row would wait for each entry's line to come from the broker's
+	 * processor. A client that waits for each completion gains nothing, and the lines that it
+	 * fetches would be in the way of the others.
 	 */
-	rbk_ring_claim(&ring->sq->sqes[(ring->sq_tail + CLAIM_AHEAD) & ring->mask]);
+	if (ring->sq_tail - ring->cq_head > CLAIM_AHEAD)
+		rbk_ring_claim(&ring->sq->sqes[(ring->sq_tail + CLAIM_AHEAD) & ring->mask]);
 	/* Pairs with the broker's acquire load: the entries are complete. */
 	rbk_ring_publish(&ring->sq->sq_tail, ring->sq_tail);
 	ring->sq_published = ring->sq_tail;
