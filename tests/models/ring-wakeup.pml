@@ -342,7 +342,7 @@ inline poll_ring()
 	fi
 }
 
-/* dispatch_reap(), ring_after_completion(), dispatch_publish_dirty() */
+/* dispatch_reap(), ring_after_completion(), dispatch_publish_dirty(), ring_go_on() */
 inline work_on_tasks()
 {
 	if
@@ -367,7 +367,9 @@ inline work_on_tasks()
 			look_for_work();
 			if
 			:: has_work -> ring_activate()
-			:: else
+			/* The client is expected to go on. */
+			:: ring_activate()
+			:: !has_work
 			fi
 		:: else
 		fi
