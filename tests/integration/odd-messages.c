@@ -19,7 +19,7 @@
 #include "support/describe.h"
 #include "support/test.h"
 
-enum { PATIENCE_MS = 20000, MOST_IN_BURST = 16 };
+enum { PATIENCE_MS = 20000 };
 
 /* ---- Messages ---- */
 
@@ -291,12 +291,17 @@ static void mutate(struct odd_messages *odd, struct odd_message *m)
 	}
 }
 
-static uint32_t type_of(const struct odd_message *m)
+static struct rbk_wire_request head_of(const struct odd_message *m)
 {
 	struct rbk_wire_request head = {0};
 
 	memcpy(&head, m->bytes, m->n_bytes < sizeof(head) ? m->n_bytes : sizeof(head));
-	return head.type;
+	return head;
+}
+
+static uint32_t type_of(const struct odd_message *m)
+{
+	return head_of(m).type;
 }
 
 /*
@@ -424,6 +429,12 @@ static bool ends_session(uint32_t type)
 	return type == RBK_WIRE_HELLO || type == 28 || type == 29;
 }
 
+/* Return true if a request of this type may wait for memory. */
+static bool may_wait(uint32_t type)
+{
+	return type == RBK_WIRE_LEASE_OPEN || type == RBK_WIRE_LEASE_CREDIT;
+}
+
 /* Pick the type of a message; few end the session in any case. */
 static uint32_t pick_type(struct odd_messages *odd)
 {
@@ -464,8 +475,10 @@ static bool send_one(struct odd_messages *odd, struct odd_burst *burst)
 	if (n < 0)
 		return false;
 	burst->changed |= (uint32_t)is_changed << burst->n_sent;
+	burst->unanswered |= 1u << burst->n_sent;
+	burst->heads[burst->n_sent] = head_of(&m);
 	burst->n_sent++;
-	burst->n_may_wait += sent_type == RBK_WIRE_LEASE_OPEN || sent_type == RBK_WIRE_LEASE_CREDIT;
+	burst->n_may_wait += may_wait(sent_type);
 	burst->last_type = sent_type;
 	return true;
 }
@@ -483,10 +496,23 @@ static void count_handled(struct odd_messages *odd, unsigned int n)
 	odd->n_changed += (unsigned int)__builtin_popcount(odd->burst.changed & ((1u << n) - 1));
 }
 
+/* Return false if the answer belongs to no message of the burst that has none yet. */
+static bool take_answer(struct odd_burst *burst, const struct rbk_wire_reply *reply)
+{
+	for (unsigned int i = 0; i < burst->n_sent; i++)
+		if (burst->unanswered >> i & 1 && burst->heads[i].type == reply->type &&
+		    burst->heads[i].cookie == reply->cookie) {
+			burst->unanswered &= ~(1u << i);
+			return true;
+		}
+	/* An earlier request that waited is answered at any time. */
+	return may_wait(reply->type);
+}
+
 /* Take the answers to the burst; *ret_is_over is set if the session has ended. */
 static const char *take_answers(struct odd_messages *odd, bool *ret_is_over)
 {
-	const struct odd_burst *burst = &odd->burst;
+	struct odd_burst *burst = &odd->burst;
 	const unsigned int n_wanted = burst->n_sent - burst->n_may_wait;
 	struct rbk_wire_devices answer;
 	unsigned int n_taken = 0;
@@ -510,9 +536,13 @@ static const char *take_answers(struct odd_messages *odd, bool *ret_is_over)
 		if ((answer.reply.res != 0) != (answer.reply.text[0] != 0))
 			return say(odd, "a result without its text, or the reverse");
 		is_refused |= answer.reply.res != 0;
-		/* An earlier request that waited is answered at any time. */
-		n_taken += answer.reply.type != RBK_WIRE_LEASE_OPEN &&
-			   answer.reply.type != RBK_WIRE_LEASE_CREDIT;
+		if (!take_answer(burst, &answer.reply))
+			return complain(odd,
+					"an answer of type %u, cookie %u, to no message, or a "
+					"second one: %d, %s",
+					answer.reply.type, answer.reply.cookie, answer.reply.res,
+					answer.reply.text);
+		n_taken += !may_wait(answer.reply.type);
 	}
 	count_handled(odd, burst->n_sent);
 	/*
@@ -528,7 +558,7 @@ static const char *take_answers(struct odd_messages *odd, bool *ret_is_over)
 
 const char *odd_messages_send(struct odd_messages *odd)
 {
-	const unsigned int n = pick(odd, 2) ? 1 : 2 + pick(odd, MOST_IN_BURST - 1);
+	const unsigned int n = pick(odd, 2) ? 1 : 2 + pick(odd, ODD_MOST_IN_BURST - 1);
 
 	odd->begin_ns = harness_now_ns();
 	odd->burst = (struct odd_burst){.is_valid = true};

@@ -22,6 +22,7 @@ enum {
 	ODD_MESSAGE_BYTES = 4096,
 	ODD_MESSAGE_FDS = 16, /* above RBK_WIRE_MAX_FDS */
 	ODD_ARENA_BYTES = 16384,
+	ODD_MOST_IN_BURST = 16,
 	ODD_TYPES = RBK_WIRE_ADMIN_RESTART + 1,
 };
 
@@ -57,7 +58,9 @@ struct odd_burst {
 	unsigned int n_sent, n_may_wait;
 	bool is_valid; /* true: no message gives the broker a reason to end the session */
 	uint32_t last_type;
-	uint32_t changed; /* bit i: message i is not a valid one */
+	uint32_t changed;    /* bit i: message i is not a valid one */
+	uint32_t unanswered; /* bit i: message i has no answer yet */
+	struct rbk_wire_request heads[ODD_MOST_IN_BURST];
 };
 
 enum odd_stage {
