@@ -96,6 +96,38 @@ TEST(test_room__batch_is_bounded)
 		expect_cqe(&bench, i, 0);
 }
 
+/*
+ * The lines of a batch are fetched by stores to slots of its completions, and to no others: any
+ * number of completions that the client has not consumed, and of tasks in flight, stay.
+ */
+TEST(test_room__unread_completions_stay)
+{
+	enum { N = 64, N_TASKS = 2 };
+
+	BENCH(bench, 1, N);
+	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
+	for (uint64_t n_unread = 0; n_unread < N; n_unread++) {
+		for (uint64_t i = 0; i < N; i++) {
+			if (i == n_unread)
+				assert_int_equal(rig_work(&bench.rig), n_unread);
+			if (i < n_unread || i >= n_unread + N_TASKS)
+				put_bare(&bench, RBK_OP_NOP, 1000 + i, 0);
+			else
+				put_run(&bench, bench.queued, 1000 + i, 0);
+		}
+		rig_work(&bench.rig);
+		for (uint64_t i = n_unread; i < n_unread + N_TASKS && i < N; i++)
+			finish(&bench, bench.cpu, 1000 + i, 0);
+		for (uint64_t i = 0; i < n_unread; i++)
+			expect_cqe(&bench, 1000 + i, 0);
+		for (uint64_t i = n_unread + N_TASKS; i < N; i++)
+			expect_cqe(&bench, 1000 + i, 0);
+		for (uint64_t i = n_unread; i < n_unread + N_TASKS && i < N; i++)
+			expect_cqe(&bench, 1000 + i, 0);
+	}
+	expect_none(&bench);
+}
+
 /* --- Invalid indices --- */
 
 static void expect_protocol(struct bench *bench)
