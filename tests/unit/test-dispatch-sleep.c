@@ -234,6 +234,36 @@ TEST(test_sleep__ends_with_the_task)
 	assert_false(is_polled_after(&bench, 9));
 }
 
+/* A ring that closes, and any ring while no entry is admitted, stays as it is. */
+TEST(test_sleep__goes_on_at_the_end)
+{
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	ring = rig_dispatch_ring(&bench.ring);
+	put_run(&bench, bench.queued, 1, 0);
+	put_run(&bench, bench.queued, 2, 0);
+	put_run(&bench, bench.queued, 3, 0);
+	rig_work(&bench.rig);
+	put_to_sleep(&bench, 7);
+	ring->goes_on = true;
+	dispatch->is_holding = true;
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	assert_false(ring->is_active);
+	dispatch->is_holding = false;
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 2, 0);
+	assert_true(ring->is_active);
+
+	session_ring_close(bench.ring.ring);
+	assert_false(ring->is_active);
+	finish(&bench, bench.cpu, 3, 0);
+	assert_int_equal(dispatch->n_active, 0);
+}
+
 /* The hints that the client sees while the reactor moves */
 static struct {
 	const struct rbk_cq_area *cq;
