@@ -156,7 +156,8 @@ static void arena_leave(struct session_arena *arena)
 	struct session *session = arena->session;
 
 	arena->state = SLOT_RELEASING;
-	arena->lane_job = (struct closers_job){.run = arena_leave_run, .done = arena_leave_done};
+	arena->lane_job = (struct closers_job){
+		.run = arena_leave_run, .done = arena_leave_done, .closes = true};
 	session_submit_to_lane(session, &arena->lane_job);
 }
 
