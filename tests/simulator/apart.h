@@ -3,7 +3,10 @@
 /* Rounds in processes of their own: a violation, a crash or a hang ends one round alone */
 #include <stdbool.h>
 
-/* Start this program again if its addresses are random: they must be the same in each run. */
+/*
+ * Start this program again if its addresses are random: they must be the same in each run. Where
+ * the system refuses that, say so.
+ */
 void sim_fix_addresses(char **argv);
 
 /*
