@@ -24,6 +24,10 @@
 enum {
 	/* Polls in a row before the loop, timers and idle rings are looked at */
 	TURN_POLLS = 16,
+	/* Entries of a batch, and completions unread, of a stream: see let_gather() */
+	STREAM_ENTRIES = 48,
+	STREAM_UNREAD = 64,
+	STREAM_STEP = 6,
 	/* Tasks split over two devices at the same time */
 	MAX_HALVES = 64,
 	/* Divisor of the time for work beside rings, see settle() */
@@ -608,10 +612,27 @@ static bool has_other_work(const struct dispatch *dispatch)
 	       dispatch->walking;
 }
 
+/*
+ * Let entries of a stream gather after a turn of @n entries that followed the last one at once. A
+ * reactor that looks at the ring after each entry takes the line of its index from the client,
+ * which then publishes half as many. Where the client has not read many completions, it does not
+ * wait for those of these entries.
+ */
+static void let_gather(const struct dispatch *dispatch, unsigned int n)
+{
+	const struct session_ring *ring = dispatch->active[0]->ring;
+
+	if (dispatch->n_submitted > 0 ||
+	    ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head) < STREAM_UNREAD)
+		return;
+	for (; n < STREAM_ENTRIES; n += STREAM_STEP)
+		thread_relax();
+}
+
 int dispatch_run(struct dispatch *dispatch, struct server *server)
 {
 	bool is_near = false;
-	unsigned int n;
+	unsigned int n, i;
 	int r = 0;
 
 	dispatch->server = server;
@@ -625,7 +646,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		 * Without active rings, too, one turn is done if the reactor does not sleep below:
 		 * tasks return and clients are to be woken, even while others connect without end.
 		 */
-		for (unsigned int i = 0;
+		for (i = 0;
 		     i < TURN_POLLS && n == 0 &&
 		     (dispatch->n_active > 0 || is_near || (i == 0 && has_other_work(dispatch)));
 		     i++) {
@@ -635,6 +656,8 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		}
 		if (n == 0 || dispatch->n_active > 1)
 			dispatch_sleep_rings(dispatch);
+		else if (n < STREAM_ENTRIES && i == 1 && dispatch->n_active == 1)
+			let_gather(dispatch, n);
 		settle(dispatch);
 		if (dispatch->is_stopping) {
 			if (dispatch_drain(dispatch))
