@@ -18,6 +18,7 @@
 
 #include "dispatch/dispatch.h"
 #include "dispatch/overrun.h"
+#include "dispatch/reactor-run.h"
 #include "dispatch/series.h"
 #include "loop/turn-queue.h"
 #include "loop/turn.h"
@@ -232,38 +233,6 @@ struct replace {
 	struct walk walk;
 };
 
-/* Tasks that the reactor runs itself, see reactor-run-hot.c. */
-enum {
-	REACTOR_RUNS = 8,
-	/* Most active rings: each look and each decision visits them all. */
-	REACTOR_RUN_RINGS = 16,
-	/* Time of a switch to a worker and back */
-	REACTOR_SWITCH_NS = 50000,
-};
-struct reactor_run {
-	uint64_t most_ns;   /* longest predicted time of such a task; 0: none runs */
-	uint32_t n_held;    /* runs taken: running and waiting */
-	uint32_t n_waiting; /* the first ones of waiting */
-	struct {
-		struct run *run;
-		uint64_t work_ns;   /* predicted when it was taken */
-	} waiting[REACTOR_RUNS];    /* oldest first */
-	struct run *running;        /* NULL: none */
-	struct exec_task *returned; /* to be taken back by dispatch_reap(); NULL: none */
-	const struct flow *flow;    /* of all runs held */
-	uint64_t work_ns;           /* predicted, of all runs held */
-
-	/* These describe the running one. */
-	bool is_overrun;       /* a piece took too long */
-	bool is_in_the_way;    /* a worker got a neighbour's task, and needs a processor */
-	uint32_t n_calls;      /* looks that found a neighbour's entries */
-	int kernel_result;     /* negative: look_at_kernel() failed during a task */
-	uint64_t looked_ticks; /* end of the last look */
-	uint64_t reaped_ticks; /* when executors were last asked for finished tasks */
-	uint64_t stop_ticks;   /* when it is stopped */
-	uint64_t long_piece_ticks, forgive_ticks, reap_ticks, quiet_ticks; /* constants */
-};
-
 /* Load of a device */
 struct device_load {
 	uint32_t n_queued;        /* runs in its queue */
@@ -413,8 +382,9 @@ struct dispatch {
 	struct loop_timer *drain_timer;
 	struct loop_timer *refill_timer;
 	struct loop_timer *flow_timer;
-	bool is_refill_armed, is_refilling; /* is_refilling: a round is in progress */
-	uint64_t refill_round;              /* number of the round over all throttled rings */
+	bool is_refill_armed;
+	bool is_refilling;     /* a round is in progress */
+	uint64_t refill_round; /* number of the round over all throttled rings */
 	struct loop_timer *balance_timer;
 	bool is_balance_armed;
 	struct loop_timer *slice_timer;
