@@ -27,9 +27,11 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -288,10 +290,41 @@ static int install(unsigned int kind)
 	return 0;
 }
 
+/*
+ * Give memory of a thread's heap back to the system. When that first happens, glibc reads
+ * /proc/sys/vm/overcommit_memory, and a worker may not: so it happens before there are filters.
+ */
+static void *shrink_heap(void *data)
+{
+	enum { BLOCKS = 16, BLOCK_BYTES = 64 << 10 }; /* too small for mappings of their own */
+	void *blocks[BLOCKS];
+
+	for (unsigned int i = 0; i < BLOCKS; i++) {
+		blocks[i] = malloc(BLOCK_BYTES);
+		if (blocks[i])
+			*(volatile char *)blocks[i] = 0; /* or the compiler leaves both calls out */
+	}
+	for (unsigned int i = 0; i < BLOCKS; i++)
+		free(blocks[i]);
+	return NULL;
+}
+
+static int shrink_first(void)
+{
+	pthread_t thread;
+	int r = pthread_create(&thread, NULL, shrink_heap, NULL);
+
+	if (r)
+		return error_origin(-r);
+	pthread_join(thread, NULL);
+	return 0;
+}
+
 int sandbox_init(enum sandbox_mode wanted, int *ret_fd)
 {
 	struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO};
 	const uint32_t trap = SECCOMP_RET_TRAP;
+	int r;
 
 	*ret_fd = -1;
 	if (wanted == SANDBOX_OFF)
@@ -304,6 +337,9 @@ int sandbox_init(enum sandbox_mode wanted, int *ret_fd)
 	sigemptyset(&action.sa_mask);
 	if (sigaction(SIGSYS, &action, NULL) < 0)
 		return error_origin(-errno);
+	r = shrink_first();
+	if (r)
+		return error_fold(r);
 	mode = wanted;
 	*ret_fd = event_fd;
 	return 0;

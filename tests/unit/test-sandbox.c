@@ -396,6 +396,36 @@ TEST(test_threads__live)
 	expect_good(live, NULL);
 }
 
+/* The C library looks at a file when a thread first gives back memory of its heap. */
+static void *free_much(void *data)
+{
+	enum { BLOCKS = 64, BLOCK_BYTES = 100 << 10 };
+	void *blocks[BLOCKS];
+
+	for (unsigned int i = 0; i < BLOCKS; i++) {
+		blocks[i] = malloc(BLOCK_BYTES);
+		EXPECT(blocks[i]);
+		memset(blocks[i], 1, BLOCK_BYTES);
+	}
+	for (unsigned int i = 0; i < BLOCKS; i++)
+		free(blocks[i]);
+	return NULL;
+}
+
+static void free_on_worker(const void *context)
+{
+	struct sandbox_refusal refusal;
+
+	begin(SANDBOX_ON);
+	in_thread("rb-cpu-0", free_much, NULL);
+	EXPECT(!sandbox_take(&refusal));
+}
+
+TEST(test_threads__give_memory_back)
+{
+	expect_good(free_on_worker, NULL);
+}
+
 static void *be_aborted(void *data)
 {
 	abort();
