@@ -303,8 +303,7 @@ static void ring_announce_sleep(struct dispatch_ring *ring)
 static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ring,
 		       uint64_t now_ticks)
 {
-	uint64_t idle_ticks = now_ticks - ring->last_work_ticks;
-
+	const uint64_t idle_ticks = now_ticks - ring->last_work_ticks;
 	const bool is_soon = idle_ticks < dispatch->max_spin_ticks;
 	const uint64_t least_ticks =
 		is_soon || ring->goes_on ? dispatch->min_spin_ticks : dispatch->crowded_spin_ticks;
