@@ -332,9 +332,7 @@ struct session {
 
 /* A tenant whose limits leave no room for a session while its earlier sessions end */
 struct session_lag {
-	/* the connection may wait for the room even if others of the tenant do; set by the caller
-	 */
-	bool has_place;
+	bool has_place; /* set by the caller: it may wait even if others of the tenant do */
 	struct account *account; /* counted; NULL: none */
 	struct owner *owner;     /* counted */
 };
