@@ -59,6 +59,7 @@ void attack_bells(struct attack *attack, unsigned int thread)
 			send(fds[i], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		attack_count(attack, 0);
 	}
+	free(fds);
 }
 
 /* ---- 22: queued descriptions, each charged for the largest plan it may become ---- */
@@ -87,6 +88,7 @@ void attack_plan_queue(struct attack *attack, unsigned int thread)
 			for (unsigned int k = 0; k < N_WAITING; k++)
 				attack_count(attack, attack_receive(attack, fds[i], NULL, 0));
 	}
+	free(fds);
 }
 
 /* ---- 23: a socket with very many waiters ---- */
