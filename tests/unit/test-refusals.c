@@ -613,6 +613,33 @@ TEST(test_await__not_for_live_sessions)
 	rig_deinit(&rig);
 }
 
+/* Newcomers also wait for an arena that its session has removed: the charges end with it. */
+TEST(test_await__removed_arena)
+{
+	struct session_arena *arena;
+	struct rig_stuck stuck;
+	struct rig rig;
+	int fd;
+
+	begin(&rig);
+	arena = rig_arena_new(&rig, 1 << 16, false);
+	limit(rig.session->account, 1, account_limit(rig.session->account, ACCOUNT_FDS));
+	rig_stick_live(&rig, rig.session->account, &stuck);
+	assert_int_equal(session_arena_remove(rig.session, 2, arena->id), 0);
+	while (closers_n_jobs(rig.server->closers) < 2)
+		settle(&rig);
+	fd = say_hello(&rig);
+	settle(&rig);
+	assert_int_equal(rig.server->clients.n_awaiting, 1);
+	rig_unstick(&stuck);
+	while (closers_n_jobs(rig.server->closers) > 0)
+		settle(&rig);
+	pass(&rig, 0);
+	expect_hello(&rig, fd, -EDQUOT, false);
+	close(fd);
+	rig_deinit(&rig);
+}
+
 /* Newcomers also wait for a page of a session that ended before the page was made. */
 TEST(test_await__half_made)
 {
