@@ -676,38 +676,31 @@ void stats_set_broker(struct stats *stats, const struct rbk_stats_broker *figure
 	stats_end(&shown->sequence);
 }
 
-void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figures)
+/* Set the only record of a section of the root page; its first member is the sequence. */
+static void set_only(struct stats *stats, enum rbk_stats_section_id section, const void *figures,
+		     size_t bytes)
 {
-	struct rbk_stats_upkeep *shown;
+	uint32_t *sequence;
 
 	if (!stats->root.header)
 		return;
-	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_UPKEEP, 0);
-	stats_begin(&shown->sequence);
-	stats_record_store(shown, figures, sizeof(*figures));
-	stats_end(&shown->sequence);
+	sequence = stats_page_record(&stats->root, section, 0);
+	stats_begin(sequence);
+	stats_record_store(sequence, figures, bytes);
+	stats_end(sequence);
+}
+
+void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figures)
+{
+	set_only(stats, RBK_STATS_SECTION_UPKEEP, figures, sizeof(*figures));
 }
 
 void stats_set_reload(struct stats *stats, const struct rbk_stats_reload *figures)
 {
-	struct rbk_stats_reload *shown;
-
-	if (!stats->root.header)
-		return;
-	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_RELOAD, 0);
-	stats_begin(&shown->sequence);
-	stats_record_store(shown, figures, sizeof(*figures));
-	stats_end(&shown->sequence);
+	set_only(stats, RBK_STATS_SECTION_RELOAD, figures, sizeof(*figures));
 }
 
 void stats_set_waiting(struct stats *stats, const struct rbk_stats_waiting *figures)
 {
-	struct rbk_stats_waiting *shown;
-
-	if (!stats->root.header)
-		return;
-	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_WAITING, 0);
-	stats_begin(&shown->sequence);
-	stats_record_store(shown, figures, sizeof(*figures));
-	stats_end(&shown->sequence);
+	set_only(stats, RBK_STATS_SECTION_WAITING, figures, sizeof(*figures));
 }
