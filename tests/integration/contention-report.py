@@ -41,6 +41,9 @@ class Broker(started.Broker):
                          '--workers=2', *options, **about)
 
 
+started.watch_all()
+
+
 def as_user(uid):
     return {} if uid is None else {'user': uid, 'group': uid, 'extra_groups': []}
 

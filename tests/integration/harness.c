@@ -155,7 +155,9 @@ static bool is_watching(const struct broker_options *options)
 
 	if (has_software_gpu(options) || (options && options->is_undisturbed))
 		return false;
-	return n_started++ == 0 || watch_all || (options && options->in_child);
+	if (n_started++ == 0 && !test_is_scaled_down())
+		return true;
+	return watch_all || (options && options->in_child);
 }
 
 static void exec_broker(const struct broker *broker, const struct broker_options *options,

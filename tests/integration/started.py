@@ -14,6 +14,8 @@ import time
 # A shell makes background programs ignore SIGINT, and the processes started here would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 _started = []
+_n_brokers = 0
+_watches_all = False
 # seconds that a step of a test may take
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 
@@ -57,10 +59,30 @@ def await_listening(process, log_path, limit_s):
         time.sleep(0.02)
 
 
+def watch_all():
+    """Have all brokers watch contention for processors; see broker_watch_all() in harness.h."""
+    global _watches_all
+    _watches_all = True
+
+
+def _watched(command):
+    """Return the command, with --contention=none where broker_start() in harness.c would have it."""
+    global _n_brokers
+    _n_brokers += 1
+    names = [os.path.basename(word) for word in command]
+    is_first = _n_brokers == 1 and 'RBK_TEST_SCALE' not in os.environ
+    if is_first or _watches_all or 'brokerd' not in names or \
+            any(word.startswith('--contention') for word in command):
+        return command
+    # Before other options, and after a program that starts brokerd.
+    first = names.index('brokerd') + 1
+    return [*command[:first], '--contention=none', *command[first:]]
+
+
 def start_broker(command, log_path, limit_s, **options):
     """Start brokerd and wait until it listens; its log is at log_path. Return: its process."""
     with open(log_path, 'wb') as log:
-        process = start(command, stderr=log, **options)
+        process = start(_watched(command), stderr=log, **options)
     await_listening(process, log_path, limit_s)
     return process
 
