@@ -6,14 +6,25 @@
  * a process that is killed in the middle of an ioctl. The next locker gets EOWNERDEAD and
  * recomputes the derived figures. The file is sparse: only the used part of the tables takes
  * memory.
+ *
+ * The kernel marks the mutex of a thread that ends, unless it cannot write the page, for example
+ * while a file on a disk is written back. So a process that waits looks from time to time whether
+ * the owner still exists, and otherwise sets the mark itself. The owner's number is that of its PID
+ * namespace: programs over one simulator share a namespace.
  */
 #include "state.h"
 #include "memory.h"
 #include "sys.h"
+#include <linux/futex.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+/* First wait for the lock, which doubles up to 32 times that; time until a look at the owner */
+#define LOCK_POLL_NS     50000u
+#define LOCK_PATIENCE_NS 300000000u
 
 struct sim sim;
 
@@ -128,9 +139,74 @@ int sim_state_open(const char *dir)
 	return r;
 }
 
+/* Return true if the thread has ended, even if its parent has not waited for it yet. */
+static bool is_gone(uint32_t tid)
+{
+	char path[32], text[128];
+	const char *name_end;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", tid);
+	fd = sys_open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) /* It may also be hidden from this user. */
+		return sys_kill((pid_t)tid, 0) == -ESRCH;
+	n = sys_read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	/* "NUMBER (NAME) STATE ..." */
+	name_end = strrchr(text, ')');
+	return name_end && (name_end[2] == 'Z' || name_end[2] == 'X');
+}
+
+/*
+ * Mark the mutex as the kernel does at its owner's end, if the owner is gone: handle_futex_death()
+ * of kernel/futex/core.c. The word is that of glibc.
+ */
+static void mark_if_owner_is_gone(uint32_t word)
+{
+	_Atomic uint32_t *lock = (_Atomic uint32_t *)&sim.state->mutex.__data.__lock;
+
+	if ((word & FUTEX_TID_MASK) && is_gone(word & FUTEX_TID_MASK))
+		atomic_compare_exchange_strong(lock, &word,
+					       (word & FUTEX_WAITERS) | FUTEX_OWNER_DIED);
+}
+
+/*
+ * Lock the mutex, or find that its owner has died.
+ * Return: 0, EOWNERDEAD, another error.
+ */
+static int lock_mutex(void)
+{
+	const _Atomic uint32_t *lock = (const _Atomic uint32_t *)&sim.state->mutex.__data.__lock;
+	uint32_t seen = 0, word;
+	uint64_t waited_ns = 0;
+	int r;
+
+	/*
+	 * Poll, since ThreadSanitizer does not know of waits with a time limit that return
+	 * EOWNERDEAD. Locks are held for microseconds.
+	 */
+	for (uint64_t ns = LOCK_POLL_NS; (r = pthread_mutex_trylock(&sim.state->mutex)) == EBUSY;) {
+		word = atomic_load(lock);
+		if (word != seen)
+			waited_ns = 0;
+		seen = word;
+		if (waited_ns >= LOCK_PATIENCE_NS) {
+			mark_if_owner_is_gone(word);
+			waited_ns = 0;
+		}
+		sys_sleep_ns(ns);
+		waited_ns += ns;
+		if (ns < LOCK_POLL_NS << 5)
+			ns *= 2;
+	}
+	return r;
+}
+
 void sim_lock(void)
 {
-	int r = pthread_mutex_lock(&sim.state->mutex);
+	int r = lock_mutex();
 
 	if (r == EOWNERDEAD) {
 		for (unsigned i = 0; i < sim.state->n_cards; i++)

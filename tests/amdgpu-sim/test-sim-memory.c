@@ -6,8 +6,10 @@
  * Runs over a Polaris with 8 GiB and an APU.
  */
 #include "rig.h"
+#include "state.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/udmabuf.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xf86drm.h>
@@ -544,6 +547,45 @@ TEST(test_kill__at_any_time)
 	assert_true(rig_memory(&rig).vram.heap_usage == 0);
 	assert_true(rig_memory(&rig).gtt.heap_usage == 0);
 	assert_true(rig_memory(&rig).cpu_accessible_vram.heap_usage == 0);
+}
+
+/* Die with the simulator's lock, as a process does whose robust mutex the kernel cannot mark. */
+static void die_with_lock(void)
+{
+	char path[4096];
+	struct robust_list_head none = {.list.next = &none.list};
+	struct sim_state *state;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/state", getenv("AMDGPU_SIM_DIR"));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	state = mmap(NULL, sizeof(*state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (state == MAP_FAILED || pthread_mutex_lock(&state->mutex) ||
+	    syscall(SYS_set_robust_list, &none, sizeof(none)))
+		_exit(1);
+	raise(SIGKILL);
+}
+
+TEST(test_kill__with_the_lock_unmarked)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		const bool is_zombie = i == 0;
+		siginfo_t info;
+		pid_t pid = fork();
+
+		assert_true(pid >= 0);
+		if (!pid)
+			die_with_lock();
+		assert_int_equal(
+			waitid(P_PID, (id_t)pid, &info, WEXITED | (is_zombie ? WNOWAIT : 0)), 0);
+		assert_int_equal(info.si_code, CLD_KILLED);
+		{
+			RIG(rig, 0);
+			assert_true(rig_memory(&rig).vram.heap_usage == 0);
+		}
+		if (is_zombie)
+			assert_int_equal(waitpid(pid, NULL, 0), pid);
+	}
 }
 
 int main(int argc, char **argv)
