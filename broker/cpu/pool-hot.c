@@ -429,15 +429,16 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 }
 
 /*
- * Compute the round that the team of @layer is set to, on this thread alone. Return: as
- * team_lead().
+ * Compute the round that the team of @layer is set to, on this thread alone, but for the chunks
+ * that helpers computed before a stop: if these counted twice, no chunk could be left, and the next
+ * team would wait for its last one. Return: as team_lead().
  */
 static bool layer_run_chunks(struct cpu_layer *layer, struct exec_task *task,
 			     struct exec_progress *progress)
 {
 	struct cpu_team *team = &layer->team;
 
-	for (size_t chunk = progress->front; chunk < team->n_chunks; chunk++) {
+	for (size_t chunk = progress->front; chunk < team->n_chunks - progress->back; chunk++) {
 		cpu_pause(layer->context.pause);
 		if (layer_must_stop(layer, task)) {
 			progress->n_chunks = (uint32_t)team->n_chunks;

@@ -27,6 +27,7 @@ struct rig {
 	enum exec_state to; /* what the task is asked for at each look; EXEC_IDLE: nothing */
 	bool runs_inline;   /* other runs inline at each look */
 	bool submits;       /* other is submitted at the first look */
+	bool awaits_helper; /* the task is asked for it only once a helper has taken a chunk */
 };
 
 static void rig_init(struct rig *rig, unsigned int n_workers, uint32_t count)
@@ -64,6 +65,14 @@ static void rig_deinit(struct rig *rig)
 	reference_arena_deinit(&rig->arena);
 }
 
+/* Return true if a helper has taken a chunk of the step that the reactor leads. */
+static bool helper_has_come(struct executor *executor)
+{
+	const struct cpu_worker *reactor = cpu_reactor_worker(cpu_executor_from(executor));
+
+	return atomic_load(&reactor->layers[CPU_LAYER_BASE].team.chunks.taken) >> 32 > 0;
+}
+
 static void look(void *context)
 {
 	struct rig *rig = context;
@@ -76,7 +85,7 @@ static void look(void *context)
 		executor->ops->run_inline(executor, &rig->other.task);
 		cpu_job_expect(&rig->other, &rig->want_other);
 	}
-	if (rig->to != EXEC_IDLE)
+	if (rig->to != EXEC_IDLE && (!rig->awaits_helper || helper_has_come(executor)))
 		exec_task_stop(&rig->job.task, rig->to);
 }
 
@@ -149,6 +158,49 @@ TEST(test_here__stops_and_resumes)
 		expect_done(&rig);
 		rig_deinit(&rig);
 	}
+}
+
+/* Assert that a task that stopped within a round left a chunk of it. */
+static void expect_chunk_left(const struct exec_progress *progress)
+{
+	assert_true(progress->n_chunks == 0 ||
+		    progress->front + progress->back < progress->n_chunks);
+}
+
+/*
+ * A round of which helpers computed the end is resumed by this thread alone, stopped after each of
+ * its chunks, and resumed by workers: they would wait for a chunk that no worker can take.
+ */
+TEST(test_here__resumes_alone_what_helpers_began)
+{
+	static struct rig rig;
+	struct exec_progress *progress = &rig.job.task.progress;
+	const uint64_t start_ns = clock_now_ns();
+	unsigned int n_resumed = 0;
+
+	rig_init(&rig, 2, 40);
+	rig.to = EXEC_STOPPING;
+	while (n_resumed < 4) {
+		/* On a busy machine a helper may come too late. */
+		assert_true(clock_now_ns() - start_ns < 60000000000);
+		rig.awaits_helper = true;
+		run_here(&rig, 1);
+		expect_chunk_left(progress);
+		if (rig.job.task.res == 0) {
+			expect_done(&rig);
+			continue;
+		}
+		rig.awaits_helper = false;
+		n_resumed += progress->n_chunks > 0 && progress->back > 0;
+		for (uint32_t step = progress->step;
+		     rig.job.task.res == EXEC_UNFINISHED && progress->step == step;) {
+			run_here(&rig, 0);
+			expect_chunk_left(progress);
+		}
+		cpu_rig_run(&rig.cpu, &rig.job);
+		expect_done(&rig);
+	}
+	rig_deinit(&rig);
 }
 
 /* A stopped task that is not to go on leaves its scratch. */

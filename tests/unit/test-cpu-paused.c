@@ -99,6 +99,9 @@ static void take_back(struct job *job)
 
 	assert_int_equal(job->place, HELD);
 	job->place = IDLE;
+	/* Otherwise no worker could take the round's last chunk, and end it. */
+	assert_true(!task->has_progress || task->progress.n_chunks == 0 ||
+		    task->progress.front + task->progress.back < task->progress.n_chunks);
 	if (task->res == EXEC_UNFINISHED && !job->may_be_cancelled) {
 		assert_true(task->has_progress);
 		job->place = STOPPED;
