@@ -59,11 +59,16 @@ enum {
 	ACCEPT_BATCH = 4,
 	/* Accepting serves all clients; its weight equals a tenant's default. */
 	LISTENER_WEIGHT = 100,
+	/* Time in ms after which a process that listens on a path counts as alive */
+	ALIVE_MS = 2000,
 	/*
-	 * Last pause, in ms, before the process that listens on a path counts as alive; all pauses
-	 * sum to twice that.
+	 * Longest wait for a process that has ended, or is ending, and its sockets. The kernel
+	 * frees its memory and its io_uring first, which takes seconds on a busy machine.
 	 */
-	LEFT_MAX_MS = 1024,
+	ENDING_MAX_MS = 20000,
+	/* Wait that is worth a line of the log, and the longest pause between two looks */
+	ENDING_TOLD_MS = 200,
+	LOOK_MAX_MS = 512,
 	/* The bound of newcomers that wait for ends of sessions: a fraction of all */
 	AWAITING_PART = 16,
 	PID_BYTES = 16, /* text of a process id in a lock file */
@@ -524,18 +529,13 @@ static size_t read_small(int fd, char *text, size_t bytes)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/*
- * Return true if the holder of the lock appears to be exiting. Also return true if no process has
- * its id, or if the file is empty because the holder has only just taken the lock.
- */
-static bool is_holder_leaving(int lock_fd)
+/* Return true if the process appears to be exiting, or if no process has this id. */
+static bool is_process_ending(int pid)
 {
 	char text[PROC_BYTES], path[64], *at, *word, *rest = NULL;
 	unsigned long flags = 0, pending = 0;
-	int fd, pid, i = 0;
+	int fd, i = 0;
 
-	if (read_small(lock_fd, text, PID_BYTES) == 0 || sscanf(text, "%d", &pid) != 1 || pid <= 0)
-		return true;
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	read_small(fd, text, sizeof(text));
@@ -549,6 +549,52 @@ static bool is_holder_leaving(int lock_fd)
 		pending = i == STAT_PENDING ? strtoul(word, NULL, 10) : pending;
 	}
 	return flags & FLAG_EXITING || pending & PENDING_KILL;
+}
+
+/*
+ * Return true if the holder of the lock appears to be exiting. Also return true if the file is
+ * empty because the holder has only just taken the lock.
+ */
+static bool is_holder_ending(int lock_fd)
+{
+	char text[PID_BYTES];
+	int pid;
+
+	return read_small(lock_fd, text, sizeof(text)) == 0 || sscanf(text, "%d", &pid) != 1 ||
+	       pid <= 0 || is_process_ending(pid);
+}
+
+/* A wait for the end of a process that listens on a path */
+struct patience {
+	const char *path;
+	uint64_t begin_ns; /* 0: the wait has not begun */
+	unsigned int pause_ms;
+	bool is_told;
+};
+
+/* Wait a little longer. @is_ending: the process appears to be. Return: false after @most_ms. */
+static bool wait_longer(struct patience *patience, bool is_ending, unsigned int most_ms)
+{
+	const uint64_t now_ns = clock_now_ns();
+	uint64_t waited_ms;
+
+	if (!patience->begin_ns)
+		patience->begin_ns = now_ns;
+	waited_ms = (now_ns - patience->begin_ns) / 1000000;
+	if (waited_ms >= most_ms)
+		return false;
+	if (is_ending && waited_ms >= ENDING_TOLD_MS && !patience->is_told) {
+		patience->is_told = true;
+		log_info(LOG_START_WAITS,
+			 "the process that listened on %s has ended, but the kernel is still "
+			 "freeing what it held; waiting %u s at most",
+			 patience->path, ENDING_MAX_MS / 1000);
+	}
+	patience->pause_ms = !patience->pause_ms                ? 1
+			     : patience->pause_ms < LOOK_MAX_MS ? 2 * patience->pause_ms
+								: LOOK_MAX_MS;
+	poll(NULL, 0, (int)patience->pause_ms);
+	return true;
 }
 
 /*
@@ -567,33 +613,59 @@ static void name_holder(int lock_fd)
 static int take_path(struct listener *listener)
 {
 	char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
+	struct patience patience = {.path = listener->path};
 
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", listener->path);
 	listener->lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (listener->lock_fd < 0)
 		return outcome_of(errno);
-	for (int wait_ms = 1; flock(listener->lock_fd, LOCK_EX | LOCK_NB) < 0; wait_ms *= 2) {
+	while (flock(listener->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
 			return error_origin(-errno);
-		if (wait_ms > LEFT_MAX_MS || !is_holder_leaving(listener->lock_fd))
+		if (!is_holder_ending(listener->lock_fd) ||
+		    !wait_longer(&patience, true, ENDING_MAX_MS))
 			return SERVER_E_IN_USE;
-		poll(NULL, 0, wait_ms);
 	}
 	name_holder(listener->lock_fd);
 	return 0;
 }
 
-/* Return true if a process accepts connections there. The socket of a dead process refuses them. */
-static bool is_listened_on(const struct sockaddr_un *address)
+/*
+ * Return true if a process accepts connections there. The socket of a dead process refuses them,
+ * once the kernel has closed it. @pid: set to the id of the process that listens, if it is known.
+ */
+static bool is_listened_on(const struct sockaddr_un *address, int *pid)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
 
 	if (fd < 0)
 		return false;
 	r = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
+	if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0)
+		*pid = peer.pid;
 	close(fd);
 	/* A full backlog (EAGAIN) and a socket of another type (EPROTOTYPE) count, too. */
 	return r == 0 || r == EAGAIN || r == EPROTOTYPE;
+}
+
+/*
+ * Wait until no process listens there. After a kill the kernel drops the lock before the io_uring,
+ * and with it the socket; the process may have no id any more then. Return: 0; SERVER_E_IN_USE.
+ */
+static int await_listener(const struct sockaddr_un *address)
+{
+	struct patience patience = {.path = address->sun_path};
+	int pid = 0;
+
+	while (is_listened_on(address, &pid)) {
+		const bool is_ending = pid > 0 && is_process_ending(pid);
+
+		if (!wait_longer(&patience, is_ending, is_ending ? ENDING_MAX_MS : ALIVE_MS))
+			return SERVER_E_IN_USE;
+	}
+	return 0;
 }
 
 /* Set who may try to connect, before listen() makes connecting possible. */
@@ -629,12 +701,9 @@ static int listener_bind(struct listener *listener)
 	r = take_path(listener);
 	if (r)
 		return r;
-	/* After a kill the kernel drops the lock before the io_uring, and with it the socket. */
-	for (int wait_ms = 1; is_listened_on(&address); wait_ms *= 2) {
-		if (wait_ms > LEFT_MAX_MS)
-			return SERVER_E_IN_USE;
-		poll(NULL, 0, wait_ms);
-	}
+	r = await_listener(&address);
+	if (r)
+		return r;
 	if (unlink(listener->path) < 0 && errno != ENOENT)
 		return outcome_of(errno);
 

@@ -15,6 +15,7 @@
 	LOG_KIND(LINES_LOST, "lines-lost", "816e2a9634784c07878f2532ee771b29")                   \
 	LOG_KIND(LINES_LIMITED, "lines-limited", "b781b0d40ef24e41910b7e055de2f2a7")             \
 	LOG_KIND(START_FAILED, "start-failed", "1cf163cddd9f457aa625a644523390e4")               \
+	LOG_KIND(START_WAITS, "start-waits", "89e6b30a954040b2958f04dfbdb15eea")                 \
 	LOG_KIND(POLICY_INVALID, "policy-invalid", "d96d8e841d2a41a5a675f9dcbc457af6")           \
 	LOG_KIND(POLICY_RELOADED, "policy-reloaded", "3c8f06d8c6e146938626118cd9739881")         \
 	LOG_KIND(POLICY_KEPT, "policy-kept", "3e5828055177448e87ae78f5aa86821a")                 \

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -199,6 +200,7 @@ TEST(test_start__socket_of_a_manager)
 	struct sockaddr_un address = {.sun_family = AF_UNIX}, peer;
 	socklen_t peer_bytes = sizeof(peer);
 	char folder[] = "/tmp/rbk-test-manager-XXXXXX", lock_path[120];
+	const uint64_t start_ns = harness_now_ns();
 	int fd, client;
 
 	assert_non_null(mkdtemp(folder));
@@ -209,6 +211,8 @@ TEST(test_start__socket_of_a_manager)
 	assert_int_equal(listen(fd, 4), 0);
 	expect_refusal(&(struct broker_options){.socket_path = address.sun_path}, 2, 1,
 		       "another brokerd, or a service manager, listens on");
+	/* It is not waited for as for a process that has ended. */
+	assert_true(harness_now_ns() - start_ns < harness_slow_ns(15000000000));
 	/* The second broker's test connection comes first; clients can still connect. */
 	client = accept(fd, (struct sockaddr *)&peer, &peer_bytes);
 	assert_true(client >= 0);
@@ -238,6 +242,58 @@ TEST(test_start__socket_left_behind)
 	rbk_disconnect(rbk);
 	broker_stop(&next);
 	broker_remove(&killed);
+}
+
+/*
+ * Listen at @path in a process that ends while a child holds its socket, until @for_ms after the
+ * first connection.
+ */
+static void leave_listener(const char *path, unsigned int for_ms)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct pollfd first = {.events = POLLIN};
+	int fd, status;
+	pid_t pid;
+
+	strcpy(address.sun_path, path);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 512))
+			_exit(1);
+		pid = fork();
+		if (pid == 0) {
+			first.fd = fd;
+			poll(&first, 1, 60000);
+			harness_sleep_ms(for_ms);
+		}
+		_exit(pid < 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/*
+ * The kernel may close a socket long after its process has ended: here a child holds it as the
+ * io_uring of a killed broker does on a busy machine. A broker that starts at once waits for that,
+ * longer than for a process that lives, and says so.
+ */
+TEST(test_start__socket_of_an_ended_process)
+{
+	char folder[] = "/tmp/rbk-test-ended-XXXXXX", path[100], lock_path[120];
+	const struct broker_options options = {.socket_path = path};
+	struct broker broker;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/sock", folder);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	leave_listener(path, 3000);
+	broker_start(&broker, &options);
+	assert_true(broker_log_has(&broker, "has ended, but the kernel"));
+	broker_stop(&broker);
+	unlink(lock_path);
+	rmdir(folder);
 }
 
 TEST(test_start__path_is_a_file)
