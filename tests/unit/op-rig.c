@@ -57,6 +57,11 @@ uint32_t op_rig_pick(uint32_t from, uint32_t to)
 	return from + (uint32_t)(reference_random(&seed) % (to - from + 1));
 }
 
+bool op_rig_takes(const struct op *op, uint8_t type)
+{
+	return op_types(op, op_rig_is_gpu() ? OP_ON_VULKAN : OP_ON_CPU) & OP_TYPE(type);
+}
+
 uint64_t *op_rig_seed(void)
 {
 	return &seed;

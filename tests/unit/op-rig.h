@@ -51,6 +51,8 @@ bool op_rig_is_gpu(void);
 
 /* Let op_rig_rounds() return @n percent of the rounds. */
 void op_rig_set_percent(unsigned int n);
+/* Return true if one of the devices computes @op with elements of @type. */
+bool op_rig_takes(const struct op *op, uint8_t type);
 /* Return true if the device is "shared", with less than 100 percent: "plain" has the rest. */
 bool op_rig_is_short(void);
 /* Return true if a row is to be run: a short run has types but float32 for tiles alone. */

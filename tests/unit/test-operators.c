@@ -40,12 +40,6 @@ static void skip_on_gpu(void)
 		skip();
 }
 
-/* Return true if one of the devices computes @op with elements of @type. */
-static bool is_taken(const struct op *op, uint8_t type)
-{
-	return op_types(op, op_rig_is_gpu() ? OP_ON_VULKAN : OP_ON_CPU) & OP_TYPE(type);
-}
-
 /* ---- Rows ---- */
 
 /* A node as one_op() reads it. "=": a constant, or an input if constants are off. */
@@ -258,7 +252,7 @@ static void check_rows(const struct row *of, size_t n, const struct op_check *ch
 	/* Float16 in rows[] only: a CPU converts large operands just as small ones. */
 	for (const struct row *row = of; row < of + n; row++)
 		for (unsigned int i = 0; i < (of == rows ? 3 : 2); i++) {
-			if (!is_taken(op_by_name(row->op), floats[i]) ||
+			if (!op_rig_takes(op_by_name(row->op), floats[i]) ||
 			    !op_rig_wants(row->op, floats[i]))
 				continue;
 			check_row(row, floats[i], false, check);
@@ -569,7 +563,7 @@ static void check_elementwise(enum op_kind kind, unsigned int n_rounds)
 				       .fill = elementwise_fill};
 
 	for (uint8_t type = 0; type < 32; type++)
-		for (unsigned int round = 0; is_taken(op, type) && round < n_rounds; round++)
+		for (unsigned int round = 0; op_rig_takes(op, type) && round < n_rounds; round++)
 			op_check(reference_plan(elementwise_case(op, type, round, op_rig_seed()),
 						NULL),
 				 &check);
