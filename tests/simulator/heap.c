@@ -23,7 +23,7 @@ enum {
 	HEAP_HEAD = 16,
 };
 
-enum { SMALL_BYTES = 8 << 20 };
+enum { SMALL_BYTES = 8 << 20, PAGE_BYTES = 4096 };
 
 static const uintptr_t heap_base = 0x200000000000;
 static const size_t heap_bytes = (size_t)16 << 30;
@@ -35,7 +35,8 @@ struct head {
 };
 
 struct heap {
-	uintptr_t next, end; /* 0: not mapped yet */
+	uintptr_t next, end; /* end is 0: not mapped yet; next is 0: the process has no memory */
+	size_t left_bytes;   /* of the process that has ended */
 	void *free[HEAP_CLASSES];
 	uint64_t used_bytes;
 };
@@ -66,15 +67,21 @@ static struct heap *heap_of(const void *memory)
 	return &heaps[((uintptr_t)memory - heap_base) / heap_bytes];
 }
 
+/* Map the heap, or permit its use again after a process that has ended. */
 static void heap_map(struct heap *heap)
 {
 	const uintptr_t base = heap_base + (uintptr_t)(heap - heaps) * heap_bytes;
 
+	heap->next = base;
+	if (heap->end) {
+		if (mprotect((void *)base, heap->left_bytes, PROT_READ | PROT_WRITE))
+			_exit(3);
+		return;
+	}
 	if (__real_mmap64((void *)base, heap_bytes, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
 			  0) != (void *)base)
 		_exit(3);
-	heap->next = base;
 	heap->end = base + heap_bytes;
 }
 
@@ -238,16 +245,20 @@ void sim_heap_reset(unsigned int number)
 {
 	struct heap *heap = &heaps[number];
 	const uintptr_t base = heap_base + number * heap_bytes;
+	size_t left_bytes;
 
 	/*
-	 * Zeroed, so that a use after the process's end is noticed. Of a heap that is not large,
-	 * the kernel would take longer to give the pages again.
+	 * A use after the process's end is noticed. The next process finds what is left in blocks
+	 * that are not filled, which is the same in every run.
 	 */
-	if (heap->next && heap->next - base > SMALL_BYTES)
-		madvise((void *)base, heap->next - base, MADV_DONTNEED);
-	else if (heap->next)
-		memset((void *)base, 0, heap->next - base);
-	*heap = (struct heap){.next = heap->next ? base : 0, .end = heap->end};
+	if (!heap->next)
+		return;
+	left_bytes = (heap->next - base + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+	if (left_bytes > SMALL_BYTES)
+		madvise((void *)base, left_bytes, MADV_DONTNEED);
+	if (mprotect((void *)base, left_bytes, PROT_NONE))
+		_exit(3);
+	*heap = (struct heap){.end = heap->end, .left_bytes = left_bytes};
 }
 
 uint64_t sim_heap_bytes(unsigned int number)

@@ -98,6 +98,7 @@ static struct machine {
 	uint64_t now_ns, n_steps, n_touched, n_polled;
 	unsigned int n_calm;
 	struct thread threads[MAX_THREADS];
+	unsigned int n_threads; /* the first of these, in which there has been a thread */
 	struct thread *running; /* NULL: the director */
 	struct process processes[SIM_PROCESSES];
 	unsigned int variables_of; /* process whose values the library's variables have */
@@ -355,6 +356,8 @@ static struct thread *thread_new(unsigned int process, const char *name)
 	while (thread < machine.threads + MAX_THREADS && thread->state != THREAD_NONE)
 		thread++;
 	sim_check(thread < machine.threads + MAX_THREADS);
+	if (thread == machine.threads + machine.n_threads)
+		machine.n_threads++;
 	if (!thread->stack) {
 		thread->stack = __real_mmap64(
 			(void *)(stacks_base + (uintptr_t)(thread - machine.threads) * STACK_BYTES),
@@ -807,7 +810,7 @@ static void poll_waiting(void)
 	unsigned int n = 0;
 
 	machine.n_polled = machine.n_touched;
-	for (unsigned int i = 0; i < MAX_THREADS; i++) {
+	for (unsigned int i = 0; i < machine.n_threads; i++) {
 		const struct thread *thread = &machine.threads[i];
 
 		if (thread->state != THREAD_WAITS)
@@ -831,7 +834,7 @@ static uint64_t wake_due(void)
 {
 	uint64_t next_ns = SIM_NEVER;
 
-	for (unsigned int i = 0; i < MAX_THREADS; i++) {
+	for (unsigned int i = 0; i < machine.n_threads; i++) {
 		struct thread *thread = &machine.threads[i];
 
 		if (thread->state != THREAD_WAITS)
@@ -853,7 +856,7 @@ static struct thread *choose(void)
 	unsigned int n_ready = 0, choice;
 	struct thread *highest = NULL;
 
-	for (unsigned int i = 0; i < MAX_THREADS; i++) {
+	for (unsigned int i = 0; i < machine.n_threads; i++) {
 		if (machine.threads[i].state != THREAD_READY)
 			continue;
 		n_ready++;
@@ -944,7 +947,7 @@ void sim_machine_init(const struct sim_machine_options *options)
 	machine.options = *options;
 	/* A generator that is all zeros stays so. */
 	machine.random = options->seed * 0x9e3779b97f4a7c15u | 1;
-	machine.now_ns = 1000000000;
+	machine.now_ns = SIM_BEGIN_NS;
 	machine.variables_of = SIM_HOST;
 	machine.lowest_rank = RANKS;
 	for (unsigned int i = 0; i < 8; i++)

@@ -33,6 +33,9 @@ enum {
 
 #define SIM_NEVER UINT64_MAX
 
+/* Time at the beginning */
+#define SIM_BEGIN_NS ((uint64_t)1000000000)
+
 /*
  * Chances, each of 2^32.
  *
