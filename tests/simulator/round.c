@@ -17,6 +17,9 @@ enum { AT_END, AT_BROKER, AT_DEATH, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
 /* A round that has come so far ends: another one finds more. */
 enum { MAX_STEPS = 400000, MIN_STEPS = 20000 };
 
+/* One round in so many is quiet. */
+enum { QUIET_ROUNDS = 8 };
+
 /* Longest end of a round; clients wait two minutes for a broker that does not come back. */
 static const uint64_t max_end_ns = 3600000000000u;
 
@@ -255,6 +258,24 @@ static void choose(void)
 		sim.chances.unfixed = chance_of(1 + sim_below(3));
 }
 
+/*
+ * Make a round of which most time passes while nothing happens: timers of seconds and minutes come
+ * to their ends, and clients find a reactor, workers and devices that have slept for long.
+ */
+static void make_quiet(void)
+{
+	static const uint64_t longer = 1000;
+
+	sim.n_hostile = sim.n_holders = 0;
+	sim.client.think_ns = (uint64_t)1 << (26 + sim_below(10));
+	sim.client.mix.n_helpers = 0;
+	sim.length_ns = sim.client.think_ns * (1000 + sim_below(10000));
+	sim.broker_dies_ns *= longer;
+	sim.stop_ns *= longer;
+	sim.reload_ns *= longer;
+	sim.others_ns *= longer;
+}
+
 /* Let allocations and calls fail. Then clients accept that they lose connections, and nothing else.
  */
 static void choose_failures(void)
@@ -419,7 +440,7 @@ static void add_up(struct sim_round_figures *figures)
 	const struct sim_client_figures *clients = sim_client_figures();
 
 	figures->n_steps = sim_n_steps();
-	figures->virtual_ns = sim_now_ns();
+	figures->virtual_ns = sim_now_ns() - SIM_BEGIN_NS;
 	figures->n_entries = clients->n_entries;
 	figures->n_completions = clients->n_completions;
 	figures->n_failed = clients->n_failed;
@@ -447,6 +468,8 @@ void sim_round(uint64_t seed, const char *folder, bool is_verbose, struct sim_ro
 	sim.client.socket_path = sim.socket_path;
 	sim.client.is_strict = true;
 	choose();
+	if (seed % QUIET_ROUNDS == 0)
+		make_quiet();
 	if (one_of(3))
 		choose_failures();
 	sim.holder = (struct sim_holder_options){
