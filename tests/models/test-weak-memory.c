@@ -129,6 +129,12 @@ TEST(test_pool__no_wake_up_is_lost)
 	expect_wrong(&weak_pool, WEAK_WITHOUT_FENCES, "all threads wait");
 }
 
+TEST(test_pool__limited_worker_hands_over)
+{
+	expect_right(&weak_pool_limited);
+	expect_wrong(&weak_pool_limited, WEAK_WITHOUT_FENCES, "all threads wait");
+}
+
 TEST(test_ring__no_wake_up_is_lost)
 {
 	const struct weak_scenario *const scenarios[] = {&weak_ring, &weak_ring_full,

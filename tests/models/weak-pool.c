@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * broker/cpu: a worker sleeps while the reactor submits tasks, and is stopped at the end. Each task
- * is run and handed back, and the worker wakes up for it and for the stop. Its futex is replaced
- * below.
+ * is run and handed back, and the worker wakes up for it and for the stop. Then, of two workers,
+ * the one that has the task is limited, and the other one, which sleeps, must learn of the task.
+ * Their futexes are replaced below.
  */
 #include <linux/futex.h>
 #include <stdarg.h>
@@ -15,21 +16,22 @@
 /* For worker_main() */
 #include "cpu/worker.c"
 
-enum { N_TASKS = 1 };
+enum { N_TASKS = 1, MAX_WORKERS = 2 };
 
 static struct cpu_executor cpu;
-static struct cpu_worker workers[2]; /* the worker, and the reactor's own */
-static _Atomic(struct exec_task *) slots[2][N_TASKS];
-static void *done_slots[N_TASKS];
+static struct cpu_worker workers[MAX_WORKERS + 1]; /* the workers, and the reactor's own */
+static _Atomic(struct exec_task *) slots[MAX_WORKERS + 1][N_TASKS];
+static void *done_slots[MAX_WORKERS][N_TASKS];
 static struct cpu_plan cpu_plan;
 static struct plan plan;
 static struct exec_task tasks[N_TASKS];
-static struct weak_bell futex_bell;
+static struct weak_bell futex_bells[MAX_WORKERS];
 
 /* The kernel checks the word and waits for a wake-up as one step; a wake-up in between is kept. */
 long syscall(long number, ...)
 {
 	_Atomic uint32_t *word;
+	struct weak_bell *bell;
 	uint32_t value;
 	va_list list;
 	int operation;
@@ -39,14 +41,15 @@ long syscall(long number, ...)
 	operation = va_arg(list, int);
 	value = va_arg(list, uint32_t);
 	va_end(list);
-	weak_check(number == SYS_futex && word == &workers[0].asleep);
+	bell = &futex_bells[word == &workers[1].asleep];
+	weak_check(number == SYS_futex && word == &workers[bell - futex_bells].asleep);
 	if (operation == FUTEX_WAKE_PRIVATE) {
-		weak_bell_ring(&futex_bell);
+		weak_bell_ring(bell);
 		return 1;
 	}
-	weak_bell_hear(&futex_bell, false);
+	weak_bell_hear(bell, false);
 	if (weak_futex_word(word) == value)
-		weak_bell_hear(&futex_bell, true);
+		weak_bell_hear(bell, true);
 	return 0;
 }
 
@@ -54,22 +57,25 @@ void cpu_flush_denormals(void)
 {
 }
 
-static void set_up(void)
+static void set_up_workers(unsigned int n)
 {
 	memset(&cpu, 0, sizeof(cpu));
 	memset(workers, 0, sizeof(workers));
 	memset(slots, 0, sizeof(slots));
-	futex_bell = (struct weak_bell){.is_futex = true};
+	for (unsigned int i = 0; i < MAX_WORKERS; i++)
+		futex_bells[i] = (struct weak_bell){.is_futex = true};
 	weak_waker_reset();
 	plan = (struct plan){.exec = {&cpu_plan}};
 	cpu.executor.waker = &weak_waker_object;
 	cpu.workers = workers;
-	cpu.n_workers = cpu.n_in_use = cpu.n_active = 1;
+	cpu.n_workers = cpu.n_in_use = cpu.n_active = n;
 	cpu.max_tasks = N_TASKS;
-	cpu.urgent = (struct cpu_queue){.slots = slots[1], .mask = N_TASKS - 1};
-	workers[0].queue = (struct cpu_queue){.slots = slots[0], .mask = N_TASKS - 1};
-	workers[0].done = (struct spsc){.slots = done_slots, .mask = N_TASKS - 1};
-	for (unsigned int i = 0; i < 2; i++) {
+	cpu.urgent = (struct cpu_queue){.slots = slots[n], .mask = N_TASKS - 1};
+	for (unsigned int i = 0; i < n; i++) {
+		workers[i].queue = (struct cpu_queue){.slots = slots[i], .mask = N_TASKS - 1};
+		workers[i].done = (struct spsc){.slots = done_slots[i], .mask = N_TASKS - 1};
+	}
+	for (unsigned int i = 0; i <= n; i++) {
 		workers[i].cpu = &cpu;
 		workers[i].index = i;
 		workers[i].processor = -1;
@@ -87,6 +93,11 @@ static void set_up(void)
 	}
 	for (unsigned int i = 0; i < N_TASKS; i++)
 		tasks[i] = (struct exec_task){.plan = &plan, .count = 1, .res = 1};
+}
+
+static void set_up(void)
+{
+	set_up_workers(1);
 }
 
 static void work(void)
@@ -111,6 +122,15 @@ static void take_back(void)
 	weak_check(task->res == 0);
 }
 
+/* As cpu_free() */
+static void stop(void)
+{
+	atomic_store_explicit(&cpu.stop, true, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	for (unsigned int i = 0; i < cpu.n_workers; i++)
+		cpu_worker_rouse(&workers[i]);
+}
+
 static void react(void)
 {
 	for (unsigned int i = 0; i < N_TASKS; i++) {
@@ -118,10 +138,47 @@ static void react(void)
 		cpu_pool_flush(&cpu.executor);
 		take_back();
 	}
-	/* As cpu_free() */
-	atomic_store_explicit(&cpu.stop, true, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);
-	cpu_worker_rouse(&workers[0]);
+	stop();
+}
+
+/* --- A worker that is limited --- */
+
+/* The first worker sleeps, and the second one has found nothing yet. */
+static void set_up_limited(void)
+{
+	set_up_workers(2);
+	workers[0].asleep = 1;
+	cpu.n_sleeping = cpu.n_looking = 1;
+	/* The task is for the worker that is limited next. */
+	cpu.next_worker = 1;
+}
+
+/* As worker_sleep(); whatever wakes the worker, it looks for work then. */
+static void sleep_first(void)
+{
+	while (atomic_load_explicit(&workers[0].asleep, memory_order_acquire) == 1)
+		futex_wait(&workers[0].asleep, 1);
+	stop();
+}
+
+/* As worker_main() of a worker that does not spin; finding the task ends all. */
+static void work_limited(void)
+{
+	while (!atomic_load_explicit(&cpu.stop, memory_order_relaxed)) {
+		if (!cpu_worker_is_limited(&workers[1]) &&
+		    cpu_queue_length(&workers[1].queue) > 0) {
+			stop();
+			return;
+		}
+		worker_sleep(&workers[1]);
+	}
+}
+
+static void submit_and_limit(void)
+{
+	weak_check(cpu_pool_submit(&cpu.executor, &tasks[0]) == 0);
+	cpu_pool_flush(&cpu.executor);
+	cpu_executor_limit(&cpu.executor, 1, false);
 }
 
 static const struct weak_name names[] = {
@@ -136,7 +193,11 @@ static const struct weak_name names[] = {
 	{&tasks[0].state, "state"},
 	{&weak_waker_object.armed, "armed"},
 	{&weak_eventfd, "eventfd"},
-	{&futex_bell, "futex"},
+	{&futex_bells[0], "futex"},
+	{&workers[1].asleep, "asleep of the second"},
+	{&workers[1].queue.tail, "queue's tail of the second"},
+	{&workers[1].queue.head, "queue's head of the second"},
+	{&futex_bells[1], "futex of the second"},
 	{NULL, NULL},
 };
 
@@ -146,4 +207,12 @@ const struct weak_scenario weak_pool = {
 	.names = names,
 	.set_up = set_up,
 	.threads = {work, react},
+};
+
+const struct weak_scenario weak_pool_limited = {
+	.name = "pool-limited",
+	.n_threads = 3,
+	.names = names,
+	.set_up = set_up_limited,
+	.threads = {sleep_first, work_limited, submit_and_limit},
 };
