@@ -642,7 +642,8 @@ static int wait_for_alarm(struct rbk_ring *ring, struct wait *wait)
  * Take a nap if this client has woken the broker, which still sleeps. The kernel often wakes a
  * thread on the processor of the one that wakes it, and there the broker would wait until this
  * client stops spinning. A nap, unlike sched_yield(), leaves the processor to other programs only
- * for as long. Return: as wait_asleep(); -ETIME after the nap, or without one.
+ * for as long. A wait that neither spins nor expects a prediction sleeps soon anyway, and does not
+ * pay for a timer. Return: as wait_asleep(); -ETIME after the nap, or without one.
  */
 static int let_broker_run(struct rbk_ring *ring, struct wait *wait)
 {
@@ -651,7 +652,7 @@ static int let_broker_run(struct rbk_ring *ring, struct wait *wait)
 	int r;
 
 	if (ring->spin_is_fixed || token == 0 || token != ring->sq_rung ||
-	    wait->deadline_ns - wait->now_ns < NAP_NS)
+	    wait->deadline_ns - wait->now_ns < NAP_NS || (!wait->has_spun && ring->due_credit == 0))
 		return -ETIME;
 	wait->alarm_ns = begin_ns + NAP_NS;
 	r = sleep_until_alarm(ring, wait, true);

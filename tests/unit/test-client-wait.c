@@ -408,9 +408,20 @@ TEST(test_wait__spins_after_a_late_prediction)
 	rbk_ring_free(ring);
 }
 
-/* A client that has woken the broker sleeps for a moment before it spins, unless told otherwise. */
+/*
+ * A client that has woken the broker sleeps for a moment before it spins, or to see a prediction,
+ * unless told otherwise. One that would sleep afterwards sleeps at once.
+ */
 TEST(test_wait__lets_broker_run)
 {
+	static const struct {
+		bool has_rung, is_fixed, spins;
+		uint32_t due_credit;
+		uint32_t n_naps;
+	} cases[] = {
+		{false, false, true, 0, 0}, {true, false, true, 0, 1}, {true, false, false, 0, 0},
+		{true, false, false, 1, 1}, {false, true, true, 0, 0}, {true, true, true, 0, 0},
+	};
 	const struct rbk_cqe *cqe;
 	struct rbk_ring *ring;
 	uint32_t token, n_sleeps;
@@ -421,16 +432,17 @@ TEST(test_wait__lets_broker_run)
 	while ((token = rbk_ring_sleep_token(&ring->cq->sq_wait)) == 0)
 		sleep_ms(1);
 	ring->spin_ns = 50000000;
-	for (unsigned int i = 0; i < 4; i++) {
-		const bool has_rung = i % 2 == 1, is_fixed = i >= 2;
-
-		if (is_fixed)
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (cases[i].is_fixed)
 			rbk_ring_set_spin_ns(ring, 50000000);
-		ring->sq_rung = has_rung ? token : token - 1;
+		ring->sq_rung = cases[i].has_rung ? token : token - 1;
+		ring->wait_mean_ns = cases[i].spins ? 0 : UINT64_MAX / 16;
+		ring->spin_skipped = 0;
+		ring->due_credit = cases[i].due_credit;
 		n_sleeps = ring->sleep_token;
 		/* The end of this wait is a sleep as well. */
 		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000), -ETIME);
-		assert_int_equal(ring->sleep_token - n_sleeps, has_rung && !is_fixed ? 2 : 1);
+		assert_int_equal(ring->sleep_token - n_sleeps, cases[i].n_naps + 1);
 	}
 	rbk_ring_free(ring);
 }
