@@ -91,8 +91,9 @@ void dispatch_publish_dirty(struct dispatch *dispatch)
 	while ((ring = dispatch->dirty)) {
 		dispatch->dirty = ring->next_dirty;
 		ring->is_dirty = false;
-		ring_publish(dispatch, ring);
+		/* A client that sees the completion before the ring is polled rings in vain. */
 		if (__builtin_expect(!ring->is_active && !ring->is_throttled, 0))
 			ring_go_on(dispatch, ring);
+		ring_publish(dispatch, ring);
 	}
 }

@@ -360,7 +360,6 @@ inline work_on_tasks()
 			:: else
 			fi
 		}
-		ring_publish();
 #ifndef NO_ACTIVATION_AFTER_COMPLETION
 		if
 		:: !is_active ->
@@ -372,8 +371,9 @@ inline work_on_tasks()
 			:: !has_work
 			fi
 		:: else
-		fi
+		fi;
 #endif
+		ring_publish()
 	fi
 }
 

@@ -369,6 +369,8 @@ CALL(ssize_t, send, int fd, const void *bytes, size_t size, int flags)
 	do {
 		n = __real_send(fd, bytes, size, flags | MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN && await_socket(fd, flags, POLLOUT, &deadline_ns));
+	/* Messages are sent with sendmsg(). */
+	sim_rings();
 	sim_touched();
 	return n;
 }

@@ -77,6 +77,7 @@ struct process {
 	uint64_t n_stores;      /* to memory that processes share */
 	uint64_t ran_ns;        /* for which its threads have run */
 	uint64_t n_sleeps;      /* of its first thread */
+	uint64_t n_bells;       /* that its threads rang */
 	uint64_t spared_stores; /* before which no chance kills it, so that some get to work */
 };
 
@@ -245,6 +246,17 @@ uint64_t sim_ran_ns(unsigned int number)
 uint64_t sim_n_sleeps(unsigned int number)
 {
 	return machine.processes[number].n_sleeps;
+}
+
+void sim_rings(void)
+{
+	if (machine.running)
+		machine.processes[machine.running->process].n_bells++;
+}
+
+uint64_t sim_n_bells(unsigned int number)
+{
+	return machine.processes[number].n_bells;
 }
 
 int sim_own_fd(int fd)

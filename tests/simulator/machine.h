@@ -106,6 +106,9 @@ unsigned int sim_processor(void);
 /* Return the time for which a process's threads have run, and the sleeps of its first thread. */
 uint64_t sim_ran_ns(unsigned int number);
 uint64_t sim_n_sleeps(unsigned int number);
+/* Note that the running thread rings a bell. Return the bells that a process's threads rang. */
+void sim_rings(void);
+uint64_t sim_n_bells(unsigned int number);
 
 /* Note descriptors and mappings that the running process got and gave back. */
 int sim_own_fd(int fd); /* Return: @fd, which may be negative. */
