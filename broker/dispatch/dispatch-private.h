@@ -374,7 +374,7 @@ struct dispatch {
 	uint32_t sleep_at;         /* index in active where dispatch_sleep_rings() continues */
 	uint64_t busy_ticks;       /* when rings or devices last had work */
 	uint64_t rest_until_ticks; /* until then other work for clients rests */
-	uint64_t crowded_spin_ticks, min_spin_ticks, max_spin_ticks;
+	uint64_t crowded_spin_ticks, min_spin_ticks, max_spin_ticks, keep_ticks;
 	bool is_contended;    /* processors are contended: hardly spin */
 	uint64_t moved_ticks; /* when the reactor last left a client's processor */
 	struct loop_watch *waker_watch;
@@ -689,10 +689,11 @@ unsigned int dispatch_answer_bells(struct dispatch *dispatch);
 int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe);
 void dispatch_ring_drained(void *context, struct session_ring *ring);
 /*
- * Deactivate rings that stayed empty for their spin budget, or are throttled. Each call checks some
- * of the active rings, in turn.
+ * Deactivate rings that stayed empty for their spin budget, or are throttled. While the reactor has
+ * work, empty rings stay active for longer. Each call checks some of the active rings, in turn.
+ * @has_worked: the last turn had work.
  */
-void dispatch_sleep_rings(struct dispatch *dispatch);
+void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked);
 /* Remove @ring from the active rings, if it is among them. */
 void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring);
 void dispatch_stop_polling(struct dispatch *dispatch);

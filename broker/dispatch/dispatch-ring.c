@@ -12,6 +12,9 @@
  * A client that pauses for a few microseconds in the middle of a stream must not find its broker
  * asleep each time. While executors compute on the processors on which the reactor would spin, or
  * the processors are contended, it hardly spins at all.
+ *
+ * While other rings keep it awake there, an empty ring stays active for longer instead: a poll
+ * costs a load, and a bell costs both sides system calls.
  */
 #include <errno.h>
 #include <sched.h>
@@ -43,6 +46,8 @@ static const uint64_t spin_crowded_ns = 2000;
 static const uint64_t spin_floor_ns = 20000;
 static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
+/* Time for which an empty ring stays active where the reactor hardly spins, but is awake */
+static const uint64_t keep_ns = 1000000;
 /* Time between two moves of the reactor off clients' processors, each of which takes some 10 us */
 static const uint64_t move_interval_ns = 1000000;
 /* Predicted time of a move. Virtual machines whose other processor is halted take longer. */
@@ -494,16 +499,30 @@ static uint32_t n_computing(const struct dispatch *dispatch)
 	return n;
 }
 
-void dispatch_sleep_rings(struct dispatch *dispatch)
+/* Return the time for which @ring stays active while it is empty. */
+static uint64_t empty_ticks(const struct dispatch *dispatch, const struct dispatch_ring *ring,
+			    bool is_busy, bool is_crowded)
+{
+	const uint64_t ticks = ring->spin_ticks;
+
+	if (!is_crowded && !shares_processor(ring))
+		return ticks;
+	if (is_busy)
+		return ticks > dispatch->keep_ticks ? ticks : dispatch->keep_ticks;
+	return ticks < dispatch->crowded_spin_ticks ? ticks : dispatch->crowded_spin_ticks;
+}
+
+void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
 {
 	uint64_t now_ticks = clock_ticks();
+	const bool is_busy =
+		has_worked || now_ticks - dispatch->busy_ticks < dispatch->crowded_spin_ticks;
 	bool is_crowded = dispatch->is_contended ||
 			  (n_computing(dispatch) > 0 &&
 			   dispatch->executors[RBK_DEVICE_CPU]->info.n_threads + 1 >=
 				   dispatch->options.n_processors);
 	uint32_t n = dispatch->n_active < SLEEP_BATCH ? dispatch->n_active : SLEEP_BATCH;
 	struct dispatch_ring *ring;
-	uint64_t budget;
 
 	for (uint32_t i = dispatch->sleep_at; n > 0 && dispatch->n_active > 0; n--) {
 		i = i < dispatch->n_active ? i : 0;
@@ -516,10 +535,8 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			continue;
 		}
 		session_ring_tell_processor(ring->ring, sched_getcpu());
-		budget = ring->spin_ticks;
-		if (budget > dispatch->crowded_spin_ticks && (is_crowded || shares_processor(ring)))
-			budget = dispatch->crowded_spin_ticks;
-		if ((int64_t)(now_ticks - ring->last_work_ticks) < (int64_t)budget) {
+		if ((int64_t)(now_ticks - ring->last_work_ticks) <
+		    (int64_t)empty_ticks(dispatch, ring, is_busy, is_crowded)) {
 			i++;
 			continue;
 		}
@@ -609,6 +626,7 @@ int rings_init(struct dispatch *dispatch)
 	int r;
 
 	set_spin(dispatch);
+	dispatch->keep_ticks = clock_ns_to_ticks(keep_ns);
 	r = loop_timer_new(dispatch->options.loop, on_mute_over, dispatch, &dispatch->mute_timer);
 	return r ? error_fold(r) : 0;
 }

@@ -655,7 +655,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 				thread_relax();
 		}
 		if (n == 0 || dispatch->n_active > 1)
-			dispatch_sleep_rings(dispatch);
+			dispatch_sleep_rings(dispatch, n > 0);
 		else if (n < STREAM_ENTRIES && i == 1 && dispatch->n_active == 1)
 			let_gather(dispatch, n);
 		settle(dispatch);

@@ -37,7 +37,7 @@ struct phase {
 	bool on_card;
 	uint64_t gap_ns;       /* from a completion to the next task */
 	uint64_t piece_ns;     /* longest piece of a task on a processor; 0: as usual */
-	uint64_t neighbour_ns; /* between the neighbour's NOPs; 0: it has none */
+	uint64_t neighbour_ns; /* between the neighbour's NOPs; 0: it has none; a step: no sleep */
 	bool has_card_tasks;   /* the neighbour has tasks of the card instead of NOPs */
 	bool is_contended;
 };
@@ -216,7 +216,8 @@ static void neighbour_main(void *data)
 								  : party_run(&party, 0, false);
 		if (wait_ns > sim.figures[phase].neighbour_ns)
 			sim.figures[phase].neighbour_ns = wait_ns;
-		client_sleep_ns(pause_ns);
+		if (pause_ns > STEP_NS)
+			client_sleep_ns(pause_ns);
 	}
 	party_end(&party);
 }
@@ -302,6 +303,18 @@ static void check_no_spin(const struct figures *figures)
 	figures++;
 	expect(figures->broker_ran_ns / figures->n < 5000);
 	expect(figures->client_ran_ns / figures->n < 5000);
+}
+
+/*
+ * A client whose entries are rare rings once for each. While a neighbour keeps the reactor awake
+ * anyway, it hardly rings, under contention as well.
+ */
+static void check_awake_beside(const struct figures *figures)
+{
+	figures++;
+	expect(figures->n_bells >= figures->n - 1);
+	figures++;
+	expect(figures->n_bells < figures->n / 2);
 }
 
 /* Client and reactor are awake at the end of a card's task, and otherwise asleep. */
@@ -396,6 +409,16 @@ static const struct scene scenes[] = {
 		.is_one_place = true,
 		.phases = {{.n = 30, .gap_ns = 100000}, {.n = 300, .gap_ns = 100000}},
 		.check = check_no_spin,
+	},
+	{
+		.name = "awake beside",
+		.phases = {{.n = 30, .gap_ns = 100000, .is_contended = true},
+			   {.n = 100, .gap_ns = 100000, .is_contended = true},
+			   {.n = 100,
+			    .gap_ns = 100000,
+			    .neighbour_ns = STEP_NS,
+			    .is_contended = true}},
+		.check = check_awake_beside,
 	},
 	{
 		.name = "card",

@@ -275,7 +275,7 @@ TEST(test_due__rings_spin_beside_a_gpu)
 		start(&bench, i, GPU);
 		ring->spin_ticks = clock_ns_to_ticks(hour_ns);
 		ring->last_work_ticks = clock_ticks() - clock_ns_to_ticks(1000000);
-		dispatch_sleep_rings(dispatch);
+		dispatch_sleep_rings(dispatch, false);
 		assert_int_equal(ring->is_active, i == 0);
 		end(&bench, i, GPU);
 	}

@@ -512,7 +512,7 @@ static void turn(struct kit *kit)
 
 	rig_work(&kit->bench.rig);
 	if (rig_dispatch_ring(&kit->ring)->is_throttled)
-		dispatch_sleep_rings(dispatch);
+		dispatch_sleep_rings(dispatch, false);
 	flow_await_refill(dispatch);
 	assert_true(loop_turn(kit->bench.rig.loop, false) >= 0);
 }

@@ -147,11 +147,11 @@ TEST(test_sleep__contended)
 	ring = rig_dispatch_ring(&bench.ring);
 	ring->spin_ticks = budget_ticks;
 	ring->last_work_ticks = clock_ticks();
-	dispatch_sleep_rings(dispatch);
+	dispatch_sleep_rings(dispatch, false);
 	assert_true(ring->is_active);
 	dispatch_set_contended(dispatch, true);
 	while (ring->is_active)
-		dispatch_sleep_rings(dispatch);
+		dispatch_sleep_rings(dispatch, false);
 	assert_int_not_equal(bench.ring.cq->sq_wait, 0);
 	put_bare(&bench, RBK_OP_NOP, 1, 0);
 	ring_the_bell(&bench);
@@ -161,9 +161,59 @@ TEST(test_sleep__contended)
 	expect_cqe(&bench, 1, 0);
 	/* Afterwards the ring spins as long as before. */
 	dispatch_set_contended(dispatch, false);
-	dispatch_sleep_rings(dispatch);
+	dispatch_sleep_rings(dispatch, false);
 	assert_true(ring->is_active);
 	assert_int_equal(ring->spin_ticks, budget_ticks);
+}
+
+/*
+ * Under contention an empty ring stays active beyond its spin time while the reactor has work, or
+ * had some within the spin of a crowd, but not for ever.
+ */
+TEST(test_sleep__kept_while_busy)
+{
+	const uint64_t hour_ticks = clock_ns_to_ticks(3600000000000);
+	const struct {
+		bool has_worked;
+		uint64_t idle_hours, keep_hours, since_work_hours;
+		bool is_kept;
+	} cases[] = {
+		{true, 2, 4, 6, true},   {true, 6, 4, 0, false},  {false, 2, 4, 0, true},
+		{false, 6, 4, 0, false}, {false, 2, 4, 2, false},
+	};
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->crowded_spin_ticks = hour_ticks;
+	dispatch_set_contended(dispatch, true);
+	ring = rig_dispatch_ring(&bench.ring);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (!ring->is_active)
+			ring_activate(dispatch, ring, 0);
+		ring->spin_ticks = hour_ticks;
+		ring->last_work_ticks = clock_ticks() - cases[i].idle_hours * hour_ticks;
+		dispatch->keep_ticks = cases[i].keep_hours * hour_ticks;
+		dispatch->busy_ticks = clock_ticks() - cases[i].since_work_hours * hour_ticks;
+		dispatch_sleep_rings(dispatch, cases[i].has_worked);
+		assert_int_equal(ring->is_active, cases[i].is_kept);
+	}
+	/* Without contention, or if it is longer, the spin time counts. */
+	dispatch_set_contended(dispatch, false);
+	if (!ring->is_active)
+		ring_activate(dispatch, ring, 0);
+	ring->last_work_ticks = clock_ticks() - 2 * hour_ticks;
+	dispatch->keep_ticks = 4 * hour_ticks;
+	dispatch_sleep_rings(dispatch, true);
+	assert_false(ring->is_active);
+	dispatch_set_contended(dispatch, true);
+	ring_activate(dispatch, ring, clock_ticks() - hour_ticks);
+	ring->spin_ticks = 2 * hour_ticks;
+	dispatch->keep_ticks = 1;
+	dispatch_sleep_rings(dispatch, true);
+	assert_true(ring->is_active);
 }
 
 /* Run a task while the ring sleeps. Return: true if the ring is polled after its completion. */
@@ -227,7 +277,7 @@ TEST(test_sleep__ends_with_the_task)
 	ring->last_work_ticks = clock_ticks() - hour_ticks;
 	assert_true(is_polled_after(&bench, 8));
 	while (ring->is_active)
-		dispatch_sleep_rings(dispatch);
+		dispatch_sleep_rings(dispatch, false);
 	assert_false(ring->goes_on);
 	assert_true(ring->last_work_ticks < ring->done_ticks);
 	ring_activate(dispatch, ring, clock_ticks());
@@ -324,14 +374,14 @@ TEST(test_sleep__beside_client)
 		expect_cqe(&bench, i, 0);
 		ring->spin_ticks = budget_ticks;
 		ring->last_work_ticks = clock_ticks() - budget_ticks / 2;
-		dispatch_sleep_rings(dispatch);
+		dispatch_sleep_rings(dispatch, false);
 		assert_true(ring->is_active);
 		/* An idle reactor tells where it is. */
 		assert_int_equal(bench.ring.cq->processor, processor + 1);
 	}
 
 	bench.ring.sq->processor = processor + 1;
-	dispatch_sleep_rings(dispatch);
+	dispatch_sleep_rings(dispatch, false);
 	assert_false(ring->is_active);
 	put_bare(&bench, RBK_OP_NOP, 2, 0);
 	ring_the_bell(&bench);
@@ -768,4 +818,60 @@ TEST(test_settling__rest_without_preemption)
 	rig_run(&bench->rig, await_preempted, &preempted);
 	assert_true(preempted.rest_ticks < (int64_t)clock_ns_to_ticks(1000000));
 	bench_end(bench);
+}
+
+/* A client that spun would take a processor from its task. */
+TEST(test_sleep__without_processors)
+{
+	static struct bench bench;
+
+	bench_begin_placement(&bench, 1, N_ENTRIES, NULL,
+			      (const struct bench_speed[]){{.bytes_per_ns = 1}});
+	for (unsigned int i = 0; i < 3; i++) {
+		bench.rig.dispatch->options.n_processors =
+			i ? 2 : bench.cpu->executor.info.n_threads;
+		dispatch_set_contended(bench.rig.dispatch, i == 1);
+		put_run(&bench, bench.queued, i, 0);
+		rig_work(&bench.rig);
+		assert_int_equal(bench.ring.cq->due_ns > 0, i == 2);
+		finish(&bench, bench.cpu, i, 0);
+		expect_cqe(&bench, i, 0);
+	}
+	bench_end(&bench);
+}
+
+/* --- processors of clients that are awake --- */
+
+static uint32_t busy_processor_of(struct bench *bench, uint64_t user_data)
+{
+	uint32_t processor;
+
+	put_run(bench, bench->queued, user_data, 0);
+	rig_work(&bench->rig);
+	processor = bench->cpu->tasks[0]->busy_processor;
+	finish(bench, bench->cpu, user_data, 0);
+	expect_cqe(bench, user_data, 0);
+	return processor;
+}
+
+/* Workers stay off the processor of a client that was awake when its last task completed. */
+TEST(test_sleep__processor_of_client)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	bench.ring.sq->processor = 3;
+	assert_int_equal(busy_processor_of(&bench, 1), 0);
+	assert_int_equal(busy_processor_of(&bench, 2), 3);
+	bench.ring.sq->cq_wait = 1;
+	assert_int_equal(busy_processor_of(&bench, 3), 3);
+	assert_int_equal(busy_processor_of(&bench, 4), 0);
+	bench.ring.sq->cq_wait = 0;
+	assert_int_equal(busy_processor_of(&bench, 5), 0);
+	/* A client that is awake now, but slept during its task, will do so again. */
+	assert_int_equal(busy_processor_of(&bench, 6), 3);
+	bench.ring.sq->slept = 7;
+	assert_int_equal(busy_processor_of(&bench, 7), 3);
+	assert_int_equal(busy_processor_of(&bench, 8), 0);
+	assert_int_equal(busy_processor_of(&bench, 9), 3);
+	dispatch_set_contended(bench.rig.dispatch, true);
+	assert_int_equal(busy_processor_of(&bench, 10), 0);
 }

@@ -418,7 +418,7 @@ static void crowd_sleep(struct crowd *crowd)
 	crowd_make(crowd, 100, 100, 500);
 	dispatch = crowd->bench.rig.dispatch;
 	for (unsigned int i = 0; i < 2 * N_CROWD && dispatch->n_active > 0; i++)
-		dispatch_sleep_rings(dispatch);
+		dispatch_sleep_rings(dispatch, false);
 	rig_settle(&crowd->bench.rig);
 	rig_settle(&crowd->bench.rig);
 	assert_int_equal(dispatch->n_active, 0);
