@@ -17,8 +17,10 @@
  *
  * This file takes the tasks, dispatch.c runs them.
  *
- * The tasks taken are of one flow, in the order of their release, and no worker holds a task of the
- * CPU meanwhile. Several are taken only if workers would not complete them sooner.
+ * The tasks taken are of one flow, in the order of their release. Several are taken only if workers
+ * would not complete them sooner. Workers that have a task get the next one as well; but once each
+ * of several has two, the reactor helps them with short tasks. Where many clients have one short
+ * task each, every switch to a worker takes the processor from a client or from the reactor.
  */
 #include "dispatch/dispatch-private.h"
 #include "util/clock.h"
@@ -27,6 +29,8 @@
 static const uint64_t long_piece_ns = 50000;
 /* Time after which executors are asked again for finished tasks, while entries are absent */
 static const uint64_t reap_ns = 10000;
+/* Longest time of the tasks that the reactor has while it helps workers */
+static const uint64_t most_helping_ns = 200000;
 /* A ring that had entries within this time belongs to a neighbour that has work. */
 static const uint64_t quiet_ns = 50000;
 
@@ -100,6 +104,25 @@ static uint64_t most_together_ns(const struct dispatch *dispatch, const struct r
 	return 2 * (uint64_t)REACTOR_SWITCH_NS;
 }
 
+/*
+ * Return the longest predicted time that @run may have, together with all tasks that the reactor
+ * has; 0: workers get it.
+ */
+static uint64_t most_ns(const struct dispatch *dispatch, const struct run *run)
+{
+	const struct reactor_run *own = &dispatch->reactor_run;
+	const uint32_t n_threads = dispatch->executors[RBK_DEVICE_CPU]->info.n_threads;
+	const uint32_t n_left = dispatch->loads[RBK_DEVICE_CPU].n_held - own->n_held;
+
+	if (n_left == 0)
+		return own->n_held > 0 ? most_together_ns(dispatch, run) : own->most_ns;
+	/* Workers that have a task are awake, or soon will be. */
+	if (n_threads < 2 || n_left < n_threads * FULL_TASKS ||
+	    run->place.work_ns > REACTOR_SWITCH_NS)
+		return 0;
+	return most_helping_ns;
+}
+
 bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
 {
 	struct reactor_run *own = &dispatch->reactor_run;
@@ -113,12 +136,8 @@ bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
 	 */
 	if (dispatch->is_contended && work_ns > REACTOR_SWITCH_NS)
 		return false;
-	if (own->n_held > 0 &&
-	    (own->work_ns + work_ns > most_together_ns(dispatch, run) || own->flow != flow))
-		return false;
-	/* Workers that have a task are awake, or soon will be. */
-	if (dispatch->loads[RBK_DEVICE_CPU].n_held != own->n_held ||
-	    dispatch->loads[RBK_DEVICE_CPU].own)
+	if (own->work_ns + work_ns > most_ns(dispatch, run) ||
+	    (own->n_held > 0 && own->flow != flow) || dispatch->loads[RBK_DEVICE_CPU].own)
 		return false;
 	if (!plan->plan->data_independent || !is_fixed(run) || has_busy_neighbour(dispatch, flow))
 		return false;

@@ -11,9 +11,11 @@ struct run;
 enum {
 	REACTOR_RUNS = 8,
 	/* Most active rings: each look and each decision visits them all. */
-	REACTOR_RUN_RINGS = 16,
+	REACTOR_RUN_RINGS = 32,
 	/* Time of a switch to a worker and back */
 	REACTOR_SWITCH_NS = 50000,
+	/* Tasks of each worker with which the reactor helps with others */
+	FULL_TASKS = 2,
 };
 
 struct reactor_run {

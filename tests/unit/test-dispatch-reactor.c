@@ -205,6 +205,54 @@ TEST(test_reactor__leaves_tasks_to_busy_workers)
 	expect_taken(&bench, 3);
 }
 
+/*
+ * Once each of several workers has two tasks, the reactor helps with short ones, but not a sole
+ * worker, and not for long.
+ */
+TEST(test_reactor__helps_busy_workers)
+{
+	static const struct {
+		uint32_t n_threads;
+		unsigned int n_busy; /* tasks of workers */
+		uint64_t rows;       /* of 32 us each */
+		unsigned int n_put, n_taken;
+	} cases[] = {
+		{2, 4, 1, 1, 1}, {2, 3, 1, 1, 0}, {2, 4, 2, 1, 0}, {1, 4, 1, 1, 0},
+		{3, 5, 1, 1, 0}, {3, 6, 1, 1, 1}, {2, 4, 1, 8, 6},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const unsigned int n = cases[i].n_busy + cases[i].n_put;
+		struct session_plan *wide;
+		struct rbk_sqe sqe;
+
+		BEGIN(bench);
+		wide = bench_relu(&bench, 4096, 64);
+		bench.cpu->executor.info.n_threads = cases[i].n_threads;
+		own(&bench)->most_ns = 0;
+		for (unsigned int k = 0; k < cases[i].n_busy; k++)
+			put_run(&bench, bench.queued, k, 0);
+		rig_work(&bench.rig);
+		assert_int_equal(bench.cpu->n_tasks, cases[i].n_busy);
+		own(&bench)->most_ns = REACTOR_TASK_NS;
+		for (unsigned int k = cases[i].n_busy; k < n; k++) {
+			sqe = bench_entry(wide, bench.arena, 32768, (uint32_t)cases[i].rows, k);
+			rig_put(&bench.ring, &sqe);
+		}
+		rig_work(&bench.rig);
+		assert_int_equal(own(&bench)->n_held, cases[i].n_taken);
+		assert_int_equal(run_all(&bench), cases[i].n_taken);
+		for (unsigned int k = 0; k < cases[i].n_taken; k++)
+			expect_cqe(&bench, cases[i].n_busy + k, 0);
+		for (unsigned int k = 0; k < n - cases[i].n_taken; k++) {
+			const uint64_t left = k < cases[i].n_busy ? k : k + cases[i].n_taken;
+
+			finish(&bench, bench.cpu, left, 0);
+			expect_cqe(&bench, left, 0);
+		}
+	}
+}
+
 /* While the CPU has a task of the broker's own, such as a calibration, workers get all others. */
 TEST(test_reactor__leaves_tasks_beside_own_ones)
 {
@@ -943,58 +991,4 @@ TEST(test_due__is_near_and_of_the_begin)
 	finish(&due_bench, due_bench.cpu, 1, 0);
 	expect_cqe(&due_bench, 1, 0);
 	bench_end(&due_bench);
-}
-
-/* A client that spun would take a processor from its task. */
-TEST(test_due__keeps_clients_asleep_without_processors)
-{
-	BEGIN(bench);
-	own(&bench)->most_ns = 0;
-	for (unsigned int i = 0; i < 2; i++) {
-		bench.rig.dispatch->options.n_processors =
-			i ? 2 : bench.cpu->executor.info.n_threads;
-		dispatch_set_contended(bench.rig.dispatch, i);
-		put_run(&bench, bench.queued, i, 0);
-		rig_work(&bench.rig);
-		assert_int_equal(due_ns(&bench), 0);
-		finish(&bench, bench.cpu, i, 0);
-		expect_cqe(&bench, i, 0);
-	}
-}
-
-/* --- processors of clients that are awake --- */
-
-static uint32_t busy_processor_of(struct bench *bench, uint64_t user_data)
-{
-	uint32_t processor;
-
-	put_run(bench, bench->queued, user_data, 0);
-	rig_work(&bench->rig);
-	processor = bench->cpu->tasks[0]->busy_processor;
-	finish(bench, bench->cpu, user_data, 0);
-	expect_cqe(bench, user_data, 0);
-	return processor;
-}
-
-/* Workers stay off the processor of a client that was awake when its last task completed. */
-TEST(test_busy__processor_of_client)
-{
-	BEGIN(bench);
-	own(&bench)->most_ns = 0;
-	bench.ring.sq->processor = 3;
-	assert_int_equal(busy_processor_of(&bench, 1), 0);
-	assert_int_equal(busy_processor_of(&bench, 2), 3);
-	bench.ring.sq->cq_wait = 1;
-	assert_int_equal(busy_processor_of(&bench, 3), 3);
-	assert_int_equal(busy_processor_of(&bench, 4), 0);
-	bench.ring.sq->cq_wait = 0;
-	assert_int_equal(busy_processor_of(&bench, 5), 0);
-	/* A client that is awake now, but slept during its task, will do so again. */
-	assert_int_equal(busy_processor_of(&bench, 6), 3);
-	bench.ring.sq->slept = 7;
-	assert_int_equal(busy_processor_of(&bench, 7), 3);
-	assert_int_equal(busy_processor_of(&bench, 8), 0);
-	assert_int_equal(busy_processor_of(&bench, 9), 3);
-	dispatch_set_contended(bench.rig.dispatch, true);
-	assert_int_equal(busy_processor_of(&bench, 10), 0);
 }
