@@ -7,9 +7,9 @@
  * More threads than processors take turns by the scheduler's slices, so the sides take turns in
  * windows that are longer than these.
  *
- * A row of rates has one sample for each client and window: its p99 is the rate of the slowest
- * ones. A row of times has every task of every client. "cpu" is the processor time per task of all
- * threads and the broker.
+ * A row of rates has one sample for each client, over all windows: its p99 is the slowest client.
+ * In one window the kernel lets some threads run twice as long as others. A row of times has every
+ * task of every client. "cpu" is the processor time per task of all threads and the broker.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -44,6 +44,9 @@ struct client {
 	struct samples samples; /* of a window, in microseconds */
 	uint64_t elapsed_ns;    /* in it */
 	int result;
+	struct {
+		uint64_t n_tasks, elapsed_ns; /* of all windows */
+	} sums[2];                            /* with the broker, and without */
 };
 
 /* One side: what was measured of it */
@@ -145,18 +148,15 @@ static int crowd_round(struct crowd *crowd, bool is_direct, struct side *side)
 		n_tasks += crowd->clients[i].samples.n;
 	cost_end(&side->cost, n_tasks);
 	for (unsigned int i = 0; i < crowd->n_made && !r; i++) {
-		const struct client *client = &crowd->clients[i];
+		struct client *client = &crowd->clients[i];
 
 		r = client->result;
 		if (!r)
 			r = samples_reserve(&side->times, client->samples.n);
-		if (!r)
-			r = samples_reserve(&side->rates, 1);
 		for (size_t k = 0; k < client->samples.n && !r; k++)
 			samples_add(&side->times, client->samples.values[k]);
-		if (!r)
-			samples_add(&side->rates, 1e9 * (double)client->samples.n /
-							  (double)(client->elapsed_ns + 1));
+		client->sums[is_direct].n_tasks += client->samples.n;
+		client->sums[is_direct].elapsed_ns += client->elapsed_ns;
 	}
 	return r;
 }
@@ -181,6 +181,21 @@ static void report(struct bench_env *env, const char *params, struct side *ours,
 	bench_report(env, &row, &costs[0], &costs[1]);
 }
 
+/* Add each client's rate to the two sides. */
+static int add_rates(struct crowd *crowd, struct side *sides)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; i < 2 && !r; i++) {
+		r = samples_reserve(&sides[i].rates, crowd->n_made);
+		for (unsigned int k = 0; k < crowd->n_made && !r; k++)
+			samples_add(&sides[i].rates,
+				    1e9 * (double)crowd->clients[k].sums[i].n_tasks /
+					    (double)(crowd->clients[k].sums[i].elapsed_ns + 1));
+	}
+	return r;
+}
+
 /* Let the two sides take turns. */
 static int measure(struct crowd *crowd, const char *params, struct side *sides)
 {
@@ -198,6 +213,8 @@ static int measure(struct crowd *crowd, const char *params, struct side *sides)
 
 			r = crowd_round(crowd, side == 1, &sides[side]);
 		}
+	if (!r)
+		r = add_rates(crowd, sides);
 	if (r)
 		return bench_fail(env, r, "measuring failed (%s)", params);
 	report(env, params, &sides[0], &sides[1]);

@@ -67,7 +67,7 @@ static const char help[] =
 	"together. Its rows in % are brokerd's share of a processor.\n"
 	"\n"
 	"clients' samples are every task of every client; of its rows \"rate\", one per client\n"
-	"and window, so that p99 is the slowest client's.\n"
+	"for all windows, so that p99 is the slowest client's.\n"
 	"\n"
 	"operators has some 150 rows, of --seconds each: three minutes, or one with --quick. Its\n"
 	"targets are 0.9, and 1 for small shapes; where pictures are computed, beside\n"
