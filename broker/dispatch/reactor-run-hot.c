@@ -29,8 +29,8 @@
 static const uint64_t long_piece_ns = 50000;
 /* Time after which executors are asked again for finished tasks, while entries are absent */
 static const uint64_t reap_ns = 10000;
-/* Longest time of the tasks that the reactor has while it helps workers */
-static const uint64_t most_helping_ns = 200000;
+/* Longest time of several tasks under contention, and beside workers that are full */
+static const uint64_t most_short_ns = 200000;
 /* A ring that had entries within this time belongs to a neighbour that has work. */
 static const uint64_t quiet_ns = 50000;
 
@@ -92,12 +92,13 @@ bool reactor_run_is_sole(const struct dispatch *dispatch, const struct run *run)
 
 /*
  * Return the longest predicted time of several tasks together. Two workers would save half of the
- * time, and cost a switch; one worker saves nothing, nor do several without processors.
+ * time, and cost a switch; one worker saves nothing, nor do several without processors. Under
+ * contention each task is shorter than a switch, which takes a processor that others wait for.
  */
 static uint64_t most_together_ns(const struct dispatch *dispatch, const struct run *run)
 {
 	if (dispatch->is_contended)
-		return REACTOR_SWITCH_NS;
+		return most_short_ns;
 	if (dispatch->executors[RBK_DEVICE_CPU]->info.n_threads == 1 ||
 	    reactor_run_free(dispatch, run) == 0)
 		return dispatch->reactor_run.most_ns;
@@ -120,7 +121,7 @@ static uint64_t most_ns(const struct dispatch *dispatch, const struct run *run)
 	if (n_threads < 2 || n_left < n_threads * FULL_TASKS ||
 	    run->place.work_ns > REACTOR_SWITCH_NS)
 		return 0;
-	return most_helping_ns;
+	return most_short_ns;
 }
 
 bool reactor_run_takes(struct dispatch *dispatch, struct run *run)
