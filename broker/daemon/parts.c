@@ -319,6 +319,7 @@ static int make_dispatch(struct broker *broker)
 		.reactor_task_ns = broker->options.reactor_task_ns,
 		.stop_ns = broker->options.stop_ns,
 		.n_processors = count_processors(),
+		.has_quota = cgroup_quota() < 1000ull * count_processors(),
 		.set_pace = budget_set_pace,
 		.pace_context = broker->budget,
 		.work_begins = contention_work_begins,

@@ -374,7 +374,7 @@ struct dispatch {
 	uint32_t sleep_at;         /* index in active where dispatch_sleep_rings() continues */
 	uint64_t busy_ticks;       /* when rings or devices last had work */
 	uint64_t rest_until_ticks; /* until then other work for clients rests */
-	uint64_t crowded_spin_ticks, min_spin_ticks, max_spin_ticks, keep_ticks;
+	uint64_t crowded_spin_ticks, quota_spin_ticks, min_spin_ticks, max_spin_ticks, keep_ticks;
 	bool is_contended;    /* processors are contended: hardly spin */
 	uint64_t moved_ticks; /* when the reactor last left a client's processor */
 	struct loop_watch *waker_watch;

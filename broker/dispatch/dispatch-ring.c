@@ -11,7 +11,8 @@
  * the time of a sleep and a wake-up. It is halved when the bell rings later: the spin was in vain.
  * A client that pauses for a few microseconds in the middle of a stream must not find its broker
  * asleep each time. While executors compute on the processors on which the reactor would spin, or
- * the processors are contended, it hardly spins at all.
+ * the processors are contended, it hardly spins at all; nor does it under a quota: a broker that
+ * has spun its quota away is stopped for tens of milliseconds.
  *
  * While other rings keep it awake there, an empty ring stays active for longer instead: a poll
  * costs a load, and a bell costs both sides system calls.
@@ -43,6 +44,8 @@ enum {
 };
 
 static const uint64_t spin_crowded_ns = 2000;
+/* About the processor time of a sleep and a wake-up */
+static const uint64_t spin_quota_ns = 8000;
 static const uint64_t spin_floor_ns = 20000;
 static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
@@ -503,13 +506,16 @@ static uint32_t n_computing(const struct dispatch *dispatch)
 static uint64_t empty_ticks(const struct dispatch *dispatch, const struct dispatch_ring *ring,
 			    bool is_busy, bool is_crowded)
 {
+	/* In this order: the client has written the line that the second one reads. */
+	const bool is_scarce = is_crowded || shares_processor(ring);
 	const uint64_t ticks = ring->spin_ticks;
+	uint64_t most_ticks = dispatch->crowded_spin_ticks;
 
-	if (!is_crowded && !shares_processor(ring))
-		return ticks;
-	if (is_busy)
+	if (is_busy && is_scarce)
 		return ticks > dispatch->keep_ticks ? ticks : dispatch->keep_ticks;
-	return ticks < dispatch->crowded_spin_ticks ? ticks : dispatch->crowded_spin_ticks;
+	if (!is_scarce)
+		most_ticks = dispatch->options.has_quota ? dispatch->quota_spin_ticks : ticks;
+	return ticks < most_ticks ? ticks : most_ticks;
 }
 
 void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
@@ -615,6 +621,8 @@ static void set_spin(struct dispatch *dispatch)
 		spin_ns = dispatch->options.spin_ns = 0;
 	dispatch->crowded_spin_ticks =
 		clock_ns_to_ticks(spin_ns < 0 ? spin_crowded_ns : (uint64_t)spin_ns);
+	dispatch->quota_spin_ticks =
+		clock_ns_to_ticks(spin_ns < 0 ? spin_quota_ns : (uint64_t)spin_ns);
 	dispatch->min_spin_ticks =
 		clock_ns_to_ticks(spin_ns < 0 ? spin_floor_ns : (uint64_t)spin_ns);
 	dispatch->max_spin_ticks =

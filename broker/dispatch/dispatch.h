@@ -37,7 +37,9 @@ struct dispatch_options {
 	/* longest predicted time of a task that the reactor runs on the CPU itself; 0: none */
 	uint64_t reactor_task_ns;
 	uint32_t n_processors; /* processors that the broker may use */
-	uint64_t stop_ns;      /* time until dispatch_stop() abandons tasks; 0: 10 s */
+	/* a quota allows less than their time: the reactor hardly spins, to save it for tasks */
+	bool has_quota;
+	uint64_t stop_ns; /* time until dispatch_stop() abandons tasks; 0: 10 s */
 	/*
 	 * Receives the activity, which sets the pace of measurements of devices; may be NULL.
 	 * Called in each turn that submitted tasks to a device other than the CPU, and before the

@@ -16,7 +16,8 @@
 #include "util/cleanup.h"
 #include "util/proc.h"
 
-bool cgroup_find_root(char *ret, size_t bytes)
+/* @controller: as for proc_parse_mounts() */
+static bool find_root(const char *controller, char *ret, size_t bytes)
 {
 	_cleanup_(fclosep) FILE *file = fopen("/proc/self/mounts", "re");
 	char line[2 * PATH_MAX];
@@ -24,8 +25,55 @@ bool cgroup_find_root(char *ret, size_t bytes)
 
 	/* Read line by line: a machine with many containers has megabytes of mounts. */
 	while (file && !is_found && fgets(line, sizeof(line), file))
-		is_found = proc_parse_mounts(line, strlen(line), NULL, ret, bytes);
+		is_found = proc_parse_mounts(line, strlen(line), controller, ret, bytes);
 	return is_found;
+}
+
+bool cgroup_find_root(char *ret, size_t bytes)
+{
+	return find_root(NULL, ret, bytes);
+}
+
+static size_t read_quota(const char *root, const char *path, const char *controller, char *ret,
+			 size_t bytes)
+{
+	size_t n;
+
+	if (!controller)
+		return proc_read(ret, bytes, "%s%s/cpu.max", root, path);
+	n = proc_read(ret, bytes, "%s%s/cpu.cfs_quota_us", root, path);
+	if (n == 0)
+		return 0;
+	ret[n - 1] = ' ';
+	return n + proc_read(ret + n, bytes - n, "%s%s/cpu.cfs_period_us", root, path);
+}
+
+static uint64_t least_quota(const char *controller)
+{
+	char root[PATH_MAX], path[PATH_MAX], text[4096];
+	uint64_t thousandths, least = UINT64_MAX;
+	size_t n = proc_read(text, sizeof(text), "/proc/self/cgroup");
+	char *end;
+
+	if (!find_root(controller, root, sizeof(root)) ||
+	    !proc_parse_cgroup(text, n, controller, path, sizeof(path)))
+		return UINT64_MAX;
+	for (;;) {
+		n = read_quota(root, path, controller, text, sizeof(text));
+		if (proc_parse_quota(text, n, &thousandths) && thousandths < least)
+			least = thousandths;
+		end = strrchr(path, '/');
+		if (!end)
+			return least;
+		*end = '\0';
+	}
+}
+
+uint64_t cgroup_quota(void)
+{
+	const uint64_t unified = least_quota(NULL), first = least_quota("cpu");
+
+	return unified < first ? unified : first;
 }
 
 static bool ask(int fd, const char *path, struct statx *ret)

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Cgroups of the unified hierarchy, by their folders' descriptors
+ * Cgroups of the unified hierarchy, by their folders' descriptors; this process's quota
  *
  * A descriptor identifies one cgroup permanently, whatever its path in a mount namespace: there is
  * one hierarchy, and the kernel identifies cgroups by the inode numbers of its folders.
@@ -16,6 +16,12 @@
  * Return: false if it is unknown.
  */
 bool cgroup_find_root(char *ret, size_t bytes);
+
+/*
+ * Return the processors that the quotas of this process's cgroup and of the cgroups above it allow,
+ * in thousandths, as far as they are visible; UINT64_MAX: there is no quota.
+ */
+uint64_t cgroup_quota(void);
 
 struct cgroup_about {
 	uint64_t id; /* never 0 */

@@ -250,6 +250,18 @@ bool proc_parse_throttled(const char *text, size_t bytes, uint64_t *ret_ns)
 	return false;
 }
 
+bool proc_parse_quota(const char *text, size_t bytes, uint64_t *ret_thousandths)
+{
+	struct view rest = {text, text + bytes}, line;
+	uint64_t quota, period;
+
+	if (!take(&rest, '\n', &line) || !take_number(&line, &quota) ||
+	    !take_number(&line, &period) || period == 0 || !checked_mul(quota, 1000, &quota))
+		return false;
+	*ret_thousandths = quota / period;
+	return true;
+}
+
 bool proc_parse_mounts(const char *text, size_t bytes, const char *controller, char *ret,
 		       size_t ret_bytes)
 {

@@ -60,6 +60,13 @@ bool proc_own_cgroup(char *ret, size_t bytes);
 bool proc_parse_throttled(const char *text, size_t bytes, uint64_t *ret_ns);
 
 /*
+ * cpu.max of a cgroup, or its quota and period of version 1 in the same form: the processors that
+ * it allows, in thousandths.
+ * Return: false if there is no quota.
+ */
+bool proc_parse_quota(const char *text, size_t bytes, uint64_t *ret_thousandths);
+
+/*
  * /proc/self/mounts: the mount point of the first "cgroup2" or, if @controller is not NULL, of the
  * "cgroup" with that controller.
  */

@@ -216,6 +216,7 @@ static int make_dispatch(void)
 		.spin_ns = broker->options->spin_ns,
 		.reactor_task_ns = broker->options->reactor_task_ns,
 		.n_processors = sim_n_processors(),
+		.has_quota = broker->options->has_quota,
 		.set_pace = budget_set_pace,
 		.pace_context = broker->budget,
 	};

@@ -61,6 +61,7 @@ struct scene {
 	uint64_t reactor_task_ns;
 	int64_t spin_ns; /* as brokerd's option */
 	unsigned int n_processors;
+	bool has_quota;
 	bool is_one_place; /* all threads seem to be on one of them */
 	uint64_t lag_ns;
 	struct phase phases[MAX_PHASES];
@@ -317,6 +318,13 @@ static void check_awake_beside(const struct figures *figures)
 	expect(figures->n_bells < figures->n / 2);
 }
 
+/* With a quota the reactor spins for about as long as a sleep and a wake-up take. */
+static void check_quota(const struct figures *figures)
+{
+	figures++;
+	expect(figures->broker_ran_ns / figures->n < 15000);
+}
+
 /* Client and reactor are awake at the end of a card's task, and otherwise asleep. */
 static void check_card(const struct figures *figures)
 {
@@ -403,6 +411,12 @@ static const struct scene scenes[] = {
 		.phases = {{.n = 30, .gap_ns = 100000},
 			   {.n = 300, .gap_ns = 100000, .is_contended = true}},
 		.check = check_no_spin,
+	},
+	{
+		.name = "quota",
+		.has_quota = true,
+		.phases = {{.n = 30, .gap_ns = 100000}, {.n = 300, .gap_ns = 100000}},
+		.check = check_quota,
 	},
 	{
 		.name = "one place",
@@ -512,6 +526,7 @@ static void play(const char *folder, void *data)
 		.first_holder = SIM_PROCESSES,
 		.spin_ns = -1,
 		.reactor_task_ns = scene->reactor_task_ns ? scene->reactor_task_ns : 2000000,
+		.has_quota = scene->has_quota,
 	};
 	snprintf(sim.socket_path, sizeof(sim.socket_path), "%s/socket", folder);
 	sim_policy_write(folder, 0, 16, SIM_PROCESSES);

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernel's texts: complete, cut short, and with names chosen by other users */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/test.h"
+#include "util/cgroup.h"
+#include "util/checked.h"
 #include "util/proc.h"
 #include "util/utf8.h"
 
@@ -131,6 +137,69 @@ TEST(test_cgroup)
 	/* The path must fit into the buffer. */
 	assert_false(PARSE(proc_parse_cgroup, text, NULL, path, sizeof("/services/a:b") - 1));
 	assert_true(PARSE(proc_parse_cgroup, text, NULL, path, sizeof("/services/a:b")));
+}
+
+TEST(test_quota)
+{
+	static const char *const none[] = {"max 100000\n",
+					   "-1 100000\n",
+					   "50000\n",
+					   "",
+					   "5 0\n",
+					   "99999999999999999999 1\n",
+					   "18446744073709552 1\n"};
+	uint64_t found = 7;
+
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+		assert_false(proc_parse_quota(none[i], strlen(none[i]), &found));
+	assert_int_equal(found, 7);
+	assert_true(PARSE(proc_parse_quota, "50000 100000\n", &found));
+	assert_int_equal(found, 500);
+	assert_true(PARSE(proc_parse_quota, "350000 100000\n", &found));
+	assert_int_equal(found, 3500);
+}
+
+static bool write_text(const char *folder, const char *name, const char *text)
+{
+	char path[600];
+	FILE *file;
+	bool is_written;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "we");
+	if (!file)
+		return false;
+	is_written = fputs(text, file) >= 0;
+	return fclose(file) == 0 && is_written;
+}
+
+/* The quota of a cgroup above counts. Where no cgroup can be made, there is nothing to see. */
+TEST(test_quota__of_this_process)
+{
+	const uint64_t outer = cgroup_quota();
+	char text[16384], root[256], above[300], folder[320];
+	int status = 0;
+	pid_t pid;
+
+	if (!proc_parse_mounts(text, proc_read(text, sizeof(text), "/proc/self/mounts"), "cpu",
+			       root, sizeof(root)))
+		return;
+	snprintf(above, sizeof(above), "%s/rb-test-quota-%d", root, getpid());
+	snprintf(folder, sizeof(folder), "%s/in", above);
+	if (mkdir(above, 0755) < 0)
+		return;
+	if (write_text(above, "cpu.cfs_period_us", "100000") &&
+	    write_text(above, "cpu.cfs_quota_us", "30000") && mkdir(folder, 0755) == 0) {
+		pid = fork();
+		if (pid == 0)
+			_exit(!write_text(folder, "cgroup.procs", "0") ||
+			      cgroup_quota() != (outer < 300 ? outer : 300));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		while (rmdir(folder) < 0 && errno == EBUSY)
+			usleep(1000);
+	}
+	rmdir(above);
+	assert_int_equal(status, 0);
 }
 
 TEST(test_throttled)
