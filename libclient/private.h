@@ -567,6 +567,8 @@ struct rbk_ring {
 	uint32_t probe_in;     /* calls until the next read of the clock, see ring_tick() */
 	/* 0, CLIENT_RING_AWAY, or the errno that every call returns from now on */
 	int lost;
+	bool is_unfenced;     /* sq->unfenced */
+	bool may_be_unfenced; /* the process is registered, and cq->has_barriers is set */
 
 	uint32_t probe_every;
 	uint32_t sleep_token; /* token of the last sleep */
@@ -622,6 +624,12 @@ struct client_ring_cold {
  * Map an area of a ring. Return: 0; negative errno, also if the memfd is shorter than announced.
  */
 int client_area_map(int fd, uint64_t bytes, int protection, void **ret);
+
+/*
+ * Have the client execute the fences of its publications, and find out whether it may leave them to
+ * the broker of its completion area. Changes nothing that was published before.
+ */
+void client_ring_keep_fences(struct rbk_ring *ring);
 
 /* Make the client's end of a bell block. Return: 0; negative errno with a sentence. */
 int client_bell_set_up(int bell, struct rbk_error *error);

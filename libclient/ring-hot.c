@@ -156,14 +156,27 @@ static void tell_processor(struct rbk_ring *ring)
 	__atomic_store_n(&ring->sq->processor, processor, __ATOMIC_RELAXED);
 }
 
+/* Have the broker execute the fences of the next publications. */
+static cold_path void leave_fences(struct rbk_ring *ring)
+{
+	ring->is_unfenced = true;
+	rbk_ring_leave_fences(&ring->sq->unfenced);
+}
+
 /* Wake the broker if it sleeps, once per sleep. */
 static inline void wake_broker(struct rbk_ring *ring)
 {
-	uint32_t token = rbk_ring_sleep_token(&ring->cq->sq_wait);
+	uint32_t token = ring->is_unfenced ? rbk_ring_sleep_token_unfenced(&ring->cq->sq_wait)
+					   : rbk_ring_sleep_token(&ring->cq->sq_wait);
 
 	if (likely(token == 0 || token == ring->sq_rung))
 		return;
 	ring->sq_rung = token;
+	/* Before the next sleep there may be few publications, and a broker's fence costs more. */
+	if (ring->is_unfenced) {
+		ring->is_unfenced = false;
+		rbk_ring_keep_fences(&ring->sq->unfenced);
+	}
 	tell_processor(ring);
 	/* EAGAIN: the socket is full of bytes that will wake the broker. */
 	if (send(ring->cold->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN &&
@@ -242,13 +255,17 @@ RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
 	if (unlikely(ring->lost) && ring_is_over(ring, false))
 		return ring->lost;
 	/*
-	 * The fence after each publication waits for all earlier stores. A client that publishes
-	 * single entries in a row would wait for each entry's line to come from the broker's
-	 * processor. A client that waits for each completion gains nothing, and the lines that it
-	 * fetches would be in the way of the others.
+	 * A fence waits for all earlier stores. A client that publishes single entries in a row
+	 * would wait for each entry's line to come from the broker's processor. A client that waits
+	 * for each completion gains nothing, and the lines that it fetches would be in the way of
+	 * the others.
 	 */
-	if (ring->sq_tail - ring->cq_head > CLAIM_AHEAD)
+	if (ring->sq_tail - ring->cq_head > CLAIM_AHEAD) {
 		rbk_ring_claim(&ring->sq->sqes[(ring->sq_tail + CLAIM_AHEAD) & ring->mask]);
+		if (!ring->is_unfenced && ring->may_be_unfenced &&
+		    ring->sq_published - ring->cq_head > CLAIM_AHEAD)
+			leave_fences(ring);
+	}
 	/* Pairs with the broker's acquire load: the entries are complete. */
 	rbk_ring_publish(&ring->sq->sq_tail, ring->sq_tail);
 	ring->sq_published = ring->sq_tail;

@@ -77,6 +77,7 @@ static int install(struct rbk_ring *ring)
 	cold->id = area->id;
 	cold->area = NULL;
 	free(area);
+	client_ring_keep_fences(ring);
 	/*
 	 * The broker may sleep since it took the ring over, and entries may have been published
 	 * meanwhile: look at its sleep token after them, as for each entry. If it is gone again,

@@ -9,14 +9,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "libclient/private.h"
+#include "shm/ring.h"
 
 /* Default spin limit of a wait: the cost of a sleep and its wake-up. */
 #define SPIN_MAX_NS 50000u
@@ -32,6 +35,16 @@ static bool has_one_processor(void)
 	cpu_set_t set;
 
 	return !sched_getaffinity(0, sizeof(set), &set) && CPU_COUNT(&set) == 1;
+}
+
+void client_ring_keep_fences(struct rbk_ring *ring)
+{
+	ring->is_unfenced = false;
+	rbk_ring_keep_fences(&ring->sq->unfenced);
+	/* The first time in a process with threads, the registration takes some ms. */
+	ring->may_be_unfenced =
+		ring->cq->has_barriers &&
+		!syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
 }
 
 static void ring_freep(struct rbk_ring **ring)
@@ -159,6 +172,7 @@ static int ring_map(struct rbk_ring *ring, const struct rbk_wire_ring *wire,
 	ring->cq = cold->cq_map;
 	ring->n_entries = wire->n_entries;
 	ring->mask = wire->n_entries - 1;
+	client_ring_keep_fences(ring);
 	ring->probe_in = ring->probe_every = 1;
 	ring->spin_ns = SPIN_MAX_NS;
 	if (has_one_processor())

@@ -41,6 +41,45 @@ static inline uint32_t rbk_ring_sleep_token(const uint32_t *wait)
 }
 
 /*
+ * Leave the fences of rbk_ring_sleep_token() to the broker from now on: @unfenced is
+ * rbk_sq_area.unfenced. The fence pairs with the one in rbk_ring_announce_sleep(): the broker sees
+ * the word, or this side sees the token.
+ */
+static inline void rbk_ring_leave_fences(uint32_t *unfenced)
+{
+	__atomic_store_n(unfenced, 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/*
+ * Execute them on this side again. Pairs with rbk_ring_has_fences(): a broker that sees the word
+ * also sees what was published without fences.
+ */
+static inline void rbk_ring_keep_fences(uint32_t *unfenced)
+{
+	__atomic_store_n(unfenced, 0, __ATOMIC_RELEASE);
+}
+
+/*
+ * Return true if the client executes fences; call after announcing a sleep. Otherwise the broker
+ * has to execute one on the client's processor before it checks the ring once more.
+ */
+static inline bool rbk_ring_has_fences(const uint32_t *unfenced)
+{
+	return __atomic_load_n(unfenced, __ATOMIC_ACQUIRE) == 0;
+}
+
+/*
+ * Return the token as rbk_ring_sleep_token() does, for a client that has left its fences to the
+ * broker. Pairs with the membarrier() after rbk_ring_announce_sleep().
+ */
+static inline uint32_t rbk_ring_sleep_token_unfenced(const uint32_t *wait)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(wait, __ATOMIC_RELAXED);
+}
+
+/*
  * Announce a sleep with a non-zero @token that differs from the last sleep's. The caller must check
  * the other side's index once more afterwards.
  */

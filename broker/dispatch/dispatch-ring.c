@@ -293,14 +293,21 @@ static void on_mute_over(void *data)
 }
 
 /*
- * Announce a sleep. The caller must check for work once more: a client that could not yet see the
- * token does not ring.
+ * Announce a sleep, and check for work once more: a client that could not yet see the token does
+ * not ring. Return: true if the ring may sleep.
  */
-static void ring_announce_sleep(struct dispatch_ring *ring)
+static bool ring_announce_sleep(struct dispatch_ring *ring)
 {
+	const struct session_ring *shared = ring->ring;
+
 	/* The token is not 0 and differs from the last one. */
 	ring->sleep_token += ring->sleep_token == UINT32_MAX ? 2 : 1;
-	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, ring->sleep_token);
+	rbk_ring_announce_sleep(&shared->cq->sq_wait, ring->sleep_token);
+	/* Without the fence, the client may miss the token. */
+	if (shared->has_barriers && !rbk_ring_has_fences(&shared->sq->unfenced) &&
+	    thread_fence_others())
+		return false;
+	return !dispatch_ring_has_work(ring);
 }
 
 /*
@@ -395,9 +402,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 	if (dispatch->is_holding)
 		return;
 	/* The client rings once per sleep, and has done so: announce another sleep. */
-	if (!ring->is_active && !dispatch_ring_has_work(ring))
-		ring_announce_sleep(ring);
-	if (ring->is_active || !dispatch_ring_has_work(ring)) {
+	if (ring->is_active || (!dispatch_ring_has_work(ring) && ring_announce_sleep(ring))) {
 		/* A client may ring for entries that come behind a barrier or a table. */
 		if (!ring->barrier && !ring->is_fetching)
 			ring_complain(dispatch, ring);
@@ -547,8 +552,7 @@ void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
 			continue;
 		}
 
-		ring_announce_sleep(ring);
-		if (dispatch_ring_has_work(ring)) {
+		if (!ring_announce_sleep(ring)) {
 			rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
 			ring->last_work_ticks = now_ticks;
 			i++;

@@ -24,6 +24,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/thread.h"
 
 /*
  * Token of the first sleep. The dispatcher's tokens begin with 1, and differ from it for the life
@@ -227,6 +228,8 @@ static int ring_start(struct session_ring *ring)
 
 	if (r)
 		return error_fold(r);
+	ring->has_barriers = !thread_fence_others();
+	__atomic_store_n(&ring->cq->has_barriers, ring->has_barriers, __ATOMIC_RELAXED);
 	rbk_ring_announce_sleep(&ring->cq->sq_wait, first_token);
 	return 0;
 }

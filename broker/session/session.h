@@ -180,7 +180,8 @@ struct session_ring {
 
 	/* Cold. */
 	uint32_t id;
-	uint8_t state; /* enum ring_state */
+	uint8_t state;     /* enum ring_state */
+	bool has_barriers; /* as told to the client */
 	int bell_fd;
 	int client_fds[RING_CLIENT_FDS]; /* open until the ring is sealed */
 	bool is_restored;                /* an earlier broker made it */

@@ -67,7 +67,7 @@
 	CALL(gettid, SANDBOX_EVERYONE, "likewise") \
 	CALL(set_robust_list, SANDBOX_EVERYONE, "the C library") \
 	CALL(rseq, SANDBOX_EVERYONE, "the C library") \
-	CALL(membarrier, SANDBOX_EVERYONE, "the C library and drivers") \
+	CALL(membarrier, SANDBOX_EVERYONE "R", "the C library and drivers; sleeps of rings") \
 	CALL(getrandom, SANDBOX_EVERYONE, "the C library") \
 	CALL(sysinfo, SANDBOX_EVERYONE, "qsort()") \
 	CALL_IF(prctl, "rWCMTP", 0, IS, PR_SET_NAME, "its name") \

@@ -8,6 +8,7 @@
 #include "util/thread.h"
 
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -158,4 +159,9 @@ int thread_leave_processor(void)
 	if (sched_setaffinity(0, sizeof(others), &others) < 0)
 		return error_origin(-errno);
 	return sched_setaffinity(0, sizeof(all), &all) < 0 ? error_origin(-errno) : 0;
+}
+
+int thread_fence_others(void)
+{
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) < 0 ? -errno : 0;
 }

@@ -299,6 +299,15 @@ struct rbk_cqe {
  * An entry is consumed only if its completion has room, so the broker may also sleep on entries
  * that wait for the client to consume completions. A client that has published more entries than
  * the completion ring has room for publishes cq_head like sq_tail: fence, check, ring.
+ *
+ * A client that publishes often may leave its fences to the broker, where rbk_cq_area.has_barriers
+ * is set. Its process has registered with membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED). It
+ * sets rbk_sq_area.unfenced and executes one more fence; from then on it only keeps the compiler
+ * from moving the load before the store. A broker that is about to sleep and finds the word set
+ * after its own fence has all processors that run such processes execute a fence
+ * (MEMBARRIER_CMD_GLOBAL_EXPEDITED) before it checks the ring once more. To execute fences again,
+ * the client clears the word with release before the next publication. With each new completion
+ * area it begins with fences.
  */
 struct rbk_sq_area {
 	uint32_t sq_tail; /* entries published by the client */
@@ -318,7 +327,8 @@ struct rbk_sq_area {
 	 * during its task from one that polls. A hint; 0 in clients that do not write it.
 	 */
 	uint32_t slept;
-	uint32_t pad2[61];
+	uint32_t unfenced; /* 1: the client executes no fences, see "Sleeping" */
+	uint32_t pad2[60];
 	struct rbk_sqe sqes[];
 };
 
@@ -378,7 +388,8 @@ struct rbk_cq_area {
 	 * the broker could not answer.
 	 */
 	uint32_t processor;
-	uint32_t pad2[57];
+	uint32_t has_barriers; /* 1: the broker respects rbk_sq_area.unfenced; never changes */
+	uint32_t pad2[56];
 	struct rbk_cqe cqes[];
 };
 
@@ -534,6 +545,7 @@ _Static_assert(offsetof(struct rbk_sq_area, cq_head) == 128, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, cq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, processor) == 260, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, slept) == 264, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, unfenced) == 268, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, sqes) == 512, "abi");
 _Static_assert(sizeof(struct rbk_cq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");
@@ -546,6 +558,7 @@ _Static_assert(offsetof(struct rbk_cq_area, closed) == 260, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, rung_ns) == 264, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, due_ns) == 272, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, processor) == 280, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, has_barriers) == 284, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cqes) == 512, "abi");
 _Static_assert(sizeof(struct rbk_commit) == 16, "abi");
 _Static_assert(sizeof(struct rbk_task_record) == 128, "abi");

@@ -434,6 +434,65 @@ TEST(test_sleep__no_wakeup_is_lost)
 	}
 }
 
+/* Poll for @n completions: a client that sleeps would look at the broker's token once more. */
+static void poll_for(struct rbk_ring *ring, unsigned int n)
+{
+	const uint64_t end_ns = client_now_ns() + patience_ns;
+	const struct rbk_cqe *cqe;
+
+	while (n > 0) {
+		if (rbk_peek_cqe(ring, &cqe)) {
+			assert_true(client_now_ns() < end_ns);
+			continue;
+		}
+		rbk_cqe_seen(ring, cqe);
+		n--;
+	}
+}
+
+/*
+ * The broker falls asleep while a client publishes that has left its fences to it. The pauses
+ * follow the moment at which it does.
+ */
+TEST(test_sleep__beside_a_client_without_fences)
+{
+	unsigned int n_awake = 0, n_asleep = 0, pause_ns = 20000;
+	struct rbk_ring *ring;
+	struct broker broker;
+
+	broker_begin(&broker, "20");
+	ring = ring_make(&broker, 32, UINT64_MAX);
+	/* The kernel, or a container, may lack the call. */
+	for (unsigned int i = 0; ring->may_be_unfenced && i < test_scaled(2500); i++) {
+		uint64_t end_ns;
+
+		for (unsigned int k = 0; k < 16; k++) {
+			rbk_prep_nop(rbk_get_sqe(ring));
+			assert_int_equal(rbk_submit(ring), 1);
+		}
+		poll_for(ring, 16);
+		end_ns = client_now_ns() + pause_ns;
+		while (client_now_ns() < end_ns)
+			;
+		if (!ring->is_unfenced)
+			continue;
+		rbk_prep_nop(rbk_get_sqe(ring));
+		assert_int_equal(rbk_submit(ring), 1);
+		if (ring->is_unfenced) {
+			n_awake++;
+			pause_ns += pause_ns / 64 + i % 64;
+		} else {
+			n_asleep++;
+			pause_ns -= pause_ns / 64;
+		}
+		poll_for(ring, 1);
+	}
+	/* On a processor that both share, the broker is never awake. */
+	print_message("awake %u, asleep %u\n", n_awake, n_asleep);
+	rbk_ring_free(ring);
+	broker_end(&broker, SIGTERM, 0);
+}
+
 /* More entries than completions have room for: the client announces that it has consumed some. */
 TEST(test_sleep__client_announces_room)
 {

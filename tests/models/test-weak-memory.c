@@ -33,6 +33,8 @@ TEST(test_checker__litmus_tests)
 
 	assert_int_equal(outcomes_of(&weak_store_buffers, 0), O01 | O10 | O11);
 	assert_int_equal(outcomes_of(&weak_store_buffers, WEAK_WITHOUT_FENCES), all);
+	assert_int_equal(outcomes_of(&weak_store_buffers_unfenced, 0), O01 | O10 | O11);
+	assert_int_equal(outcomes_of(&weak_store_buffers_unfenced, WEAK_WITHOUT_BARRIERS), all);
 	assert_int_equal(outcomes_of(&weak_message, 0), O00 | O01 | O11);
 	assert_int_equal(outcomes_of(&weak_message, WEAK_WITHOUT_RELEASE), all);
 	assert_int_equal(outcomes_of(&weak_message, WEAK_WITHOUT_ACQUIRE), all);
@@ -145,6 +147,18 @@ TEST(test_ring__no_wake_up_is_lost)
 		expect_orders_needed(scenarios[i]);
 		expect_wrong(scenarios[i], WEAK_WITHOUT_FENCES, "all threads wait");
 	}
+}
+
+TEST(test_ring__fences_are_left_to_the_broker)
+{
+	const struct weak_scenario *const scenarios[] = {&weak_ring_unfenced, &weak_ring_leaving,
+							 &weak_ring_keeping};
+
+	for (unsigned int i = 0; i < 3; i++) {
+		expect_right(scenarios[i]);
+		expect_wrong(scenarios[i], WEAK_WITHOUT_BARRIERS, "all threads wait");
+	}
+	expect_wrong(&weak_ring_leaving, WEAK_WITHOUT_FENCES, "all threads wait");
 }
 
 TEST(test_commit__is_complete)

@@ -110,3 +110,9 @@ CALL(void, __tsan_atomic_thread_fence, int order)
 {
 	weak_fence(order);
 }
+
+/* It concerns the compiler alone. */
+CALL(void, __tsan_atomic_signal_fence, int order)
+{
+	(void)order;
+}

@@ -45,6 +45,28 @@ const struct weak_scenario weak_store_buffers = {
 	.tear_down = note,
 };
 
+/* The same, where one thread executes the fences of both. */
+static void store_x_load_y_unfenced(void)
+{
+	__atomic_store_n(&x, 1, __ATOMIC_RELAXED);
+	first = __atomic_load_n(&y, __ATOMIC_RELAXED);
+}
+
+static void store_y_fence_all_load_x(void)
+{
+	__atomic_store_n(&y, 1, __ATOMIC_RELAXED);
+	weak_fence_all();
+	second = __atomic_load_n(&x, __ATOMIC_RELAXED);
+}
+
+const struct weak_scenario weak_store_buffers_unfenced = {
+	.name = "SB unfenced",
+	.n_threads = 2,
+	.set_up = set_up,
+	.threads = {store_x_load_y_unfenced, store_y_fence_all_load_x},
+	.tear_down = note,
+};
+
 /* MP: a message, then a flag. */
 static void send(void)
 {

@@ -69,7 +69,8 @@ enum kind {
 	LOAD,
 	STORE,
 	MODIFY,
-	FENCE, /* sequentially consistent */
+	FENCE,     /* sequentially consistent */
+	FENCE_ALL, /* one in each thread: membarrier() */
 	RING,
 	HEAR,
 	AWAIT, /* HEAR that waits for bytes */
@@ -118,7 +119,8 @@ static struct {
 	jmp_buf checker;
 	struct location locations[MAX_LOCATIONS];
 	unsigned int n_locations;
-	struct view fences; /* known to the threads of all sequentially consistent fences */
+	struct view fences;      /* known to the threads of all sequentially consistent fences */
+	struct clock fenced_all; /* indices of the path, by thread, before the last FENCE_ALL */
 	struct granule granules[MAX_GRANULES];
 	struct node path[MAX_PATH];
 	unsigned int n_path, depth;
@@ -129,8 +131,9 @@ enum { FENCES = 0 }; /* index of their location */
 /* --- Failures --- */
 
 static const char *const kind_names[] = {
-	[LOAD] = "load", [STORE] = "store", [MODIFY] = "modify", [FENCE] = "fence",
-	[RING] = "ring", [HEAR] = "hear",   [AWAIT] = "wait",    [NEWS] = "poll",
+	[LOAD] = "load",   [STORE] = "store",         [MODIFY] = "modify",
+	[FENCE] = "fence", [FENCE_ALL] = "fence all", [RING] = "ring",
+	[HEAR] = "hear",   [AWAIT] = "wait",          [NEWS] = "poll",
 };
 
 static const char *name_of(const struct location *location)
@@ -340,6 +343,23 @@ static void fence_between_all(void)
 	stores_join(&thread->view, &weak.fences);
 	thread->released = thread->view;
 	clock_advance();
+}
+
+void weak_fence_all(void)
+{
+	const unsigned int caller = weak.current;
+
+	if (!weak.is_running || (weak.without & WEAK_WITHOUT_BARRIERS))
+		return;
+	stop_before(FENCE_ALL, FENCES);
+	fence_between_all();
+	for (unsigned int i = 0; i < weak.scenario->n_threads; i++) {
+		weak.current = i;
+		if (i != caller)
+			fence_between_all();
+	}
+	weak.current = caller;
+	fence_between_all();
 }
 
 void weak_fence(int order)
@@ -646,6 +666,9 @@ static bool is_enabled(unsigned int i)
 /* Return true if the order of two operations of different threads may make a difference. */
 static bool are_dependent(struct operation a, struct operation b)
 {
+	/* Wherever the other thread is, it executes a fence there. */
+	if (a.kind == FENCE_ALL || b.kind == FENCE_ALL)
+		return true;
 	/* A poll sees all that was stored before. */
 	if (a.kind == NEWS || b.kind == NEWS)
 		return a.kind != LOAD && b.kind != LOAD;
@@ -663,7 +686,7 @@ static void plan_reversal(unsigned int i)
 		if (node->thread == i || !are_dependent(node->operation, thread->next))
 			continue;
 		/* After a store a load may return what it would have returned before it. */
-		if (thread->next.kind == LOAD)
+		if (thread->next.kind == LOAD && node->operation.kind != FENCE_ALL)
 			continue;
 		/* Indices begin at 1 there. */
 		if (k + 1 <= thread->path.at[node->thread])
@@ -682,6 +705,8 @@ static void order_operation(unsigned int i, struct operation operation)
 	struct location *location = &weak.locations[operation.location];
 	struct thread *thread = &weak.threads[i];
 
+	/* Each operation is ordered with those in all threads. */
+	clock_join(&thread->path, &weak.fenced_all);
 	if (operation.kind == LOAD) {
 		/* weak_load() notes the rest, once it has chosen a store. */
 		thread->path.at[i] = weak.depth + 1;
@@ -690,11 +715,16 @@ static void order_operation(unsigned int i, struct operation operation)
 	if (operation.kind == NEWS) {
 		for (unsigned int k = 0; k < weak.n_locations; k++)
 			clock_join(&thread->path, &weak.locations[k].stored);
+	} else if (operation.kind == FENCE_ALL) {
+		for (unsigned int k = 0; k < weak.scenario->n_threads; k++)
+			clock_join(&thread->path, &weak.threads[k].path);
 	} else {
 		clock_join(&thread->path, &location->stored);
 		clock_join(&thread->path, &location->loaded);
 	}
 	thread->path.at[i] = weak.depth + 1;
+	if (operation.kind == FENCE_ALL)
+		weak.fenced_all = thread->path;
 	location->stored = thread->path;
 }
 
@@ -719,7 +749,7 @@ static bool node_begin(struct node *node, uint8_t enabled)
 			continue;
 		if (!are_dependent(before->operation, before->next[i]))
 			node->asleep |= (uint8_t)(1u << i);
-		else if (before->next[i].kind == LOAD)
+		else if (before->next[i].kind == LOAD && before->operation.kind != FENCE_ALL)
 			node->oldest[i] =
 				(uint8_t)(weak.locations[before->next[i].location].n_messages - 1);
 	}
@@ -781,6 +811,7 @@ static void begin_execution(void)
 	memset(&weak.locations[FENCES].stored, 0, sizeof(struct clock));
 	memset(&weak.locations[FENCES].loaded, 0, sizeof(struct clock));
 	memset(&weak.fences, 0, sizeof(weak.fences));
+	memset(&weak.fenced_all, 0, sizeof(weak.fenced_all));
 	weak.depth = 0;
 	weak.scenario->set_up();
 	for (unsigned int i = 0; i < weak.scenario->n_threads; i++) {

@@ -62,8 +62,9 @@ struct weak_scenario {
 /* Bits: orders that are taken from the program, which should then fail. */
 enum weak_without {
 	WEAK_WITHOUT_FENCES = 1 << 0,
-	WEAK_WITHOUT_RELEASE = 1 << 1, /* no store, read-modify-write or fence releases */
-	WEAK_WITHOUT_ACQUIRE = 1 << 2, /* no load, read-modify-write or fence acquires */
+	WEAK_WITHOUT_RELEASE = 1 << 1,  /* no store, read-modify-write or fence releases */
+	WEAK_WITHOUT_ACQUIRE = 1 << 2,  /* no load, read-modify-write or fence acquires */
+	WEAK_WITHOUT_BARRIERS = 1 << 3, /* weak_fence_all() does nothing */
 };
 
 struct weak_result {
@@ -98,6 +99,9 @@ struct weak_bell {
 void weak_bell_ring(struct weak_bell *bell);
 /* Return true if there were bytes, and take them; waits for some if @waits. */
 bool weak_bell_hear(struct weak_bell *bell, bool waits);
+
+/* Execute a sequentially consistent fence in this thread, in each other one, and here again. */
+void weak_fence_all(void);
 
 /*
  * Return the latest value of a futex's word, as the kernel reads it for a thread that is about to

@@ -30,6 +30,7 @@ static struct rbk rbk;
 static struct rbk_ring ring;
 static struct client_ring_cold cold;
 static uint32_t n_entries, n_wanted;
+static bool may_be_unfenced;
 
 /* --- What the client calls --- */
 
@@ -80,6 +81,7 @@ uint64_t client_now_ns(void)
 
 static struct {
 	uint32_t sq_head, cq_tail, sleep_token, rung_token;
+	bool sleeps;
 } broker;
 
 static bool has_work(void)
@@ -106,31 +108,37 @@ static void answer(void)
 	weak_bell_ring(&client_bell);
 }
 
-/* Poll and sleep like dispatch_sleep_rings() and ring_activate(); the broker sleeps at first. */
+/* Announce a sleep like ring_announce_sleep(). */
+static void announce_sleep(void)
+{
+	rbk_ring_announce_sleep(&cq->sq_wait, ++broker.sleep_token);
+	if (may_be_unfenced && !rbk_ring_has_fences(&sq->unfenced))
+		weak_fence_all();
+}
+
+/* Poll and sleep like dispatch_sleep_rings() and ring_activate(). */
 static void serve(void)
 {
-	bool sleeps = true;
-
 	while (broker.cq_tail < n_wanted) {
-		if (sleeps) {
+		if (broker.sleeps) {
 			weak_bell_hear(&broker_bell, true);
 			if (!has_work()) {
-				rbk_ring_announce_sleep(&cq->sq_wait, ++broker.sleep_token);
+				announce_sleep();
 				if (!has_work())
 					continue;
 			}
 			rbk_ring_announce_awake(&cq->sq_wait);
-			sleeps = false;
+			broker.sleeps = false;
 		}
 		if (has_work()) {
 			answer();
 			continue;
 		}
-		rbk_ring_announce_sleep(&cq->sq_wait, ++broker.sleep_token);
+		announce_sleep();
 		if (has_work())
 			rbk_ring_announce_awake(&cq->sq_wait);
 		else
-			sleeps = true;
+			broker.sleeps = true;
 	}
 }
 
@@ -138,6 +146,7 @@ static void serve(void)
 
 static void begin(uint32_t entries, uint32_t wanted)
 {
+	may_be_unfenced = false;
 	n_entries = entries;
 	n_wanted = wanted;
 	memset(sq_bytes, 0, sizeof(sq_bytes));
@@ -158,6 +167,7 @@ static void begin(uint32_t entries, uint32_t wanted)
 	};
 	/* The broker sleeps on a new ring from the beginning. */
 	memset(&broker, 0, sizeof(broker));
+	broker.sleeps = true;
 	cq->sq_wait = ++broker.sleep_token;
 }
 
@@ -189,6 +199,55 @@ static void one_by_one(void)
 		put(i);
 		take(i);
 	}
+}
+
+/* The broker is awake. */
+static void set_up_fenced(void)
+{
+	begin(1, 1);
+	may_be_unfenced = true;
+	broker.sleeps = false;
+	cq->sq_wait = 0;
+}
+
+/* Poll: a client that sleeps would look at the broker's token once more. */
+static void poll_for(uint64_t user_data)
+{
+	const struct rbk_cqe *cqe;
+
+	while (rbk_peek_cqe(&ring, &cqe))
+		weak_wait_for_news();
+	weak_check(cqe->user_data == user_data);
+}
+
+static void without_fences(void)
+{
+	put(1);
+	poll_for(1);
+}
+
+/* Like rbk_submit() of a client that publishes often. */
+static void leave_fences(void)
+{
+	rbk_ring_leave_fences(&sq->unfenced);
+	ring.is_unfenced = true;
+	without_fences();
+}
+
+static void set_up_unfenced(void)
+{
+	set_up_fenced();
+	ring.is_unfenced = true;
+	sq->unfenced = 1;
+}
+
+/* Like a client that has rung for another publication. */
+static void keep_fences(void)
+{
+	put(1);
+	rbk_ring_keep_fences(&sq->unfenced);
+	ring.is_unfenced = false;
+	poll_for(1);
 }
 
 static void set_up_full(void)
@@ -234,6 +293,7 @@ static const struct weak_name names[] = {SQ(sq_tail),
 					 SQ(cq_head),
 					 SQ(cq_wait),
 					 SQ(slept),
+					 SQ(unfenced),
 					 SQ(processor),
 					 CQ(cq_tail),
 					 CQ(sq_head),
@@ -252,6 +312,30 @@ const struct weak_scenario weak_ring = {
 	.names = names,
 	.set_up = set_up_one,
 	.threads = {one_by_one, serve},
+};
+
+const struct weak_scenario weak_ring_unfenced = {
+	.name = "ring-unfenced",
+	.n_threads = 2,
+	.names = names,
+	.set_up = set_up_unfenced,
+	.threads = {without_fences, serve},
+};
+
+const struct weak_scenario weak_ring_leaving = {
+	.name = "ring-leaving",
+	.n_threads = 2,
+	.names = names,
+	.set_up = set_up_fenced,
+	.threads = {leave_fences, serve},
+};
+
+const struct weak_scenario weak_ring_keeping = {
+	.name = "ring-keeping",
+	.n_threads = 2,
+	.names = names,
+	.set_up = set_up_unfenced,
+	.threads = {keep_fences, serve},
 };
 
 const struct weak_scenario weak_ring_full = {

@@ -5,8 +5,8 @@
 #include "util/waker.h"
 
 /* Litmus tests: two results of one bit each; bit 2 * first + second of weak_outcomes is set. */
-extern const struct weak_scenario weak_store_buffers, weak_message, weak_message_fences,
-	weak_coherence, weak_causality, weak_load_first, weak_exchange;
+extern const struct weak_scenario weak_store_buffers, weak_store_buffers_unfenced, weak_message,
+	weak_message_fences, weak_coherence, weak_causality, weak_load_first, weak_exchange;
 extern unsigned int weak_outcomes;
 
 extern const struct weak_scenario weak_spsc;
@@ -18,6 +18,8 @@ extern unsigned int weak_exec_results;
  * and for completions; one whose event loop arms the ring; each with a broker that sleeps.
  */
 extern const struct weak_scenario weak_ring, weak_ring_full, weak_ring_armed;
+/* A client that has left its fences to the broker, one that begins to, and one that ends it. */
+extern const struct weak_scenario weak_ring_unfenced, weak_ring_leaving, weak_ring_keeping;
 /* A broker's records and commits. Bit n of weak_commit_seen: n entries were seen as committed. */
 extern const struct weak_scenario weak_commit;
 extern unsigned int weak_commit_seen;

@@ -111,6 +111,13 @@ int thread_nice(void)
 	return 0;
 }
 
+/* All accesses are in one order. */
+int thread_fence_others(void)
+{
+	sim_step();
+	return sim_call_fails() ? -ENOMEM : 0;
+}
+
 CALL(int, pthread_create, pthread_t *thread, const void *attr, void *(*main)(void *), void *data)
 {
 	sim_step();

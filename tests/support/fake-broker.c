@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -196,6 +198,7 @@ static void ring_make(struct fake_broker *fake, int session, uint32_t n, enum fa
 	if (!is_short) {
 		ring->sq->sq_tail = ring->cq->sq_head = ring->sq_head = fake->options.start;
 		ring->sq->cq_head = ring->cq->cq_tail = ring->cq_tail = fake->options.start;
+		ring->cq->has_barriers = fake->options.has_barriers;
 	}
 	ring_open(ring, fds);
 	ring->used = !is_short;
@@ -220,6 +223,7 @@ static void ring_restore(struct fake_broker *fake, int session, uint32_t n,
 	rbk_commit_load(old, &ring->cq->commit_base);
 	ring->cq->sq_head = ring->sq_head = (uint32_t)ring->cq->commit_base.sq_head;
 	ring->cq->cq_tail = ring->cq_tail = (uint32_t)ring->cq->commit_base.cq_tail;
+	ring->cq->has_barriers = fake->options.has_barriers;
 	memcpy(ring->cq->cqes, old->cqes, n * sizeof(ring->cq->cqes[0]));
 	munmap(old, ring->cq_bytes);
 	ring_commit(ring);
@@ -733,6 +737,8 @@ static void fake_sleep(struct fake_broker *fake)
 		if (++ring->token == 0)
 			ring->token = 1;
 		rbk_ring_announce_sleep(&ring->cq->sq_wait, ring->token);
+		if (!rbk_ring_has_fences(&ring->sq->unfenced))
+			CHECK(!syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0));
 		has_work |= ring_has_work(ring);
 		if (ring->bell >= 0)
 			fds[n++] = (struct pollfd){.fd = ring->bell, .events = POLLIN};

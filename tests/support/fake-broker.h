@@ -68,6 +68,7 @@ struct fake_options {
 	uint64_t rung_early_ns;    /* it tells clients that it rang so much earlier */
 	uint64_t segment_bytes;    /* bytes of an arena's segment; 0: no segments */
 	bool exports;              /* true: it makes arenas */
+	bool has_barriers;         /* in rings: rbk_cq_area.has_barriers */
 	bool is_old;               /* true: ABI version 1.0, without features and later requests */
 	uint64_t features;         /* offered beside the usual ones; RBK_FEAT_REATTACH */
 	uint64_t lacks;            /* usual features that are not offered */

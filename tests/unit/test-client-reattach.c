@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shm/ring.h"
 #include "support/client-fixture.h"
 #include "support/test.h"
 #include "unit/reattach-scene.h"
@@ -54,6 +55,37 @@ TEST(test_reattach__same_objects)
 	assert_int_equal(rbk_stats(scene.fixture.rbk, &stats), 0);
 	objects_free(&objects);
 	assert_int_equal(fake_broker_objects(scene.fixture.fake), 0);
+}
+
+/* The next broker may not execute fences for the client, and the one after it does. */
+TEST(test_reattach__fences)
+{
+	struct fake_options next = usual;
+	struct objects objects;
+	struct rbk_ring *ring;
+
+	SCENE(scene);
+	objects_make(&scene, &objects);
+	ring = objects.ring;
+	for (unsigned int i = 1; i < 5; i++) {
+		const bool had_barriers = next.has_barriers;
+
+		assert_int_equal(ring->may_be_unfenced, had_barriers);
+		assert_false(ring->is_unfenced);
+		if (had_barriers) {
+			rbk_ring_leave_fences(&ring->sq->unfenced);
+			ring->is_unfenced = true;
+		}
+		next.has_barriers = i < 4;
+		scene_kill(&scene);
+		scene_start(&scene, &next);
+		submit_nops(ring, 1, i);
+		expect_nops(ring, 1, i);
+		wait_told(&scene, i);
+		assert_int_equal(ring->sq->unfenced, 0);
+		assert_int_equal(ring->may_be_unfenced, next.has_barriers);
+	}
+	objects_free(&objects);
 }
 
 /* Daemons change their directory after they have connected. */

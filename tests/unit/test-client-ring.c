@@ -4,7 +4,10 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "support/client-fixture.h"
@@ -105,6 +108,114 @@ TEST(test_ring__sizes)
 	rbk_ring_free(ring);
 	assert_null(rbk_ring_free(NULL));
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+}
+
+/* --- Fences that are left to the broker --- */
+
+static int membarrier_errno; /* of the next calls; 0: the kernel answers */
+
+long __real_syscall(long number, long a, long b, long c);
+long __wrap_syscall(long number, long a, long b, long c);
+long __wrap_syscall(long number, long a, long b, long c)
+{
+	if (number != SYS_membarrier || membarrier_errno == 0)
+		return __real_syscall(number, a, b, c);
+	errno = membarrier_errno;
+	return -1;
+}
+
+/* A ring whose broker never does anything, awake at first */
+struct bare_ring {
+	struct rbk_ring ring;
+	struct client_ring_cold cold;
+	struct rbk rbk;
+	int bells[2];
+	struct rbk_sq_area *sq;
+	struct rbk_cq_area *cq;
+};
+
+static void bare_ring_begin(struct bare_ring *bare, const bool *has_barriers)
+{
+	enum { N = 64 };
+
+	*bare = (struct bare_ring){.cold = {.rbk = &bare->rbk}};
+	bare->sq = calloc(1, RBK_SQ_AREA_BYTES(N));
+	bare->cq = calloc(1, RBK_CQ_AREA_BYTES(N));
+	assert_true(bare->sq && bare->cq);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bare->bells), 0);
+	bare->cold.bell = bare->bells[0];
+	bare->cq->has_barriers = *has_barriers;
+	bare->ring = (struct rbk_ring){.sq = bare->sq,
+				       .cq = bare->cq,
+				       .n_entries = N,
+				       .mask = N - 1,
+				       .probe_in = 1000,
+				       .cold = &bare->cold};
+	client_ring_keep_fences(&bare->ring);
+}
+
+static void bare_ring_end(struct bare_ring *bare)
+{
+	close(bare->bells[0]);
+	close(bare->bells[1]);
+	free(bare->sq);
+	free(bare->cq);
+}
+
+/* Publish entries one by one. Return: how many were published before the client left its fences. */
+static unsigned int publish_until_unfenced(struct bare_ring *bare, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		submit_nops(&bare->ring, 1, i);
+		assert_int_equal(bare->ring.is_unfenced, bare->sq->unfenced);
+		if (bare->sq->unfenced)
+			return i;
+	}
+	return n;
+}
+
+TEST(test_submit__leaves_fences_to_the_broker)
+{
+	char byte;
+
+	SCOPED(bare_ring, bare, bare_ring_begin, bare_ring_end, &(bool){true});
+	/* One submission, however large, is no reason. */
+	submit_nops(&bare.ring, 20, 0);
+	assert_int_equal(bare.sq->unfenced, 0);
+	assert_int_equal(publish_until_unfenced(&bare, 20), 0);
+	submit_nops(&bare.ring, 1, 0);
+	assert_int_equal(recv(bare.bells[1], &byte, 1, MSG_DONTWAIT), -1);
+
+	/* A broker that sleeps is rung, once, and the fences are executed here again. */
+	bare.cq->sq_wait = 7;
+	submit_nops(&bare.ring, 1, 0);
+	assert_int_equal(recv(bare.bells[1], &byte, 1, MSG_DONTWAIT), 1);
+	assert_int_equal(bare.sq->unfenced, 0);
+	assert_false(bare.ring.is_unfenced);
+
+	/* A client that waits for each entry executes them. */
+	bare.cq->sq_wait = 0;
+	bare.cq->sq_head = bare.cq->cq_tail = bare.ring.sq_published;
+	assert_non_null(rbk_cq_at(&bare.ring, 0));
+	rbk_cq_advance(&bare.ring, rbk_cq_ready(&bare.ring));
+	assert_int_equal(publish_until_unfenced(&bare, 13), 13);
+	assert_int_equal(publish_until_unfenced(&bare, 1), 0);
+}
+
+/* An old broker, or one without the call */
+TEST(test_submit__broker_without_barriers)
+{
+	SCOPED(bare_ring, bare, bare_ring_begin, bare_ring_end, &(bool){false});
+	assert_int_equal(publish_until_unfenced(&bare, 60), 60);
+}
+
+/* The kernel or a container refuses the registration. */
+TEST(test_submit__cannot_register)
+{
+	membarrier_errno = EPERM;
+	SCOPED(bare_ring, bare, bare_ring_begin, bare_ring_end, &(bool){true});
+	membarrier_errno = 0;
+	assert_int_equal(publish_until_unfenced(&bare, 60), 60);
 }
 
 /* Let all indices start at @index. The fake broker must start there, too. */
