@@ -28,7 +28,7 @@ struct op_check {
 	/* A CPU also computes with channels last wherever that is possible. */
 	bool has_layouts;
 	bool may_refuse; /* a GPU may reject it as too large */
-	uint32_t count;  /* rows; 0: the plan's largest count and a random one */
+	uint32_t count;  /* rows, run once; 0: the plan's largest count and a random one */
 	/* Change the random contents of the inputs; NULL: no change. */
 	void (*fill)(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		     uint64_t *seed);
@@ -49,14 +49,26 @@ int op_rig_open(const char *name);
 void op_rig_close(void);
 bool op_rig_is_gpu(void);
 
-/* Let op_rig_rounds() return @n percent of the rounds. */
-void op_rig_set_percent(unsigned int n);
+/*
+ * Let op_rig_rounds() return a percentage of the rounds. @rounds: its number, or "short": all
+ * rounds but those that a short run on a GPU leaves out.
+ */
+void op_rig_set_rounds(const char *rounds);
+/* Return true if the device is a GPU, and the run is short or has less than 100 percent. */
+bool op_rig_is_short(void);
+/*
+ * Return true if a row is to be run: a short run of "shared" has types but float32 for tiles alone,
+ * since "plain" has the rest.
+ */
+bool op_rig_wants(const char *op, enum rbk_dtype floats);
 /* Return true if one of the devices computes @op with elements of @type. */
 bool op_rig_takes(const struct op *op, uint8_t type);
-/* Return true if the device is "shared", with less than 100 percent: "plain" has the rest. */
-bool op_rig_is_short(void);
-/* Return true if a row is to be run: a short run has types but float32 for tiles alone. */
-bool op_rig_wants(const char *op, enum rbk_dtype floats);
+/*
+ * Return true if random cases have an elementwise @op with elements of @type. Shaders compute all
+ * integers with 64 bits, and convert them alike for all operators: so a short run has int64 and one
+ * other type for each operator, and for each type a third of the operators.
+ */
+bool op_rig_samples(const struct op *op, uint8_t type);
 /*
  * Return the scaled number of rounds (see scaled.h) for this kind of device: of @cpu, or of @gpu,
  * which has at least two, if it has as many. GPUs take long to prepare plans.
@@ -69,6 +81,12 @@ bool op_rig_is(const char *name);
 uint32_t op_rig_pick(uint32_t from, uint32_t to);
 /* Return the state of the random numbers, for functions that take one. */
 uint64_t *op_rig_seed(void);
+
+/*
+ * Begin the random numbers of a short run again, with a seed that was chosen so that the run takes
+ * all branches that a long one takes, by gcov.
+ */
+void op_rig_set_seed(uint64_t of_short_run);
 
 /* Return constants of REFERENCE_ARENA for plans whose floats are of type @floats: from -1 to 1. */
 struct exec_arena *op_rig_arena(enum rbk_dtype floats);
