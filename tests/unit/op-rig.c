@@ -106,8 +106,10 @@ bool op_rig_samples(const struct op *op, uint8_t type)
 	static const uint32_t narrow =
 		OP_TYPE(RBK_DTYPE_I8) | OP_TYPE(RBK_DTYPE_U8) | OP_TYPE(RBK_DTYPE_I32);
 	const bool is_left_out = op_rig_is_short() && op->kind != OP_CAST &&
-				 narrow & OP_TYPE(type) &&
-				 (op->kind + type % 5) % 3; /* type % 5: 2, 3 and 1 */
+				 (type == RBK_DTYPE_F16 ? op->kind % 2
+							: narrow & OP_TYPE(type) &&
+								  /* type % 5: 2, 3 and 1 */
+								  (op->kind + type % 5) % 3);
 
 	return op_rig_takes(op, type) && !is_left_out;
 }

@@ -65,8 +65,9 @@ bool op_rig_wants(const char *op, enum rbk_dtype floats);
 bool op_rig_takes(const struct op *op, uint8_t type);
 /*
  * Return true if random cases have an elementwise @op with elements of @type. Shaders compute all
- * integers with 64 bits, and convert them alike for all operators: so a short run has int64 and one
- * other type for each operator, and for each type a third of the operators.
+ * integers with 64 bits and float16 as float32, and convert them alike for all operators: so a
+ * short run has int64 and one other type for each operator, for each of these types a third of the
+ * operators, and float16 for half of them.
  */
 bool op_rig_samples(const struct op *op, uint8_t type);
 /*

@@ -679,8 +679,9 @@ TEST(test_random__products)
 
 TEST(test_random__windows)
 {
-	for (unsigned int round = 0; round < op_rig_rounds(90, 40) * RANDOM_WINDOWS_OPERATORS;
-	     round++)
+	const unsigned int n_rounds = op_rig_is_short() ? 20 : op_rig_rounds(90, 40);
+
+	for (unsigned int round = 0; round < n_rounds * RANDOM_WINDOWS_OPERATORS; round++)
 		op_check(random_window(op_rig_seed(), round, MAX / 2, op_rig_arena),
 			 &(struct op_check){.rtol = op_rig_is_gpu() ? 2e-5 : 1e-5,
 					    .atol = 1e-5,
@@ -716,8 +717,10 @@ TEST(test_random__fused)
 
 TEST(test_random__quantized)
 {
+	const unsigned int n_rounds = op_rig_is_short() ? 20 : op_rig_rounds(60, 40);
+
 	for (const enum op_kind *kind = random_quantized_ops; *kind != OP_KIND_COUNT; kind++)
-		for (unsigned int round = 0; round < op_rig_rounds(60, 40); round++)
+		for (unsigned int round = 0; round < n_rounds; round++)
 			op_check(random_quantized_plan(*kind, op_rig_arena(RBK_DTYPE_F32),
 						       round % 12 == 0, op_rig_seed()),
 				 &(struct op_check){.rtol = 1e-4,
