@@ -654,6 +654,23 @@ TEST(test_explore__only_permitted_tasks)
 	assert_int_equal(n_explored, 0);
 }
 
+/* Another task explores the device if the first one has not ended after many executions. */
+TEST(test_explore__again_after_a_lost_task)
+{
+	struct place_decision decision;
+	unsigned int n_sent = 0;
+
+	PLACER_BENCH(bench, 2, NULL);
+	for (unsigned int i = 0; i < 2000 && n_sent < 2; i++) {
+		decision = placer_bench_decide(&bench, 2048, RBK_STRATEGY_AUTO);
+		if (decision.flags & PLACE_EXPLORES)
+			n_sent++;
+		else
+			placer_bench_learn(&bench, decision.device, 2048, 1e5);
+	}
+	assert_int_equal(n_sent, 2);
+}
+
 /* A contended device is not explored: the result would not be worth the delay for its users. */
 TEST(test_explore__not_while_contended)
 {
