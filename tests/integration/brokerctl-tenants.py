@@ -41,7 +41,7 @@ def start(folder):
     with open(os.path.join(folder, 'conf'), 'w', encoding='utf-8') as file:
         file.write(policy)
     broker = Broker(folder, '--config', os.path.join(folder, 'conf'), '--gpu=software',
-                    '--calibration=none')
+                    '--calibration=none', '--contention=auto')
     environment = dict(os.environ, LD_LIBRARY_PATH=LIBRARY)
     clients = {name: Client(broker, f'small-{name}', os.path.join(folder, name), env=environment)
                for name in TENANTS}
