@@ -36,6 +36,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -538,6 +539,8 @@ static bool is_process_ending(int pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) /* It may also be hidden from this user. */
+		return kill(pid, 0) < 0 && errno == ESRCH;
 	read_small(fd, text, sizeof(text));
 	close_fd(fd);
 	/* The fields follow the command's name, which may contain any character. */

@@ -7,11 +7,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -244,14 +246,19 @@ TEST(test_start__socket_left_behind)
 	broker_remove(&killed);
 }
 
-/*
- * Listen at @path in a process that ends while a child holds its socket, until @for_ms after the
- * first connection.
- */
-static void leave_listener(const char *path, unsigned int for_ms)
+/* Hold a listening socket until 3 s after the first connection. */
+static void hold_for_seconds(int fd)
+{
+	struct pollfd first = {.fd = fd, .events = POLLIN};
+
+	poll(&first, 1, 60000);
+	harness_sleep_ms(3000);
+}
+
+/* Listen at @path in a process that ends while a child holds its socket until @hold returns. */
+static void leave_listener(const char *path, void (*hold)(int fd))
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct pollfd first = {.events = POLLIN};
 	int fd, status;
 	pid_t pid;
 
@@ -264,9 +271,8 @@ static void leave_listener(const char *path, unsigned int for_ms)
 			_exit(1);
 		pid = fork();
 		if (pid == 0) {
-			first.fd = fd;
-			poll(&first, 1, 60000);
-			harness_sleep_ms(for_ms);
+			alarm(120);
+			hold(fd);
 		}
 		_exit(pid < 0);
 	}
@@ -288,11 +294,54 @@ TEST(test_start__socket_of_an_ended_process)
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/sock", folder);
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
-	leave_listener(path, 3000);
+	leave_listener(path, hold_for_seconds);
 	broker_start(&broker, &options);
 	assert_true(broker_log_has(&broker, "has ended, but the kernel"));
 	broker_stop(&broker);
 	unlink(lock_path);
+	rmdir(folder);
+}
+
+/* Become a user who sees only its own processes in /proc. */
+static void see_no_other_process(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("proc", "/proc", "proc", 0, "hidepid=2"))
+		_exit(124);
+	if (setgid(65534) < 0 || setuid(65534) < 0)
+		_exit(125);
+}
+
+/* A process of another user that /proc hides has not ended. */
+TEST(test_start__socket_of_a_hidden_process)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char folder[] = "/tmp/rbk-test-hidden-XXXXXX", lock_path[120];
+	const struct broker_options options = {.socket_path = address.sun_path,
+					       .in_child = see_no_other_process};
+	struct broker broker;
+	int fd, status = 0;
+
+	if (getuid() != 0)
+		skip();
+	assert_non_null(mkdtemp(folder));
+	assert_int_equal(chmod(folder, 0777), 0);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", folder);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(chmod(address.sun_path, 0777), 0);
+	assert_int_equal(listen(fd, 64), 0);
+	assert_false(broker_try_start(&broker, &options, &status));
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 124) {
+		assert_int_equal(status, 2 << 8);
+		assert_false(broker_log_has(&broker, "has ended"));
+	}
+	broker_remove(&broker);
+	close(fd);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", address.sun_path);
+	unlink(lock_path);
+	unlink(address.sun_path);
 	rmdir(folder);
 }
 
