@@ -372,6 +372,9 @@ static int explain_server(const struct broker *broker, int r)
 		log_error(LOG_START_FAILED, "%s exists and is not a socket; choose another %s",
 			  path, option);
 		return OPTIONS_EXIT_USAGE;
+	case SERVER_E_STOPPED:
+		log_info(LOG_STOPPED, "stopped while waiting for %s", path);
+		return 0;
 	default:
 		if (!allowance_explain(r, broker->options.metrics.address.bytes > 0))
 			log_error(LOG_START_FAILED, "cannot listen on %s: %s", path, strerror(-r));

@@ -387,7 +387,8 @@ int parts_make_server(struct broker *broker)
 			"would be longer than 107 bytes; see --admin-socket",
 			broker->options.socket_path);
 	r = server_new(&options, &broker->server);
-	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
+	if (r > SERVER_E_ADMIN && r != SERVER_E_ADMIN + SERVER_E_STOPPED &&
+	    !broker->options.has_admin_socket) {
 		/* For example, only a service manager may write to the folder. */
 		log_warning(LOG_ADMIN_SOCKET,
 			    "there is no socket for administrators: %s cannot be made, or belongs "

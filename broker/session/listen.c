@@ -575,8 +575,23 @@ struct patience {
 	bool is_told;
 };
 
-/* Wait a little longer. @is_ending: the process appears to be. Return: false after @most_ms. */
-static bool wait_longer(struct patience *patience, bool is_ending, unsigned int most_ms)
+/*
+ * Return true if this process is asked to end. Its signals are blocked for the loop, which does not
+ * run yet.
+ */
+static bool is_asked_to_end(void)
+{
+	sigset_t pending;
+
+	return sigpending(&pending) == 0 &&
+	       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+/*
+ * Wait a little longer. @is_ending: the process appears to be.
+ * Return: 0; SERVER_E_IN_USE after @most_ms; SERVER_E_STOPPED.
+ */
+static int wait_longer(struct patience *patience, bool is_ending, unsigned int most_ms)
 {
 	const uint64_t now_ns = clock_now_ns();
 	uint64_t waited_ms;
@@ -585,7 +600,9 @@ static bool wait_longer(struct patience *patience, bool is_ending, unsigned int 
 		patience->begin_ns = now_ns;
 	waited_ms = (now_ns - patience->begin_ns) / 1000000;
 	if (waited_ms >= most_ms)
-		return false;
+		return SERVER_E_IN_USE;
+	if (is_asked_to_end())
+		return SERVER_E_STOPPED;
 	if (is_ending && waited_ms >= ENDING_TOLD_MS && !patience->is_told) {
 		patience->is_told = true;
 		log_info(LOG_START_WAITS,
@@ -597,7 +614,7 @@ static bool wait_longer(struct patience *patience, bool is_ending, unsigned int 
 			     : patience->pause_ms < LOOK_MAX_MS ? 2 * patience->pause_ms
 								: LOOK_MAX_MS;
 	poll(NULL, 0, (int)patience->pause_ms);
-	return true;
+	return 0;
 }
 
 /*
@@ -617,6 +634,7 @@ static int take_path(struct listener *listener)
 {
 	char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
 	struct patience patience = {.path = listener->path};
+	int r;
 
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", listener->path);
 	listener->lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -625,9 +643,11 @@ static int take_path(struct listener *listener)
 	while (flock(listener->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
 			return error_origin(-errno);
-		if (!is_holder_ending(listener->lock_fd) ||
-		    !wait_longer(&patience, true, ENDING_MAX_MS))
-			return SERVER_E_IN_USE;
+		r = is_holder_ending(listener->lock_fd)
+			    ? wait_longer(&patience, true, ENDING_MAX_MS)
+			    : SERVER_E_IN_USE;
+		if (r)
+			return r;
 	}
 	name_holder(listener->lock_fd);
 	return 0;
@@ -655,18 +675,20 @@ static bool is_listened_on(const struct sockaddr_un *address, int *pid)
 
 /*
  * Wait until no process listens there. After a kill the kernel drops the lock before the io_uring,
- * and with it the socket; the process may have no id any more then. Return: 0; SERVER_E_IN_USE.
+ * and with it the socket; the process may have no id any more then.
+ * Return: 0; SERVER_E_IN_USE; SERVER_E_STOPPED.
  */
 static int await_listener(const struct sockaddr_un *address)
 {
 	struct patience patience = {.path = address->sun_path};
-	int pid = 0;
+	int pid = 0, r;
 
 	while (is_listened_on(address, &pid)) {
 		const bool is_ending = pid > 0 && is_process_ending(pid);
 
-		if (!wait_longer(&patience, is_ending, is_ending ? ENDING_MAX_MS : ALIVE_MS))
-			return SERVER_E_IN_USE;
+		r = wait_longer(&patience, is_ending, is_ending ? ENDING_MAX_MS : ALIVE_MS);
+		if (r)
+			return r;
 	}
 	return 0;
 }

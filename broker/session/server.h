@@ -33,6 +33,7 @@ enum {
 	SERVER_E_PERMISSION = 2, /* no permission to create the socket there */
 	SERVER_E_PATH = 3,       /* too long, or its folder does not exist */
 	SERVER_E_NO_SOCKET = 4,  /* a file other than a socket is there */
+	SERVER_E_STOPPED = 5,    /* SIGTERM or SIGINT came while an ending process was waited for */
 	/* Added to the above for the administrators' socket. */
 	SERVER_E_ADMIN = 8,
 };

@@ -207,6 +207,7 @@
 	CALL_IF(clone, "BSQN", 0, HAS, SANDBOX_CLONE_THREAD, "threads") \
 	CALL_IF(seccomp, "BSQN", 0, IS, 1, "filters of new threads") \
 	CALL(set_tid_address, "B", "drivers") \
+	CALL(rt_sigpending, "B", "is it to end while it waits for its socket?") \
 	CALL(pidfd_open, "BSR", "who connects; the check of the next broker") \
 	CALL_IF(kill, "BP", 1, IS, 0, "does a process exist?") \
 	CALL_IF(pidfd_send_signal, "Br", 1, IS, SIGTERM, "stops programs without a lease") \

@@ -255,6 +255,20 @@ static void hold_for_seconds(int fd)
 	harness_sleep_ms(3000);
 }
 
+/* Ask the first process that connects to end, and hold the socket until it has ended. */
+static void hold_until_peer_ends(int fd)
+{
+	struct ucred peer;
+	socklen_t peer_bytes = sizeof(peer);
+	int client = accept(fd, NULL, NULL);
+
+	if (getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes))
+		return;
+	kill(peer.pid, SIGTERM);
+	while (kill(peer.pid, 0) == 0)
+		harness_sleep_ms(10);
+}
+
 /* Listen at @path in a process that ends while a child holds its socket until @hold returns. */
 static void leave_listener(const char *path, void (*hold)(int fd))
 {
@@ -298,6 +312,28 @@ TEST(test_start__socket_of_an_ended_process)
 	broker_start(&broker, &options);
 	assert_true(broker_log_has(&broker, "has ended, but the kernel"));
 	broker_stop(&broker);
+	unlink(lock_path);
+	rmdir(folder);
+}
+
+/* A broker that is stopped while it waits, as its service may be, ends at once. */
+TEST(test_start__stopped_while_it_waits)
+{
+	char folder[] = "/tmp/rbk-test-waits-XXXXXX", path[100], lock_path[120];
+	const struct broker_options options = {.socket_path = path};
+	struct broker broker;
+	int status;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/sock", folder);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	leave_listener(path, hold_until_peer_ends);
+	assert_false(broker_try_start(&broker, &options, &status));
+	if (status != 0)
+		broker_show_log(&broker);
+	assert_int_equal(status, 0);
+	broker_remove(&broker);
+	unlink(path);
 	unlink(lock_path);
 	rmdir(folder);
 }
