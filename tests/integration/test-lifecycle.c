@@ -313,7 +313,9 @@ TEST(test_start__socket_of_an_ended_process)
 	assert_true(broker_log_has(&broker, "has ended, but the kernel"));
 	broker_stop(&broker);
 	unlink(lock_path);
-	rmdir(folder);
+	snprintf(lock_path, sizeof(lock_path), "%s/sock.admin.lock", folder);
+	unlink(lock_path);
+	assert_int_equal(rmdir(folder), 0);
 }
 
 /* A broker that is stopped while it waits, as its service may be, ends at once. */
@@ -335,7 +337,7 @@ TEST(test_start__stopped_while_it_waits)
 	broker_remove(&broker);
 	unlink(path);
 	unlink(lock_path);
-	rmdir(folder);
+	assert_int_equal(rmdir(folder), 0);
 }
 
 /* Become a user who sees only its own processes in /proc. */
@@ -356,6 +358,7 @@ TEST(test_start__socket_of_a_hidden_process)
 	const struct broker_options options = {.socket_path = address.sun_path,
 					       .in_child = see_no_other_process};
 	struct broker broker;
+	bool is_hidden;
 	int fd, status = 0;
 
 	if (getuid() != 0)
@@ -369,7 +372,8 @@ TEST(test_start__socket_of_a_hidden_process)
 	assert_int_equal(chmod(address.sun_path, 0777), 0);
 	assert_int_equal(listen(fd, 64), 0);
 	assert_false(broker_try_start(&broker, &options, &status));
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 124) {
+	is_hidden = status != 124 << 8;
+	if (is_hidden) {
 		assert_int_equal(status, 2 << 8);
 		assert_false(broker_log_has(&broker, "has ended"));
 	}
@@ -378,7 +382,9 @@ TEST(test_start__socket_of_a_hidden_process)
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", address.sun_path);
 	unlink(lock_path);
 	unlink(address.sun_path);
-	rmdir(folder);
+	assert_int_equal(rmdir(folder), 0);
+	if (!is_hidden)
+		skip();
 }
 
 TEST(test_start__path_is_a_file)
