@@ -530,6 +530,12 @@ static size_t read_small(int fd, char *text, size_t bytes)
 	return n > 0 ? (size_t)n : 0;
 }
 
+/* Return true if a process has this id. */
+static bool is_process(int pid)
+{
+	return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
 /* Return true if the process appears to be exiting, or if no process has this id. */
 static bool is_process_ending(int pid)
 {
@@ -540,7 +546,7 @@ static bool is_process_ending(int pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) /* It may also be hidden from this user. */
-		return kill(pid, 0) < 0 && errno == ESRCH;
+		return !is_process(pid);
 	read_small(fd, text, sizeof(text));
 	close_fd(fd);
 	/* The fields follow the command's name, which may contain any character. */
@@ -555,16 +561,18 @@ static bool is_process_ending(int pid)
 }
 
 /*
- * Return true if the holder of the lock appears to be exiting. Also return true if the file is
- * empty because the holder has only just taken the lock.
+ * Return the id of the process that holds the lock; 0 if the file is empty because the holder has
+ * only just taken the lock.
  */
-static bool is_holder_ending(int lock_fd)
+static int holder_of(int lock_fd)
 {
 	char text[PID_BYTES];
 	int pid;
 
-	return read_small(lock_fd, text, sizeof(text)) == 0 || sscanf(text, "%d", &pid) != 1 ||
-	       pid <= 0 || is_process_ending(pid);
+	return read_small(lock_fd, text, sizeof(text)) > 0 && sscanf(text, "%d", &pid) == 1 &&
+			       pid > 0
+		       ? pid
+		       : 0;
 }
 
 /* A wait for the end of a process that listens on a path */
@@ -634,7 +642,8 @@ static int take_path(struct listener *listener)
 {
 	char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
 	struct patience patience = {.path = listener->path};
-	int r;
+	bool is_ending = false;
+	int holder, r;
 
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", listener->path);
 	listener->lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -643,9 +652,15 @@ static int take_path(struct listener *listener)
 	while (flock(listener->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
 			return error_origin(-errno);
-		r = is_holder_ending(listener->lock_fd)
-			    ? wait_longer(&patience, true, ENDING_MAX_MS)
-			    : SERVER_E_IN_USE;
+		holder = holder_of(listener->lock_fd);
+		if (holder > 0 && !is_process_ending(holder))
+			return SERVER_E_IN_USE;
+		/*
+		 * The id of a holder in another PID namespace means nothing here. A holder that was
+		 * ending may have no id any more, and no lock.
+		 */
+		is_ending = is_ending || (holder > 0 && is_process(holder));
+		r = wait_longer(&patience, is_ending, is_ending ? ENDING_MAX_MS : ALIVE_MS);
 		if (r)
 			return r;
 	}

@@ -58,6 +58,36 @@ TEST(test_start__while_killed_broker_ends)
 	assert_int_equal(rmdir(folder), 0);
 }
 
+/*
+ * The holder of a lock may be in another PID namespace, as two containers may share a folder. It is
+ * not said to have ended, nor waited for as if it had.
+ */
+TEST(test_start__while_a_foreign_broker_runs)
+{
+	char folder[] = "/tmp/rbk-test-foreign-XXXXXX", path[64], lock_path[80];
+	struct broker broker;
+	int lock_fd, status = 0;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/sock", folder);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(lock_fd >= 0);
+	assert_int_equal(flock(lock_fd, LOCK_EX | LOCK_NB), 0);
+	/* One more than the kernel's largest id */
+	dprintf(lock_fd, "4194304\n");
+	assert_false(broker_try_start(
+		&broker, &(struct broker_options){.socket_path = path, .is_undisturbed = true},
+		&status));
+	assert_int_equal(status, 2 << 8);
+	assert_true(broker_log_has(&broker, "another brokerd, or a service manager"));
+	assert_false(broker_log_has(&broker, "has ended"));
+	broker_remove(&broker);
+	close(lock_fd);
+	unlink(lock_path);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 /* ---- What root's broker may do ---- */
 
 /* Return the effective capabilities of one thread. */
