@@ -304,10 +304,12 @@ static bool ring_announce_sleep(struct dispatch_ring *ring)
 	ring->sleep_token += ring->sleep_token == UINT32_MAX ? 2 : 1;
 	rbk_ring_announce_sleep(&shared->cq->sq_wait, ring->sleep_token);
 	/* Without the fence, the client may miss the token. */
-	if (shared->has_barriers && !rbk_ring_has_fences(&shared->sq->unfenced) &&
-	    thread_fence_others())
-		return false;
-	return !dispatch_ring_has_work(ring);
+	if ((!shared->has_barriers || rbk_ring_has_fences(&shared->sq->unfenced) ||
+	     !thread_fence_others()) &&
+	    !dispatch_ring_has_work(ring))
+		return true;
+	ring->was_called_off = true;
+	return false;
 }
 
 /*
@@ -395,16 +397,22 @@ static void leave_client(struct dispatch *dispatch, struct dispatch_ring *ring, 
 
 static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
 {
+	const bool was_called_off = ring->was_called_off;
+
 	/* A throttled ring has not announced a sleep, and is resumed without a bell. */
 	if (ring->is_throttled || ring->ring->is_closing)
 		return;
 	/* A stopping broker admits no entries. */
 	if (dispatch->is_holding)
 		return;
+	ring->was_called_off = false;
 	/* The client rings once per sleep, and has done so: announce another sleep. */
 	if (ring->is_active || (!dispatch_ring_has_work(ring) && ring_announce_sleep(ring))) {
-		/* A client may ring for entries that come behind a barrier or a table. */
-		if (!ring->barrier && !ring->is_fetching)
+		/*
+		 * A client may ring for entries that come behind a barrier or a table, or that the
+		 * reactor has seen before it slept.
+		 */
+		if (!ring->barrier && !ring->is_fetching && !was_called_off)
 			ring_complain(dispatch, ring);
 		/* The bell of a polled ring is listened to when the ring sleeps. */
 		if (!ring->is_active)
