@@ -204,6 +204,7 @@ struct dispatch_ring {
 	uint64_t refill_round;    /* last dispatch.refill_round that looked at it */
 	struct list_node closing; /* in dispatch.closing */
 	uint32_t n_to_close;      /* tasks in flight not visited since closing began */
+	bool is_dozing;           /* a sleep is announced, and waits for a fence */
 	bool was_called_off;      /* an announced sleep, for which the client may have rung */
 	uint32_t n_empty_bells;
 	uint64_t empty_bells_since_ns;

@@ -293,8 +293,8 @@ static void on_mute_over(void *data)
 }
 
 /*
- * Announce a sleep, and check for work once more: a client that could not yet see the token does
- * not ring. Return: true if the ring may sleep.
+ * Announce a sleep. The caller must look for work once more: a client that could not yet see the
+ * token does not ring. Return: true if it must execute the client's fence before.
  */
 static bool ring_announce_sleep(struct dispatch_ring *ring)
 {
@@ -303,13 +303,25 @@ static bool ring_announce_sleep(struct dispatch_ring *ring)
 	/* The token is not 0 and differs from the last one. */
 	ring->sleep_token += ring->sleep_token == UINT32_MAX ? 2 : 1;
 	rbk_ring_announce_sleep(&shared->cq->sq_wait, ring->sleep_token);
-	/* Without the fence, the client may miss the token. */
-	if ((!shared->has_barriers || rbk_ring_has_fences(&shared->sq->unfenced) ||
-	     !thread_fence_others()) &&
-	    !dispatch_ring_has_work(ring))
+	return shared->has_barriers && !rbk_ring_has_fences(&shared->sq->unfenced);
+}
+
+/*
+ * Look for work after the announcement; @is_fenced: the client cannot miss it. Return: true if the
+ * ring may sleep.
+ */
+static bool ring_may_sleep(struct dispatch_ring *ring, bool is_fenced)
+{
+	if (is_fenced && !dispatch_ring_has_work(ring))
 		return true;
 	ring->was_called_off = true;
 	return false;
+}
+
+/* Announce a sleep, and look for work. Return: true if the ring may sleep. */
+static bool ring_would_sleep(struct dispatch_ring *ring)
+{
+	return ring_may_sleep(ring, !ring_announce_sleep(ring) || !thread_fence_others());
 }
 
 /*
@@ -407,7 +419,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 		return;
 	ring->was_called_off = false;
 	/* The client rings once per sleep, and has done so: announce another sleep. */
-	if (ring->is_active || (!dispatch_ring_has_work(ring) && ring_announce_sleep(ring))) {
+	if (ring->is_active || (!dispatch_ring_has_work(ring) && ring_would_sleep(ring))) {
 		/*
 		 * A client may ring for entries that come behind a barrier or a table, or that the
 		 * reactor has seen before it slept.
@@ -531,6 +543,44 @@ static uint64_t empty_ticks(const struct dispatch *dispatch, const struct dispat
 	return ticks < most_ticks ? ticks : most_ticks;
 }
 
+/* End or begin an announced sleep of an active ring. Return: @may_sleep. */
+static bool ring_sleep(struct dispatch *dispatch, struct dispatch_ring *ring, bool may_sleep,
+		       uint64_t now_ticks)
+{
+	if (!may_sleep) {
+		rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
+		ring->last_work_ticks = now_ticks;
+		return false;
+	}
+	/* No entry came after the last completion. */
+	if (ring->last_work_ticks == ring->done_ticks) {
+		ring->last_work_ticks = ring->worked_ticks;
+		ring->goes_on = false;
+	}
+	ring_listen(ring);
+	ring_deactivate(dispatch, ring);
+	return true;
+}
+
+/*
+ * End or begin announced sleeps of rings whose clients execute no fences. One fence serves them
+ * all. A tenant with many rings makes the reactor spend its time on it: each time one of the flows
+ * is charged.
+ */
+static void sleep_unfenced(struct dispatch *dispatch, struct dispatch_ring *const *rings,
+			   uint32_t n)
+{
+	const struct turn_span span = turn_span(dispatch->turn, clock_ticks());
+	const bool is_fenced = !thread_fence_others();
+
+	charge_bell(dispatch, rings[n - 1]->flow, span);
+	for (uint32_t i = 0; i < n; i++) {
+		rings[i]->is_dozing = false;
+		ring_sleep(dispatch, rings[i], ring_may_sleep(rings[i], is_fenced),
+			   span.begin_ticks);
+	}
+}
+
 void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
 {
 	uint64_t now_ticks = clock_ticks();
@@ -541,12 +591,18 @@ void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
 			   dispatch->executors[RBK_DEVICE_CPU]->info.n_threads + 1 >=
 				   dispatch->options.n_processors);
 	uint32_t n = dispatch->n_active < SLEEP_BATCH ? dispatch->n_active : SLEEP_BATCH;
-	struct dispatch_ring *ring;
+	struct dispatch_ring *ring, *unfenced[SLEEP_BATCH];
+	uint32_t n_unfenced = 0;
 
 	for (uint32_t i = dispatch->sleep_at; n > 0 && dispatch->n_active > 0; n--) {
 		i = i < dispatch->n_active ? i : 0;
 		dispatch->sleep_at = i + 1;
 		ring = dispatch->active[i];
+		/* It has taken the place of one that sleeps. */
+		if (ring->is_dozing) {
+			i++;
+			continue;
+		}
 		if (ring->is_throttled) {
 			ring_deactivate(dispatch, ring);
 			dispatch->sleep_at = i;
@@ -560,22 +616,18 @@ void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
 			continue;
 		}
 
-		if (!ring_announce_sleep(ring)) {
-			rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
-			ring->last_work_ticks = now_ticks;
+		if (ring_announce_sleep(ring)) {
+			unfenced[n_unfenced++] = ring;
+			ring->is_dozing = true;
 			i++;
 			continue;
 		}
-		/* No entry came after the last completion. */
-		if (ring->last_work_ticks == ring->done_ticks) {
-			ring->last_work_ticks = ring->worked_ticks;
-			ring->goes_on = false;
-		}
-		ring_listen(ring);
 		/* The last active ring takes the place of this one, and is checked next. */
-		ring_deactivate(dispatch, ring);
+		i += !ring_sleep(dispatch, ring, ring_may_sleep(ring, true), now_ticks);
 		dispatch->sleep_at = i;
 	}
+	if (n_unfenced > 0)
+		sleep_unfenced(dispatch, unfenced, n_unfenced);
 }
 
 void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)

@@ -105,6 +105,53 @@ TEST(test_sleep__not_without_the_fence)
 	assert_true(falls_asleep(&bench));
 }
 
+/* One fence serves all rings of a turn, and is charged: a client may have any number of rings. */
+TEST(test_sleep__one_fence_for_all)
+{
+	enum { N = 5 };
+	struct rig_ring rings[N];
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+
+	fences.result = 0;
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->charge_ticks = UINT64_MAX;
+	for (unsigned int i = 0; i < N; i++) {
+		rig_ring_new_for(&bench.rig, bench.rig.session->tenant, 4, &rings[i]);
+		rig_dispatch_ring(&rings[i])->spin_ticks = 0;
+		/* The third has fences, and the fourth has work. */
+		rings[i].sq->unfenced = i != 2;
+	}
+	rig_put(&rings[3], &(const struct rbk_sqe){.opcode = RBK_OP_NOP});
+	rig_dispatch_ring(&rings[0])->flow->owed_ticks = 0;
+	assert_true(falls_asleep(&bench));
+	assert_int_equal(fences.n, 1);
+	assert_true(rig_dispatch_ring(&rings[0])->flow->owed_ticks > 0);
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(rig_dispatch_ring(&rings[i])->is_active, i == 3);
+		assert_int_equal(rings[i].cq->sq_wait == 0, i == 3);
+	}
+	rig_work(&bench.rig);
+
+	/* Each is checked once, wherever the look at them begins. */
+	for (unsigned int start = 0; start < N; start++) {
+		dispatch_poll_again(dispatch);
+		dispatch->sleep_at = start;
+		for (unsigned int i = 0; i < N; i++) {
+			ring = rig_dispatch_ring(&rings[i]);
+			ring->last_work_ticks = ring->sleep_token = 0;
+		}
+		dispatch_sleep_rings(dispatch, false);
+		for (unsigned int i = 0; i < N; i++)
+			assert_true(rig_dispatch_ring(&rings[i])->sleep_token <= 1);
+		dispatch_sleep_rings(dispatch, false);
+		assert_int_equal(dispatch->n_active, 0);
+	}
+	for (unsigned int i = 0; i < N; i++)
+		rig_ring_deinit(&rings[i]);
+}
+
 /* A client that rings because the reactor announced a sleep, and called it off, is not muted. */
 TEST(test_bell__of_a_sleep_called_off)
 {
