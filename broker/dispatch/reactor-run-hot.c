@@ -113,13 +113,17 @@ static uint64_t most_ns(const struct dispatch *dispatch, const struct run *run)
 {
 	const struct reactor_run *own = &dispatch->reactor_run;
 	const uint32_t n_threads = dispatch->executors[RBK_DEVICE_CPU]->info.n_threads;
-	const uint32_t n_left = dispatch->loads[RBK_DEVICE_CPU].n_held - own->n_held;
+	const uint32_t n_held = dispatch->loads[RBK_DEVICE_CPU].n_held;
+	const uint32_t n_left = n_held - own->n_held;
 
 	if (n_left == 0)
 		return own->n_held > 0 ? most_together_ns(dispatch, run) : own->most_ns;
 	/* Workers that have a task are awake, or soon will be. */
 	if (n_threads < 2 || n_left < n_threads * FULL_TASKS ||
 	    run->place.work_ns > REACTOR_SWITCH_NS)
+		return 0;
+	/* Beside a neighbour's task, reactor_run_next() would only give it to a worker later. */
+	if (n_held != run->task->ring->flow->n_held[RBK_DEVICE_CPU])
 		return 0;
 	return most_short_ns;
 }
