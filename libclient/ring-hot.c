@@ -173,6 +173,7 @@ static inline void wake_broker(struct rbk_ring *ring)
 		return;
 	ring->sq_rung = token;
 	/* Before the next sleep there may be few publications, and a broker's fence costs more. */
+	ring->n_fenced = 0;
 	if (ring->is_unfenced) {
 		ring->is_unfenced = false;
 		rbk_ring_keep_fences(&ring->sq->unfenced);
@@ -258,12 +259,13 @@ RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
 	 * A fence waits for all earlier stores. A client that publishes single entries in a row
 	 * would wait for each entry's line to come from the broker's processor. A client that waits
 	 * for each completion gains nothing, and the lines that it fetches would be in the way of
-	 * the others.
+	 * the others. The broker's fence is paid for once the client has waited as long itself.
 	 */
 	if (ring->sq_tail - ring->cq_head > CLAIM_AHEAD) {
 		rbk_ring_claim(&ring->sq->sqes[(ring->sq_tail + CLAIM_AHEAD) & ring->mask]);
 		if (!ring->is_unfenced && ring->may_be_unfenced &&
-		    ring->sq_published - ring->cq_head > CLAIM_AHEAD)
+		    ring->sq_published - ring->cq_head > CLAIM_AHEAD &&
+		    ++ring->n_fenced > CLIENT_FENCES)
 			leave_fences(ring);
 	}
 	/* Pairs with the broker's acquire load: the entries are complete. */

@@ -40,6 +40,7 @@ static bool has_one_processor(void)
 void client_ring_keep_fences(struct rbk_ring *ring)
 {
 	ring->is_unfenced = false;
+	ring->n_fenced = 0;
 	rbk_ring_keep_fences(&ring->sq->unfenced);
 	/* The first time in a process with threads, the registration takes some ms. */
 	ring->may_be_unfenced =

@@ -649,7 +649,8 @@ int rbk_get_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *dev
 
 /*
  * Make a submission and a completion ring of @entries each (rounded up to a power of two, at most
- * RBK_MAX_RING_ENTRIES). Any thread; the ring is then used by one thread at a time.
+ * RBK_MAX_RING_ENTRIES). Any thread; the ring is then used by one thread at a time. Calls
+ * membarrier(), the first time for some ms in a process with threads.
  * Return: 0 and the ring, owned by the caller; -EDQUOT: above a limit of the broker; -EBUSY:
  * draining of the tenant began before this connection, or too many descriptors are in flight to
  * clients that do not receive them; or as above.

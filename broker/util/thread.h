@@ -53,7 +53,7 @@ int thread_nice(void);
 /*
  * Execute a full fence here, and one on each processor that runs a process which has registered
  * with MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, before this returns. Takes 0.2 us if none runs,
- * and some us otherwise. Any thread.
+ * otherwise 1 to 15 us in a virtual machine. Any thread.
  * Return: 0; negative errno: -ENOSYS, -EINVAL or -EPERM where the kernel or a container has no such
  * call; -ENOMEM.
  */

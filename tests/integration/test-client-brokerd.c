@@ -466,6 +466,8 @@ TEST(test_sleep__beside_a_client_without_fences)
 	for (unsigned int i = 0; ring->may_be_unfenced && i < test_scaled(2500); i++) {
 		uint64_t end_ns;
 
+		/* As if it had published for long */
+		ring->n_fenced = CLIENT_FENCES;
 		for (unsigned int k = 0; k < 16; k++) {
 			rbk_prep_nop(rbk_get_sqe(ring));
 			assert_int_equal(rbk_submit(ring), 1);

@@ -68,15 +68,15 @@ static void run_tasks(struct rbk_ring *ring, const struct rbk_plan *plan,
 			harness_sleep_ms(1);
 	}
 	/* A client that publishes in a row leaves its fences to the reactor: membarrier(). */
-	for (unsigned int i = 0; i < 32; i++) {
+	for (unsigned int i = 0; i < 64 * 32; i++) {
 		rbk_prep_nop(rbk_get_sqe(ring));
 		if (rbk_submit(ring) < 0)
 			_exit(3);
-	}
-	for (unsigned int i = 0; i < 32; i++) {
-		if (rbk_wait_cqe(ring, &cqe))
-			_exit(3);
-		rbk_cqe_seen(ring, cqe);
+		for (unsigned int k = 0; i % 32 == 31 && k < 32; k++) {
+			if (rbk_wait_cqe(ring, &cqe))
+				_exit(3);
+			rbk_cqe_seen(ring, cqe);
+		}
 	}
 	harness_sleep_ms(1);
 }

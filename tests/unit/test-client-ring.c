@@ -182,7 +182,16 @@ TEST(test_submit__leaves_fences_to_the_broker)
 	/* One submission, however large, is no reason. */
 	submit_nops(&bare.ring, 20, 0);
 	assert_int_equal(bare.sq->unfenced, 0);
-	assert_int_equal(publish_until_unfenced(&bare, 20), 0);
+	/* Nor are fewer fences than the broker's costs. A bell begins a new count. */
+	assert_int_equal(publish_until_unfenced(&bare, 4), 4);
+	assert_int_equal(bare.ring.n_fenced, 4);
+	bare.cq->sq_wait = 6;
+	submit_nops(&bare.ring, 1, 0);
+	assert_int_equal(recv(bare.bells[1], &byte, 1, MSG_DONTWAIT), 1);
+	bare.cq->sq_wait = 0;
+	assert_int_equal(bare.ring.n_fenced, 0);
+	bare.ring.n_fenced = CLIENT_FENCES - 3;
+	assert_int_equal(publish_until_unfenced(&bare, 8), 3);
 	submit_nops(&bare.ring, 1, 0);
 	assert_int_equal(recv(bare.bells[1], &byte, 1, MSG_DONTWAIT), -1);
 
@@ -198,6 +207,7 @@ TEST(test_submit__leaves_fences_to_the_broker)
 	bare.cq->sq_head = bare.cq->cq_tail = bare.ring.sq_published;
 	assert_non_null(rbk_cq_at(&bare.ring, 0));
 	rbk_cq_advance(&bare.ring, rbk_cq_ready(&bare.ring));
+	bare.ring.n_fenced = CLIENT_FENCES;
 	assert_int_equal(publish_until_unfenced(&bare, 13), 13);
 	assert_int_equal(publish_until_unfenced(&bare, 1), 0);
 }
@@ -206,6 +216,7 @@ TEST(test_submit__leaves_fences_to_the_broker)
 TEST(test_submit__broker_without_barriers)
 {
 	SCOPED(bare_ring, bare, bare_ring_begin, bare_ring_end, &(bool){false});
+	bare.ring.n_fenced = CLIENT_FENCES;
 	assert_int_equal(publish_until_unfenced(&bare, 60), 60);
 }
 
@@ -215,6 +226,7 @@ TEST(test_submit__cannot_register)
 	membarrier_errno = EPERM;
 	SCOPED(bare_ring, bare, bare_ring_begin, bare_ring_end, &(bool){true});
 	membarrier_errno = 0;
+	bare.ring.n_fenced = CLIENT_FENCES;
 	assert_int_equal(publish_until_unfenced(&bare, 60), 60);
 }
 
