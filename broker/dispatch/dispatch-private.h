@@ -692,7 +692,8 @@ int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe);
 void dispatch_ring_drained(void *context, struct session_ring *ring);
 /*
  * Deactivate rings that stayed empty for their spin budget, or are throttled. While the reactor has
- * work, empty rings stay active for longer. Each call checks some of the active rings, in turn.
+ * work for more rings than processors, empty ones stay active for longer. Each call checks some of
+ * the active rings, in turn.
  * @has_worked: the last turn had work.
  */
 void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked);

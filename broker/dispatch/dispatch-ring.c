@@ -14,8 +14,8 @@
  * the processors are contended, it hardly spins at all; nor does it under a quota: a broker that
  * has spun its quota away is stopped for tens of milliseconds.
  *
- * While other rings keep it awake there, an empty ring stays active for longer instead: a poll
- * costs a load, and a bell costs both sides system calls.
+ * While many other rings keep it awake there, an empty ring stays active for longer instead: a
+ * poll costs a load, and a bell costs both sides system calls.
  */
 #include <errno.h>
 #include <sched.h>
@@ -527,7 +527,11 @@ static uint32_t n_computing(const struct dispatch *dispatch)
 	return n;
 }
 
-/* Return the time for which @ring stays active while it is empty. */
+/*
+ * Return the time for which @ring stays active while it is empty. It does so for longer only beside
+ * more rings than processors: a few clients that poll, and the reactor, would only take the
+ * processors from each other.
+ */
 static uint64_t empty_ticks(const struct dispatch *dispatch, const struct dispatch_ring *ring,
 			    bool is_busy, bool is_crowded)
 {
@@ -536,6 +540,7 @@ static uint64_t empty_ticks(const struct dispatch *dispatch, const struct dispat
 	const uint64_t ticks = ring->spin_ticks;
 	uint64_t most_ticks = dispatch->crowded_spin_ticks;
 
+	is_busy = is_busy && dispatch->n_active > dispatch->options.n_processors;
 	if (is_busy && is_scarce)
 		return ticks > dispatch->keep_ticks ? ticks : dispatch->keep_ticks;
 	if (!is_scarce)

@@ -28,6 +28,7 @@ enum {
 	MAX_PHASES = 4,
 	CLIENT = SIM_CLIENT,
 	NEIGHBOUR,
+	SECOND_NEIGHBOUR,
 };
 
 /* The work of the client, and the state of the machine meanwhile */
@@ -62,6 +63,7 @@ struct scene {
 	int64_t spin_ns; /* as brokerd's option */
 	unsigned int n_processors;
 	bool has_quota;
+	bool has_two_neighbours;
 	bool is_one_place; /* all threads seem to be on one of them */
 	uint64_t lag_ns;
 	struct phase phases[MAX_PHASES];
@@ -307,8 +309,8 @@ static void check_no_spin(const struct figures *figures)
 }
 
 /*
- * A client whose entries are rare rings once for each. While a neighbour keeps the reactor awake
- * anyway, it hardly rings, under contention as well.
+ * A client whose entries are rare rings once for each. While neighbours keep the reactor awake
+ * anyway, it hardly rings, under contention as well, if there are more rings than processors.
  */
 static void check_awake_beside(const struct figures *figures)
 {
@@ -426,6 +428,8 @@ static const struct scene scenes[] = {
 	},
 	{
 		.name = "awake beside",
+		.n_processors = 2, /* fewer than rings */
+		.has_two_neighbours = true,
 		.phases = {{.n = 30, .gap_ns = 100000, .is_contended = true},
 			   {.n = 100, .gap_ns = 100000, .is_contended = true},
 			   {.n = 100,
@@ -533,6 +537,8 @@ static void play(const char *folder, void *data)
 	sim_process_start(SIM_BROKER, "broker", sim_broker_main, &sim.broker);
 	sim_process_start(CLIENT, "client", client_main, NULL);
 	sim_process_start(NEIGHBOUR, "neighbour", neighbour_main, NULL);
+	if (scene->has_two_neighbours)
+		sim_process_start(SECOND_NEIGHBOUR, "second neighbour", neighbour_main, NULL);
 	if (!sim_run(is_over))
 		sim_violation("nothing can run any more: a wake-up is lost");
 	report();

@@ -189,6 +189,7 @@ TEST(test_sleep__kept_while_busy)
 	dispatch->options.spin_ns = -1;
 	dispatch->crowded_spin_ticks = hour_ticks;
 	dispatch_set_contended(dispatch, true);
+	dispatch->options.n_processors = 0; /* less than the one ring */
 	ring = rig_dispatch_ring(&bench.ring);
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		if (!ring->is_active)
@@ -200,7 +201,7 @@ TEST(test_sleep__kept_while_busy)
 		dispatch_sleep_rings(dispatch, cases[i].has_worked);
 		assert_int_equal(ring->is_active, cases[i].is_kept);
 	}
-	/* Without contention, or if it is longer, the spin time counts. */
+	/* Without contention, with enough processors, or if it is longer, the spin time counts. */
 	dispatch_set_contended(dispatch, false);
 	if (!ring->is_active)
 		ring_activate(dispatch, ring, 0);
@@ -209,6 +210,11 @@ TEST(test_sleep__kept_while_busy)
 	dispatch_sleep_rings(dispatch, true);
 	assert_false(ring->is_active);
 	dispatch_set_contended(dispatch, true);
+	dispatch->options.n_processors = 1;
+	ring_activate(dispatch, ring, clock_ticks() - 2 * hour_ticks);
+	dispatch_sleep_rings(dispatch, true);
+	assert_false(ring->is_active);
+	dispatch->options.n_processors = 0;
 	ring_activate(dispatch, ring, clock_ticks() - hour_ticks);
 	ring->spin_ticks = 2 * hour_ticks;
 	dispatch->keep_ticks = 1;
