@@ -61,14 +61,6 @@ static inline int sys_kill(pid_t pid, int number)
 	return (int)SYS_CALL(SYS_kill, pid, number);
 }
 
-/* Sleep for @ns, less than a second, or until a signal. */
-static inline void sys_sleep_ns(uint64_t ns)
-{
-	const struct timespec time = {.tv_nsec = (long)ns};
-
-	(void)SYS_CALL(SYS_nanosleep, &time, NULL);
-}
-
 static inline off_t sys_lseek(int fd, off_t offset, int whence)
 {
 	return SYS_CALL(SYS_lseek, fd, offset, whence);
