@@ -19,20 +19,36 @@
 #include "integration/harness.h"
 #include "support/test.h"
 
+enum { PATH_BYTES = 64, LOCK_PATH_BYTES = 80 };
+
+/*
+ * Make the folder, and hold the lock of a broker's socket in it. The paths of both are stored.
+ * Return: the lock's descriptor.
+ */
+static int hold_lock(char *folder, char path[static PATH_BYTES],
+		     char lock_path[static LOCK_PATH_BYTES])
+{
+	int fd;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, PATH_BYTES, "%s/sock", folder);
+	snprintf(lock_path, LOCK_PATH_BYTES, "%s.lock", path);
+	fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+	return fd;
+}
+
 /* A killed broker holds its lock until a driver or the kernel has released its memory. */
 TEST(test_start__while_killed_broker_ends)
 {
-	char folder[] = "/tmp/rbk-test-leaving-XXXXXX", path[64], lock_path[80];
+	char folder[] = "/tmp/rbk-test-leaving-XXXXXX", path[PATH_BYTES],
+	     lock_path[LOCK_PATH_BYTES];
 	struct broker broker;
 	int lock_fd;
 	pid_t pid;
 
-	assert_non_null(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/sock", folder);
-	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
-	lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	assert_true(lock_fd >= 0);
-	assert_int_equal(flock(lock_fd, LOCK_EX | LOCK_NB), 0);
+	lock_fd = hold_lock(folder, path, lock_path);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
@@ -64,16 +80,12 @@ TEST(test_start__while_killed_broker_ends)
  */
 TEST(test_start__while_a_foreign_broker_runs)
 {
-	char folder[] = "/tmp/rbk-test-foreign-XXXXXX", path[64], lock_path[80];
+	char folder[] = "/tmp/rbk-test-foreign-XXXXXX", path[PATH_BYTES],
+	     lock_path[LOCK_PATH_BYTES];
 	struct broker broker;
 	int lock_fd, status = 0;
 
-	assert_non_null(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/sock", folder);
-	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
-	lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	assert_true(lock_fd >= 0);
-	assert_int_equal(flock(lock_fd, LOCK_EX | LOCK_NB), 0);
+	lock_fd = hold_lock(folder, path, lock_path);
 	/* One more than the kernel's largest id */
 	dprintf(lock_fd, "4194304\n");
 	assert_false(broker_try_start(
