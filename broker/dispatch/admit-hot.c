@@ -61,6 +61,8 @@ enum {
 	ALONE_PART = 4,
 	/* Entries get at least 1 / ENTRIES_PART of a turn. */
 	ENTRIES_PART = 2,
+	/* Small tasks that take as long as a switch to a worker and back */
+	FEW_SMALL = 12,
 };
 
 /*
@@ -226,7 +228,7 @@ static __attribute__((__cold__, __noinline__)) void note_overrun(const struct di
 {
 	plan->inline_overruns += OVERRUN_COST;
 	if (plan->inline_overruns >= OVERRUN_LIMIT)
-		plan->inline_max_count = 0;
+		plan->inline_max_count = plan->small_max_count = plan->small_bound = 0;
 	overrun_note(&flow->inline_overruns, &flow->inline_again_ticks,
 		     dispatch->inline_clock_ticks, OVERRUN_INLINE_PAUSE_NS);
 }
@@ -317,6 +319,35 @@ static __attribute__((__noinline__)) bool may_sleep(const struct dispatch *dispa
 }
 
 /*
+ * Return true if the reactor runs small tasks inline. With a slot, such a task would cost the
+ * reactor another microsecond. Workers get small tasks only where they may be sooner: where many
+ * wait, or several clients have some, unless the reactor and the clients need all processors.
+ */
+static bool takes_small(const struct dispatch *dispatch)
+{
+	return (dispatch->n_active == 1 && dispatch->n_batch <= FEW_SMALL) ||
+	       dispatch->options.n_processors <= dispatch->n_active || dispatch->is_contended;
+}
+
+/*
+ * Return the reason with which a task that is not tiny runs inline; RBK_REASON_NONE: it does not.
+ * The placer is not asked for a decision, which it would count as a try of a device that failed.
+ */
+static __attribute__((__noinline__)) uint8_t small_reason(const struct dispatch *dispatch,
+							  const struct session_plan *plan,
+							  const struct rbk_sqe *sqe)
+{
+	if (sqe->count > plan->small_bound || !takes_small(dispatch) ||
+	    place_predict_ns(dispatch->placer, plan->place, RBK_DEVICE_CPU, sqe->count) > SMALL_NS)
+		return RBK_REASON_NONE;
+	if (sqe->strategy == RBK_STRATEGY_AUTO && sqe->count <= plan->small_max_count)
+		return plan->small_reason;
+	return sqe->strategy == RBK_STRATEGY_ONLY_CPU && !plan->plan->pinned
+		       ? RBK_REASON_USER_PREFERENCE
+		       : RBK_REASON_NONE;
+}
+
+/*
  * Start a validated entry that waits for nothing.
  * Return: the result of an entry that completed, or -ECANCELED if its task failed; 0 with *ret_task
  * set if the entry has not completed.
@@ -327,11 +358,15 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 {
 	struct place_decision decision;
 	struct task *task;
+	uint8_t reason;
+	bool is_small;
 	int res = 0;
 
 	switch (sqe->opcode) {
 	case RBK_OP_RUN:
-		if (sqe->count > plan->inline_max_count)
+		is_small = sqe->count > plan->inline_max_count;
+		reason = is_small ? small_reason(dispatch, plan, sqe) : plan->inline_reason;
+		if (is_small && !reason)
 			break;
 		if (!overrun_permits(&ring->flow->inline_overruns, ring->flow->inline_again_ticks,
 				     dispatch->now_ticks))
@@ -339,9 +374,11 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 		if (__builtin_expect(ring->ring->session->n_unfixed > 0, 0) &&
 		    may_sleep(dispatch, plan))
 			break;
-		/* the answer of place_decide(), cached by plan_review() */
-		if (sqe->strategy == RBK_STRATEGY_AUTO && plan->inline_reason)
-			return run_inline(dispatch, ring, sqe, plan, plan->inline_reason);
+		/* The client is told of each small task, and other rings are polled. */
+		dispatch->is_batch_over |= is_small;
+		/* inline_reason: the answer of place_decide(), cached by plan_review() */
+		if (is_small || (sqe->strategy == RBK_STRATEGY_AUTO && reason))
+			return run_inline(dispatch, ring, sqe, plan, reason);
 		decision = decide_inline(dispatch, ring, sqe, plan);
 		if (decision.device != RBK_DEVICE_CPU)
 			break;
@@ -561,6 +598,7 @@ static __attribute__((__noinline__)) void admit_one(struct dispatch *dispatch,
 
 	dispatch->now_ticks = now_ticks;
 	dispatch->is_costly = true;
+	dispatch->n_batch = 1;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = clock_elapsed_ns(admit_ticks, now_ticks);
 	series_begin(&dispatch->series, now_ticks);
@@ -662,6 +700,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 		admit_ticks = take_rest(dispatch, dispatch_ring, now_ticks);
 	}
 	dispatch->is_batch_over = false;
+	dispatch->n_batch = n;
 	dispatch->batch_stop_ticks = now_ticks + dispatch->batch_ticks;
 	outer = crash_enter(dispatch_ring);
 	for (i = 0; i < n && !dispatch->is_batch_over; i++) {

@@ -2,14 +2,19 @@
 /*
  * Plans: the dispatcher's part of them
  *
- * This part is the placer's record of a plan, and two cached answers about tasks that may run on
- * the reactor itself: the largest count, and the placer's reason.
+ * This part is the placer's record of a plan, and cached answers about tasks that may run on the
+ * reactor itself: the largest counts, and the placer's reason.
  */
 #include "dispatch/dispatch-private.h"
 #include "util/error.h"
 
 /* Longest predicted time of a task that may run on the reactor itself */
 static const uint64_t inline_budget_ns = 2000;
+/*
+ * The same of a small task. The placer's prediction, which learns, is limited to SMALL_NS besides,
+ * because the estimates here are pessimistic.
+ */
+static const uint64_t small_budget_ns = 80000;
 
 /*
  * Time that a step takes, however little it computes. Measured on a Xeon with AVX-512, plans of
@@ -48,11 +53,12 @@ static uint32_t most_within(uint64_t fixed, uint64_t row, uint64_t budget, uint3
 }
 
 /*
- * Return the largest count whose task is predicted to fit the inline budget; 0: none. The time is
+ * Return the largest count whose task is predicted to take at most @budget_ns; 0: none. The time is
  * that of flops and bytes, of the steps, or of the executor's overhead, whichever is longest: the
  * sum is at most three times as long.
  */
-static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan *plan)
+static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan *plan,
+			     uint64_t budget_ns)
 {
 	const struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
 	const struct cost *cost = &plan->cost;
@@ -65,39 +71,54 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 	/* No plan beyond 2^40 can pass, and the sums below cannot overflow. */
 	if ((cost->flops_fixed | cost->flops_row | cost->bytes_fixed | cost->bytes_row) >> 40)
 		return 0;
-	if (plan->n_steps > inline_budget_ns / step_ns)
+	if (plan->n_steps > budget_ns / step_ns)
 		return 0;
 	fixed = estimate(cost->flops_fixed, plan->blocked_flops_fixed, cost->bytes_fixed,
 			 cpu->info.blocked_flops_per_ns);
 	row = estimate(cost->flops_row, plan->blocked_flops_row, cost->bytes_row,
 		       cpu->info.blocked_flops_per_ns);
-	limit = most_within(fixed, row, inline_budget_ns * ESTIMATE_UNITS_PER_NS, plan->max_count);
-	return most_within(plan->overhead_fixed_ps, plan->overhead_row_ps, inline_budget_ns * 1000,
-			   limit);
+	limit = most_within(fixed, row, budget_ns * ESTIMATE_UNITS_PER_NS, plan->max_count);
+	return most_within(plan->overhead_fixed_ps, plan->overhead_row_ps, budget_ns * 1000, limit);
 }
 
 /*
- * Cache the placer's answer for plan->inline_max_count. It also holds for smaller counts, which
- * touch fewer bytes. A task that runs inline waits for no device: what the devices do at the moment
- * of the review does not matter, nor does the flow.
+ * Ask the placer where tasks of @count rows run. A task that runs inline waits for no device: what
+ * the devices do at the moment does not matter, nor does the flow.
+ * Return: the reason if all of them run on the CPU; else RBK_REASON_NONE.
  */
-static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
+static uint8_t reason_on_cpu(const struct dispatch *dispatch, const struct session_plan *plan,
+			     uint32_t count)
 {
 	const struct place_request request = {
-		.count = plan->inline_max_count,
+		.count = count,
 		.strategy = RBK_STRATEGY_AUTO,
 		.flags = PLACE_AS_IF_IDLE,
 	};
 	struct place_decision decision;
 
-	plan->inline_reason = RBK_REASON_NONE;
-	if (plan->inline_max_count == 0)
-		return;
 	decision = place_decide(dispatch->placer, plan->place, dispatch->nobody, request,
 				dispatch_now_ns(dispatch));
 	if (decision.device == RBK_DEVICE_CPU && (decision.reason == RBK_REASON_BELOW_THRESHOLD ||
 						  decision.reason == RBK_REASON_GPU_UNAVAILABLE))
-		plan->inline_reason = decision.reason;
+		return decision.reason;
+	return RBK_REASON_NONE;
+}
+
+/*
+ * Cache the placer's answers for the largest counts that run inline. They also hold for smaller
+ * counts, which touch fewer bytes.
+ */
+static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
+{
+	plan->inline_reason = RBK_REASON_NONE;
+	if (plan->inline_max_count > 0)
+		plan->inline_reason = reason_on_cpu(dispatch, plan, plan->inline_max_count);
+	for (plan->small_max_count = plan->small_bound;
+	     plan->small_max_count > plan->inline_max_count; plan->small_max_count /= 2) {
+		plan->small_reason = reason_on_cpu(dispatch, plan, plan->small_max_count);
+		if (plan->small_reason)
+			break;
+	}
 }
 
 uint64_t dispatch_plan_bytes(void *context, const struct plan *plan)
@@ -127,8 +148,11 @@ int dispatch_plan_ready(void *context, struct session_plan *plan)
 	list_append(&dispatch->plans, &plan->dispatched);
 	dispatch->n_plans++;
 	/* The next broker must be able to tell whether a task had begun to update a state. */
-	if (!plan->plan->has_state || !(plan->session->features & RBK_FEAT_REATTACH))
-		plan->inline_max_count = inline_limit(dispatch, plan->plan);
+	if (!plan->plan->has_state || !(plan->session->features & RBK_FEAT_REATTACH)) {
+		plan->inline_max_count = inline_limit(dispatch, plan->plan, inline_budget_ns);
+		if (dispatch->options.reactor_task_ns >= SMALL_NS)
+			plan->small_bound = inline_limit(dispatch, plan->plan, small_budget_ns);
+	}
 	plan_review(dispatch, plan);
 	return 0;
 }

@@ -308,6 +308,7 @@ struct dispatch {
 	bool may_preempt;     /* dispatch_preempt() is due */
 	bool is_costly;       /* an entry of this batch took long */
 	bool is_batch_over;   /* admit no more of its entries now */
+	uint32_t n_batch;     /* entries that it found */
 	bool is_now;          /* now_ticks was read when this turn's last batch ended */
 	uint8_t alone;        /* ALONE_* */
 	uint8_t alone_device; /* device of the suspect of alone_flow */

@@ -14,6 +14,8 @@ enum {
 	REACTOR_RUN_RINGS = 32,
 	/* Time of a switch to a worker and back */
 	REACTOR_SWITCH_NS = 50000,
+	/* Longest predicted time of a small task, which runs inline if the reactor has the time */
+	SMALL_NS = 8000,
 	/* Tasks of each worker with which the reactor helps with others */
 	FULL_TASKS = 2,
 };
