@@ -358,8 +358,8 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 {
 	struct place_decision decision;
 	struct task *task;
+	bool is_small, is_queued;
 	uint8_t reason;
-	bool is_small;
 	int res = 0;
 
 	switch (sqe->opcode) {
@@ -380,11 +380,15 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 		if (is_small || (sqe->strategy == RBK_STRATEGY_AUTO && reason))
 			return run_inline(dispatch, ring, sqe, plan, reason);
 		decision = decide_inline(dispatch, ring, sqe, plan);
-		if (decision.device != RBK_DEVICE_CPU)
+		is_queued = decision.device != RBK_DEVICE_CPU ||
+			    (decision.reason == RBK_REASON_MEMORY_CONSTRAINT && decision.wanted &&
+			     (sqe->flags & RBK_SQE_WAIT_MEMORY));
+		if (is_queued) {
+			if (!(sqe->flags & RBK_SQE_PARTITION))
+				dispatch->decided = &decision;
 			break;
+		}
 		if (decision.reason == RBK_REASON_MEMORY_CONSTRAINT) {
-			if (decision.wanted && (sqe->flags & RBK_SQE_WAIT_MEMORY))
-				break;
 			note_constraint(dispatch, plan, decision, now_ticks);
 		}
 		return run_inline(dispatch, ring, sqe, plan, decision.reason);
@@ -414,6 +418,7 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 	ring->chain_last = task;
 	ring->chain_broken = false;
 	task_start(dispatch, task);
+	dispatch->decided = NULL;
 	*ret_task = ring->chain_last;
 	return ring->chain_broken ? -ECANCELED : 0;
 }

@@ -304,11 +304,16 @@ struct dispatch {
 	uint32_t n_submitted;          /* runs that executors hold, and own tasks */
 	uint32_t n_queued;             /* runs queued for all devices */
 	uint32_t flush_mask;           /* executors that were given tasks this turn */
-	bool may_rebalance;   /* tasks were queued or returned since the last rebalancing */
-	bool may_preempt;     /* dispatch_preempt() is due */
-	bool is_costly;       /* an entry of this batch took long */
-	bool is_batch_over;   /* admit no more of its entries now */
-	uint32_t n_batch;     /* entries that it found */
+	bool may_rebalance; /* tasks were queued or returned since the last rebalancing */
+	bool may_preempt;   /* dispatch_preempt() is due */
+	bool is_costly;     /* an entry of this batch took long */
+	bool is_batch_over; /* admit no more of its entries now */
+	uint32_t n_batch;   /* entries that it found */
+	/*
+	 * The decision about the entry, for the task that begins next; NULL: it is still to be
+	 * made. A second one would find that the first has used up a try of a device that failed.
+	 */
+	const struct place_decision *decided;
 	bool is_now;          /* now_ticks was read when this turn's last batch ended */
 	uint8_t alone;        /* ALONE_* */
 	uint8_t alone_device; /* device of the suspect of alone_flow */

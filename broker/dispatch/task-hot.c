@@ -78,8 +78,10 @@ static struct place_decision task_decide(struct dispatch *dispatch, const struct
 /* Return: true if the task has completed with *ret_res; false if it waits, or is placed. */
 static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *ret_res)
 {
-	struct place_decision decision = task_decide(dispatch, task);
+	const struct place_decision *decided = dispatch->decided;
+	struct place_decision decision = decided ? *decided : task_decide(dispatch, task);
 
+	dispatch->decided = NULL;
 	task->device = decision.device;
 	task->reason = decision.reason;
 	if (__builtin_expect(decision.reason == RBK_REASON_MEMORY_CONSTRAINT, 0))

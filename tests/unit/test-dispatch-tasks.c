@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "support/test.h"
 #include "unit/dispatch-bench.h"
@@ -646,6 +647,24 @@ TEST(test_failures__open_the_breaker)
 	residency = bench.rig.dispatch->options.residency;
 	residency->reopened(residency->reopened_context, GPU);
 	run_gpu(&bench, 0);
+}
+
+/* Once its breaker may be tried, the GPU gets a task that is small enough to run inline, too. */
+TEST(test_failures__tiny_task_probes)
+{
+	struct rbk_sqe sqe;
+
+	BENCH(bench, 2, N_ENTRIES);
+	bench_break_gpu(&bench);
+	usleep(110000); /* the breaker's first pause */
+	assert_true(bench.tiny->inline_max_count > 0);
+	sqe = run_entry(&bench, bench.tiny, 5);
+	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.gpu->n_tasks, 1);
+	finish(&bench, bench.gpu, 5, 0);
+	assert_int_equal(expect_cqe(&bench, 5, 0).device, GPU);
 }
 
 /* Let the GPU be lost with all its tasks, and reopened. */
