@@ -37,11 +37,6 @@ static struct place place_of(size_t i, size_t height, size_t width)
 	return (struct place){i / width / height, i / width % height, i % width};
 }
 
-static size_t conv_taps(const struct cpu_window *args)
-{
-	return args->kernel[0] * args->kernel[1] * args->kernel[2];
-}
-
 /* Gather one tap of one channel for @n pixels from @at on; padding is 0. */
 static void conv_look(const struct cpu_window *args, const struct place *tap, struct place at,
 		      const double *channel, size_t n, double *to)
@@ -98,7 +93,7 @@ static void conv_spread(const double *line, size_t n, size_t kb, double *to)
 static void conv_pack(const struct cpu_window *args, const double *x, size_t p, size_t kb,
 		      size_t first, size_t n, double *to)
 {
-	const size_t taps = conv_taps(args), plane = cpu_window_in(args);
+	const size_t taps = cpu_window_taps(args), plane = cpu_window_in(args);
 	struct place tap = place_of(p % taps, args->kernel[1], args->kernel[2]), at;
 	const double *channel = x + p / taps * plane;
 	double line[CPU_CONV_PIXELS] = {0};
@@ -141,7 +136,7 @@ static void conv_piece(const struct cpu_window_f64 *args, const struct cpu_conv_
 	const size_t pixels = cpu_window_out(window), n = piece->n;
 	const size_t m = window->out_channels / window->group;
 	const size_t in_channels = window->channels / window->group;
-	const size_t depth = in_channels * conv_taps(window);
+	const size_t depth = in_channels * cpu_window_taps(window);
 	const double *x = args->x + (piece->batch * window->channels + piece->group * in_channels) *
 					    cpu_window_in(window);
 	const double *weights = args->weights + piece->group * m * depth;
@@ -228,7 +223,7 @@ static void transpose_pixels(const struct cpu_window_f64 *args, const double *x,
 			     double *y, double *workspace)
 {
 	const struct cpu_window *window = &args->window;
-	const size_t m = window->out_channels / window->group, taps = conv_taps(window);
+	const size_t m = window->out_channels / window->group, taps = cpu_window_taps(window);
 	const size_t depth = window->channels / window->group, plane = cpu_window_in(window);
 	const struct place at = place_of(first, window->height, window->width);
 	double *const a_block = workspace;
@@ -281,8 +276,9 @@ void CPU_FN(conv_transpose_f64)(const struct cpu_window_f64 *args, size_t begin,
 		}
 		for (size_t first = 0; first < pixels; first += CPU_CONV_PIXELS)
 			transpose_pixels(
-				args, x, args->weights + group * depth * m * conv_taps(window), i,
-				mb, first, min_size(CPU_CONV_PIXELS, pixels - first), y, workspace);
+				args, x,
+				args->weights + group * depth * m * cpu_window_taps(window), i, mb,
+				first, min_size(CPU_CONV_PIXELS, pixels - first), y, workspace);
 		for (size_t k = 0; k < mb && args->bias; k++)
 			conv_add(args->bias[group * m + i + k], plane, y + k * plane,
 				 window->pause);

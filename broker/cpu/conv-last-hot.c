@@ -25,11 +25,6 @@ _Static_assert((CPU_CONV_PIXELS + GEMM_MR) * CPU_GEMM_KC * sizeof(float) <= CPU_
 	       "the workspace holds a block of the pixels");
 _Static_assert(CPU_CONV_PIXELS % GEMM_MR == 0 && CPU_CONV_CHANNELS % GEMM_NR == 0, "whole tiles");
 
-static size_t last_taps(const struct cpu_window *args)
-{
-	return args->kernel[0] * args->kernel[1] * args->kernel[2];
-}
-
 /* Return the channels of small groups; groups of several channels are padded to whole vectors. */
 static size_t last_padded(const struct cpu_window *args)
 {
@@ -38,7 +33,7 @@ static size_t last_padded(const struct cpu_window *args)
 
 size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
 {
-	const size_t taps = last_taps(args);
+	const size_t taps = cpu_window_taps(args);
 
 	if (cpu_conv_last_strips(args))
 		return CPU_FN(pack_conv_strips_size)(args);
@@ -55,7 +50,7 @@ _Static_assert(LAST_PACK_CHANNELS % VW == 0, "whole vectors");
 /* Pack a matrix [taps][channels] by out channels per group, in panels of GEMM_NR out channels. */
 static size_t last_pack_panels(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
-	const size_t taps = last_taps(args), channels = args->channels / args->group;
+	const size_t taps = cpu_window_taps(args), channels = args->channels / args->group;
 	const size_t depth = taps * channels, n = args->out_channels / args->group;
 	const size_t n_blocks = div_up(depth, LAST_PACK_DEPTH);
 	const size_t n_panels = div_up(n, GEMM_NR);
@@ -81,7 +76,7 @@ static size_t last_pack_panels(const struct cpu_window *args, size_t begin, size
 /* Pack small groups, tap by tap: vectors of out channels, for each channel of their groups. */
 static size_t last_pack_groups(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
-	const size_t taps = last_taps(args), group = args->channels / args->group;
+	const size_t taps = cpu_window_taps(args), group = args->channels / args->group;
 	const size_t padded = last_padded(args);
 	const size_t n_blocks = div_up(padded, LAST_PACK_CHANNELS);
 	const size_t n_units = taps * n_blocks;
@@ -320,7 +315,8 @@ static void last_activate(const struct cpu_activation *activation, size_t m, siz
 static void last_piece(const struct cpu_window *args, const struct cpu_conv_piece *piece,
 		       float *workspace)
 {
-	const size_t channels = args->channels / args->group, depth = last_taps(args) * channels;
+	const size_t channels = args->channels / args->group,
+		     depth = cpu_window_taps(args) * channels;
 	const size_t n_all = args->out_channels / args->group, y_rs = args->out_channels;
 	const size_t k_end = args->k_end ? args->k_end : depth;
 	const size_t n_padded = round_up(n_all, GEMM_NR);

@@ -34,14 +34,9 @@ struct view {
 	int64_t from[3];
 };
 
-static size_t transpose_taps(const struct cpu_window *args)
-{
-	return args->kernel[0] * args->kernel[1] * args->kernel[2];
-}
-
 size_t CPU_FN(pack_conv_transpose_size)(const struct cpu_window *args)
 {
-	return args->channels * (args->out_channels / args->group) * transpose_taps(args);
+	return args->channels * (args->out_channels / args->group) * cpu_window_taps(args);
 }
 
 /* Pack group by group, tap by tap, in blocks of the depth, each in panels of rows. */
@@ -49,7 +44,7 @@ size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, 
 				   float *to)
 {
 	const size_t m = args->out_channels / args->group, depth = args->channels / args->group;
-	const size_t taps = transpose_taps(args);
+	const size_t taps = cpu_window_taps(args);
 	const size_t n_rows = div_up(m, WINDOW_PACK_ROWS);
 	const size_t n_blocks = div_up(depth, CPU_GEMM_KC);
 	const size_t n_units = args->group * taps * n_blocks * n_rows;
@@ -196,7 +191,7 @@ static bool transpose_tap(const struct cpu_window *args, const struct phase *pha
 			  size_t n, bool accumulate, float *workspace)
 {
 	const size_t m = args->out_channels / args->group, depth = args->channels / args->group;
-	const size_t taps = transpose_taps(args);
+	const size_t taps = cpu_window_taps(args);
 	float *const a_block = workspace, *const b_block = a_block + TRANSPOSE_MC * CPU_GEMM_KC;
 	float *const tile = b_block + CPU_CONV_PIXELS * CPU_GEMM_KC;
 	struct view view;
@@ -228,7 +223,7 @@ static void transpose_unit(const struct cpu_window *args, size_t batch, size_t g
 			   const struct phase *phase, size_t first, float *workspace)
 {
 	const size_t m = args->out_channels / args->group, depth = args->channels / args->group;
-	const size_t pixels = phase->n[0] * phase->n[1] * phase->n[2], taps = transpose_taps(args);
+	const size_t pixels = phase->n[0] * phase->n[1] * phase->n[2], taps = cpu_window_taps(args);
 	const float *x = args->x + (batch * args->channels + group * depth) * cpu_window_in(args);
 	const float *weights = (args->weights_packed ? args->weights_packed : args->weights) +
 			       group * depth * m * taps;

@@ -400,6 +400,11 @@ static inline size_t cpu_window_out(const struct cpu_window *args)
 	return args->out_depth * args->out_height * args->out_width;
 }
 
+static inline size_t cpu_window_taps(const struct cpu_window *args)
+{
+	return args->kernel[0] * args->kernel[1] * args->kernel[2];
+}
+
 /* Return true if every channel is convolved separately. */
 static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)
 {
@@ -715,7 +720,7 @@ static inline size_t cpu_conv_last_units(const struct cpu_window *args)
 /* Return the terms of each sum, one sum per output pixel and channel. */
 static inline size_t cpu_conv_terms(const struct cpu_window *args)
 {
-	return args->channels / args->group * args->kernel[0] * args->kernel[1] * args->kernel[2];
+	return args->channels / args->group * cpu_window_taps(args);
 }
 
 /* Return true if a convolution is computed as a matrix product. */

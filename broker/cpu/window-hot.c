@@ -20,14 +20,9 @@ _Static_assert((GEMM_MC + CPU_CONV_PIXELS) * CPU_GEMM_KC * sizeof(float) <= CPU_
 	       "the workspace holds a block of the weights and a block of the pixels");
 _Static_assert(CPU_CONV_PIXELS % GEMM_NR == 0, "whole panels");
 
-static size_t conv_depth(const struct cpu_window *args)
-{
-	return args->channels / args->group * args->kernel[0] * args->kernel[1] * args->kernel[2];
-}
-
 size_t CPU_FN(pack_conv_size)(const struct cpu_window *args)
 {
-	return args->out_channels * conv_depth(args);
+	return args->out_channels * cpu_conv_terms(args);
 }
 
 /*
@@ -36,7 +31,7 @@ size_t CPU_FN(pack_conv_size)(const struct cpu_window *args)
  */
 size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
-	const size_t depth = conv_depth(args), m = args->out_channels / args->group;
+	const size_t depth = cpu_conv_terms(args), m = args->out_channels / args->group;
 	const size_t n_rows = div_up(m, WINDOW_PACK_ROWS);
 	const size_t n_blocks = div_up(depth, CPU_GEMM_KC);
 	const size_t n_units = args->group * n_blocks * n_rows;
@@ -174,7 +169,7 @@ static void conv_pack_pixels(const struct cpu_window *args, const float *x, size
 static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piece *piece,
 		       float *workspace)
 {
-	const size_t depth = conv_depth(args), pixels = cpu_window_out(args);
+	const size_t depth = cpu_conv_terms(args), pixels = cpu_window_out(args);
 	const size_t k_end = args->k_end ? args->k_end : depth;
 	const size_t m = args->out_channels / args->group,
 		     in_channels = args->channels / args->group;
