@@ -8,6 +8,7 @@
 #include "ioctl.h"
 #include "chips.h"
 #include "memory.h"
+#include "util/number.h"
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -39,12 +40,6 @@ static int answer_64(const struct drm_amdgpu_info *info, uint64_t value)
 	return answer(info, &value, sizeof(value));
 }
 
-/* Return a heap's usable_heap_size: its size less the driver overhead. */
-static uint64_t usable(uint64_t bytes, uint64_t reserved)
-{
-	return bytes > reserved ? bytes - reserved : 0;
-}
-
 static int info_memory(const struct sim_card *card, const struct drm_amdgpu_info *info)
 {
 	struct drm_amdgpu_memory_info memory = {0};
@@ -52,7 +47,7 @@ static int info_memory(const struct sim_card *card, const struct drm_amdgpu_info
 
 	sim_memory_usage(card, &usage);
 	memory.vram.total_heap_size = card->vram_bytes;
-	memory.vram.usable_heap_size = usable(card->vram_bytes, RESERVED_VRAM_BYTES);
+	memory.vram.usable_heap_size = saturating_sub(card->vram_bytes, RESERVED_VRAM_BYTES);
 	memory.vram.heap_usage = usage.vram_bytes;
 	memory.vram.max_allocation = memory.vram.usable_heap_size * 3 / 4;
 
@@ -74,7 +69,7 @@ static int info_memory(const struct sim_card *card, const struct drm_amdgpu_info
 static int info_vram_gtt(const struct sim_card *card, const struct drm_amdgpu_info *info)
 {
 	struct drm_amdgpu_info_vram_gtt sizes = {
-		.vram_size = usable(card->vram_bytes, RESERVED_VRAM_BYTES),
+		.vram_size = saturating_sub(card->vram_bytes, RESERVED_VRAM_BYTES),
 		.vram_cpu_accessible_size = card->visible_bytes,
 		.gtt_size = card->gtt_bytes,
 	};

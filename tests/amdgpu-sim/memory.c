@@ -27,6 +27,7 @@
 #include "memory.h"
 #include "chips.h"
 #include "sys.h"
+#include "util/number.h"
 #include <libdrm/drm.h>
 #include <libdrm/amdgpu_drm.h>
 #include <stdio.h>
@@ -34,39 +35,29 @@
 
 #define DOMAINS_ON_CHIP (AMDGPU_GEM_DOMAIN_GDS | AMDGPU_GEM_DOMAIN_GWS | AMDGPU_GEM_DOMAIN_OA)
 
-static uint64_t subtract_or_0(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* The rest of the system fills the invisible part first, as all memory without CPU access does. */
 static uint64_t other_visible_bytes(const struct sim_card *card)
 {
 	uint64_t invisible = card->vram_bytes - card->visible_bytes;
 	uint64_t used = card->vram_used_bytes - card->visible_used_bytes;
 
-	return subtract_or_0(card->other_vram_bytes, subtract_or_0(invisible, used));
+	return saturating_sub(card->other_vram_bytes, saturating_sub(invisible, used));
 }
 
 static uint64_t free_vram_bytes(const struct sim_card *card)
 {
-	return subtract_or_0(card->vram_bytes, card->vram_used_bytes + card->other_vram_bytes);
+	return saturating_sub(card->vram_bytes, card->vram_used_bytes + card->other_vram_bytes);
 }
 
 static uint64_t free_visible_bytes(const struct sim_card *card)
 {
-	return subtract_or_0(card->visible_bytes,
-			     card->visible_used_bytes + other_visible_bytes(card));
+	return saturating_sub(card->visible_bytes,
+			      card->visible_used_bytes + other_visible_bytes(card));
 }
 
 static uint64_t free_gtt_bytes(const struct sim_card *card)
 {
-	return subtract_or_0(card->gtt_bytes, card->gtt_used_bytes + card->other_gtt_bytes);
+	return saturating_sub(card->gtt_bytes, card->gtt_used_bytes + card->other_gtt_bytes);
 }
 
 void sim_memory_usage(const struct sim_card *card, struct sim_usage *ret)
@@ -105,11 +96,11 @@ static void uncharge(struct sim_card *card, const struct sim_object *object)
 
 static void place_in_vram(struct sim_card *card, struct sim_object *object)
 {
-	uint64_t invisible = subtract_or_0(free_vram_bytes(card), free_visible_bytes(card));
+	uint64_t invisible = saturating_sub(free_vram_bytes(card), free_visible_bytes(card));
 
 	object->place = SIM_PLACE_VRAM;
 	object->visible_bytes =
-		must_be_visible(object) ? object->bytes : subtract_or_0(object->bytes, invisible);
+		must_be_visible(object) ? object->bytes : saturating_sub(object->bytes, invisible);
 	charge(card, object);
 }
 
@@ -162,7 +153,7 @@ static struct sim_object *least_recently_used(struct sim_card *card,
 static bool make_room(struct sim_card *card, const struct sim_object *object)
 {
 	/* Like ttm, do not evict every object in vain. */
-	if (object->bytes > subtract_or_0(card->vram_bytes, card->other_vram_bytes))
+	if (object->bytes > saturating_sub(card->vram_bytes, card->other_vram_bytes))
 		return false;
 	if (must_be_visible(object) && object->bytes > card->visible_bytes)
 		return false;

@@ -14,6 +14,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "util/number.h"
+
 const char *cause_name(enum cause cause)
 {
 	static const char *const names[N_CAUSES] = {
@@ -81,16 +83,10 @@ static uint64_t whole_ns(float ns)
 	return ns > 0 && ns < 1e18f ? (uint64_t)ns : 0;
 }
 
-/* Subtract, with times before the clock's origin clamped to it. */
-static uint64_t before(uint64_t at_ns, uint64_t ns)
-{
-	return at_ns > ns ? at_ns - ns : 0;
-}
-
 struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own)
 {
 	return (struct busy){
-		.began_ns = before(decision->ended_at_ns, whole_ns(decision->exec_ns)),
+		.began_ns = saturating_sub(decision->ended_at_ns, whole_ns(decision->exec_ns)),
 		.ended_ns = decision->ended_at_ns,
 		.device = decision->device,
 		.is_own = is_own,
@@ -157,14 +153,15 @@ static void judge_wait(const struct judge *judge, const struct rbk_stats_decisio
 		       struct verdict *verdict)
 {
 	uint64_t wait_ns = whole_ns(task->queue_ns);
-	uint64_t started_ns = before(task->ended_at_ns, whole_ns(task->exec_ns));
+	uint64_t started_ns = saturating_sub(task->ended_at_ns, whole_ns(task->exec_ns));
 	struct overlap overlap;
 	enum cause rest = CAUSE_WAIT;
 	double own_part;
 
 	if (wait_ns == 0)
 		return;
-	overlap = overlap_with(judge, task->device, before(started_ns, wait_ns), started_ns);
+	overlap =
+		overlap_with(judge, task->device, saturating_sub(started_ns, wait_ns), started_ns);
 	verdict->n_ahead += overlap.n;
 	if (overlap.n > 0) {
 		own_part = (double)overlap.own_ns / (double)(overlap.own_ns + overlap.others_ns);
