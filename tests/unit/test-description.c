@@ -19,6 +19,7 @@
 #include "support/big-plan.h"
 #include "support/session-rig.h"
 #include "support/test.h"
+#include "util/clock.h"
 
 enum { ARENA_BYTES = 1 << 20 };
 
@@ -85,14 +86,6 @@ static void *with_constant(uint16_t id, size_t *ret_bytes)
 	return describe_finish(d, ret_bytes);
 }
 
-static uint64_t thread_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* The largest descriptions cost the reactor a small part of the time to verify them. */
 TEST(test_description__short_on_the_reactor)
 {
@@ -116,22 +109,22 @@ TEST(test_description__short_on_the_reactor)
 			int fd = memfd_of(desc, bytes), r;
 			uint64_t ns;
 
-			begin_ns = thread_ns();
+			begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 			plan_new(desc, bytes, &nothing, message, &plan);
-			ns = thread_ns() - begin_ns;
+			ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 			verify_ns = ns < verify_ns ? ns : verify_ns;
 			plan_free(plan);
 
-			begin_ns = thread_ns();
+			begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 			assert_int_equal(
 				session_plan_add_fd(rig.session, ++rig.next_cookie, &fd, bytes), 0);
 			r = rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply));
-			ns = thread_ns() - begin_ns;
+			ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 			reactor_ns = ns < reactor_ns ? ns : reactor_ns;
 			assert_int_equal(r, big_plan_is_legal((enum big_plan)kind) ? 0 : -EINVAL);
 			if (r)
 				continue;
-			begin_ns = thread_ns();
+			begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 			assert_int_equal(
 				session_plan_remove(rig.session, ++rig.next_cookie, reply.id), 0);
 			assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);

@@ -11,16 +11,9 @@
 #include "support/big-plan.h"
 #include "support/one-op.h"
 #include "support/test.h"
+#include "util/clock.h"
 
 enum { SMALL = 1000, LARGE = 4 * SMALL };
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 /* Return the minimum of several times: disturbances only add time. */
 static uint64_t verify_ns(enum big_plan kind, unsigned int n)
@@ -30,11 +23,11 @@ static uint64_t verify_ns(enum big_plan kind, unsigned int n)
 	void *desc = big_plan(kind, n, &bytes);
 
 	for (unsigned int i = 0; i < 5; i++) {
-		const uint64_t begin_ns = cpu_ns();
+		const uint64_t begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 		char message[PLAN_MESSAGE_BYTES];
 		struct plan *plan = NULL;
 		int r = plan_new(desc, bytes, &one_op_arenas, message, &plan);
-		const uint64_t ns = cpu_ns() - begin_ns;
+		const uint64_t ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 
 		if (!big_plan_is_legal(kind))
 			assert_int_equal(r, PLAN_E_INVALID);

@@ -5,6 +5,7 @@
 
 #include "memory/residency-private.h"
 #include "support/test.h"
+#include "util/clock.h"
 
 enum { MANY = 40000 };
 
@@ -118,14 +119,6 @@ TEST(test_index__whole_key)
 	resident_index_deinit(&index);
 }
 
-static uint64_t thread_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /*
  * Measure adding a block to the index, finding all its constants, and removing it.
  * Return: ns.
@@ -137,12 +130,12 @@ static uint64_t use_ns(uint32_t n, uint64_t step, uint64_t more)
 	uint64_t begin_ns;
 
 	assert_int_equal(resident_index_init(&index), 0);
-	begin_ns = thread_ns();
+	begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 	resident_index_add(&index, block);
 	for (uint32_t i = 0; i < n; i++)
 		assert_non_null(find(&index, 1, i * step, 64 + i * more));
 	resident_index_remove(&index, block);
-	begin_ns = thread_ns() - begin_ns;
+	begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 	block_free(block);
 	resident_index_deinit(&index);
 	return begin_ns;
