@@ -96,6 +96,15 @@ bool harness_stats_copy(const struct rbk_stats_view *view, unsigned int id, uint
 	return true;
 }
 
+struct rbk_stats_tenant harness_tenant(const struct rbk_stats_view *view)
+{
+	struct rbk_stats_tenant tenant;
+
+	assert_true(
+		harness_stats_copy(view, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant)));
+	return tenant;
+}
+
 uint64_t harness_random(uint64_t *state)
 {
 	uint64_t x = *state;

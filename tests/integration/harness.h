@@ -51,6 +51,9 @@ uint64_t harness_now_ns(void);
 bool harness_stats_copy(const struct rbk_stats_view *view, unsigned int id, uint32_t index,
 			void *to, size_t bytes);
 
+/* Return the first record of tenants of a page. */
+struct rbk_stats_tenant harness_tenant(const struct rbk_stats_view *view);
+
 /* Return a reproducible random number; *state must not be 0. */
 uint64_t harness_random(uint64_t *state);
 

@@ -535,15 +535,6 @@ TEST(test_sessions__what_tasks_took)
 	rbk_disconnect(admin);
 }
 
-static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
-{
-	struct rbk_stats_tenant tenant;
-
-	assert_true(
-		harness_stats_copy(root, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant)));
-	return tenant;
-}
-
 static struct rbk_stats_device device_of(const struct rbk_stats_view *root, uint32_t index)
 {
 	struct rbk_stats_device device;
@@ -558,7 +549,7 @@ static void wait_tenant(const struct rbk_stats_view *root, uint32_t mask, uint32
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 
-	while ((tenant_of(root).flags & mask) != flags) {
+	while ((harness_tenant(root).flags & mask) != flags) {
 		assert_true(harness_now_ns() < end_ns);
 		harness_sleep_ms(5);
 	}
@@ -581,7 +572,7 @@ TEST(test_set)
 	admin = broker_connect_admin(&broker, "admin");
 	client = broker_connect(&broker, "client");
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
-	number = tenant_of(&root).number;
+	number = harness_tenant(&root).number;
 
 	assert_int_equal(rbk_admin_set(admin, number, "sessions-max", "7", &error), 0);
 	assert_int_equal(rbk_tenant(client, &about), 0);
@@ -589,8 +580,8 @@ TEST(test_set)
 	assert_int_equal(rbk_admin_set(admin, number, "weight", "80", &error), 0);
 	assert_string_equal(error.text, "");
 	/* The page shows the change at once. */
-	assert_int_equal(tenant_of(&root).weight, 80);
-	assert_true(tenant_of(&root).flags & RBK_STATS_TENANT_CHANGED);
+	assert_int_equal(harness_tenant(&root).weight, 80);
+	assert_true(harness_tenant(&root).flags & RBK_STATS_TENANT_CHANGED);
 	assert_true(broker_log_has(&broker, "tenant default: sessions-max is 7, as uid"));
 
 	/* A value above what the machine has is accepted with a note. */
@@ -641,7 +632,7 @@ TEST(test_set)
 	assert_int_equal(rbk_tenant(client, &about), 0);
 	assert_int_equal(about.sessions.max, 7);
 	for (uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
-	     tenant_of(&root).weight != 60;)
+	     harness_tenant(&root).weight != 60;)
 		assert_true(harness_now_ns() < end_ns);
 	assert_int_equal(rbk_admin_set(admin, number, "sessions-max", "default", &error), 0);
 	assert_int_equal(rbk_admin_set(admin, number, "vram-high", "default", &error), 0);
@@ -668,7 +659,7 @@ TEST(test_drain__tenant)
 	admin = broker_connect_admin(&broker, "admin");
 	customer_init(&customer, &broker, &on_test_device);
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
-	number = tenant_of(&root).number;
+	number = harness_tenant(&root).number;
 	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
 	assert_int_equal(drained.is_drained, 0);
 
@@ -693,7 +684,7 @@ TEST(test_drain__tenant)
 		customer_put(&customer, 8, RBK_STRATEGY_ONLY_CPU);
 	other = broker_connect(&broker, "late");
 	assert_int_equal(rbk_stats_map(other, RBK_STATS_OWN, 0, &own, &error), 0);
-	assert_true(tenant_of(&own).flags & RBK_STATS_TENANT_DRAINED);
+	assert_true(harness_tenant(&own).flags & RBK_STATS_TENANT_DRAINED);
 	rbk_stats_unmap(&own);
 	assert_int_equal(rbk_ring_new(other, 8, &ring, &error), -EBUSY);
 	assert_non_null(strstr(error.text, "drains this tenant"));
@@ -800,7 +791,7 @@ TEST(test_memory__evict_and_drain)
 	customer_init(&customer, &broker, &constant);
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
 	assert_int_equal(customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU).device, 1);
-	evict.tenant = tenant_of(&root).number;
+	evict.tenant = harness_tenant(&root).number;
 	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), 0);
 	assert_int_equal(n, 1);
 	assert_true(bytes > 0);
@@ -834,7 +825,7 @@ TEST(test_memory__evict_and_drain)
 	evict = (struct rbk_admin_evict){.tenant = 4711, .device = RBK_DEVICE_NONE};
 	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), -ENOENT);
 	evict = (struct rbk_admin_evict){
-		.tenant = tenant_of(&root).number,
+		.tenant = harness_tenant(&root).number,
 		.session = 4711,
 		.plan_id = 1,
 		.device = RBK_DEVICE_NONE,

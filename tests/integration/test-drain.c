@@ -181,23 +181,15 @@ static pid_t fork_client(const struct broker *broker, int *ret_fd)
 		customer_feed(&customer, 48, 8, RBK_STRATEGY_PREFER_GPU);
 }
 
-static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
-{
-	struct rbk_stats_tenant tenant;
-
-	assert_true(
-		harness_stats_copy(root, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant)));
-	return tenant;
-}
-
 /* Wait until the client's session and its charges are gone. */
 static void await_nobody(struct rbk *admin, const struct rbk_stats_view *root, uint32_t tenant)
 {
 	const uint64_t end_ns = deadline_ns();
 	struct rbk_admin_drained drained = {.n_tasks = 1};
 
-	while (drained.n_tasks > 0 || drained.device_bytes > 0 || tenant_of(root).n_sessions > 0 ||
-	       tenant_of(root).devices[0].memory_used > 0) {
+	while (drained.n_tasks > 0 || drained.device_bytes > 0 ||
+	       harness_tenant(root).n_sessions > 0 ||
+	       harness_tenant(root).devices[0].memory_used > 0) {
 		assert_true(harness_now_ns() < end_ns);
 		harness_sleep_ms(2);
 		assert_int_equal(
@@ -226,7 +218,7 @@ TEST(test_killed)
 	admin = broker_connect_admin(&broker, "admin");
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, NULL), 0);
 	customer_init(&customer, &broker, &(struct customer_options){.has_test_device = true});
-	tenant = tenant_of(&root).number;
+	tenant = harness_tenant(&root).number;
 	customer_deinit(&customer);
 	await_nobody(admin, &root, tenant);
 	/* The broker closes descriptors after the sessions have ended. */
@@ -323,7 +315,7 @@ TEST(test_tenant__memory)
 	}
 	customer_init(&customer, &broker, &constant);
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
-	number = tenant_of(&root).number;
+	number = harness_tenant(&root).number;
 	run_until_on(&customer, RBK_DEVICE_GPU);
 	for (unsigned int i = 0; i < 8; i++)
 		customer_put(&customer, 8, RBK_STRATEGY_PREFER_GPU);

@@ -25,15 +25,6 @@ enum { OTHER_UID = 40010, N_SMALL = 150, N_LARGE = 20 };
 static const char two_tenants[] = "[tenant default]\nweight = 100\n"
 				  "[tenant other]\nmatch-uid = 40010\nweight = 300\n";
 
-static struct rbk_stats_tenant totals_of(const struct rbk_stats_view *view)
-{
-	struct rbk_stats_tenant totals;
-
-	assert_true(
-		harness_stats_copy(view, RBK_STATS_SECTION_TENANTS, 0, &totals, sizeof(totals)));
-	return totals;
-}
-
 static void map(struct rbk *rbk, unsigned int whose, uint32_t tenant, struct rbk_stats_view *ret)
 {
 	struct rbk_error error = {""};
@@ -48,14 +39,14 @@ static void wait_tasks(const struct rbk_stats_view *view, uint64_t n_tasks)
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 
-	while (totals_of(view).n_tasks < n_tasks) {
+	while (harness_tenant(view).n_tasks < n_tasks) {
 		if (harness_now_ns() > end_ns)
 			fail_msg("%llu tasks were counted, not %llu",
-				 (unsigned long long)totals_of(view).n_tasks,
+				 (unsigned long long)harness_tenant(view).n_tasks,
 				 (unsigned long long)n_tasks);
 		harness_sleep_ms(5);
 	}
-	assert_int_equal(totals_of(view).n_tasks, n_tasks);
+	assert_int_equal(harness_tenant(view).n_tasks, n_tasks);
 }
 
 /* Wait until the page shows @n_plans plans: it does so at its next update, tasks are counted
@@ -64,7 +55,7 @@ static void wait_plans(const struct rbk_stats_view *view, uint64_t n_plans)
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 
-	while (totals_of(view).n_plans != n_plans && harness_now_ns() < end_ns)
+	while (harness_tenant(view).n_plans != n_plans && harness_now_ns() < end_ns)
 		harness_sleep_ms(5);
 }
 
@@ -119,7 +110,7 @@ TEST(test_own__counts)
 	wait_tasks(&view, N_SMALL + N_LARGE);
 
 	wait_plans(&view, 2);
-	totals = totals_of(&view);
+	totals = harness_tenant(&view);
 	assert_string_equal(totals.name, "default");
 	assert_int_equal(totals.n_errors, 0);
 	assert_true(totals.n_sessions == 1 && totals.n_plans == 2);
@@ -184,7 +175,7 @@ TEST(test_reset)
 	wait_tasks(&view, 15);
 	assert_int_equal(view.page->n_resets, 0);
 	assert_int_equal(rbk_stats_reset(load.rbk, RBK_STATS_OWN, 0, &error), 0);
-	totals = totals_of(&view);
+	totals = harness_tenant(&view);
 	assert_fields(totals, (n_tasks, 0), (exec_ns, 0));
 	assert_true(totals.log_head > 0);
 	assert_int_equal(totals.log_first, totals.log_head);
@@ -196,7 +187,7 @@ TEST(test_reset)
 	stats_load_run(&load, 1, 1);
 	wait_tasks(&view, 2);
 	assert_int_equal(rbk_stats_reset(admin, RBK_STATS_ALL, 0, &error), 0);
-	assert_int_equal(totals_of(&view).n_tasks, 0);
+	assert_int_equal(harness_tenant(&view).n_tasks, 0);
 	assert_int_equal(root.page->n_resets, 1);
 	wait_tasks(&root, 0);
 	assert_int_equal(rbk_stats_reset(admin, RBK_STATS_OF_TENANT, 999, &error), -ENOENT);
@@ -229,7 +220,7 @@ TEST(test_heartbeat)
 		assert_true(harness_stats_copy(&root, RBK_STATS_SECTION_BROKER, 0, &about,
 					       sizeof(about)));
 		assert_true(harness_now_ns() < end_ns);
-	} while (about.n_sessions != 3 || totals_of(&view).n_sessions != 2 ||
+	} while (about.n_sessions != 3 || harness_tenant(&view).n_sessions != 2 ||
 		 rbk_stats_load(&view.page->n_updates) < n_updates + 3);
 	/* The page's clock agrees with the test's. */
 	assert_true(rbk_stats_load(&view.page->updated_at_ns) +
@@ -328,7 +319,7 @@ TEST(test_tenants__see_their_own)
 	map(admin, RBK_STATS_ALL, 0, &root);
 	stats_load_run(&load, 3, 3);
 	wait_tasks(&view, 6);
-	as_other(try_everything, &broker, totals_of(&view).number);
+	as_other(try_everything, &broker, harness_tenant(&view).number);
 	/* The first tenant's figures have not changed. */
 	assert_int_equal(view.page->n_resets, 0);
 	wait_tasks(&view, 6);
@@ -437,7 +428,7 @@ TEST(test_page__no_room)
 	admin = broker_connect_admin(&broker, "admin");
 	map(admin, RBK_STATS_ALL, 0, &view);
 	wait_tasks(&view, 30);
-	assert_int_equal(totals_of(&view).flags & RBK_STATS_TENANT_PAGE, 0);
+	assert_int_equal(harness_tenant(&view).flags & RBK_STATS_TENANT_PAGE, 0);
 	rbk_stats_unmap(&view);
 	rbk_disconnect(admin);
 	stats_load_deinit(&load);
@@ -455,12 +446,12 @@ TEST(test_page__outlives_broker)
 	map(load.rbk, RBK_STATS_OWN, 0, &view);
 	stats_load_run(&load, 0, 7);
 	broker_kill(&broker);
-	assert_int_equal(totals_of(&view).n_tasks, 7);
+	assert_int_equal(harness_tenant(&view).n_tasks, 7);
 	find_plan(&view, "large", &plan);
 	assert_int_equal(plan_tasks(&view, &plan), 7);
 	assert_false(view.page->flags & RBK_STATS_CLOSED);
 	stats_load_deinit(&load);
-	assert_int_equal(totals_of(&view).n_tasks, 7);
+	assert_int_equal(harness_tenant(&view).n_tasks, 7);
 	rbk_stats_unmap(&view);
 	broker_remove(&broker);
 }
