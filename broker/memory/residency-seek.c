@@ -305,6 +305,9 @@ static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by
 
 	if (seeker_tenant_free(seeker) + (int64_t)own < (int64_t)bytes)
 		return false;
+	/* A tenant above its maximum is losing plans; those that want to return need not search. */
+	if (!by_hand && residency_tenant_free(device, seeker->tenant) < 0)
+		return false;
 	if (lacking > (int64_t)device->evictable_bytes)
 		return false;
 	/*

@@ -34,7 +34,7 @@ static void add(struct residency_rig *rig, struct plan_memory *memory)
 }
 
 enum {
-	N_RESIDENT = 10000,
+	N_RESIDENT = 16 * RESIDENCY_SMALL,
 	MOST_LIMITED = 4000,
 	FEW = 32,
 };
@@ -367,6 +367,7 @@ TEST(test_short__of_a_limit_on_sharers)
 static uint32_t visits_of_limit(uint32_t n, uint32_t n_left, bool shares)
 {
 	static struct plan_memory *memories[MOST_LIMITED];
+	uint32_t n_visits;
 
 	assert_true(n <= MOST_LIMITED);
 	RESIDENCY_RIG(rig, 1, n * RIG_PAGE, 0, RESIDENCY_WANTED);
@@ -380,9 +381,12 @@ static uint32_t visits_of_limit(uint32_t n, uint32_t n_left, bool shares)
 	n_summed = 0;
 	rig_share(&rig, 0, n_left * RIG_PAGE, n_left * RIG_PAGE, 0);
 	residency_limits_changed(rig.residency);
+	/* Evicted plans that want to return search once their tenant is within its maximum. */
+	while (n_there(memories, n) > n_left)
+		rig_turn(&rig);
+	n_visits = n_summed;
 	rig_settle(&rig);
-	assert_in_range(n_there(memories, n), 0, n_left);
-	return n_summed;
+	return n_visits;
 }
 
 /* Enforcing a lowered maximum takes as many visits for each plan, however many there are. */
@@ -396,6 +400,34 @@ TEST(test_limit__is_linear)
 		/* All of them must go before the memory of the block is free. */
 		assert_in_range(visits_of_limit(n, 0, true), n, VISITS_EACH * n);
 	}
+}
+
+/* While a lowered maximum is enforced, an evicted plan that wants to return causes no search. */
+TEST(test_limit__no_search_before_its_end)
+{
+	enum { N = 16 * RESIDENCY_MAX_VICTIMS };
+	static struct plan_memory *memories[N];
+	struct residence *out = NULL;
+
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, memories[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 0);
+	rig_share(&rig, 0, RIG_PAGE, RIG_PAGE, 0);
+	residency_review(rig.residency);
+	while (!out) {
+		rig_turn(&rig);
+		for (uint32_t i = 0; i < N && !out; i++)
+			if (memories[i]->residency->on[RIG_DEVICE].state == RESIDENCE_OUT)
+				out = &memories[i]->residency->on[RIG_DEVICE];
+	}
+	assert_in_range(n_there(memories, N), 1, N - 1);
+	n_summed = 0;
+	assert_int_equal(residence_try(out, false), TRY_NO_ROOM);
+	assert_int_equal(n_summed, 0);
+	turn_set_budget(loop_current(rig.loop), 1000000000);
+	rig_settle(&rig);
 }
 
 /* Under pressure, the evictable plan is found among any number of plans protected by a reserve. */
