@@ -61,8 +61,9 @@ enum {
 	ALONE_PART = 4,
 	/* Entries get at least 1 / ENTRIES_PART of a turn. */
 	ENTRIES_PART = 2,
-	/* Small tasks that take as long as a switch to a worker and back */
-	FEW_SMALL = 12,
+	/* Small tasks that take as long as two switches to a worker, as reactor-run-hot.c permits
+	 */
+	FEW_SMALL = 2 * REACTOR_SWITCH_NS / SMALL_NS,
 };
 
 /*
@@ -297,7 +298,7 @@ static struct place_decision decide_inline(struct dispatch *dispatch,
 	const struct place_request request = {
 		.count = sqe->count,
 		.strategy = effective_strategy(features, sqe->strategy),
-		.flags = request_flags(features, sqe->flags) & (uint8_t)~PLACE_MAY_PARTITION,
+		.flags = request_flags(features, sqe->flags),
 		.deadline_ns = sqe->deadline_us * 1000ull,
 	};
 
@@ -384,13 +385,11 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 			    (decision.reason == RBK_REASON_MEMORY_CONSTRAINT && decision.wanted &&
 			     (sqe->flags & RBK_SQE_WAIT_MEMORY));
 		if (is_queued) {
-			if (!(sqe->flags & RBK_SQE_PARTITION))
-				dispatch->decided = &decision;
+			dispatch->decided = &decision;
 			break;
 		}
-		if (decision.reason == RBK_REASON_MEMORY_CONSTRAINT) {
+		if (decision.reason == RBK_REASON_MEMORY_CONSTRAINT)
 			note_constraint(dispatch, plan, decision, now_ticks);
-		}
 		return run_inline(dispatch, ring, sqe, plan, decision.reason);
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:

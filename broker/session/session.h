@@ -113,11 +113,15 @@ struct session_plan {
 	uint32_t id;
 	uint32_t wanted_id;        /* id to get when it is ready; its slot: any generation */
 	uint32_t inline_max_count; /* highest count that runs on the reactor; the dispatcher's */
-	/* the same, while a worker would be no sooner, and its bound by estimate; the dispatcher's
+	/* reason of tasks that run there without asking the placer; 0: ask it; the dispatcher's */
+	uint8_t inline_reason;
+	/*
+	 * Small tasks, which run there while a worker would be no sooner: highest count by
+	 * estimate; of these, the highest count that AUTO keeps on the CPU, and why; the
+	 * dispatcher's
 	 */
-	uint32_t small_max_count, small_bound;
-	/* reasons of tasks that run there without asking the placer; 0: ask it; the dispatcher's */
-	uint8_t inline_reason, small_reason;
+	uint32_t small_bound, small_max_count;
+	uint8_t small_reason;
 	/* fills of leaky buckets of tasks that took the reactor too long; the dispatcher's */
 	uint32_t inline_overruns, reactor_overruns;
 	uint64_t reactor_again_ticks; /* when a full bucket of the latter permits tasks again */

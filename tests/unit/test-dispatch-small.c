@@ -113,6 +113,56 @@ TEST(test_small__by_strategy)
 	complete(&bench, 1);
 }
 
+/* A task of a pinned plan runs where its plan is, even if only the CPU is wanted. */
+TEST(test_small__pinned)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_begin_placement(
+		&bench, 2, 32, NULL,
+		(const struct bench_speed[]){{.bytes_per_ns = 0.04f}, {.bytes_per_ns = 0.04f}});
+	bench.tiny->plan->pinned = true;
+	bench.tiny->plan->pinned_device = GPU;
+	plan_again(&bench, SMALL_BYTES, SMALL_NS);
+	sqe = run_entry(&bench, bench.tiny, 1);
+	sqe.strategy = RBK_STRATEGY_ONLY_CPU;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_fields(bench, (cpu->n_inline, 0), (gpu->n_tasks, 1));
+	finish(&bench, bench.gpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
+/* Rows of 128 bytes, of which 7 are below the threshold: for more, AUTO may choose the GPU. */
+TEST(test_small__below_the_threshold)
+{
+	struct place_config config = PLACE_CONFIG_DEFAULT;
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	config.threshold_bytes = 8 * 128;
+	config.min_count = 0;
+	bench_begin_placement(
+		&bench, 2, 32, &config,
+		(const struct bench_speed[]){{.bytes_per_ns = 0.5f}, {.bytes_per_ns = 1000}});
+	plan_again(&bench, SMALL_BYTES, SMALL_NS);
+	assert_fields(*bench.tiny, (small_bound, 64), (small_max_count, 4));
+	sqe = run_entry(&bench, bench.tiny, 1);
+	sqe.count = 4;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 1, 0).reason, RBK_REASON_BELOW_THRESHOLD);
+	sqe.count = 16;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_fields(bench, (cpu->n_inline, 1), (gpu->n_tasks, 1));
+	finish(&bench, bench.gpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
 TEST(test_small__by_estimate)
 {
 	BEGIN(bench);

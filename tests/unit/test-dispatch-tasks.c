@@ -650,7 +650,7 @@ TEST(test_failures__open_the_breaker)
 }
 
 /* Once its breaker may be tried, the GPU gets a task that is small enough to run inline, too. */
-TEST(test_failures__tiny_task_probes)
+static void probe_with_tiny(uint8_t flags)
 {
 	struct rbk_sqe sqe;
 
@@ -660,11 +660,18 @@ TEST(test_failures__tiny_task_probes)
 	assert_true(bench.tiny->inline_max_count > 0);
 	sqe = run_entry(&bench, bench.tiny, 5);
 	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
+	sqe.flags = flags;
 	rig_put(&bench.ring, &sqe);
 	rig_work(&bench.rig);
 	assert_int_equal(bench.gpu->n_tasks, 1);
 	finish(&bench, bench.gpu, 5, 0);
 	assert_int_equal(expect_cqe(&bench, 5, 0).device, GPU);
+}
+
+TEST(test_failures__tiny_task_probes)
+{
+	probe_with_tiny(0);
+	probe_with_tiny(RBK_SQE_PARTITION);
 }
 
 /* Let the GPU be lost with all its tasks, and reopened. */
