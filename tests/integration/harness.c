@@ -154,18 +154,14 @@ static bool watch_all; /* see broker_watch_all() */
 
 void broker_watch_all(void)
 {
-	watch_all = true;
+	watch_all = !test_is_scaled_down();
 }
 
 /* Return true if a broker with @options watches contention for processors. */
 static bool is_watching(const struct broker_options *options)
 {
-	static unsigned int n_started;
-
 	if (has_software_gpu(options) || (options && options->is_undisturbed))
 		return false;
-	if (n_started++ == 0 && !test_is_scaled_down())
-		return true;
 	return watch_all || (options && options->in_child);
 }
 

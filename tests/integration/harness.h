@@ -88,10 +88,9 @@ struct broker_options {
 
 /*
  * Have all brokers watch contention for processors, unless their options say otherwise. Without
- * this call, only the first broker of a program (none under a sanitizer, where it would be the same
- * in each program) and each broker with an in_child watch; the others start with --contention=none.
- * Loading and unloading the probes keeps a kernel busy for 0.35 s and a broker waiting for 0.5 s.
- * For tests of the broker's default behaviour.
+ * this call, and under a sanitizer, only brokers with an in_child watch; the others start with
+ * --contention=none. Loading and unloading the probes keeps a kernel busy for 0.35 s and a broker
+ * waiting for 0.5 s. For tests of the broker's default behaviour.
  */
 void broker_watch_all(void);
 

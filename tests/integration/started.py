@@ -14,7 +14,6 @@ import time
 # A shell makes background programs ignore SIGINT, and the processes started here would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 _started = []
-_n_brokers = 0
 _watches_all = False
 # seconds that a step of a test may take
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
@@ -67,11 +66,8 @@ def watch_all():
 
 def _watched(command):
     """Return the command, with --contention=none where broker_start() in harness.c would have it."""
-    global _n_brokers
-    _n_brokers += 1
     names = [os.path.basename(word) for word in command]
-    is_first = _n_brokers == 1 and 'RBK_TEST_SCALE' not in os.environ
-    if is_first or _watches_all or 'brokerd' not in names or \
+    if _watches_all or 'brokerd' not in names or \
             any(word.startswith('--contention') for word in command):
         return command
     # Before other options, and after a program that starts brokerd.
