@@ -4,6 +4,7 @@
  * between their pieces; how they are stopped and cancelled. Results are those of a worker, bit by
  * bit.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
+#include "util/proc.h"
 
 enum { MOST_WORKERS = 3 };
 
@@ -327,11 +329,28 @@ TEST(test_busy__gets_no_task)
 	}
 }
 
-/* Wait until both workers sleep. */
+/* Check that no worker runs, by its thread's state in proc(5). */
+static bool are_workers_waiting(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *task;
+	bool is_any_running = false;
+	char text[512];
+
+	assert_non_null(tasks);
+	while ((task = readdir(tasks))) {
+		if (proc_read(text, sizeof(text), "/proc/self/task/%.10s/stat", task->d_name) > 0)
+			is_any_running |= strstr(text, "(rb-cpu-") && !strstr(text, ") S ");
+	}
+	closedir(tasks);
+	return !is_any_running;
+}
+
+/* Wait until both workers sleep. A worker that is about to may see a task and run it instead. */
 static void wait_asleep(const struct cpu_executor *cpu)
 {
 	while (atomic_load(&cpu->workers[0].asleep) == 0 ||
-	       atomic_load(&cpu->workers[1].asleep) == 0)
+	       atomic_load(&cpu->workers[1].asleep) == 0 || !are_workers_waiting())
 		sched_yield();
 }
 
