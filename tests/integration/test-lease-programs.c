@@ -415,10 +415,11 @@ static void let_them_run(void)
 	uint64_t kill_ns = begin_ns, resize_ns = begin_ns, kernel_ns = begin_ns;
 	unsigned int n_restarts = seconds < 60 ? 1 : seconds / 60, i;
 
-	/* For the given time, and until memory was short. */
+	/* For the given time, until memory was short, and until everything has happened. */
 	while (harness_now_ns() < end_ns || counts->n_refused == 0 ||
 	       counts->n_allocated < test_scaled(1000) ||
-	       seen.most_charged <= BUDGET_MIB * MIB / 2) {
+	       seen.most_charged <= BUDGET_MIB * MIB / 2 || seen.n_restarts < n_restarts ||
+	       seen.n_resizes == 0 || seen.n_pages == 0) {
 		uint64_t now_ns = harness_now_ns();
 
 		ask_ledger();
@@ -516,7 +517,6 @@ TEST(test_programs)
 	if (counts->n_wrong)
 		fail_msg("%u times something wrong, such as %d", counts->n_wrong, counts->wrong);
 	assert_true(counts->n_imported > 0 && counts->n_freed > 0 && counts->n_asked > 0);
-	assert_true(seen.n_resizes > 0 && seen.n_restarts > 0 && seen.n_pages > 0);
 	leave_broker();
 	broker_stop(&broker);
 	tear_down();
