@@ -517,7 +517,8 @@ static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
 	const uint32_t at = progress->step;
 
 	frame->n_rounds = 1;
-	if (step_is_whole(worker, step, ns)) {
+	/* Another thread may have cut the step, which must not compute a part of it twice. */
+	if (progress->round == 0 && progress->n_chunks == 0 && step_is_whole(worker, step, ns)) {
 		step->run(step, frame, 0, SIZE_MAX, &layer->context);
 		layer->has_worked = true;
 		progress_next(progress, 1);

@@ -162,6 +162,48 @@ TEST(test_here__stops_and_resumes)
 	}
 }
 
+/*
+ * A step that the reactor cuts, and workers do not, is stopped between two of its chunks. Whoever
+ * resumes the task computes what is left of the step, not all of it: the state is updated once.
+ */
+TEST(test_here__updates_state_once)
+{
+	static struct rig rig;
+
+	for (unsigned int n_workers = 1; n_workers <= MOST_WORKERS; n_workers++) {
+		struct describe *d = describe_new("sums", 90);
+		struct cpu_job whole;
+
+		memset(&rig, 0, sizeof(rig));
+		cpu_rig_init(&rig.cpu, &(struct cpu_options){.n_workers = n_workers});
+		describe_state(d, "sums", DESCRIBE_DIMS(DESCRIBE_COUNT, 390));
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 390));
+		describe_node(d, "Add", "", "sums,x", "sums");
+		rig.plan = reference_plan(d, NULL);
+		cpu_rig_prepare(&rig.cpu, rig.plan);
+		cpu_job_init(&whole, rig.plan, 90, 1);
+		cpu_rig_run(&rig.cpu, &whole);
+		for (unsigned int i = 0; i < 2; i++) {
+			cpu_job_init(&rig.job, rig.plan, 90, 1);
+			rig.to = EXEC_STOPPING;
+			run_here(&rig, 0);
+			assert_int_equal(rig.job.task.res, EXEC_UNFINISHED);
+			assert_true(rig.job.task.progress.front > 0);
+			rig.to = EXEC_IDLE;
+			if (i == 0)
+				cpu_rig_run(&rig.cpu, &rig.job);
+			else
+				run_here(&rig, n_workers);
+			assert_int_equal(rig.job.task.res, 0);
+			cpu_job_expect(&rig.job, &whole.buffers);
+			cpu_job_deinit(&rig.job);
+		}
+		cpu_job_deinit(&whole);
+		cpu_rig_release(&rig.cpu, rig.plan);
+		cpu_rig_deinit(&rig.cpu);
+	}
+}
+
 /* Assert that a task that stopped within a round left a chunk of it. */
 static void expect_chunk_left(const struct exec_progress *progress)
 {
