@@ -5,15 +5,17 @@
 #include "cpu/run-matmul.h"
 
 /*
- * Columns of one unit of a matrix product, multiples of every gemm_nr, and rows. A packed b costs
- * nothing to reread, while every unit packs its rows of a: so with a packed b units are wide and
- * low. Without, every unit packs its columns of b, so units are high.
+ * Columns of one unit of a matrix product, multiples of every gemm_nr, and rows, multiples of every
+ * gemm_mr. Units that one thread computes together are merged, so that they can be small: what
+ * counts is how many threads a small product can be shared with. A packed b costs nothing to
+ * reread, so with it units are wide. Without, every tile packs its columns of b, so units are high.
  */
 enum {
 	GEMM_UNIT_N = 128,
 	GEMM_UNIT_N_MAX = 512,
-	GEMM_UNIT_M = 60,
-	GEMM_UNIT_M_MAX = 240,
+	GEMM_UNIT_M = 24,
+	GEMM_UNIT_M_PACKED = 48,
+	GEMM_UNIT_M_MAX = 192,
 	GEMM_ENOUGH_UNITS = 64
 };
 
@@ -22,7 +24,7 @@ struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t co
 	const size_t m = cpu_extent_at(&step->m, count), n = cpu_extent_at(&step->n, count);
 	struct cpu_gemm_grid grid = {
 		.batches = 1,
-		.m_unit = step->b_is_packed ? GEMM_UNIT_M : GEMM_UNIT_M_MAX,
+		.m_unit = step->b_is_packed ? GEMM_UNIT_M_PACKED : GEMM_UNIT_M_MAX,
 		.n_unit = step->b_is_packed ? GEMM_UNIT_N_MAX : GEMM_UNIT_N,
 	};
 

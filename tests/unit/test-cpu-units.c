@@ -51,9 +51,9 @@ static const struct unit_case unit_cases[] = {
 	{"Add", {{2, {2, 1 << 20}}, {2, {2, 1}}}, .max_units = 2},
 	{"MaxPool", {{4, {1, 1, 1024, 1024}}}, .attr = {"kernel_shape", 2, {5, 5}}},
 	{"Conv", {{4, {1, 2048, 8, 8}}, {4, {512, 2048, 3, 3}}}, .max_units = 12},
-	{"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}},
+	{"MatMul", {{2, {24, 40000}}, {2, {40000, 100}}}},
 	{"MaxPool", {{4, {1, 1, 1, 1 << 14}}}, .attr = {"kernel_shape", 2, {1, 1 << 13}}},
-	{"MatMul", {{2, {60, 20000}}, {2, {20000, 100}}}, .is_double = true},
+	{"MatMul", {{2, {24, 20000}}, {2, {20000, 100}}}, .is_double = true},
 	{"Conv", {{4, {1, 1024, 7, 6}}, {4, {96, 1024, 3, 3}}}, .is_double = true},
 	{"ConvTranspose", {{4, {1, 512, 16, 16}}, {4, {512, 48, 3, 3}}}, .is_double = true},
 	{"LpPool", {{4, {1, 1, 512, 512}}}, .is_double = true, .attr = {"kernel_shape", 2, {5, 5}}},
@@ -249,7 +249,7 @@ TEST(test_units__bounded)
 /* A product of one unit that is stopped after each piece of work continues with its next terms. */
 TEST(test_units__stop_between_rounds)
 {
-	static const struct unit_case deep = {"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}};
+	static const struct unit_case deep = {"MatMul", {{2, {24, 60000}}, {2, {60000, 100}}}};
 
 	for (unsigned int n_workers = 1; n_workers <= 2; n_workers++) {
 		struct reference_buffers want;
