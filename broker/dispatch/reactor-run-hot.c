@@ -91,18 +91,23 @@ bool reactor_run_is_sole(const struct dispatch *dispatch, const struct run *run)
 }
 
 /*
- * Return the longest predicted time of several tasks together. Two workers would save half of the
- * time, and cost a switch; one worker saves nothing, nor do several without processors. Under
- * contention each task is shorter than a switch, which takes a processor that others wait for.
+ * Return the longest predicted time of several tasks together. Of n tasks as many workers would
+ * save all but an nth of the time, and cost a switch; one worker saves nothing, nor do several
+ * without processors. Under contention each task is shorter than a switch, which takes a processor
+ * that others wait for.
  */
 static uint64_t most_together_ns(const struct dispatch *dispatch, const struct run *run)
 {
+	const uint32_t n_threads = dispatch->executors[RBK_DEVICE_CPU]->info.n_threads;
+	const uint32_t n_tasks = dispatch->reactor_run.n_held + 1;
+	const uint32_t n_least = n_tasks < n_threads ? n_tasks : n_threads;
+	const uint32_t n = n_least > 2 ? n_least : 2;
+
 	if (dispatch->is_contended)
 		return most_short_ns;
-	if (dispatch->executors[RBK_DEVICE_CPU]->info.n_threads == 1 ||
-	    reactor_run_free(dispatch, run) == 0)
+	if (n_threads == 1 || reactor_run_free(dispatch, run) == 0)
 		return dispatch->reactor_run.most_ns;
-	return 2 * (uint64_t)REACTOR_SWITCH_NS;
+	return (uint64_t)REACTOR_SWITCH_NS * n / (n - 1);
 }
 
 /*
