@@ -38,14 +38,16 @@ static void step_costs(struct compiler *c, uint32_t first)
 	for (uint32_t i = first; i < c->compiled->n_steps; i++) {
 		struct cpu_step *step = &c->compiled->steps[i];
 
-		if (has_cost(step))
-			continue;
-		step->cost_fixed_ns = ((double)cost->flops_fixed / flops +
-				       (double)cost->bytes_fixed / COMPILE_BYTES_PER_NS) /
-				      n;
-		step->cost_row_ns = ((double)cost->flops_row / flops +
-				     (double)cost->bytes_row / COMPILE_BYTES_PER_NS) /
-				    n;
+		if (!has_cost(step)) {
+			step->cost_fixed_ns = ((double)cost->flops_fixed / flops +
+					       (double)cost->bytes_fixed / COMPILE_BYTES_PER_NS) /
+					      n;
+			step->cost_row_ns = ((double)cost->flops_row / flops +
+					     (double)cost->bytes_row / COMPILE_BYTES_PER_NS) /
+					    n;
+		}
+		c->compiled->cost_fixed_ns += step->cost_fixed_ns;
+		c->compiled->cost_row_ns += step->cost_row_ns;
 	}
 }
 

@@ -38,7 +38,8 @@ static inline uint32_t cpu_queue_length(const struct cpu_queue *queue)
 
 enum {
 	CPU_TEAM_OPEN = 1u << 31,
-	CPU_SHARE_MIN_NS = 60000, /* minimum length of a step that is worth sharing */
+	/* Shortest node that several threads compute, for predictions; share-hot.c decides. */
+	CPU_SHARE_MIN_NS = 60000,
 	/* Maximum of spare scratch blocks per plan, for stopped tasks that keep one. */
 	CPU_MAX_SPARE_BLOCKS = 4,
 };
@@ -51,6 +52,8 @@ struct cpu_team {
 	const struct exec_task *task; /* the step's task */
 	/* exec_task.busy_processor, for workers that have not joined */
 	_Atomic uint32_t busy_processor;
+	_Atomic uint32_t max_helpers; /* at a time */
+	_Atomic int32_t n_wakes; /* sleeping workers that those who come wake; negative: none */
 	size_t n_units, n_chunks;
 	alignas(128) struct ends chunks;
 	_Atomic uint64_t helper_ticks; /* time that helpers have spent on it */
@@ -66,7 +69,9 @@ struct cpu_layer {
 	bool may_leave;        /* leave is set */
 	struct cpu_team team;  /* the step that this layer leads */
 	struct cpu_plan *plan; /* plan of the led task; NULL: it helps, or is idle */
+	double pace;           /* cpu_plan_pace() when the led task began or was resumed */
 	uint64_t helper_ticks; /* helpers' time on the led task */
+	uint64_t waited_ticks; /* the leader's time of waking helpers and waiting for them */
 	bool has_worked;       /* has computed a part of the led task since it got it */
 	bool is_kept;          /* the led task was stopped, and counts in plan->n_stopped */
 };
@@ -83,6 +88,9 @@ struct cpu_worker {
 	struct cpu_executor *cpu;
 	struct exec_task *put_off; /* urgent task that was taken, but found no free scratch */
 	uint64_t between_ticks;    /* total time spent on urgent tasks in between */
+	/* cpu_step_wakes(): steps led without a pause between them, and the end of the last one */
+	double shared_ns;
+	uint64_t shared_ticks;
 	unsigned int index;
 	int processor; /* the processor to pin to; -1: none */
 	pthread_t thread;
@@ -171,6 +179,13 @@ static inline bool cpu_worker_is_limited(const struct cpu_worker *worker)
 
 /* worker.c: start the thread. Return: 0, negative errno. */
 int cpu_worker_start(struct cpu_worker *worker);
+/*
+ * worker.c: Return how long a worker spins the next time that has spun for @spin_ticks in vain, and
+ * waited for @idle_ticks in all. Where work comes now and then, spinning for it would cost more
+ * processor time than the work.
+ */
+uint64_t cpu_worker_next_spin(const struct cpu_executor *cpu, uint64_t spin_ticks,
+			      uint64_t idle_ticks);
 /* Wake @worker if it sleeps. Any thread. Return: true if it slept. */
 bool cpu_worker_rouse(struct cpu_worker *worker);
 /* Wake up to @n sleeping workers of those in use, first those with tasks queued. Any thread. */
@@ -178,6 +193,27 @@ void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
 /* Wake up to @n sleeping workers of those in use that may help @leader with the team's step. */
 void cpu_pool_wake_helpers(const struct cpu_worker *leader, const struct cpu_team *team,
 			   unsigned int n);
+
+/*
+ * share-hot.c, for the thread that computes a step or leads its team
+ *
+ * @ns: the time that the step, or a round of it, takes one thread: its estimate by the plan's pace
+ */
+
+/* Learn from a task of @count rows that took all threads together @busy_ticks. */
+void cpu_plan_learn(struct cpu_plan *plan, uint32_t count, uint64_t busy_ticks);
+/* Check whether a step is computed in one call, although it could be cut. */
+bool cpu_step_is_whole(const struct cpu_worker *worker, const struct cpu_step *step, double ns);
+/* Return the number of chunks of a round of @n_units. */
+size_t cpu_step_chunks(const struct cpu_worker *worker, const struct cpu_step *step, double ns,
+		       size_t n_units);
+/* Return the number of helpers that a round of @n_chunks is worth; 0: it is not shared. */
+unsigned int cpu_step_helpers(const struct cpu_worker *worker, double ns, size_t n_chunks);
+/*
+ * Return how many sleeping workers are woken for a step that is shared with @n_helpers. The caller
+ * has opened the team and executed a fence.
+ */
+unsigned int cpu_step_wakes(struct cpu_worker *worker, double ns, unsigned int n_helpers);
 
 /* Let a leader that has waited @n_spins times wait a little more for its helpers. */
 void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);

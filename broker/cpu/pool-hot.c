@@ -9,11 +9,12 @@
  * head counts up in 64 bits and never returns to an earlier value, so a stale compare-and-swap
  * fails.
  *
- * A long step is shared. Its leader opens its team; idle workers join by incrementing the team's
- * helper count. Helpers take chunks from the back, the leader from the front. So the same worker
- * tends to compute the same part of successive tensors, which is then in its cache. The worker that
- * takes the last chunk closes the team, and the leader waits only for the helpers that have joined.
- * Steps follow each other, so this wait is the barrier between nodes.
+ * A long step is shared, as share-hot.c decides. Its leader opens its team; idle workers join by
+ * incrementing the team's helper count, up to as many as the step is worth. Helpers take chunks
+ * from the back, the leader from the front. So the same worker tends to compute the same part of
+ * successive tensors, which is then in its cache. The worker that takes the last chunk closes the
+ * team, and the leader waits only for the helpers that have joined. Steps follow each other, so
+ * this wait is the barrier between nodes.
  *
  * Urgent tasks have a queue of their own, which all workers share and poll before any other queue.
  * A busy worker polls the counter of urgent tasks between its chunks; kernels whose units can take
@@ -54,25 +55,8 @@
 #include "cpu/internal.h"
 #include "util/crash.h"
 #include "util/clock.h"
+#include "util/number.h"
 #include "util/waker.h"
-
-/*
- * A step that takes one thread longer than share_min_ns is cut into chunks, and shared if there are
- * several workers. A chunk takes about chunk_ns, which is short enough for all workers to end at
- * about the same time. Chunks are longer where there would be more than CHUNKS_PER_WORKER per
- * worker, but not longer than chunk_max_ns as long as units can be cut.
- */
-static const double share_min_ns = CPU_SHARE_MIN_NS, chunk_ns = 20000, chunk_max_ns = 100000;
-enum { CHUNKS_PER_WORKER = 8 };
-/* longest step that a sole worker computes in one call although it could be cut */
-static const double whole_max_ns = 200000;
-/* shortest step for which sleeping workers are woken: waking one costs several us */
-static const double wake_min_ns = 200000;
-/*
- * The same for the reactor: time of a chunk whose kernel does not poll within, and the shortest
- * step for which it wakes a helper, which takes some 40 us to come.
- */
-static const double here_chunk_ns = 5000, here_wake_min_ns = 100000;
 
 const _Atomic uint8_t cpu_calm_state = EXEC_RUNNING;
 const _Atomic uint32_t cpu_none_waiting = 0;
@@ -113,6 +97,9 @@ static struct exec_task *queue_pop(struct cpu_queue *queue)
 			return task;
 	}
 }
+
+/* Sleeping workers that one thread wakes for a step */
+enum { WAKES_EACH = 2 };
 
 /* Queues that a helper checks after each chunk. */
 enum { HELPER_LOOKS = 16 };
@@ -247,12 +234,16 @@ static inline void layer_calm(struct cpu_layer *layer)
 static void team_end(struct cpu_executor *cpu, struct cpu_layer *layer)
 {
 	struct cpu_team *team = &layer->team;
+	uint64_t since;
 
+	since = atomic_load_explicit(&team->state, memory_order_relaxed) ? clock_ticks() : 0;
 	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
 	     spins++) {
 		cpu_pause(layer->context.pause);
 		cpu_team_wait(cpu, spins);
 	}
+	if (since)
+		layer->waited_ticks += clock_ticks() - since;
 	layer->helper_ticks += atomic_load_explicit(&team->helper_ticks, memory_order_relaxed);
 	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
 }
@@ -273,12 +264,33 @@ static inline bool worker_is_reactor(const struct cpu_worker *worker)
 	return worker->index == worker->cpu->n_workers;
 }
 
-/* Return the number of helpers that have work in the step, of those that may help. */
-static unsigned int most_helpers(const struct cpu_worker *leader, const struct cpu_team *team)
+/*
+ * Wake @n sleeping workers to help. The leader wakes at most WAKES_EACH itself, as each helper does
+ * when it comes: a leader that woke all of them would compute nothing meanwhile.
+ */
+static void team_wake(const struct cpu_worker *worker, struct cpu_layer *layer, unsigned int n)
 {
-	const unsigned int n = (unsigned int)team->n_chunks - 1;
+	struct cpu_team *team = &layer->team;
+	const unsigned int n_own = n < WAKES_EACH ? n : WAKES_EACH;
+	uint64_t since;
 
-	return worker_is_reactor(leader) && n > leader->cpu->n_helpers ? leader->cpu->n_helpers : n;
+	if (n == 0)
+		return;
+	since = clock_ticks();
+	atomic_store_explicit(&team->n_wakes, (int32_t)(n - n_own), memory_order_relaxed);
+	cpu_pool_wake_helpers(worker, team, n_own);
+	layer->waited_ticks += clock_ticks() - since;
+}
+
+/* Wake more helpers, as one that has come, if the leader of @team wants some. */
+static void team_wake_more(const struct cpu_worker *leader, struct cpu_team *team)
+{
+	for (unsigned int i = 0; i < WAKES_EACH; i++) {
+		if (atomic_load_explicit(&team->n_wakes, memory_order_relaxed) <= 0 ||
+		    atomic_fetch_sub_explicit(&team->n_wakes, 1, memory_order_relaxed) <= 0)
+			break;
+		cpu_pool_wake_helpers(leader, team, 1);
+	}
 }
 
 /*
@@ -286,7 +298,7 @@ static unsigned int most_helpers(const struct cpu_worker *leader, const struct c
  * that join. Return: false if the task stops here; @progress holds where to resume.
  */
 static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
-		      struct exec_progress *progress, bool worth_waking)
+		      struct exec_progress *progress, double ns, unsigned int n_helpers)
 {
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_team *team = &layer->team;
@@ -294,20 +306,20 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 
 	ends_reset(&team->chunks, progress->front, progress->back);
 	atomic_store_explicit(&team->busy_processor, task->busy_processor, memory_order_relaxed);
+	atomic_store_explicit(&team->max_helpers, n_helpers, memory_order_relaxed);
+	atomic_store_explicit(&team->n_wakes, 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 	/* Pairs with the acquire in team_join(): the fields are visible. */
 	atomic_store_explicit(&team->state, CPU_TEAM_OPEN, memory_order_release);
-	if (worth_waking) {
-		/* Pairs with the fence in worker_sleep() of worker.c. */
-		atomic_thread_fence(memory_order_seq_cst);
-		if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) > 0)
-			cpu_pool_wake_helpers(worker, team, most_helpers(worker, team));
-	}
+	/* Pairs with the fence in worker_sleep() of worker.c. */
+	atomic_thread_fence(memory_order_seq_cst);
+	team_wake(worker, layer, cpu_step_wakes(worker, ns, n_helpers));
 
 	is_stopped = !team_work(cpu, team, &layer->context, NULL, layer, task);
 	if (is_stopped)
 		team_close(cpu, team);
 	team_end(cpu, layer);
+	worker->shared_ticks = clock_ticks();
 	if (!is_stopped)
 		return true;
 	progress->n_chunks = (uint32_t)team->n_chunks;
@@ -331,13 +343,22 @@ static __attribute__((__noinline__)) void helper_work(struct cpu_worker *worker,
 	layer_calm(layer);
 }
 
-/* Join an open team and help. Return: true if the team was open. */
-static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
+/* Return true if a team in @state is open, and wants one more helper. */
+static inline bool team_has_room(const struct cpu_team *team, uint32_t state)
+{
+	return (state & CPU_TEAM_OPEN) &&
+	       (state & ~(uint32_t)CPU_TEAM_OPEN) <
+		       atomic_load_explicit(&team->max_helpers, memory_order_relaxed);
+}
+
+/* Join an open team and help. Return: true if the team wanted the worker. */
+static bool team_join(struct cpu_worker *worker, const struct cpu_worker *leader,
+		      struct cpu_team *team)
 {
 	struct cpu_executor *cpu = worker->cpu;
 	uint32_t state = atomic_load_explicit(&team->state, memory_order_relaxed);
 
-	while (state & CPU_TEAM_OPEN) {
+	while (team_has_room(team, state)) {
 		uint64_t since, between;
 		const void *outer;
 
@@ -346,6 +367,7 @@ static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
 							   memory_order_relaxed))
 			continue;
 		atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
+		team_wake_more(leader, team);
 		since = clock_ticks();
 		between = worker->between_ticks;
 		outer = crash_enter(team->task);
@@ -374,7 +396,8 @@ static bool team_help(struct cpu_worker *worker)
 			const struct cpu_worker *leader = &cpu->workers[other];
 			struct cpu_team *team = &cpu->workers[other].layers[layer].team;
 
-			if (cpu_worker_may_help(worker, leader, team) && team_join(worker, team))
+			if (cpu_worker_may_help(worker, leader, team) &&
+			    team_join(worker, leader, team))
 				return true;
 		}
 	return false;
@@ -451,22 +474,6 @@ static bool layer_run_chunks(struct cpu_layer *layer, struct exec_task *task,
 	return true;
 }
 
-/* Return the number of chunks for a round of @ns. */
-static size_t step_chunks(const struct cpu_worker *worker, const struct cpu_step *step, double ns,
-			  size_t n_units)
-{
-	const double most = CHUNKS_PER_WORKER * (double)worker->cpu->n_workers;
-	double n_chunks = ns / chunk_ns;
-
-	if (worker_is_reactor(worker))
-		n_chunks = step->looks ? n_chunks : ns / here_chunk_ns;
-	else if (n_chunks > most)
-		n_chunks = ns / chunk_max_ns > most ? ns / chunk_max_ns : most;
-	if (n_chunks > (double)ENDS_MAX)
-		n_chunks = (double)ENDS_MAX;
-	return n_chunks < (double)n_units ? (size_t)n_chunks : n_units;
-}
-
 /*
  * Run a round that takes @ns. Return: false if the task stops within it; @progress holds where to
  * resume.
@@ -475,8 +482,8 @@ static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
 			     const struct cpu_step *step, const struct cpu_frame *frame, double ns,
 			     struct exec_task *task, struct exec_progress *progress)
 {
-	const double wake_ns = worker_is_reactor(worker) ? here_wake_min_ns : wake_min_ns;
 	struct cpu_team *team = &layer->team;
+	unsigned int n_helpers;
 
 	team->step = step;
 	team->frame = frame;
@@ -484,28 +491,16 @@ static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
 	team->n_units = step->units(step, frame->count);
 	/* A step that was begun keeps its chunks. */
 	team->n_chunks = progress->n_chunks ? progress->n_chunks
-					    : step_chunks(worker, step, ns, team->n_units);
+					    : cpu_step_chunks(worker, step, ns, team->n_units);
 	if (team->n_chunks <= 1) {
 		step->run(step, frame, 0, SIZE_MAX, &layer->context);
 		layer->has_worked = true;
 		return true;
 	}
-	if (worker->cpu->n_workers == 1 ||
-	    (worker_is_reactor(worker) && (worker->cpu->n_helpers == 0 || ns <= share_min_ns)))
+	n_helpers = cpu_step_helpers(worker, ns, team->n_chunks);
+	if (n_helpers == 0)
 		return layer_run_chunks(layer, task, progress);
-	return team_lead(worker, layer, task, progress, ns > wake_ns);
-}
-
-/* Check whether a step of @ns is computed in one call, although it could be cut. */
-static bool step_is_whole(const struct cpu_worker *worker, const struct cpu_step *step, double ns)
-{
-	const struct cpu_executor *cpu = worker->cpu;
-	const bool is_reactor = worker_is_reactor(worker);
-	const bool is_alone = cpu->n_workers == 1 || (is_reactor && cpu->n_helpers == 0);
-
-	if (step->looks && is_alone)
-		return ns <= whole_max_ns;
-	return ns <= (!is_reactor ? share_min_ns : step->looks ? chunk_ns : here_chunk_ns);
+	return team_lead(worker, layer, task, progress, ns, n_helpers);
 }
 
 /* Run a step. Return: false if the task stops within it; @progress holds where to resume. */
@@ -513,12 +508,13 @@ static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
 			    const struct cpu_step *step, struct cpu_frame *frame,
 			    struct exec_task *task, struct exec_progress *progress)
 {
-	const double ns = step->cost_fixed_ns + step->cost_row_ns * frame->count;
+	const double ns = (step->cost_fixed_ns + step->cost_row_ns * frame->count) * layer->pace;
 	const uint32_t at = progress->step;
 
 	frame->n_rounds = 1;
 	/* Another thread may have cut the step, which must not compute a part of it twice. */
-	if (progress->round == 0 && progress->n_chunks == 0 && step_is_whole(worker, step, ns)) {
+	if (progress->round == 0 && progress->n_chunks == 0 &&
+	    cpu_step_is_whole(worker, step, ns)) {
 		step->run(step, frame, 0, SIZE_MAX, &layer->context);
 		layer->has_worked = true;
 		progress_next(progress, 1);
@@ -635,13 +631,15 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 {
 	struct cpu_plan *plan = task->plan->exec[worker->cpu->executor.index];
 	const uint64_t between = worker->between_ticks;
+	const bool is_resumed = task->has_progress;
 	_Atomic bool is_out_of_range = progress.is_out_of_range;
 	struct cpu_frame frame;
 	bool is_stopped;
 
 	layer->plan = plan;
-	layer->helper_ticks = 0;
+	layer->helper_ticks = layer->waited_ticks = 0;
 	layer->has_worked = layer->is_kept = false;
+	layer->pace = cpu_plan_pace(plan);
 	task->start_ticks = clock_ticks();
 	frame_init(&frame, plan, task, progress.block, &is_out_of_range);
 	is_stopped = !layer_compute(worker, layer, plan, &frame, task, &progress);
@@ -649,6 +647,9 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 	task->start_ticks += worker->between_ticks - between;
 	task->busy_ticks = task->end_ticks - task->start_ticks + layer->helper_ticks;
 	layer->plan = NULL;
+	if (!is_stopped && !is_resumed)
+		cpu_plan_learn(plan, task->count,
+			       saturating_sub(task->busy_ticks, layer->waited_ticks));
 	task->has_progress = false;
 	/*
 	 * A helper that saw the cancellation has left a chunk incomplete: the task cannot resume.
@@ -852,8 +853,8 @@ static bool worker_sees_team(const struct cpu_worker *worker)
 		for (unsigned int layer = 0; layer < CPU_LAYERS; layer++) {
 			const struct cpu_team *team = &cpu->workers[i].layers[layer].team;
 
-			if ((atomic_load_explicit(&team->state, memory_order_relaxed) &
-			     CPU_TEAM_OPEN) &&
+			if (team_has_room(team, atomic_load_explicit(&team->state,
+								     memory_order_relaxed)) &&
 			    cpu_worker_may_help(worker, &cpu->workers[i], team))
 				return true;
 		}

@@ -91,8 +91,8 @@ struct cpu_step {
 	bool looks; /* the kernel polls often enough, however many units a call computes */
 	alignas(uint64_t) unsigned char args[CPU_STEP_ARGS_BYTES];
 	/*
-	 * Predicted time on one thread in ns, fixed and per row; decides whether workers are asked
-	 * to help.
+	 * Estimated time on one thread in ns, fixed and per row. Multiplied by the plan's pace it
+	 * decides how the step is cut and shared, see share-hot.c.
 	 */
 	double cost_fixed_ns, cost_row_ns;
 };
@@ -107,7 +107,9 @@ struct cpu_fill;
 struct cpu_plan {
 	uint16_t n_bindings;
 	uint32_t n_steps;
-	uint32_t n_packs; /* packs of the plan, without duplicates */
+	double cost_fixed_ns, cost_row_ns; /* of all steps */
+	_Atomic float pace; /* measured times by their estimates; 0: none measured yet */
+	uint32_t n_packs;   /* packs of the plan, without duplicates */
 	/* compile_overhead_ns() of a task of count 1, and of the largest count */
 	double overhead_one_ns, overhead_max_ns;
 	struct cpu_step *steps;
@@ -133,6 +135,14 @@ struct cpu_plan {
 	size_t scratch_stride;
 	size_t scratch_map_bytes;
 };
+
+/* Return the factor of the plan's estimates. */
+static inline double cpu_plan_pace(const struct cpu_plan *plan)
+{
+	const float pace = atomic_load_explicit(&plan->pace, memory_order_relaxed);
+
+	return pace > 0 ? (double)pace : 1;
+}
 
 /* The state of a block of a plan's scratch. The inline caller's block is never marked. */
 struct cpu_block {

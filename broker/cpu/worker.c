@@ -2,10 +2,10 @@
 /*
  * Worker threads: sleeping, limits, pinning
  *
- * A worker without work spins for a while and then sleeps on a futex of its own; cpu_worker_rouse()
- * wakes it. Before it sleeps, it sets asleep = 1, fences, and polls the queues once more. A
- * producer of work publishes the work, fences, and reads the flag. So either the worker sees the
- * work or the producer sees the flag.
+ * A worker without work spins for a while, as long as work keeps coming soon, and then sleeps on a
+ * futex of its own; cpu_worker_rouse() wakes it. Before it sleeps, it sets asleep = 1, fences, and
+ * polls the queues once more. A producer of work publishes the work, fences, and reads the flag. So
+ * either the worker sees the work or the producer sees the flag.
  *
  * Limited workers, those from n_active on, sleep even if there is work. Such a worker may have been
  * woken for work, or counted on because it was still polling. So once its sleep is visible, it
@@ -25,6 +25,9 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/thread.h"
+
+/* Work that came within so many times the longest spin may come within it the next time. */
+enum { SOON = 4 };
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
@@ -125,11 +128,17 @@ static void worker_sleep(struct cpu_worker *worker)
 	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 }
 
+uint64_t cpu_worker_next_spin(const struct cpu_executor *cpu, uint64_t spin_ticks,
+			      uint64_t idle_ticks)
+{
+	return idle_ticks < SOON * cpu->spin_ticks ? cpu->spin_ticks : spin_ticks / 2;
+}
+
 static void *worker_main(void *data)
 {
 	struct cpu_worker *worker = data;
 	struct cpu_executor *cpu = worker->cpu;
-	uint64_t idle_since = clock_ticks();
+	uint64_t idle_since = clock_ticks(), spin_ticks = cpu->spin_ticks;
 
 	crash_thread.is_own = true;
 	cpu_flush_denormals();
@@ -145,11 +154,12 @@ static void *worker_main(void *data)
 		}
 		if (!is_limited &&
 		    !atomic_load_explicit(&cpu->is_contended, memory_order_relaxed) &&
-		    clock_ticks() - idle_since < cpu->spin_ticks) {
+		    clock_ticks() - idle_since < spin_ticks) {
 			thread_relax();
 			continue;
 		}
 		worker_sleep(worker);
+		spin_ticks = cpu_worker_next_spin(cpu, spin_ticks, clock_ticks() - idle_since);
 		idle_since = clock_ticks();
 	}
 	atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
