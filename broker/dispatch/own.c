@@ -65,23 +65,29 @@ void own_returned(struct dispatch *dispatch, uint8_t device)
 	own->done(own, own->exec.res);
 }
 
+/* Cancel a task that an executor holds. One that has begun ends early only where that is possible.
+ */
+static void own_cancel(struct executor *executor, struct dispatch_own *own)
+{
+	uint8_t expected = EXEC_QUEUED;
+
+	/* Pairs with exec_task_begin(): one of the two wins. */
+	if (!atomic_compare_exchange_strong_explicit(&own->exec.state, &expected, EXEC_CANCELLED,
+						     memory_order_acq_rel, memory_order_acquire) &&
+	    executor->ops->abandon)
+		exec_task_stop(&own->exec, EXEC_CANCELLED);
+}
+
 void own_cancel_all(struct dispatch *dispatch)
 {
 	struct dispatch_own *own;
-	uint8_t expected;
 
 	while (!list_is_empty(&dispatch->own)) {
 		own = container_of(dispatch->own.next, struct dispatch_own, link);
 		list_remove(&own->link);
 		own->done(own, -ECANCELED);
 	}
-	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
-		own = dispatch->loads[i].own;
-		expected = EXEC_QUEUED;
-		/* Pairs with exec_task_begin(): one of the two wins. */
-		if (own)
-			atomic_compare_exchange_strong_explicit(
-				&own->exec.state, &expected, EXEC_CANCELLED, memory_order_acq_rel,
-				memory_order_acquire);
-	}
+	for (uint32_t i = 0; i < dispatch->n_executors; i++)
+		if (dispatch->loads[i].own)
+			own_cancel(dispatch->executors[i], dispatch->loads[i].own);
 }

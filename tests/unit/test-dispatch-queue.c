@@ -793,6 +793,36 @@ TEST(test_own_task__stop)
 	assert_fields(running, (n_done, 1), (res, -ECANCELED));
 }
 
+static void abandon(struct executor *executor, struct exec_task *task)
+{
+	fail_msg("not called");
+}
+
+/* A measurement that has begun, and may take long on a slow machine, does not hold up the end. */
+TEST(test_own_task__stop_begun)
+{
+	for (unsigned int can_stop = 0; can_stop < 2; can_stop++) {
+		struct dispatch *dispatch;
+		struct own running;
+
+		KIT(kit, 2, plain);
+		dispatch = kit.bench.rig.dispatch;
+		if (can_stop)
+			kit.cpu->ops.abandon = abandon;
+		own_init(&running, &kit, CPU);
+		running.again = dispatch;
+		assert_int_equal(dispatch_run_own(dispatch, &running.own), 0);
+		assert_int_equal(own_start(dispatch), 1);
+		assert_true(exec_task_begin(&running.own.exec));
+		dispatch_stop(dispatch);
+		assert_int_equal(atomic_load(&running.own.exec.state),
+				 can_stop ? EXEC_CANCELLED : EXEC_RUNNING);
+		own_finish(kit.cpu, &running, -ECANCELED);
+		rig_work(&kit.bench.rig);
+		assert_fields(running, (n_done, 1), (res, -ECANCELED));
+	}
+}
+
 /* --- No memory --- */
 
 TEST(test_no_memory__rings_and_plans)
