@@ -678,8 +678,11 @@ static int no_answer(const struct rbk *rbk, uint64_t timeout_ns, struct rbk_erro
 	socklen_t bytes = sizeof(listener);
 
 	getsockopt(rbk->fd, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
-	/* 0: the process is in no pid namespace that this process sees. */
-	if (listener.pid <= 0)
+	/*
+	 * 0: the process is in no pid namespace that this process sees. 1: the service manager
+	 * made the socket, and may be starting the broker still.
+	 */
+	if (listener.pid <= 1)
 		return client_error(error, -ETIME, "the broker did not answer within %.3g s",
 				    seconds);
 	return client_error(error, -ETIME,

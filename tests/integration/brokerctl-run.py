@@ -742,7 +742,7 @@ def check_silent_broker(files, folder):
     process = start_broker([BROKERD, '--socket', path, '--cache', folder, '--gpu=none', '--calibration=none'],
                            os.path.join(folder, 'log'), LIMIT)
     arguments = [files.model, f'--input={files.x}', '--device=cpu']
-    says = 'did not answer within %d s: it is stopped, or has hung; --timeout=SECONDS waits for longer\n'
+    says = 'did not answer within %d s: it is starting or stopped, or has hung; --timeout=SECONDS waits for longer\n'
     # The broker stops answering at the greeting, at the list of devices, and during preparation.
     for n_messages in range(5):
         mute = os.path.join(folder, f'mute{n_messages}')

@@ -179,6 +179,15 @@ static int wait_by_loop(struct work *work, const struct rbk_cqe **ret)
 	return r;
 }
 
+/* Return why the connection is lost, as any request says. */
+static const char *why_lost(struct work *work)
+{
+	static _Thread_local struct rbk_error error;
+	struct rbk_stats stats;
+
+	return rbk_get_stats(work->rbk, &stats, &error) ? error.text : "waiting failed";
+}
+
 static bool consume(struct work *work)
 {
 	const uint64_t begin_ns = harness_now_ns();
@@ -190,7 +199,7 @@ static bool consume(struct work *work)
 	if (wait_ns > work->client->longest_wait_ns)
 		work->client->longest_wait_ns = wait_ns;
 	if (r)
-		return failed(work, "waiting failed", r, 0);
+		return failed(work, why_lost(work), r, 0);
 	if (!check(work, cqe))
 		return false;
 	rbk_cqe_seen(work->ring, cqe);

@@ -83,8 +83,8 @@ static int refused(const struct control *control, int error, const char *sentenc
 	switch (error) {
 	case -ETIME:
 		return control_fail(EXIT_NO_BROKER,
-				    "%s: it is stopped, or has hung; --timeout=SECONDS waits for "
-				    "longer",
+				    "%s: it is starting or stopped, or has hung; --timeout=SECONDS "
+				    "waits for longer",
 				    sentence);
 	case -EPROTONOSUPPORT:
 		return control_fail(EXIT_FAILED,
