@@ -6,17 +6,19 @@
 
 /*
  * Columns of one unit of a matrix product, multiples of every gemm_nr, and rows, multiples of every
- * gemm_mr. Units that one thread computes together are merged, so that they can be small: what
- * counts is how many threads a small product can be shared with. A packed b costs nothing to
- * reread, so with it units are wide. Without, every tile packs its columns of b, so units are high.
+ * gemm_mr. A packed b costs nothing to reread, while every unit packs its rows of a: so with a
+ * packed b units are wide and low. Without, every unit packs its columns of b, so units are high.
+ * Where there are few units, they are lower still, so that a small product can be shared with more
+ * threads: those that one thread computes together are merged.
  */
 enum {
 	GEMM_UNIT_N = 128,
 	GEMM_UNIT_N_MAX = 512,
-	GEMM_UNIT_M = 24,
-	GEMM_UNIT_M_PACKED = 48,
-	GEMM_UNIT_M_MAX = 192,
-	GEMM_ENOUGH_UNITS = 64
+	GEMM_UNIT_M = 60,
+	GEMM_UNIT_M_MAX = 240,
+	GEMM_ENOUGH_UNITS = 64,
+	GEMM_FEW_UNITS = 16,
+	GEMM_UNIT_M_FEW = 24
 };
 
 struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count)
@@ -24,7 +26,7 @@ struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t co
 	const size_t m = cpu_extent_at(&step->m, count), n = cpu_extent_at(&step->n, count);
 	struct cpu_gemm_grid grid = {
 		.batches = 1,
-		.m_unit = step->b_is_packed ? GEMM_UNIT_M_PACKED : GEMM_UNIT_M_MAX,
+		.m_unit = step->b_is_packed ? GEMM_UNIT_M : GEMM_UNIT_M_MAX,
 		.n_unit = step->b_is_packed ? GEMM_UNIT_N_MAX : GEMM_UNIT_N,
 	};
 
@@ -35,6 +37,8 @@ struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t co
 		grid.m_unit = grid.m_unit > GEMM_UNIT_M ? grid.m_unit / 2 : grid.m_unit;
 		grid.n_unit = grid.n_unit > GEMM_UNIT_N ? grid.n_unit / 2 : grid.n_unit;
 	}
+	if (grid.batches * div_up(m, grid.m_unit) * div_up(n, grid.n_unit) < GEMM_FEW_UNITS)
+		grid.m_unit = GEMM_UNIT_M_FEW;
 	grid.m_units = div_up(m, grid.m_unit);
 	grid.n_units = div_up(n, grid.n_unit);
 	return grid;
@@ -78,9 +82,9 @@ struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 {
 	const size_t m = cpu_extent_at(&step->m, count), n = cpu_extent_at(&step->n, count);
 	const size_t units = grid->m_units * grid->n_units, unit = *begin % units;
-	const size_t m_unit = unit / grid->n_units, n_unit = unit % grid->n_units;
+	const size_t n_unit = unit / grid->m_units, m_unit = unit % grid->m_units;
 	const size_t left = min_size(end - *begin, units - unit), batch = *begin / units;
-	size_t rows = 1, columns = min_size(left, grid->n_units - n_unit);
+	size_t columns = 1, rows = min_size(left, grid->m_units - m_unit);
 	size_t a = 0, b = 0, rest = batch;
 
 	for (unsigned int i = step->n_batch; i-- > 0;) {
@@ -90,9 +94,9 @@ struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 		b += rest % extent * step->b_batch[i];
 		rest /= extent;
 	}
-	/* Merge whole rows of units into one tile. */
-	if (n_unit == 0 && left >= grid->n_units)
-		rows = left / grid->n_units;
+	/* Merge units of a column, and whole columns, into one tile. */
+	if (m_unit == 0 && left >= grid->m_units)
+		columns = left / grid->m_units;
 	*begin += rows * columns;
 	return (struct cpu_gemm_part){
 		.a = a * step->a_matrix,

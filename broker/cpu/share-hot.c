@@ -25,10 +25,10 @@ static const double wake_each_ns = 50000;
  * where there would be more than CHUNKS_PER_THREAD, but not longer than chunk_max_ns as long as
  * units can be cut.
  */
-static const double chunk_ns = 4000, chunk_max_ns = 100000;
+static const double chunk_ns = 4000, chunk_max_ns = 20000;
 enum { CHUNKS_PER_THREAD = 8 };
 /* Longest step that one thread alone computes in one call, by whether its kernel polls within */
-static const double whole_max_ns = 200000, whole_blind_max_ns = 60000;
+static const double whole_max_ns = 100000, whole_blind_max_ns = 60000;
 /* The same for the reactor, where the kernel does not poll, and the time of its chunks then */
 static const double here_chunk_ns = 5000;
 
