@@ -65,8 +65,7 @@ void own_returned(struct dispatch *dispatch, uint8_t device)
 	own->done(own, own->exec.res);
 }
 
-/* Cancel a task that an executor holds. One that has begun ends early only where that is possible.
- */
+/* Cancel a task that an executor holds. Not every executor can break off one that has begun. */
 static void own_cancel(struct executor *executor, struct dispatch_own *own)
 {
 	uint8_t expected = EXEC_QUEUED;
