@@ -112,6 +112,21 @@ static bool ring_is_over(struct rbk_ring *ring, bool and_bell)
 }
 
 /*
+ * Tell the broker on which processor this thread is: before the thread rings or waits, and now and
+ * then while it only polls. Only changes are written: the broker reads the cache line at each
+ * completion.
+ */
+static void tell_processor(struct rbk_ring *ring)
+{
+	const uint32_t processor = (uint32_t)(sched_getcpu() + 1);
+
+	if (processor == ring->processor)
+		return;
+	ring->processor = processor;
+	__atomic_store_n(&ring->sq->processor, processor, __ATOMIC_RELAXED);
+}
+
+/*
  * Read the clock after at most PROBE_EVERY_MAX calls, more often if calls are rare, and check the
  * bell every PROBE_BELL_NS.
  */
@@ -125,6 +140,7 @@ static cold_path void ring_probe(struct rbk_ring *ring)
 		ring->probe_every *= 2;
 	ring->probe_in = ring->probe_every;
 	ring->probe_clock_ns = now_ns;
+	tell_processor(ring);
 	if (now_ns - ring->probe_bell_ns > PROBE_BELL_NS) {
 		ring->probe_bell_ns = now_ns;
 		if (ring->armed)
@@ -140,20 +156,6 @@ static inline bool ring_tick(struct rbk_ring *ring)
 		return false;
 	ring_probe(ring);
 	return true;
-}
-
-/*
- * Tell the broker on which processor this thread is, before the thread rings or waits. Only changes
- * are written: the broker reads the cache line at each completion.
- */
-static void tell_processor(struct rbk_ring *ring)
-{
-	const uint32_t processor = (uint32_t)(sched_getcpu() + 1);
-
-	if (processor == ring->processor)
-		return;
-	ring->processor = processor;
-	__atomic_store_n(&ring->sq->processor, processor, __ATOMIC_RELAXED);
 }
 
 /* Have the broker execute the fences of the next publications. */

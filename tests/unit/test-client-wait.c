@@ -151,7 +151,7 @@ TEST(test_wait__time_out)
 	rbk_ring_free(ring);
 }
 
-/* A client that waits names its processor for the broker. */
+/* A client that waits, or polls, names its processor for the broker. */
 TEST(test_wait__tells_processor)
 {
 	const struct rbk_cqe *cqe;
@@ -169,6 +169,16 @@ TEST(test_wait__tells_processor)
 		CPU_SET(i, &one);
 		assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 1000), -ETIME);
+		assert_int_equal(ring->sq->processor, i + 1);
+	}
+	for (int i = 0; i < CPU_SETSIZE; i++) {
+		if (!CPU_ISSET(i, &all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(i, &one);
+		assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+		for (unsigned int n = 0; n < 64; n++)
+			assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
 		assert_int_equal(ring->sq->processor, i + 1);
 	}
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
