@@ -149,6 +149,12 @@ static inline struct cpu_worker *cpu_reactor_worker(const struct cpu_executor *c
 	return &cpu->workers[cpu->n_workers];
 }
 
+/* Check whether the thread is the reactor's. */
+static inline bool cpu_worker_is_reactor(const struct cpu_worker *worker)
+{
+	return worker->index == worker->cpu->n_workers;
+}
+
 /* Return true if the worker is pinned to @busy_processor, see struct exec_task. */
 static inline bool cpu_worker_is_at(const struct cpu_worker *worker, uint32_t busy_processor)
 {
@@ -164,7 +170,7 @@ static inline bool cpu_worker_may_help(const struct cpu_worker *worker,
 {
 	const struct cpu_executor *cpu = worker->cpu;
 
-	if (leader->index == cpu->n_workers &&
+	if (cpu_worker_is_reactor(leader) &&
 	    worker->index == atomic_load_explicit(&cpu->kept_off, memory_order_relaxed))
 		return false;
 	return !cpu_worker_is_at(worker,

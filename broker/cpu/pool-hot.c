@@ -258,12 +258,6 @@ static inline void progress_next(struct exec_progress *progress, uint32_t n_roun
 	progress->step++;
 }
 
-/* Check whether the thread is the reactor's. */
-static inline bool worker_is_reactor(const struct cpu_worker *worker)
-{
-	return worker->index == worker->cpu->n_workers;
-}
-
 /*
  * Wake @n sleeping workers to help. The leader wakes at most WAKES_EACH itself, as each helper does
  * when it comes: a leader that woke all of them would compute nothing meanwhile.

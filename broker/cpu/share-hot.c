@@ -63,16 +63,14 @@ static unsigned int most_threads(const struct cpu_worker *worker)
 {
 	const struct cpu_executor *cpu = worker->cpu;
 
-	return worker->index == cpu->n_workers
+	return cpu_worker_is_reactor(worker)
 		       ? 1 + cpu->n_helpers
 		       : atomic_load_explicit(&cpu->n_active, memory_order_relaxed);
 }
 
 bool cpu_step_is_whole(const struct cpu_worker *worker, const struct cpu_step *step, double ns)
 {
-	const bool is_reactor = worker->index == worker->cpu->n_workers;
-
-	if (is_reactor && !step->looks)
+	if (cpu_worker_is_reactor(worker) && !step->looks)
 		return ns <= here_chunk_ns;
 	if (most_threads(worker) > 1)
 		return ns <= share_min_ns;
@@ -82,11 +80,10 @@ bool cpu_step_is_whole(const struct cpu_worker *worker, const struct cpu_step *s
 size_t cpu_step_chunks(const struct cpu_worker *worker, const struct cpu_step *step, double ns,
 		       size_t n_units)
 {
-	const bool is_reactor = worker->index == worker->cpu->n_workers;
 	const double most = CHUNKS_PER_THREAD * (double)most_threads(worker);
 	double n_chunks = ns / chunk_ns;
 
-	if (is_reactor && !step->looks)
+	if (cpu_worker_is_reactor(worker) && !step->looks)
 		n_chunks = ns / here_chunk_ns;
 	else if (n_chunks > most)
 		n_chunks = ns / chunk_max_ns > most ? ns / chunk_max_ns : most;
