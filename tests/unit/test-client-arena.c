@@ -330,18 +330,17 @@ TEST(test_new__exported_after_timeout)
 		.exports = true, .fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_NEW};
 	struct rbk_arena *arena = NULL;
 	struct rbk_stats stats;
-	struct fixture fixture;
 
-	fixture_begin(&fixture, &options);
-	assert_int_equal(fixture_connect(&fixture, 50000000), 0);
+	FIXTURE(fixture, &options);
+	fixture.rbk->timeout_ns = 50000000;
 	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error), -ETIME);
 	assert_null(arena);
+	fixture.rbk->timeout_ns = 60000000000u;
 	fake_broker_release(fixture.fake);
 	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
 	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 /*
