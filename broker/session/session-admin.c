@@ -20,6 +20,7 @@
 #include "util/number.h"
 #include "util/plural.h"
 #include "util/size.h"
+#include "util/utf8.h"
 
 /* Refuse the request if no tenant has this number. */
 static struct tenant *find_tenant(struct session *session, uint32_t number, uint32_t type,
@@ -46,6 +47,7 @@ void session_admin_set(struct session *session, const struct rbk_wire_admin_set 
 {
 	const struct server_control *control = &session->server->options.control;
 	uint32_t cookie = set->request.cookie;
+	char key[sizeof(set->key)], value[sizeof(set->value)];
 	struct tenant *tenant;
 	char *why = NULL;
 	int r;
@@ -56,7 +58,10 @@ void session_admin_set(struct session *session, const struct rbk_wire_admin_set 
 	tenant = find_tenant(session, set->tenant, RBK_WIRE_ADMIN_SET, cookie);
 	if (!tenant)
 		return;
-	r = control->set(control->context, tenant, set->key, set->value, &why);
+	/* A sentence that quotes them is one line. */
+	copy_printable(set->key, SIZE_MAX, key, sizeof(key));
+	copy_printable(set->value, SIZE_MAX, value, sizeof(value));
+	r = control->set(control->context, tenant, key, value, &why);
 	if (r == SERVER_E_INVALID)
 		session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, -EINVAL, "%s", why);
 	else if (r)
@@ -68,8 +73,8 @@ void session_admin_set(struct session *session, const struct rbk_wire_admin_set 
 		return;
 	}
 	log_info_of(SESSION_ABOUT(session), LOG_TENANT_CHANGED,
-		    "tenant %s: %s is %s, as uid %u (pid %d) asked", tenant_name(tenant), set->key,
-		    set->value, (unsigned int)session->uid, (int)session->pid);
+		    "tenant %s: %s is %s, as uid %u (pid %d) asked", tenant_name(tenant), key,
+		    value, (unsigned int)session->uid, (int)session->pid);
 	session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, 0, "%s", why ? why : "");
 	free(why);
 }

@@ -577,6 +577,8 @@ TEST(test_set)
 	assert_int_equal(rbk_admin_set(admin, number, "sessions-max", "7", &error), 0);
 	assert_int_equal(rbk_tenant(client, &about), 0);
 	assert_int_equal(about.sessions.max, 7);
+	assert_int_equal(rbk_admin_set(admin, number, "\nweigh", "80", &error), -EINVAL);
+	assert_non_null(strstr(error.text, "?weigh: "));
 	assert_int_equal(rbk_admin_set(admin, number, "weight", "80", &error), 0);
 	assert_string_equal(error.text, "");
 	/* The page shows the change at once. */
