@@ -220,9 +220,20 @@ static void prepare(void)
 	residency_options.loop = loop;
 	residency_options.offload = offload;
 	assert(residency_new(&residency_options, &residency) == 0);
+}
+
+static void make_memfds(void)
+{
 	memfds[0] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW);
 	memfds[1] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	memfds[2] = make_memfd(0);
+}
+
+/* Memory that became a ring's area stays charged until the client has closed it. */
+static void close_memfds(void)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(memfds); i++)
+		memfds[i] = close_fd(memfds[i]);
 }
 
 /*
@@ -333,6 +344,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	 * inputs name them.
 	 */
 	residency_leases(residency)->next_number = 0;
+	make_memfds();
 	for (unsigned int i = 0; i < 2; i++) {
 		assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pairs[i]) == 0);
 		assert(session_new(&server, pairs[i][0], FUZZ_ADMIN, &sessions[i], NULL) == 0);
@@ -355,6 +367,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	close(pairs[0][1]);
 	close(pairs[1][1]);
+	close_memfds();
 	for (struct tenant *tenant = tenants_first(tenants); tenant;
 	     tenant = tenants_next(tenants, tenant))
 		holds_look(&server, tenant->account);
