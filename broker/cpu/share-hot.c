@@ -29,7 +29,7 @@ static const double chunk_ns = 4000, chunk_max_ns = 20000;
 enum { CHUNKS_PER_THREAD = 8 };
 /* Longest step that one thread alone computes in one call, by whether its kernel polls within */
 static const double whole_max_ns = 100000, whole_blind_max_ns = 60000;
-/* The same for the reactor, where the kernel does not poll, and the time of its chunks then */
+/* Where the kernel does not poll, the reactor looks after each chunk of so long. */
 static const double here_chunk_ns = 5000;
 
 /* Bounds of a pace, and of a measured one by the mean so far */
