@@ -196,15 +196,17 @@ struct dispatch_ring {
 
 	/* Cold. */
 	struct dispatch *dispatch;
-	size_t map_bytes;         /* of the piece that begins with tasks */
-	struct list_node link;    /* in dispatch.rings */
-	struct turn_job bell_job; /* submitted when its bell was rung */
-	struct turn_job wake_job; /* submitted when its sleeping client is to be woken */
+	size_t map_bytes;           /* of the piece that begins with tasks */
+	struct list_node link;      /* in dispatch.rings */
+	struct turn_job bell_job;   /* submitted when its bell was rung */
+	struct list_node late_link; /* in dispatch.late_bells */
+	struct turn_job wake_job;   /* submitted when its sleeping client is to be woken */
 	struct list_node throttled_link;
 	uint64_t refill_round;    /* last dispatch.refill_round that looked at it */
 	struct list_node closing; /* in dispatch.closing */
 	uint32_t n_to_close;      /* tasks in flight not visited since closing began */
 	bool is_dozing;           /* a sleep is announced, and waits for a fence */
+	bool is_bell_late;        /* its bell was rung, and is to be drained after the entries */
 	bool was_called_off;      /* an announced sleep, for which the client may have rung */
 	uint32_t n_empty_bells;
 	uint64_t empty_bells_since_ns;
@@ -330,10 +332,11 @@ struct dispatch {
 	uint64_t batch_stop_ticks; /* when this batch stops */
 	uint64_t long_batch_ticks; /* a longer batch is reported */
 	struct dispatch_ring *dirty;
-	struct turn_queue bells; /* jobs that wake sleeping clients */
-	struct turn_queue rung;  /* jobs that answer rung bells */
-	struct task_queue woken; /* tasks whose waiting is over */
-	struct list_node ending; /* removed plans with waiting tasks */
+	struct turn_queue bells;     /* jobs that wake sleeping clients */
+	struct turn_queue rung;      /* jobs that answer rung bells */
+	struct list_node late_bells; /* rings whose bells are drained in the next turn */
+	struct task_queue woken;     /* tasks whose waiting is over */
+	struct list_node ending;     /* removed plans with waiting tasks */
 	struct list_node closing;
 	uint8_t walking;      /* WALK_*: walks in progress */
 	uint64_t bucket_seed; /* spreads user_data over buckets */
@@ -689,6 +692,8 @@ void dispatch_ring_bell(void *context, struct session_ring *ring);
  * Return: the number of bells.
  */
 unsigned int dispatch_answer_bells(struct dispatch *dispatch);
+/* Let the next turn drain the late bells. Return: their number. */
+unsigned int dispatch_drain_late(struct dispatch *dispatch);
 /*
  * Have the table of a RUN copied, which validate_entry() could not read. The ring admits nothing
  * until dispatch_admit_fetched().

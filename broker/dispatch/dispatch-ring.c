@@ -127,6 +127,7 @@ int dispatch_ring_make(void *context, struct session_ring *session_ring)
 	turn_job_init(&ring->bell_job, RBK_TURN_BELLS, run_bell);
 	turn_job_init(&ring->wake_job, RBK_TURN_BELLS, run_wake);
 	list_init(&ring->throttled_link);
+	list_init(&ring->late_link);
 	list_init(&ring->closing);
 	/* Zeroed lazily by the kernel: slots that are never used cost no memory. */
 	ring->tasks =
@@ -199,6 +200,7 @@ void dispatch_ring_ended(void *context, struct session_ring *session_ring)
 
 	ring_deactivate(dispatch, ring);
 	turn_queue_withdraw(&dispatch->rung, &ring->bell_job);
+	list_remove(&ring->late_link);
 	list_remove(&ring->throttled_link);
 	waits_ring_closing(dispatch, ring);
 }
@@ -474,15 +476,50 @@ void dispatch_ring_drained(void *context, struct session_ring *session_ring)
 	charge_bell(ring->dispatch, ring->flow, span);
 }
 
+/*
+ * Poll a ring that has rung for entries before its bell is drained, so that they do not wait for
+ * the system call. Return: true if the bell is to be drained later.
+ */
+static bool ring_answers_first(struct dispatch *dispatch, struct dispatch_ring *ring,
+			       uint64_t now_ticks)
+{
+	if (ring->is_bell_late || ring->is_active || !dispatch_ring_has_work(ring) ||
+	    !session_ring_drains_itself(ring->ring))
+		return false;
+	ring_was_rung(dispatch, ring, now_ticks);
+	return ring->is_active;
+}
+
 static void run_bell(struct turn_job *job)
 {
 	struct dispatch_ring *ring = container_of(job, struct dispatch_ring, bell_job);
+	const bool was_late = ring->is_bell_late;
 	struct dispatch *dispatch = ring->dispatch;
 	const struct turn_span span = turn_span(dispatch->turn, clock_ticks());
 
-	if (session_ring_drain_bell(ring->ring))
-		ring_was_rung(dispatch, ring, span.begin_ticks);
+	if (ring_answers_first(dispatch, ring, span.begin_ticks)) {
+		ring->is_bell_late = true;
+		list_append(&dispatch->late_bells, &ring->late_link);
+	} else {
+		ring->is_bell_late = false;
+		if (session_ring_drain_bell(ring->ring) && !(was_late && ring->is_active))
+			ring_was_rung(dispatch, ring, span.begin_ticks);
+	}
 	charge_bell(dispatch, ring->flow, span);
+}
+
+unsigned int dispatch_drain_late(struct dispatch *dispatch)
+{
+	unsigned int n = 0;
+
+	for (; !list_is_empty(&dispatch->late_bells); n++) {
+		struct dispatch_ring *ring =
+			container_of(dispatch->late_bells.next, struct dispatch_ring, late_link);
+
+		list_remove(&ring->late_link);
+		turn_queue_submit(&dispatch->rung, &ring->flow->bells, &ring->bell_job);
+	}
+	return n;
 }
 
 unsigned int dispatch_answer_bells(struct dispatch *dispatch)
@@ -615,8 +652,10 @@ void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
 			continue;
 		}
 		session_ring_tell_processor(ring->ring, sched_getcpu());
-		if ((int64_t)(now_ticks - ring->last_work_ticks) <
-		    (int64_t)empty_ticks(dispatch, ring, is_busy, is_crowded)) {
+		/* A bell that is not drained yet would wake the loop at once. */
+		if (ring->is_bell_late ||
+		    (int64_t)(now_ticks - ring->last_work_ticks) <
+			    (int64_t)empty_ticks(dispatch, ring, is_busy, is_crowded)) {
 			i++;
 			continue;
 		}

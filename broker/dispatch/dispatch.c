@@ -405,6 +405,8 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 		/* The next turn rings the remaining bells. */
 		n += !turn_queue_is_empty(&dispatch->bells);
 	}
+	if (!list_is_empty(&dispatch->late_bells))
+		n += dispatch_drain_late(dispatch);
 	if (dispatch->demand->first) {
 		outer = turn_enter(dispatch->turn, RBK_TURN_RESIDENCY, 0);
 		residency_turn(dispatch->options.residency);
@@ -841,6 +843,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 		dispatch->long_batch_ticks = dispatch->max_batch_ticks;
 	turn_queue_init(&dispatch->bells, dispatch->turn);
 	turn_queue_init(&dispatch->rung, dispatch->turn);
+	list_init(&dispatch->late_bells);
 	chunks_init(&dispatch->ring_chunks, CHUNKS_SMALL);
 	list_init(&dispatch->active_flows);
 	list_init(&dispatch->ending);

@@ -693,10 +693,12 @@ int loop_turn(struct loop *loop, bool block)
 	if (!timeout_is_set(loop) && !loop_push_timeout(loop))
 		block = false;
 
-	if (block && io_uring_cq_ready(&loop->ring) == 0)
+	if (block && io_uring_cq_ready(&loop->ring) == 0) {
+		turn_rest(&loop->turn);
 		r = io_uring_submit_and_wait(&loop->ring, 1);
-	else if (io_uring_sq_ready(&loop->ring) > 0)
+	} else if (io_uring_sq_ready(&loop->ring) > 0) {
 		r = loop_submit(loop);
+	}
 	/* Interrupted, or short of memory or completion entries: handle present completions. */
 	if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
 		return error_origin(r);

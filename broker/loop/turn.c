@@ -112,7 +112,13 @@ void turn_time_cpu(struct turn *turn)
 	turn->before_ticks = turn->entry_ticks + turn->other_ticks;
 	if (turn->source.cause != RBK_TURN_CAUSES)
 		turn->before_ticks += slice_ticks(turn, turn->seen_ticks);
-	turn->cpu_ns = turn->seen_cpu_ns = turn->read_cpu_ns();
+	turn->cpu_ns = turn->rested_cpu_ns ? turn->rested_cpu_ns : turn->read_cpu_ns();
+	turn->seen_cpu_ns = turn->cpu_ns;
+}
+
+void turn_rest(struct turn *turn)
+{
+	turn->rested_cpu_ns = turn->read_cpu_ns();
 }
 
 uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64_t least_ticks)

@@ -74,7 +74,8 @@ struct turn {
 	uint64_t (*read_cpu_ns)(void);     /* the thread's processor time; replaced by tests */
 	bool has_cpu;                      /* turn_time_cpu() was called in this turn */
 	uint64_t cpu_ns;                   /* processor time at that call */
-	uint64_t before_ticks;             /* ticks that the turn had used at that call */
+	uint64_t rested_cpu_ns; /* processor time at turn_rest() in this turn; 0: no call */
+	uint64_t before_ticks;  /* ticks that the turn had used at that call */
 	/* the last reading of both clocks; valid while has_cpu */
 	uint64_t seen_ticks, seen_cpu_ns;
 	uint64_t lost_ticks; /* time in which the thread is known not to have run; grows */
@@ -113,6 +114,12 @@ static inline void turn_set_cause(struct turn *turn, enum rbk_turn_cause cause)
 
 /* Measure the processor time of this turn from now on. One system call per turn. */
 void turn_time_cpu(struct turn *turn);
+
+/*
+ * Note the processor time before the thread sleeps. turn_time_cpu() makes no system call then, so
+ * that who has woken the thread does not wait for it: the time includes that of falling asleep.
+ */
+void turn_rest(struct turn *turn);
 
 /* Return the time on the clock that measures slices, in ticks. */
 uint64_t turn_now(const struct turn *turn);
@@ -168,6 +175,7 @@ static inline void turn_end(struct turn *turn)
 		turn_count(turn);
 	turn->entry_ticks = 0;
 	turn->has_cpu = false;
+	turn->rested_cpu_ns = 0;
 }
 
 /* Reset the report. */

@@ -148,12 +148,17 @@ static void bell_do_slowly(struct session_ring *ring, enum bell_work what)
 		bell_begin(ring);
 }
 
+bool session_ring_drains_itself(const struct session_ring *ring)
+{
+	return !ring->session->user->is_slow || !ring->bell_refuses_fds;
+}
+
 bool session_ring_drain_bell(struct session_ring *ring)
 {
 	struct session *session = ring->session;
 	uint64_t begin_ticks;
 
-	if (session->user->is_slow && ring->bell_refuses_fds) {
+	if (!session_ring_drains_itself(ring)) {
 		if (!ring->is_closing)
 			bell_do_slowly(ring, BELL_DRAIN);
 		return ring->is_closing;

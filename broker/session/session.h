@@ -416,6 +416,9 @@ void session_ring_listen(struct session_ring *ring);
  */
 bool session_ring_drain_bell(struct session_ring *ring);
 
+/* Return true if session_ring_drain_bell() would not leave it to a thread. */
+bool session_ring_drains_itself(const struct session_ring *ring);
+
 /*
  * The dispatcher: wake a client that sleeps on the ring, and tell it the time. A system call, made
  * by a thread for a slow user.

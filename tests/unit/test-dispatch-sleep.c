@@ -50,6 +50,53 @@ TEST(test_sleep__bell_wakes)
 	assert_int_equal(bench.rig.dispatch->n_active, 1);
 }
 
+static bool bell_is_full(const struct bench *bench)
+{
+	char byte;
+
+	return recv(rig_dispatch_ring(&bench->ring)->ring->bell_fd, &byte, 1,
+		    MSG_DONTWAIT | MSG_PEEK) == 1;
+}
+
+/*
+ * Entries do not wait until their bell is drained. A ring does not sleep before: the bell would
+ * wake the loop at once.
+ */
+TEST(test_bell__drained_after_entries)
+{
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = 0;
+	ring = put_to_sleep(&bench, 7);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	ring_the_bell(&bench);
+	assert_true(bell_is_full(&bench));
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+	ring->last_work_ticks = 1;
+	ring->spin_ticks = 0;
+	dispatch_sleep_rings(dispatch, false);
+	assert_true(ring->is_active);
+
+	assert_int_equal(dispatch_drain_late(dispatch), 1);
+	assert_int_equal(dispatch_drain_late(dispatch), 0);
+	dispatch_answer_bells(dispatch);
+	assert_false(bell_is_full(&bench));
+	assert_int_equal(ring->n_empty_bells, 0);
+	dispatch_sleep_rings(dispatch, false);
+	assert_false(ring->is_active);
+	assert_int_not_equal(bench.ring.cq->sq_wait, 0);
+	/* The next bell is answered like the first one. */
+	put_bare(&bench, RBK_OP_NOP, 2, 0);
+	ring_the_bell(&bench);
+	assert_true(bell_is_full(&bench));
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 2, 0);
+}
+
 /* The bells of a slow user, which another thread drains, wake and are charged for as well. */
 TEST(test_bell__drained_slowly)
 {

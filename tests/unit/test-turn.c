@@ -234,6 +234,32 @@ TEST(test_cpu__without_preemption)
 	assert_int_equal(turn.report.longest_cpu_ticks, 0);
 }
 
+/* A thread that has slept does not read the clock before it works for whoever has woken it. */
+TEST(test_cpu__read_before_sleep)
+{
+	struct turn turn = make_turn();
+	const uint64_t us = clock_ns_to_ticks(1000);
+
+	turn.read_cpu_ns = read_cpu_now;
+	turn.budget_ticks = 100 * us;
+	turn_reset(&turn);
+	turn_rest(&turn);
+	n_cpu_readings = 0;
+	cpu_now_ns += 3000;
+	turn_time_cpu(&turn);
+	assert_int_equal(n_cpu_readings, 0);
+	/* The time of falling asleep counts as well. */
+	spend_cpu(&turn, 20000 * us, 40000);
+	turn_end(&turn);
+	assert_int_equal(n_cpu_readings, 1);
+	assert_in_range(turn.report.longest_cpu_ticks, 42 * us, 44 * us);
+
+	/* The reading holds for one turn. */
+	turn_time_cpu(&turn);
+	assert_int_equal(n_cpu_readings, 2);
+	turn_end(&turn);
+}
+
 /* Timers beyond a turn's budget run in later turns, in order. */
 static unsigned int order[8], n_ran;
 
