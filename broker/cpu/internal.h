@@ -38,6 +38,8 @@ static inline uint32_t cpu_queue_length(const struct cpu_queue *queue)
 
 enum {
 	CPU_TEAM_OPEN = 1u << 31,
+	CPU_TEAM_AWAITED = 1u << 30, /* the leader sleeps until the last helper leaves */
+	CPU_TEAM_HELPERS = CPU_TEAM_AWAITED - 1,
 	/* Shortest node that several threads compute, for predictions; share-hot.c decides. */
 	CPU_SHARE_MIN_NS = 60000,
 	/* Maximum of spare scratch blocks per plan, for stopped tasks that keep one. */
@@ -46,7 +48,7 @@ enum {
 
 /* A step that its leader shares. The plain fields are written only while state is 0. */
 struct cpu_team {
-	alignas(128) _Atomic uint32_t state; /* CPU_TEAM_OPEN | number of helpers inside */
+	alignas(128) _Atomic uint32_t state; /* CPU_TEAM_* | number of helpers inside; futex */
 	const struct cpu_step *step;
 	const struct cpu_frame *frame;
 	const struct exec_task *task; /* the step's task */
@@ -221,8 +223,30 @@ unsigned int cpu_step_helpers(const struct cpu_worker *worker, double ns, size_t
  */
 unsigned int cpu_step_wakes(struct cpu_worker *worker, double ns, unsigned int n_helpers);
 
-/* Let a leader that has waited @n_spins times wait a little more for its helpers. */
-void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);
+/* Wake the leader, as the last helper that has left. */
+void cpu_team_wake(struct cpu_team *team);
+
+/*
+ * Return true if the team is open or has helpers. If not, the leader may read what they wrote:
+ * pairs with cpu_team_leave().
+ */
+static inline bool cpu_team_has_helpers(const struct cpu_team *team)
+{
+	return (atomic_load_explicit(&team->state, memory_order_acquire) &
+		~(uint32_t)CPU_TEAM_AWAITED) != 0;
+}
+
+/* Leave a team, as a helper. */
+static inline void cpu_team_leave(struct cpu_team *team)
+{
+	const uint32_t state = atomic_fetch_sub_explicit(&team->state, 1, memory_order_release);
+
+	if (__builtin_expect((state & ~(uint32_t)CPU_TEAM_OPEN) == (CPU_TEAM_AWAITED | 1), 0))
+		cpu_team_wake(team);
+}
+
+/* Let the leader of @team, which has waited @n_spins times, wait a little more for its helpers. */
+void cpu_team_wait(const struct cpu_worker *leader, struct cpu_team *team, unsigned int n_spins);
 
 /* pool-hot.c: the pause.state of a layer without a task that can be asked to stop */
 extern const _Atomic uint8_t cpu_calm_state;

@@ -230,18 +230,19 @@ static inline void layer_calm(struct cpu_layer *layer)
 	layer->pause.state = &cpu_calm_state;
 }
 
-/* Wait, as the leader, until all helpers have left; pairs with the release in team_join(). */
-static void team_end(struct cpu_executor *cpu, struct cpu_layer *layer)
+/* Wait, as the leader, until all helpers have left. */
+static void team_end(struct cpu_layer *layer)
 {
 	struct cpu_team *team = &layer->team;
 	uint64_t since;
 
 	since = atomic_load_explicit(&team->state, memory_order_relaxed) ? clock_ticks() : 0;
-	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
-	     spins++) {
+	for (unsigned int spins = 0; cpu_team_has_helpers(team); spins++) {
 		cpu_pause(layer->context.pause);
-		cpu_team_wait(cpu, spins);
+		cpu_team_wait(layer->worker, team, spins);
 	}
+	/* No helper can join a closed team. */
+	atomic_store_explicit(&team->state, 0, memory_order_relaxed);
 	if (since)
 		layer->waited_ticks += clock_ticks() - since;
 	layer->helper_ticks += atomic_load_explicit(&team->helper_ticks, memory_order_relaxed);
@@ -312,7 +313,7 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 	is_stopped = !team_work(cpu, team, &layer->context, NULL, layer, task);
 	if (is_stopped)
 		team_close(cpu, team);
-	team_end(cpu, layer);
+	team_end(layer);
 	worker->shared_ticks = clock_ticks();
 	if (!is_stopped)
 		return true;
@@ -341,7 +342,7 @@ static __attribute__((__noinline__)) void helper_work(struct cpu_worker *worker,
 static inline bool team_has_room(const struct cpu_team *team, uint32_t state)
 {
 	return (state & CPU_TEAM_OPEN) &&
-	       (state & ~(uint32_t)CPU_TEAM_OPEN) <
+	       (state & CPU_TEAM_HELPERS) <
 		       atomic_load_explicit(&team->max_helpers, memory_order_relaxed);
 }
 
@@ -370,7 +371,7 @@ static bool team_join(struct cpu_worker *worker, const struct cpu_worker *leader
 		atomic_fetch_add_explicit(&team->helper_ticks,
 					  clock_ticks() - since - (worker->between_ticks - between),
 					  memory_order_relaxed);
-		atomic_fetch_sub_explicit(&team->state, 1, memory_order_release);
+		cpu_team_leave(team);
 		atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 		return true;
 	}
@@ -615,7 +616,7 @@ static __attribute__((__noinline__)) bool layer_compute(
 	/* Helpers may still compute chunks of the task; they leave them as well. */
 	layer_calm(layer);
 	team_close(worker->cpu, &layer->team);
-	team_end(worker->cpu, layer);
+	team_end(layer);
 	return false;
 }
 

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Waking workers, and waiting for helpers; worker.c puts workers to sleep. */
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cpu/internal.h"
 #include "util/thread.h"
 
-/* Spins, some ten microseconds of them, before a waiting leader yields its processor. */
-enum { TEAM_SPINS = 500 };
+enum {
+	/*
+	 * Spins of a waiting leader before it sleeps: some ten microseconds of them. A helper may
+	 * have lost its processor, perhaps to the leader. sched_yield() would give the processor to
+	 * other programs for some milliseconds.
+	 */
+	TEAM_SPINS = 500,
+	/* Longest sleeps: leaders also run urgent tasks, and the reactor looks at its rings */
+	LEADER_WAIT_NS = 200000,
+	REACTOR_WAIT_NS = 50000,
+};
 
 static void futex_wake(_Atomic uint32_t *word)
 {
@@ -51,11 +60,23 @@ void cpu_pool_wake_helpers(const struct cpu_worker *leader, const struct cpu_tea
 			n--;
 }
 
-void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins)
+void cpu_team_wait(const struct cpu_worker *leader, struct cpu_team *team, unsigned int n_spins)
 {
-	/* A helper may have lost its processor, perhaps to this very loop. */
-	if (n_spins < TEAM_SPINS && !atomic_load_explicit(&cpu->is_contended, memory_order_relaxed))
+	const struct timespec most = {.tv_nsec = cpu_worker_is_reactor(leader) ? REACTOR_WAIT_NS
+									       : LEADER_WAIT_NS};
+	uint32_t state;
+
+	if (n_spins < TEAM_SPINS) {
 		thread_relax();
-	else
-		sched_yield();
+		return;
+	}
+	state = atomic_fetch_or_explicit(&team->state, CPU_TEAM_AWAITED, memory_order_relaxed) |
+		CPU_TEAM_AWAITED;
+	if (state & CPU_TEAM_HELPERS)
+		syscall(SYS_futex, &team->state, FUTEX_WAIT_PRIVATE, state, &most, NULL, 0);
+}
+
+void cpu_team_wake(struct cpu_team *team)
+{
+	futex_wake(&team->state);
 }

@@ -131,6 +131,12 @@ TEST(test_pool__no_wake_up_is_lost)
 	expect_wrong(&weak_pool, WEAK_WITHOUT_FENCES, "all threads wait");
 }
 
+TEST(test_pool__leader_waits_for_helpers)
+{
+	expect_right(&weak_pool_team);
+	expect_wrong(&weak_pool_team, WEAK_WITHOUT_RELEASE, "in no order");
+}
+
 TEST(test_pool__limited_worker_hands_over)
 {
 	expect_right(&weak_pool_limited);

@@ -88,6 +88,10 @@ CALL(void, __tsan_write_range, void *address, unsigned long bytes)
 		return (type)weak_fetch((void *)address, (bits) / 8, WEAK_FETCH_AND, value,        \
 					order);                                                    \
 	}                                                                                          \
+	CALL(type, __tsan_atomic##bits##_fetch_or, volatile void *address, type value, int order)  \
+	{                                                                                          \
+		return (type)weak_fetch((void *)address, (bits) / 8, WEAK_FETCH_OR, value, order); \
+	}                                                                                          \
 	CALL(int, __tsan_atomic##bits##_compare_exchange_strong, volatile void *address,           \
 	     void *expected, type value, int order, int failure_order)                             \
 	{                                                                                          \

@@ -510,7 +510,9 @@ uint64_t weak_fetch(void *address, unsigned int bytes, enum weak_fetch how, uint
 	unsigned int index = 0;
 	const struct message *latest = modify(address, bytes, order, &location, &index);
 	const uint64_t before = latest ? latest->value : read_real(address, bytes);
-	uint64_t after = how == WEAK_FETCH_ADD ? before + operand : before & operand;
+	uint64_t after = how == WEAK_FETCH_ADD  ? before + operand
+			 : how == WEAK_FETCH_OR ? before | operand
+						: before & operand;
 
 	/* Only the lower bytes are stored. */
 	after &= UINT64_MAX >> (64 - 8 * bytes);

@@ -3,8 +3,9 @@
  * broker/cpu: a worker sleeps while the reactor submits tasks, and is stopped at the end. Each task
  * is run and handed back, and the worker wakes up for it and for the stop. Then, of two workers,
  * the one that has the task is limited, and the other one, which sleeps, must learn of the task.
- * Their futexes are replaced below.
+ * Last, a leader sleeps until both of its helpers have left. Their futexes are replaced below.
  */
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdarg.h>
 #include <string.h>
@@ -25,7 +26,10 @@ static void *done_slots[MAX_WORKERS][N_TASKS];
 static struct cpu_plan cpu_plan;
 static struct plan plan;
 static struct exec_task tasks[N_TASKS];
-static struct weak_bell futex_bells[MAX_WORKERS];
+static struct cpu_team *const team = &workers[0].layers[CPU_LAYER_BASE].team;
+static uint32_t helped[2]; /* what the helpers compute */
+/* Bells of the workers, and of the leader that waits for its helpers */
+static struct weak_bell futex_bells[MAX_WORKERS + 1];
 
 /* The kernel checks the word and waits for a wake-up as one step; a wake-up in between is kept. */
 long syscall(long number, ...)
@@ -41,8 +45,10 @@ long syscall(long number, ...)
 	operation = va_arg(list, int);
 	value = va_arg(list, uint32_t);
 	va_end(list);
-	bell = &futex_bells[word == &workers[1].asleep];
-	weak_check(number == SYS_futex && word == &workers[bell - futex_bells].asleep);
+	weak_check(number == SYS_futex);
+	bell = &futex_bells[word == &team->state ? MAX_WORKERS : word == &workers[1].asleep];
+	weak_check(bell == &futex_bells[MAX_WORKERS] ||
+		   word == &workers[bell - futex_bells].asleep);
 	if (operation == FUTEX_WAKE_PRIVATE) {
 		weak_bell_ring(bell);
 		return 1;
@@ -62,7 +68,7 @@ static void set_up_workers(unsigned int n)
 	memset(&cpu, 0, sizeof(cpu));
 	memset(workers, 0, sizeof(workers));
 	memset(slots, 0, sizeof(slots));
-	for (unsigned int i = 0; i < MAX_WORKERS; i++)
+	for (unsigned int i = 0; i <= MAX_WORKERS; i++)
 		futex_bells[i] = (struct weak_bell){.is_futex = true};
 	weak_waker_reset();
 	plan = (struct plan){.exec = {&cpu_plan}};
@@ -181,6 +187,35 @@ static void submit_and_limit(void)
 	cpu_executor_limit(&cpu.executor, 1, false);
 }
 
+/* --- A leader that waits for its helpers --- */
+
+static void set_up_team(void)
+{
+	set_up_workers(2);
+	memset(helped, 0, sizeof(helped));
+	team->state = 2;
+}
+
+/* As team_end(), without spins, and without the limit of the sleep */
+static void wait_for_helpers(void)
+{
+	while (cpu_team_has_helpers(team))
+		cpu_team_wait(&workers[0], team, UINT_MAX);
+	weak_check(helped[0] == 1 && helped[1] == 1);
+}
+
+static void help_first(void)
+{
+	helped[0] = 1;
+	cpu_team_leave(team);
+}
+
+static void help_second(void)
+{
+	helped[1] = 1;
+	cpu_team_leave(team);
+}
+
 static const struct weak_name names[] = {
 	{&workers[0].asleep, "asleep"},
 	{&workers[0].queue.tail, "queue's tail"},
@@ -198,6 +233,10 @@ static const struct weak_name names[] = {
 	{&workers[1].queue.tail, "queue's tail of the second"},
 	{&workers[1].queue.head, "queue's head of the second"},
 	{&futex_bells[1], "futex of the second"},
+	{&workers[0].layers[CPU_LAYER_BASE].team.state, "team's state"},
+	{&futex_bells[MAX_WORKERS], "futex of the leader"},
+	{&helped[0], "helped by the first"},
+	{&helped[1], "helped by the second"},
 	{NULL, NULL},
 };
 
@@ -215,4 +254,12 @@ const struct weak_scenario weak_pool_limited = {
 	.names = names,
 	.set_up = set_up_limited,
 	.threads = {sleep_first, work_limited, submit_and_limit},
+};
+
+const struct weak_scenario weak_pool_team = {
+	.name = "pool-team",
+	.n_threads = 3,
+	.names = names,
+	.set_up = set_up_team,
+	.threads = {wait_for_helpers, help_first, help_second},
 };

@@ -14,7 +14,7 @@ void weak_store(void *address, unsigned int bytes, uint64_t value, int order);
 /* Return: the value before. */
 uint64_t weak_exchange_n(void *address, unsigned int bytes, uint64_t value, int order);
 /* Return: the value before. */
-enum weak_fetch { WEAK_FETCH_ADD, WEAK_FETCH_AND };
+enum weak_fetch { WEAK_FETCH_ADD, WEAK_FETCH_AND, WEAK_FETCH_OR };
 uint64_t weak_fetch(void *address, unsigned int bytes, enum weak_fetch how, uint64_t operand,
 		    int order);
 /* Return: whether @value was stored; if not, *expected is the value that was found. */

@@ -28,7 +28,7 @@ extern const struct weak_scenario weak_waker;
 /* A thread that watches a GPU's queue for a moment, beside one that sleeps. */
 extern const struct weak_scenario weak_awake;
 /* A worker that sleeps, gets tasks, and is stopped; two, of which one is limited. */
-extern const struct weak_scenario weak_pool, weak_pool_limited;
+extern const struct weak_scenario weak_pool, weak_pool_limited, weak_pool_team;
 
 /* The reactor's waker of a scenario, and its eventfd: weak-waker.c */
 enum { WEAK_EVENTFD = 101 };

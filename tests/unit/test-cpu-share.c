@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The CPU executor: how steps are cut and shared, by the time that a plan's tasks took */
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cpu/internal.h"
 #include "support/test.h"
@@ -261,6 +263,50 @@ TEST(test_share__helpers_wake_helpers)
 	assert_true(cpu_worker_work(&bare.workers[2]));
 	assert_int_equal(count_sleeping(&bare), 2);
 	assert_int_equal(atomic_load(&bare.workers[7].asleep), 1);
+	bare_deinit(&bare);
+}
+
+static void *leave_late(void *data)
+{
+	struct cpu_team *team = data;
+
+	usleep(100000);
+	cpu_team_leave(team);
+	return NULL;
+}
+
+/*
+ * Let @leader wait for a helper that has lost its processor for 100 ms. Return: the processor time
+ * of the wait, in ns; *@ret_looks: how often the leader looked for other work.
+ */
+static uint64_t wait_for_lost_helper(struct cpu_worker *leader, unsigned int *ret_looks)
+{
+	struct cpu_team *team = &leader->layers[CPU_LAYER_BASE].team;
+	uint64_t begin_ns, used_ns;
+	pthread_t helper;
+
+	atomic_store(&team->state, 1);
+	assert_int_equal(pthread_create(&helper, NULL, leave_late, team), 0);
+	begin_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+	for (*ret_looks = 0; cpu_team_has_helpers(team); ++*ret_looks)
+		cpu_team_wait(leader, team, *ret_looks);
+	used_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
+	pthread_join(helper, NULL);
+	assert_int_equal(atomic_load(&team->state) & CPU_TEAM_HELPERS, 0);
+	return used_ns;
+}
+
+/* A leader whose helper has lost its processor sleeps, and looks for other work now and then. */
+TEST(test_share__leader_sleeps)
+{
+	unsigned int n_looks;
+	struct bare bare;
+
+	bare_init(&bare, 2, 1);
+	assert_true(wait_for_lost_helper(&bare.workers[0], &n_looks) < 50000000);
+	assert_in_range(n_looks, 500 + 10, 500 + 500);
+	assert_true(wait_for_lost_helper(bare.reactor, &n_looks) < 50000000);
+	assert_in_range(n_looks, 500 + 20, 500 + 2000);
 	bare_deinit(&bare);
 }
 
