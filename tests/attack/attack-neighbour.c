@@ -196,8 +196,7 @@ static void newcomer_once(struct attack *attack)
 
 static void pause_between(const struct loop *loop)
 {
-	/* Under sanitizers tasks take longer: a neighbour without pauses would have all tenants
-	 * restrained. */
+	/* Tasks take longer under sanitizers; without pauses others would be restrained. */
 	uint64_t ns = harness_slow_ns(pause_us[loop->kind] * 1000ull);
 
 	if (loop->attack->neighbour_rests && harness_now_ns() / rest_period_ns % REST_PART > 0)

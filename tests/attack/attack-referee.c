@@ -324,8 +324,7 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 	if (begin.wall_ns > 0)
 		add_load(&referee->result->loads[phase], &begin, &now);
 	atomic_store(&attack->stop, true);
-	/* Requests of a restrained tenant take a second each; the broker has to clear up either
-	 * way. */
+	/* A restrained tenant's request takes a second. The broker clears up either way. */
 	end_ns = harness_now_ns() + (row->must_succeed ? harness_slow_ns(30000000000) : 3000000000);
 	while (goes_on && !has_ended(referee->other) && harness_now_ns() < end_ns) {
 		goes_on = look_after(referee);
