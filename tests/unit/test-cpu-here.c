@@ -311,13 +311,43 @@ TEST(test_here__beside_a_worker)
 
 /* --- processors that other threads keep busy --- */
 
-/* Pretend that the workers are pinned to processors from FIRST_PROCESSOR on, which no thread is at.
+/* Check that no worker runs, by its thread's state in proc(5). */
+static bool are_workers_waiting(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *task;
+	bool is_any_running = false;
+	char text[512];
+
+	assert_non_null(tasks);
+	while ((task = readdir(tasks))) {
+		if (proc_read(text, sizeof(text), "/proc/self/task/%.10s/stat", task->d_name) > 0)
+			is_any_running |= strstr(text, "(rb-cpu-") && !strstr(text, ") S ");
+	}
+	closedir(tasks);
+	return !is_any_running;
+}
+
+/* Wait until all workers sleep. A worker that is about to may see a task and run it instead. */
+static void wait_asleep(const struct cpu_executor *cpu)
+{
+	for (unsigned int i = 0; i < cpu->n_workers; i++)
+		while (atomic_load(&cpu->workers[i].asleep) == 0)
+			sched_yield();
+	while (!are_workers_waiting())
+		sched_yield();
+}
+
+/*
+ * Pretend that the workers are pinned to processors from FIRST_PROCESSOR on, which no thread is at.
+ * Workers that are awake would read the field meanwhile.
  */
 enum { FIRST_PROCESSOR = 1000, PATIENCE_RUNS = 20000 };
 static struct cpu_executor *pretend_pinned(struct rig *rig)
 {
 	struct cpu_executor *cpu = cpu_executor_from(rig->cpu.executor);
 
+	wait_asleep(cpu);
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
 		cpu->workers[i].processor = FIRST_PROCESSOR + (int)i;
 	return cpu;
@@ -373,31 +403,6 @@ TEST(test_busy__gets_no_task)
 				 n_workers > 1 ? 0 : 2);
 		rig_deinit(&rig);
 	}
-}
-
-/* Check that no worker runs, by its thread's state in proc(5). */
-static bool are_workers_waiting(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	const struct dirent *task;
-	bool is_any_running = false;
-	char text[512];
-
-	assert_non_null(tasks);
-	while ((task = readdir(tasks))) {
-		if (proc_read(text, sizeof(text), "/proc/self/task/%.10s/stat", task->d_name) > 0)
-			is_any_running |= strstr(text, "(rb-cpu-") && !strstr(text, ") S ");
-	}
-	closedir(tasks);
-	return !is_any_running;
-}
-
-/* Wait until both workers sleep. A worker that is about to may see a task and run it instead. */
-static void wait_asleep(const struct cpu_executor *cpu)
-{
-	while (atomic_load(&cpu->workers[0].asleep) == 0 ||
-	       atomic_load(&cpu->workers[1].asleep) == 0 || !are_workers_waiting())
-		sched_yield();
 }
 
 /* The worker whose queue has the task is woken for it, and no other. */
