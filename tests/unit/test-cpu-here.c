@@ -332,17 +332,16 @@ static bool are_workers_waiting(void)
 static void wait_asleep(const struct cpu_executor *cpu)
 {
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
-		while (atomic_load(&cpu->workers[i].asleep) == 0)
+		while (atomic_load(&cpu->workers[i].asleep) == 0 || !are_workers_waiting())
 			sched_yield();
-	while (!are_workers_waiting())
-		sched_yield();
 }
+
+enum { FIRST_PROCESSOR = 1000, PATIENCE_RUNS = 20000 };
 
 /*
  * Pretend that the workers are pinned to processors from FIRST_PROCESSOR on, which no thread is at.
  * Workers that are awake would read the field meanwhile.
  */
-enum { FIRST_PROCESSOR = 1000, PATIENCE_RUNS = 20000 };
 static struct cpu_executor *pretend_pinned(struct rig *rig)
 {
 	struct cpu_executor *cpu = cpu_executor_from(rig->cpu.executor);
