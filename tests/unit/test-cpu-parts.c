@@ -506,13 +506,13 @@ TEST(test_pack__mappings)
 	}
 	for (unsigned int i = 0; i < N; i += 2)
 		packs[i] = cpu_pack_unref(&cache, packs[i]);
-	n = count_mappings() - n_before;
-	print_message("%u packs: %u mappings\n", N / 2, n);
+	n = count_mappings();
+	print_message("%u packs: %u mappings, %u before\n", N / 2, n, n_before);
 	for (unsigned int i = 1; i < N; i += 2)
 		cpu_pack_unref(&cache, packs[i]);
 	assert_int_equal(cache.bytes, 0);
 	chunks_deinit(&memory);
-	assert_true(n <= MOST_MAPPINGS);
+	assert_true(n <= n_before + MOST_MAPPINGS);
 	assert_true(count_mappings() <= n_before + MOST_MAPPINGS);
 }
 
@@ -532,10 +532,11 @@ TEST(test_scratch__mappings)
 	}
 	for (unsigned int i = 0; i < N; i += 2)
 		cpu_rig_release(&rig, plans[i]);
-	n = count_mappings() - n_before;
-	print_message("%u plans: %u mappings\n", N / 2, n);
+	n = count_mappings();
+	print_message("%u plans: %u mappings, %u before\n", N / 2, n, n_before);
 	for (unsigned int i = 1; i < N; i += 2)
 		cpu_rig_release(&rig, plans[i]);
 	cpu_rig_deinit(&rig);
-	assert_true(n <= MOST_MAPPINGS);
+	/* A sanitizer's allocator may have fewer than before. */
+	assert_true(n <= n_before + MOST_MAPPINGS);
 }
