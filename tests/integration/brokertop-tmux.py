@@ -238,21 +238,47 @@ def check_pictures(folder):
         terminal.quit()
 
 
-def mouse(terminal, is_sgr, button, x, y, times=1):
-    """Send a button's press and release, so many times, as modern or old xterms do."""
-    ups = () if button >= 64 else (button,)
+def mouse_keys(is_sgr, button, x, y, is_up=False):
+    """Return what a modern or an old xterm sends for a button's press, or its release."""
     if is_sgr:
-        keys = f'\033[<{button};{x + 1};{y + 1}M' + ''.join(f'\033[<{up};{x + 1};{y + 1}m' for up in ups)
-    else:
-        where = chr(32 + x + 1) + chr(32 + y + 1)
-        keys = f'\033[M{chr(32 + button)}{where}' + ''.join(f'\033[M#{where}' for _ in ups)
-    terminal.call('send-keys', '-H', *(f'{ord(key):x}' for key in times * keys))
+        return f'\033[<{button};{x + 1};{y + 1}' + ('m' if is_up else 'M')
+    return f'\033[M{chr(32 + (3 if is_up else button))}{chr(32 + x + 1)}{chr(32 + y + 1)}'
+
+
+def send(terminal, text):
+    terminal.call('send-keys', '-H', *(f'{ord(key):x}' for key in text))
+
+
+def mouse(terminal, is_sgr, button, x, y, times=1, then=''):
+    """Send a button's press and release, so many times, and the keys after them, all at once."""
+    keys = mouse_keys(is_sgr, button, x, y)
+    if button < 64:
+        keys += mouse_keys(is_sgr, button, x, y, is_up=True)
+    send(terminal, times * keys + then)
+
+
+def check_slow_click(terminal, is_sgr, x, y):
+    """A recording plays on although a button is held, or is one that brokertop does not use."""
+    def moment(lines):
+        found = re.search(r'(\d+)/60 playing', '\n'.join(lines))
+        return int(found[1]) if found else 0
+
+    for button in (0, 1, 2):
+        for is_up in (False, True):
+            # An event that arrives alone: the program has read the one before it.
+            time.sleep(0.3)
+            before = terminal.wait(moment, 'a moment')
+            send(terminal, mouse_keys(is_sgr, button, x, y, is_up))
+            terminal.wait(lambda lines, before=before: moment(lines) > before + 1,
+                          f'a moment after {before}, button {button} {"up" if is_up else "down"},')
 
 
 def check_mouse(folder):
     """A click selects a row, sorts by a column, or does what the key in the last line does."""
     path = os.path.join(folder, 'mouse.pages')
     subprocess.run([RECORD, 'many', '1', path], check=True, timeout=LIMIT)
+    playing = os.path.join(folder, 'playing.pages')
+    subprocess.run([RECORD, 'three', '60', playing], check=True, timeout=LIMIT)
     for settings, is_sgr in (('TERM=screen', False), ('TERM=xterm-256color', True)):
         if b'kmous=\\E[' + (b'<' if is_sgr else b'M') not in subprocess.run(
                 ['infocmp', '-1', settings.split('=')[1]], stdout=subprocess.PIPE, check=True).stdout:
@@ -297,12 +323,24 @@ def check_mouse(folder):
             for _ in range(13):
                 mouse(terminal, is_sgr, 64, 5, 10)
             terminal.wait(lambda lines, y=y, first=first: lines[y + 1] == first, 'the wheel, up')
+            # A key that arrives together with a click finds the clicked row selected.
+            name = terminal.settled()[y + 4].split()[0]
+            mouse(terminal, is_sgr, 0, x, y + 4, then='\r')
+            terminal.wait_for(f'Tenant {name}')
+            terminal.type('Escape')
+            terminal.wait_without(f'Tenant {name}')
             mouse(terminal, is_sgr, 0, *place('F1Help'))
             terminal.wait_for('Views')
             terminal.type('Escape')
             terminal.wait_without('Views')
             mouse(terminal, is_sgr, 0, *place('F10Quit'))
             terminal.wait_ended()
+        with Terminal(folder, 90, 30, '--page', playing, settings=settings) as terminal:
+            terminal.wait_for('1/60 playing')
+            terminal.type('+', '+')
+            terminal.wait_for('playing 4x')
+            check_slow_click(terminal, is_sgr, 10, 10)
+            terminal.quit()
 
 
 def check_played(folder):

@@ -26,7 +26,9 @@ static struct {
 	enum canvas_colours colours;
 	struct canvas shown;
 	bool is_forgotten;
-	struct input click; /* the second click of two that arrived together; code 0: none */
+	/* The mouse's events that terminal_input() has not returned yet, the newest first. */
+	struct input mouse[8];
+	unsigned int n_mouse;
 } terminal;
 
 bool terminal_has_unicode(void)
@@ -113,8 +115,14 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 	nodelay(stdscr, TRUE);
 	keypad(stdscr, TRUE);
 	set_escdelay(25);
-	mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON1_DOUBLE_CLICKED | BUTTON4_PRESSED |
-			  BUTTON5_PRESSED,
+	/*
+	 * curses reads on, without a limit of time, after an event that this mask does not have:
+	 * the mask has all that a terminal sends. It has no clicks, which curses makes of a press
+	 * and a release, but not of those before a key in the same read.
+	 */
+	mousemask(BUTTON1_PRESSED | BUTTON1_RELEASED | BUTTON2_PRESSED | BUTTON2_RELEASED |
+			  BUTTON3_PRESSED | BUTTON3_RELEASED | BUTTON4_PRESSED | BUTTON4_RELEASED |
+			  BUTTON5_PRESSED | BUTTON5_RELEASED | REPORT_MOUSE_POSITION,
 		  NULL);
 	mouseinterval(0);
 	return 0;
@@ -188,27 +196,31 @@ int terminal_draw(const struct canvas *canvas)
 	return 0;
 }
 
-static bool mouse_input(struct input *ret)
+/* Keep what brokertop uses of the events of the mouse: curses returns the newest first. */
+static void read_mouse(void)
 {
+	const uint64_t now_ns = clock_now_ns();
 	MEVENT event;
 
-	if (getmouse(&event) != OK)
-		return false;
-	ret->at_ns = clock_now_ns();
-	ret->x = event.x;
-	ret->y = event.y == LINES - 1 ? -1 : event.y;
-	if (event.bstate & BUTTON4_PRESSED)
-		ret->code = INPUT_WHEEL_UP;
-	else if (event.bstate & BUTTON5_PRESSED)
-		ret->code = INPUT_WHEEL_DOWN;
-	else if (event.bstate & (BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON1_DOUBLE_CLICKED))
-		ret->code = INPUT_CLICK;
-	else
-		return false;
-	/* curses makes one event of clicks that arrive together. */
-	if (event.bstate & BUTTON1_DOUBLE_CLICKED)
-		terminal.click = *ret;
-	return true;
+	while (terminal.n_mouse < sizeof(terminal.mouse) / sizeof(terminal.mouse[0]) &&
+	       getmouse(&event) == OK) {
+		struct input *input = &terminal.mouse[terminal.n_mouse];
+
+		*input = (struct input){
+			.at_ns = now_ns,
+			.x = event.x,
+			.y = event.y == LINES - 1 ? -1 : event.y,
+		};
+		if (event.bstate & BUTTON4_PRESSED)
+			input->code = INPUT_WHEEL_UP;
+		else if (event.bstate & BUTTON5_PRESSED)
+			input->code = INPUT_WHEEL_DOWN;
+		else if (event.bstate & BUTTON1_PRESSED)
+			input->code = INPUT_CLICK;
+		else
+			continue;
+		terminal.n_mouse++;
+	}
 }
 
 /* Return the code of a key; 0: not used. */
@@ -251,20 +263,19 @@ bool terminal_input(struct input *ret)
 {
 	int key;
 
-	if (terminal.click.code) {
-		*ret = terminal.click;
-		terminal.click.code = 0;
+	*ret = (struct input){.code = 0};
+	if (terminal.n_mouse) {
+		*ret = terminal.mouse[--terminal.n_mouse];
 		return true;
 	}
 	key = getch();
-	*ret = (struct input){.code = 0};
 	if (key == ERR)
 		return false;
 	/* Ctrl-L */
 	if (key == '\f')
 		terminal_forget();
 	if (key == KEY_MOUSE)
-		mouse_input(ret);
+		read_mouse();
 	else if (key != KEY_RESIZE)
 		ret->code = key_code(key);
 	return true;
