@@ -46,6 +46,7 @@ static struct metrics_text take(const struct metrics_rig *rig, enum metrics_form
 	assert_false(text.is_out_of_memory);
 	/* The tests read it as a string; AddressSanitizer's strict checks want its end. */
 	text.data = realloc(text.data, text.bytes + 1);
+	assert_non_null(text.data);
 	text.data[text.bytes] = '\0';
 	return text;
 }
