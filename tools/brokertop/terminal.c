@@ -26,7 +26,7 @@ static struct {
 	enum canvas_colours colours;
 	struct canvas shown;
 	bool is_forgotten;
-	/* The mouse's events that terminal_input() has not returned yet, the newest first. */
+	/* Events of the mouse to be returned, the newest first: curses keeps as many. */
 	struct input mouse[8];
 	unsigned int n_mouse;
 } terminal;
