@@ -260,7 +260,7 @@ def mouse(terminal, is_sgr, button, x, y, times=1, then=''):
 def check_slow_click(terminal, is_sgr, x, y):
     """A recording plays on although a button is held, or is one that brokertop does not use."""
     def moment(lines):
-        found = re.search(r'(\d+)/60 playing', '\n'.join(lines))
+        found = re.search(r'(\d+)/371 playing', '\n'.join(lines))
         return int(found[1]) if found else 0
 
     for button in (0, 1, 2):
@@ -278,7 +278,7 @@ def check_mouse(folder):
     path = os.path.join(folder, 'mouse.pages')
     subprocess.run([RECORD, 'many', '1', path], check=True, timeout=LIMIT)
     playing = os.path.join(folder, 'playing.pages')
-    subprocess.run([RECORD, 'three', '60', playing], check=True, timeout=LIMIT)
+    subprocess.run([RECORD, 'three', '371', playing], check=True, timeout=LIMIT)
     for settings, is_sgr in (('TERM=screen', False), ('TERM=xterm-256color', True)):
         if b'kmous=\\E[' + (b'<' if is_sgr else b'M') not in subprocess.run(
                 ['infocmp', '-1', settings.split('=')[1]], stdout=subprocess.PIPE, check=True).stdout:
@@ -336,7 +336,7 @@ def check_mouse(folder):
             mouse(terminal, is_sgr, 0, *place('F10Quit'))
             terminal.wait_ended()
         with Terminal(folder, 90, 30, '--page', playing, settings=settings) as terminal:
-            terminal.wait_for('1/60 playing')
+            terminal.wait_for('1/371 playing')
             terminal.type('+', '+')
             terminal.wait_for('playing 4x')
             check_slow_click(terminal, is_sgr, 10, 10)
