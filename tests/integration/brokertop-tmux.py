@@ -263,14 +263,14 @@ def check_slow_click(terminal, is_sgr, x, y):
         found = re.search(r'(\d+)/371 playing', '\n'.join(lines))
         return int(found[1]) if found else 0
 
-    for button in (0, 1, 2):
-        for is_up in (False, True):
-            # An event that arrives alone: the program has read the one before it.
-            time.sleep(0.3)
-            before = terminal.wait(moment, 'a moment')
-            send(terminal, mouse_keys(is_sgr, button, x, y, is_up))
-            terminal.wait(lambda lines, before=before: moment(lines) > before + 1,
-                          f'a moment after {before}, button {button} {"up" if is_up else "down"},')
+    # First a release without its press, which another program had.
+    for button, is_up in ((0, True), (0, False), (0, True), (1, False), (1, True), (2, False), (2, True)):
+        # An event that arrives alone: the program has read the one before it.
+        time.sleep(0.3)
+        before = terminal.wait(moment, 'a moment')
+        send(terminal, mouse_keys(is_sgr, button, x, y, is_up))
+        terminal.wait(lambda lines, before=before: moment(lines) > before + 1,
+                      f'a moment after {before}, button {button} {"up" if is_up else "down"},')
 
 
 def check_mouse(folder):
