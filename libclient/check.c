@@ -106,6 +106,7 @@ RBK_EXPORT int rbk_sqe_check(struct rbk *rbk, const struct rbk_sqe *sqe, struct 
 	const struct sqe_session session = {
 		.context = rbk,
 		.features = rbk->features,
+		.n_nameable = SQE_ANY_DISTANCE,
 		.find_plan = find_plan,
 		.find_arena = find_arena,
 		.find_binding = find_binding,

@@ -222,7 +222,7 @@ static int check_features(const struct rbk *rbk, const struct rbk *fresh, struct
 	static const char *const names[] = {
 		"RESIDENCY",    "PARTITION", "PRIORITY", "STATE_ROWS",   "TENANTS", "STRATEGIES",
 		"STATS",        "CATALOGUE", "ADMIN",    "ADMIN_CHANGE", "LEASES",  "FIXED_ARENAS",
-		"ADMIN_LIMITS", "REATTACH",  "UNDO",     "RESTORE",
+		"ADMIN_LIMITS", "REATTACH",  "UNDO",     "RESTORE",      "RESTART", "AFTER",
 	};
 	const uint64_t missing = rbk->features & ~fresh->features;
 	const unsigned int bit = missing ? (unsigned int)__builtin_ctzll(missing) : 0;

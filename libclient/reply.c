@@ -88,8 +88,8 @@ static int check_ring(const struct rbk_wire_ring *ring, struct rbk_error *error)
 	if (ring->sq_bytes < RBK_SQ_AREA_BYTES(n) ||
 	    ring->sq_bytes - RBK_SQ_AREA_BYTES(n) >= REPLY_PAGE_BYTES_MAX ||
 	    ring->cq_bytes < RBK_CQ_AREA_BYTES(n) ||
-	    /* Features, which the caller checks, add records and undo memory to the completions. */
-	    ring->cq_bytes >= RBK_CQ_UNDO_BYTES(n) + REPLY_PAGE_BYTES_MAX)
+	    /* Features, which the caller checks, add to the completions. */
+	    ring->cq_bytes >= RBK_CQ_AFTER_BYTES(n) + REPLY_PAGE_BYTES_MAX)
 		return client_error(error, -EPROTO,
 				    "the broker made areas of %" PRIu64 " and %" PRIu64
 				    " bytes for a ring of %u entries",

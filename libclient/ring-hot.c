@@ -241,6 +241,41 @@ RBK_EXPORT struct rbk_sqe *rbk_get_sqe(struct rbk_ring *ring)
 	return &ring->sq->sqes[ring->sq_tail++ & ring->mask];
 }
 
+RBK_EXPORT uint32_t rbk_sqe_index(const struct rbk_ring *ring, const struct rbk_sqe *sqe)
+{
+	const uint32_t slot = (uint32_t)(sqe - ring->sq->sqes), last = ring->sq_tail - 1;
+
+	return last - ((last - slot) & ring->mask);
+}
+
+RBK_EXPORT int rbk_sqe_set_after(const struct rbk_ring *ring, struct rbk_sqe *sqe,
+				 const uint32_t *indices, unsigned int n)
+{
+	uint16_t after[RBK_SQE_AFTER_MAX] = {0};
+	uint32_t distance;
+
+	if (!ring->cold)
+		return -ECHILD;
+	if (n > RBK_SQE_AFTER_MAX || sqe->opcode == RBK_OP_BARRIER ||
+	    (!(sqe->flags & RBK_SQE_AFTER) &&
+	     (sqe->refs[RBK_SQE_AFTER_REFS] | sqe->refs[RBK_SQE_AFTER_REFS + 1])))
+		return -EINVAL;
+	for (unsigned int i = 0; i < n; i++) {
+		distance = rbk_sqe_index(ring, sqe) - indices[i];
+		if (distance == 0 || distance > INT32_MAX)
+			return -EINVAL;
+		if (distance > ring->n_entries)
+			return -ERANGE;
+		after[i] = (uint16_t)distance;
+	}
+	memcpy(sqe->after, after, sizeof(after));
+	if (n > 0)
+		sqe->flags |= RBK_SQE_AFTER;
+	else
+		sqe->flags &= (uint8_t)~RBK_SQE_AFTER;
+	return 0;
+}
+
 static cold_path int submit_nothing(struct rbk_ring *ring)
 {
 	if (!ring->cold)

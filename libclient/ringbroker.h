@@ -683,6 +683,26 @@ void rbk_ring_set_spin_ns(struct rbk_ring *ring, uint64_t spin_ns);
 struct rbk_sqe *rbk_get_sqe(struct rbk_ring *ring);
 
 /*
+ * Return the index of an entry among all that rbk_get_sqe() has returned, modulo 2^32. Valid until
+ * the entry is returned again.
+ */
+uint32_t rbk_sqe_index(const struct rbk_ring *ring, const struct rbk_sqe *sqe);
+
+/*
+ * Let @sqe, which rbk_prep_*() has filled, start after @n earlier entries of the ring have
+ * succeeded, at most RBK_SQE_AFTER_MAX: @indices are those of rbk_sqe_index(). If one fails, @sqe
+ * completes with -ECANCELED. A second call replaces the first. A RUN can have RBK_SQE_AFTER_REFS
+ * references, more in a table. A broker without RBK_FEAT_AFTER refuses the entry: -EINVAL.
+ * Return: 0, or with @sqe unchanged
+ *   -EINVAL  @n is too large, an index is not that of an earlier entry, @sqe is a BARRIER or has
+ *            more references than fit
+ *   -ERANGE  an entry is farther back than the ring has entries: wait for its completion instead
+ *   -ECHILD  in a fork()ed child
+ */
+int rbk_sqe_set_after(const struct rbk_ring *ring, struct rbk_sqe *sqe, const uint32_t *indices,
+		      unsigned int n);
+
+/*
  * Publish the entries taken since the last call and wake the broker if it sleeps. While the
  * connection re-attaches, the entries wait for the next broker.
  * Return: the number of entries; -ECONNRESET, -EPROTO or -ECHILD as above, and the entries will not

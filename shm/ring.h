@@ -164,6 +164,26 @@ static inline uint8_t *rbk_ring_undo(const struct rbk_cq_area *cq, uint32_t n)
 	return (uint8_t *)(uintptr_t)cq + RBK_CQ_UNDO_OFFSET(n);
 }
 
+/* The failures in a completion area of @n entries, with RBK_FEAT_REATTACH and RBK_FEAT_AFTER. */
+static inline uint64_t *rbk_ring_failed(const struct rbk_cq_area *cq, uint32_t n)
+{
+	return (uint64_t *)((char *)(uintptr_t)cq + RBK_CQ_FAILED_OFFSET(n));
+}
+
+/*
+ * Return @sqe as an entry without RBK_SQE_AFTER: what is left of it is checked as in any other
+ * entry. A RUN with RBK_SQE_AFTER_REFS references at most, or with a table, stays valid.
+ */
+static inline struct rbk_sqe rbk_sqe_without_after(const struct rbk_sqe *sqe)
+{
+	struct rbk_sqe rest = *sqe;
+
+	rest.flags &= (uint8_t)~RBK_SQE_AFTER;
+	for (unsigned int i = 0; i < RBK_SQE_AFTER_MAX; i++)
+		rest.after[i] = 0;
+	return rest;
+}
+
 /* Return the bit mask of @n units from @first on, which end at RBK_UNDO_UNITS at the latest. */
 static inline uint64_t rbk_undo_mask(unsigned int first, unsigned int n)
 {

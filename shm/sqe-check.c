@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "shm/ring.h"
+
 /* A reference with its place in the entry or in the entry's table. */
 struct place {
 	const char *array; /* "refs" or "table" */
@@ -79,6 +81,8 @@ static const char *flag_name(unsigned int flags)
 		return "RBK_SQE_ARG_TABLE";
 	if (flags & RBK_SQE_PARTITION)
 		return "RBK_SQE_PARTITION";
+	if (flags & RBK_SQE_AFTER)
+		return "RBK_SQE_AFTER";
 	return "RBK_SQE_WAIT_MEMORY";
 }
 
@@ -108,6 +112,8 @@ static int check_flags(const struct rbk_sqe *sqe, struct sqe_fault *ret)
 	if (sqe->flags & ~RBK_SQE_FLAGS)
 		return fault(ret, -EINVAL, "flags", "the bits 0x%x are unknown: RBK_SQE_* are 0x%x",
 			     sqe->flags & ~RBK_SQE_FLAGS, RBK_SQE_FLAGS);
+	if (sqe->opcode == RBK_OP_BARRIER)
+		misplaced |= RBK_SQE_AFTER;
 	if (sqe->opcode == RBK_OP_RUN)
 		misplaced = 0;
 	if (sqe->opcode == RBK_OP_PREFETCH)
@@ -253,6 +259,32 @@ static int check_refs(const struct sqe_session *session, const struct sqe_plan *
 	return 0;
 }
 
+/* ---- Joins ---- */
+
+static int check_after(const struct sqe_session *session, const struct rbk_sqe *sqe,
+		       struct sqe_fault *ret)
+{
+	if (!(session->features & RBK_FEAT_AFTER))
+		return fault(ret, -EOPNOTSUPP, "flags",
+			     "RBK_SQE_AFTER needs RBK_FEAT_AFTER, which the broker does not offer");
+	if (!(sqe->refs[RBK_SQE_AFTER_REFS] | sqe->refs[RBK_SQE_AFTER_REFS + 1]))
+		return fault(ret, -EINVAL, "after",
+			     "RBK_SQE_AFTER names no entry: 1 is the entry before this one");
+	return 0;
+}
+
+static int check_distances(const struct sqe_session *session, const struct rbk_sqe *sqe,
+			   struct sqe_fault *ret)
+{
+	for (uint32_t i = 0; i < RBK_SQE_AFTER_MAX; i++)
+		if (sqe->after[i] > session->n_nameable)
+			return fault_at(ret, -EINVAL, "after", i,
+					"there is no entry %u places before this one: it can name "
+					"one of the last %" PRIu32,
+					sqe->after[i], session->n_nameable);
+	return 0;
+}
+
 /* ---- Operations on a plan ---- */
 
 static int check_table(const struct sqe_session *session, const struct rbk_sqe *sqe,
@@ -295,8 +327,11 @@ static int check_table(const struct sqe_session *session, const struct rbk_sqe *
 }
 
 static int check_run(const struct sqe_session *session, const struct rbk_sqe *sqe,
-		     const struct sqe_plan *plan, struct sqe_fault *ret)
+		     const struct sqe_plan *plan, bool has_after, struct sqe_fault *ret)
 {
+	struct sqe_plan first = *plan;
+	int res;
+
 	if (sqe->count == 0 || sqe->count > plan->max_count)
 		return fault(ret, -ERANGE, "count",
 			     "%" PRIu32 " rows, and the plan takes 1 to %" PRIu32, sqe->count,
@@ -314,7 +349,16 @@ static int check_run(const struct sqe_session *session, const struct rbk_sqe *sq
 					"the plan takes %" PRIu32 " references: 0x%" PRIx64
 					" is to be 0",
 					plan->n_refs, sqe->refs[i]);
-	return check_refs(session, plan, sqe->count, "refs", sqe->refs, ret);
+	if (plan->n_refs <= RBK_SQE_AFTER_REFS || !has_after)
+		return check_refs(session, plan, sqe->count, "refs", sqe->refs, ret);
+	first.n_refs = RBK_SQE_AFTER_REFS;
+	res = check_refs(session, &first, sqe->count, "refs", sqe->refs, ret);
+	return res ? res
+		   : fault(ret, -EINVAL, "flags",
+			   "the plan takes %" PRIu32
+			   " references: beside RBK_SQE_AFTER, more than %u need a table, by "
+			   "rbk_prep_run_table()",
+			   plan->n_refs, RBK_SQE_AFTER_REFS);
 }
 
 static int check_residency(const struct sqe_session *session, const struct rbk_sqe *sqe,
@@ -331,13 +375,12 @@ static int check_residency(const struct sqe_session *session, const struct rbk_s
 	return check_unused(sqe, "refs", 0, ret);
 }
 
-int sqe_check(const struct sqe_session *session, const struct rbk_sqe *sqe, struct sqe_fault *ret)
+/* Check what depends on the operation. @has_after: RBK_SQE_AFTER was taken from @sqe. */
+static int check_operation(const struct sqe_session *session, const struct rbk_sqe *sqe,
+			   bool has_after, struct sqe_fault *ret)
 {
 	struct sqe_plan plan;
-	int res = check_head(sqe, ret);
 
-	if (res)
-		return res;
 	switch (sqe->opcode) {
 	case RBK_OP_NOP:
 		return check_bare(sqe, "refs", 0, ret);
@@ -351,6 +394,19 @@ int sqe_check(const struct sqe_session *session, const struct rbk_sqe *sqe, stru
 	if (!session->find_plan(session->context, sqe->plan_id, &plan))
 		return fault(ret, -ENOENT, "plan_id", "the session has no plan %" PRIu32,
 			     sqe->plan_id);
-	return sqe->opcode == RBK_OP_RUN ? check_run(session, sqe, &plan, ret)
+	return sqe->opcode == RBK_OP_RUN ? check_run(session, sqe, &plan, has_after, ret)
 					 : check_residency(session, sqe, ret);
+}
+
+int sqe_check(const struct sqe_session *session, const struct rbk_sqe *sqe, struct sqe_fault *ret)
+{
+	const bool has_after = sqe->flags & RBK_SQE_AFTER;
+	const struct rbk_sqe rest = has_after ? rbk_sqe_without_after(sqe) : *sqe;
+	int res = check_head(sqe, ret);
+
+	if (!res && has_after)
+		res = check_after(session, sqe, ret);
+	if (!res)
+		res = check_operation(session, &rest, has_after, ret);
+	return !res && has_after ? check_distances(session, sqe, ret) : res;
 }

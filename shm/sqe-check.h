@@ -36,11 +36,15 @@ struct sqe_arena {
 	const uint8_t *base; /* NULL: the contents cannot be read */
 };
 
+enum { SQE_ANY_DISTANCE = UINT16_MAX };
+
 /* The caller's knowledge of the session that submits the entry. */
 struct sqe_session {
 	const void *context; /* first argument of the functions */
 	uint64_t features;
-	bool is_in_chain;      /* the entry before this one has RBK_SQE_LINK */
+	bool is_in_chain; /* the entry before this one has RBK_SQE_LINK */
+	/* Entries before this one that RBK_SQE_AFTER can name; SQE_ANY_DISTANCE: not known */
+	uint32_t n_nameable;
 	const uint64_t *table; /* the entry's table, already copied; NULL: read it from its arena */
 	/* Return: false if there is no such plan, or no such arena. */
 	bool (*find_plan)(const void *context, uint32_t id, struct sqe_plan *ret);

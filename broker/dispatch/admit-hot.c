@@ -8,7 +8,8 @@
  *
  * Chains: an entry with RBK_SQE_LINK opens a chain, or continues one; the first entry without it is
  * the last. While an entry of the open chain has not completed (chain_last) the next is held; once
- * an entry has failed (chain_broken) the rest complete with -ECANCELED.
+ * an entry has failed (chain_broken) the rest complete with -ECANCELED. An entry that names others
+ * (join-hot.c) waits for these, too.
  */
 #include <errno.h>
 
@@ -146,6 +147,7 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	task->plan = plan;
 	task->chain_next = NULL;
 	task->half = NULL;
+	join_take(task);
 	task->user_data = sqe->user_data;
 	task->target = sqe->target;
 	task->admit_ticks = now_ticks;
@@ -428,7 +430,7 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
  */
 static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
 			  const struct rbk_sqe *sqe, struct session_plan *plan, int res,
-			  uint64_t now_ticks)
+			  const struct join *join, uint64_t now_ticks)
 {
 	struct task *task;
 
@@ -440,13 +442,56 @@ static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
 			refuse(dispatch, ring, sqe, res);
 		else
 			post_bare(dispatch, ring, sqe, -ECANCELED);
+		join_note_failed(ring, join_entry_index(ring));
 		ring->chain_last = NULL;
 		ring->chain_broken = true;
 	} else {
 		task = task_from_entry(dispatch, ring, sqe, plan, now_ticks, TASK_HELD);
 		ring->chain_last->chain_next = task;
 		ring->chain_last = task;
+		join_wait(task, join);
+		task->join.is_chained = true;
 	}
+}
+
+/*
+ * Admit an entry that is in an open chain, or names predecessors: @res is the result of its
+ * validation. The entry may overwrite what they have read, and may be of the same batch.
+ * Return: true if the entry was admitted; false if it waits for nothing, with *ret_res set.
+ */
+static __attribute__((__noinline__)) bool admit_successor(struct dispatch *dispatch,
+							  struct dispatch_ring *ring,
+							  const struct rbk_sqe *sqe,
+							  struct session_plan *plan, int res,
+							  uint64_t now_ticks, int *ret_res)
+{
+	struct join join = {.n = 0};
+
+	if (ring->chain_open && sqe->opcode == RBK_OP_BARRIER)
+		res = -EINVAL;
+	if (res == 0 && (sqe->flags & RBK_SQE_AFTER))
+		res = join_find(ring, sqe, &join);
+	if (ring->chain_open && (ring->chain_last || ring->chain_broken)) {
+		admit_waiting(dispatch, ring, sqe, plan, res, &join, now_ticks);
+		return true;
+	}
+	*ret_res = res;
+	if (res == 0 && join.n > 0) {
+		ring->chain_last = task_from_entry(dispatch, ring, sqe, plan, now_ticks, TASK_HELD);
+		ring->chain_broken = false;
+		join_wait(ring->chain_last, &join);
+		return true;
+	}
+	if (res == 0 && join.is_failed) {
+		post_bare(dispatch, ring, sqe, -ECANCELED);
+		join_note_failed(ring, join_entry_index(ring));
+		ring->chain_last = NULL;
+		ring->chain_broken = true;
+		return true;
+	}
+	if (ring->ring->records)
+		ring_commit(ring, ring->ring->sq_head - !ring_is_restoring(ring));
+	return false;
 }
 
 static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
@@ -463,17 +508,9 @@ static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch
 		if (res == 0)
 			return;
 	}
-	if (__builtin_expect(ring->chain_open, 0)) {
-		if (sqe->opcode == RBK_OP_BARRIER)
-			res = -EINVAL;
-		if (ring->chain_last || ring->chain_broken) {
-			admit_waiting(dispatch, ring, sqe, plan, res, now_ticks);
-			goto linked;
-		}
-		/* This entry may overwrite what its predecessor, of the same batch, has read. */
-		if (ring->ring->records)
-			ring_commit(ring, ring->ring->sq_head - !ring_is_restoring(ring));
-	}
+	if (__builtin_expect(ring->chain_open | (sqe->flags & RBK_SQE_AFTER), 0) &&
+	    admit_successor(dispatch, ring, sqe, plan, res, now_ticks, &res))
+		goto linked;
 
 	if (__builtin_expect(res != 0, 0))
 		refuse(dispatch, ring, sqe, res);
@@ -481,6 +518,9 @@ static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch
 		res = start_entry(dispatch, ring, sqe, plan, now_ticks, &task);
 	ring->chain_last = task;
 	ring->chain_broken = res < 0;
+	/* A later entry may name this one. */
+	if (__builtin_expect(res < 0, 0))
+		join_note_failed(ring, join_entry_index(ring));
 linked:
 	if (__builtin_expect(sqe->flags != 0, 0)) {
 		if (sqe->flags & RBK_SQE_ARG_TABLE)
@@ -719,6 +759,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	if (__builtin_expect(i < n, 0) && !dispatch_ring->barrier && !dispatch_ring->is_fetching)
 		leave_rest(dispatch, dispatch_ring, admit_ticks, n - i);
 	dispatch_ring->last_work_ticks = now_ticks;
+	dispatch_ring->join.n_taken += i;
 	ring_publish(dispatch, dispatch_ring);
 	charge_batch(dispatch, dispatch_ring->flow, now_ticks, i);
 	return (int)i;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "dispatch/dispatch.h"
+#include "dispatch/join.h"
 #include "dispatch/overrun.h"
 #include "dispatch/reactor-run.h"
 #include "dispatch/series.h"
@@ -62,7 +63,7 @@ struct half {
 };
 
 enum task_phase {
-	TASK_HELD,    /* waits for its predecessor in a chain */
+	TASK_HELD,    /* waits for its predecessors in a chain and in a join */
 	TASK_PLACED,  /* its runs are queued for devices, or held by executors */
 	TASK_BARRIER, /* waits for all earlier tasks of its ring */
 	TASK_WAITING, /* waits for residency's answer, see wait.c */
@@ -76,8 +77,9 @@ struct task {
 	struct session_plan *plan; /* of RUN, PREFETCH, EVICT; otherwise NULL */
 	struct task *next;         /* in the free list, or in a queue */
 	struct task *chain_next;   /* successor, held until this task completes */
-	struct list_node link;     /* in dispatch_ring.in_flight, oldest first */
-	struct index_node named;   /* in its bucket, unless cancelled */
+	struct join_task join;
+	struct list_node link;   /* in dispatch_ring.in_flight, oldest first */
+	struct index_node named; /* in its bucket, unless cancelled */
 	uint64_t user_data;
 	uint64_t target; /* user_data that a CANCEL cancels */
 	uint64_t admit_ticks;
@@ -193,6 +195,7 @@ struct dispatch_ring {
 	uint32_t bucket_mask;
 	struct list_node in_flight;
 	struct index_node **buckets; /* tasks in flight by user_data, for CANCEL */
+	struct join_ring join;
 
 	/* Cold. */
 	struct dispatch *dispatch;
@@ -362,6 +365,7 @@ struct dispatch {
 	struct reactor_run reactor_run;
 	struct due due;
 	struct exec_ref inline_refs[RBK_MAX_REFS];
+	struct list_node joining; /* rings with edges for join_next() */
 
 	/* Cold. */
 	struct dispatch_options options;
@@ -640,12 +644,13 @@ unsigned int dispatch_replace(struct dispatch *dispatch);
 
 struct sqe_fault;
 /*
- * Find what is wrong with an entry of @session. @is_in_chain: the entry before it has RBK_SQE_LINK.
+ * Find what is wrong with an entry of @session. @is_in_chain: the entry before it has RBK_SQE_LINK;
+ * @n_nameable: entries before it that it can name.
  * Return: as sqe_check(): 0 or the errno of validate_entry(), unless a table has changed meanwhile
  * or has not been copied.
  */
 int dispatch_find_fault(const struct session *session, const struct rbk_sqe *sqe, bool is_in_chain,
-			struct sqe_fault *ret);
+			uint32_t n_nameable, struct sqe_fault *ret);
 
 /*
  * Find out what is wrong with an entry that was refused with @res, show it in the tenant's page and

@@ -76,8 +76,9 @@ static uint32_t n_buckets(uint32_t n_entries)
 
 static uint64_t piece_bytes(uint32_t n_entries)
 {
-	return (uint64_t)n_entries *
-		       (sizeof(struct task) + RBK_MAX_REFS * sizeof(struct exec_ref)) +
+	return (uint64_t)n_entries * (sizeof(struct task) + RBK_MAX_REFS * sizeof(struct exec_ref) +
+				      2 * sizeof(uint64_t) + RBK_SQE_AFTER_MAX * sizeof(uint32_t) +
+				      sizeof(uint16_t)) +
 	       n_buckets(n_entries) * sizeof(struct index_node *);
 }
 
@@ -137,6 +138,10 @@ int dispatch_ring_make(void *context, struct session_ring *session_ring)
 	ring->refs = (struct exec_ref *)(ring->tasks + n_entries);
 	ring->buckets = (struct index_node **)(ring->refs + (size_t)n_entries * RBK_MAX_REFS);
 	ring->bucket_mask = n_buckets(n_entries) - 1;
+	list_init(&ring->join.link);
+	ring->join.failed = (uint64_t *)(ring->buckets + n_buckets(n_entries));
+	ring->join.edges = (uint32_t *)(ring->join.failed + 2 * (size_t)n_entries);
+	ring->join.slots = (uint16_t *)(ring->join.edges + (size_t)n_entries * RBK_SQE_AFTER_MAX);
 	session_ring->dispatch = steal_ptr(ring);
 	return 0;
 }
@@ -160,6 +165,8 @@ int dispatch_ring_added(void *context, struct session_ring *session_ring)
 		return error_fold(r);
 	ring->spin_ticks = dispatch->options.spin_ns < 0 ? clock_ns_to_ticks(spin_start_ns)
 							 : dispatch->max_spin_ticks;
+	if (session_ring->failed)
+		ring->join.failed = session_ring->failed;
 	dispatch->n_rings++;
 	list_append(&dispatch->rings, &ring->link);
 	restore_begin(ring);

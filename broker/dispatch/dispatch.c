@@ -844,6 +844,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	turn_queue_init(&dispatch->bells, dispatch->turn);
 	turn_queue_init(&dispatch->rung, dispatch->turn);
 	list_init(&dispatch->late_bells);
+	list_init(&dispatch->joining);
 	chunks_init(&dispatch->ring_chunks, CHUNKS_SMALL);
 	list_init(&dispatch->active_flows);
 	list_init(&dispatch->ending);

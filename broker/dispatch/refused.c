@@ -62,12 +62,13 @@ static void find_binding(const void *context, uint32_t index, uint32_t count,
 }
 
 int dispatch_find_fault(const struct session *session, const struct rbk_sqe *sqe, bool is_in_chain,
-			struct sqe_fault *ret)
+			uint32_t n_nameable, struct sqe_fault *ret)
 {
 	const struct sqe_session known = {
 		.context = session,
 		.features = session->features,
 		.is_in_chain = is_in_chain,
+		.n_nameable = n_nameable,
 		.table = session->fetched,
 		.find_plan = find_plan,
 		.find_arena = find_arena,
@@ -108,7 +109,8 @@ void dispatch_note_refused(struct dispatch *dispatch, struct dispatch_ring *ring
 	struct sqe_fault fault = {.field = ""};
 
 	/* A table can change between the two looks; copying it can fail for lack of memory. */
-	if (dispatch_find_fault(session, sqe, ring->chain_open, &fault) != res) {
+	if (dispatch_find_fault(session, sqe, ring->chain_open,
+				join_most_distance(ring, join_entry_index(ring)), &fault) != res) {
 		snprintf(fault.field, sizeof(fault.field), "table");
 		snprintf(fault.reason, sizeof(fault.reason),
 			 res == -ENOMEM ? "the broker has no memory to copy it"

@@ -41,9 +41,11 @@ void restore_begin(struct dispatch_ring *ring)
 	const struct rbk_cq_area *cq = session_ring->cq;
 
 	ring->cq_published = session_ring->cq_tail;
+	ring->join.n_taken = session_ring->sq_head;
 	if (!session_ring->records)
 		return;
 	ring->restored_chain = rbk_commit_load(cq, &ring->commit_base);
+	ring->join.n_taken = ring->commit_base.sq_head;
 	ring->n_restored = session_ring->n_restored;
 	if (ring->n_restored == 0)
 		restore_end(ring);
@@ -132,6 +134,7 @@ void restore_refuse(struct dispatch *dispatch, struct dispatch_ring *ring,
 {
 	const struct outcome outcome = {.res = res, .device = RBK_DEVICE_NONE};
 
+	join_note_failed(ring, join_entry_index(ring));
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
 	ring->chain_last = NULL;
 	ring->chain_open = sqe->flags & RBK_SQE_LINK;

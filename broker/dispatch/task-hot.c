@@ -218,6 +218,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 
 	if (__builtin_expect(task->is_rerun && !task->is_undone && res < 0, 0))
 		res = -ECONNRESET;
+	join_complete(dispatch, task, res);
 	dispatch->n_succeeded += res >= 0;
 	if (ring->is_due) {
 		ring->is_due = false;
@@ -231,6 +232,13 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 
 	if (successor)
 		successor->is_cancelled |= res < 0;
+	if (__builtin_expect(successor && successor->join.n_awaited > 0, 0)) {
+		successor->join.is_chained = false;
+		/* Unlike others, it outlives the commit of its predecessor's failure. */
+		if (res < 0 && ring->ring->records && !ring->ring->is_closing)
+			record_end_chain(successor, task);
+		successor = NULL;
+	}
 	if (ring->chain_last == task) {
 		ring->chain_last = NULL;
 		ring->chain_broken = res < 0;

@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "shm/ring.h"
 #include "util/checked.h"
 
 /*
@@ -21,6 +22,8 @@
 enum { PLAN_ID_SLOT_MASK = 0xffff };
 
 static const uint8_t flags_of_run = RBK_SQE_ARG_TABLE | RBK_SQE_PARTITION;
+/* Flags beyond these are looked at apart, so that others cost nothing. */
+static const uint8_t usual_flags = RBK_SQE_FLAGS & ~RBK_SQE_AFTER;
 
 /* Return the plan of an id; NULL if there is none, or not any more. */
 static inline struct session_plan *find_plan(const struct session *session, uint32_t id)
@@ -213,15 +216,42 @@ static int validate_residency(const struct session *session, const struct rbk_sq
 	return 0;
 }
 
+/* Check the strategy, the priority, and that the flags, of usual_flags, suit the operation. */
+static ALWAYS_INLINE bool head_is_valid(const struct rbk_sqe *sqe)
+{
+	if (!strategy_is_valid(sqe->strategy) || sqe->priority >= RBK_PRIORITY_COUNT)
+		return false;
+	return sqe->opcode == RBK_OP_RUN ||
+	       !(sqe->flags &
+		 (sqe->opcode == RBK_OP_PREFETCH ? flags_of_run
+						 : flags_of_run | RBK_SQE_WAIT_MEMORY));
+}
+
+/* Validate an entry with RBK_SQE_AFTER, except whether there are the entries that it names. */
+static __attribute__((__noinline__)) int validate_after(const struct session *session,
+							const struct rbk_sqe *sqe,
+							struct exec_ref *refs,
+							struct session_plan **ret_plan)
+{
+	struct rbk_sqe rest;
+
+	rest = rbk_sqe_without_after(sqe);
+	if ((sqe->flags & ~RBK_SQE_FLAGS) || sqe->opcode >= RBK_OP_COUNT ||
+	    sqe->opcode == RBK_OP_BARRIER || !head_is_valid(&rest))
+		return -EINVAL;
+	if (!(session->features & RBK_FEAT_AFTER))
+		return -EOPNOTSUPP;
+	if (!(sqe->refs[RBK_SQE_AFTER_REFS] | sqe->refs[RBK_SQE_AFTER_REFS + 1]))
+		return -EINVAL;
+	return validate_entry(session, &rest, refs, ret_plan);
+}
+
 int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
 		   struct session_plan **ret_plan)
 {
-	if ((sqe->flags & ~RBK_SQE_FLAGS) || !strategy_is_valid(sqe->strategy) ||
-	    sqe->priority >= RBK_PRIORITY_COUNT)
-		return -EINVAL;
-	if (sqe->opcode != RBK_OP_RUN &&
-	    (sqe->flags &
-	     (sqe->opcode == RBK_OP_PREFETCH ? flags_of_run : flags_of_run | RBK_SQE_WAIT_MEMORY)))
+	if (__builtin_expect(sqe->flags & ~usual_flags, 0))
+		return validate_after(session, sqe, refs, ret_plan);
+	if (!head_is_valid(sqe))
 		return -EINVAL;
 
 	switch (sqe->opcode) {

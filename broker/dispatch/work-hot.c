@@ -3,7 +3,8 @@
  * A turn's work on tasks: entries that did not complete when they were admitted
  *
  * A turn takes finished tasks back from executors, and ends the waiting of tasks whose plan or ring
- * is being removed. It continues woken tasks and walks over all tasks, and releases queued runs.
+ * is being removed. It continues woken tasks and walks over all tasks, starts tasks whose
+ * predecessors have completed, and releases queued runs.
  * Then it publishes completions to clients and flushes executors. Each step does a batch, so that
  * no tenant holds up the turn.
  */
@@ -13,9 +14,9 @@
 #include "util/clock.h"
 
 enum {
-	/* Woken tasks that one turn continues */
+	/* Woken tasks that one turn continues, and edges of joins that it visits */
 	WAKE_BATCH = 128,
-	/* Continuing woken tasks gets 1 / WAKE_PART of a turn's budget: entries wait meanwhile. */
+	/* Each of both gets 1 / WAKE_PART of a turn's budget: entries wait meanwhile. */
 	WAKE_PART = 8,
 	/* Tasks; see leave_slice(). */
 	FEW_TASKS = 4,
@@ -61,6 +62,28 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 }
 
 /*
+ * Start tasks whose predecessors have completed.
+ * Return: the edges visited.
+ */
+static __attribute__((__noinline__)) unsigned int start_joined(struct dispatch *dispatch)
+{
+	const struct turn *turn = dispatch->turn;
+	const uint64_t stop_ticks = turn_used_ticks(turn) + turn->budget_ticks / WAKE_PART;
+	struct task *task;
+	unsigned int n = 0;
+
+	while (n < WAKE_BATCH && !list_is_empty(&dispatch->joining)) {
+		n++;
+		task = join_next(dispatch);
+		if (task)
+			task_start(dispatch, task);
+		if (turn_used_ticks(turn) >= stop_ticks)
+			break;
+	}
+	return n;
+}
+
+/*
  * Continue the walks in dispatch.walking.
  * Return: the steps done.
  */
@@ -79,8 +102,8 @@ static __attribute__((__cold__, __noinline__)) unsigned int dispatch_walk(struct
 static inline bool has_other_tasks(const struct dispatch *dispatch)
 {
 	return (dispatch->n_queued | dispatch->flush_mask) != 0 || dispatch->woken.first ||
-	       dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->walking ||
-	       dispatch->may_preempt;
+	       !list_is_empty(&dispatch->joining) || dispatch->dirty ||
+	       dispatch_is_ending(dispatch) || dispatch->walking || dispatch->may_preempt;
 }
 
 /*
@@ -130,7 +153,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 			return 0;
 		/* Otherwise a task failed, was stopped, has more parts, or is the broker's own. */
 		if (dispatch->n_succeeded - n_before == n_total && dispatch->n_queued == 0 &&
-		    !dispatch->woken.first)
+		    !dispatch->woken.first && list_is_empty(&dispatch->joining))
 			n_ended = n_total;
 	}
 	if (dispatch_is_ending(dispatch))
@@ -139,6 +162,8 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		n_total += dispatch_walk(dispatch);
 	if (dispatch->woken.first)
 		n_total += dispatch_wake(dispatch);
+	if (!list_is_empty(&dispatch->joining))
+		n_total += start_joined(dispatch);
 	if (dispatch->n_queued > 0) {
 		if (!is_now || n_total > 0)
 			dispatch->now_ticks = clock_ticks();

@@ -125,6 +125,8 @@ static bool session_has(const struct session *session, uint64_t features)
 /* Return the size of the completion area of a session's ring. */
 static size_t cq_bytes(const struct session *session, uint32_t n_entries)
 {
+	if (session_has(session, RBK_FEAT_REATTACH | RBK_FEAT_AFTER))
+		return RBK_CQ_AFTER_BYTES(n_entries);
 	if (session_has(session, RBK_FEAT_REATTACH | RBK_FEAT_UNDO))
 		return RBK_CQ_UNDO_BYTES(n_entries);
 	if (session_has(session, RBK_FEAT_REATTACH))
@@ -274,6 +276,8 @@ static int seal_areas(struct session_ring *ring)
 		ring->records = rbk_ring_records(ring->cq, ring->n_entries);
 	if (session_has(ring->session, RBK_FEAT_REATTACH | RBK_FEAT_UNDO))
 		ring->undo = rbk_ring_undo(ring->cq, ring->n_entries);
+	if (session_has(ring->session, RBK_FEAT_REATTACH | RBK_FEAT_AFTER))
+		ring->failed = rbk_ring_failed(ring->cq, ring->n_entries);
 	r = ring->is_restored ? ring_restore(ring)
 			      : area_seal(fds[RING_FD_SQ], F_SEAL_SHRINK | F_SEAL_GROW);
 	ring->from_fd = close_fd(ring->from_fd);

@@ -17,7 +17,8 @@
  * records, too: what is known of a crash stands in records.
  *
  * The states of tasks that had begun move as well: the earlier area is never written, so they are
- * there until those in the new area are complete.
+ * there until those in the new area are complete. So do the failures of entries that others may
+ * name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -180,6 +181,20 @@ static void take_entries(const struct session_ring *ring, const struct rbk_cq_ar
 	commit->sq_head += n;
 }
 
+/*
+ * Copy the failures that count: an entry that is admitted again may succeed. The client may have
+ * invented them: each is used only to find out whether one of its own entries has failed.
+ */
+static void move_failed(const struct session_ring *ring, const struct rbk_cq_area *old,
+			const struct rest *rest, const struct rbk_commit *commit)
+{
+	const uint64_t *failed = rbk_ring_failed(old, ring->n_entries);
+
+	for (uint32_t i = 0; i < 2 * ring->n_entries; i++)
+		if (failed[i] > 0 && failed[i] <= commit->sq_head && !rest_has(rest, failed[i] - 1))
+			ring->failed[i] = failed[i];
+}
+
 static int unsuitable(struct session_ring *ring, const char *why)
 {
 	ring->why = why;
@@ -204,6 +219,8 @@ static int fill(struct session_ring *ring, const struct rbk_cq_area *old, const 
 		ring->records[i] = rest_next(rest, i, commit, chain);
 		n_undo = move_undo(ring, old, &ring->records[i], n_undo);
 	}
+	if (ring->failed)
+		move_failed(ring, old, rest, commit);
 
 	ring->cq->commit_base = *commit;
 	ring->cq->commit = rbk_commit_word(sq_head, cq_tail, chain);

@@ -184,6 +184,7 @@ struct session_ring {
 	uint32_t n_in_flight;           /* tasks admitted whose completion is not yet in the ring */
 	uint32_t n_restored;            /* the first records, which an earlier broker left */
 	struct dispatch_ring *dispatch; /* the dispatcher's own state */
+	uint64_t *failed;               /* failures, in cq; NULL: no room for them */
 
 	/* Cold. */
 	uint32_t id;

@@ -6,6 +6,9 @@
 #include <ringbroker.h>
 #include <stdio.h>
 
+int put_sum(struct rbk_ring *ring, const struct rbk_plan *add, const uint64_t refs[3],
+	    const uint32_t terms[2]);
+
 static void put(struct rbk *rbk, struct rbk_ring *ring, const struct rbk_plan *plan,
 		const uint64_t *refs, unsigned int n_refs)
 {
@@ -20,6 +23,18 @@ static void put(struct rbk *rbk, struct rbk_ring *ring, const struct rbk_plan *p
 	rbk_sqe_set_deadline_us(sqe, 2000);
 	if (rbk_sqe_check(rbk, sqe, &error))
 		fprintf(stderr, "%s\n", error.text);
+}
+
+/* Queue a task that adds what two earlier entries write: their rbk_sqe_index() is in @terms. */
+int put_sum(struct rbk_ring *ring, const struct rbk_plan *add, const uint64_t refs[3],
+	    const uint32_t terms[2])
+{
+	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+	if (!sqe)
+		return -1;
+	rbk_prep_run(sqe, rbk_plan_id(add), 1, refs, 3);
+	return rbk_sqe_set_after(ring, sqe, terms, 2);
 }
 
 /* Cancel it. */

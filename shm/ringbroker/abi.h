@@ -21,7 +21,7 @@
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
- *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART
+ *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -63,12 +63,16 @@
  * RBK_WIRE_ARENA_DMA_BUF, RBK_WIRE_LEASE_RESIZED.
  */
 #define RBK_FEAT_RESTORE (1ull << 15)
+/* Entries may wait for several earlier ones: RBK_SQE_AFTER. */
+#define RBK_FEAT_AFTER (1ull << 17)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
 #define RBK_MAX_RANK         8u     /* dimensions of one tensor */
 #define RBK_MAX_REFS         64u    /* buffer references of one task, through a table */
 #define RBK_SQE_REFS         5u     /* buffer references that fit into an entry */
+#define RBK_SQE_AFTER_REFS   3u     /* the same with RBK_SQE_AFTER */
+#define RBK_SQE_AFTER_MAX    8u     /* earlier entries that an entry can wait for */
 #define RBK_NAME_BYTES       32u /* bytes of a name of a tensor, node or operator, with the NUL */
 #define RBK_REF_ALIGN        64u /* alignment of every buffer reference, in bytes */
 #define RBK_MAX_PLAN_TENSORS 4096u
@@ -99,12 +103,24 @@ enum rbk_op {
  * predecessor succeeded. Once an entry has failed, been rejected or been cancelled, the rest of the
  * chain completes with -ECANCELED. Entries not in the same chain are unordered. A BARRIER cannot be
  * in a chain.
+ *
+ * Joins (RBK_FEAT_AFTER): an entry with RBK_SQE_AFTER names up to RBK_SQE_AFTER_MAX earlier entries
+ * of its ring in struct rbk_sqe.after, each by its distance: 1 is the entry before this one. It
+ * starts after all of them succeeded. If one of them failed, was rejected or was cancelled, it
+ * completes with -ECANCELED once all of them have completed. An entry may be named any number of
+ * times, before and after its completion. A distance that exceeds the number of entries of the
+ * ring, or that reaches before the ring's first entry, names no entry: -EINVAL. An entry can be in
+ * a chain and name others; it then waits for both, unless its chain has failed before the broker
+ * takes it. Since only earlier entries can be named, there are no cycles. A NOP with RBK_SQE_AFTER
+ * joins more than RBK_SQE_AFTER_MAX entries step by step. A BARRIER names none.
  */
 #define RBK_SQE_LINK        (1u << 0) /* the next entry starts after this entry succeeded */
 #define RBK_SQE_PARTITION   (1u << 1) /* this task may be split over devices */
 #define RBK_SQE_ARG_TABLE   (1u << 2) /* references are in a table: struct rbk_sqe.table */
 #define RBK_SQE_WAIT_MEMORY (1u << 3) /* RUN, PREFETCH: wait for device memory, see below */
-#define RBK_SQE_FLAGS       (RBK_SQE_LINK | RBK_SQE_PARTITION | RBK_SQE_ARG_TABLE | RBK_SQE_WAIT_MEMORY)
+#define RBK_SQE_AFTER       (1u << 4) /* starts after the entries of struct rbk_sqe.after */
+#define RBK_SQE_FLAGS \
+	(RBK_SQE_LINK | RBK_SQE_PARTITION | RBK_SQE_ARG_TABLE | RBK_SQE_WAIT_MEMORY | RBK_SQE_AFTER)
 
 /*
  * Residency (RBK_FEAT_RESIDENCY)
@@ -202,7 +218,9 @@ enum rbk_reason {
  *   -EINVAL      unknown opcode, flag, strategy or priority; reserved bits set; a misaligned
  *                reference; an unused reference that is not 0; an output that overlaps another
  *                reference; a number of references that is not the plan's: a reference beyond it
- *                that is not 0, or one of the plan's that is 0
+ *                that is not 0, or one of the plan's that is 0; RBK_SQE_AFTER: a distance that
+ *                names no entry, no distance at all, or a plan with more than RBK_SQE_AFTER_REFS
+ *                references without a table
  *   -ENOENT      no such plan; CANCEL: no such task
  *   -EBADF       no such arena, or not any more; RBK_REF_INVALID
  *   -EFAULT      a reference reaches beyond its arena
@@ -215,9 +233,9 @@ enum rbk_reason {
  *   -EOPNOTSUPP  needs a feature that was not offered
  *   -EALREADY    CANCEL: the task has begun on a GPU, or updates a state, and cannot be stopped;
  *                it had begun to update a state when an earlier broker died, and is to run again
- *   -ECANCELED   cancelled, or an earlier task of its chain failed, or it waited for the memory of
- *                a plan that was removed; PREFETCH: EVICT or an administrator evicted the plan
- *                while it was being loaded
+ *   -ECANCELED   cancelled, or an earlier task of its chain or one that it names in after failed,
+ *                or it waited for the memory of a plan that was removed; PREFETCH: EVICT or an
+ *                administrator evicted the plan while it was being loaded
  *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
  *                the devices that may run it
@@ -256,6 +274,14 @@ struct rbk_sqe {
 		struct {
 			uint64_t target; /* user_data of the task to cancel */
 			uint64_t cancel_reserved[4];
+		};
+		/*
+		 * RBK_SQE_AFTER, with each operation but BARRIER: distances to earlier entries in
+		 * place of the last two words above; 0: unused.
+		 */
+		struct {
+			uint64_t after_refs[RBK_SQE_AFTER_REFS]; /* as refs, or as above */
+			uint16_t after[RBK_SQE_AFTER_MAX];
 		};
 	};
 };
@@ -444,6 +470,15 @@ struct rbk_task_record {
 #define RBK_UNDO_UNITS        64
 #define RBK_CQ_UNDO_OFFSET(n) RBK_CQ_REATTACH_BYTES(n)
 #define RBK_CQ_UNDO_BYTES(n)  (RBK_CQ_UNDO_OFFSET(n) + RBK_UNDO_UNITS * RBK_UNDO_UNIT_BYTES)
+/*
+ * With RBK_FEAT_REATTACH and RBK_FEAT_AFTER follow the failures, uint64_t[2 * n], also where the
+ * room for states is not used: element i is 1 + the largest index of an entry that failed, of the
+ * indices that are i modulo 2 * n. It is written before the failure is committed, and counts if the
+ * index is below the committed sq_head and no live record has it. Such indices may have replaced
+ * others, but none that can still be named: these are n apart at most.
+ */
+#define RBK_CQ_FAILED_OFFSET(n) RBK_CQ_UNDO_BYTES(n)
+#define RBK_CQ_AFTER_BYTES(n)   (RBK_CQ_FAILED_OFFSET(n) + 2 * (size_t)(n) * sizeof(uint64_t))
 
 /* Element types; the numbers are those of ONNX's TensorProto. All are below 32. */
 enum rbk_dtype {
@@ -530,6 +565,7 @@ _Static_assert(offsetof(struct rbk_sqe, state_rows) == 36, "abi");
 _Static_assert(offsetof(struct rbk_sqe, table_reserved) == 40, "abi");
 _Static_assert(offsetof(struct rbk_sqe, target) == 24, "abi");
 _Static_assert(offsetof(struct rbk_sqe, cancel_reserved) == 32, "abi");
+_Static_assert(offsetof(struct rbk_sqe, after) == 48, "abi");
 _Static_assert(sizeof(struct rbk_cqe) == 32, "two completion entries per cache line");
 _Static_assert(offsetof(struct rbk_cqe, user_data) == 0, "abi");
 _Static_assert(offsetof(struct rbk_cqe, res) == 8, "abi");

@@ -34,10 +34,11 @@ static void send_entries(struct attack *attack, unsigned int thread, unsigned in
 	uint64_t since_ns = harness_now_ns();
 
 	for (unsigned int i = 0; i < n; i++)
-		odd_entries_begin(
-			&odd[i],
-			attack_connect_with(attack, RBK_FEAT_FIXED_ARENAS | RBK_FEAT_RESIDENCY),
-			seed_of(first + i), (first + i + 1) % n_th_scribbles == 0);
+		odd_entries_begin(&odd[i],
+				  attack_connect_with(attack, RBK_FEAT_FIXED_ARENAS |
+								      RBK_FEAT_RESIDENCY |
+								      RBK_FEAT_AFTER),
+				  seed_of(first + i), (first + i + 1) % n_th_scribbles == 0);
 	do {
 		n_left = 0;
 		for (unsigned int i = 0; i < n; i++) {

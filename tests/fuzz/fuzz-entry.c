@@ -58,6 +58,7 @@ static void prepare(void)
 	session.n_arenas = N_ARENAS;
 	session.plans = plan_pointers;
 	session.n_plans = N_PLANS;
+	session.features = RBK_FEAT_AFTER;
 	/* Table 0 suits the widest plan: inputs from offset 0 on, the output at the end. */
 	for (unsigned int i = 0; i < RBK_MAX_REFS; i++)
 		((uint64_t *)tables)[i] = RBK_REF(0, i * 64 % (TABLE_BYTES - 64));
@@ -116,7 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(is_documented(res));
 		/* The diagnosis gives the same verdict, with a field and a reason. */
 		fault.field[0] = fault.reason[0] = '\0';
-		assert(dispatch_find_fault(&session, &sqe, false, &fault) == res);
+		assert(dispatch_find_fault(&session, &sqe, false, SQE_ANY_DISTANCE, &fault) == res);
 		assert(res == 0 || (fault.field[0] && fault.reason[0]));
 		if (res == 0 && sqe.opcode == RBK_OP_RUN)
 			check_run(&sqe, plan, refs);

@@ -251,10 +251,25 @@ static uint64_t odd_ref(struct odd_entries *odd, const struct rbk_sqe *sqe)
 	}
 }
 
+/* Let a valid entry wait for a few earlier ones, if there is room for their distances. */
+static void make_join(struct odd_entries *odd, struct rbk_sqe *sqe)
+{
+	const uint32_t most = odd->n_sent < ODD_ENTRIES ? (uint32_t)odd->n_sent : ODD_ENTRIES;
+
+	if (sqe->opcode == RBK_OP_BARRIER || sqe->refs[3] || sqe->refs[4] || most == 0)
+		return;
+	sqe->flags |= RBK_SQE_AFTER;
+	for (uint32_t n = 1 + odd_entries_pick(odd, 3); n > 0; n--)
+		sqe->after[odd_entries_pick(odd, 8)] =
+			(uint16_t)(1 + odd_entries_pick(odd, odd_entries_pick(odd, 2) && most > 8
+								     ? 8
+								     : most));
+}
+
 /* Change one field. */
 static void mutate(struct odd_entries *odd, struct rbk_sqe *sqe)
 {
-	switch (odd_entries_pick(odd, 12)) {
+	switch (odd_entries_pick(odd, 13)) {
 	case 0:
 		sqe->opcode = (uint8_t)(odd_entries_pick(odd, 2) ? odd_entries_pick(odd, 8)
 								 : odd_number(odd));
@@ -286,6 +301,9 @@ static void mutate(struct odd_entries *odd, struct rbk_sqe *sqe)
 		break;
 	case 8:
 		sqe->state_rows = odd_number(odd);
+		break;
+	case 9:
+		sqe->after[odd_entries_pick(odd, 8)] = (uint16_t)odd_number(odd);
 		break;
 	default:
 		sqe->refs[odd_entries_pick(odd, RBK_SQE_REFS)] = odd_ref(odd, sqe);
@@ -397,12 +415,21 @@ static int predict_residency(const struct odd_entries *odd, const struct rbk_sqe
 static int predict_alone(const struct odd_entries *odd, const struct rbk_sqe *sqe)
 {
 	bool named = sqe->strategy & 0x80;
+	struct rbk_sqe rest;
 
-	if (sqe->flags > 15 || sqe->priority > 3 || (named && (sqe->strategy & 0x7f) > 15) ||
+	if (sqe->flags > 31 || sqe->priority > 3 || (named && (sqe->strategy & 0x7f) > 15) ||
 	    (!named && sqe->strategy > 7))
 		return -EINVAL;
 	if (sqe->opcode != RBK_OP_RUN && sqe->flags & (sqe->opcode == RBK_OP_PREFETCH ? 6 : 14))
 		return -EINVAL;
+	if (sqe->flags & RBK_SQE_AFTER) {
+		if (sqe->opcode == RBK_OP_BARRIER || !(sqe->refs[3] | sqe->refs[4]))
+			return -EINVAL;
+		rest = *sqe;
+		rest.flags &= 15;
+		rest.refs[3] = rest.refs[4] = 0;
+		return predict_alone(odd, &rest);
+	}
 	switch (sqe->opcode) {
 	case RBK_OP_NOP:
 		return rest_is_zero(sqe, 0) ? 0 : -EINVAL;
@@ -420,6 +447,25 @@ static int predict_alone(const struct odd_entries *odd, const struct rbk_sqe *sq
 	}
 }
 
+/*
+ * Return what the entries that @sqe names make of it: 0; -ECANCELED: one has failed; -EINVAL: one
+ * is none.
+ */
+static int predict_join(const struct odd_entries *odd, const struct rbk_sqe *sqe)
+{
+	int res = 0;
+
+	for (unsigned int i = 0; i < 8 && sqe->flags & RBK_SQE_AFTER; i++) {
+		const uint64_t distance = sqe->after[i];
+
+		if (distance > ODD_ENTRIES || distance > odd->n_sent)
+			return -EINVAL;
+		if (distance > 0 && odd->wanted[(odd->n_sent - distance) % ODD_WINDOW] < 0)
+			res = -ECANCELED;
+	}
+	return res;
+}
+
 /* Return the result of an entry as part of its chain; entries are passed in order. */
 static int predict(struct odd_entries *odd, const struct rbk_sqe *sqe)
 {
@@ -430,7 +476,13 @@ static int predict(struct odd_entries *odd, const struct rbk_sqe *sqe)
 	 */
 	bool is_refused = res && res != -ENOENT && res != -ENODEV;
 
+	int joined = predict_join(odd, sqe);
+
 	is_refused |= res == -ENOENT && sqe->opcode != RBK_OP_CANCEL;
+	if (!is_refused && joined) {
+		res = joined;
+		is_refused = joined == -EINVAL;
+	}
 	if (odd->chain_open && sqe->opcode == RBK_OP_BARRIER) {
 		res = -EINVAL;
 		is_refused = true;
@@ -482,6 +534,8 @@ static void put_one(struct odd_entries *odd)
 	struct rbk_sqe *sqe = &odd->sent[slot];
 
 	odd_entries_make(odd, sqe);
+	if (odd_entries_pick(odd, 4) == 0)
+		make_join(odd, sqe);
 	if (odd_entries_pick(odd, 4)) {
 		mutate(odd, sqe);
 		odd->n_changed++;

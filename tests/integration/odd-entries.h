@@ -64,8 +64,8 @@ struct odd_entries {
 };
 
 /*
- * Add arenas, plans and a ring to the new session @fd, which has RBK_FEAT_FIXED_ARENAS and, unless
- * @is_scribbling, RBK_FEAT_RESIDENCY. Takes @fd over.
+ * Add arenas, plans and a ring to the new session @fd, which has RBK_FEAT_FIXED_ARENAS,
+ * RBK_FEAT_AFTER and, unless @is_scribbling, RBK_FEAT_RESIDENCY. Takes @fd over.
  */
 void odd_entries_begin(struct odd_entries *odd, int fd, uint64_t seed, bool is_scribbling);
 void odd_entries_end(struct odd_entries *odd);

@@ -70,7 +70,8 @@ static void race(void *(*scribble)(void *), uint64_t n_rounds)
 	struct rbk_cqe cqe;
 	pthread_t thread;
 
-	odd_entries_begin(odd, hostile_session(), 31, true);
+	odd_entries_begin(odd, hostile_session_with(RBK_FEAT_FIXED_ARENAS | RBK_FEAT_AFTER), 31,
+			  true);
 	assert_int_equal(pthread_create(&thread, NULL, scribble, &scribbler), 0);
 	for (uint64_t round = 0; round < n_rounds; round++) {
 		for (unsigned int i = 0; i < 32; i++) {

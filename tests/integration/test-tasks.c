@@ -268,6 +268,74 @@ TEST(test_chain__longer_than_the_ring, begin, end)
 	rbk_ring_free(ring);
 }
 
+/* ---- Joins ---- */
+
+enum { LEAVES = 32, NODES = 2 * LEAVES - 1, NODES_AT = 8 << 20 };
+
+/*
+ * Put a tree of sums behind a slow task whose result, 6, its leaves double: node i adds nodes
+ * 2 i + 1 and 2 i + 2. @is_spoiled: the last leaf is to write over its input.
+ */
+static void put_tree(struct rbk_ring *ring, bool is_spoiled)
+{
+	uint32_t indices[NODES + 1];
+
+	indices[NODES] = rbk_sqe_index(ring, put_slow(ring, NODES, 0));
+	for (unsigned int i = NODES; i-- > 0;) {
+		const bool is_leaf = 2 * i + 2 >= NODES;
+		const uint64_t left = is_leaf ? 4 << 20 : NODES_AT + (2 * i + 1) * 64ull;
+		struct rbk_sqe *sqe =
+			put_fast(ring, i, 0, left, is_leaf ? left : left + 64,
+				 is_spoiled && i == NODES - 1 ? left : NODES_AT + i * 64ull);
+		const uint32_t terms[] = {indices[is_leaf ? NODES : 2 * i + 1],
+					  indices[is_leaf ? NODES : 2 * i + 2]};
+
+		indices[i] = rbk_sqe_index(ring, sqe);
+		assert_int_equal(rbk_sqe_set_after(ring, sqe, terms, 2), 0);
+	}
+}
+
+TEST(test_join__tree_of_sums, begin, end)
+{
+	struct rbk_ring *ring = make_ring(64);
+	int results[NODES + 1];
+
+	for (unsigned int i = 0; i < N * N; i++)
+		at(2 << 20)[i] = i % (N + 1) == 0 ? 2.0f : 0.0f;
+	for (unsigned int i = 0; i < n_rows * N; i++)
+		at(SLOW_AT)[i] = 3.0f;
+	for (unsigned int round = 0; round < 10; round++) {
+		memset(at(4 << 20), 0, (size_t)n_rows * N * 4);
+		memset(at(NODES_AT), 0, NODES * 64);
+		put_tree(ring, false);
+		assert_int_equal(rbk_submit(ring), NODES + 1);
+		take_all(ring, NODES + 1, results);
+		for (unsigned int i = 0; i <= NODES; i++)
+			assert_int_equal(results[i], 0);
+		assert_true(at(NODES_AT)[5] == 12.0f * LEAVES);
+	}
+	rbk_ring_free(ring);
+}
+
+/* One leaf cannot be computed: neither can what is above it. The others are. */
+TEST(test_join__failure_in_a_tree, begin, end)
+{
+	struct rbk_ring *ring = make_ring(64);
+	int results[NODES + 1];
+
+	put_tree(ring, true);
+	assert_int_equal(rbk_submit(ring), NODES + 1);
+	take_all(ring, NODES + 1, results);
+	for (unsigned int i = 0; i <= NODES; i++) {
+		const bool is_above = ((i + 1) & (i + 2)) == 0;
+
+		assert_int_equal(results[i], i == NODES - 1          ? -EINVAL
+					     : is_above && i < NODES ? -ECANCELED
+								     : 0);
+	}
+	rbk_ring_free(ring);
+}
+
 /* ---- CANCEL ---- */
 
 TEST(test_cancel__every_state, begin, end)

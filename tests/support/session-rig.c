@@ -289,7 +289,8 @@ void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_pl
 	make_server(rig, n_devices);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
 	CHECK(session_new(rig->server, ends[0], false, &rig->session, NULL) == 0);
-	rig->session->features = RBK_FEAT_RESIDENCY | RBK_FEAT_REATTACH | RBK_FEAT_UNDO;
+	rig->session->features =
+		RBK_FEAT_RESIDENCY | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_AFTER;
 	greet_done(rig->session);
 	rig->fd = ends[1];
 }
@@ -629,6 +630,7 @@ void rig_ring_set_index(struct rig_ring *ring, uint32_t index)
 	ring->ring->cq->sq_head = ring->ring->cq->cq_tail = index;
 	/* A base so far behind that completions soon need another one */
 	base->sq_head = base->cq_tail = 0x100000000 + index - (1u << 29) + 8;
+	ring->ring->dispatch->join.n_taken = 0x100000000 + index;
 	ring->ring->cq->commit_base = *base;
 	ring->ring->cq->commit = rbk_commit_word(index, index, 0);
 }

@@ -230,6 +230,67 @@ TEST(test_submit__cannot_register)
 	assert_int_equal(publish_until_unfenced(&bare, 60), 60);
 }
 
+/* --- Joins --- */
+
+TEST(test_after__distances)
+{
+	uint32_t indices[RBK_SQE_AFTER_MAX + 1];
+	struct rbk_sqe *sqe, before;
+
+	SCOPED(bare_ring, bare, bare_ring_begin, bare_ring_end, &(bool){false});
+	/* Indices wrap around. */
+	bare.ring.sq_tail = bare.ring.sq_head = bare.ring.sq_published = UINT32_MAX - 4;
+	for (unsigned int i = 0; i <= RBK_SQE_AFTER_MAX; i++) {
+		sqe = rbk_get_sqe(&bare.ring);
+		rbk_prep_nop(sqe);
+		indices[i] = rbk_sqe_index(&bare.ring, sqe);
+		assert_int_equal(indices[i], UINT32_MAX - 4 + i);
+	}
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, indices, RBK_SQE_AFTER_MAX), 0);
+	assert_int_equal(sqe->flags, RBK_SQE_AFTER);
+	for (uint16_t i = 0; i < RBK_SQE_AFTER_MAX; i++)
+		assert_int_equal(sqe->after[i], RBK_SQE_AFTER_MAX - i);
+	/* A second call replaces the first. */
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, indices + 7, 1), 0);
+	assert_int_equal(sqe->after[0], 1);
+	assert_int_equal(sqe->after[1], 0);
+	before = *sqe;
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, indices, RBK_SQE_AFTER_MAX + 1),
+			 -EINVAL);
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, indices + 8, 1), -EINVAL);
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, (const uint32_t[]){indices[8] + 1}, 1),
+			 -EINVAL);
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, (const uint32_t[]){indices[8] - 65}, 1),
+			 -ERANGE);
+	assert_memory_equal(sqe, &before, sizeof(before));
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, (const uint32_t[]){indices[8] - 64}, 1),
+			 0);
+	assert_int_equal(sqe->after[0], 64);
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, NULL, 0), 0);
+	assert_int_equal(sqe->flags | sqe->after[0], 0);
+}
+
+TEST(test_after__no_room_for_distances)
+{
+	const uint64_t refs[RBK_SQE_REFS] = {64, 128, 192, 256, 320};
+	const uint32_t first = 0;
+	struct rbk_sqe *sqe;
+
+	SCOPED(bare_ring, bare, bare_ring_begin, bare_ring_end, &(bool){false});
+	rbk_prep_nop(rbk_get_sqe(&bare.ring));
+	sqe = rbk_get_sqe(&bare.ring);
+	for (unsigned int n = 0; n <= RBK_SQE_REFS; n++) {
+		rbk_prep_run(sqe, 1, 1, refs, n);
+		assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, &first, 1),
+				 n <= RBK_SQE_AFTER_REFS ? 0 : -EINVAL);
+	}
+	rbk_prep_run_table(sqe, 1, 1, 64, RBK_MAX_REFS);
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, &first, 1), 0);
+	assert_int_equal(sqe->flags, RBK_SQE_AFTER | RBK_SQE_ARG_TABLE);
+	rbk_prep_barrier(sqe);
+	assert_int_equal(rbk_sqe_set_after(&bare.ring, sqe, &first, 1), -EINVAL);
+}
+
 /* Let all indices start at @index. The fake broker must start there, too. */
 static void start_at(struct rbk_ring *ring, uint32_t index)
 {

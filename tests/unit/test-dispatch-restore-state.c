@@ -328,10 +328,10 @@ static void check_not_kept(struct brokers *brokers, const struct session_plan *p
 	assert_int_equal(word(second, 8192), after(0, 6));
 }
 
-/* Make the ring of a bench as for a client that does not know RBK_FEAT_UNDO. */
+/* Make the ring of a bench as for a client that knows neither RBK_FEAT_UNDO nor RBK_FEAT_AFTER. */
 static void without_undo(struct bench *bench)
 {
-	bench->rig.session->features &= ~RBK_FEAT_UNDO;
+	bench->rig.session->features &= ~(RBK_FEAT_UNDO | RBK_FEAT_AFTER);
 	if (bench->rig.session->n_added_rings == 0)
 		return;
 	remove_ring(bench);

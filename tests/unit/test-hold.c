@@ -176,7 +176,7 @@ TEST(test_unread__freed_room_admits_ring)
 
 	RIG(rig, 1);
 	/* The room is enough for a small ring. */
-	rig.session->features &= ~RBK_FEAT_UNDO;
+	rig.session->features &= ~(RBK_FEAT_UNDO | RBK_FEAT_AFTER);
 	fd = leave_unread(&rig, 20);
 	limit(&rig, ACCOUNT_HOST_BYTES, 1000);
 	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
@@ -211,7 +211,7 @@ TEST(test_unread__freed_room_keeps_session)
 
 	RIG(rig, 1);
 	/* The room is enough for a small ring. */
-	rig.session->features &= ~RBK_FEAT_UNDO;
+	rig.session->features &= ~(RBK_FEAT_UNDO | RBK_FEAT_AFTER);
 	fd = leave_unread(&rig, 20);
 	limit(&rig, ACCOUNT_HOST_BYTES, 0);
 	read_all(fd);

@@ -117,7 +117,7 @@ static void expect_judged_(struct bench *bench, int res, struct rbk_sqe sqe, int
 
 	if (got != res)
 		fail_msg("line %d: %d, not %d", line, got, res);
-	got = dispatch_find_fault(&bench->session, &sqe, false, &fault);
+	got = dispatch_find_fault(&bench->session, &sqe, false, SQE_ANY_DISTANCE, &fault);
 	if (got != res)
 		fail_msg("line %d: the diagnosis is %d (%s: %s), not %d", line, got, fault.field,
 			 fault.reason, res);
@@ -152,7 +152,11 @@ TEST(test_flags__unknown_or_out_of_place)
 			continue;
 		sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
 		sqe.flags = (uint8_t)flags;
-		expect_judged(&bench, flags & ~(unsigned int)RBK_SQE_FLAGS ? -EINVAL : 0, sqe);
+		expect_judged(&bench,
+			      flags & ~(unsigned int)RBK_SQE_FLAGS ? -EINVAL
+			      : flags & RBK_SQE_AFTER              ? -EOPNOTSUPP
+								   : 0,
+			      sqe);
 	}
 	for (unsigned int i = 0; i < ARRAY_SIZE(bare); i++) {
 		sqe = (struct rbk_sqe){.opcode = bare[i], .flags = RBK_SQE_ARG_TABLE};
@@ -274,12 +278,16 @@ TEST(test_residency__form)
 		}
 		sqe.strategy = 0;
 		for (unsigned int flags = 0; flags < 256; flags++) {
-			unsigned int allowed = RBK_SQE_LINK;
+			unsigned int allowed = RBK_SQE_LINK | RBK_SQE_AFTER;
 
 			if (sqe.opcode == RBK_OP_PREFETCH)
 				allowed |= RBK_SQE_WAIT_MEMORY;
 			sqe.flags = (uint8_t)flags;
-			expect_judged(&bench, flags & ~allowed ? -EINVAL : 0, sqe);
+			expect_judged(&bench,
+				      flags & ~allowed        ? -EINVAL
+				      : flags & RBK_SQE_AFTER ? -EOPNOTSUPP
+							      : 0,
+				      sqe);
 		}
 		sqe.flags = 0;
 		sqe.count = 1;
@@ -667,7 +675,9 @@ static struct sqe_fault diagnose(struct bench *bench, struct rbk_sqe sqe, bool i
 {
 	struct sqe_fault fault = {.field = ""};
 
-	assert_int_not_equal(dispatch_find_fault(&bench->session, &sqe, is_in_chain, &fault), 0);
+	assert_int_not_equal(
+		dispatch_find_fault(&bench->session, &sqe, is_in_chain, SQE_ANY_DISTANCE, &fault),
+		0);
 	return fault;
 }
 
@@ -711,6 +721,59 @@ TEST(test_fault__field_and_reason)
 	assert_string_equal(fault.field, "cancel_reserved[1]");
 }
 
+/* ---- Joins ---- */
+
+static struct rbk_sqe after(struct rbk_sqe sqe, uint16_t distance)
+{
+	sqe.flags |= RBK_SQE_AFTER;
+	sqe.after[5] = distance;
+	return sqe;
+}
+
+TEST(test_after__with_each_operation)
+{
+	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
+	struct bench bench;
+
+	bench_init(&bench);
+	bench.session.features = RBK_FEAT_AFTER | RBK_FEAT_RESIDENCY;
+	expect_judged(&bench, 0, after(sqe, 1));
+	assert_ptr_equal(bench.plan, &bench.slots[TWO]);
+	assert_int_equal(bench.refs[1].offset, 64);
+	expect_judged(&bench, -EINVAL, after(sqe, 0));
+	sqe.refs[2] = 1;
+	expect_judged(&bench, -EINVAL, after(sqe, 1));
+	expect_judged(&bench, 0, after(run_wide(&bench, SIX), 1));
+	expect_judged(&bench, -EINVAL, after(run_wide(&bench, FIVE), 1));
+	expect_judged(&bench, 0, after((struct rbk_sqe){.opcode = RBK_OP_NOP}, UINT16_MAX));
+	expect_judged(&bench, 0, after((struct rbk_sqe){.opcode = RBK_OP_CANCEL, .target = 1}, 1));
+	expect_judged(&bench, -EINVAL, after((struct rbk_sqe){.opcode = RBK_OP_BARRIER}, 1));
+	for (uint8_t op = RBK_OP_PREFETCH; op <= RBK_OP_EVICT; op++)
+		expect_judged(&bench, 0,
+			      after((struct rbk_sqe){.opcode = op, .plan_id = PLAN_ID(FIVE)}, 1));
+}
+
+TEST(test_after__fault)
+{
+	struct sqe_fault fault;
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	sqe = after((struct rbk_sqe){.opcode = RBK_OP_NOP}, 4);
+	fault = diagnose(&bench, sqe, false);
+	assert_non_null(strstr(fault.reason, "RBK_FEAT_AFTER"));
+	bench.session.features = RBK_FEAT_AFTER;
+	assert_int_equal(dispatch_find_fault(&bench.session, &sqe, false, 4, &fault), 0);
+	assert_int_equal(dispatch_find_fault(&bench.session, &sqe, false, 3, &fault), -EINVAL);
+	assert_string_equal(fault.field, "after[5]");
+	assert_non_null(strstr(fault.reason, "no entry 4 places before"));
+	assert_non_null(strstr(fault.reason, "the last 3"));
+	fault = diagnose(&bench, after(run_wide(&bench, FIVE), 1), false);
+	assert_string_equal(fault.field, "flags");
+	assert_non_null(strstr(fault.reason, "need a table"));
+}
+
 static uint64_t random64(uint64_t *seed)
 {
 	*seed ^= *seed << 13;
@@ -745,17 +808,22 @@ TEST(test_fault__any_mutation)
 	struct bench bench;
 
 	bench_init(&bench);
-	for (unsigned int i = 0; i < 200000; i++) {
+	for (unsigned int i = 0; i < 400000; i++) {
 		struct rbk_sqe sqe = {.opcode = (uint8_t)(i % RBK_OP_COUNT)};
 		struct sqe_fault fault;
 		size_t at;
 		int got, res;
 
-		bench.session.features = i & 64 ? RBK_FEAT_RESIDENCY : 0;
+		bench.session.features =
+			(i & 64 ? RBK_FEAT_RESIDENCY : 0) | (i & 128 ? RBK_FEAT_AFTER : 0);
 		if (sqe.opcode == RBK_OP_RUN)
 			sqe = run_wide(&bench, random64(&seed) % HOLE);
 		else if (sqe.opcode == RBK_OP_PREFETCH || sqe.opcode == RBK_OP_EVICT)
 			sqe.plan_id = PLAN_ID(FIVE);
+		if (i & 256) {
+			sqe.flags |= RBK_SQE_AFTER;
+			sqe.after[random64(&seed) % RBK_SQE_AFTER_MAX] = (uint16_t)(1 + i % 9);
+		}
 		if (random64(&seed) % 2) {
 			((uint8_t *)&sqe)[random64(&seed) % sizeof(sqe)] ^=
 				(uint8_t)(1 << random64(&seed) % 8);
@@ -767,7 +835,7 @@ TEST(test_fault__any_mutation)
 		if (sqe.flags & RBK_SQE_ARG_TABLE && RBK_REF_ARENA(sqe.table) != TABLES)
 			sqe.table = RBK_REF(GAP, RBK_REF_OFFSET(sqe.table));
 		res = validate_entry(&bench.session, &sqe, bench.refs, &bench.plan);
-		got = dispatch_find_fault(&bench.session, &sqe, false, &fault);
+		got = dispatch_find_fault(&bench.session, &sqe, false, SQE_ANY_DISTANCE, &fault);
 		if (got != res)
 			fail_msg("mutation %u: the diagnosis is %d, not %d", i, got, res);
 		n_refused += res != 0;

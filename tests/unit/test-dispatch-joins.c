@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT */
+/* The dispatcher and entries that wait for several earlier ones (RBK_SQE_AFTER). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loop/loop.h"
+#include "support/test.h"
+#include "unit/restore-bench.h"
+
+enum { LINK = RBK_SQE_LINK };
+
+#define AFTER(...) ((const uint16_t[RBK_SQE_AFTER_MAX]){__VA_ARGS__})
+
+static void put_after(struct bench *bench, struct rbk_sqe sqe, const uint16_t *after, uint8_t flags)
+{
+	sqe.flags |= RBK_SQE_AFTER | flags;
+	memcpy(sqe.after, after, sizeof(sqe.after));
+	rig_put(&bench->ring, &sqe);
+}
+
+static void put_join(struct bench *bench, uint64_t user_data, const uint16_t *after)
+{
+	put_after(bench, (struct rbk_sqe){.user_data = user_data}, after, 0);
+}
+
+static void put_run_after(struct bench *bench, const struct session_plan *plan, uint64_t user_data,
+			  const uint16_t *after)
+{
+	put_after(bench, run_entry(bench, plan, user_data), after, 0);
+}
+
+/* --- when it starts --- */
+
+TEST(test_join__starts_after_all)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	put_run(&bench, bench.queued, 2, 0);
+	put_run(&bench, bench.queued, 3, 0);
+	put_run_after(&bench, bench.queued, 4, AFTER(3, 1));
+	put_join(&bench, 5, AFTER(3));
+	rig_work(&bench.rig);
+	assert_int_equal(bench.cpu->n_tasks, 3);
+	finish(&bench, bench.cpu, 3, 0);
+	expect_cqe(&bench, 3, 0);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_none(&bench);
+	/* The second one has not completed: only entry 5 waits for it. */
+	assert_true(fake_begin(bench.cpu, 4));
+	finish(&bench, bench.cpu, 4, 0);
+	expect_cqe(&bench, 4, 0);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 2, 0);
+	expect_cqe(&bench, 5, 0);
+}
+
+/* An entry need not wait for those that have completed: a tiny task then runs inline as ever. */
+TEST(test_join__of_completed_entries)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	put_run(&bench, bench.queued, 2, 0);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 2, 0);
+	put_run_after(&bench, bench.tiny, 3, AFTER(1, 2));
+	put_join(&bench, 4, AFTER(1, 2, 3));
+	rig_work(&bench.rig);
+	for (uint64_t i = 1; i <= 4; i++)
+		expect_cqe(&bench, i, 0);
+	assert_int_equal(bench.cpu->n_inline, 1);
+}
+
+/* One entry may be named twice, and by many. */
+TEST(test_join__names_twice)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	put_join(&bench, 2, AFTER(1, 1, 1));
+	put_join(&bench, 3, AFTER(2, 1, 0, 2, 1, 0, 0, 2));
+	rig_work(&bench.rig);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 1, 0);
+	for (uint64_t i = 1; i <= 3; i++)
+		expect_cqe(&bench, i, 0);
+}
+
+TEST(test_join__table_and_state)
+{
+	uint64_t *table;
+	struct rbk_sqe sqe;
+
+	BENCH(bench, 1, N_ENTRIES);
+	table = (uint64_t *)(bench.arena->exec.base + 16384);
+	sqe = run_entry(&bench, bench.queued, 2);
+	memcpy(table, sqe.refs, 2 * sizeof(*table));
+	memset(sqe.refs, 0, sizeof(sqe.refs));
+	sqe.flags = RBK_SQE_ARG_TABLE;
+	sqe.table = RBK_REF(bench.arena->id, 16384);
+	sqe.n_refs = 2;
+	put_run(&bench, bench.queued, 1, 0);
+	put_after(&bench, sqe, AFTER(1), 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	finish(&bench, bench.cpu, 1, 0);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, 0);
+}
+
+/* --- failures --- */
+
+TEST(test_join__fails_with_one)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	put_run(&bench, bench.queued, 2, 0);
+	put_run_after(&bench, bench.queued, 3, AFTER(1, 2));
+	put_run_after(&bench, bench.queued, 4, AFTER(1));
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 1, -EIO);
+	expect_cqe(&bench, 1, -EIO);
+	/* It completes once all that it names have completed: they may use what it does. */
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 2, 0);
+	assert_int_equal(expect_cqe(&bench, 3, -ECANCELED).device, RBK_DEVICE_NONE);
+	expect_cqe(&bench, 4, -ECANCELED);
+	assert_int_equal(bench.cpu->n_submitted, 2);
+}
+
+/* A failure is remembered for as long as the entry can be named. */
+TEST(test_join__names_one_that_failed)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	bench.cpu->inline_res = -ENOMEM;
+	put_run(&bench, bench.tiny, 1, 0);
+	put_bad(&bench, 2, 0);
+	put_cancel(&bench, 3, 77, 0);
+	put_bare(&bench, RBK_OP_NOP, 4, 0);
+	put_run(&bench, bench.queued, 5, 0);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 5, -EIO);
+	expect_cqe(&bench, 1, -ENOMEM);
+	expect_cqe(&bench, 2, -ERANGE);
+	expect_cqe(&bench, 3, -ENOENT);
+	expect_cqe(&bench, 4, 0);
+	expect_cqe(&bench, 5, -EIO);
+	for (uint16_t i = 6; i < 3 + N_ENTRIES; i++) {
+		put_join(&bench, i, AFTER((uint16_t)(i - 1 - i % 5)));
+		rig_work(&bench.rig);
+		expect_cqe(&bench, i, i % 5 == 3 ? 0 : -ECANCELED);
+	}
+}
+
+TEST(test_join__fails_with_one_of_a_chain)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	put_run(&bench, bench.queued, 2, 0);
+	put_join(&bench, 3, AFTER(1));
+	put_join(&bench, 4, AFTER(1));
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 1, -EIO);
+	expect_cqe(&bench, 1, -EIO);
+	for (uint64_t i = 2; i <= 4; i++)
+		expect_cqe(&bench, i, -ECANCELED);
+}
+
+TEST(test_join__is_cancelled)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	put_run_after(&bench, bench.queued, 2, AFTER(1));
+	put_cancel(&bench, 3, 2, 0);
+	put_cancel(&bench, 4, 2, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, 0);
+	expect_cqe(&bench, 4, -ENOENT);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, -ECANCELED);
+}
+
+/* --- names that name nothing --- */
+
+TEST(test_join__names_no_entry)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_join(&bench, 1, AFTER(1));
+	put_join(&bench, 2, AFTER(1, 0, 0, 0, 0, 0, 0, 2));
+	put_join(&bench, 3, AFTER(0));
+	put_after(&bench, (struct rbk_sqe){.opcode = RBK_OP_BARRIER, .user_data = 4}, AFTER(1), 0);
+	rig_work(&bench.rig);
+	for (uint64_t i = 1; i <= 4; i++)
+		expect_cqe(&bench, i, -EINVAL);
+	for (uint64_t i = 5; i <= 20; i++) {
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+		rig_work(&bench.rig);
+		expect_cqe(&bench, i, 0);
+	}
+	put_join(&bench, 21, AFTER(N_ENTRIES));
+	put_join(&bench, 22, AFTER(N_ENTRIES + 1));
+	put_join(&bench, 23, AFTER(UINT16_MAX));
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 21, 0);
+	expect_cqe(&bench, 22, -EINVAL);
+	expect_cqe(&bench, 23, -EINVAL);
+}
+
+/* Words that hold distances hold no references. */
+TEST(test_join__too_many_references)
+{
+	struct rbk_sqe sqe;
+
+	BENCH(bench, 1, N_ENTRIES);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	sqe = run_entry(&bench, bench.queued, 2);
+	sqe.refs[2] = sqe.refs[1] + 4096;
+	put_after(&bench, sqe, AFTER(1), 0);
+	put_after(&bench, (struct rbk_sqe){.user_data = 3, .refs = {1}}, AFTER(1), 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, -EINVAL);
+	expect_cqe(&bench, 3, -EINVAL);
+}
+
+TEST(test_join__not_negotiated)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	bench.rig.session->features &= ~RBK_FEAT_AFTER;
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	put_join(&bench, 2, AFTER(1));
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, -EOPNOTSUPP);
+}
+
+/* --- with chains and barriers --- */
+
+TEST(test_join__within_a_chain)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	for (unsigned int first = 0; first < 2; first++) {
+		put_run(&bench, bench.queued, 1, 0);
+		put_run(&bench, bench.queued, 2, LINK);
+		put_after(&bench, run_entry(&bench, bench.queued, 3), AFTER(2), LINK);
+		put_run(&bench, bench.queued, 4, 0);
+		rig_work(&bench.rig);
+		finish(&bench, bench.cpu, first ? 1 : 2, 0);
+		assert_int_equal(bench.cpu->n_tasks, 1);
+		finish(&bench, bench.cpu, first ? 2 : 1, 0);
+		expect_cqe(&bench, first ? 1 : 2, 0);
+		expect_cqe(&bench, first ? 2 : 1, 0);
+		assert_int_equal(bench.cpu->n_tasks, 1);
+		finish(&bench, bench.cpu, 3, 0);
+		expect_cqe(&bench, 3, 0);
+		finish(&bench, bench.cpu, 4, 0);
+		expect_cqe(&bench, 4, 0);
+	}
+}
+
+TEST(test_join__within_a_chain_that_fails)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	for (unsigned int which = 0; which < 2; which++) {
+		put_run(&bench, bench.queued, 1, 0);
+		put_run(&bench, bench.queued, 2, LINK);
+		put_after(&bench, run_entry(&bench, bench.queued, 3), AFTER(2), LINK);
+		put_bare(&bench, RBK_OP_NOP, 4, LINK);
+		rig_work(&bench.rig);
+		finish(&bench, bench.cpu, 1 + which, -EIO);
+		expect_cqe(&bench, 1 + which, -EIO);
+		expect_none(&bench);
+		finish(&bench, bench.cpu, 2 - which, 0);
+		expect_cqe(&bench, 2 - which, 0);
+		expect_cqe(&bench, 3, -ECANCELED);
+		expect_cqe(&bench, 4, -ECANCELED);
+		/* The chain goes on to be broken. */
+		put_after(&bench, (struct rbk_sqe){.user_data = 5}, AFTER(4), 0);
+		put_bare(&bench, RBK_OP_NOP, 6, 0);
+		rig_work(&bench.rig);
+		expect_cqe(&bench, 5, -ECANCELED);
+		expect_cqe(&bench, 6, 0);
+	}
+}
+
+TEST(test_join__with_barriers)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	put_join(&bench, 2, AFTER(1));
+	put_bare(&bench, RBK_OP_BARRIER, 3, 0);
+	put_join(&bench, 4, AFTER(1, 3));
+	rig_work(&bench.rig);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 1, 0);
+	for (uint64_t i = 1; i <= 4; i++)
+		expect_cqe(&bench, i, 0);
+}
+
+/* --- many, and random ones --- */
+
+/* Tasks that wait for one are started in batches: others are served in between. */
+TEST(test_join__a_ring_waits_for_one)
+{
+	enum { N = RBK_MAX_RING_ENTRIES };
+	struct rbk_cqe cqe;
+	uint64_t n_taken = 0;
+
+	BENCH(bench, 1, N);
+	put_run(&bench, bench.queued, 0, 0);
+	for (uint16_t i = 1; i < N; i++)
+		put_join(&bench, i, AFTER(i));
+	rig_work(&bench.rig);
+	expect_none(&bench);
+	fake_finish(bench.cpu, 0, 0);
+	for (unsigned int n_turns = 0; n_taken < N; n_turns++) {
+		uint64_t n_before = n_taken;
+
+		assert_true(n_turns < N);
+		dispatch_tasks(bench.rig.dispatch);
+		while (rig_take(&bench.ring, &cqe)) {
+			assert_fields(cqe, (user_data, n_taken), (res, 0));
+			n_taken++;
+		}
+		assert_true(n_taken - n_before <= 256);
+	}
+}
+
+/* A ring is removed while all its entries wait for one. */
+TEST(test_join__ring_ends)
+{
+	BENCH(bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	for (uint16_t i = 2; i <= N_ENTRIES; i++)
+		put_after(&bench, (struct rbk_sqe){.user_data = i}, AFTER((uint16_t)(i - 1), 1),
+			  i % 3 ? LINK : 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.ring.ring->n_in_flight, N_ENTRIES);
+	assert_true(fake_begin(bench.cpu, 1));
+	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
+	assert_false(rig_has_answer(&bench.rig));
+	finish(&bench, bench.cpu, 1, 0);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(bench.rig.session->n_added_rings, 0);
+}
+
+enum { MANY = 4000 };
+
+/* Entries of the random test: what each names, and how it has ended */
+struct entry {
+	uint16_t after[RBK_SQE_AFTER_MAX];
+	bool links, has_ended;
+	int res;
+};
+
+static struct entry entries[MANY + 1];
+
+/* Return what an entry must wait for: 0: nothing; 1: an entry in flight; -1: it fails. */
+static int obstacle(uint64_t i)
+{
+	bool waits = false, fails = false;
+
+	for (unsigned int k = 0; k < RBK_SQE_AFTER_MAX + 1; k++) {
+		const uint64_t distance = k == RBK_SQE_AFTER_MAX ? i > 0 && entries[i - 1].links
+								 : entries[i].after[k];
+		const struct entry *named = &entries[i - distance];
+
+		if (distance == 0)
+			continue;
+		waits |= !named->has_ended;
+		fails |= named->has_ended && named->res < 0;
+	}
+	return waits ? 1 : fails ? -1 : 0;
+}
+
+static void put_random(struct bench *bench, uint64_t i)
+{
+	struct rbk_sqe sqe = rand() % 4
+				     ? run_entry(bench, rand() % 3 ? bench->queued : bench->tiny, i)
+				     : (struct rbk_sqe){.user_data = i};
+	struct entry *entry = &entries[i];
+	bool names = false;
+
+	*entry = (struct entry){.links = i < MANY - 1 && rand() % 5 == 0};
+	for (unsigned int k = 0; k < RBK_SQE_AFTER_MAX && i > 0; k++) {
+		const uint64_t most = i < N_ENTRIES ? i : N_ENTRIES;
+
+		if (rand() % 12 == 0)
+			entry->after[k] = (uint16_t)(1 + (uint64_t)rand() % most);
+		names |= entry->after[k] > 0;
+	}
+	if (names)
+		put_after(bench, sqe, entry->after, entry->links ? LINK : 0);
+	else {
+		sqe.flags = entry->links ? LINK : 0;
+		rig_put(&bench->ring, &sqe);
+	}
+}
+
+/* Check that every task that the executor has may run, and that all that may run has begun. */
+static void check_held(const struct bench *bench, uint64_t n_put)
+{
+	unsigned int n_held = 0;
+
+	for (unsigned int i = 0; i < bench->cpu->n_tasks; i++)
+		assert_int_equal(obstacle(fake_user_data(bench->cpu->tasks[i])), 0);
+	for (uint64_t i = 0; i < n_put; i++)
+		n_held += !entries[i].has_ended;
+	assert_int_equal(n_held, bench->ring.ring->n_in_flight);
+}
+
+static void take_all(struct bench *bench)
+{
+	struct rbk_cqe cqe;
+
+	while (rig_take(&bench->ring, &cqe)) {
+		struct entry *entry = &entries[cqe.user_data];
+		const int before = obstacle(cqe.user_data);
+
+		assert_false(entry->has_ended);
+		/* The rest of a chain that has failed need not wait. */
+		if (before == 1)
+			assert_true(cqe.res == -ECANCELED && entries[cqe.user_data - 1].links &&
+				    entries[cqe.user_data - 1].res < 0);
+		if (before < 0 && cqe.res != -ECANCELED)
+			fail_msg("entry %llu completed with %d after a failure",
+				 (unsigned long long)cqe.user_data, cqe.res);
+		if (before == 0 && cqe.res == -ECANCELED)
+			fail_msg("entry %llu was cancelled without a reason",
+				 (unsigned long long)cqe.user_data);
+		entry->has_ended = true;
+		entry->res = cqe.res;
+	}
+}
+
+/* Random graphs, on a ring whose indices wrap around, beside a model of what must happen. */
+TEST(test_join__random)
+{
+	uint64_t n_put = 0, n_failed = 0, n_cancelled = 0;
+
+	srand(20);
+	BENCH(bench, 1, N_ENTRIES);
+	rig_ring_set_index(&bench.ring, UINT32_MAX - 1000);
+	while (n_put < MANY || bench.ring.ring->n_in_flight > 0) {
+		for (int n = rand() % 6; n > 0 && n_put < MANY &&
+					 bench.ring.ring->n_in_flight + (unsigned int)n < N_ENTRIES;
+		     n--) {
+			put_random(&bench, n_put++);
+			if (rand() % 2)
+				continue;
+			rig_work(&bench.rig);
+			take_all(&bench);
+		}
+		rig_work(&bench.rig);
+		take_all(&bench);
+		check_held(&bench, n_put);
+		if (bench.cpu->n_tasks > 0) {
+			const uint32_t which = (uint32_t)rand() % bench.cpu->n_tasks;
+			const int res = rand() % 16 ? 0 : -EIO;
+
+			n_failed += res < 0;
+			finish(&bench, bench.cpu, fake_user_data(bench.cpu->tasks[which]), res);
+			take_all(&bench);
+		}
+	}
+	for (uint64_t i = 0; i < MANY; i++) {
+		assert_true(entries[i].has_ended);
+		n_cancelled += entries[i].res == -ECANCELED;
+	}
+	/* Failures spread, and end. */
+	assert_true(n_failed > 50);
+	assert_in_range(n_cancelled, MANY / 16, MANY / 2);
+}
+
+/* --- the death of brokers --- */
+
+static void put_graph(struct bench *bench)
+{
+	put_run(bench, bench->queued, 1, 0);
+	put_bad(bench, 2, 0);
+	put_bare(bench, RBK_OP_NOP, 3, 0);
+	put_run_after(bench, bench->queued, 4, AFTER(1, 3));
+	put_run_after(bench, bench->queued, 5, AFTER(1, 4));
+	put_join(bench, 6, AFTER(4, 1));
+	put_run(bench, bench->queued, 7, LINK);
+	put_after(bench, run_entry(bench, bench->queued, 8), AFTER(4), LINK);
+	put_run(bench, bench->tiny, 9, 0);
+	put_run(bench, bench->queued, 10, 0);
+	put_run_after(bench, bench->tiny, 11, AFTER(1, 2, 3));
+	put_run_after(bench, bench->queued, 12, AFTER(6));
+	put_run_after(bench, bench->queued, FAILING, AFTER(2));
+}
+
+static void put_more(struct bench *bench)
+{
+	put_join(bench, 14, AFTER(1));
+	put_join(bench, 15, AFTER(13));
+	put_join(bench, 16, AFTER(5));
+}
+
+/* The last entries name some that have failed or succeeded, maybe at an earlier broker. */
+static const struct script graph = {
+	.put = put_graph,
+	.put_rest = put_more,
+	.n_entries = 16,
+	.res = {[2] = -ERANGE,
+		[6] = -ECANCELED,
+		[12] = -ECANCELED,
+		[FAILING] = -EIO,
+		[14] = -ECANCELED,
+		[15] = -ECANCELED},
+};
+
+TEST(test_join__death_after_each_store)
+{
+	BROKERS(brokers, 1);
+	unsigned int n_stores;
+
+	rig_ring_set_index(&brokers.first.ring, UINT32_MAX - 5);
+	put_graph(&brokers.first);
+	n_stores = step(&graph, &brokers.first, &brokers.second);
+	if (n_stores == 0)
+		skip();
+	assert_true(n_stores > 64);
+}
+
+TEST(test_join__death_of_the_next_broker)
+{
+	BROKERS(brokers, 1);
+	HEIR(third, 1);
+
+	put_graph(&brokers.first);
+	rig_work(&brokers.first.rig);
+	bequeath(&brokers.first, &brokers.second);
+	if (step(&graph, &brokers.second, &third) == 0)
+		skip();
+}
