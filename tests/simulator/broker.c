@@ -535,15 +535,35 @@ static const struct rbk_task_record *record_at(const struct session_ring *ring, 
 	return NULL;
 }
 
-/* Return true if a record is that of an entry of a chain, whose failure is committed. */
+/* Return true if a record is that of an entry whose failure is committed. */
 static bool has_failed(const struct session_ring *ring, const struct rbk_task_record *record,
 		       const struct rbk_commit *commit)
 {
 	const struct rbk_cqe *cqe = &ring->cq->cqes[record->cq_index & ring->mask];
 
-	return (record->sqe.flags & RBK_SQE_LINK) && !rbk_record_is_live(record, commit) &&
+	return !rbk_record_is_live(record, commit) &&
 	       record->cq_index + ring->n_entries >= commit->cq_tail && cqe->res < 0 &&
 	       cqe->user_data == record->sqe.user_data;
+}
+
+/* Check that the next broker would know of the failures of the entries that a record names. */
+static void check_named(const struct session_ring *ring, const struct rbk_task_record *record,
+			const struct rbk_commit *commit)
+{
+	for (unsigned int i = 0; i < RBK_SQE_AFTER_MAX; i++) {
+		const uint64_t index = record->sq_index - record->sqe.after[i];
+		const struct rbk_task_record *named;
+
+		if (!(record->sqe.flags & RBK_SQE_AFTER) || record->sqe.after[i] == 0)
+			continue;
+		named = record_at(ring, index);
+		if (named && has_failed(ring, named, commit) &&
+		    ring->failed[index & (2 * ring->n_entries - 1)] != index + 1)
+			sim_violation("the next broker would run entry %llu, although entry %llu, "
+				      "for which it waits, has failed",
+				      (unsigned long long)record->sqe.user_data,
+				      (unsigned long long)named->sqe.user_data);
+	}
 }
 
 /* Check the records that count, after each commit. */
@@ -563,11 +583,12 @@ static void check_records(const struct session_ring *ring)
 				      "chain's state",
 				      (unsigned long long)record->sqe.user_data);
 		before = record_at(ring, record->sq_index - 1);
-		if (before && has_failed(ring, before, &commit) &&
-		    !(record->flags & RBK_TASK_CANCELLED))
+		if (before && (before->sqe.flags & RBK_SQE_LINK) &&
+		    has_failed(ring, before, &commit) && !(record->flags & RBK_TASK_CANCELLED))
 			sim_violation("the next broker would run entry %llu, whose predecessor has "
 				      "failed",
 				      (unsigned long long)record->sqe.user_data);
+		check_named(ring, record, &commit);
 	}
 }
 
@@ -576,13 +597,26 @@ void sim_broker_check_begin(const struct exec_task *exec)
 	const struct run *run = container_of(exec, const struct run, exec);
 	const struct task *task = run->task;
 	const struct session_ring *ring = task->ring->ring;
-	const struct rbk_task_record *before;
+	const struct rbk_task_record *record, *before;
 	struct rbk_commit commit;
 
 	if (!broker || !is_checked(ring))
 		return;
-	before = record_at(ring, ring->records[task - task->ring->tasks].sq_index - 1);
+	record = &ring->records[task - task->ring->tasks];
+	before = record_at(ring, record->sq_index - 1);
 	rbk_commit_load(ring->cq, &commit);
+	for (unsigned int i = 0; i < RBK_SQE_AFTER_MAX; i++) {
+		const struct rbk_task_record *named =
+			record_at(ring, record->sq_index - record->sqe.after[i]);
+
+		if ((record->sqe.flags & RBK_SQE_AFTER) && record->sqe.after[i] > 0 && named &&
+		    rbk_record_is_live(named, &commit))
+			sim_violation(
+				"entry %llu begins before the end of entry %llu, for which it "
+				"waits, is committed",
+				(unsigned long long)task->user_data,
+				(unsigned long long)named->sqe.user_data);
+	}
 	if (before && (before->sqe.flags & RBK_SQE_LINK) && rbk_record_is_live(before, &commit))
 		sim_violation("entry %llu begins before the end of its predecessor is committed",
 			      (unsigned long long)task->user_data);

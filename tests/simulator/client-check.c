@@ -37,6 +37,22 @@ static void check_order(struct client *client, const struct task *task, int res)
 				      (unsigned long long)client->tasks[i].id);
 }
 
+/* Check the order of an entry that waits for others, and let those fail that wait for it. */
+static void check_joins(struct client *client, const struct task *task, int res)
+{
+	for (unsigned int i = 0; res >= 0 && i < RBK_SQE_AFTER_MAX; i++)
+		if (task->named[i] != 0 && task_of(client, task->named[i]))
+			sim_violation("entry %llu completed before entry %llu, for which it waits",
+				      (unsigned long long)task->id,
+				      (unsigned long long)task->named[i]);
+	for (unsigned int i = 0; res < 0 && i < SLOTS * RBK_SQE_AFTER_MAX; i++) {
+		struct task *other = &client->tasks[i / RBK_SQE_AFTER_MAX];
+
+		if (other->named[i % RBK_SQE_AFTER_MAX] == task->id)
+			other->is_cancelled = other->must_fail = true;
+	}
+}
+
 static void check_result(const struct client *client, const struct task *task)
 {
 	const struct state *state = &client->states[task->state];
@@ -172,6 +188,7 @@ static void complete(struct client *client, const struct rbk_cqe *cqe)
 			      (unsigned long long)cqe->user_data);
 	sim_trace("entry %llu completes: %d", (unsigned long long)task->id, cqe->res);
 	client_figures.n_completions++;
+	check_joins(client, task, cqe->res);
 	if (cqe->res != -ECONNABORTED || !client->options->has_crashes)
 		check_order(client, task, cqe->res);
 	if (cqe->res >= 0 && (task->must_fail || task->kind == TASK_INVALID))
@@ -187,8 +204,8 @@ static void complete(struct client *client, const struct rbk_cqe *cqe)
 	else if (task->kind == TASK_STALE && cqe->res >= 0 && client->options->is_strict)
 		sim_violation("entry %llu ran, with a plan that was removed",
 			      (unsigned long long)task->id);
-	client->ended[client->n_ended++ % ENDED] =
-		(struct ended){task->id, cqe->res, awaits_cancel(client, task, cqe->res)};
+	client->ended[client->n_ended++ % ENDED] = (struct ended){
+		task->id, cqe->res, task->index, awaits_cancel(client, task, cqe->res)};
 	if (task->id == client->barrier)
 		client->barrier = 0;
 	if (task->predecessor)

@@ -2,6 +2,7 @@
 /* Entries of clients: see client.h */
 #include "simulator/client-private.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "simulator/compute.h"
@@ -77,9 +78,11 @@ static void expect(struct client *client, struct task *task, const uint32_t *x)
 	sim_compute(operands, 2, client->salts[task->plan], false);
 }
 
-static void publish(struct client *client, const struct task *task, struct rbk_sqe *sqe)
+static void publish(struct client *client, struct task *task, struct rbk_sqe *sqe)
 {
 	rbk_sqe_set_data64(sqe, task->id);
+	task->index = rbk_sqe_index(client->ring, sqe);
+	client->last_sqe = sqe;
 	sim_trace("entry %llu: opcode %u, flags %#x, strategy %u, priority %u, plan %u",
 		  (unsigned long long)task->id, sqe->opcode, sqe->flags, sqe->strategy,
 		  sqe->priority, sqe->plan_id);
@@ -171,15 +174,16 @@ static bool state_is_free(const struct client *client)
 /*
  * Put a RUN into the ring, which has room. @before: its predecessor, of which it reads the result
  * if there is one in the arena; NULL: none. @links: the next entry belongs to its chain.
+ * @may_overwrite: it may write over what @before has read.
  */
 static struct task *put_run(struct client *client, enum plan_kind plan, struct task *before,
-			    bool links)
+			    bool links, bool may_overwrite)
 {
 	struct rbk_sqe *sqe = rbk_get_sqe(client->ring);
 	struct task *task = task_new(client, TASK_RUN);
 	const bool reads = before && before->kind == TASK_RUN && before->plan != PLAN_STATE &&
 			   plan != PLAN_STATE;
-	const bool overwrites = reads && sim_below(2);
+	const bool overwrites = reads && may_overwrite && sim_below(2);
 
 	sim_check(sqe);
 	task->plan = plan;
@@ -288,7 +292,7 @@ static void put_chain(struct client *client, enum plan_kind first)
 		else if (sim_below(16) < mix->entries[SIM_NOP])
 			task = put_nop(client, task, links);
 		else
-			task = put_run(client, kind, task, links);
+			task = put_run(client, kind, task, links, true);
 		/* The broker may find a part of the chain; the next call tells of an error. */
 		if (sim_below(3) > 0)
 			continue;
@@ -298,6 +302,78 @@ static void put_chain(struct client *client, enum plan_kind first)
 	}
 	if (sim_below(16) < mix->entries[SIM_CANCEL])
 		put_other(client, TASK_CANCEL, first);
+}
+
+/*
+ * Let the last entry, that of @task, wait for the entry of @id, too. Return: false if it names
+ * enough others, or if the ring has forgotten the entry.
+ */
+static bool wait_for(struct client *client, struct task *task, uint64_t id, uint32_t index)
+{
+	uint32_t indices[RBK_SQE_AFTER_MAX];
+	unsigned int n = 0;
+	int r;
+
+	while (n < RBK_SQE_AFTER_MAX && task->named[n] != 0) {
+		indices[n] = task->index - client->last_sqe->after[n];
+		n++;
+	}
+	if (n == RBK_SQE_AFTER_MAX || id < client->ring_from_id)
+		return false;
+	indices[n] = index;
+	r = rbk_sqe_set_after(client->ring, client->last_sqe, indices, n + 1);
+	if (r == 0)
+		task->named[n] = id;
+	else if (r != -ERANGE)
+		sim_violation("rbk_sqe_set_after() returned %d", r);
+	return r == 0;
+}
+
+/* Wait for any entries, in flight or ended, of which the ring may have forgotten some. */
+static void wait_for_any(struct client *client, struct task *task)
+{
+	const unsigned int n = 1 + (unsigned int)sim_below(RBK_SQE_AFTER_MAX / 2);
+
+	for (unsigned int i = 0; i < n; i++) {
+		const struct task *other = &client->tasks[sim_below(SLOTS)];
+		const struct ended *ended = &client->ended[sim_below(ENDED)];
+
+		if (sim_below(2) && other->kind != TASK_FREE && other != task)
+			wait_for(client, task, other->id, other->index);
+		else if (ended->id != 0 && wait_for(client, task, ended->id, ended->index) &&
+			 ended->res < 0)
+			task->is_cancelled = task->must_fail = true;
+	}
+}
+
+/*
+ * Put two tasks that read the result of a first one, and a last one that waits for both and may
+ * write over that result; or a NOP that waits for any entries.
+ */
+static void put_join(struct client *client, enum plan_kind plan)
+{
+	const bool is_diamond = sim_below(2);
+	struct task *tasks[4];
+
+	if (!has_room(client, 4) || plan == PLAN_STATE)
+		return;
+	if (!is_diamond) {
+		wait_for_any(client, put_nop(client, NULL, false));
+		return;
+	}
+	tasks[0] = put_run(client, plan, NULL, false, false);
+	for (unsigned int i = 1; i < 4; i++) {
+		const struct task *before = tasks[i < 3 ? 0 : 1];
+
+		tasks[i] = put_run(client, plan, tasks[i < 3 ? 0 : 1], false, i == 3);
+		wait_for(client, tasks[i], before->id, before->index);
+		if (i == 3)
+			wait_for(client, tasks[i], tasks[2]->id, tasks[2]->index);
+		if (sim_below(4) == 0)
+			wait_for_any(client, tasks[i]);
+		if (sim_below(4) == 0)
+			rbk_submit(client->ring);
+	}
 }
 
 /* Put a RUN of a plan that was removed. */
@@ -396,6 +472,9 @@ bool client_put_some(struct client *client)
 	case SIM_CHAIN:
 		put_chain(client, kind);
 		break;
+	case SIM_JOIN:
+		put_join(client, kind);
+		break;
 	case SIM_STALE:
 		put_stale(client);
 		break;
@@ -405,7 +484,7 @@ bool client_put_some(struct client *client)
 		break;
 	default:
 		if (has_room(client, 1) && (kind != PLAN_STATE || state_is_free(client)))
-			put_run(client, kind, NULL, false);
+			put_run(client, kind, NULL, false, false);
 	}
 	return true;
 }

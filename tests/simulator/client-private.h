@@ -52,15 +52,17 @@ struct task {
 	uint32_t *in, *out;             /* in the arena; of SLOT_BYTES each */
 	unsigned int in_slot, out_slot; /* in whose slots they lie */
 	uint32_t expected[MAX_ROWS * WIDTH];
-	unsigned int state;   /* of PLAN_STATE */
-	uint64_t predecessor; /* id of the entry before it in its chain; 0: none */
-	uint64_t target;      /* id of the entry that a CANCEL names */
-	bool is_cancelled;    /* a CANCEL names it, or its chain has ended */
-	bool must_fail;       /* a CANCEL has stopped it, or its predecessor has failed */
-	bool waits;           /* for memory of a device, but not longer than its plan is there */
-	bool may_fail;        /* its plan is removed meanwhile */
-	bool is_overwritten;  /* a later entry of its chain writes to @out */
-	bool is_void;         /* its arena is gone */
+	unsigned int state;                /* of PLAN_STATE */
+	uint64_t predecessor;              /* id of the entry before it in its chain; 0: none */
+	uint32_t index;                    /* rbk_sqe_index() */
+	uint64_t named[RBK_SQE_AFTER_MAX]; /* ids of the entries that it waits for; 0: none */
+	uint64_t target;                   /* id of the entry that a CANCEL names */
+	bool is_cancelled;                 /* a CANCEL names it, or its chain has ended */
+	bool must_fail;      /* a CANCEL has stopped it, or its predecessor has failed */
+	bool waits;          /* for memory of a device, but not longer than its plan is there */
+	bool may_fail;       /* its plan is removed meanwhile */
+	bool is_overwritten; /* a later entry of its chain writes to @out */
+	bool is_void;        /* its arena is gone */
 	uint32_t old_state[WIDTH];
 };
 
@@ -68,6 +70,7 @@ struct task {
 struct ended {
 	uint64_t id;
 	int res;
+	uint32_t index;
 	bool awaits_cancel; /* it was cancelled, and a CANCEL in flight must say so */
 };
 
@@ -92,6 +95,8 @@ struct client {
 	unsigned int n_in_flight;
 	struct state states[STATES];
 	uint64_t next_id;
+	uint64_t ring_from_id;    /* id of the first entry of the ring */
+	struct rbk_sqe *last_sqe; /* the last entry that was put into the ring */
 	uint32_t salts[PLAN_KINDS];
 	uint64_t barrier; /* id of a BARRIER in flight; 0: none */
 	struct ended ended[ENDED];

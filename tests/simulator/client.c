@@ -118,6 +118,7 @@ static bool change_ring(struct client *client)
 	if (!drain(client))
 		return false;
 	client->ring = rbk_ring_free(client->ring);
+	client->ring_from_id = client->next_id;
 	return client_make_ring(client, &client->ring);
 }
 

@@ -30,6 +30,7 @@ enum sim_entry {
 	SIM_RUN,
 	SIM_STATE,
 	SIM_CHAIN,
+	SIM_JOIN,
 	SIM_NOP,
 	SIM_BARRIER,
 	SIM_CANCEL,
