@@ -800,8 +800,8 @@ int rbk_ring_arm(struct rbk_ring *ring);
  * The library knows the plans and arenas of @rbk, with the number of references, names, sizes and
  * kinds of tensors. It cannot know everything: the broker may still refuse an entry for the size of
  * a tensor with an inferred shape, for a table in an arena that was freed or that is written
- * meanwhile, for a BARRIER behind an entry with RBK_SQE_LINK, or for what a plan or an arena has
- * become by the time. What it refuses, the broker refuses with the same errno.
+ * meanwhile, for a BARRIER behind an entry with RBK_SQE_LINK, for the name of an entry that is not
+ * there, or for what a plan or an arena has become. What it refuses is refused with that errno.
  * Return: 0 if no fault was found, the errno that the completion would have (struct rbk_sqe lists
  * them), or, without a connection, -ECONNRESET, -EPROTO or -ECHILD. Any thread; @sqe must not be
  * changed meanwhile. -EINVAL if @sqe is NULL.

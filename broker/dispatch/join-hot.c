@@ -9,8 +9,8 @@
  * failed (abi.h). A distance never exceeds the number of entries, so both are exact.
  *
  * Any number of tasks may wait for one. Its completion only moves its edges to the ring's circle of
- * ended ones; join_step() visits them in batches, ring by ring, and starts the tasks whose last
- * edge it was.
+ * ended ones. The turn visits these in batches, ring by ring (join_next()); a task's last edge
+ * starts it.
  *
  * The failures lie in the completion area if the ring outlives this broker: the next one admits an
  * entry again, and looks at its predecessors again.

@@ -245,7 +245,8 @@ static void process_start(struct process *process, const char *socket_path, bool
 	process->client = mmap(NULL, sizeof(*process->client), PROT_READ | PROT_WRITE,
 			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(process->client != MAP_FAILED);
-	process->client->reattach_ns = harness_slow_ns(400000000);
+	/* Less than the time for which a client is stopped; one with a child is not. */
+	process->client->reattach_ns = has_child ? 0 : harness_slow_ns(400000000);
 	process->pid = fork();
 	assert_true(process->pid >= 0);
 	if (process->pid == 0)
