@@ -171,7 +171,7 @@ TEST(test_here__updates_state_once)
 	static struct rig rig;
 
 	for (unsigned int n_workers = 1; n_workers <= MOST_WORKERS; n_workers++) {
-		struct describe *d = describe_new("sums", 90);
+		struct describe *d = describe_new("sums", 900);
 		struct cpu_plan *compiled;
 		struct cpu_job whole;
 
@@ -182,18 +182,18 @@ TEST(test_here__updates_state_once)
 		describe_node(d, "Add", "", "sums,x", "sums");
 		rig.plan = reference_plan(d, NULL);
 		cpu_rig_prepare(&rig.cpu, rig.plan);
-		cpu_job_init(&whole, rig.plan, 90, 1);
+		cpu_job_init(&whole, rig.plan, 900, 1);
 		cpu_rig_run(&rig.cpu, &whole);
 		compiled = rig.plan->exec[RBK_DEVICE_CPU];
 		for (unsigned int i = 0; i < 2; i++) {
-			cpu_job_init(&rig.job, rig.plan, 90, 1);
+			cpu_job_init(&rig.job, rig.plan, 900, 1);
 			atomic_store(&compiled->pace, 2);
 			rig.to = EXEC_STOPPING;
 			run_here(&rig, 0);
 			assert_int_equal(rig.job.task.res, EXEC_UNFINISHED);
 			assert_true(rig.job.task.progress.front > 0);
 			rig.to = EXEC_IDLE;
-			atomic_store(&compiled->pace, 0.05f);
+			atomic_store(&compiled->pace, 0.005f);
 			if (i == 0)
 				cpu_rig_run(&rig.cpu, &rig.job);
 			else
