@@ -7,7 +7,7 @@
  * borrows.
  *
  * An entry takes a task slot if it cannot complete while it is admitted: it runs on a device, waits
- * for its predecessor in a chain or for device memory, or is a barrier. There are as many slots as
+ * for its predecessors or for device memory, or is a barrier. There are as many slots as
  * entries, so admission never lacks a slot.
  *
  * Times passed to the placer are clock_ticks() in nanoseconds.

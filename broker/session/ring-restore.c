@@ -190,9 +190,13 @@ static void move_failed(const struct session_ring *ring, const struct rbk_cq_are
 {
 	const uint64_t *failed = rbk_ring_failed(old, ring->n_entries);
 
-	for (uint32_t i = 0; i < 2 * ring->n_entries; i++)
-		if (failed[i] > 0 && failed[i] <= commit->sq_head && !rest_has(rest, failed[i] - 1))
-			ring->failed[i] = failed[i];
+	for (uint32_t i = 0; i < 2 * ring->n_entries; i++) {
+		/* The client may write there meanwhile. */
+		const uint64_t end = __atomic_load_n(&failed[i], __ATOMIC_RELAXED);
+
+		if (end > 0 && end <= commit->sq_head && !rest_has(rest, end - 1))
+			ring->failed[i] = end;
+	}
 }
 
 static int unsuitable(struct session_ring *ring, const char *why)

@@ -88,7 +88,7 @@ TEST(test_join__names_twice)
 		expect_cqe(&bench, i, 0);
 }
 
-TEST(test_join__table_and_state)
+TEST(test_join__with_a_table)
 {
 	uint64_t *table;
 	struct rbk_sqe sqe;
