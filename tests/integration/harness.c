@@ -326,15 +326,14 @@ void broker_write_policy(const struct broker *broker, const char *policy)
 	close(fd);
 }
 
-/* Wait until the log has more than @n occurrences of @text. */
-static void wait_log(const struct broker *broker, const char *text, unsigned int n)
+void broker_wait_log_times(const struct broker *broker, const char *text, unsigned int n)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
 
-	while (broker_log_count(broker, text) <= n) {
+	while (broker_log_count(broker, text) < n) {
 		if (harness_now_ns() > end_ns) {
 			broker_show_log(broker);
-			fail_msg("the log does not say '%s'", text);
+			fail_msg("the log does not say '%s' %u times", text, n);
 		}
 		harness_sleep_ms(2);
 	}
@@ -342,7 +341,7 @@ static void wait_log(const struct broker *broker, const char *text, unsigned int
 
 void broker_wait_log(const struct broker *broker, const char *text)
 {
-	wait_log(broker, text, 0);
+	broker_wait_log_times(broker, text, 1);
 }
 
 void broker_reload(const struct broker *broker, const char *text)
@@ -350,7 +349,7 @@ void broker_reload(const struct broker *broker, const char *text)
 	unsigned int n = broker_log_count(broker, text);
 
 	assert_int_equal(kill(broker->pid, SIGHUP), 0);
-	wait_log(broker, text, n);
+	broker_wait_log_times(broker, text, n + 1);
 }
 
 void broker_stop(struct broker *broker)

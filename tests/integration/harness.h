@@ -135,6 +135,9 @@ bool broker_log_has(const struct broker *broker, const char *text);
  * before it writes to the log.
  */
 void broker_wait_log(const struct broker *broker, const char *text);
+
+/* Wait until the log has at least @n occurrences of @text. */
+void broker_wait_log_times(const struct broker *broker, const char *text, unsigned int n);
 /* Return the number of occurrences of @text in the log. */
 unsigned int broker_log_count(const struct broker *broker, const char *text);
 unsigned int broker_log_lines(const struct broker *broker);

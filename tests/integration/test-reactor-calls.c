@@ -35,12 +35,12 @@ static const struct {
 #define CALL_IF(name, letters, argument, condition, value, why) {SYS_##name, letters},
 	SANDBOX_CALLS(CALL, CALL, CALL_IF)
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-	/* The sanitizer's allocator */
+	/*
+	 * The sanitizer's allocator; every few seconds, AddressSanitizer's gives memory back in the
+	 * thread that frees. At each mmap, ThreadSanitizer prepares shadow memory.
+	 */
 	{SYS_mmap, "R"},
 	{SYS_munmap, "R"},
-#endif
-#ifdef __SANITIZE_THREAD__
-	/* At each mmap, ThreadSanitizer prepares shadow memory in the calling thread. */
 	{SYS_madvise, "R"},
 #endif
 };
