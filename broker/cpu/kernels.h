@@ -22,6 +22,7 @@
 #include "cpu/map.h"
 #include "cpu/move.h"
 #include "cpu/rows.h"
+#include "cpu/triangular.h"
 #include "shm/number.h"
 
 enum cpu_simd {
@@ -356,7 +357,8 @@ struct cpu_pool {
 	CPU_MOVE_KERNELS(KERNEL, TABLE, ROUTINE)    \
 	CPU_GATHER_KERNELS(KERNEL, TABLE, ROUTINE)  \
 	CPU_WINDOW_KERNELS(KERNEL, TABLE, ROUTINE)  \
-	CPU_DOUBLE_KERNELS(KERNEL, TABLE, ROUTINE)
+	CPU_DOUBLE_KERNELS(KERNEL, TABLE, ROUTINE)  \
+	CPU_TRIANGULAR_KERNELS(KERNEL, TABLE, ROUTINE)
 
 #define CPU_KERNEL_MEMBER(result, name, arguments) result(*name) arguments;
 #define CPU_TABLE_MEMBER(type, name, size)         type *const *name;

@@ -71,3 +71,12 @@ VEC_INLINE double d_muladd(double a, double b, double c)
 	return a * b + c;
 #endif
 }
+
+VEC_INLINE double d_sqrt(double x)
+{
+#if defined(__SSE2__)
+	return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(x)));
+#else
+	return __builtin_sqrt(x);
+#endif
+}

@@ -83,7 +83,9 @@ struct op_call;
 	X(SCATTER_ND, scatter_nd), \
 	X(ONE_HOT, one_hot),              /* depth as an attribute */ \
 	X(TRILU, trilu),                  /* k as an attribute */ \
-	X(GRID_SAMPLE, grid_sample)       /* two or three spatial dimensions; cubic: two */
+	X(GRID_SAMPLE, grid_sample),      /* two or three spatial dimensions; cubic: two */ \
+	X(CHOLESKY, cholesky),            /* this and the next are not ONNX's: op-triangular.c */ \
+	X(TRIANGULAR_SOLVE, triangular_solve)
 /* clang-format on */
 
 #define OP_KIND_OF(KIND, ...) OP_##KIND
@@ -304,6 +306,9 @@ union op_params {
 		uint8_t padding; /* enum op_sample_padding */
 		bool align_corners;
 	} grid_sample;
+	struct {
+		bool left, upper, trans, unit;
+	} triangular; /* TriangularSolve */
 };
 
 /* GridSample: interpolation, over 2, 1 or 4 neighbours along each dimension. */

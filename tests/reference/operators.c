@@ -63,12 +63,15 @@ static uint64_t offset(const struct array *array, const struct coords *coords)
 	return sum;
 }
 
-static double at(const struct array *array, const struct coords *coords)
+static double nth(const struct array *array, uint64_t i)
 {
-	const uint64_t i = offset(array, coords);
-
 	return array->is_double ? ((const double *)array->data)[i]
 				: (double)((const float *)array->data)[i];
+}
+
+static double at(const struct array *array, const struct coords *coords)
+{
+	return nth(array, offset(array, coords));
 }
 
 /* Set element @i of the tensor that @array describes. */
@@ -155,6 +158,77 @@ static void run_gemm(const union op_params *params, const struct array *a, const
 	}
 }
 
+static void run_cholesky(const struct array *a, void *out)
+{
+	const uint64_t n = a->dims[a->rank - 1], square = n * n;
+	double *y = malloc(square * sizeof(*y));
+
+	assert(y);
+	for (uint64_t first = 0; first < n_elems(a); first += square) {
+		memset(y, 0, square * sizeof(*y));
+		for (uint64_t j = 0; j < n; j++)
+			for (uint64_t i = j; i < n; i++) {
+				double sum = nth(a, first + i * n + j);
+
+				for (uint64_t k = 0; k < j; k++)
+					sum -= y[i * n + k] * y[j * n + k];
+				y[i * n + j] = i > j     ? sum / y[j * n + j]
+					       : sum > 0 ? sqrt(sum)
+							 : (double)NAN;
+			}
+		for (uint64_t i = 0; i < square; i++)
+			set(a, out, first + i, y[i]);
+	}
+	free(y);
+}
+
+/* Element [i][j] of op(A), or of its transpose where the system is solved from the right. */
+static double of_triangle(const union op_params *params, const struct array *a, uint64_t first,
+			  uint64_t i, uint64_t j)
+{
+	const uint64_t n = a->dims[a->rank - 1];
+	const bool swap = params->triangular.trans != !params->triangular.left;
+	const uint64_t row = swap ? j : i, column = swap ? i : j;
+
+	if (row == column && params->triangular.unit)
+		return 1;
+	if (params->triangular.upper ? row > column : row < column)
+		return 0;
+	return nth(a, first + row * n + column);
+}
+
+static void run_triangular_solve(const union op_params *params, const struct array *a,
+				 const struct array *b, void *out)
+{
+	const uint64_t n = a->dims[a->rank - 1];
+	const bool left = params->triangular.left;
+	const bool is_lower =
+		params->triangular.upper == (params->triangular.trans != !params->triangular.left);
+	const uint64_t sides = b->dims[left ? b->rank - 1 : b->rank - 2], size = n * sides;
+	double *x = malloc(n * sizeof(*x));
+
+	assert(x);
+	for (uint64_t side = 0; side < n_elems(b) / n; side++) {
+		const uint64_t batch = side / sides;
+		const uint64_t matrix = a->rank > 2 ? batch * n * n : 0;
+		const uint64_t at = batch * size + side % sides * (left ? 1 : n);
+
+		for (uint64_t t = 0; t < n; t++) {
+			const uint64_t i = is_lower ? t : n - 1 - t;
+
+			x[i] = nth(b, at + i * (left ? sides : 1));
+			for (uint64_t s = 0; s < t; s++) {
+				const uint64_t j = is_lower ? s : n - 1 - s;
+
+				x[i] -= of_triangle(params, a, matrix, i, j) * x[j];
+			}
+			x[i] /= of_triangle(params, a, matrix, i, i);
+			set(b, out, at + i * (left ? sides : 1), x[i]);
+		}
+	}
+	free(x);
+}
+
 void reference_node(const struct plan *plan, const struct node *node, uint32_t count,
 		    const void *const *in, void *const *out)
 {
@@ -175,6 +249,12 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 	case OP_GEMM:
 		run_gemm(&node->params, &inputs[0], &inputs[1], in[2] ? &inputs[2] : NULL, &y,
 			 out[0]);
+		return;
+	case OP_CHOLESKY:
+		run_cholesky(&inputs[0], out[0]);
+		return;
+	case OP_TRIANGULAR_SOLVE:
+		run_triangular_solve(&node->params, &inputs[0], &inputs[1], out[0]);
 		return;
 	case OP_RESHAPE:
 		memcpy(out[0], in[0], n_elems(&y) * dtype_bytes(plan->tensors[node->in[0]].dtype));

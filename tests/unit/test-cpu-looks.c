@@ -255,6 +255,8 @@ static const struct catalogue_case {
 	{"OneHot", "l[2,524288] f[2]", "f", "depth=2 axis=1"},
 	{"Trilu", "f[1,1048576]", "f"},
 	{"GridSample", "f[1,64,64,64] f[1,256,64,2]", "f"},
+	{"Cholesky", "f[1,768,768]", "f"},
+	{"TriangularSolve", "f[1536,1536] f[8,1536]", "f", "left=0"},
 	/* The other element-wise operators are generated from their catalogue entries. */
 	{"Cast", "h[1048576]", "f", "to=1"},
 };

@@ -419,6 +419,85 @@ TEST(test_contents__special)
 	CHECK_ROWS(beta, .fill = fill_third_with_nan);
 }
 
+/*
+ * Make the first input's matrices solvable: a diagonal from 2 to 3, and other elements that are
+ * small enough. What must not be read is NaN.
+ */
+static void fill_solvable(const struct plan *plan, uint32_t count,
+			  struct reference_buffers *buffers, uint64_t *state)
+{
+	const union op_params *params = &plan->nodes[0].params;
+	const bool is_cholesky = plan->nodes[0].op->kind == OP_CHOLESKY;
+	const struct tensor *tensor = &plan->tensors[plan->bindings[0].tensor];
+	const uint64_t n = tensor->shape.dims[tensor->shape.rank - 1];
+
+	for (uint64_t i = 0; i < shape_elems(&tensor->shape, count); i++) {
+		const uint64_t row = i / n % n, column = i % n;
+		const bool is_diagonal = row == column;
+		const bool is_upper = !is_cholesky && params->triangular.upper;
+		const double x = (double)(reference_random(state) % 2001) / 1000 - 1;
+		double value = is_diagonal ? 2.5 + x / 2 : x / 2 / sqrt((double)n);
+
+		if (is_diagonal ? !is_cholesky && params->triangular.unit
+				: is_upper != (column > row))
+			value = (double)NAN;
+		put(tensor, buffers->bindings[0], i, value);
+	}
+}
+
+/* Make a leading minor of each matrix negative, 0 or NaN. */
+static void fill_indefinite(const struct plan *plan, uint32_t count,
+			    struct reference_buffers *buffers, uint64_t *state)
+{
+	static const double diagonals[] = {-1, 0, NAN, -INFINITY};
+	const struct tensor *tensor = &plan->tensors[plan->bindings[0].tensor];
+	const uint64_t n = tensor->shape.dims[tensor->shape.rank - 1];
+
+	fill_solvable(plan, count, buffers, state);
+	for (uint64_t i = 0; i < shape_elems(&tensor->shape, count); i += n * n)
+		put(tensor, buffers->bindings[0], i + reference_random(state) % n * (n + 1),
+		    diagonals[reference_random(state) % 4]);
+}
+
+TEST(test_contents__triangular)
+{
+	static const struct row factored[] = {
+		{"Cholesky", "[1,1]", ""},         {"Cholesky", "[5,5]", ""},
+		{"Cholesky", "[31,31]", ""},       {"Cholesky", "[64,64]", ""},
+		{"Cholesky", "[count,33,33]", ""}, {"Cholesky", "[3,2,70,70]", ""},
+	};
+	static const struct row longs_of[] = {
+		{"Cholesky", "[1090,1090]", ""},
+		{"TriangularSolve", "[1090,1090] [3,1090]", "left=0"},
+		{"TriangularSolve", "[2063,2063] [2063,33]", "upper=1"},
+	};
+	static const char *const left[] = {"[1,1] [1,1]", "[33,33] [33,70]", "[6,6] [count,6,31]",
+					   "[count,7,7] [count,7,32]", "[2,3,34,34] [2,3,34,5]"};
+	static const char *const right[] = {
+		"[1,1] [1,1]",        "[33,33] [70,33]",          "[6,6] [count,6]",
+		"[6,6] [count,31,6]", "[count,7,7] [count,32,7]", "[2,3,34,34] [2,3,5,34]"};
+	char attrs[64];
+
+	skip_on_gpu();
+	CHECK_ROWS(factored, .fill = fill_solvable);
+	for (unsigned int i = 0; i < 4; i++)
+		CHECK_ROWS(factored, .fill = fill_indefinite);
+	for (unsigned int how = 0; how < 16; how++)
+		for (unsigned int i = 0; i < (how & 1 ? 5 : 6); i++) {
+			const struct row row = {"TriangularSolve", how & 1 ? left[i] : right[i],
+						attrs};
+
+			snprintf(attrs, sizeof(attrs),
+				 "left=%u upper=%u transA=%u unit_diagonal=%u", how & 1,
+				 how >> 1 & 1, how >> 2 & 1, how >> 3);
+			check_rows(&row, 1, &(struct op_check){.fill = fill_solvable});
+		}
+	/* More unknowns than a panel has. */
+	for (size_t i = 0; i < sizeof(longs_of) / sizeof(longs_of[0]); i++)
+		check_row(&longs_of[i], RBK_DTYPE_F32, false,
+			  &(struct op_check){.fill = fill_solvable});
+}
+
 TEST(test_contents__ties)
 {
 	static const char *const types[] = {"f32", "f64", "i64", "i32", "i8", "u8"};
