@@ -24,7 +24,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
           'ratio', 'target', 'p999', 'baseline_p999']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'mid', 'clients', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
-           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency', 'ledger', 'decision',
+           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'residency', 'ledger', 'decision',
            'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
 # Seconds that no command line may exceed, however slow the machine is.
@@ -191,6 +191,15 @@ def test_device(program):
         expect(all(row['p50'] >= 50 and row['baseline_p50'] >= 50 for row in rows[:1]), f'{rows[0]}: times')
 
 
+def test_cholesky(program):
+    """Tasks that wait for each other: both sides' factors are compared; skipped without StarPU."""
+    rows = measure(program, '--seconds=0.05', '--rows=side=64', 'cholesky')
+    for row in rows:
+        expect(row['params'].startswith('tiles=16x16 side=64 workers='), f'{row}: params')
+        expect(row['p50'] > 0 and row['target'] == 0.9, f'{row}: figures')
+    expect(len(rows) < 2, f'rows {rows}')
+
+
 def test_lease(program):
     """Targets are differences and times, reported as ratios; skipped without Vulkan; without ffmpeg,
     which takes long."""
@@ -319,6 +328,7 @@ def main():
         test_mid(program)
         test_clients(program)
         test_mid_models(program, folder)
+        test_cholesky(program)
         test_lease(program)
         test_device(program)
         test_operators(program)

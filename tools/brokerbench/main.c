@@ -29,10 +29,11 @@ static const struct bench *const benches[] = {
 	&bench_clients,        &bench_matmul_cpu,     &bench_matmul_library,
 	&bench_matmul_int8,    &bench_operators,      &bench_nets,
 	&bench_fusion,         &bench_device_tasks,   &bench_matmul_vulkan,
-	&bench_copied_bytes,   &bench_starpu,         &bench_residency,
-	&bench_ledger,         &bench_decision,       &bench_churn,
-	&bench_contention,     &bench_probes,         &bench_scrape,
-	&bench_watched,        &bench_brokertop,      &bench_lease,
+	&bench_copied_bytes,   &bench_starpu,         &bench_cholesky,
+	&bench_residency,      &bench_ledger,         &bench_decision,
+	&bench_churn,          &bench_contention,     &bench_probes,
+	&bench_scrape,         &bench_watched,        &bench_brokertop,
+	&bench_lease,
 };
 
 static const char help[] =
@@ -46,8 +47,8 @@ static const char help[] =
 	"  -q, --quick        0.2 seconds per row: too short for figures to publish\n"
 	"  -t, --seconds=N    measuring time of one row, both sides together (default 1)\n"
 	"  -r, --rows=TEXT    print only rows whose params contain TEXT; mid, clients,\n"
-	"                     operators, nets, fusion, task-overhead, device-tasks and\n"
-	"                     matmul-vulkan also measure only those\n"
+	"                     operators, nets, fusion, task-overhead, device-tasks, cholesky\n"
+	"                     and matmul-vulkan also measure only those\n"
 	"  -m, --model=FILE,INPUT...\n"
 	"                     let mid measure an ONNX model, too, with an array (.npy or .pb) for\n"
 	"                     each of its inputs; may be given up to 16 times\n"

@@ -1,57 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * StarPU as a baseline
- *
- * StarPU's worker spins while idle, which would take the processor from the other side's rounds, so
- * it is paused outside its own rounds. StarPU's files about the machine are written to a directory
- * of this run, not to the user's home. The library is loaded on request and not linked, since
- * loading it takes longer than some benches.
- */
+/* StarPU as a baseline */
 #include "starpu-tasks.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <ftw.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <starpu.h>
 
-#include "util/checked.h"
+#include "starpu-runtime.h"
 #include "util/clock.h"
 
 #define N_FLOATS      16
 #define ROUND_SAMPLES 1024u
 
-#define STARPU_FUNCTIONS(f)             \
-	f(starpu_conf_init);            \
-	f(starpu_init);                 \
-	f(starpu_shutdown);             \
-	f(starpu_pause);                \
-	f(starpu_resume);               \
-	f(starpu_task_create);          \
-	f(starpu_task_submit);          \
-	f(starpu_task_wait_for_all);    \
-	f(starpu_vector_data_register); \
-	f(starpu_data_unregister)
+_Static_assert((int)STARPU_E_ABSENT == (int)STARPU_TASKS_E_ABSENT, "one status for all callers");
 
 struct starpu_tasks {
-#define DECLARE(name) __typeof__(name) *name
-	STARPU_FUNCTIONS(DECLARE);
-#undef DECLARE
-	bool is_running;
-	char home[64];
+	struct starpu_runtime runtime;
 	struct starpu_codelet none, one, three;
 	starpu_data_handle_t handles[STARPU_TASKS_SETS][3];
 	float buffers[STARPU_TASKS_SETS][3][N_FLOATS];
 };
-
-static float *buffer_of(void *interface)
-{
-	return (float *)((struct starpu_vector_interface *)interface)->ptr;
-}
 
 static void run_none(void *buffers[], void *argument)
 {
@@ -62,7 +30,7 @@ static void run_none(void *buffers[], void *argument)
 static void run_one(void *buffers[], void *argument)
 {
 	static const float left[N_FLOATS] = {1}, right[N_FLOATS] = {2};
-	float *out = buffer_of(buffers[0]);
+	float *out = starpu_runtime_floats(buffers[0]);
 
 	(void)argument;
 	for (int i = 0; i < N_FLOATS; i++)
@@ -71,35 +39,26 @@ static void run_one(void *buffers[], void *argument)
 
 static void run_three(void *buffers[], void *argument)
 {
-	const float *left = buffer_of(buffers[0]), *right = buffer_of(buffers[1]);
-	float *out = buffer_of(buffers[2]);
+	const float *left = starpu_runtime_floats(buffers[0]),
+		    *right = starpu_runtime_floats(buffers[1]);
+	float *out = starpu_runtime_floats(buffers[2]);
 
 	(void)argument;
 	for (int i = 0; i < N_FLOATS; i++)
 		out[i] = left[i] + right[i];
 }
 
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-	(void)status;
-	(void)kind;
-	(void)walk;
-	return remove(path);
-}
-
 struct starpu_tasks *starpu_tasks_free(struct starpu_tasks *tasks)
 {
 	if (!tasks)
 		return NULL;
-	if (tasks->is_running) {
-		tasks->starpu_resume();
+	if (tasks->runtime.is_running) {
+		tasks->runtime.starpu_resume();
 		for (unsigned int set = 0; set < STARPU_TASKS_SETS; set++)
 			for (unsigned int i = 0; i < 3; i++)
-				tasks->starpu_data_unregister(tasks->handles[set][i]);
-		tasks->starpu_shutdown();
+				tasks->runtime.starpu_data_unregister(tasks->handles[set][i]);
 	}
-	if (*tasks->home)
-		nftw(tasks->home, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	starpu_runtime_stop(&tasks->runtime);
 	free(tasks);
 	return NULL;
 }
@@ -121,58 +80,14 @@ static void describe_codelets(struct starpu_tasks *tasks)
 	};
 }
 
-static int start(struct starpu_tasks *tasks, int worker_cpu)
-{
-	struct starpu_conf configuration;
-
-	setenv("STARPU_SILENT", "1", 1);
-	setenv("STARPU_HOME", tasks->home, 1);
-	setenv("STARPU_PERF_MODEL_DIR", tasks->home, 1);
-	if (tasks->starpu_conf_init(&configuration) < 0)
-		return -EIO;
-	configuration.precedence_over_environment_variables = 1;
-	configuration.ncpus = 1;
-	configuration.ncuda = 0;
-	configuration.nopencl = 0;
-	configuration.catch_signals = 0;
-	configuration.use_explicit_workers_bindid = 1;
-	configuration.workers_bindid[0] = (unsigned int)worker_cpu;
-	return tasks->starpu_init(&configuration) ? -EIO : 0;
-}
-
 int starpu_tasks_new(int worker_cpu, struct starpu_tasks **ret, const char **ret_reason)
 {
-	struct starpu_tasks *tasks;
-	bool is_complete = true;
-	void *handle;
+	struct starpu_tasks *tasks = calloc(1, sizeof(*tasks));
 	int r;
 
-	handle = dlopen("libstarpu-1.3.so.9", RTLD_NOW | RTLD_LOCAL);
-	if (!handle) {
-		*ret_reason = "libstarpu-1.3.so.9 is not installed";
-		return STARPU_TASKS_E_ABSENT;
-	}
-	tasks = calloc(1, sizeof(*tasks));
 	if (!tasks)
 		return -ENOMEM;
-#define LOOK_UP(name)                                           \
-	tasks->name = (__typeof__(name) *)dlsym(handle, #name); \
-	is_complete = is_complete && tasks->name
-	STARPU_FUNCTIONS(LOOK_UP);
-#undef LOOK_UP
-	if (!is_complete) {
-		free(tasks);
-		*ret_reason = "libstarpu-1.3.so.9 lacks functions";
-		return STARPU_TASKS_E_ABSENT;
-	}
-
-	snprintf(tasks->home, sizeof(tasks->home), "/tmp/brokerbench-starpu-XXXXXX");
-	if (!mkdtemp(tasks->home)) {
-		r = -errno;
-		free(tasks);
-		return r;
-	}
-	r = start(tasks, worker_cpu);
+	r = starpu_runtime_start(&tasks->runtime, 1, worker_cpu, NULL, ret_reason);
 	if (r) {
 		starpu_tasks_free(tasks);
 		return r;
@@ -180,11 +95,9 @@ int starpu_tasks_new(int worker_cpu, struct starpu_tasks **ret, const char **ret
 	describe_codelets(tasks);
 	for (unsigned int set = 0; set < STARPU_TASKS_SETS; set++)
 		for (unsigned int i = 0; i < 3; i++)
-			tasks->starpu_vector_data_register(&tasks->handles[set][i], STARPU_MAIN_RAM,
-							   (uintptr_t)tasks->buffers[set][i],
-							   N_FLOATS, sizeof(float));
-	tasks->is_running = true;
-	tasks->starpu_pause();
+			tasks->runtime.starpu_vector_data_register(
+				&tasks->handles[set][i], STARPU_MAIN_RAM,
+				(uintptr_t)tasks->buffers[set][i], N_FLOATS, sizeof(float));
 	*ret = tasks;
 	return 0;
 }
@@ -198,7 +111,7 @@ static int run_tasks(struct starpu_tasks *tasks, unsigned int n_buffers)
 	struct starpu_task *task;
 
 	for (unsigned int i = 0; i < STARPU_TASKS_N; i++) {
-		task = tasks->starpu_task_create();
+		task = tasks->runtime.starpu_task_create();
 		if (!task)
 			return -ENOMEM;
 		task->cl = codelet;
@@ -207,10 +120,10 @@ static int run_tasks(struct starpu_tasks *tasks, unsigned int n_buffers)
 			task->handles[0] = set[2];
 		else
 			memcpy(task->handles, set, n_buffers * sizeof(*set));
-		if (tasks->starpu_task_submit(task))
+		if (tasks->runtime.starpu_task_submit(task))
 			return -EIO;
 	}
-	return tasks->starpu_task_wait_for_all() ? -EIO : 0;
+	return tasks->runtime.starpu_task_wait_for_all() ? -EIO : 0;
 }
 
 int starpu_tasks_round(void *data, uint64_t budget_ns, struct samples *samples)
@@ -223,7 +136,7 @@ int starpu_tasks_round(void *data, uint64_t budget_ns, struct samples *samples)
 	r = samples_reserve(samples, ROUND_SAMPLES);
 	if (r)
 		return r;
-	at->tasks->starpu_resume();
+	at->tasks->runtime.starpu_resume();
 	r = run_tasks(at->tasks, at->n_buffers);
 	budget = clock_ns_to_ticks(budget_ns);
 	start_ticks = last = clock_ticks();
@@ -233,6 +146,6 @@ int starpu_tasks_round(void *data, uint64_t budget_ns, struct samples *samples)
 		samples_add(samples, (double)clock_elapsed_ns(last, now) / STARPU_TASKS_N);
 		last = now;
 	}
-	at->tasks->starpu_pause();
+	at->tasks->runtime.starpu_pause();
 	return r;
 }
