@@ -13,7 +13,14 @@
 #include "cpu/vec-exp.h"
 #include "cpu/vec.h"
 
-enum { LANES = CPU_SOLVE_SIDES, CHUNK = 1024, ROWS = 4 };
+enum { LANES = CPU_SOLVE_SIDES, CHUNK = 1024 };
+
+/* Unknowns from which products are subtracted at a time, by two registers each */
+#if VW == 16
+enum { ROWS = 8 };
+#else
+enum { ROWS = 4 };
+#endif
 
 _Static_assert(CHUNK % LANES == 0 && CHUNK % ROWS == 0, "whole blocks in a chunk");
 _Static_assert((2 * CHUNK + LANES) * LANES * sizeof(double) <= CPU_WORKSPACE_BYTES,

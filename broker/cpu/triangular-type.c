@@ -24,14 +24,48 @@ struct FN(sides) {
 	size_t n;
 };
 
+typedef REAL FN(quad) __attribute__((vector_size(4 * sizeof(REAL))));
+typedef REAL FN(quad_unaligned)
+	__attribute__((vector_size(4 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
+
+/* Copy four rows of four, @from_row elements apart, as columns: out[i][j] = in[j][i]. */
+VEC_INLINE void FN(transpose)(const REAL *from, ptrdiff_t from_row, REAL *to, ptrdiff_t to_row)
+{
+	const FN(quad) in[4] = {
+		*(const FN(quad_unaligned) *)from,
+		*(const FN(quad_unaligned) *)(from + from_row),
+		*(const FN(quad_unaligned) *)(from + 2 * from_row),
+		*(const FN(quad_unaligned) *)(from + 3 * from_row),
+	};
+	const FN(quad) a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+	const FN(quad) b = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+	const FN(quad) c = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+	const FN(quad) d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+
+	*(FN(quad_unaligned) *)to = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+	*(FN(quad_unaligned) *)(to + to_row) = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+	*(FN(quad_unaligned) *)(to + 2 * to_row) = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+	*(FN(quad_unaligned) *)(to + 3 * to_row) = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
 /* Load @n unknowns from @first on. The lanes beyond those of @from are 0. */
 static void FN(load)(const struct FN(sides) * from, size_t first, size_t n, REAL *panel)
 {
 	const REAL *at = from->at + (ptrdiff_t)first * from->step;
+	size_t j = 0;
 
 	if (from->n < LANES)
 		memset(panel, 0, n * LANES * sizeof(*panel));
-	for (size_t j = 0; j < n; j++, at += from->step, panel += LANES) {
+	/* Elements of a lane are adjacent, and so are those of an unknown in the panel. */
+	for (; from->n == LANES && from->step == 1 && j + 4 <= n; j += 4)
+		for (ptrdiff_t i = 0; i < LANES; i += 4) {
+			const REAL *lanes = at + i * from->lane + j;
+
+			FN(transpose)(lanes, from->lane, panel + j * LANES + i, LANES);
+		}
+	at += (ptrdiff_t)j * from->step;
+	panel += j * LANES;
+	for (; j < n; j++, at += from->step, panel += LANES) {
 		if (from->lane == 1)
 			memcpy(panel, at, from->n * sizeof(*panel));
 		else
@@ -43,8 +77,17 @@ static void FN(load)(const struct FN(sides) * from, size_t first, size_t n, REAL
 static void FN(store)(const struct FN(sides) * to, size_t first, size_t n, const REAL *panel)
 {
 	REAL *at = to->at + (ptrdiff_t)first * to->step;
+	size_t j = 0;
 
-	for (size_t j = 0; j < n; j++, at += to->step, panel += LANES) {
+	for (; to->n == LANES && to->step == 1 && j + 4 <= n; j += 4)
+		for (ptrdiff_t i = 0; i < LANES; i += 4) {
+			REAL *lanes = at + i * to->lane + j;
+
+			FN(transpose)(panel + j * LANES + i, LANES, lanes, to->lane);
+		}
+	at += (ptrdiff_t)j * to->step;
+	panel += j * LANES;
+	for (; j < n; j++, at += to->step, panel += LANES) {
 		if (to->lane == 1)
 			memcpy(at, panel, to->n * sizeof(*panel));
 		else
