@@ -454,15 +454,20 @@ RBK_EXPORT unsigned int rbk_cq_ready(const struct rbk_ring *ring)
 /* ---- Waiting ---- */
 
 /*
- * Announce a sleep with a token that differs from the last sleep's and is not 0. A nap does not
- * count as one: the client keeps its processor busy before and after.
+ * Announce a sleep until @n completions are there, with a token that differs from the last sleep's
+ * and is not 0. A nap does not count as one: the client keeps its processor busy before and after.
  */
-static void announce_sleep(struct rbk_ring *ring, bool is_nap)
+static void announce_sleep(struct rbk_ring *ring, uint32_t n, bool is_nap)
 {
+	uint32_t wanted = n > 1 ? ring->cq_head + n : 0;
+
+	if (n > 1 && wanted == 0)
+		wanted--;
 	if (++ring->sleep_token == 0)
 		ring->sleep_token = 1;
 	if (!is_nap)
 		__atomic_store_n(&ring->sq->slept, ring->sleep_token, __ATOMIC_RELAXED);
+	rbk_ring_want(&ring->sq->cq_wanted, wanted);
 	rbk_ring_announce_sleep(&ring->sq->cq_wait, ring->sleep_token);
 }
 
@@ -572,7 +577,7 @@ static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t dea
 	int r = 0;
 
 	while (!r) {
-		announce_sleep(ring, is_nap);
+		announce_sleep(ring, n, is_nap);
 		if (ring_is_over(ring, false)) {
 			r = ring->lost != -EPROTO && look(ring) >= n ? 0 : ring->lost;
 			break;
@@ -601,16 +606,17 @@ struct wait {
 };
 
 /*
- * Follow the broker's prediction, if there is one: spin until a near end, and as much longer as a
- * wait without a prediction would, and sleep until shortly before one that is far.
+ * Follow the broker's prediction, if there is one for the last completion that is wanted: spin
+ * until a near end, and as much longer as a wait without a prediction would, and sleep until
+ * shortly before one that is far.
  */
-static void follow_prediction(const struct rbk_ring *ring, struct wait *wait)
+static void follow_prediction(struct rbk_ring *ring, struct wait *wait)
 {
 	const uint64_t due_ns = __atomic_load_n(&ring->cq->due_ns, __ATOMIC_RELAXED);
 	uint64_t limit_ns, ahead_ns;
 
 	wait->alarm_ns = 0;
-	if (ring->spin_is_fixed || due_ns <= wait->now_ns)
+	if (ring->spin_is_fixed || due_ns <= wait->now_ns || look(ring) + 1 < wait->n)
 		return;
 	wait->due_ns = due_ns;
 	limit_ns = spin_limit_ns(ring);
@@ -829,7 +835,7 @@ RBK_EXPORT int rbk_ring_arm(struct rbk_ring *ring)
 	if (ring_is_over(ring, false))
 		return look(ring) > 0 ? 1 : ring->lost;
 	ring->armed = true;
-	announce_sleep(ring, false);
+	announce_sleep(ring, 1, false);
 	if (!ring_is_over(ring, false) && look(ring) == 0 && !wake_broker_for_rest(ring))
 		return 0;
 	disarm(ring);

@@ -80,6 +80,24 @@ static inline uint32_t rbk_ring_sleep_token_unfenced(const uint32_t *wait)
 }
 
 /*
+ * Ask to be woken once completions up to @cq_tail are published; 0: any. Call before
+ * rbk_ring_announce_sleep(), whose fence pairs with the one in rbk_ring_sleep_token(): the broker
+ * sees the token and this index, or the client sees what the broker has published.
+ */
+static inline void rbk_ring_want(uint32_t *cq_wanted, uint32_t cq_tail)
+{
+	__atomic_store_n(cq_wanted, cq_tail, __ATOMIC_RELAXED);
+}
+
+/* Return true if a client that sleeps waits for no more; call after rbk_ring_sleep_token(). */
+static inline bool rbk_ring_is_wanted(const uint32_t *cq_wanted, uint32_t cq_tail)
+{
+	const uint32_t wanted = __atomic_load_n(cq_wanted, __ATOMIC_RELAXED);
+
+	return wanted == 0 || (int32_t)(cq_tail - wanted) >= 0;
+}
+
+/*
  * Announce a sleep with a non-zero @token that differs from the last sleep's. The caller must check
  * the other side's index once more afterwards.
  */

@@ -42,7 +42,8 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 	dispatch_ring->cq_published = ring->cq_tail;
 	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
 	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
-	if (token == 0 || token == dispatch_ring->rung_token)
+	if (token == 0 || token == dispatch_ring->rung_token ||
+	    !rbk_ring_is_wanted(&ring->sq->cq_wanted, ring->cq_tail))
 		return;
 
 	dispatch_ring->rung_token = token;

@@ -340,7 +340,7 @@ struct rbk_sq_area {
 	uint32_t pad0[31];
 	uint32_t cq_head; /* completions consumed by the client */
 	uint32_t pad1[31];
-	/* the client's sleep token; 0: awake; the broker rings at the next completion */
+	/* the client's sleep token; 0: awake; the broker rings at the next completion, or later: */
 	uint32_t cq_wait;
 	/*
 	 * 1 + the number of the processor on which the client last rang or waited; 0: not known. A
@@ -354,7 +354,13 @@ struct rbk_sq_area {
 	 */
 	uint32_t slept;
 	uint32_t unfenced; /* 1: the client executes no fences, see "Sleeping" */
-	uint32_t pad2[60];
+	/*
+	 * The broker rings once cq_tail has reached this index; 0: at the next completion. Written
+	 * before the token. Since 0 has this meaning, a client that waits for index 0 writes the
+	 * one before. A broker that does not know the word rings earlier.
+	 */
+	uint32_t cq_wanted;
+	uint32_t pad2[59];
 	struct rbk_sqe sqes[];
 };
 
@@ -582,6 +588,7 @@ _Static_assert(offsetof(struct rbk_sq_area, cq_wait) == 256, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, processor) == 260, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, slept) == 264, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, unfenced) == 268, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, cq_wanted) == 272, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, sqes) == 512, "abi");
 _Static_assert(sizeof(struct rbk_cq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");

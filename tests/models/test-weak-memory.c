@@ -145,10 +145,10 @@ TEST(test_pool__limited_worker_hands_over)
 
 TEST(test_ring__no_wake_up_is_lost)
 {
-	const struct weak_scenario *const scenarios[] = {&weak_ring, &weak_ring_full,
-							 &weak_ring_armed};
+	const struct weak_scenario *const scenarios[] = {&weak_ring, &weak_ring_several,
+							 &weak_ring_full, &weak_ring_armed};
 
-	for (unsigned int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < 4; i++) {
 		expect_right(scenarios[i]);
 		expect_orders_needed(scenarios[i]);
 		expect_wrong(scenarios[i], WEAK_WITHOUT_FENCES, "all threads wait");

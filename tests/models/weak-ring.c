@@ -102,7 +102,8 @@ static void answer(void)
 	rbk_ring_publish(&cq->sq_head, broker.sq_head);
 	rbk_ring_publish(&cq->cq_tail, broker.cq_tail);
 	token = rbk_ring_sleep_token(&sq->cq_wait);
-	if (token == 0 || token == broker.rung_token)
+	if (token == 0 || token == broker.rung_token ||
+	    !rbk_ring_is_wanted(&sq->cq_wanted, broker.cq_tail))
 		return;
 	broker.rung_token = token;
 	weak_bell_ring(&client_bell);
@@ -269,6 +270,27 @@ static void behind_completion(void)
 	take(2);
 }
 
+/* An earlier wait, for more completions, was interrupted. */
+static void set_up_several(void)
+{
+	begin(2, 2);
+	sq->cq_wanted = 100;
+}
+
+static void two_at_once(void)
+{
+	for (uint64_t i = 1; i <= 2; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(&ring);
+
+		weak_check(sqe);
+		*sqe = (struct rbk_sqe){.user_data = i};
+	}
+	weak_check(rbk_submit_and_wait(&ring, 2) == 2);
+	weak_check(ring.cq_tail - ring.cq_head == 2);
+	take(1);
+	take(2);
+}
+
 static void armed(void)
 {
 	for (uint64_t i = 1; i <= n_wanted; i++) {
@@ -294,6 +316,7 @@ static const struct weak_name names[] = {SQ(sq_tail),
 					 SQ(cq_wait),
 					 SQ(slept),
 					 SQ(unfenced),
+					 SQ(cq_wanted),
 					 SQ(processor),
 					 CQ(cq_tail),
 					 CQ(sq_head),
@@ -336,6 +359,14 @@ const struct weak_scenario weak_ring_keeping = {
 	.names = names,
 	.set_up = set_up_unfenced,
 	.threads = {keep_fences, serve},
+};
+
+const struct weak_scenario weak_ring_several = {
+	.name = "ring-several",
+	.n_threads = 2,
+	.names = names,
+	.set_up = set_up_several,
+	.threads = {two_at_once, serve},
 };
 
 const struct weak_scenario weak_ring_full = {

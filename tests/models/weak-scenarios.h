@@ -14,10 +14,11 @@ extern const struct weak_scenario weak_spsc;
 extern const struct weak_scenario weak_cancel, weak_stop;
 extern unsigned int weak_exec_results;
 /*
- * A client that waits for each entry; one that submits more than fit at once, and waits for room
- * and for completions; one whose event loop arms the ring; each with a broker that sleeps.
+ * A client that waits for each entry; one that waits for several completions at once; one that
+ * submits more than fit at once, and waits for room and for completions; one whose event loop arms
+ * the ring; each with a broker that sleeps.
  */
-extern const struct weak_scenario weak_ring, weak_ring_full, weak_ring_armed;
+extern const struct weak_scenario weak_ring, weak_ring_several, weak_ring_full, weak_ring_armed;
 /* A client that has left its fences to the broker, one that begins to, and one that ends it. */
 extern const struct weak_scenario weak_ring_unfenced, weak_ring_leaving, weak_ring_keeping;
 /* A broker's records and commits. Bit n of weak_commit_seen: n entries were seen as committed. */

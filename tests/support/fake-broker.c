@@ -280,7 +280,8 @@ static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
 	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
 	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
 	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
-	if (token != 0 && token != ring->rung_token && ring->bell >= 0) {
+	if (token != 0 && token != ring->rung_token && ring->bell >= 0 &&
+	    rbk_ring_is_wanted(&ring->sq->cq_wanted, ring->cq_tail)) {
 		ring->rung_token = token;
 		count(&fake->n_wakeups_sent, 1);
 		__atomic_store_n(&ring->cq->rung_ns, fake_now_ns() - fake->options.rung_early_ns,

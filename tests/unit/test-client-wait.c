@@ -107,6 +107,7 @@ TEST(test_wait__several)
 		rbk_prep_nop(rbk_get_sqe(ring));
 	assert_int_equal(rbk_submit_and_wait(ring, 4), 4);
 	assert_int_equal(rbk_cq_ready(ring), 4);
+	assert_int_equal(ring->sq->cq_wanted, 4);
 	assert_int_equal(rbk_submit_and_wait(ring, 4), 0);
 	pthread_join(thread, NULL);
 	rbk_ring_free(ring);
@@ -220,6 +221,28 @@ TEST(test_wait__rises_before_the_end)
 	assert_in_range(ring->wake_lag_ns, 1, 4 * ring->spin_ns);
 	assert_int_equal(prctl(PR_GET_TIMERSLACK), slack_ns);
 	pthread_join(thread, NULL);
+	rbk_ring_free(ring);
+}
+
+/* The prediction is of the next completion: a client that wants two sleeps past it. */
+TEST(test_wait__prediction_of_an_earlier_completion)
+{
+	struct release release;
+	struct rbk_ring *ring;
+	pthread_t thread;
+
+	FIXTURE(fixture, NULL);
+	ring = adaptive_ring(&fixture);
+	ring->wait_mean_ns = 1000000000;
+	release = (struct release){fixture.fake, ring};
+	fake_broker_pause(fixture.fake, true);
+	submit_nops(ring, 2, 0);
+	fake_broker_tell_due(fixture.fake, 10000000);
+	pthread_create(&thread, NULL, release_later, &release);
+	assert_int_equal(rbk_submit_and_wait(ring, 2), 0);
+	pthread_join(thread, NULL);
+	/* A nap may come before the sleep. */
+	assert_in_range(ring->sleep_token, 1, 2);
 	rbk_ring_free(ring);
 }
 

@@ -698,6 +698,40 @@ TEST(test_turn__sleeps_and_wakes)
 	bench_end(&client.bench);
 }
 
+/* A client that waits for several completions is woken once, by the last of them. */
+static void client_wants_three(void *data)
+{
+	struct client *client = data;
+	struct bench *bench = &client->bench;
+
+	rbk_ring_want(&bench->ring.sq->cq_wanted, 3);
+	rbk_ring_announce_sleep(&bench->ring.sq->cq_wait, 5);
+	for (uint64_t i = 0; i < 2; i++) {
+		client->tokens[i] = sleep_token(client, i > 0 ? client->tokens[0] : 0);
+		put_bare(bench, RBK_OP_NOP, i, 0);
+		client_bell(client);
+		wait_change(&bench->ring.cq->cq_tail, (uint32_t)i);
+	}
+	/* A broker that sleeps has rung all bells of its turn. */
+	client->tokens[2] = sleep_token(client, client->tokens[1]);
+	client->n_bells = count_bells(bench);
+	put_bare(bench, RBK_OP_NOP, 2, 0);
+	client_bell(client);
+	poll(&(struct pollfd){.fd = bench->ring.bell, .events = POLLIN}, 1, 10000);
+	client->completed[0] = rbk_ring_observe(&bench->ring.cq->cq_tail);
+	client->completed[1] = count_bells(bench);
+}
+
+TEST(test_turn__wakes_a_client_for_the_last_that_it_wants)
+{
+	struct client client = {.n_bells = 0};
+
+	bench_begin(&client.bench, 1, N_ENTRIES);
+	rig_run(&client.bench.rig, client_wants_three, &client);
+	assert_fields(client, (n_bells, 0), (completed[0], 3), (completed[1], 1));
+	bench_end(&client.bench);
+}
+
 /* Each executor that got tasks in a turn is flushed once. */
 static void client_submits(void *data)
 {

@@ -217,16 +217,15 @@ static int factor(struct matrix *matrix)
 				return r;
 		}
 	}
-	for (uint32_t n = 0; n < matrix->n_tasks; n++) {
-		r = rbk_wait_cqe(matrix->ring, &cqe);
+	r = rbk_submit_and_wait(matrix->ring, matrix->n_tasks);
+	for (uint32_t n = 0; !r && n < matrix->n_tasks; n++) {
+		r = rbk_peek_cqe(matrix->ring, &cqe);
 		if (r)
 			return r;
 		r = cqe->res;
 		rbk_cqe_seen(matrix->ring, cqe);
-		if (r)
-			return r;
 	}
-	return 0;
+	return r;
 }
 
 /* ---- Rounds ---- */
