@@ -164,6 +164,7 @@ static void *scribble_indices(void *data)
 		uint64_t random = harness_random(&seed);
 
 		__atomic_store_n(&s->ring->sq->cq_wait, (uint32_t)random, __ATOMIC_RELAXED);
+		rbk_ring_want(&s->ring->sq->cq_wanted, (uint32_t)(random >> 16));
 		if (random % 64 == 0)
 			__atomic_store_n(&s->ring->sq->cq_head, (uint32_t)(random >> 32),
 					 __ATOMIC_RELAXED);
