@@ -199,8 +199,7 @@ static void FN(solve_chunk)(const struct FN(triangle) * t, size_t first, size_t 
 static void FN(solve)(const struct cpu_solve *args, size_t begin, size_t end, REAL *panels)
 {
 	const size_t n = args->n, blocks = div_up(args->sides, LANES);
-	/* A transposed upper triangle is a lower one; of the other kind, the last unknown is first.
-	 */
+	/* A transposed upper triangle is a lower one. An upper one is solved from its end. */
 	const bool is_flipped = args->trans != !args->left;
 	const bool is_backward = args->upper != is_flipped;
 	const ptrdiff_t sign = is_backward ? -1 : 1, length = (ptrdiff_t)n;
@@ -236,8 +235,10 @@ static void FN(solve)(const struct cpu_solve *args, size_t begin, size_t end, RE
 	}
 }
 
-/* Factor a block of @n <= LANES rows, transposed as in a panel. Lanes before the diagonal are not
- * used. */
+/*
+ * Factor a block of @n <= LANES rows, transposed as in a panel. Lanes before the diagonal have no
+ * meaning.
+ */
 static void FN(factor_block)(REAL *block, size_t n)
 {
 	for (size_t j = 0; j < n; j++) {

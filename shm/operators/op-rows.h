@@ -9,9 +9,14 @@
  * Members of a row with @least_in to @most_in inputs and one output, all of one class, whose types
  * every device supports. Its run time does not depend on tensor contents.
  */
-#define OP_ROW_OF_ONE_CLASS(least_in, most_in, types)                                         \
+#define OP_ROW_OF_ONE_CLASS(least_in, most_in, types) OP_ROW_OF(least_in, most_in, types, types)
+
+/* The same for types that only the CPU supports. */
+#define OP_ROW_OF_CPU_CLASS(least_in, most_in, types) OP_ROW_OF(least_in, most_in, types, 0)
+
+#define OP_ROW_OF(least_in, most_in, cpu_types, vulkan_types)                                 \
 	.min_in = least_in, .max_in = most_in, .min_out = 1, .max_out = 1, .in_classes = "T", \
-	.out_classes = "T", .classes = {{'T', types, types}}, .data_independent = true
+	.out_classes = "T", .classes = {{'T', cpu_types, vulkan_types}}, .data_independent = true
 
 extern const struct op OP_LIST(OP_ROW_NAME);
 

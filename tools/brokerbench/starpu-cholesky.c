@@ -3,7 +3,8 @@
  * Tile Cholesky by StarPU with our kernels
  *
  * Tasks are submitted in the order of tiles.h; StarPU derives their dependencies from the buffers.
- * Those of early steps are urgent, and in a step those that others wait for.
+ * Tasks on early columns have the highest priority; within a column, Cholesky comes before
+ * TriangularSolve, and both before updates.
  */
 #include "starpu-cholesky.h"
 
