@@ -5,6 +5,9 @@
  * The input is a description. A rejected description must yield a message. An accepted one must
  * yield a plan with the properties that plan/plan.h guarantees, which are checked field by field.
  * Small plans are run by the reference implementation, whose reads and writes the sanitizer checks.
+ *
+ * Every plan is also cut at random. Each segment must be a plan with these properties, too, and the
+ * segments of a small plan must have its results.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -12,9 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/cut.h"
 #include "plan/executor.h"
 #include "plan/move.h"
 #include "reference/reference.h"
+#include "reference/segments.h"
 #include "shm/operators/op-call.h"
 #include "shm/dtype.h"
 
@@ -276,22 +281,58 @@ static bool has_indices(const struct plan *plan)
 	return false;
 }
 
-static void run_plan(const struct plan *plan, uint32_t count)
+static bool may_run(const struct plan *plan, uint32_t count)
 {
-	struct reference_buffers buffers;
 	uint64_t bytes = plan_touched_bytes(plan, count);
 
-	if (has_indices(plan))
-		return;
 	for (unsigned int i = 0; i < plan->n_tensors; i++) {
 		if (plan->tensors[i].kind == RBK_TENSOR_SCRATCH)
 			bytes += tensor_bytes(&plan->tensors[i], count);
 	}
-	if (bytes > MAX_RUN_BYTES || plan_flops(plan, count) > MAX_RUN_WORK)
+	return !has_indices(plan) && bytes <= MAX_RUN_BYTES &&
+	       plan_flops(plan, count) <= MAX_RUN_WORK;
+}
+
+/* Run a plan, whole and as the segments of @cut (NULL: it cannot be cut so). */
+static void run_plan(const struct plan *plan, const struct cut *cut, uint32_t count)
+{
+	const struct plan_arena_lookup lookup = {.find = find_arena};
+	struct reference_buffers buffers, others;
+
+	if (!may_run(plan, count))
 		return;
 	reference_buffers_init(&buffers, plan, count, 1);
+	reference_buffers_copy(&others, &buffers);
 	reference_run(plan, count, buffers.bindings);
+	if (cut) {
+		reference_run_segments(cut, &lookup, count, others.bindings);
+		for (unsigned int i = 0; i < buffers.n; i++)
+			assert(memcmp(others.bindings[i], buffers.bindings[i], buffers.bytes[i]) ==
+			       0);
+	}
+	reference_buffers_deinit(&others);
 	reference_buffers_deinit(&buffers);
+}
+
+/* Cut a plan, and check the segments. Return: NULL: a segment would have too many references. */
+static struct cut *cut_plan(const void *desc, size_t bytes, const struct plan *plan)
+{
+	const struct plan_arena_lookup lookup = {.find = find_arena};
+	uint64_t state = plan->fingerprint | 1;
+	uint16_t firsts[CUT_MAX_SEGMENTS];
+	const uint32_t n = reference_firsts(plan, &state, firsts);
+	struct plan *segment;
+	struct cut *cut;
+	int r;
+
+	r = cut_new(desc, bytes, plan, firsts, n, &cut);
+	assert(r == 0 || (r == CUT_E_REFS && n > 0));
+	for (uint32_t i = 0; r == 0 && i < cut_n_segments(cut); i++) {
+		segment = reference_segment(cut, i, &lookup);
+		check_plan(segment);
+		plan_free(segment);
+	}
+	return r == 0 ? cut : NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -299,6 +340,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct plan_arena_lookup lookup = {.find = find_arena};
 	char message[PLAN_MESSAGE_BYTES];
 	struct plan *plan = NULL;
+	struct cut *cut;
 	void *aligned;
 	int r;
 
@@ -309,18 +351,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		memcpy(aligned, data, bytes);
 	memset(message, 0xff, sizeof(message));
 	r = plan_new(aligned, bytes, &lookup, message, &plan);
-	free(aligned);
 	if (r) {
 		size_t n = strnlen(message, sizeof(message));
 
 		assert(r == PLAN_E_INVALID && !plan && n > 0 && n < sizeof(message));
 		for (size_t i = 0; i < n; i++)
 			assert(message[i] >= 0x20 && message[i] <= 0x7e);
+		free(aligned);
 		return 0;
 	}
 	check_plan(plan);
-	run_plan(plan, 1);
-	run_plan(plan, plan->max_count);
+	cut = cut_plan(aligned, bytes, plan);
+	run_plan(plan, cut, 1);
+	run_plan(plan, cut, plan->max_count);
+	cut_free(cut);
 	plan_free(plan);
+	free(aligned);
 	return 0;
 }

@@ -296,7 +296,7 @@ static void add_nodes(struct net *net)
 	}
 }
 
-struct plan *random_net(uint64_t seed, uint32_t max_count, struct exec_arena *arena, bool fuses)
+struct describe *random_net_describe(uint64_t seed, uint32_t max_count, bool fuses)
 {
 	struct net net = {.state = seed * 0x9e3779b97f4a7c15u + 1};
 	uint32_t dims[2 + OP_MAX_SPATIAL];
@@ -320,5 +320,10 @@ struct plan *random_net(uint64_t seed, uint32_t max_count, struct exec_arena *ar
 		add_nodes(&net);
 	describe_inferred(net.d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
 	node(&net, "Neg", net.pictures[net.n_pictures - 1].name, NULL, "y");
-	return reference_plan(net.d, arena);
+	return net.d;
+}
+
+struct plan *random_net(uint64_t seed, uint32_t max_count, struct exec_arena *arena, bool fuses)
+{
+	return reference_plan(random_net_describe(seed, max_count, fuses), arena);
 }

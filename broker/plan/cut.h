@@ -1,0 +1,75 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cuts: a plan as segments, which are plans of their own
+ *
+ * A segment is a run of consecutive nodes. It has a description like the ones that clients send, so
+ * that everything that verifies, charges, prepares, loads and runs plans does the same for
+ * segments. Segments that run one after the other, in order, compute what the plan computes.
+ *
+ * A tensor of the plan in a segment:
+ *   - inputs, constants and states stay what they are;
+ *   - an output is an output of the segment that writes it, and an input of later ones, with the
+ *     same reference of the task;
+ *   - a scratch tensor that one segment writes and a later one reads crosses: it is an output of
+ * the first and an input of the others, and has a place in the crossing block, of which each task
+ *     in flight needs one. Crossing tensors share bytes of the block where no segment needs both.
+ *
+ * A cut borrows the plan and its description. Any thread, one at a time.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plan/plan.h"
+#include "util/cleanup.h"
+
+struct cut;
+
+enum {
+	CUT_E_REFS = 1, /* a segment would have more than RBK_MAX_REFS references */
+	CUT_MAX_SEGMENTS = 64,
+	CUT_NO_BINDING = 0xffff,
+};
+
+/* The reference that a task of a segment has for one of the segment's bindings. */
+struct cut_ref {
+	uint16_t binding; /* reference of the plan's task; CUT_NO_BINDING: the tensor crosses */
+	uint64_t offset;  /* of a tensor that crosses: in the crossing block, in bytes */
+};
+
+struct cut_segment {
+	uint16_t first_node, n_nodes;
+	/*
+	 * Some tensor has the task's count as its leading dimension: tasks of the segment have the
+	 * count of the plan's task; otherwise count and max_count are 1.
+	 */
+	bool is_counted;
+	uint16_t n_refs; /* the segment's bindings, in their order */
+	struct cut_ref refs[RBK_MAX_REFS];
+};
+
+/*
+ * Cut @plan, which plan_new() made of @desc, before each node of @firsts: @n_firsts indices of
+ * nodes, ascending, from 1 to the plan's last node; at most CUT_MAX_SEGMENTS - 1.
+ * Return: 0; CUT_E_REFS; -ENOMEM.
+ */
+int cut_new(const void *desc, size_t desc_bytes, const struct plan *plan, const uint16_t *firsts,
+	    uint32_t n_firsts, struct cut **ret);
+/* Return: NULL. */
+struct cut *cut_free(struct cut *cut);
+
+uint32_t cut_n_segments(const struct cut *cut);
+const struct cut_segment *cut_segment(const struct cut *cut, uint32_t i);
+
+/* Return the bytes of the crossing block, at the plan's max_count: a multiple of 256. */
+uint64_t cut_crossing_bytes(const struct cut *cut);
+
+/*
+ * Describe segment @i in the format of shm/plan-wire.h. plan_new() accepts the description with the
+ * look-up of arenas that it had for the plan. The caller frees *ret_desc.
+ * Return: 0; -ENOMEM.
+ */
+int cut_describe(const struct cut *cut, uint32_t i, void **ret_desc, size_t *ret_bytes);
+
+DEFINE_CLEANUP(struct cut *, cut_free)

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/segments.h"
+
+static void expect(bool is_right, uint32_t segment, const char *what)
+{
+	if (is_right)
+		return;
+	fprintf(stderr, "segment %u: %s\n", segment, what);
+	abort();
+}
+
+/* Compare the references that the cut lists with the bindings of the segment's plan. */
+static void check_refs(const struct cut *cut, uint32_t i, const struct plan *plan)
+{
+	const struct cut_segment *segment = cut_segment(cut, i);
+	uint64_t end;
+
+	expect(plan->n_bindings == segment->n_refs, i, "its bindings are not those of the cut");
+	expect(plan->n_nodes == segment->n_nodes, i, "its nodes are not those of the cut");
+	for (uint16_t b = 0; b < plan->n_bindings; b++) {
+		const struct cut_ref *ref = &segment->refs[b];
+
+		if (ref->binding != CUT_NO_BINDING)
+			continue;
+		end = ref->offset + plan->tensors[plan->bindings[b].tensor].max_bytes;
+		expect(ref->offset % RBK_REF_ALIGN == 0, i, "a tensor that crosses is unaligned");
+		expect(end <= cut_crossing_bytes(cut), i, "a tensor is beyond the crossing block");
+	}
+}
+
+struct plan *reference_segment(const struct cut *cut, uint32_t i,
+			       const struct plan_arena_lookup *lookup)
+{
+	char message[PLAN_MESSAGE_BYTES] = "";
+	struct plan *plan = NULL;
+	void *desc = NULL;
+	size_t bytes;
+
+	expect(cut_describe(cut, i, &desc, &bytes) == 0, i, "no description");
+	expect(plan_new(desc, bytes, lookup, message, &plan) == 0, i, message);
+	free(desc);
+	check_refs(cut, i, plan);
+	return plan;
+}
+
+void reference_run_segments(const struct cut *cut, const struct plan_arena_lookup *lookup,
+			    uint32_t count, void *const *bindings)
+{
+	uint8_t *block = reference_alloc(cut_crossing_bytes(cut));
+	void *refs[RBK_MAX_REFS];
+
+	memset(block, 0xa5, cut_crossing_bytes(cut));
+	for (uint32_t i = 0; i < cut_n_segments(cut); i++) {
+		const struct cut_segment *segment = cut_segment(cut, i);
+		struct plan *plan = reference_segment(cut, i, lookup);
+
+		for (uint16_t b = 0; b < segment->n_refs; b++)
+			refs[b] = segment->refs[b].binding == CUT_NO_BINDING
+					  ? block + segment->refs[b].offset
+					  : bindings[segment->refs[b].binding];
+		reference_run(plan, segment->is_counted ? count : 1, refs);
+		plan_free(plan);
+	}
+	free(block);
+}
+
+uint32_t reference_firsts(const struct plan *plan, uint64_t *state, uint16_t *ret_firsts)
+{
+	/* From a cut before each node to a single cut, or none. */
+	const uint64_t part = 1 + reference_random(state) % (plan->n_nodes < 8 ? plan->n_nodes : 8);
+	uint32_t n = 0;
+
+	for (uint16_t i = 1; i < plan->n_nodes && n < CUT_MAX_SEGMENTS - 1; i++)
+		if (reference_random(state) % part == 0)
+			ret_firsts[n++] = i;
+	return n;
+}
