@@ -12,15 +12,14 @@
 #include "calibrate/calibrate-bench.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "plan/exec-arena.h"
 #include "shm/half.h"
 #include "shm/plan-wire.h"
 #include "util/checked.h"
@@ -355,27 +354,6 @@ uint64_t calibrate_bench_bytes(unsigned int size_class)
 	return class_bytes(size_class) + 16 * PAGE_BYTES;
 }
 
-static int map_memfd(struct exec_arena *arena, uint64_t bytes)
-{
-	_cleanup_(close_fdp) int fd =
-		memfd_create("ringbroker probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	struct stat status;
-	void *base;
-
-	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0 || fstat(fd, &status) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
-		return error_origin(-errno);
-	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (base == MAP_FAILED)
-		return error_origin(-errno);
-	*arena = (struct exec_arena){.base = base,
-				     .bytes = bytes,
-				     .dev = status.st_dev,
-				     .ino = status.st_ino,
-				     .fd = steal_fd(&fd)};
-	return 0;
-}
-
 /* Make memory that the device can access, in the device's best way. */
 static int make_arena(struct executor *executor, uint64_t bytes, struct exec_arena *arena)
 {
@@ -386,7 +364,7 @@ static int make_arena(struct executor *executor, uint64_t bytes, struct exec_are
 		close_fd(fd);
 		return 0;
 	}
-	r = map_memfd(arena, bytes);
+	r = exec_arena_make("ringbroker probe", bytes, arena);
 	if (r)
 		return error_fold(r);
 	if (executor->ops->arena_wrap)

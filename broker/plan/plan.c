@@ -485,6 +485,7 @@ static int make_node(struct plan_maker *maker, uint32_t index)
 	r = set_work(maker, &call, node);
 	if (r)
 		return r;
+	node->devices = call.devices;
 	plan->ops_devices &= call.devices;
 	plan->data_independent &= node->op->data_independent;
 	maker->mixes_rows |= node_mixes_rows(&call);

@@ -66,6 +66,7 @@ struct node {
 	uint16_t in[OP_MAX_INPUTS]; /* tensor index, or PLAN_NO_TENSOR if absent */
 	uint16_t out[OP_MAX_OUTPUTS];
 	union op_params params;
+	uint8_t devices; /* OP_ON_*: devices that have the operator with these types */
 	struct cost cost;
 	/*
 	 * Upper bound of the memory that an executor needs beside the tensors while the node runs,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Running the segments of a cut by the plain reference */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

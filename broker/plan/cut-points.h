@@ -1,0 +1,30 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cut points: where a plan is cut into segments (plan/cut.h)
+ *
+ * A plan stays whole if every device can have it whole: segments cost submissions, and what crosses
+ * is written and read once more. It is cut
+ *   - where an operator that a device lacks begins or ends, if the run of nodes that the device has
+ *     is worth a submission of its own;
+ *   - into pieces of constants, if constants and scratch are larger than the device memory that the
+ *     plan's tenant may have: as many pieces as fit are on the device, the others run on the CPU.
+ * Nodes that are computed along with others (plan/fuse.h) stay together.
+ */
+#include <stdint.h>
+
+#include "plan/cut.h"
+#include "plan/plan.h"
+
+struct cut_wish {
+	uint8_t devices;       /* OP_ON_*: kinds of devices beside the CPU; 0: none */
+	uint32_t types;        /* OP_TYPE() of the element types that these devices hold; 0: all */
+	uint64_t memory_bytes; /* most that the tenant may have on one of them; UINT64_MAX: any */
+	uint64_t seed;         /* cut at random, before any node, for tests; 0: no */
+};
+
+/*
+ * Choose the nodes to cut @plan before. @ret_firsts has CUT_MAX_SEGMENTS - 1 elements. Any thread.
+ * Return: their number, ascending, as cut_new() takes them; 0: the plan stays whole.
+ */
+uint32_t cut_points(const struct plan *plan, const struct cut_wish *wish, uint16_t *ret_firsts);
