@@ -80,6 +80,8 @@ const struct figure plan_figures[] = {
 	PLAN(n_evictions, 208, .json = "evictions"),
 	PLAN(n_returns, 216, .json = "returns"),
 	PLAN(n_memory_constraints, 224, .json = "memory_constraints"),
+	PLAN(n_segments, 232, .json = "segments"),
+	PLAN(n_segments_resident, 236, .json = "segments_resident"),
 	PLAN(reasons, 72, .kind = FIGURE_SINCE_RESET, .json = "reasons"),
 	{.json = NULL},
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "memory/residency.h"
+#include "session/segments.h"
 #include "session/session.h"
 #include "stats/stats.h"
 #include "tenant/tenant.h"
@@ -19,16 +20,21 @@ static const uint64_t latency_stale_ns = 10000000000;
 /* --- Sessions --- */
 
 /* Count a plan that is resident on some device, and its memory on devices. */
-static void count_plan(const struct publish *publish, const struct session_plan *plan,
+static void count_plan(const struct publish *publish, struct session_plan *plan,
 		       struct rbk_stats_session *figures)
 {
 	bool is_resident = false;
 
-	for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++) {
-		if (!plan->memory.residency || plan->plan->device_state[i] != PLAN_DEVICE_READY)
-			continue;
-		is_resident = true;
-		figures->memory_used += residency_vram_bytes(&plan->memory, i);
+	for (uint32_t k = 0; k < plan_n_segments(plan); k++) {
+		const struct session_plan *segment = plan_segment(plan, k);
+
+		for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++) {
+			if (!segment->memory.residency ||
+			    segment->plan->device_state[i] != PLAN_DEVICE_READY)
+				continue;
+			is_resident = true;
+			figures->memory_used += residency_vram_bytes(&segment->memory, i);
+		}
 	}
 	figures->n_plans_resident += is_resident;
 }

@@ -5,6 +5,7 @@
 #include "dispatch/dispatch.h"
 #include "memory/residency.h"
 #include "place/placer.h"
+#include "session/segments.h"
 #include "session/session.h"
 #include "shm/stats-figures.h"
 #include "stats/stats.h"
@@ -31,32 +32,57 @@ static uint8_t memory_state(uint8_t device_state)
 	return states[device_state];
 }
 
-static void describe_memory(const struct publish *publish, const struct session_plan *plan,
-			    unsigned int device, struct rbk_stats_plan_device *ret,
-			    struct stats_plan_memory *memory)
+static void describe_memory(const struct session_plan *plan, unsigned int device,
+			    struct rbk_stats_plan_device *ret, struct stats_plan_memory *memory)
 {
-	struct residency_about about;
+	const struct residency_about *about;
+	struct plan_about plan_about;
 
-	ret->state = memory_state(plan->plan->device_state[device]);
-	if (device == RBK_DEVICE_CPU || !plan->memory.residency)
+	plan_describe(plan, device, &plan_about);
+	about = &plan_about.memory;
+	ret->state = memory_state(about->device_state);
+	if (device == RBK_DEVICE_CPU)
 		return;
-	residency_about(publish->options.residency, &plan->memory, device, &about);
-	ret->state = memory_state(about.device_state);
-	if (about.device_state == PLAN_DEVICE_READY)
-		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
-	ret->resident_bytes = about.resident_bytes;
-	ret->footprint_bytes = about.required_bytes;
-	memory->n_evictions += about.n_evictions;
-	memory->n_returns += about.n_returns;
+	if (about->device_state == PLAN_DEVICE_READY)
+		ret->tier = about->tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
+	ret->resident_bytes = about->resident_bytes;
+	ret->footprint_bytes = about->required_bytes;
+	memory->n_evictions += about->n_evictions;
+	memory->n_returns += about->n_returns;
+	memory->n_segments_resident += plan_about.n_resident;
+}
+
+/* Add up the times that placement has learned of the segments, if it knows all of them. */
+static void describe_segments(const struct publish *publish, struct session_plan *plan,
+			      uint8_t device, struct rbk_stats_plan_device *ret)
+{
+	const uint32_t count = plan->stats.record->count;
+
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++) {
+		const struct session_plan *segment = plan_segment(plan, i);
+		const uint32_t most = segment->plan->max_count;
+		struct place_report report;
+
+		if (segment->plan->device_state[device] == PLAN_DEVICE_UNSUPPORTED) {
+			ret->estimate_ns = ret->mean_ns = 0;
+			return;
+		}
+		place_plan_report(dispatch_placer(publish->options.dispatch), segment->place,
+				  device, count && count < most ? count : most, &report);
+		ret->estimate_ns += report.exec_ns;
+		ret->mean_ns += report.mean_ns;
+	}
 }
 
 /* Add what placement has learned, for a task of as many rows as the last one had. */
-static void describe_learned(const struct publish *publish, const struct session_plan *plan,
+static void describe_learned(const struct publish *publish, struct session_plan *plan,
 			     uint8_t device, struct rbk_stats_plan_device *ret)
 {
 	uint32_t count = plan->stats.record->count;
 	struct place_report report;
 
+	if (plan->segments)
+		describe_segments(publish, plan, device, ret);
 	if (!plan->place || ret->state == RBK_MEMORY_UNSUPPORTED)
 		return;
 	place_plan_report(dispatch_placer(publish->options.dispatch), plan->place, device,
@@ -74,10 +100,13 @@ static void describe_learned(const struct publish *publish, const struct session
 void publish_plan(struct publish *publish, struct session_plan *plan)
 {
 	struct rbk_stats_plan_device figures[RBK_MAX_DEVICES] = {{.estimate_ns = 0}};
-	struct stats_plan_memory memory = {.n_constraints = plan->memory.n_constrained};
+	struct stats_plan_memory memory = {
+		.n_constraints = plan_n_constrained(plan),
+		.n_segments = plan_n_segments(plan),
+	};
 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
-		describe_memory(publish, plan, i, &figures[i], &memory);
+		describe_memory(plan, i, &figures[i], &memory);
 		describe_learned(publish, plan, (uint8_t)i, &figures[i]);
 	}
 	stats_set_plan(&plan->stats, figures, publish->options.n_executors, &memory);
@@ -93,13 +122,20 @@ static uint64_t tasks_of(const struct publish *publish, const struct stats_plan 
 }
 
 /* Return a value that changes whenever the plan becomes resident on a device or is evicted. */
-static uint64_t state_of(const struct publish *publish, const struct session_plan *plan)
+static uint64_t state_of(const struct publish *publish, struct session_plan *plan)
 {
-	uint64_t state = 0;
+	uint64_t state = 0, all = 0;
 
-	for (uint32_t i = 0; i < publish->options.n_executors; i++)
-		state |= (uint64_t)(plan->plan->device_state[i] & 15) << 4 * i;
-	return state;
+	for (uint32_t k = 0; k < plan_n_segments(plan); k++) {
+		const struct plan *segment = plan_segment(plan, k)->plan;
+
+		for (uint32_t i = 0; i < publish->options.n_executors; i++)
+			state |= (uint64_t)(segment->device_state[i] & 15) << 4 * i;
+		/* The golden ratio: no two segments' states cancel each other out. */
+		all = (all + state) * 0x9e3779b97f4a7c15u;
+		state = 0;
+	}
+	return all;
 }
 
 /* Return a value that changes whenever the times that are predicted for plans now change. */

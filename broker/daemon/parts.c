@@ -366,6 +366,7 @@ int parts_make_server(struct broker *broker)
 		.admin = admin_options(broker),
 		.limits = SERVER_LIMITS_DEFAULT,
 		.n_processors = count_processors(),
+		.cut_seed = broker->options.cut_seed,
 		.loop = broker->loop,
 		.offload = broker->offload,
 		.tenants = broker->tenants,

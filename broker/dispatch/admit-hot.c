@@ -145,6 +145,8 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 		note_costly(dispatch);
 	dispatch->is_costly = true;
 	task->plan = plan;
+	task->whole = NULL;
+	task->set = NULL;
 	task->chain_next = NULL;
 	task->half = NULL;
 	join_take(task);

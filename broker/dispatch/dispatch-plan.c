@@ -6,6 +6,7 @@
  * reactor itself: the largest counts, and the placer's reason.
  */
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 #include "util/error.h"
 
 /* Longest predicted time of a task that may run on the reactor itself */
@@ -140,6 +141,11 @@ int dispatch_plan_ready(void *context, struct session_plan *plan)
 	struct dispatch *dispatch = context;
 	int r;
 
+	/* Tasks of a plan that is cut are tasks of its segments, one after the other. */
+	if (plan->segments) {
+		segments_ready(plan);
+		return 0;
+	}
 	r = place_plan_new(dispatch->placer, plan->plan, &plan->place);
 	if (r)
 		return error_fold(r);

@@ -14,6 +14,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
+#include "session/segments.h"
 #include "util/crash.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -62,7 +63,8 @@ static const uint64_t poll_ns = 10;
 
 static void on_plan_removing(void *context, struct session_plan *plan)
 {
-	waits_plan_removing(context, plan);
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
+		waits_plan_removing(context, plan_segment(plan, i));
 }
 
 static void on_table_there(void *context, struct session_ring *session_ring)

@@ -404,8 +404,9 @@ static void tell_due(struct dispatch *dispatch, const struct run *run)
 
 	const float predicted_ns = run->task->predicted_ns;
 
-	if (run->has_begun || run->task->half || dispatch->loads[device].n_held > 0 ||
-	    !(predicted_ns > 0) || predicted_ns > (float)MOST_DUE_NS)
+	if (run->has_begun || run->task->half || run->task->whole ||
+	    dispatch->loads[device].n_held > 0 || !(predicted_ns > 0) ||
+	    predicted_ns > (float)MOST_DUE_NS)
 		return;
 	if (dispatch->executors[device]->info.kind == EXECUTOR_GPU)
 		due_begin(dispatch, device, (uint64_t)predicted_ns);

@@ -10,6 +10,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"
+#include "dispatch/segment.h"
 #include "dispatch/undo.h"
 
 /* Runs that are taken back from one executor in one turn. */
@@ -106,9 +107,13 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 	}
 	switch (task->opcode) {
 	case RBK_OP_RUN:
+		if (__builtin_expect(task->plan->segments != NULL, 0) && !segments_begin(task))
+			return false;
 		return task_begin_run(dispatch, task, ret_res);
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:
+		if (task->plan->segments)
+			segments_begin_wish(task);
 		wait_by_opcode(dispatch, task, ret_res);
 		return *ret_res != 0;
 	case RBK_OP_CANCEL:
@@ -216,6 +221,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	struct dispatch_ring *ring = task->ring;
 	struct task *successor = task->chain_next;
 
+	if (__builtin_expect(task->whole || task->set, 0))
+		segments_end(dispatch, task);
 	if (__builtin_expect(task->is_rerun && !task->is_undone && res < 0, 0))
 		res = -ECONNRESET;
 	join_complete(dispatch, task, res);
@@ -313,7 +320,10 @@ static inline void task_returned(struct dispatch *dispatch, struct exec_task *ex
 	/* Report the CPU if it did at least half of the rows. */
 	if (task->n_rows_done[0] >= task->n_rows_done[1] && task->n_rows_done[0] > 0)
 		task->device = RBK_DEVICE_CPU;
-	task_finish(dispatch, task, task->res);
+	if (__builtin_expect(task->whole != NULL, 0) && segments_go_on(task))
+		task_start(dispatch, task);
+	else
+		task_finish(dispatch, task, task->res);
 }
 
 /* Note that executors have returned something, at now_ticks. */

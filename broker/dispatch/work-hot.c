@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 #include "util/clock.h"
 
 enum {
@@ -53,7 +54,10 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		} else {
 			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)
 				task->device = prefetched_device(dispatch, task);
-			task_finish(dispatch, task, task->wait_res);
+			if (task->whole && segments_go_on_wish(task))
+				task_start(dispatch, task);
+			else
+				task_finish(dispatch, task, task->wait_res);
 		}
 		if (turn_used_ticks(turn) >= stop_ticks)
 			return n + 1;

@@ -231,6 +231,14 @@ void residency_about(const struct residency *residency, const struct plan_memory
 	ret->resident_bytes = resident_bytes(residence);
 }
 
+uint64_t residency_room(const struct residency *residency, unsigned int device,
+			const struct tenant *tenant)
+{
+	const struct residency_device *of = &residency->devices[device];
+
+	return of->state == RESIDENCY_DEVICE_UP ? residency_available(of, tenant) : 0;
+}
+
 const struct residency_counts *residency_counts(const struct residency *residency,
 						const struct tenant *tenant)
 {

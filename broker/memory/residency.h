@@ -138,6 +138,13 @@ void residency_about(const struct residency *residency, const struct plan_memory
 		     unsigned int device, struct residency_about *ret);
 
 /*
+ * Return the largest number of bytes that a plan of @tenant could have on a device now, by the
+ * device's and the tenant's limits; 0: no plan can be loaded there.
+ */
+uint64_t residency_room(const struct residency *residency, unsigned int device,
+			const struct tenant *tenant);
+
+/*
  * Return the VRAM bytes that an added plan holds on a device, counting its share of shared blocks.
  * Unlike residency_about(), this reads that plan only.
  */

@@ -134,7 +134,7 @@ int description_new(struct account *account, const void *bytes, size_t n_bytes, 
 int description_charge_check(struct description *description, struct account *account)
 {
 	return account_charge(account, &description->charges[2], ACCOUNT_HOST_BYTES,
-			      plan_new_bytes(description->n_bytes) +
+			      plan_new_bytes(description->n_bytes) + description->cut_bytes +
 				      (description->fd < 0 ? 0 : copy_bytes(description)));
 }
 
@@ -160,7 +160,8 @@ void description_charge(struct description *description, struct account *account
 	assert(description->fd < 0);
 	/* Not subject to the limit, which may have been lowered since. */
 	account_charge_set(account, &description->charges[0], ACCOUNT_HOST_BYTES,
-			   waiting_bytes(description) + plan_new_bytes(description->n_bytes));
+			   waiting_bytes(description) + plan_new_bytes(description->n_bytes) +
+				   description->cut_bytes);
 }
 
 static int read_bytes(struct description *description)
@@ -203,7 +204,7 @@ static int compare_id(const void *id, const void *pin)
 	return *(const uint16_t *)id - ((const struct plan_pin *)pin)->id;
 }
 
-static struct exec_arena *find_arena(void *context, uint16_t arena_id, const char **ret_why)
+struct exec_arena *description_find_arena(void *context, uint16_t arena_id, const char **ret_why)
 {
 	const struct plan_pins *pins = context;
 	const struct plan_pin *pin =
@@ -222,7 +223,8 @@ static struct exec_arena *find_arena(void *context, uint16_t arena_id, const cha
 
 bool description_verify(struct description *description, struct plan **ret)
 {
-	const struct plan_arena_lookup lookup = {.find = find_arena, .context = &description->pins};
+	const struct plan_arena_lookup lookup = {.find = description_find_arena,
+						 .context = &description->pins};
 	int r = 0;
 
 	if (!description->maker)
@@ -231,8 +233,6 @@ bool description_verify(struct description *description, struct plan **ret)
 	if (!r)
 		r = plan_maker_work(description->maker, ret);
 	description->result = r == PLAN_E_MORE ? -ECANCELED : r;
-	if (r != PLAN_E_MORE)
-		description_free_bytes(description);
 	return r == PLAN_E_MORE;
 }
 

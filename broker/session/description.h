@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "plan/cut-points.h"
 #include "plan/plan.h"
 #include "tenant/account.h"
 
@@ -34,8 +35,10 @@ struct description {
 	size_t n_bytes;
 	int fd;     /* memfd still to be read; -1: none */
 	int result; /* of the last step on the setup thread; -ECANCELED: no step finished */
-	struct plan_pins pins;            /* of the arenas named; see description_pin() */
-	struct charge charges[3];         /* waiting; the descriptor; verification */
+	struct plan_pins pins;    /* of the arenas named; see description_pin() */
+	struct charge charges[3]; /* waiting; the descriptor; verification */
+	struct cut_wish wish;     /* for segments_make() */
+	uint64_t cut_bytes;       /* the most that segments_make() takes; 0: the plan stays whole */
 	char message[PLAN_MESSAGE_BYTES]; /* valid if result is PLAN_E_INVALID or -EDQUOT */
 	struct plan_maker *maker;         /* set during verification */
 };
@@ -71,15 +74,17 @@ void description_read(struct description *description);
 void description_pin(struct description *description, struct session *session);
 
 /*
- * Verify a part of the description against the pinned arenas; the last part makes the plan and
- * frees the copy. Setup thread. Sets result: as plan_new(); -ECANCELED until the last part.
+ * Verify a part of the description against the pinned arenas; the last part makes the plan. The
+ * copy stays until description_free_bytes(). Setup thread. Sets result: as plan_new(); -ECANCELED
+ * until the last part.
  * Return: true if parts remain.
  */
 bool description_verify(struct description *description, struct plan **ret);
 
-/*
- * Free the copy of a description from which no plan was made, or only parts of one. Setup thread.
- */
+/* Look up an arena among @context, struct plan_pins: as plan_arena_lookup.find(). Any thread. */
+struct exec_arena *description_find_arena(void *context, uint16_t arena_id, const char **ret_why);
+
+/* Free the copy, and the parts of a plan that was not finished. Setup thread. */
 void description_free_bytes(struct description *description);
 
 /*

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "memory/residency.h"
+#include "session/segments.h"
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -346,23 +347,24 @@ static uint32_t memory_state(uint8_t device_state)
 	}
 }
 
-static void describe_memory(const struct server_options *options, const struct session_plan *plan,
-			    unsigned int device, struct rbk_wire_plan_device *ret)
+static void describe_memory(const struct session_plan *plan, unsigned int device,
+			    struct rbk_wire_plan_device *ret)
 {
-	struct residency_about about;
+	const struct residency_about *about;
+	struct plan_about plan_about;
 
-	ret->state = memory_state(plan->plan->device_state[device]);
-	if (device == RBK_DEVICE_CPU || !plan->memory.residency)
+	plan_describe(plan, device, &plan_about);
+	about = &plan_about.memory;
+	ret->state = memory_state(about->device_state);
+	if (device == RBK_DEVICE_CPU)
 		return;
-	residency_about(options->residency, &plan->memory, device, &about);
-	ret->state = memory_state(about.device_state);
-	if (about.device_state == PLAN_DEVICE_READY)
-		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
-	ret->required_bytes = about.required_bytes;
-	ret->available_bytes = about.available_bytes;
-	ret->resident_bytes = about.resident_bytes;
-	ret->n_evictions = about.n_evictions;
-	ret->n_returns = about.n_returns;
+	if (about->device_state == PLAN_DEVICE_READY)
+		ret->tier = about->tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
+	ret->required_bytes = about->required_bytes;
+	ret->available_bytes = about->available_bytes;
+	ret->resident_bytes = about->resident_bytes;
+	ret->n_evictions = about->n_evictions;
+	ret->n_returns = about->n_returns;
 }
 
 static int handle_plan_memory(struct request *request)
@@ -385,9 +387,9 @@ static int handle_plan_memory(struct request *request)
 				     "there is no plan %u", id->id);
 		return 0;
 	}
-	reply.n_constrained = plan->memory.n_constrained;
+	reply.n_constrained = plan_n_constrained(plan);
 	for (uint32_t i = 0; i < options->n_executors; i++)
-		describe_memory(options, plan, i, &reply.devices[i]);
+		describe_memory(plan, i, &reply.devices[i]);
 	session_reply(session, &reply.reply, sizeof(reply));
 	return 0;
 }

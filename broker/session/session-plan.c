@@ -22,10 +22,10 @@
 
 #include "memory/residency.h"
 #include "session/description.h"
+#include "session/plan-executors.h"
+#include "session/segments.h"
 #include "session/server-private.h"
-#include "util/clock.h"
 #include "util/error.h"
-#include "util/log.h"
 #include "util/number.h"
 #include "util/size.h"
 
@@ -58,6 +58,15 @@ static void plan_check(struct session_plan *plan)
 		plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
 }
 
+/* Note what the plan of a description may be cut for, before its check is charged. */
+static void plan_wish(const struct session_plan *plan)
+{
+	struct description *description = plan->description;
+
+	if (segments_wish(plan->session, &description->wish))
+		description->cut_bytes = segments_most_bytes(description->n_bytes);
+}
+
 /*
  * Begin the tenant's next turn. A plan that exceeds the tenant's memory limit passes through the
  * setup thread, too, which does no work for it. One turn of the reactor therefore refuses at most a
@@ -76,6 +85,7 @@ static void plan_check_next(struct tenant *tenant)
 	list_remove(&plan->check);
 	plan->is_checking = true;
 	description = plan->description;
+	plan_wish(plan);
 	if (description_charge_check(description, tenant->account)) {
 		description->result = -EDQUOT;
 		snprintf(description->message, sizeof(description->message),
@@ -107,6 +117,7 @@ static void plan_forget(struct session_plan *plan)
 	session->n_added_plans--;
 	plan_pins_deinit(&plan->pins);
 	description_free(plan->description);
+	segments_free(plan->segments);
 	plan_free(plan->plan);
 	for (unsigned int i = 0; i < ARRAY_SIZE(plan->charges); i++)
 		charge_deinit(&plan->charges[i]);
@@ -118,19 +129,23 @@ static void plan_forget(struct session_plan *plan)
 static void plan_release_run(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
-	const struct server_options *options = &plan->session->server->options;
 
-	for (unsigned int i = 0; i < options->n_executors && !job->has_more; i++) {
-		struct executor *executor = options->executors[i];
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++) {
+		struct session_plan *segment = plan_segment(plan, i);
 
-		job->has_more = executor->ops->plan_shrink &&
-				executor->ops->plan_shrink(executor, plan->plan) == EXECUTOR_E_MORE;
+		if (!segment->plan)
+			continue;
+		/* One segment at a time. */
+		job->has_more = plan_unprepare(segment) || plan->segments;
+		if (job->has_more)
+			return;
 	}
+	if (!plan->segments)
+		return;
+	job->has_more = segments_unmap(plan);
 	if (job->has_more)
 		return;
-	for (unsigned int i = 0; i < options->n_executors; i++)
-		options->executors[i]->ops->plan_release(options->executors[i], plan->plan);
-	/* For the largest plans the C library unmaps memory, which takes long and may wait. */
+	plan->segments = segments_free(plan->segments);
 	plan->plan = plan_free(plan->plan);
 }
 
@@ -153,124 +168,60 @@ static struct session_plan *plan_of_memory(struct plan_memory *memory)
 	return container_of(memory, struct session_plan, memory);
 }
 
-/* Residency has released the plan's memory: free the plan. */
+/* Residency has released the plan's memory, or a segment's: with the last, free the plan. */
 static void plan_removed(struct plan_memory *memory)
 {
-	struct session_plan *plan = plan_of_memory(memory);
+	struct session_plan *plan = plan_whole(plan_of_memory(memory));
 	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 
+	if (--plan->n_leaving > 0)
+		return;
 	/* Call before the setup thread frees the plan, which dispatcher and placer use. */
-	hooks->plan_freed(hooks->context, plan);
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
+		hooks->plan_freed(hooks->context, plan_segment(plan, i));
 	plan_submit(plan, OFFLOAD_PLAN_RELEASE, plan_release_run, plan_release_done);
 }
 
 static void plan_release(struct session_plan *plan)
 {
-	plan->state = SLOT_RELEASING;
+	struct residency *residency = plan->session->server->options.residency;
+	const uint32_t n = plan_n_segments(plan);
+
+	plan_set_state(plan, SLOT_RELEASING);
 	session_stats_plan_leaving(plan);
 	session_job_started(plan->session);
-	residency_remove(plan->session->server->options.residency, &plan->memory, plan_removed);
-}
-
-/*
- * Return true if the device may run the plan. Any other device would pack or mirror constants that
- * no task could use.
- */
-static bool plan_is_for(const struct plan *plan, unsigned int device)
-{
-	return !plan->pinned || plan->pinned_device == device;
-}
-
-/* Mark a device as failed for the plan, which may still run elsewhere. Setup thread. */
-static void plan_fail(struct session_plan *plan, unsigned int device, int r)
-{
-	static struct log_limit failure_limit; /* setup thread only */
-	const struct executor *executor = plan->session->server->options.executors[device];
-	uint64_t n_unlogged;
-
-	plan->plan->device_state[device] =
-		r == -ENOMEM ? PLAN_DEVICE_NO_MEMORY : PLAN_DEVICE_FAILED;
-	plan->failed |= (uint16_t)(1u << device);
-	if (log_limit_pass(&failure_limit, clock_now_ns(), &n_unlogged))
-		log_warning_of(LOG_OF_DEVICE(device), LOG_PLAN_NOT_PREPARED,
-			       "device %u (%s) cannot prepare a plan, nor %llu before it: %s",
-			       device, executor->info.name, ull(n_unlogged), strerror(-r));
+	plan->n_leaving = n;
+	for (uint32_t i = 0; i < n; i++)
+		residency_remove(residency, &plan_segment(plan, i)->memory, plan_removed);
 }
 
 static void plan_measure_run(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
-	const struct server_options *options = &plan->session->server->options;
-	int r;
 
-	for (; plan->n_measured < options->n_executors; plan->n_measured++) {
-		struct executor *executor = options->executors[plan->n_measured];
-
-		if (!plan_is_for(plan->plan, plan->n_measured) || !executor->ops->plan_measure)
-			continue;
-		r = executor->ops->plan_measure(executor, plan->plan);
-		if (r == EXECUTOR_E_MORE) {
-			job->has_more = true;
-			return;
-		}
-		if (r < 0)
-			plan_fail(plan, plan->n_measured, r);
-	}
-}
-
-/* Compile a part of the plan. Return: true if parts remain. */
-static bool plan_compile(const struct session_plan *plan)
-{
-	const struct server_options *options = &plan->session->server->options;
-
-	for (unsigned int i = 0; i < options->n_executors; i++) {
-		struct executor *executor = options->executors[i];
-
-		if (plan_is_for(plan->plan, i) && !(plan->failed & 1u << i) &&
-		    executor->ops->plan_compile &&
-		    executor->ops->plan_compile(executor, plan->plan) == EXECUTOR_E_MORE)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Sum up the memory of the plan's constants on devices with memory. The reactor needs these sums at
- * each check.
- */
-static void plan_sum_constants(const struct session_plan *plan)
-{
-	const struct server_options *options = &plan->session->server->options;
-
-	for (unsigned int i = 0; i < options->n_executors; i++)
-		if (plan->plan->device_state[i] == PLAN_DEVICE_EVICTED)
-			plan->plan->block_bytes[i] =
-				exec_constants_bytes(plan->plan, &options->executors[i]->info);
+	for (uint32_t i = 0; i < plan_n_segments(plan) && !job->has_more; i++)
+		job->has_more = plan_measure(plan_segment(plan, i));
 }
 
 static void plan_prepare_run(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
-	const struct server_options *options = &plan->session->server->options;
-	struct executor *executor;
-	int r;
+	const uint32_t n = plan_n_segments(plan);
 
-	job->has_more = plan_compile(plan);
-	for (unsigned int i = 0; i < options->n_executors && !job->has_more; i++) {
-		if (!plan_is_for(plan->plan, i) || plan->failed & 1u << i)
-			continue;
-		executor = options->executors[i];
-		r = executor->ops->plan_prepare(executor, plan->plan);
-		if (r < 0)
-			plan_fail(plan, i, r);
+	for (uint32_t i = 0; i < n && !job->has_more; i++) {
+		struct session_plan *segment = plan_segment(plan, i);
+
+		if (!segment->is_prepared)
+			job->has_more = plan_prepare(segment) || i + 1 < n;
 	}
-	if (job->has_more)
-		return;
-	plan_sum_constants(plan);
-	options->hooks.plan_make(options->hooks.context);
+	if (!job->has_more && plan->segments)
+		job->has_more = segments_map(plan);
 }
 
-/* Return the devices, as bits, that can run the plan now or once its memory is resident. */
+/*
+ * Return the devices, as bits, that can run a whole plan or a segment now or once its memory is
+ * resident.
+ */
 static uint32_t plan_devices(const struct session_plan *plan)
 {
 	const struct plan *parsed = plan->plan;
@@ -280,13 +231,29 @@ static uint32_t plan_devices(const struct session_plan *plan)
 		if (parsed->device_state[i] == PLAN_DEVICE_READY ||
 		    parsed->device_state[i] == PLAN_DEVICE_EVICTED)
 			devices |= 1u << i;
+	if (parsed->pinned)
+		devices &= 1u << parsed->pinned_device;
 	return devices;
 }
 
-/* Tell the client why no permitted device can run the plan. Return: the negative errno sent. */
+/* Return the devices, as bits, that can run the plan, or each of its segments. */
+static uint32_t plan_all_devices(struct session_plan *plan)
+{
+	uint32_t devices = UINT32_MAX;
+
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
+		devices &= plan_devices(plan_segment(plan, i));
+	return devices;
+}
+
+/*
+ * Tell the client why no permitted device can run the plan, or one of its segments.
+ * Return: the negative errno sent.
+ */
 static int plan_refuse(struct session_plan *plan)
 {
 	const struct server_options *options = &plan->session->server->options;
+	const uint32_t cookie = plan_whole(plan)->cookie;
 	struct session *session = plan->session;
 	const struct plan *parsed = plan->plan;
 	struct residency_about about;
@@ -297,7 +264,7 @@ static int plan_refuse(struct session_plan *plan)
 			continue;
 		residency_about(options->residency, &plan->memory, i, &about);
 		session_reply_result(
-			session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
+			session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
 			"the plan requires %s of memory on device %u, and tenant %s can "
 			"have %s there; no other device can run it",
 			SIZE_BESIDE(about.required_bytes, about.available_bytes), i,
@@ -306,22 +273,22 @@ static int plan_refuse(struct session_plan *plan)
 		return -EDQUOT;
 	}
 	if (parsed->pinned) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -ENODEV,
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -ENODEV,
 				     "the plan is pinned to device %u, which cannot run it",
 				     parsed->pinned_device);
 		return -ENODEV;
 	}
 	if (parsed->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_NO_MEMORY) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -ENOMEM,
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -ENOMEM,
 				     "no device can run the plan: %s", strerror(ENOMEM));
 		return -ENOMEM;
 	}
-	session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -ENODEV,
+	session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -ENODEV,
 			     "no device can run the plan: %s", strerror(ENODEV));
 	return -ENODEV;
 }
 
-/* Return the bytes of the executors' translations, each of which is kept. */
+/* Return the bytes of the executors' translations of one plan, each of which is kept. */
 static uint64_t plan_translation_bytes(const struct session *session, const struct plan *plan)
 {
 	const struct server_options *options = &session->server->options;
@@ -344,31 +311,38 @@ static int plan_charge_host(struct session_plan *plan, bool is_measured)
 	char why[ACCOUNT_TEXT_BYTES];
 	uint64_t host_bytes = 0;
 
-	for (unsigned int i = 0; i < options->n_executors; i++) {
-		host_bytes += plan->plan->host_bytes[i];
+	for (uint32_t i = 0; i < plan_n_segments(plan) * options->n_executors; i++) {
+		const struct plan *parsed = plan_segment(plan, i / options->n_executors)->plan;
+		const uint32_t device = i % options->n_executors;
+
+		host_bytes += parsed->host_bytes[device];
 		/* Add an estimate for each executor that does not measure. */
-		if (is_measured && plan_is_for(plan->plan, i) &&
-		    !options->executors[i]->ops->plan_measure)
-			host_bytes += exec_translation_bytes(plan->plan);
+		if (is_measured && plan_is_for(parsed, device) &&
+		    !options->executors[device]->ops->plan_measure)
+			host_bytes += exec_translation_bytes(parsed);
 	}
-	charge_deinit(&plan->charges[1]);
-	if (account_charge(account, &plan->charges[1], ACCOUNT_HOST_BYTES, host_bytes) == 0)
+	charge_deinit(&plan->charges[PLAN_CHARGE_EXECUTORS]);
+	if (account_charge(account, &plan->charges[PLAN_CHARGE_EXECUTORS], ACCOUNT_HOST_BYTES,
+			   host_bytes) == 0)
 		return 0;
 	session_reply_result(plan->session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
 			     "no room for the plan: %s", account_explain(account, why));
 	return -EDQUOT;
 }
 
-/* Answer the client: the plan is resident, or residency knows that it must wait. */
+/*
+ * A whole plan or a segment is resident, or residency knows that it must wait: with the last one,
+ * answer the client.
+ */
 static void plan_settled(struct plan_memory *memory)
 {
-	struct session_plan *plan = plan_of_memory(memory);
+	struct session_plan *plan = plan_whole(plan_of_memory(memory));
 	struct session *session = plan->session;
 	const struct plan *parsed = plan->plan;
 	struct rbk_wire_plan reply = {
 		.reply = {.type = RBK_WIRE_PLAN_ADD, .cookie = plan->cookie},
 		.id = plan->id,
-		.devices = plan_devices(plan),
+		.devices = plan_all_devices(plan),
 		.constant_bytes = parsed->constant_bytes,
 		.scratch_bytes = parsed->scratch_bytes,
 		.flops_fixed = parsed->cost.flops_fixed,
@@ -377,24 +351,24 @@ static void plan_settled(struct plan_memory *memory)
 		.bytes_row = parsed->touched_row,
 	};
 
-	if (session->is_ending)
+	if (--plan->n_loading > 0 || session->is_ending)
 		return;
-	plan->state = SLOT_READY;
+	plan_set_state(plan, SLOT_READY);
 	session_stats_plan_added(plan);
 	session->plans[plan->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = plan;
 	session_reply(session, &reply.reply, sizeof(reply));
 }
 
-/* Return: 0: plan_settled() was or will be called; a negative errno: the client was told. */
-static int plan_accept(struct session_plan *plan)
+/*
+ * Tell dispatcher and residency of a prepared plan or segment.
+ * Return: as residency_add().
+ */
+static int plan_enter(struct session_plan *plan)
 {
 	const struct server_options *options = &plan->session->server->options;
-	uint32_t devices;
 	int r;
 
-	r = plan_charge_host(plan, false);
-	if (r)
-		return r;
+	plan->id = plan_whole(plan)->id;
 	r = options->hooks.plan_ready(options->hooks.context, plan);
 	plan->memory.plan = plan->plan;
 	plan->memory.tenant = plan->session->tenant;
@@ -403,18 +377,44 @@ static int plan_accept(struct session_plan *plan)
 	plan->memory.n_evictions = &plan->session->stats.n_evictions;
 	if (r == 0)
 		r = residency_add(options->residency, &plan->memory, plan_settled);
+	return r < 0 ? error_fold(r) : r;
+}
+
+/* Do as plan_enter() for all segments. Return: 0, n_loading counts; a negative errno. */
+static int plan_enter_all(struct session_plan *plan)
+{
+	const struct server_hooks *hooks = &plan->session->server->options.hooks;
+	int r = plan->segments ? plan->segments->map_result : 0;
+
+	if (r >= 0 && plan->segments)
+		r = hooks->plan_ready(hooks->context, plan);
+	/* One more, so that no segment answers before all are known. */
+	plan->n_loading = 1;
+	for (uint32_t i = 0; r >= 0 && i < plan_n_segments(plan); i++) {
+		r = plan_enter(plan_segment(plan, i));
+		plan->n_loading += r == 0;
+	}
+	return r < 0 ? error_fold(r) : 0;
+}
+
+/* Return: 0: plan_settled() was or will be called; a negative errno: the client was told. */
+static int plan_accept(struct session_plan *plan)
+{
+	int r;
+
+	r = plan_charge_host(plan, false);
+	if (r)
+		return r;
+	r = plan_enter_all(plan);
 	if (r < 0) {
 		session_reply_result(plan->session, RBK_WIRE_PLAN_ADD, plan->cookie, r,
 				     "the broker is out of memory");
 		return r;
 	}
-	devices = plan_devices(plan);
-	if (plan->plan->pinned)
-		devices &= 1u << plan->plan->pinned_device;
-	if (devices == 0)
-		return plan_refuse(plan);
-	if (r == RESIDENCY_E_SETTLED)
-		plan_settled(&plan->memory);
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
+		if (plan_devices(plan_segment(plan, i)) == 0)
+			return plan_refuse(plan_segment(plan, i));
+	plan_settled(&plan_segment(plan, 0)->memory);
 	return 0;
 }
 
@@ -423,7 +423,7 @@ static void plan_prepare_done(struct offload_job *job)
 	struct session_plan *plan = plan_of_job(job);
 	struct session *session = plan->session;
 
-	plan->state = SLOT_LOADING;
+	plan_set_state(plan, SLOT_LOADING);
 	if (!session->is_ending && plan_accept(plan))
 		plan_release(plan);
 	session_job_done(session);
@@ -440,7 +440,7 @@ static void plan_measure_done(struct offload_job *job)
 		plan_checked(plan);
 		return;
 	}
-	plan->state = SLOT_LOADING;
+	plan_set_state(plan, SLOT_LOADING);
 	plan_checked(plan);
 	if (!session->is_ending)
 		plan_release(plan);
@@ -463,14 +463,12 @@ void session_plan_cancel(struct session_plan *plan)
 }
 
 /*
- * Charge, in advance, for the plan's translations and for the CPU executor's scratch, a block per
- * thread and one for the reactor. A description of a few bytes can request terabytes.
- * plan_measure_done() replaces the charge by the measured use.
+ * Return the most that executors take for a whole plan or a segment: their translations, and the
+ * CPU executor's scratch, a block per thread and one for the reactor.
  */
-static int plan_charge_scratch(const struct session *session, struct session_plan *plan)
+static uint64_t plan_most_bytes(const struct session *session, const struct plan *parsed)
 {
 	const struct executor *cpu = session->server->options.executors[RBK_DEVICE_CPU];
-	const struct plan *parsed = plan->plan;
 	uint64_t bytes;
 
 	/* Both are at most PLAN_MAX_BYTES. */
@@ -481,28 +479,69 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 		bytes = UINT64_MAX;
 	if (!checked_add(bytes, plan_translation_bytes(session, parsed), &bytes))
 		bytes = UINT64_MAX;
-	return account_charge(session->tenant->account, &plan->charges[1], ACCOUNT_HOST_BYTES,
-			      bytes);
+	return bytes;
 }
 
-/* Charge for the plan's own memory, and for residency's and the placer's records of it. */
-static int plan_charge_itself(const struct session *session, struct session_plan *plan)
+/*
+ * Charge, in advance, for what executors take at most. A description of a few bytes can request
+ * terabytes. plan_measure_done() replaces the charge by the measured use.
+ */
+static int plan_charge_executors(const struct session *session, struct session_plan *plan)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
+		if (!checked_add(bytes, plan_most_bytes(session, plan_segment(plan, i)->plan),
+				 &bytes))
+			bytes = UINT64_MAX;
+	return account_charge(session->tenant->account, &plan->charges[PLAN_CHARGE_EXECUTORS],
+			      ACCOUNT_HOST_BYTES, bytes);
+}
+
+/* Return the bytes of a whole plan or a segment, and of residency's and the placer's records. */
+static uint64_t plan_own_bytes(const struct session *session, const struct plan *parsed)
 {
 	const struct server_options *options = &session->server->options;
-	const struct plan *parsed = plan->plan;
-	uint64_t bytes = sizeof(*plan) + sizeof(*parsed) +
-			 parsed->n_tensors * sizeof(parsed->tensors[0]) +
+	uint64_t bytes = sizeof(*parsed) + parsed->n_tensors * sizeof(parsed->tensors[0]) +
 			 parsed->n_nodes * sizeof(parsed->nodes[0]) +
 			 parsed->n_constants * sizeof(parsed->constants[0]) +
 			 PLAN_MAX_WORKS * sizeof(parsed->works[0]) +
-			 plan->pins.n * sizeof(plan->pins.of[0]) +
 			 options->hooks.plan_bytes(options->hooks.context, parsed);
 
 	for (uint32_t i = 0; i < options->n_executors; i++)
 		if (options->executors[i]->info.memory_page_bytes > 0)
 			bytes += parsed->n_constants * (uint64_t)RESIDENCY_CONSTANT_BYTES;
-	return account_charge(session->tenant->account, &plan->charges[2], ACCOUNT_HOST_BYTES,
-			      bytes);
+	return bytes;
+}
+
+/* Charge for the plan's own memory and that of its segments. */
+static int plan_charge_records(const struct session *session, struct session_plan *plan)
+{
+	uint64_t bytes = sizeof(*plan) + plan->pins.n * sizeof(plan->pins.of[0]) +
+			 plan_own_bytes(session, plan->plan);
+
+	if (plan->segments)
+		bytes += segments_bytes(plan->segments);
+	for (uint32_t i = 0; plan->segments && i < plan->segments->n; i++)
+		bytes += plan_own_bytes(session, plan->segments->of[i].plan.plan);
+	return account_charge(session->tenant->account, &plan->charges[PLAN_CHARGE_RECORDS],
+			      ACCOUNT_HOST_BYTES, bytes);
+}
+
+/* Charge for the memory of tensors that cross between segments. */
+static int plan_charge_crossing(const struct session *session, struct session_plan *plan)
+{
+	struct account *account = session->tenant->account;
+	uint64_t bytes = plan->segments ? segments_arena_bytes(plan->segments) : 0;
+	int r;
+
+	if (bytes == 0)
+		return 0;
+	r = account_charge(account, &plan->charges[PLAN_CHARGE_CROSSING], ACCOUNT_HOST_BYTES,
+			   bytes);
+	return r ? r
+		 : account_charge(account, &plan->charges[PLAN_CHARGE_MAPPING], ACCOUNT_MAPPINGS,
+				  1);
 }
 
 /*
@@ -517,12 +556,13 @@ static int plan_charge(struct session_plan *plan)
 	char why[ACCOUNT_TEXT_BYTES];
 
 	description_uncharge(description);
-	if (plan_charge_itself(session, plan) == 0 && plan_charge_scratch(session, plan) == 0)
+	if (plan_charge_records(session, plan) == 0 && plan_charge_executors(session, plan) == 0 &&
+	    plan_charge_crossing(session, plan) == 0)
 		return 0;
 	snprintf(description->message, sizeof(description->message),
 		 "no room for the plan and its scratch tensors: %s", account_explain(account, why));
-	charge_deinit(&plan->charges[1]);
-	charge_deinit(&plan->charges[2]);
+	for (unsigned int i = PLAN_CHARGE_EXECUTORS; i < PLAN_CHARGES; i++)
+		charge_deinit(&plan->charges[i]);
 	description_charge(description, account);
 	return -EDQUOT;
 }
@@ -541,6 +581,7 @@ static void plan_drop_run(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
 
+	plan->segments = segments_free(plan->segments);
 	plan->plan = plan_free(plan->plan);
 	description_free_bytes(plan->description);
 }
@@ -576,11 +617,16 @@ static void plan_drop(struct session_plan *plan, int res)
 static void plan_verify_run(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
+	struct description *description = plan->description;
 
-	if (description_may_check(plan->description))
-		job->has_more = description_verify(plan->description, &plan->plan);
-	else
-		description_free_bytes(plan->description);
+	if (description_may_check(description)) {
+		if (!plan->plan)
+			job->has_more = description_verify(description, &plan->plan);
+		if (!job->has_more && plan->plan && description->cut_bytes > 0)
+			job->has_more = segments_make(plan);
+	}
+	if (!job->has_more)
+		description_free_bytes(description);
 }
 
 static void plan_verify_done(struct offload_job *job)
@@ -712,7 +758,8 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 				     "the broker is out of memory");
 		return NULL;
 	}
-	if (account_charge(session->tenant->account, &plan->charges[0], ACCOUNT_PLANS, 1)) {
+	if (account_charge(session->tenant->account, &plan->charges[PLAN_CHARGE_ONE], ACCOUNT_PLANS,
+			   1)) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
 				     "no room for the plan: %s",
 				     account_explain(session->tenant->account, why));
@@ -741,6 +788,7 @@ static int plan_begin_description(struct session_plan *plan, const void *desc, s
 
 	if (r || tenant->is_checking)
 		return r;
+	plan_wish(plan);
 	r = description_charge_check(plan->description, tenant->account);
 	if (r == 0)
 		return 0;
@@ -769,7 +817,7 @@ static int plan_add(struct session *session, uint32_t cookie, const void *desc, 
 		else
 			session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, r,
 					     "the broker is out of memory");
-		charge_deinit(&plan->charges[0]);
+		charge_deinit(&plan->charges[PLAN_CHARGE_ONE]);
 		free(plan);
 		return 0;
 	}
@@ -818,7 +866,7 @@ int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id)
 		return 0;
 	}
 	session->plans[id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = NULL;
-	plan->state = SLOT_REMOVING;
+	plan_set_state(plan, SLOT_REMOVING);
 	plan->cookie = cookie;
 	plan->wants_reply = true;
 	hooks->plan_removing(hooks->context, plan);

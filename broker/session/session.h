@@ -36,6 +36,7 @@ struct owner;
 struct place_plan;
 struct server;
 struct session;
+struct session_segments;
 struct stats_user;
 
 /* Positive outcomes of handling a client's input: the session ends, the daemon continues. */
@@ -106,6 +107,16 @@ struct session_arena {
 	atomic_bool is_faulted; /* set by the SIGBUS handler */
 };
 
+/* Charges of a plan: slots of session_plan.charges. */
+enum plan_charge {
+	PLAN_CHARGE_ONE,
+	PLAN_CHARGE_EXECUTORS, /* executors' host memory */
+	PLAN_CHARGE_RECORDS,   /* the plan's own memory */
+	PLAN_CHARGE_CROSSING,  /* memory of tensors that cross between segments */
+	PLAN_CHARGE_MAPPING,   /* of that memory */
+	PLAN_CHARGES,
+};
+
 /* A plan. Its id is slot | generation << 16, so that a stale id differs from its successor. */
 struct session_plan {
 	struct plan *plan;
@@ -132,7 +143,7 @@ struct session_plan {
 	uint16_t failed;     /* bit i: device i cannot prepare the plan; the setup thread's */
 	uint32_t n_measured; /* devices that have measured the plan; the setup thread's */
 	uint32_t cookie;
-	struct charge charges[3]; /* one plan; executors' memory; the plan's own records */
+	struct charge charges[PLAN_CHARGES];
 	struct offload_job job;
 	struct description *description; /* NULL once verified */
 	struct list_node check;          /* in tenant.checks; unlinked: not waiting */
@@ -142,7 +153,12 @@ struct session_plan {
 	struct list_node dispatched; /* in dispatch.plans; the dispatcher's */
 	struct list_node waiting;    /* tasks that wait for the plan's memory; the dispatcher's */
 	struct list_node ending; /* in dispatch.ending while waiting is emptied; the dispatcher's */
-	struct place_plan *place;  /* the placer's record; the dispatcher's */
+	struct place_plan *place;          /* the placer's record; the dispatcher's */
+	struct session_segments *segments; /* the plan is cut; NULL: it is whole; see segments.h */
+	struct session_plan *whole;        /* of a segment: the plan that clients know; else NULL */
+	bool is_prepared;          /* a whole plan or a segment, by executors; the setup thread's */
+	uint32_t n_loading;        /* segments that residency loads before the client is answered */
+	uint32_t n_leaving;        /* segments whose memory residency has still to release */
 	struct plan_memory memory; /* residency's record; hot */
 };
 

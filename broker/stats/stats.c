@@ -643,6 +643,8 @@ void stats_set_plan(struct stats_plan *plan, const struct rbk_stats_plan_device 
 	STATS_SET(record->n_evictions, memory->n_evictions);
 	STATS_SET(record->n_returns, memory->n_returns);
 	STATS_SET(record->n_memory_constraints, memory->n_constraints);
+	STATS_SET(record->n_segments, memory->n_segments);
+	STATS_SET(record->n_segments_resident, memory->n_segments_resident);
 	stats_end(&record->sequence);
 }
 

@@ -479,6 +479,7 @@ void stats_set_tenant(struct stats_tenant *tenant, const struct rbk_stats_tenant
 /* Derived members of struct rbk_stats_plan, summed over all devices. */
 struct stats_plan_memory {
 	uint64_t n_evictions, n_returns, n_constraints;
+	uint32_t n_segments, n_segments_resident;
 };
 /*
  * Set the derived figures of a plan; @figures has one element for each device, whose counts are

@@ -195,7 +195,8 @@ enum rbk_reason {
 
 /* struct rbk_cqe.flags */
 #define RBK_CQE_DEADLINE_MISSED (1u << 0) /* completed after the entry's deadline */
-#define RBK_CQE_PARTITIONED     (1u << 1) /* ran on several devices; device had the most rows */
+/* ran on several devices; device had the most rows, or worked longest on the plan's segments */
+#define RBK_CQE_PARTITIONED (1u << 1)
 /* ran on this device so that the broker learns its cost */
 #define RBK_CQE_EXPLORED (1u << 2)
 

@@ -51,7 +51,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   13          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   14          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -276,7 +276,10 @@ struct rbk_stats_plan {
 	uint64_t n_evictions;          /* evictions from any device, since the plan was made */
 	uint64_t n_returns;            /* reloads to any device, since the plan was made */
 	uint64_t n_memory_constraints; /* tasks placed elsewhere for lack of memory, since then */
-	uint64_t reserved[3];
+	/* Since 1.14. */
+	uint32_t n_segments;          /* segments that the plan is cut into; 1: it is whole */
+	uint32_t n_segments_resident; /* segments in the memory of a device, summed over devices */
+	uint64_t reserved[2];
 	struct rbk_stats_plan_device devices[]; /* header.n_devices elements */
 };
 

@@ -247,6 +247,7 @@ static int make_server(void)
 		.executors = broker->executors,
 		.n_executors = SIM_DEVICES,
 		.residency = broker->residency,
+		.cut_seed = broker->options->cut_seed,
 		.hooks = dispatch_hooks(broker->dispatch),
 	};
 	int r = server_new(&options, &broker->server);

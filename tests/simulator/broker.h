@@ -13,6 +13,7 @@ struct sim_broker_options {
 	uint64_t above_max_ns;      /* longest time of a tenant above a lowered maximum */
 	int64_t spin_ns;
 	uint64_t reactor_task_ns;
+	uint64_t cut_seed; /* plans are cut by it; 0: they are whole */
 	bool has_quota;
 };
 

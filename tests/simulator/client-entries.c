@@ -75,6 +75,15 @@ static void expect(struct client *client, struct task *task, const uint32_t *x)
 		state->is_busy = true;
 		memcpy(task->old_state, state->expected, sizeof(task->old_state));
 	}
+	if (task->plan == PLAN_BOTH) {
+		uint32_t between[MAX_ROWS * WIDTH];
+
+		sim_compute(operands, 2, client->salts[PLAN_PRODUCT], false);
+		memcpy(between, task->expected, operands[1].n_words * sizeof(between[0]));
+		operands[0].words = between;
+		sim_compute(operands, 2, client->salts[PLAN_SECOND], false);
+		return;
+	}
 	sim_compute(operands, 2, client->salts[task->plan], false);
 }
 

@@ -24,8 +24,6 @@ bool client_make_constants(struct client *client)
 	client->salts[PLAN_ELEMENTS] = client->salts[PLAN_STATE] = 1;
 	client->salts[PLAN_PRODUCT] = sim_salt(1, words, CONSTANT_WORDS);
 	client->salts[PLAN_SECOND] = sim_salt(1, words + CONSTANT_WORDS, CONSTANT_WORDS);
-	client->salts[PLAN_BOTH] = sim_salt(sim_salt(2, words, CONSTANT_WORDS),
-					    words + CONSTANT_WORDS, CONSTANT_WORDS);
 	r = rbk_arena_seal(client->constants, &error);
 	return r == 0 || client_accept_error(client, "rbk_arena_seal()", r, &error);
 }

@@ -25,6 +25,7 @@ enum {
 	STALL_NS = 30000000,
 	SLOW_NS = 100000000,
 	REOPEN_TRIES = 2,
+	MAX_CHAIN_WORDS = 256,
 };
 
 struct device {
@@ -369,23 +370,51 @@ static uint64_t memory_used(struct executor *executor, enum exec_tier tier)
 
 /* --- Tasks --- */
 
-static uint32_t salt_of(const struct device *device, const struct plan *plan)
+/* Return the salt of a node, or of the constant that it reads. */
+static uint32_t salt_of(const struct device *device, const struct plan *plan,
+			const struct node *node)
 {
 	const struct prepared *prepared = plan->exec[device->executor.index];
-	uint32_t salt = plan->n_nodes;
+	uint32_t salt = 1;
 
-	for (uint16_t i = 0; i < plan->n_constants; i++) {
-		const struct plan_constant *constant = &plan->constants[i];
-		const uint8_t *bytes = constant->arena->base + constant->offset;
+	for (unsigned int k = 0; k < node->n_in; k++) {
+		const struct tensor *tensor = &plan->tensors[node->in[k]];
+		const struct plan_constant *constant = &plan->constants[tensor->constant];
+		const uint8_t *bytes;
 
+		if (tensor->kind != RBK_TENSOR_CONSTANT)
+			continue;
+		bytes = constant->arena->base + constant->offset;
 		if (device->options.is_card) {
-			const struct loaded *loaded = prepared->blocks[i]->memory;
+			const struct loaded *loaded = prepared->blocks[tensor->constant]->memory;
 
-			bytes = loaded->bytes + prepared->offsets[i];
+			bytes = loaded->bytes + prepared->offsets[tensor->constant];
 		}
 		salt = sim_salt(salt, (const uint32_t *)bytes, constant->bytes / 4);
 	}
 	return salt;
+}
+
+/* Compute a chain of nodes, from the first operand to the second. */
+static void compute_chain(const struct device *device, const struct plan *plan,
+			  const struct sim_operand operands[2], bool in_steps)
+{
+	uint32_t between[2][MAX_CHAIN_WORDS];
+	struct sim_operand step[2] = {operands[0], operands[1]};
+
+	sim_check(operands[1].n_words <= MAX_CHAIN_WORDS);
+	for (uint16_t i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+
+		/* All nodes have one operand of the task's rows, and results of the same shape. */
+		sim_check(i == 0 || node->in[0] == plan->nodes[i - 1].out[0]);
+		if (i + 1 < plan->n_nodes)
+			step[1].words = between[i % 2];
+		else
+			step[1].words = operands[1].words;
+		sim_compute(step, 2, salt_of(device, plan, node), in_steps);
+		step[0].words = step[1].words;
+	}
 }
 
 static void compute(const struct device *device, const struct exec_task *task, bool in_steps)
@@ -410,7 +439,11 @@ static void compute(const struct device *device, const struct exec_task *task, b
 		};
 		sim_check(!binding->written || !ref->arena->immutable);
 	}
-	sim_compute(operands, plan->n_bindings, salt_of(device, plan), in_steps);
+	if (plan->n_nodes > 1)
+		compute_chain(device, plan, operands, in_steps);
+	else
+		sim_compute(operands, plan->n_bindings, salt_of(device, plan, &plan->nodes[0]),
+			    in_steps);
 	n_tasks++;
 	done_ns = sim_now_ns();
 }

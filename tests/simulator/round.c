@@ -256,6 +256,7 @@ static void choose(void)
 	sim.broker.reactor_task_ns = one_of(3) ? 0 : 2000000;
 	if (one_of(3))
 		sim.chances.unfixed = chance_of(1 + sim_below(3));
+	sim.broker.cut_seed = one_of(2) ? 1 + sim_below(1000) : 0;
 }
 
 /*

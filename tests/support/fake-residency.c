@@ -132,6 +132,12 @@ void residency_about(const struct residency *residency, const struct plan_memory
 	ret->device_state = memory->plan->device_state[device];
 }
 
+uint64_t residency_room(const struct residency *residency, unsigned int device,
+			const struct tenant *tenant)
+{
+	return residency->about.available_bytes;
+}
+
 const struct residency_counts *residency_counts(const struct residency *residency,
 						const struct tenant *tenant)
 {

@@ -40,7 +40,7 @@ struct residency {
 	/* Sums over all tenants. */
 	struct residency_counts counts;
 
-	/* Answer of residency_about() for any plan. */
+	/* Answer of residency_about() for any plan, and of residency_room(). */
 	struct residency_about about;
 };
 

@@ -88,9 +88,13 @@ static void row_sums(struct row *row)
 	}
 }
 
-/* List the GPUs on which the plan is resident; if there are none, return its memory state. */
+/*
+ * List the GPUs on which the plan is resident, and how many of its segments are, if it has some; if
+ * there are none, return its memory state.
+ */
 static const char *place_of(const struct row *row, char *text, size_t bytes)
 {
+	const struct rbk_stats_plan *plan = &row->copy.plan;
 	const char *state = "-";
 	size_t n = 0;
 
@@ -105,6 +109,9 @@ static const char *place_of(const struct row *row, char *text, size_t bytes)
 		else
 			state = stats_memory_state_name(device->state);
 	}
+	if (n > 0 && n < bytes && plan->n_segments > 1)
+		snprintf(text + n, bytes - n, " %u/%u", plan->n_segments_resident,
+			 plan->n_segments);
 	return n ? text : state;
 }
 

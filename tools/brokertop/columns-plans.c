@@ -50,8 +50,13 @@ static void draw_state(CELL)
 		cell_set(ret, "–");
 		return;
 	}
-	snprintf(ret->text, sizeof(ret->text), "%s%s", memory_state_name(plan->state),
-		 plan->state == RBK_MEMORY_RESIDENT && plan->tier == RBK_TIER_GTT ? " GTT" : "");
+	if (plan->state == RBK_MEMORY_RESIDENT && plan->now.n_segments > 1)
+		snprintf(ret->text, sizeof(ret->text), "%u of %u", plan->now.n_segments_resident,
+			 plan->now.n_segments);
+	else
+		snprintf(ret->text, sizeof(ret->text), "%s%s", memory_state_name(plan->state),
+			 plan->state == RBK_MEMORY_RESIDENT && plan->tier == RBK_TIER_GTT ? " GTT"
+											  : "");
 	if (plan->state == RBK_MEMORY_EVICTED || plan->state == RBK_MEMORY_LOST ||
 	    plan->state == RBK_MEMORY_NEVER_FITS)
 		ret->style = STYLE_WARN;

@@ -340,6 +340,9 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
 	     count(plan->now.n_evictions), count(plan->now.n_returns),
 	     count(plan->now.n_memory_constraints));
+	if (plan->now.n_segments > 1)
+		line(lines, STYLE_PLAIN, "segments %u, of which %u are in device memory",
+		     plan->now.n_segments, plan->now.n_segments_resident);
 	draw_reasons(lines, plan->now.reasons);
 	draw_plan_decisions(model, plan, lines);
 	draw_top(plan_figures, &plan->now, lines);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments: tasks of plans that are cut
+ *
+ * The segments of a task run one after the other, each placed by itself, in the task's one slot.
+ * While a segment runs the slot is that of a task of the segment: plan, count and references are
+ * the segment's, so that placement, residency, falling back and withdrawal know nothing of
+ * segments. The whole task's own are in its set (session/segments.h) until it ends. Tasks of one
+ * plan overlap: while a device runs a segment of one, another device runs a segment of the next.
+ *
+ * A task without a set waits, as a held task does, until one that ends leaves it its own; so at
+ * most n_sets tasks of a plan have begun, and nothing is allocated on the way.
+ *
+ * A segment that fails ends the task. One that fails with its device runs again on the CPU
+ * (run-hot.c); what earlier segments left is in the crossing block, which every device can reach.
+ */
+#include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
+#include "session/segments.h"
+
+void segments_ready(struct session_plan *plan)
+{
+	list_init(&plan->waiting);
+	list_init(&plan->ending);
+}
+
+/* Have the slot describe segment @i. */
+static void describe_segment(struct task *task, uint32_t i)
+{
+	struct session_segments *segments = task->whole->segments;
+	struct session_segment *segment = &segments->of[i];
+	const struct segment_set *set = task->set;
+	struct exec_ref *refs = task->run.refs;
+
+	task->segment = (uint16_t)i;
+	task->plan = &segment->plan;
+	task->count = segment->cut.is_counted ? set->count : 1;
+	for (uint32_t b = 0; b < segment->cut.n_refs; b++) {
+		const struct cut_ref *ref = &segment->cut.refs[b];
+
+		if (ref->binding == CUT_NO_BINDING)
+			refs[b] = (struct exec_ref){&segments->arena, set->offset + ref->offset};
+		else
+			refs[b] = set->refs[ref->binding];
+	}
+}
+
+/* Forget the segment before: the slot is as task_from_entry() leaves it. */
+static void reset_slot(struct task *task)
+{
+	task->n_rows_done[0] = task->n_rows_done[1] = 0;
+	task->start_ticks = task->end_ticks = 0;
+	task->split_count = 0;
+	task->predicted_ns = task->other_ns = 0;
+	task->is_explored = task->is_moved = false;
+	task->has_waited = false;
+	task->wait_res = 0;
+}
+
+bool segments_begin(struct task *task)
+{
+	struct session_plan *whole = task->plan;
+	struct session_segments *segments = whole->segments;
+	struct segment_set *set = task->set;
+
+	if (!set) {
+		set = segments->free_sets;
+		if (!set) {
+			task->phase = TASK_HELD;
+			task->next = NULL;
+			*segments->waiting_end = task;
+			segments->waiting_end = &task->next;
+			return false;
+		}
+		segments->free_sets = set->next;
+	}
+	for (uint32_t i = 0; i < whole->plan->n_bindings; i++)
+		set->refs[i] = task->run.refs[i];
+	set->count = task->count;
+	set->start_ticks = set->end_ticks = 0;
+	set->ran_ticks[0] = set->ran_ticks[1] = 0;
+	set->predicted_ns = 0;
+	set->device = RBK_DEVICE_NONE;
+	set->reason = RBK_REASON_NONE;
+	set->is_explored = set->is_moved = false;
+	task->whole = whole;
+	task->set = set;
+	describe_segment(task, 0);
+	return true;
+}
+
+/*
+ * Choose the reason that says more of a task: that a device failed, that memory lacked, or why its
+ * longest part is where it is.
+ */
+static uint8_t better_reason(uint8_t a, uint8_t b, bool is_longer)
+{
+	if (a == RBK_REASON_CPU_FALLBACK || b == RBK_REASON_CPU_FALLBACK)
+		return RBK_REASON_CPU_FALLBACK;
+	if (a == RBK_REASON_MEMORY_CONSTRAINT || b == RBK_REASON_MEMORY_CONSTRAINT)
+		return RBK_REASON_MEMORY_CONSTRAINT;
+	return is_longer ? b : a;
+}
+
+/* Add what the slot says of the present segment to what the set says of the task. */
+static void add_up(struct task *task)
+{
+	struct segment_set *set = task->set;
+	const uint64_t ticks = task->end_ticks - task->start_ticks;
+	const bool is_cpu = task->device == RBK_DEVICE_CPU;
+
+	set->predicted_ns += task->predicted_ns;
+	set->is_explored |= task->is_explored;
+	set->is_moved |= task->is_moved;
+	if (!task->start_ticks) {
+		set->reason = better_reason(set->reason, task->reason, set->reason == 0);
+		return;
+	}
+	set->reason = better_reason(set->reason, task->reason,
+				    ticks >= set->ran_ticks[0] + set->ran_ticks[1]);
+	set->ran_ticks[!is_cpu] += ticks;
+	if (!is_cpu)
+		set->device = task->device;
+	if (!set->start_ticks)
+		set->start_ticks = task->start_ticks;
+	set->end_ticks = task->end_ticks;
+}
+
+bool segments_go_on(struct task *task)
+{
+	const uint32_t next = task->segment + 1u;
+
+	if (task->res || next == task->whole->segments->n)
+		return false;
+	add_up(task);
+	reset_slot(task);
+	describe_segment(task, next);
+	return true;
+}
+
+void segments_begin_wish(struct task *task)
+{
+	task->whole = task->plan;
+	task->segment = 0;
+	task->plan = &task->whole->segments->of[0].plan;
+}
+
+bool segments_go_on_wish(struct task *task)
+{
+	const uint32_t next = task->segment + 1u;
+
+	if (task->wait_res || next == task->whole->segments->n)
+		return false;
+	task->segment = (uint16_t)next;
+	task->plan = &task->whole->segments->of[next].plan;
+	return true;
+}
+
+/* Give a set to the task that has waited longest, which is woken. */
+static void give_back(struct dispatch *dispatch, struct session_segments *segments,
+		      struct segment_set *set)
+{
+	struct task *task = segments->waiting;
+
+	if (!task) {
+		set->next = segments->free_sets;
+		segments->free_sets = set;
+		return;
+	}
+	task->set = set;
+	segments->waiting = task->next;
+	if (!task->next)
+		segments->waiting_end = &segments->waiting;
+	task->phase = TASK_WOKEN;
+	task->next = NULL;
+	*dispatch->woken.end = task;
+	dispatch->woken.end = &task->next;
+}
+
+/* Have the slot describe the whole task, for its completion. */
+static void describe_whole(struct task *task)
+{
+	const struct segment_set *set = task->set;
+
+	add_up(task);
+	task->count = set->count;
+	for (uint32_t i = 0; i < task->whole->plan->n_bindings; i++)
+		task->run.refs[i] = set->refs[i];
+	/* Report the device that worked longer, and whether both did. */
+	task->n_rows_done[0] = set->ran_ticks[0] > 0;
+	task->n_rows_done[1] = set->ran_ticks[1] > 0;
+	task->device = set->ran_ticks[1] > set->ran_ticks[0] ? set->device : RBK_DEVICE_CPU;
+	task->reason = set->reason;
+	task->start_ticks = set->start_ticks;
+	task->end_ticks = set->end_ticks;
+	task->predicted_ns = set->predicted_ns;
+	task->other_ns = 0;
+	task->split_count = 0;
+	task->is_explored = set->is_explored;
+	task->is_moved = set->is_moved;
+}
+
+void segments_end(struct dispatch *dispatch, struct task *task)
+{
+	struct segment_set *set = task->set;
+
+	if (task->whole) {
+		if (set)
+			describe_whole(task);
+		task->plan = task->whole;
+		task->whole = NULL;
+	}
+	task->set = NULL;
+	if (set)
+		give_back(dispatch, task->plan->segments, set);
+}

@@ -1,0 +1,33 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Tasks of plans that are cut into segments: see segment-hot.c. All functions: reactor. */
+#include <stdbool.h>
+
+struct dispatch;
+struct session_plan;
+struct task;
+
+/* Prepare the dispatcher's part of a plan that is cut, beside those of its segments. */
+void segments_ready(struct session_plan *plan);
+
+/*
+ * Begin a RUN of a plan that is cut: from now on the task's slot describes the first segment.
+ * Return: false: the task waits for a crossing block.
+ */
+bool segments_begin(struct task *task);
+
+/*
+ * Go on after the task's present segment ended with task->res.
+ * Return: true: the slot describes the next segment, which is to be started; false: the task ends.
+ */
+bool segments_go_on(struct task *task);
+
+/* Begin a PREFETCH or an EVICT, or go on after the answer for the present segment, likewise. */
+void segments_begin_wish(struct task *task);
+bool segments_go_on_wish(struct task *task);
+
+/*
+ * End a task that has begun a segment, or has a crossing block: its slot describes the whole task
+ * again. The task that has waited longest for the block gets it, and is woken.
+ */
+void segments_end(struct dispatch *dispatch, struct task *task);

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments: a plan of a session that is cut into plans of their own
+ *
+ * The arena of crossing blocks belongs to the broker alone. Each block is written before it is
+ * read, by the segments of one task, so no task sees what another left there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "memory/residency.h"
+#include "plan/cut-points.h"
+#include "plan/exec-arena.h"
+#include "session/arena-memory.h"
+#include "session/description.h"
+#include "session/segments.h"
+#include "session/server-private.h"
+#include "shm/plan-wire.h"
+#include "util/checked.h"
+#include "util/error.h"
+#include "util/number.h"
+
+enum {
+	/* Tasks of a plan whose segments run at a time: enough for each of a few devices to have
+	   one while the next waits */
+	SETS_MOST = 8,
+	SETS_LEAST = 2,
+};
+
+/* Memory of crossing blocks above which there are fewer than SETS_MOST */
+static const uint64_t sets_bytes = 64ull << 20;
+
+void plan_set_state(struct session_plan *plan, enum slot_state state)
+{
+	plan->state = (uint8_t)state;
+	for (uint32_t i = 0; plan->segments && i < plan->segments->n; i++)
+		plan->segments->of[i].plan.state = (uint8_t)state;
+}
+
+bool segments_wish(const struct session *session, struct cut_wish *ret)
+{
+	const struct server_options *options = &session->server->options;
+	uint64_t room_bytes;
+
+	*ret = (struct cut_wish){.memory_bytes = 0, .seed = options->cut_seed};
+	for (uint32_t i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
+		room_bytes = residency_room(options->residency, i, session->tenant);
+		/* Nothing can be on a device whose memory the tenant may not use. */
+		if (room_bytes == 0)
+			continue;
+		ret->devices = OP_ON_VULKAN;
+		ret->types |= options->executors[i]->info.types;
+		ret->memory_bytes = max_u64(ret->memory_bytes, room_bytes);
+	}
+	return ret->devices || ret->seed;
+}
+
+uint64_t segments_most_bytes(size_t desc_bytes)
+{
+	const uint64_t n_nodes = desc_bytes / sizeof(struct rbk_plan_node);
+	const uint64_t n = n_nodes < CUT_MAX_SEGMENTS ? n_nodes : CUT_MAX_SEGMENTS;
+
+	/* The cut has the tensors twice and a description; plans have a fixed part each. */
+	return 2 * plan_new_bytes(desc_bytes) + 2 * desc_bytes +
+	       n * (sizeof(struct session_segment) + plan_new_bytes(0));
+}
+
+static struct session_segments *segments_new(struct session_plan *plan, uint32_t n)
+{
+	struct session_segments *segments = calloc(1, sizeof(*segments));
+
+	if (!segments)
+		return NULL;
+	segments->n = n;
+	segments->of = calloc(n, sizeof(*segments->of));
+	segments->sets = calloc(SETS_MOST, sizeof(*segments->sets));
+	if (!segments->of || !segments->sets)
+		return segments_free(segments);
+	segments->arena.fd = -1;
+	for (uint32_t i = 0; i < n; i++) {
+		segments->of[i].plan.session = plan->session;
+		segments->of[i].plan.whole = plan;
+		segments->of[i].plan.state = plan->state;
+		list_init(&segments->of[i].plan.check);
+	}
+	return segments;
+}
+
+/* Choose the number of crossing blocks, and where they are. */
+static void place_sets(struct session_segments *segments, uint64_t block_bytes)
+{
+	uint64_t n = block_bytes ? sets_bytes / block_bytes : SETS_MOST;
+
+	n = n < SETS_LEAST ? SETS_LEAST : n;
+	segments->n_sets = n < SETS_MOST ? (uint32_t)n : SETS_MOST;
+	for (uint32_t i = 0; i < segments->n_sets; i++) {
+		segments->sets[i].offset = i * block_bytes;
+		segments->sets[i].next = i > 0 ? &segments->sets[i - 1] : NULL;
+	}
+	segments->free_sets = &segments->sets[segments->n_sets - 1];
+	segments->waiting_end = &segments->waiting;
+	/* Cannot overflow: see PLAN_MAX_BYTES. */
+	checked_align(segments->n_sets * block_bytes, (uint64_t)sysconf(_SC_PAGESIZE),
+		      &segments->arena.bytes);
+}
+
+/*
+ * Decide whether and where the plan is cut.
+ * Return: 0: see plan->segments; -ENOMEM.
+ */
+static int cut(struct session_plan *plan)
+{
+	const struct description *description = plan->description;
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	struct session_segments *segments;
+	uint32_t n;
+	int r;
+
+	/* The next broker could not tell which segments had updated a state. */
+	if (plan->plan->has_state)
+		return 0;
+	n = cut_points(plan->plan, &description->wish, firsts);
+	if (n == 0)
+		return 0;
+	segments = segments_new(plan, n + 1);
+	if (!segments)
+		return error_origin(-ENOMEM);
+	r = cut_new(description->bytes, description->n_bytes, plan->plan, firsts, n,
+		    &segments->cut);
+	if (r) {
+		segments_free(segments);
+		return r == CUT_E_REFS ? 0 : error_fold(r);
+	}
+	place_sets(segments, cut_crossing_bytes(segments->cut));
+	plan->segments = segments;
+	return 0;
+}
+
+/* Do a part of the work of making segment @i's plan. Return: 0; PLAN_E_MORE; -ENOMEM. */
+static int make_one(struct session_plan *plan, uint32_t i)
+{
+	struct session_segments *segments = plan->segments;
+	struct session_segment *segment = &segments->of[i];
+	struct description *description = plan->description;
+	int r = 0;
+
+	if (!segments->desc)
+		r = cut_describe(segments->cut, i, &segments->desc, &segments->desc_bytes);
+	if (r == 0 && !segments->maker)
+		r = plan_maker_new(
+			segments->desc, segments->desc_bytes,
+			&(struct plan_arena_lookup){description_find_arena, &description->pins},
+			description->message, &segments->maker);
+	if (r == 0)
+		r = plan_maker_work(segments->maker, &segment->plan.plan);
+	if (r == PLAN_E_MORE)
+		return r;
+	segments->maker = plan_maker_free(segments->maker);
+	free(segments->desc);
+	segments->desc = NULL;
+	segment->cut = *cut_segment(segments->cut, i);
+	/* Descriptions of segments are always valid. */
+	return r > 0 ? error_origin(-ENOTRECOVERABLE) : r;
+}
+
+bool segments_make(struct session_plan *plan)
+{
+	struct description *description = plan->description;
+	int r = 0;
+
+	description->result = -ECANCELED;
+	if (!plan->segments)
+		r = cut(plan);
+	for (uint32_t i = 0; r == 0 && plan->segments && i < plan->segments->n; i++) {
+		if (plan->segments->of[i].plan.plan)
+			continue;
+		r = make_one(plan, i);
+		if (r == PLAN_E_MORE || (r == 0 && i + 1 < plan->segments->n))
+			return true;
+	}
+	if (plan->segments)
+		plan->segments->cut = cut_free(plan->segments->cut);
+	description->result = r < 0 ? error_fold(r) : 0;
+	return false;
+}
+
+uint64_t segments_bytes(const struct session_segments *segments)
+{
+	return sizeof(*segments) + segments->n * sizeof(*segments->of) +
+	       SETS_MOST * sizeof(*segments->sets);
+}
+
+uint64_t segments_arena_bytes(const struct session_segments *segments)
+{
+	return segments->arena.bytes;
+}
+
+static int map_arena(struct session_plan *plan)
+{
+	const struct server_options *options = &plan->session->server->options;
+	struct exec_arena *arena = &plan->segments->arena;
+	int r;
+
+	r = exec_arena_make("ringbroker-crossing", arena->bytes, arena);
+	if (r)
+		return error_fold(r);
+	arena->owner = tenant_owner(plan->session->tenant, plan->session->uid);
+	for (uint32_t i = 0; i < options->n_executors; i++) {
+		struct executor *executor = options->executors[i];
+
+		if (executor->ops->arena_wrap)
+			executor->ops->arena_wrap(executor, arena);
+		executor->ops->arena_import(executor, arena);
+	}
+	arena->fd = close_fd(arena->fd);
+	return 0;
+}
+
+bool segments_map(struct session_plan *plan)
+{
+	struct session_segments *segments = plan->segments;
+
+	if (segments->arena.bytes == 0 || segments->map_result)
+		return false;
+	if (!segments->arena.base) {
+		segments->map_result = map_arena(plan);
+		return !segments->map_result;
+	}
+	if (segments->n_bytes_done >= segments->arena.bytes)
+		return false;
+	arena_populate(&segments->arena, segments->n_bytes_done,
+		       min_u64(ARENA_STEP_BYTES, segments->arena.bytes - segments->n_bytes_done));
+	segments->n_bytes_done += ARENA_STEP_BYTES;
+	return segments->n_bytes_done < segments->arena.bytes;
+}
+
+bool segments_unmap(struct session_plan *plan)
+{
+	const struct server_options *options = &plan->session->server->options;
+	struct exec_arena *arena = &plan->segments->arena;
+
+	if (!arena->base)
+		return false;
+	for (uint32_t i = 0; i < options->n_executors; i++)
+		if (arena->import[i])
+			options->executors[i]->ops->arena_release(options->executors[i], arena);
+	exec_arena_unwrap(arena);
+	return !arena_unmap(arena);
+}
+
+struct session_segments *segments_free(struct session_segments *segments)
+{
+	if (!segments)
+		return NULL;
+	plan_maker_free(segments->maker);
+	free(segments->desc);
+	cut_free(segments->cut);
+	for (uint32_t i = 0; segments->of && i < segments->n; i++)
+		plan_free(segments->of[i].plan.plan);
+	free(segments->of);
+	free(segments->sets);
+	free(segments);
+	return NULL;
+}
+
+/* Return the state that says more of a plan: of two segments', the first of this list. */
+static uint8_t better_state(uint8_t a, uint8_t b)
+{
+	static const uint8_t ranks[] = {
+		[PLAN_DEVICE_READY] = 0,       [PLAN_DEVICE_EVICTED] = 1,
+		[PLAN_DEVICE_FAILED] = 2,      [PLAN_DEVICE_NO_MEMORY] = 3,
+		[PLAN_DEVICE_UNSUPPORTED] = 4,
+	};
+
+	return ranks[a] < ranks[b] ? a : b;
+}
+
+void plan_describe(const struct session_plan *plan, unsigned int device, struct plan_about *ret)
+{
+	const struct residency *residency = plan->session->server->options.residency;
+	struct residency_about about;
+
+	*ret = (struct plan_about){.memory.device_state = PLAN_DEVICE_UNSUPPORTED};
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++) {
+		const struct session_plan *segment =
+			plan->segments ? &plan->segments->of[i].plan : plan;
+
+		about = (struct residency_about){.device_state =
+							 segment->plan->device_state[device]};
+		if (device != RBK_DEVICE_CPU && segment->memory.residency)
+			residency_about(residency, &segment->memory, device, &about);
+		if (about.device_state == PLAN_DEVICE_READY) {
+			ret->n_resident++;
+			ret->memory.tier = about.tier;
+		}
+		ret->memory.device_state =
+			better_state(ret->memory.device_state, about.device_state);
+		ret->memory.required_bytes += about.required_bytes;
+		ret->memory.available_bytes =
+			max_u64(ret->memory.available_bytes, about.available_bytes);
+		ret->memory.resident_bytes += about.resident_bytes;
+		ret->memory.n_evictions += about.n_evictions;
+		ret->memory.n_returns += about.n_returns;
+	}
+}
+
+uint64_t plan_n_constrained(const struct session_plan *plan)
+{
+	uint64_t n = plan->memory.n_constrained;
+
+	for (uint32_t i = 0; plan->segments && i < plan->segments->n; i++)
+		n += plan->segments->of[i].plan.memory.n_constrained;
+	return n;
+}

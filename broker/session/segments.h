@@ -1,0 +1,132 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments: a plan of a session that is cut into plans of their own (plan/cut.h)
+ *
+ * A plan that is cut is never prepared, loaded or run itself: each of its segments is, with records
+ * of its own at residency and at the placer. So every segment is placed by itself, and leaves and
+ * returns to a device by itself. The plan keeps what its client knows: the id, the references of
+ * tasks, the statistics. It owns the segments, which no task can name, and the memory of the
+ * tensors that cross between them: one crossing block for each task that runs at a time.
+ *
+ * The setup thread cuts a plan once it is verified (segments_make()), and makes the memory with the
+ * executors' preparations (segments_map()). The reactor charges the plan's tenant in between.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/cut.h"
+#include "plan/executor.h"
+#include "session/session.h"
+
+struct executor;
+struct plan_maker;
+
+struct session_segment {
+	struct session_plan plan;
+	struct cut_segment cut;
+};
+
+/*
+ * A crossing block, and the state of the task that has it; the dispatcher's. Until the task ends
+ * its slot describes the present segment, and the set keeps what the slot said of the whole task.
+ */
+struct segment_set {
+	struct segment_set *next; /* in free_sets */
+	uint64_t offset;          /* of the block in the arena */
+	struct exec_ref refs[RBK_MAX_REFS];
+	uint32_t count;
+	uint64_t start_ticks, end_ticks; /* first start and last end; 0: nothing ran */
+	uint64_t ran_ticks[2];           /* time of segments on the CPU, and on other devices */
+	float predicted_ns;              /* sum over the segments so far */
+	uint8_t device;                  /* the last one beside the CPU; RBK_DEVICE_NONE: none */
+	uint8_t reason;                  /* enum rbk_reason; see segment-hot.c */
+	bool is_explored, is_moved;      /* one of the segments */
+};
+
+struct session_segments {
+	/* The dispatcher's */
+	struct segment_set *free_sets;
+	struct task *waiting, **waiting_end; /* tasks that wait for a set, oldest first */
+
+	uint32_t n;
+	uint32_t n_sets;
+	struct session_segment *of;
+	struct segment_set *sets;
+	struct exec_arena arena; /* the blocks of all sets */
+	int map_result;          /* of segments_map() */
+	uint64_t n_bytes_done;   /* of the arena, populated or unmapped */
+
+	/* While the setup thread cuts */
+	struct cut *cut;
+	void *desc; /* of the segment that is being made; NULL: none */
+	size_t desc_bytes;
+	struct plan_maker *maker;
+};
+
+/* Return the number of plans that are prepared and run for @plan: 1 if it is not cut. */
+static inline uint32_t plan_n_segments(const struct session_plan *plan)
+{
+	return plan->segments ? plan->segments->n : 1;
+}
+
+/* Return the @i-th of these plans, in the order in which they run. */
+static inline struct session_plan *plan_segment(struct session_plan *plan, uint32_t i)
+{
+	return plan->segments ? &plan->segments->of[i].plan : plan;
+}
+
+/* Return the plan that clients know. */
+static inline struct session_plan *plan_whole(struct session_plan *plan)
+{
+	return plan->whole ? plan->whole : plan;
+}
+
+/* Set the state of the plan and of its segments. Reactor. */
+void plan_set_state(struct session_plan *plan, enum slot_state state);
+
+/*
+ * Decide on what the plans of @session may be cut for at the moment. Reactor.
+ * Return: false: they stay whole.
+ */
+bool segments_wish(const struct session *session, struct cut_wish *ret);
+
+/*
+ * Return an upper bound of the bytes that segments_make() allocates for a plan of a description of
+ * @desc_bytes, so that they can be charged first. Any thread.
+ */
+uint64_t segments_most_bytes(size_t desc_bytes);
+
+/*
+ * Do a part of the work of cutting a verified plan, whose description still has its bytes. Setup
+ * thread. Sets the description's result: 0, and plan->segments is set if the plan is cut; -ENOMEM;
+ * -ECANCELED until the last part.
+ * Return: true if parts remain.
+ */
+bool segments_make(struct session_plan *plan);
+
+/* Return the bytes of the segments' own records, without those of their plans. Any thread. */
+uint64_t segments_bytes(const struct session_segments *segments);
+/* Return the bytes of the arena that segments_map() makes; 0: nothing crosses. Any thread. */
+uint64_t segments_arena_bytes(const struct session_segments *segments);
+
+/*
+ * Do a part of the work of making the memory of crossing tensors. Setup thread. Sets map_result: 0
+ * or a negative errno. Return: true if parts remain.
+ */
+bool segments_map(struct session_plan *plan);
+/* Do a part of the reverse. Setup thread. Return: true if parts remain. */
+bool segments_unmap(struct session_plan *plan);
+
+/* Free what segments_make() has made; executors have released it. Setup thread. Return: NULL. */
+struct session_segments *segments_free(struct session_segments *segments);
+
+/* Figures of a plan's memory on a device: of all segments together if it is cut. */
+struct plan_about {
+	struct residency_about memory;
+	uint32_t n_resident; /* segments whose memory is on the device */
+};
+/* Reactor. */
+void plan_describe(const struct session_plan *plan, unsigned int device, struct plan_about *ret);
+/* Return the tasks refused or placed elsewhere for lack of memory, or parts of tasks. Reactor. */
+uint64_t plan_n_constrained(const struct session_plan *plan);

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests of dispatch/segment-hot.c: tasks of plans that are cut, and every way in which they end.
+ * Devices and residency are fakes.
+ */
+#include <errno.h>
+
+#include "dispatch/dispatch-private.h"
+#include "plan/cut-points.h"
+#include "session/segments.h"
+#include "support/one-op.h"
+#include "support/test.h"
+#include "unit/dispatch-bench.h"
+#include "util/clock.h"
+
+enum {
+	LINK = RBK_SQE_LINK,
+	MANY = 32, /* entries of a ring that holds more tasks than there are sets */
+	X = 0,     /* offsets of tensors in the arena */
+	Y = 4096,
+};
+
+/* y = -|relu(x)|, in three segments */
+static struct describe *chain(void)
+{
+	struct describe *d = describe_new("chain", 8);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_scratch(d, "a");
+	describe_scratch(d, "b");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_node(d, "Relu", "", "x", "a");
+	describe_node(d, "Abs", "", "a", "b");
+	describe_node(d, "Neg", "", "b", "y");
+	return d;
+}
+
+/* Find a number that cuts the plan of @describe before each of its nodes. */
+static uint64_t find_seed(struct describe *describe)
+{
+	struct plan *plan = expect_plan(describe);
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	struct cut_wish wish = {.seed = 1};
+
+	while (cut_points(plan, &wish, firsts) + 1 != plan->n_nodes)
+		wish.seed++;
+	plan_free(plan);
+	return wish.seed;
+}
+
+/* Prepare the plan of @describe, cut before each node; @same describes it again. */
+static struct session_plan *cut_plan(struct rig *rig, struct describe *describe,
+				     struct describe *same)
+{
+	struct session_plan *plan;
+
+	rig->server->options.cut_seed = find_seed(same);
+	plan = rig_plan_new(rig, describe);
+	rig->server->options.cut_seed = 0;
+	assert_non_null(plan->segments);
+	assert_int_equal(plan->segments->n, plan->plan->n_nodes);
+	return plan;
+}
+
+struct scene {
+	struct bench bench;
+	struct session_plan *plan; /* chain() */
+};
+
+static void scene_begin(struct scene *scene, uint32_t n_entries)
+{
+	bench_begin(&scene->bench, 2, n_entries);
+	scene->plan = cut_plan(&scene->bench.rig, chain(), chain());
+}
+
+static void scene_end(struct scene *scene)
+{
+	bench_end(&scene->bench);
+}
+
+#define SCENE(name, n_entries) SCOPED(scene, name, scene_begin, scene_end, n_entries)
+
+static void put(struct scene *scene, uint64_t user_data, uint32_t count, uint8_t strategy,
+		uint8_t flags)
+{
+	struct rbk_sqe sqe = bench_entry(scene->plan, scene->bench.arena, Y, count, user_data);
+
+	sqe.strategy = strategy;
+	sqe.flags = flags;
+	rig_put(&scene->bench.ring, &sqe);
+}
+
+static void put_on(struct scene *scene, uint64_t user_data, uint8_t device)
+{
+	put(scene, user_data, 1, RBK_STRATEGY_DEVICE(device), 0);
+	rig_work(&scene->bench.rig);
+}
+
+/* Assert that the one task on @fake is @segment of the plan. Return: the task. */
+static const struct exec_task *expect_segment(struct scene *scene, const struct fake *fake,
+					      uint32_t segment)
+{
+	assert_int_equal(fake->n_tasks, 1);
+	assert_ptr_equal(fake->tasks[0]->plan, scene->plan->segments->of[segment].plan.plan);
+	return fake->tasks[0];
+}
+
+static uint32_t n_free_sets(const struct scene *scene)
+{
+	uint32_t n = 0;
+
+	for (const struct segment_set *set = scene->plan->segments->free_sets; set; set = set->next)
+		n++;
+	return n;
+}
+
+/* --- one task --- */
+
+TEST(test_segments__run_in_order)
+{
+	const struct exec_arena *arena, *crossing;
+	const struct exec_task *task;
+	struct bench *bench;
+	uint64_t offset;
+	struct rbk_cqe cqe;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	arena = &bench->arena->exec;
+	crossing = &scene.plan->segments->arena;
+	put(&scene, 1, 5, RBK_STRATEGY_DEVICE(CPU), 0);
+	rig_work(&bench->rig);
+	task = expect_segment(&scene, bench->cpu, 0);
+	assert_int_equal(task->count, 5);
+	assert_ptr_equal(task->refs[0].arena, arena);
+	assert_int_equal(task->refs[0].offset, X);
+	assert_ptr_equal(task->refs[1].arena, crossing);
+	offset = task->refs[1].offset;
+	finish(bench, bench->cpu, 1, 0);
+	expect_none(bench);
+
+	task = expect_segment(&scene, bench->cpu, 1);
+	assert_int_equal(task->count, 5);
+	assert_ptr_equal(task->refs[0].arena, crossing);
+	assert_int_equal(task->refs[0].offset, offset);
+	assert_ptr_equal(task->refs[1].arena, crossing);
+	assert_int_not_equal(task->refs[1].offset, offset);
+	offset = task->refs[1].offset;
+	finish(bench, bench->cpu, 1, 0);
+	expect_none(bench);
+
+	task = expect_segment(&scene, bench->cpu, 2);
+	assert_int_equal(task->refs[0].offset, offset);
+	assert_ptr_equal(task->refs[1].arena, arena);
+	assert_int_equal(task->refs[1].offset, Y);
+	finish(bench, bench->cpu, 1, 0);
+	cqe = expect_cqe(bench, 1, 0);
+	assert_int_equal(cqe.device, CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_USER_PREFERENCE);
+	assert_int_equal(cqe.flags, 0);
+	assert_true(cqe.exec_ns > 0);
+	assert_int_equal(scene.plan->n_in_flight, 0);
+	assert_int_equal(bench->arena->n_in_flight, 0);
+	assert_int_equal(n_free_sets(&scene), scene.plan->segments->n_sets);
+}
+
+/* A segment without the count runs once, whatever the task's count. */
+TEST(test_segments__count)
+{
+	struct describe *d[2];
+	struct session_plan *plan;
+	struct rbk_sqe sqe;
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	for (unsigned int i = 0; i < 2; i++) {
+		d[i] = describe_new("uncounted", 8);
+		describe_input(d[i], "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+		describe_input(d[i], "w", DESCRIBE_DIMS(64));
+		describe_scratch(d[i], "a");
+		describe_output(d[i], "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+		describe_node(d[i], "Abs", "", "w", "a");
+		describe_node(d[i], "Mul", "", "x,a", "y");
+	}
+	plan = cut_plan(&bench->rig, d[0], d[1]);
+	sqe = bench_entry(plan, bench->arena, Y, 7, 1);
+	sqe.refs[1] = RBK_REF(bench->arena->id, 8192);
+	sqe.refs[2] = RBK_REF(bench->arena->id, Y);
+	sqe.strategy = RBK_STRATEGY_DEVICE(CPU);
+	rig_put(&bench->ring, &sqe);
+	rig_work(&bench->rig);
+	assert_int_equal(bench->cpu->tasks[0]->count, 1);
+	finish(bench, bench->cpu, 1, 0);
+	assert_int_equal(bench->cpu->tasks[0]->count, 7);
+	finish(bench, bench->cpu, 1, 0);
+	expect_cqe(bench, 1, 0);
+}
+
+/* The task reports the device that worked longer, and that both did. */
+TEST(test_segments__on_two_devices)
+{
+	struct bench *bench;
+	struct rbk_cqe cqe;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	bench->gpu->row_ns = 50000;
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	put_on(&scene, 1, GPU);
+	expect_segment(&scene, bench->gpu, 0);
+	finish(bench, bench->gpu, 1, 0);
+	expect_segment(&scene, bench->cpu, 1);
+	finish(bench, bench->cpu, 1, 0);
+	expect_segment(&scene, bench->gpu, 2);
+	finish(bench, bench->gpu, 1, 0);
+	cqe = expect_cqe(bench, 1, 0);
+	assert_int_equal(cqe.device, GPU);
+	assert_int_equal(cqe.flags, RBK_CQE_PARTITIONED);
+	assert_int_equal(bench->rig.session->stats.tasks[GPU], 1);
+	assert_int_equal(bench->rig.session->stats.tasks[CPU], 0);
+	assert_int_equal(scene.plan->stats.record->devices[GPU].n_tasks, 1);
+}
+
+/* A device that fails with a segment leaves it to the CPU; the earlier one is not run again. */
+TEST(test_segments__fall_back)
+{
+	struct bench *bench;
+	struct rbk_cqe cqe;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	put_on(&scene, 1, GPU);
+	finish(bench, bench->gpu, 1, 0);
+	expect_segment(&scene, bench->gpu, 1);
+	finish(bench, bench->gpu, 1, -EIO);
+	expect_segment(&scene, bench->cpu, 1);
+	finish(bench, bench->cpu, 1, 0);
+	expect_segment(&scene, bench->gpu, 2);
+	finish(bench, bench->gpu, 1, 0);
+	cqe = expect_cqe(bench, 1, 0);
+	assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
+}
+
+/* --- ends before the end --- */
+
+TEST(test_segments__failure)
+{
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	put(&scene, 1, 1, RBK_STRATEGY_DEVICE(CPU), LINK);
+	put(&scene, 2, 1, RBK_STRATEGY_DEVICE(CPU), 0);
+	put(&scene, 3, 1, RBK_STRATEGY_DEVICE(CPU), 0);
+	rig_work(&bench->rig);
+	finish(bench, bench->cpu, 1, 0);
+	finish(bench, bench->cpu, 1, -EDOM);
+	expect_cqe(bench, 1, -EDOM);
+	expect_cqe(bench, 2, -ECANCELED);
+	for (unsigned int i = 0; i < 3; i++)
+		finish(bench, bench->cpu, 3, 0);
+	expect_cqe(bench, 3, 0);
+	assert_int_equal(n_free_sets(&scene), scene.plan->segments->n_sets);
+}
+
+/* The successor in a chain starts after the last segment. */
+TEST(test_segments__chain)
+{
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	put(&scene, 1, 1, RBK_STRATEGY_DEVICE(CPU), LINK);
+	put_bare(bench, RBK_OP_NOP, 2, 0);
+	rig_work(&bench->rig);
+	finish(bench, bench->cpu, 1, 0);
+	finish(bench, bench->cpu, 1, 0);
+	expect_none(bench);
+	finish(bench, bench->cpu, 1, 0);
+	expect_cqe(bench, 1, 0);
+	expect_cqe(bench, 2, 0);
+}
+
+TEST(test_segments__cancel)
+{
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	put_on(&scene, 1, CPU);
+	finish(bench, bench->cpu, 1, 0);
+	expect_segment(&scene, bench->cpu, 1);
+	put_cancel(bench, 2, 1, 0);
+	rig_work(&bench->rig);
+	expect_cqe(bench, 2, 0);
+	finish(bench, bench->cpu, 1, 0);
+	expect_cqe(bench, 1, -ECANCELED);
+	assert_int_equal(bench->cpu->n_submitted, 2);
+	assert_int_equal(n_free_sets(&scene), scene.plan->segments->n_sets);
+
+	/* A segment that has begun cannot be stopped on this device; the next one does run. */
+	put_on(&scene, 3, CPU);
+	assert_true(fake_begin(bench->cpu, 3));
+	put_cancel(bench, 4, 3, 0);
+	rig_work(&bench->rig);
+	expect_cqe(bench, 4, -EALREADY);
+	for (unsigned int i = 0; i < 3; i++)
+		finish(bench, bench->cpu, 3, 0);
+	expect_cqe(bench, 3, 0);
+}
+
+/* --- sets --- */
+
+/* At most as many tasks have begun as there are sets, and they overlap. */
+TEST(test_segments__more_tasks_than_sets)
+{
+	struct bench *bench;
+	uint32_t n_sets;
+
+	SCENE(scene, MANY);
+	bench = &scene.bench;
+	n_sets = scene.plan->segments->n_sets;
+	assert_in_range(n_sets, 2, MANY - 4);
+	for (uint64_t i = 1; i <= MANY - 2; i++)
+		put(&scene, i, 1, RBK_STRATEGY_DEVICE(CPU), 0);
+	rig_work(&bench->rig);
+	assert_int_equal(bench->cpu->n_tasks, n_sets);
+	for (uint32_t i = 0; i < n_sets; i++)
+		for (uint32_t k = 0; k < i; k++)
+			assert_int_not_equal(bench->cpu->tasks[i]->refs[1].offset,
+					     bench->cpu->tasks[k]->refs[1].offset);
+
+	/* A task that waits for a set can be cancelled, and completes in its turn. */
+	put_cancel(bench, 100, n_sets + 1, 0);
+	rig_work(&bench->rig);
+	expect_cqe(bench, 100, 0);
+	for (unsigned int k = 0; k < 3; k++)
+		finish(bench, bench->cpu, 1, 0);
+	expect_cqe(bench, 1, 0);
+	expect_cqe(bench, n_sets + 1, -ECANCELED);
+	assert_int_equal(bench->cpu->n_tasks, n_sets);
+	for (uint64_t i = 2; i <= MANY - 2; i++) {
+		if (i == n_sets + 1)
+			continue;
+		for (unsigned int k = 0; k < 3; k++)
+			finish(bench, bench->cpu, i, 0);
+		expect_cqe(bench, i, 0);
+	}
+	expect_none(bench);
+	assert_int_equal(n_free_sets(&scene), n_sets);
+}
+
+/* A client that leaves ends the tasks that wait for a set, too. */
+TEST(test_segments__ring_closes)
+{
+	SCENE(scene, MANY);
+	for (uint64_t i = 1; i <= MANY; i++)
+		put(&scene, i, 1, RBK_STRATEGY_DEVICE(CPU), 0);
+	rig_work(&scene.bench.rig);
+	fake_finish_all(scene.bench.cpu, 0);
+	rig_work(&scene.bench.rig);
+	/* scene_end() asserts that everything drains. */
+}
+
+/* --- removal --- */
+
+TEST(test_segments__plan_is_removed)
+{
+	struct bench *bench;
+	uint32_t n_sets;
+
+	SCENE(scene, MANY);
+	bench = &scene.bench;
+	n_sets = scene.plan->segments->n_sets;
+	for (uint64_t i = 1; i <= n_sets + 2; i++)
+		put(&scene, i, 1, RBK_STRATEGY_DEVICE(CPU), 0);
+	rig_work(&bench->rig);
+	finish(bench, bench->cpu, 1, 0);
+	assert_int_equal(session_plan_remove(bench->rig.session, 5, scene.plan->id), 0);
+	assert_false(rig_has_answer(&bench->rig));
+	/* Tasks that have begun go on; those that wait for a set do not. */
+	finish(bench, bench->cpu, 1, 0);
+	finish(bench, bench->cpu, 1, 0);
+	expect_cqe(bench, 1, 0);
+	expect_cqe(bench, n_sets + 1, -ECANCELED);
+	expect_cqe(bench, n_sets + 2, -ECANCELED);
+	for (uint64_t i = 2; i <= n_sets; i++) {
+		for (unsigned int k = 0; k < 3; k++)
+			finish(bench, bench->cpu, i, 0);
+		expect_cqe(bench, i, 0);
+	}
+	assert_int_equal(rig_answer(&bench->rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+	scene.plan = NULL;
+}
+
+/* --- memory --- */
+
+static void put_wish(struct scene *scene, uint8_t opcode, uint64_t user_data)
+{
+	rig_put(&scene->bench.ring, &(const struct rbk_sqe){.opcode = opcode,
+							    .plan_id = scene->plan->id,
+							    .user_data = user_data});
+	rig_work(&scene->bench.rig);
+}
+
+/* Assert that a wish about @segment waits, and answer it. */
+static void answer(struct scene *scene, uint32_t segment, enum residency_wish wish, int res)
+{
+	struct residency_waiter *waiter = fake_residency_oldest(scene->bench.rig.residency);
+
+	assert_non_null(waiter);
+	assert_int_equal(waiter->wish, wish);
+	assert_ptr_equal(waiter->memory, &scene->plan->segments->of[segment].plan.memory);
+	fake_residency_answer(scene->bench.rig.residency, waiter, res);
+	rig_work(&scene->bench.rig);
+}
+
+/* PREFETCH and EVICT ask for each segment in turn, until one cannot be had. */
+TEST(test_segments__prefetch_and_evict)
+{
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	put_wish(&scene, RBK_OP_PREFETCH, 1);
+	for (uint32_t i = 0; i < 3; i++) {
+		expect_none(bench);
+		answer(&scene, i, RESIDENCY_PREFETCH, 0);
+	}
+	assert_int_equal(expect_cqe(bench, 1, 0).device, GPU);
+	put_wish(&scene, RBK_OP_PREFETCH, 2);
+	answer(&scene, 0, RESIDENCY_PREFETCH, 0);
+	answer(&scene, 1, RESIDENCY_PREFETCH, -ENOMEM);
+	expect_cqe(bench, 2, -ENOMEM);
+	put_wish(&scene, RBK_OP_EVICT, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		answer(&scene, i, RESIDENCY_EVICT, 0);
+	expect_cqe(bench, 3, 0);
+	put_wish(&scene, RBK_OP_PREFETCH, 4);
+	answer(&scene, 0, RESIDENCY_PREFETCH, 0);
+	put_cancel(bench, 5, 4, 0);
+	rig_work(&bench->rig);
+	expect_cqe(bench, 5, 0);
+	expect_cqe(bench, 4, -ECANCELED);
+	assert_int_equal(scene.plan->n_in_flight, 0);
+}
+
+/* A segment that is not in device memory runs on the CPU, and the task says why. */
+TEST(test_segments__memory_constraint)
+{
+	struct bench *bench;
+	struct rbk_cqe cqe;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	put_on(&scene, 1, GPU);
+	finish(bench, bench->gpu, 1, 0);
+	expect_segment(&scene, bench->cpu, 1);
+	finish(bench, bench->cpu, 1, 0);
+	expect_segment(&scene, bench->gpu, 2);
+	finish(bench, bench->gpu, 1, 0);
+	cqe = expect_cqe(bench, 1, 0);
+	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	assert_int_equal(plan_n_constrained(scene.plan), 1);
+
+	/* One that may only run there waits for its memory. */
+	put(&scene, 2, 1, RBK_STRATEGY_ONLY_GPU, 0);
+	rig_work(&bench->rig);
+	finish(bench, bench->gpu, 2, 0);
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_READY;
+	answer(&scene, 1, RESIDENCY_PREFETCH, 0);
+	expect_segment(&scene, bench->gpu, 1);
+	finish(bench, bench->gpu, 2, 0);
+	finish(bench, bench->gpu, 2, 0);
+	cqe = expect_cqe(bench, 2, 0);
+	assert_int_equal(cqe.device, GPU);
+
+	/* If there is none, the task fails, and gives its set back. */
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	put(&scene, 3, 1, RBK_STRATEGY_ONLY_GPU, 0);
+	rig_work(&bench->rig);
+	finish(bench, bench->gpu, 3, 0);
+	answer(&scene, 1, RESIDENCY_PREFETCH, -ENOMEM);
+	expect_cqe(bench, 3, -ENOMEM);
+	assert_int_equal(n_free_sets(&scene), scene.plan->segments->n_sets);
+	assert_int_equal(scene.plan->n_in_flight, 0);
+}
