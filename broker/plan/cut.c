@@ -28,7 +28,6 @@ struct cut_tensor {
 	uint16_t writer; /* segment; NO_SEGMENT: none */
 	uint16_t last;   /* last segment that reads or writes it */
 	bool crosses;
-	uint64_t offset; /* in the crossing block */
 };
 
 struct cut {
@@ -164,8 +163,12 @@ static int place_crossing(struct cut *cut)
 	r = lay_out(cut, block);
 	if (r)
 		return error_fold(r);
-	for (uint16_t t = 0; t < block->n_tensors; t++)
-		cut->tensors[t].offset = block->tensors[t].scratch_offset;
+	for (uint32_t i = 0; i < cut->n_segments; i++)
+		for (uint16_t b = 0; b < cut->segments[i].n_refs; b++) {
+			struct cut_ref *ref = &cut->segments[i].refs[b];
+
+			ref->offset = block->tensors[ref->tensor].scratch_offset;
+		}
 	cut->crossing_bytes = block->scratch_bytes;
 	return 0;
 }
@@ -217,8 +220,8 @@ static int list_refs(struct cut *cut, uint32_t i, bool *used)
 		if (segment->n_refs == RBK_MAX_REFS)
 			return CUT_E_REFS;
 		segment->refs[segment->n_refs++] = (struct cut_ref){
+			.tensor = t,
 			.binding = cut->tensors[t].crosses ? CUT_NO_BINDING : tensor->binding,
-			.offset = cut->tensors[t].offset,
 		};
 	}
 	return 0;
@@ -242,10 +245,13 @@ static int find_tensors(struct cut *cut)
 					  cut->tensors[t].last > cut->tensors[t].writer;
 	for (uint16_t i = 0; i < cut->n_segments; i++)
 		keep_result(cut, &cut->segments[i]);
-	r = place_crossing(cut);
-	for (uint32_t i = 0; i < cut->n_segments && r == 0; i++)
+	for (uint32_t i = 0; i < cut->n_segments; i++) {
 		r = list_refs(cut, i, used);
-	return r < 0 ? error_fold(r) : r;
+		if (r)
+			return r;
+	}
+	r = place_crossing(cut);
+	return r ? error_fold(r) : 0;
 }
 
 int cut_new(const void *desc, size_t desc_bytes, const struct plan *plan, const uint16_t *firsts,

@@ -34,6 +34,7 @@ enum {
 
 /* The reference that a task of a segment has for one of the segment's bindings. */
 struct cut_ref {
+	uint16_t tensor;  /* of the plan */
 	uint16_t binding; /* reference of the plan's task; CUT_NO_BINDING: the tensor crosses */
 	uint64_t offset;  /* of a tensor that crosses: in the crossing block, in bytes */
 };

@@ -19,6 +19,7 @@
 
 #include "loop/loop.h"
 #include "session/peer.h"
+#include "session/segments.h"
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -579,8 +580,9 @@ static bool session_release_plans(struct session *session)
 
 		if (!plan)
 			continue;
-		if (n++ == RELEASE_BATCH)
+		if (n >= RELEASE_BATCH)
 			return false;
+		n += plan_n_segments(plan);
 		session_plan_discard(plan);
 	}
 	return true;

@@ -24,7 +24,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
           'ratio', 'target', 'p999', 'baseline_p999']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'mid', 'clients', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
-           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'residency', 'ledger', 'decision',
+           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'graphs', 'residency', 'ledger', 'decision',
            'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
 # Seconds that no command line may exceed, however slow the machine is.
@@ -200,6 +200,13 @@ def test_cholesky(program):
     expect(len(rows) < 2, f'rows {rows}')
 
 
+def test_graphs(program):
+    """A plan in segments and as a whole: both sides' results are compared."""
+    rows = measure(program, '--seconds=0.05', '--rows=side=64', 'graphs')
+    expect([row['params'] for row in rows] == ['layers=64 side=64 rows=32'], f'rows {rows}')
+    expect(rows[0]['p50'] > 0 and rows[0]['target'] == 1.05, f'{rows[0]}: figures')
+
+
 def test_lease(program):
     """Targets are differences and times, reported as ratios; skipped without Vulkan; without ffmpeg,
     which takes long."""
@@ -329,6 +336,7 @@ def main():
         test_clients(program)
         test_mid_models(program, folder)
         test_cholesky(program)
+        test_graphs(program)
         test_lease(program)
         test_device(program)
         test_operators(program)

@@ -161,6 +161,20 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
 	return r;
 }
 
+int target_init_cut(struct target *target, struct bench_env *env, unsigned int seed)
+{
+	char cut[32];
+	int r;
+
+	*target = (struct target)TARGET_INIT;
+	snprintf(cut, sizeof(cut), "--cut=%u", seed);
+	bench_pin(env, -1);
+	r = start_private(target, env, TARGET_ONE_WORKER, "--gpu=none", cut);
+	if (r)
+		target_deinit(target);
+	return r;
+}
+
 void target_deinit(struct target *target)
 {
 	target->ring = rbk_ring_free(target->ring);

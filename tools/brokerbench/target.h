@@ -63,6 +63,12 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
  */
 int target_connect(struct target *target, struct bench_env *env, const char *socket);
 
+/*
+ * Start a broker with one worker that cuts every plan into segments by @seed, or with 0 none, as
+ * target_init() does for TARGET_ONE_WORKER. Not with --socket.
+ */
+int target_init_cut(struct target *target, struct bench_env *env, unsigned int seed);
+
 /* Disconnect and stop the broker. The session's objects must be freed before. */
 void target_deinit(struct target *target);
 
