@@ -29,7 +29,10 @@
 #include "util/number.h"
 #include "util/size.h"
 
-enum { PLAN_ID_SLOT_BITS = 16 };
+enum {
+	PLAN_ID_SLOT_BITS = 16,
+	ENTER_BATCH = 8, /* segments that the reactor tells of in a row */
+};
 
 static struct session_plan *plan_of_job(struct offload_job *job)
 {
@@ -380,37 +383,54 @@ static int plan_enter(struct session_plan *plan)
 	return r < 0 ? error_fold(r) : r;
 }
 
-/* Do as plan_enter() for all segments. Return: 0, n_loading counts; a negative errno. */
-static int plan_enter_all(struct session_plan *plan)
+/* Begin to enter a prepared plan. Return: 0; a negative errno. */
+static int plan_begin_entering(struct session_plan *plan)
 {
 	const struct server_hooks *hooks = &plan->session->server->options.hooks;
-	int r = plan->segments ? plan->segments->map_result : 0;
 
-	if (r >= 0 && plan->segments)
-		r = hooks->plan_ready(hooks->context, plan);
 	/* One more, so that no segment answers before all are known. */
 	plan->n_loading = 1;
-	for (uint32_t i = 0; r >= 0 && i < plan_n_segments(plan); i++) {
-		r = plan_enter(plan_segment(plan, i));
+	if (!plan->segments)
+		return 0;
+	return plan->segments->map_result ? plan->segments->map_result
+					  : hooks->plan_ready(hooks->context, plan);
+}
+
+/*
+ * Enter the next segments: other tenants' work waits while the placer and residency make records.
+ * Return: 0; a negative errno.
+ */
+static int plan_enter_some(struct session_plan *plan)
+{
+	int r = plan->n_entered == 0 ? plan_begin_entering(plan) : 0;
+
+	for (uint32_t i = 0; r >= 0 && i < ENTER_BATCH && plan->n_entered < plan_n_segments(plan);
+	     i++) {
+		r = plan_enter(plan_segment(plan, plan->n_entered++));
 		plan->n_loading += r == 0;
 	}
 	return r < 0 ? error_fold(r) : 0;
 }
 
-/* Return: 0: plan_settled() was or will be called; a negative errno: the client was told. */
+/*
+ * Accept a prepared plan, or some segments of it.
+ * Return: 0: plan_settled() was or will be called; PLAN_E_MORE: call it again; a negative errno:
+ * the client was told.
+ */
 static int plan_accept(struct session_plan *plan)
 {
-	int r;
+	int r = plan->n_entered == 0 ? plan_charge_host(plan, false) : 0;
 
-	r = plan_charge_host(plan, false);
 	if (r)
 		return r;
-	r = plan_enter_all(plan);
+	r = plan_enter_some(plan);
 	if (r < 0) {
 		session_reply_result(plan->session, RBK_WIRE_PLAN_ADD, plan->cookie, r,
 				     "the broker is out of memory");
 		return r;
 	}
+	if (plan->n_entered < plan_n_segments(plan))
+		return PLAN_E_MORE;
 	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
 		if (plan_devices(plan_segment(plan, i)) == 0)
 			return plan_refuse(plan_segment(plan, i));
@@ -418,14 +438,27 @@ static int plan_accept(struct session_plan *plan)
 	return 0;
 }
 
+/* The reactor continues after its other work. */
+static void plan_pause_run(struct offload_job *job)
+{
+}
+
 static void plan_prepare_done(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
 	struct session *session = plan->session;
+	int r;
 
 	plan_set_state(plan, SLOT_LOADING);
-	if (!session->is_ending && plan_accept(plan))
-		plan_release(plan);
+	if (!session->is_ending) {
+		r = plan_accept(plan);
+		if (r == PLAN_E_MORE) {
+			plan_submit(plan, OFFLOAD_OTHER, plan_pause_run, plan_prepare_done);
+			return;
+		}
+		if (r)
+			plan_release(plan);
+	}
 	session_job_done(session);
 }
 

@@ -157,6 +157,7 @@ struct session_plan {
 	struct session_segments *segments; /* the plan is cut; NULL: it is whole; see segments.h */
 	struct session_plan *whole;        /* of a segment: the plan that clients know; else NULL */
 	bool is_prepared;          /* a whole plan or a segment, by executors; the setup thread's */
+	uint32_t n_entered;        /* segments that dispatcher and residency know */
 	uint32_t n_loading;        /* segments that residency loads before the client is answered */
 	uint32_t n_leaving;        /* segments whose memory residency has still to release */
 	struct plan_memory memory; /* residency's record; hot */

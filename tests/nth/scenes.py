@@ -265,8 +265,8 @@ class Scene:
 
 
 class BrokerScene(Scene):
-    """brokerd's calls fail while it starts, serves, and stops."""
-    options = ('--gpu', 'none')
+    """brokerd's calls fail while it starts, serves, and stops; a plan of the client is cut into segments."""
+    options = ('--gpu', 'none', '--cut', '3')
     environment = {}
     expected = None
     clean = None

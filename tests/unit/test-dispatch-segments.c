@@ -4,6 +4,9 @@
  * Devices and residency are fakes.
  */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "dispatch/dispatch-private.h"
 #include "plan/cut-points.h"
@@ -19,6 +22,24 @@ enum {
 	X = 0,     /* offsets of tensors in the arena */
 	Y = 4096,
 };
+
+/* y = x through @n nodes */
+static struct describe *long_chain(unsigned int n)
+{
+	struct describe *d = describe_new("long", 8);
+	char from[RBK_NAME_BYTES] = "x", to[RBK_NAME_BYTES];
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	for (unsigned int i = 0; i < n; i++) {
+		snprintf(to, sizeof(to), i + 1 < n ? "t%u" : "y", i);
+		if (i + 1 < n)
+			describe_scratch(d, to);
+		describe_node(d, "Neg", "", from, to);
+		snprintf(from, sizeof(from), "%s", to);
+	}
+	return d;
+}
 
 /* y = -|relu(x)|, in three segments */
 static struct describe *chain(void)
@@ -486,4 +507,50 @@ TEST(test_segments__memory_constraint)
 	expect_cqe(bench, 3, -ENOMEM);
 	assert_int_equal(n_free_sets(&scene), scene.plan->segments->n_sets);
 	assert_int_equal(scene.plan->n_in_flight, 0);
+}
+
+/* --- making and ending --- */
+
+/* The reactor enters many segments in several turns, and answers the client once. */
+TEST(test_segments__many)
+{
+	struct session_plan *plan;
+	struct bench *bench;
+	struct rbk_sqe sqe;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	plan = cut_plan(&bench->rig, long_chain(40), long_chain(40));
+	sqe = bench_entry(plan, bench->arena, Y, 1, 1);
+	sqe.strategy = RBK_STRATEGY_DEVICE(GPU);
+	rig_put(&bench->ring, &sqe);
+	rig_work(&bench->rig);
+	for (unsigned int i = 0; i < 40; i++) {
+		expect_none(bench);
+		finish(bench, bench->gpu, 1, 0);
+	}
+	expect_cqe(bench, 1, 0);
+}
+
+/* A client that leaves while its plan is verified, cut, prepared or entered leaves nothing. */
+TEST(test_segments__client_leaves_meanwhile)
+{
+	const uint64_t seed = find_seed(long_chain(40));
+	bool was_ready = false;
+
+	for (unsigned int n_us = 0; !was_ready; n_us += 20 + n_us / 8) {
+		size_t bytes;
+		void *desc = describe_finish(long_chain(40), &bytes);
+
+		RIG(rig, 2);
+		rig.server->options.cut_seed = seed;
+		assert_int_equal(session_plan_add(rig.session, 1, desc, bytes), 0);
+		free(desc);
+		for (unsigned int i = 0; i < n_us; i += 20) {
+			rig_settle(&rig);
+			usleep(20);
+		}
+		was_ready = rig.session->plans[0];
+		/* The rig ends the session, and asserts that nothing is left. */
+	}
 }
