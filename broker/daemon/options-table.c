@@ -10,11 +10,9 @@
 
 #include "daemon/options-private.h"
 
-static const struct option_choice gpu_choices[] = {{"auto", VULKAN_AUTO},
-						   {"software", VULKAN_SOFTWARE},
-						   {"any", VULKAN_ANY},
-						   {"none", VULKAN_NONE},
-						   {NULL, 0}};
+static const struct option_choice gpu_choices[] = {
+	{"auto", VULKAN_AUTO}, {"software", VULKAN_SOFTWARE}, {"software:2", VULKAN_SOFTWARE_TWICE},
+	{"any", VULKAN_ANY},   {"none", VULKAN_NONE},         {NULL, 0}};
 static const struct option_choice path_choices[] = {
 	{"auto", VULKAN_PATH_AUTO},       {"host-import", VULKAN_PATH_HOST_IMPORT},
 	{"udmabuf", VULKAN_PATH_UDMABUF}, {"exported", VULKAN_PATH_EXPORTED},
@@ -91,7 +89,8 @@ const struct option_row option_rows[] = {
 	 AT(metrics)},
 	{"gpu", NULL, OPTION_START, &option_kind_choice, "which devices to use",
 	 "use real GPUs (auto, the default), a software Vulkan device (software),\n"
-	 "real GPUs or else a software Vulkan device (any), or neither (none)",
+	 "the same as two devices, for tests (software:2), real GPUs or else a\n"
+	 "software Vulkan device (any), or neither (none)",
 	 AT(vulkan.mode), .choices = gpu_choices},
 	{"memory-path", NULL, OPTION_START, &option_kind_choice, "how devices reach arenas",
 	 "how devices reach arenas: by the best path that works (auto, the\n"

@@ -379,7 +379,8 @@ static int open_kind(struct vulkan *vulkan, bool is_software, const struct vulka
 int vulkan_open(const struct vulkan_options *options, struct waker *waker, struct vulkan **ret)
 {
 	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
-	bool want_software = options->mode == VULKAN_SOFTWARE;
+	const bool is_twice = options->mode == VULKAN_SOFTWARE_TWICE;
+	bool want_software = is_twice || options->mode == VULKAN_SOFTWARE;
 	unsigned int n_ignored = 0;
 	int r;
 
@@ -404,6 +405,8 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	}
 
 	r = open_kind(vulkan, want_software, options, waker, &n_ignored);
+	if (r == 0 && is_twice)
+		r = open_kind(vulkan, want_software, options, waker, &n_ignored);
 	if (r == 0 && options->mode == VULKAN_ANY && vulkan->instance.n_devices == 0) {
 		want_software = true;
 		r = open_kind(vulkan, want_software, options, waker, &n_ignored);

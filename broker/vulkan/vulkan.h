@@ -45,10 +45,11 @@ struct vulkan;
 struct waker;
 
 enum vulkan_mode {
-	VULKAN_AUTO,     /* real GPUs only */
-	VULKAN_SOFTWARE, /* software devices only */
-	VULKAN_ANY,      /* real GPUs; software devices if no real GPU is usable */
-	VULKAN_NONE,     /* no device; libvulkan is not even loaded */
+	VULKAN_AUTO,           /* real GPUs only */
+	VULKAN_SOFTWARE,       /* software devices only */
+	VULKAN_SOFTWARE_TWICE, /* likewise, each as two devices: for tests of several GPUs */
+	VULKAN_ANY,            /* real GPUs; software devices if no real GPU is usable */
+	VULKAN_NONE,           /* no device; libvulkan is not even loaded */
 };
 
 /* Paths by which devices reach arenas, in order of preference: see vulkan/arena-import.h. */

@@ -220,7 +220,7 @@ CASES_OF = {
         ('brokerctl exec --vram=4G -- readon', ['readonly']),
         ('brokerctl exec --vram 4G -- ls --no', []),
         ('brokerctl exec ls --vram /et', ['/etc']),
-        ('brokerd --gpu s', ['software'])),
+        ('brokerd --gpu s', ['software', 'software:2'])),
     'zsh': (
         ('brokerctl why plan ', ['net', QUOTED]),
         ('brokerctl exec --vram 4G run-only-st', ['run-only-stub']),

@@ -258,6 +258,36 @@ TEST(test_segments__limit_changes)
 	end();
 }
 
+/* Two devices have more of the plan than one; what crosses between them is in host memory. */
+TEST(test_segments__two_devices)
+{
+	enum { N_LAYERS = 12, SECOND = GPU + 1 };
+	static const char *const args[] = {"--gpu=software:2", "--device-memory=8M", NULL};
+	struct rbk_plan_memory memory[RBK_MAX_DEVICES];
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(30000000000);
+	struct rbk_plan *plan;
+	unsigned int n;
+
+	begin(&(struct broker_options){.args = args});
+	plan = chain_new(N_LAYERS);
+	do {
+		assert_true(harness_now_ns() < end_ns);
+		assert_int_equal(run(plan, ROWS, RBK_STRATEGY_PREFER_GPU).res, 0);
+		expect_right(N_LAYERS, 0, ROWS);
+		assert_int_equal(rbk_plan_memory(plan, memory, RBK_MAX_DEVICES, &n, NULL), 0);
+		assert_int_equal(n, SECOND + 1);
+	} while (memory[GPU].resident_bytes < 4 * mib || memory[SECOND].resident_bytes < 4 * mib);
+	for (uint32_t i = 0; i < 8; i++)
+		put(plan, i, ROWS, RBK_STRATEGY_PREFER_GPU);
+	rbk_submit(ring);
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(take().res, 0);
+	for (uint32_t i = 0; i < 8; i++)
+		expect_right(N_LAYERS, i, ROWS);
+	rbk_plan_free(plan);
+	end();
+}
+
 /* --- operators that the device lacks --- */
 
 /* y = (sine of x w as float64) v: no shader computes the sine of float64. */

@@ -205,7 +205,8 @@ TEST(test_check__wrong)
 	write_file(check.path, "[broker]\ngpu = purple\nfast = 1\n\n[tenant web]\n"
 			       "match-uid = no-such-user\nvram-max = much\n");
 	expect_errors(&check,
-		      "b.conf:2: gpu: 'purple' is not allowed; auto, software, any or none is\n"
+		      "b.conf:2: gpu: 'purple' is not allowed; auto, software, software:2, any or "
+		      "none is\n"
 		      "b.conf:3: fast: [broker] has no such key; brokerd.conf(5) lists the keys\n"
 		      "b.conf:6: match-uid: there is no user 'no-such-user'; expected a user of "
 		      "this system, by name or number\n"
@@ -228,7 +229,8 @@ TEST(test_check__controls)
 			       "31m\n\xc2\x9d"
 			       "0 = 1\n");
 	expect_errors(&check,
-		      "b.conf:2: gpu: '??31m' is not allowed; auto, software, any or none is\n"
+		      "b.conf:2: gpu: '??31m' is not allowed; auto, software, software:2, any or "
+		      "none is\n"
 		      "b.conf:3: ??0: [broker] has no such key; brokerd.conf(5) lists the keys\n");
 	write_file(check.path, "[broker]\nsocket = /\xc2\x9b"
 			       "31m/\xc3\xa9\n"

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-OPTION = re.compile(r'(?:-(\w), )?--([a-z-]+)(\[)?(?:=([^\]:]+))?\]?: (.*)')
+OPTION = re.compile(r'(?:-(\w), )?--([a-z-]+)(\[)?(?:=((?:[^\]:]|:(?! ))+))?\]?: (.*)')
 
 
 class Option:
@@ -334,7 +334,8 @@ def zsh_kind(kind, name, program):
         return f':{name}:{{_{program.name}_live plans --tenant=$words[CURRENT-1]}}'
     if live(kind) or any(word.endswith('=') for word in words(kind)):
         return f':{name}:{{{zsh_calls(kind, program)}}}'
-    return f':{name}:({" ".join(words(kind))})'
+    offered = ' '.join(words(kind)).replace(':', '\\:')
+    return f':{name}:({offered})'
 
 
 def zsh_arguments(scope, program):
