@@ -35,24 +35,21 @@ static uint8_t memory_state(uint8_t device_state)
 static void describe_memory(const struct session_plan *plan, unsigned int device,
 			    struct rbk_stats_plan_device *ret, struct stats_plan_memory *memory)
 {
-	const struct residency_about *about;
-	struct plan_about plan_about;
+	struct residency_about about;
 
-	plan_describe(plan, device, &plan_about);
-	about = &plan_about.memory;
-	ret->state = memory_state(about->device_state);
+	plan_describe(plan, device, &about);
+	ret->state = memory_state(about.device_state);
 	if (device == RBK_DEVICE_CPU)
 		return;
-	if (about->device_state == PLAN_DEVICE_READY)
-		ret->tier = about->tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
-	ret->resident_bytes = about->resident_bytes;
-	ret->footprint_bytes = about->required_bytes;
-	memory->n_evictions += about->n_evictions;
-	memory->n_returns += about->n_returns;
-	memory->n_segments_resident += plan_about.n_resident;
+	if (about.device_state == PLAN_DEVICE_READY)
+		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
+	ret->resident_bytes = about.resident_bytes;
+	ret->footprint_bytes = about.required_bytes;
+	memory->n_evictions += about.n_evictions;
+	memory->n_returns += about.n_returns;
 }
 
-/* Add up the times that placement has learned of the segments, if it knows all of them. */
+/* Add up the learned times of all segments; 0 if the device cannot run one of them. */
 static void describe_segments(const struct publish *publish, struct session_plan *plan,
 			      uint8_t device, struct rbk_stats_plan_device *ret)
 {
@@ -103,6 +100,7 @@ void publish_plan(struct publish *publish, struct session_plan *plan)
 	struct stats_plan_memory memory = {
 		.n_constraints = plan_n_constrained(plan),
 		.n_segments = plan_n_segments(plan),
+		.n_segments_resident = plan_n_resident(plan),
 	};
 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {

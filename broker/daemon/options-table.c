@@ -138,10 +138,10 @@ const struct option_row option_rows[] = {
 	 "the CPU while nobody else has work (default: 2000; 0: none)",
 	 AT(reactor_task_ns), .most = 10000, .unit = 1000},
 	{"cut", "SEED", OPTION_START, &option_kind_number,
-	 "number by which every plan is cut into random segments, for tests",
-	 "cut every plan into segments at random, otherwise for each number;\n"
-	 "results are the same, and tasks take longer: for tests (default: 0,\n"
-	 "plans are cut where that is of use)",
+	 "number by which plans are cut into random segments, for tests",
+	 "cut every plan without states into random segments, which depend on\n"
+	 "the number: for tests (default: 0, plans are cut where no GPU could\n"
+	 "have them whole)",
 	 AT(cut_seed), .most = INT32_MAX},
 	{"reactor-nice", "N", OPTION_START, &option_kind_nice,
 	 "nice level of the reactor, -20 to 19",

@@ -64,7 +64,7 @@ struct half {
 };
 
 enum task_phase {
-	TASK_HELD,    /* waits for its predecessors in a chain and in a join, or for a set */
+	TASK_HELD,    /* waits for its predecessors in a chain and a join, or a crossing block */
 	TASK_PLACED,  /* its runs are queued for devices, or held by executors */
 	TASK_BARRIER, /* waits for all earlier tasks of its ring */
 	TASK_WAITING, /* waits for residency's answer, see wait.c */
@@ -77,6 +77,7 @@ struct task {
 	struct dispatch_ring *ring;
 	struct session_plan *plan;  /* of RUN, PREFETCH, EVICT; otherwise NULL */
 	struct session_plan *whole; /* if plan is a segment of it: see segment.h; else NULL */
+	uint16_t segment;           /* number of that segment */
 	struct segment_set *set;    /* of a RUN that has begun a segment, or is about to */
 	struct task *next;          /* in the free list, or in a queue */
 	struct task *chain_next;    /* successor, held until this task completes */
@@ -103,7 +104,6 @@ struct task {
 	bool is_suspect;          /* brokers may have crashed because of it: see blame.c */
 
 	/* RUN only */
-	uint16_t segment; /* number of the present one, if whole */
 	uint32_t count;
 	uint32_t n_rows_done[2];         /* rows done on the CPU, and on another device */
 	uint32_t split_count;            /* first device's rows if split; 0: not split */

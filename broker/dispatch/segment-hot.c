@@ -3,13 +3,15 @@
  * Segments: tasks of plans that are cut
  *
  * The segments of a task run one after the other, each placed by itself, in the task's one slot.
- * While a segment runs the slot is that of a task of the segment: plan, count and references are
- * the segment's, so that placement, residency, falling back and withdrawal know nothing of
- * segments. The whole task's own are in its set (session/segments.h) until it ends. Tasks of one
- * plan overlap: while a device runs a segment of one, another device runs a segment of the next.
+ * While a segment runs, the slot describes a task of that segment alone: plan, count and references
+ * are the segment's, so that placement, residency, falling back and withdrawal know nothing of
+ * segments. A set (session/segments.h) keeps the plan's references and count until the task ends,
+ * and adds up its times. Tasks of one plan overlap: while one device runs a segment of one task,
+ * another device runs a segment of another task.
  *
- * A task without a set waits, as a held task does, until one that ends leaves it its own; so at
- * most n_sets tasks of a plan have begun, and nothing is allocated on the way.
+ * A task that finds no free set waits in phase TASK_HELD. A task that ends gives its set to the
+ * task that has waited longest. So at most n_sets tasks of a plan have begun, and nothing is
+ * allocated on the way.
  *
  * A segment that fails ends the task. One that fails with its device runs again on the CPU
  * (run-hot.c); what earlier segments left is in the crossing block, which every device can reach.
@@ -45,7 +47,7 @@ static void describe_segment(struct task *task, uint32_t i)
 	}
 }
 
-/* Forget the segment before: the slot is as task_from_entry() leaves it. */
+/* Reset the results of the last segment, except those that the next placement sets. */
 static void reset_slot(struct task *task)
 {
 	task->n_rows_done[0] = task->n_rows_done[1] = 0;
@@ -78,28 +80,37 @@ bool segments_begin(struct task *task)
 		set->refs[i] = task->run.refs[i];
 	set->count = task->count;
 	set->start_ticks = set->end_ticks = 0;
-	set->ran_ticks[0] = set->ran_ticks[1] = 0;
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
+		set->ran_ticks[i] = 0;
+	set->longest_ticks = 0;
 	set->predicted_ns = 0;
-	set->device = RBK_DEVICE_NONE;
 	set->reason = RBK_REASON_NONE;
-	set->is_explored = set->is_moved = false;
+	set->is_explored = set->is_moved = set->is_partitioned = false;
 	task->whole = whole;
 	task->set = set;
 	describe_segment(task, 0);
 	return true;
 }
 
-/*
- * Choose the reason that says more of a task: that a device failed, that memory lacked, or why its
- * longest part is where it is.
- */
-static uint8_t better_reason(uint8_t a, uint8_t b, bool is_longer)
+/* Return true if reason @a says more of a task than @b, wherever its longest part ran. */
+static bool says_more(uint8_t a, uint8_t b)
 {
 	if (a == RBK_REASON_CPU_FALLBACK || b == RBK_REASON_CPU_FALLBACK)
-		return RBK_REASON_CPU_FALLBACK;
-	if (a == RBK_REASON_MEMORY_CONSTRAINT || b == RBK_REASON_MEMORY_CONSTRAINT)
-		return RBK_REASON_MEMORY_CONSTRAINT;
-	return is_longer ? b : a;
+		return b != RBK_REASON_CPU_FALLBACK;
+	return a == RBK_REASON_MEMORY_CONSTRAINT && b != RBK_REASON_MEMORY_CONSTRAINT;
+}
+
+/*
+ * Note the reason of a segment: a failed device comes first, then lack of memory, then the reason
+ * of the longest segment.
+ */
+static void note_reason(struct segment_set *set, uint8_t reason, uint64_t ticks)
+{
+	if (says_more(set->reason, reason) ||
+	    (!says_more(reason, set->reason) && set->reason && ticks <= set->longest_ticks))
+		return;
+	set->reason = reason;
+	set->longest_ticks = ticks;
 }
 
 /* Add what the slot says of the present segment to what the set says of the task. */
@@ -107,22 +118,20 @@ static void add_up(struct task *task)
 {
 	struct segment_set *set = task->set;
 	const uint64_t ticks = task->end_ticks - task->start_ticks;
-	const bool is_cpu = task->device == RBK_DEVICE_CPU;
 
 	set->predicted_ns += task->predicted_ns;
 	set->is_explored |= task->is_explored;
 	set->is_moved |= task->is_moved;
-	if (!task->start_ticks) {
-		set->reason = better_reason(set->reason, task->reason, set->reason == 0);
+	set->is_partitioned |= task->n_rows_done[0] > 0 && task->n_rows_done[1] > 0;
+	note_reason(set, task->reason, task->start_ticks ? ticks : 0);
+	if (!task->start_ticks)
 		return;
-	}
-	set->reason = better_reason(set->reason, task->reason,
-				    ticks >= set->ran_ticks[0] + set->ran_ticks[1]);
-	set->ran_ticks[!is_cpu] += ticks;
-	if (!is_cpu)
-		set->device = task->device;
+	set->ran_ticks[task->device] += ticks;
+	/* The time between two segments is not execution. */
 	if (!set->start_ticks)
 		set->start_ticks = task->start_ticks;
+	else if (task->start_ticks > set->end_ticks)
+		set->start_ticks += task->start_ticks - set->end_ticks;
 	set->end_ticks = task->end_ticks;
 }
 
@@ -181,15 +190,20 @@ static void give_back(struct dispatch *dispatch, struct session_segments *segmen
 static void describe_whole(struct task *task)
 {
 	const struct segment_set *set = task->set;
+	uint32_t n_devices = 0;
 
 	add_up(task);
 	task->count = set->count;
 	for (uint32_t i = 0; i < task->whole->plan->n_bindings; i++)
 		task->run.refs[i] = set->refs[i];
-	/* Report the device that worked longer, and whether both did. */
-	task->n_rows_done[0] = set->ran_ticks[0] > 0;
-	task->n_rows_done[1] = set->ran_ticks[1] > 0;
-	task->device = set->ran_ticks[1] > set->ran_ticks[0] ? set->device : RBK_DEVICE_CPU;
+	/* Report the device that worked longest, and whether others did. */
+	task->device = RBK_DEVICE_CPU;
+	for (uint8_t i = 0; i < RBK_MAX_DEVICES; i++) {
+		n_devices += set->ran_ticks[i] > 0;
+		if (set->ran_ticks[i] > set->ran_ticks[task->device])
+			task->device = i;
+	}
+	task->n_rows_done[0] = task->n_rows_done[1] = set->is_partitioned || n_devices > 1;
 	task->reason = set->reason;
 	task->start_ticks = set->start_ticks;
 	task->end_ticks = set->end_ticks;

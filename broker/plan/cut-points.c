@@ -9,20 +9,20 @@
 
 enum {
 	/*
-	 * Estimated time on the CPU, beyond that of moving what crosses, for which nodes are worth
-	 * a submission to a device: several times what the submission itself takes.
+	 * Least estimated time on the CPU, less the time to move crossing tensors, of a run of
+	 * nodes that goes to a device: several times what a submission takes
 	 */
 	WORTH_NS = 100000,
 	FLOPS_PER_NS = 32,
 	BYTES_PER_NS = 16,
 	CROSSING_BYTES_PER_NS = 8,
-	/* Pieces of constants in the memory that there is, and of all constants */
+	/* Pieces that the device memory has room for; most pieces of all constants */
 	PIECES_RESIDENT = 8,
 	PIECES_MOST = 32,
 	MOST_SCALE = 1 << 16, /* of the numbers above */
 };
 
-/* The first node that writes a tensor, and the last that reads it */
+/* The node that writes a tensor, and the last that reads it */
 struct uses {
 	uint16_t writer, reader; /* PLAN_NO_NODE: none */
 };
@@ -121,7 +121,7 @@ static bool is_scratch(const struct plan *plan, uint16_t t)
 
 /*
  * Return the bytes of scratch tensors that cross between the nodes from @first to before @end and
- * others. Those that several of the nodes read count as often: plans have thousands of runs of
+ * others. A tensor that n of the nodes read counts n times: plans have thousands of runs of
  * nodes, so each run looks at its own operands only.
  */
 static double crossing_bytes(const struct points *points, uint16_t first, uint16_t end)
@@ -199,30 +199,22 @@ static void find_points(struct points *points)
 	}
 }
 
-/* SplitMix64 */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
-/* Cut every plan otherwise: from before each node to nowhere. */
+/* Choose random nodes to cut before, from none to all, by @seed and the plan's fingerprint. */
 static uint32_t random_points(const struct plan *plan, uint64_t seed, uint16_t *ret_firsts)
 {
+	const uint64_t step = 0x9e3779b97f4a7c15u; /* the golden ratio */
 	uint64_t state = seed ^ plan->fingerprint;
-	const uint64_t part = 1 + next_random(&state) % (plan->n_nodes < 16 ? plan->n_nodes : 16);
+	const uint64_t part =
+		1 + mix_u64(state += step) % (plan->n_nodes < 16 ? plan->n_nodes : 16);
 	uint32_t n = 0;
 
 	for (uint16_t i = 1; i < plan->n_nodes && n < CUT_MAX_SEGMENTS - 1; i++)
-		if (next_random(&state) % part == 0)
+		if (mix_u64(state += step) % part == 0)
 			ret_firsts[n++] = i;
 	return n;
 }
 
-/* Find the uses of all tensors. Return: NULL: there is no memory. */
+/* Return the uses of all tensors, for free(); NULL: out of memory. */
 static struct uses *find_uses(const struct plan *plan)
 {
 	struct uses *uses = calloc(plan->n_tensors, sizeof(*uses));

@@ -3,8 +3,8 @@
 /*
  * Cut points: where a plan is cut into segments (plan/cut.h)
  *
- * A plan stays whole if every device can have it whole: segments cost submissions, and what crosses
- * is written and read once more. It is cut
+ * A plan stays whole if a device can have it whole: segments cost submissions, and crossing tensors
+ * are written and read once more. It is cut
  *   - where an operator that a device lacks begins or ends, if the run of nodes that the device has
  *     is worth a submission of its own;
  *   - into pieces of constants, if constants and scratch are larger than the device memory that the
@@ -17,9 +17,9 @@
 #include "plan/plan.h"
 
 struct cut_wish {
-	uint8_t devices;       /* OP_ON_*: kinds of devices beside the CPU; 0: none */
-	uint32_t types;        /* OP_TYPE() of the element types that these devices hold; 0: all */
-	uint64_t memory_bytes; /* most that the tenant may have on one of them; UINT64_MAX: any */
+	uint8_t devices;       /* OP_ON_*: the kind of the device; 0: there is none */
+	uint32_t types;        /* OP_TYPE() of the element types that it holds; 0: all */
+	uint64_t memory_bytes; /* most that the tenant may have of its memory */
 	uint64_t seed;         /* cut at random, before any node, for tests; 0: no */
 };
 

@@ -36,6 +36,7 @@ struct cut {
 	struct cut_tensor *tensors;
 	uint64_t crossing_bytes;
 	uint32_t n_segments;
+	uint32_t n_tensors; /* sum over the segments */
 	struct cut_segment segments[];
 };
 
@@ -214,6 +215,7 @@ static int list_refs(struct cut *cut, uint32_t i, bool *used)
 
 		if (!used[t])
 			continue;
+		cut->n_tensors++;
 		segment->is_counted |= tensor->shape.dynamic;
 		if (kind == RBK_TENSOR_SCRATCH || kind == RBK_TENSOR_CONSTANT)
 			continue;
@@ -303,6 +305,11 @@ const struct cut_segment *cut_segment(const struct cut *cut, uint32_t i)
 	return &cut->segments[i];
 }
 
+uint32_t cut_n_tensors(const struct cut *cut)
+{
+	return cut->n_tensors;
+}
+
 uint64_t cut_crossing_bytes(const struct cut *cut)
 {
 	return cut->crossing_bytes;
@@ -347,13 +354,9 @@ static bool extract_needs(const struct extract *extract, uint32_t i)
 /* Return the words of the blob that an attribute's value touches. */
 static uint32_t attr_words(const struct rbk_plan_attr *attr)
 {
-	static const uint8_t element_bytes[] = {
-		[RBK_ATTR_INT] = 8,    [RBK_ATTR_FLOAT] = 4,  [RBK_ATTR_INTS] = 8,
-		[RBK_ATTR_FLOATS] = 4, [RBK_ATTR_STRING] = 1,
-	};
+	const uint64_t bytes = (uint64_t)attr->n * plan_attr_element_bytes(attr->type);
 
-	return (uint32_t)(((uint64_t)attr->n * element_bytes[attr->type] + WORD_BYTES - 1) /
-			  WORD_BYTES);
+	return (uint32_t)((bytes + WORD_BYTES - 1) / WORD_BYTES);
 }
 
 /* The parts of a segment's description */

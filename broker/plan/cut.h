@@ -9,8 +9,8 @@
  *
  * A tensor of the plan in a segment:
  *   - inputs, constants and states stay what they are;
- *   - an output is an output of the segment that writes it, and an input of later ones, with the
- *     same reference of the task;
+ *   - an output is an output of the segment that writes it, and an input of later ones, bound
+ *     to the reference that the plan's task has for it;
  *   - a scratch tensor that one segment writes and a later one reads crosses: it is an output of
  * the first and an input of the others, and has a place in the crossing block, of which each task
  *     in flight needs one. Crossing tensors share bytes of the block where no segment needs both.
@@ -57,13 +57,21 @@ struct cut_segment {
  */
 int cut_new(const void *desc, size_t desc_bytes, const struct plan *plan, const uint16_t *firsts,
 	    uint32_t n_firsts, struct cut **ret);
-/* Return: NULL. */
+/* Free a cut, or NULL; the plan and the description are the caller's. Return: NULL. */
 struct cut *cut_free(struct cut *cut);
 
 uint32_t cut_n_segments(const struct cut *cut);
+/* Return segment @i, below cut_n_segments(), which the cut owns. */
 const struct cut_segment *cut_segment(const struct cut *cut, uint32_t i);
 
-/* Return the bytes of the crossing block, at the plan's max_count: a multiple of 256. */
+/*
+ * Return the tensors of all segments together. Segments share those that cross, and may share
+ * constants and the task's own.
+ */
+uint32_t cut_n_tensors(const struct cut *cut);
+
+/* Return the bytes of the crossing block, at the plan's max_count: a multiple of
+ * PLAN_SCRATCH_ALIGN. */
 uint64_t cut_crossing_bytes(const struct cut *cut);
 
 /*

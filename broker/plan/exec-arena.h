@@ -7,8 +7,9 @@
 
 /*
  * Make an arena of @bytes, a positive multiple of the page size, of a memfd called @name. No page
- * is allocated yet. The caller imports it into executors (struct executor_ops), then closes
- * ret->fd; after their arena_release() it unmaps the memory. A thread that may allocate.
+ * is allocated yet, and the arena is fixed. The caller imports the arena into executors (struct
+ * executor_ops), then closes ret->fd. After all executors' arena_release() the caller unmaps
+ * ret->base. A thread that may allocate.
  * Return: 0; a negative errno.
  */
 int exec_arena_make(const char *name, uint64_t bytes, struct exec_arena *ret);

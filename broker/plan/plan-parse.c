@@ -231,33 +231,33 @@ int plan_parse_node(const struct plan_parsed *parsed, unsigned int index,
 	return 0;
 }
 
+unsigned int plan_attr_element_bytes(uint32_t type)
+{
+	static const unsigned int bytes[] = {
+		[RBK_ATTR_INT] = sizeof(int64_t),
+		[RBK_ATTR_FLOAT] = sizeof(float),
+		[RBK_ATTR_INTS] = sizeof(int64_t),
+		[RBK_ATTR_FLOATS] = sizeof(float),
+		[RBK_ATTR_STRING] = 1,
+	};
+
+	return type < ARRAY_SIZE(bytes) ? bytes[type] : 0;
+}
+
 int plan_parse_attr(const struct plan_parsed *parsed, unsigned int index,
 		    char message[PLAN_MESSAGE_BYTES])
 {
 	const struct rbk_plan_attr *attr = &parsed->attrs[index];
-	unsigned int elem_bytes = 0;
+	const unsigned int elem_bytes = plan_attr_element_bytes(attr->type);
 
 	if (!name_is_valid(attr->name) || !attr->name[0])
 		return plan_refuse(message,
 				   "attribute %u has no name or one that is not NUL-terminated "
 				   "printable ASCII",
 				   index);
-	switch (attr->type) {
-	case RBK_ATTR_INT:
-	case RBK_ATTR_INTS:
-		elem_bytes = sizeof(int64_t);
-		break;
-	case RBK_ATTR_FLOAT:
-	case RBK_ATTR_FLOATS:
-		elem_bytes = sizeof(float);
-		break;
-	case RBK_ATTR_STRING:
-		elem_bytes = 1;
-		break;
-	default:
+	if (elem_bytes == 0)
 		return plan_refuse(message, "attribute %u \"%s\" has unknown type %u", index,
 				   attr->name, attr->type);
-	}
 	if (attr->n != 1 && (attr->type == RBK_ATTR_INT || attr->type == RBK_ATTR_FLOAT))
 		return plan_refuse(message, "attribute %u \"%s\" has %u values, expected 1", index,
 				   attr->name, attr->n);

@@ -43,6 +43,9 @@ int plan_parse_attr(const struct plan_parsed *parsed, unsigned int index,
 int plan_parse_edges(const struct plan_parsed *parsed, uint32_t first, uint32_t n,
 		     char message[PLAN_MESSAGE_BYTES]);
 
+/* Return the bytes of an element of an attribute of enum rbk_plan_attr_type @type; 0: unknown. */
+unsigned int plan_attr_element_bytes(uint32_t type);
+
 /* Write a sentence into @message. Return: PLAN_E_INVALID. */
 int plan_refuse(char message[PLAN_MESSAGE_BYTES], const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -350,21 +350,19 @@ static uint32_t memory_state(uint8_t device_state)
 static void describe_memory(const struct session_plan *plan, unsigned int device,
 			    struct rbk_wire_plan_device *ret)
 {
-	const struct residency_about *about;
-	struct plan_about plan_about;
+	struct residency_about about;
 
-	plan_describe(plan, device, &plan_about);
-	about = &plan_about.memory;
-	ret->state = memory_state(about->device_state);
+	plan_describe(plan, device, &about);
+	ret->state = memory_state(about.device_state);
 	if (device == RBK_DEVICE_CPU)
 		return;
-	if (about->device_state == PLAN_DEVICE_READY)
-		ret->tier = about->tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
-	ret->required_bytes = about->required_bytes;
-	ret->available_bytes = about->available_bytes;
-	ret->resident_bytes = about->resident_bytes;
-	ret->n_evictions = about->n_evictions;
-	ret->n_returns = about->n_returns;
+	if (about.device_state == PLAN_DEVICE_READY)
+		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
+	ret->required_bytes = about.required_bytes;
+	ret->available_bytes = about.available_bytes;
+	ret->resident_bytes = about.resident_bytes;
+	ret->n_evictions = about.n_evictions;
+	ret->n_returns = about.n_returns;
 }
 
 static int handle_plan_memory(struct request *request)

@@ -22,10 +22,17 @@
 #include "util/number.h"
 
 enum {
-	/* Tasks of a plan whose segments run at a time: enough for each of a few devices to have
-	   one while the next waits */
+	/*
+	 * Tasks of a plan whose segments run at a time: enough for each of a few devices to have
+	 * one while the next waits
+	 */
 	SETS_MOST = 8,
 	SETS_LEAST = 2,
+	/*
+	 * A plan stays whole if its segments would have more tensors together than so many times
+	 * its own: thousands of nodes may share thousands of constants.
+	 */
+	TENSORS_MOST = 4,
 };
 
 /* Memory of crossing blocks above which there are fewer than SETS_MOST */
@@ -50,8 +57,10 @@ bool segments_wish(const struct session *session, struct cut_wish *ret)
 		if (room_bytes == 0)
 			continue;
 		ret->devices = OP_ON_VULKAN;
-		ret->types |= options->executors[i]->info.types;
-		ret->memory_bytes = max_u64(ret->memory_bytes, room_bytes);
+		if (room_bytes <= ret->memory_bytes)
+			continue;
+		ret->memory_bytes = room_bytes;
+		ret->types = options->executors[i]->info.types;
 	}
 	return ret->devices || ret->seed;
 }
@@ -61,8 +70,10 @@ uint64_t segments_most_bytes(size_t desc_bytes)
 	const uint64_t n_nodes = desc_bytes / sizeof(struct rbk_plan_node);
 	const uint64_t n = n_nodes < CUT_MAX_SEGMENTS ? n_nodes : CUT_MAX_SEGMENTS;
 
-	/* The cut has the tensors twice and a description; plans have a fixed part each. */
-	return 2 * plan_new_bytes(desc_bytes) + 2 * desc_bytes +
+	/* The cut's own tensors and a description; the segments' plans, with a fixed part each */
+	return plan_new_bytes(desc_bytes) + 2 * desc_bytes +
+	       TENSORS_MOST * plan_new_bytes(desc_bytes) + sizeof(struct session_segments) +
+	       SETS_MOST * sizeof(struct segment_set) +
 	       n * (sizeof(struct session_segment) + plan_new_bytes(0));
 }
 
@@ -128,6 +139,8 @@ static int cut(struct session_plan *plan)
 		return error_origin(-ENOMEM);
 	r = cut_new(description->bytes, description->n_bytes, plan->plan, firsts, n,
 		    &segments->cut);
+	if (r == 0 && cut_n_tensors(segments->cut) > TENSORS_MOST * plan->plan->n_tensors)
+		r = CUT_E_REFS;
 	if (r) {
 		segments_free(segments);
 		return r == CUT_E_REFS ? 0 : error_fold(r);
@@ -276,33 +289,50 @@ static uint8_t better_state(uint8_t a, uint8_t b)
 	return ranks[a] < ranks[b] ? a : b;
 }
 
-void plan_describe(const struct session_plan *plan, unsigned int device, struct plan_about *ret)
+/* As plan_segment(), which also permits changes. */
+static const struct session_plan *segment_of(const struct session_plan *plan, uint32_t i)
+{
+	return plan->segments ? &plan->segments->of[i].plan : plan;
+}
+
+void plan_describe(const struct session_plan *plan, unsigned int device,
+		   struct residency_about *ret)
 {
 	const struct residency *residency = plan->session->server->options.residency;
-	struct residency_about about;
 
-	*ret = (struct plan_about){.memory.device_state = PLAN_DEVICE_UNSUPPORTED};
+	*ret = (struct residency_about){.device_state = PLAN_DEVICE_UNSUPPORTED};
 	for (uint32_t i = 0; i < plan_n_segments(plan); i++) {
-		const struct session_plan *segment =
-			plan->segments ? &plan->segments->of[i].plan : plan;
+		const struct session_plan *segment = segment_of(plan, i);
+		struct residency_about about = {.device_state =
+							segment->plan->device_state[device]};
 
-		about = (struct residency_about){.device_state =
-							 segment->plan->device_state[device]};
 		if (device != RBK_DEVICE_CPU && segment->memory.residency)
 			residency_about(residency, &segment->memory, device, &about);
-		if (about.device_state == PLAN_DEVICE_READY) {
-			ret->n_resident++;
-			ret->memory.tier = about.tier;
-		}
-		ret->memory.device_state =
-			better_state(ret->memory.device_state, about.device_state);
-		ret->memory.required_bytes += about.required_bytes;
-		ret->memory.available_bytes =
-			max_u64(ret->memory.available_bytes, about.available_bytes);
-		ret->memory.resident_bytes += about.resident_bytes;
-		ret->memory.n_evictions += about.n_evictions;
-		ret->memory.n_returns += about.n_returns;
+		if (about.device_state == PLAN_DEVICE_READY)
+			ret->tier = about.tier;
+		ret->device_state = better_state(ret->device_state, about.device_state);
+		ret->required_bytes += about.required_bytes;
+		ret->available_bytes = max_u64(ret->available_bytes, about.available_bytes);
+		ret->resident_bytes += about.resident_bytes;
+		ret->n_evictions += about.n_evictions;
+		ret->n_returns += about.n_returns;
 	}
+}
+
+uint32_t plan_n_resident(const struct session_plan *plan)
+{
+	const uint32_t n_devices = plan->session->server->options.n_executors;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < plan_n_segments(plan); i++) {
+		const struct plan *segment = segment_of(plan, i)->plan;
+		bool is_resident = false;
+
+		for (uint32_t k = RBK_DEVICE_GPU; k < n_devices; k++)
+			is_resident |= segment->device_state[k] == PLAN_DEVICE_READY;
+		n += is_resident;
+	}
+	return n;
 }
 
 uint64_t plan_n_constrained(const struct session_plan *plan)

@@ -19,9 +19,6 @@
 #include "plan/executor.h"
 #include "session/session.h"
 
-struct executor;
-struct plan_maker;
-
 struct session_segment {
 	struct session_plan plan;
 	struct cut_segment cut;
@@ -36,12 +33,14 @@ struct segment_set {
 	uint64_t offset;          /* of the block in the arena */
 	struct exec_ref refs[RBK_MAX_REFS];
 	uint32_t count;
-	uint64_t start_ticks, end_ticks; /* first start and last end; 0: nothing ran */
-	uint64_t ran_ticks[2];           /* time of segments on the CPU, and on other devices */
-	float predicted_ns;              /* sum over the segments so far */
-	uint8_t device;                  /* the last one beside the CPU; RBK_DEVICE_NONE: none */
-	uint8_t reason;                  /* enum rbk_reason; see segment-hot.c */
-	bool is_explored, is_moved;      /* one of the segments */
+	/* first start, later by the pauses between segments, and last end; 0: nothing ran */
+	uint64_t start_ticks, end_ticks;
+	uint64_t ran_ticks[RBK_MAX_DEVICES]; /* time of segments, by device */
+	uint64_t longest_ticks;              /* of the segment that reason is of */
+	float predicted_ns;                  /* sum over the segments so far */
+	uint8_t reason;                      /* enum rbk_reason; see segment-hot.c */
+	bool is_explored, is_moved;          /* one of the segments was */
+	bool is_partitioned;                 /* a segment ran on two devices */
 };
 
 struct session_segments {
@@ -55,7 +54,7 @@ struct session_segments {
 	struct segment_set *sets;
 	struct exec_arena arena; /* the blocks of all sets */
 	int map_result;          /* of segments_map() */
-	uint64_t n_bytes_done;   /* of the arena, populated or unmapped */
+	uint64_t n_bytes_done;   /* bytes of the arena that were faulted in */
 
 	/* While the setup thread cuts */
 	struct cut *cut;
@@ -64,7 +63,10 @@ struct session_segments {
 	struct plan_maker *maker;
 };
 
-/* Return the number of plans that are prepared and run for @plan: 1 if it is not cut. */
+/*
+ * Return the number of plans that are prepared and run for @plan: 1 if it is not cut. This function
+ * and the next two: any thread that may read @plan.
+ */
 static inline uint32_t plan_n_segments(const struct session_plan *plan)
 {
 	return plan->segments ? plan->segments->n : 1;
@@ -86,8 +88,9 @@ static inline struct session_plan *plan_whole(struct session_plan *plan)
 void plan_set_state(struct session_plan *plan, enum slot_state state);
 
 /*
- * Decide on what the plans of @session may be cut for at the moment. Reactor.
- * Return: false: they stay whole.
+ * Set *ret to what the plans of @session can have of a device at the moment: of the one where its
+ * tenant has the largest room. Reactor.
+ * Return: false: no device has room, and no seed is set, so plans stay whole.
  */
 bool segments_wish(const struct session *session, struct cut_wish *ret);
 
@@ -99,9 +102,8 @@ uint64_t segments_most_bytes(size_t desc_bytes);
 
 /*
  * Do a part of the work of cutting a verified plan, whose description still has its bytes. Setup
- * thread. Sets the description's result: 0, and plan->segments is set if the plan is cut; -ENOMEM;
- * -ECANCELED until the last part.
- * Return: true if parts remain.
+ * thread. Sets the description's result: 0, and plan->segments is set if the plan is cut; -ENOMEM
+ * or another negative errno; -ECANCELED until the last part. Return: true if parts remain.
  */
 bool segments_make(struct session_plan *plan);
 
@@ -118,15 +120,21 @@ bool segments_map(struct session_plan *plan);
 /* Do a part of the reverse. Setup thread. Return: true if parts remain. */
 bool segments_unmap(struct session_plan *plan);
 
-/* Free what segments_make() has made; executors have released it. Setup thread. Return: NULL. */
+/*
+ * Free what segments_make() has made, or NULL, after plan_unprepare() of all segments that were
+ * prepared and after segments_unmap(). Setup thread. Return: NULL.
+ */
 struct session_segments *segments_free(struct session_segments *segments);
 
-/* Figures of a plan's memory on a device: of all segments together if it is cut. */
-struct plan_about {
-	struct residency_about memory;
-	uint32_t n_resident; /* segments whose memory is on the device */
-};
-/* Reactor. */
-void plan_describe(const struct session_plan *plan, unsigned int device, struct plan_about *ret);
+/*
+ * Set *ret to the figures of a plan's memory on a device: of a plan that is cut to the sums over
+ * its segments, the largest room of one, and READY if any segment is resident. Reactor.
+ */
+void plan_describe(const struct session_plan *plan, unsigned int device,
+		   struct residency_about *ret);
+
+/* Return the number of segments in the memory of at least one device; 1 or 0 if whole. Reactor. */
+uint32_t plan_n_resident(const struct session_plan *plan);
+
 /* Return the tasks refused or placed elsewhere for lack of memory, or parts of tasks. Reactor. */
 uint64_t plan_n_constrained(const struct session_plan *plan);

@@ -4,10 +4,11 @@
  *
  * The reactor takes a description (description.h), which waits for its tenant's turn: one plan of a
  * tenant at a time is charged for the maximum that it may need. The setup thread reads and verifies
- * the description. Each executor then reports the host memory that it will take for the plan. The
- * reactor charges that memory before any of it is allocated, and ends the turn. Then each executor
- * prepares the plan, and residency loads its memory onto a device if there is room. The client is
- * answered after that. Each of these steps is done in parts, with other jobs in between.
+ * the description, and cuts the plan if no device could have it whole (segments.h). Each executor
+ * then reports the host memory that it will take for the plan. The reactor charges that memory
+ * before any of it is allocated, and ends the turn. Then each executor prepares the plan, and
+ * residency loads its memory onto a device if there is room. The client is answered after that.
+ * Each of these steps is done in parts, with other jobs in between.
  *
  * A tenant that adds many plans at once is therefore charged for those that it has and for one
  * more.
@@ -26,12 +27,11 @@
 #include "session/segments.h"
 #include "session/server-private.h"
 #include "util/error.h"
-#include "util/number.h"
 #include "util/size.h"
 
 enum {
 	PLAN_ID_SLOT_BITS = 16,
-	ENTER_BATCH = 8, /* segments that the reactor tells of in a row */
+	ENTER_BATCH = 8, /* segments entered in one turn of the reactor */
 };
 
 static struct session_plan *plan_of_job(struct offload_job *job)
@@ -61,7 +61,7 @@ static void plan_check(struct session_plan *plan)
 		plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
 }
 
-/* Note what the plan of a description may be cut for, before its check is charged. */
+/* Set the limits that decide where the plan is cut, and the bytes to charge for cutting it. */
 static void plan_wish(const struct session_plan *plan)
 {
 	struct description *description = plan->description;
@@ -138,7 +138,7 @@ static void plan_release_run(struct offload_job *job)
 
 		if (!segment->plan)
 			continue;
-		/* One segment at a time. */
+		/* Other jobs run between two segments. */
 		job->has_more = plan_unprepare(segment) || plan->segments;
 		if (job->has_more)
 			return;
@@ -414,8 +414,8 @@ static int plan_enter_some(struct session_plan *plan)
 
 /*
  * Accept a prepared plan, or some segments of it.
- * Return: 0: plan_settled() was or will be called; PLAN_E_MORE: call it again; a negative errno:
- * the client was told.
+ * Return: 0: plan_settled() was or will be called; PLAN_E_MORE: segments are left; a negative
+ * errno: the client was told.
  */
 static int plan_accept(struct session_plan *plan)
 {
@@ -438,7 +438,7 @@ static int plan_accept(struct session_plan *plan)
 	return 0;
 }
 
-/* The reactor continues after its other work. */
+/* Do nothing: the job returns to the reactor after its other work. */
 static void plan_pause_run(struct offload_job *job)
 {
 }

@@ -109,11 +109,11 @@ struct session_arena {
 
 /* Charges of a plan: slots of session_plan.charges. */
 enum plan_charge {
-	PLAN_CHARGE_ONE,
+	PLAN_CHARGE_ONE,       /* one of the tenant's plans */
 	PLAN_CHARGE_EXECUTORS, /* executors' host memory */
-	PLAN_CHARGE_RECORDS,   /* the plan's own memory */
+	PLAN_CHARGE_RECORDS,   /* records of the plan and its segments */
 	PLAN_CHARGE_CROSSING,  /* memory of tensors that cross between segments */
-	PLAN_CHARGE_MAPPING,   /* of that memory */
+	PLAN_CHARGE_MAPPING,   /* mapping of that memory */
 	PLAN_CHARGES,
 };
 
@@ -156,10 +156,10 @@ struct session_plan {
 	struct place_plan *place;          /* the placer's record; the dispatcher's */
 	struct session_segments *segments; /* the plan is cut; NULL: it is whole; see segments.h */
 	struct session_plan *whole;        /* of a segment: the plan that clients know; else NULL */
-	bool is_prepared;          /* a whole plan or a segment, by executors; the setup thread's */
-	uint32_t n_entered;        /* segments that dispatcher and residency know */
-	uint32_t n_loading;        /* segments that residency loads before the client is answered */
-	uint32_t n_leaving;        /* segments whose memory residency has still to release */
+	bool is_prepared;                  /* by the executors; the setup thread's */
+	uint32_t n_entered; /* segments that dispatcher and residency know; reactor */
+	uint32_t n_loading; /* segments still being loaded, plus 1 until all are entered; reactor */
+	uint32_t n_leaving; /* segments whose memory residency has still to release; reactor */
 	struct plan_memory memory; /* residency's record; hot */
 };
 

@@ -195,7 +195,7 @@ enum rbk_reason {
 
 /* struct rbk_cqe.flags */
 #define RBK_CQE_DEADLINE_MISSED (1u << 0) /* completed after the entry's deadline */
-/* ran on several devices; device had the most rows, or worked longest on the plan's segments */
+/* ran on several devices; device had the most rows, or worked longest on segments of the plan */
 #define RBK_CQE_PARTITIONED (1u << 1)
 /* ran on this device so that the broker learns its cost */
 #define RBK_CQE_EXPLORED (1u << 2)

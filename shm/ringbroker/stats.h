@@ -275,10 +275,10 @@ struct rbk_stats_plan {
 	/* Since 1.2. */
 	uint64_t n_evictions;          /* evictions from any device, since the plan was made */
 	uint64_t n_returns;            /* reloads to any device, since the plan was made */
-	uint64_t n_memory_constraints; /* tasks placed elsewhere for lack of memory, since then */
+	uint64_t n_memory_constraints; /* tasks, or segments, placed elsewhere for lack of memory */
 	/* Since 1.14. */
 	uint32_t n_segments;          /* segments that the plan is cut into; 1: it is whole */
-	uint32_t n_segments_resident; /* segments in the memory of a device, summed over devices */
+	uint32_t n_segments_resident; /* of these, segments in the memory of a device */
 	uint64_t reserved[2];
 	struct rbk_stats_plan_device devices[]; /* header.n_devices elements */
 };

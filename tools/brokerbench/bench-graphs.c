@@ -27,10 +27,10 @@ struct graph {
 };
 
 static const struct graph graphs[] = {
-	{64, 8, "layers=64 side=64 rows=32"},
-	{128, 10, "layers=64 side=128 rows=32"},
-	{256, 29, "layers=64 side=256 rows=32"},
-	{512, 32, "layers=64 side=512 rows=32"},
+	{64, 9, "layers=64 side=64 rows=32"},
+	{128, 27, "layers=64 side=128 rows=32"},
+	{256, 19, "layers=64 side=256 rows=32"},
+	{512, 4, "layers=64 side=512 rows=32"},
 };
 
 struct chain {

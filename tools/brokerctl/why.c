@@ -499,9 +499,7 @@ static void plan_facts(struct why *why)
 			     device_label(i));
 	}
 	if (plan->n_segments > 1)
-		fact(why,
-		     "the plan is cut into %u segments, of which %u are in device memory now: no "
-		     "GPU could run it as a whole when it was added",
+		fact(why, "the plan is cut into %u segments, of which %u are in device memory now",
 		     plan->n_segments, plan->n_segments_resident);
 	if (plan->n_evictions > 0)
 		fact(why, "the plan left device memory %" PRIu64 " time%s and came back %" PRIu64,
