@@ -53,8 +53,10 @@ static void count_resident(const struct publish *publish, const struct session *
 		if (!session->plan_slots[i])
 			continue;
 		left--;
-		if (session->plans[i])
-			count_plan(publish, session->plans[i], figures);
+		if (!session->plans[i])
+			continue;
+		*n_asked += plan_n_segments(session->plans[i]) - 1;
+		count_plan(publish, session->plans[i], figures);
 	}
 }
 

@@ -163,8 +163,8 @@ static void publish_plans(struct publish *publish, struct stats_tenant *tenant,
 		first = first ? first : node;
 		list_remove(node);
 		list_append(&tenant->plans, node);
-		++*n_looked;
 		plan = container_of(node, struct stats_plan, link);
+		*n_looked += plan_n_segments(plan->owner);
 		n_tasks = tasks_of(publish, plan);
 		state = state_of(publish, plan->owner);
 		if (plan->seen_tasks == n_tasks + 1 && plan->seen_state == state &&
@@ -173,7 +173,7 @@ static void publish_plans(struct publish *publish, struct stats_tenant *tenant,
 		plan->seen_tasks = n_tasks + 1;
 		plan->seen_state = state;
 		plan->seen_contention = contention;
-		++*n_changed;
+		*n_changed += plan_n_segments(plan->owner);
 		publish_plan(publish, plan->owner);
 	}
 }

@@ -64,10 +64,11 @@ struct half {
 };
 
 enum task_phase {
-	TASK_HELD,    /* waits for its predecessors in a chain and a join, or a crossing block */
+	TASK_HELD,    /* waits for its predecessors in a chain and in a join */
 	TASK_PLACED,  /* its runs are queued for devices, or held by executors */
 	TASK_BARRIER, /* waits for all earlier tasks of its ring */
 	TASK_WAITING, /* waits for residency's answer, see wait.c */
+	TASK_BLOCKED, /* waits for a crossing block of its plan, see segment-hot.c */
 	TASK_WOKEN,   /* answered or cancelled; in dispatch.woken */
 };
 
@@ -117,7 +118,7 @@ struct task {
 	bool has_waited;       /* residency was asked before */
 	int32_t wait_res;      /* residency's last answer; 0 before */
 	struct residency_waiter waiter;
-	struct list_node waiting; /* in session_plan.waiting */
+	struct list_node waiting; /* in session_plan.waiting, or session_segments.waiting */
 };
 
 /* A tenant as the scheduler sees it, from its first ring until it owes no time any more. */

@@ -9,13 +9,15 @@
  * and adds up its times. Tasks of one plan overlap: while one device runs a segment of one task,
  * another device runs a segment of another task.
  *
- * A task that finds no free set waits in phase TASK_HELD. A task that ends gives its set to the
+ * A task that finds no free set waits in phase TASK_BLOCKED. A task that ends gives its set to the
  * task that has waited longest. So at most n_sets tasks of a plan have begun, and nothing is
  * allocated on the way.
  *
  * A segment that fails ends the task. One that fails with its device runs again on the CPU
  * (run-hot.c); what earlier segments left is in the crossing block, which every device can reach.
  */
+#include <errno.h>
+
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
 #include "session/segments.h"
@@ -68,10 +70,8 @@ bool segments_begin(struct task *task)
 	if (!set) {
 		set = segments->free_sets;
 		if (!set) {
-			task->phase = TASK_HELD;
-			task->next = NULL;
-			*segments->waiting_end = task;
-			segments->waiting_end = &task->next;
+			task->phase = TASK_BLOCKED;
+			list_append(&segments->waiting, &task->waiting);
 			return false;
 		}
 		segments->free_sets = set->next;
@@ -152,38 +152,70 @@ void segments_begin_wish(struct task *task)
 	task->whole = task->plan;
 	task->segment = 0;
 	task->plan = &task->whole->segments->of[0].plan;
+	task->res = -ENODEV;
 }
 
-bool segments_go_on_wish(struct task *task)
+/*
+ * Return true if the device of a PREFETCH has room for the segments up to @last: further ones would
+ * only displace the first.
+ */
+static bool has_room(const struct dispatch *dispatch, const struct task *task, uint32_t last)
+{
+	const uint8_t device =
+		task->waiter.device == RBK_DEVICE_NONE ? RBK_DEVICE_GPU : task->waiter.device;
+	struct residency_about about;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i <= last; i++) {
+		residency_about(dispatch->options.residency,
+				&task->whole->segments->of[i].plan.memory, device, &about);
+		bytes += about.required_bytes;
+	}
+	return about.required_bytes == 0 || bytes <= about.available_bytes;
+}
+
+bool segments_go_on_wish(const struct dispatch *dispatch, struct task *task)
 {
 	const uint32_t next = task->segment + 1u;
 
-	if (task->wait_res || next == task->whole->segments->n)
+	/* Some segments may have operators that no device but the CPU has. */
+	if (task->wait_res == 0)
+		task->res = 0;
+	if ((task->wait_res && task->wait_res != -ENODEV) || next == task->whole->segments->n ||
+	    (task->opcode == RBK_OP_PREFETCH && !task->waits_for_memory &&
+	     !has_room(dispatch, task, next))) {
+		if (task->wait_res == -ENODEV)
+			task->wait_res = task->res;
 		return false;
+	}
 	task->segment = (uint16_t)next;
 	task->plan = &task->whole->segments->of[next].plan;
 	return true;
+}
+
+void segments_withdraw(struct dispatch *dispatch, struct task *task)
+{
+	list_remove(&task->waiting);
+	task->phase = TASK_WOKEN;
+	task->next = NULL;
+	*dispatch->woken.end = task;
+	dispatch->woken.end = &task->next;
 }
 
 /* Give a set to the task that has waited longest, which is woken. */
 static void give_back(struct dispatch *dispatch, struct session_segments *segments,
 		      struct segment_set *set)
 {
-	struct task *task = segments->waiting;
+	struct task *task;
 
-	if (!task) {
+	if (list_is_empty(&segments->waiting)) {
 		set->next = segments->free_sets;
 		segments->free_sets = set;
 		return;
 	}
+	task = container_of(segments->waiting.next, struct task, waiting);
 	task->set = set;
-	segments->waiting = task->next;
-	if (!task->next)
-		segments->waiting_end = &segments->waiting;
-	task->phase = TASK_WOKEN;
-	task->next = NULL;
-	*dispatch->woken.end = task;
-	dispatch->woken.end = &task->next;
+	segments_withdraw(dispatch, task);
 }
 
 /* Have the slot describe the whole task, for its completion. */

@@ -22,9 +22,15 @@ bool segments_begin(struct task *task);
  */
 bool segments_go_on(struct task *task);
 
-/* Begin a PREFETCH or an EVICT, or go on after the answer for the present segment, likewise. */
+/*
+ * Begin a PREFETCH or an EVICT, or go on after the answer for the present segment, likewise. A
+ * PREFETCH that does not wait ends with the segments that its device has room for.
+ */
 void segments_begin_wish(struct task *task);
-bool segments_go_on_wish(struct task *task);
+bool segments_go_on_wish(const struct dispatch *dispatch, struct task *task);
+
+/* Wake a TASK_BLOCKED, which does not wait for a crossing block any more. */
+void segments_withdraw(struct dispatch *dispatch, struct task *task);
 
 /*
  * End a task that has begun a segment, or has a crossing block: its slot describes the whole task

@@ -381,6 +381,10 @@ static int task_cancel(struct dispatch *dispatch, struct task *task)
 		task->is_cancelled = true;
 		wait_cancel(task);
 		return 0;
+	case TASK_BLOCKED:
+		task->is_cancelled = true;
+		segments_withdraw(dispatch, task);
+		return 0;
 	default:
 		return -EALREADY;
 	}

@@ -19,6 +19,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 
 enum {
 	/* Tasks whose waiting one turn ends */
@@ -117,6 +118,8 @@ static void task_drop(struct dispatch *dispatch, struct task *task)
 		runs_withdraw(dispatch, task);
 	else if (task->phase == TASK_WAITING)
 		wait_cancel(task);
+	else if (task->phase == TASK_BLOCKED)
+		segments_withdraw(dispatch, task);
 }
 
 static bool end_one_of_ring(struct dispatch *dispatch)

@@ -54,7 +54,7 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		} else {
 			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)
 				task->device = prefetched_device(dispatch, task);
-			if (task->whole && segments_go_on_wish(task))
+			if (task->whole && segments_go_on_wish(dispatch, task))
 				task_start(dispatch, task);
 			else
 				task_finish(dispatch, task, task->wait_res);

@@ -259,7 +259,7 @@ uint32_t cut_points(const struct plan *plan, const struct cut_wish *wish, uint16
 	uses = find_uses(plan);
 	/* If there are too many segments, shorter runs are left to the CPU, and pieces are larger.
 	 */
-	for (uint64_t scale = 1; uses && scale < MOST_SCALE; scale *= 2) {
+	for (uint64_t scale = 1; uses && scale < MOST_SCALE; scale *= 8) {
 		struct points points = {
 			.plan = plan,
 			.uses = uses,

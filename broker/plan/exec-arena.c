@@ -30,3 +30,13 @@ int exec_arena_make(const char *name, uint64_t bytes, struct exec_arena *ret)
 				   .fd = steal_fd(&fd)};
 	return 0;
 }
+
+int exec_arena_fill(const struct exec_arena *arena, uint64_t offset, uint64_t bytes)
+{
+	int r;
+
+	do
+		r = fallocate(arena->fd, 0, (off_t)offset, (off_t)bytes);
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? error_origin(-errno) : 0;
+}

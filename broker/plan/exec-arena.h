@@ -13,3 +13,10 @@
  * Return: 0; a negative errno.
  */
 int exec_arena_make(const char *name, uint64_t bytes, struct exec_arena *ret);
+
+/*
+ * Allocate the pages of @bytes from @offset on, before the arena's fd is closed: no later access
+ * can fail for want of memory. A thread that may allocate.
+ * Return: 0; a negative errno.
+ */
+int exec_arena_fill(const struct exec_arena *arena, uint64_t offset, uint64_t bytes);

@@ -133,9 +133,15 @@ int description_new(struct account *account, const void *bytes, size_t n_bytes, 
 
 int description_charge_check(struct description *description, struct account *account)
 {
-	return account_charge(account, &description->charges[2], ACCOUNT_HOST_BYTES,
-			      plan_new_bytes(description->n_bytes) + description->cut_bytes +
-				      (description->fd < 0 ? 0 : copy_bytes(description)));
+	const uint64_t bytes = plan_new_bytes(description->n_bytes) +
+			       (description->fd < 0 ? 0 : copy_bytes(description));
+	int r = account_charge(account, &description->charges[2], ACCOUNT_HOST_BYTES,
+			       bytes + description->cut_bytes);
+
+	if (r == 0 || description->cut_bytes == 0)
+		return r;
+	description->cut_bytes = 0;
+	return account_charge(account, &description->charges[2], ACCOUNT_HOST_BYTES, bytes);
 }
 
 bool description_may_check(const struct description *description)

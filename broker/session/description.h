@@ -55,8 +55,8 @@ int description_new(struct account *account, const void *bytes, size_t n_bytes, 
 		    struct description **ret);
 
 /*
- * Charge the maximum that reading and verification take, including the plan. Call it before either.
- * Reactor.
+ * Charge the maximum that reading and verification take, including the plan and cut_bytes, which is
+ * set to 0 if there is no room for it. Call it before either. Reactor.
  * Return: 0; ACCOUNT_E_QUOTA.
  */
 int description_charge_check(struct description *description, struct account *account);

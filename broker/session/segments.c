@@ -98,22 +98,42 @@ static struct session_segments *segments_new(struct session_plan *plan, uint32_t
 	return segments;
 }
 
-/* Choose the number of crossing blocks, and where they are. */
-static void place_sets(struct session_segments *segments, uint64_t block_bytes)
+/* Return the least size of the pieces of an arena that a device reaches apart; 0: none does. */
+static uint64_t piece_bytes(const struct server_options *options)
 {
+	uint64_t least = 0;
+
+	for (uint32_t i = 0; i < options->n_executors; i++) {
+		const uint64_t bytes = options->executors[i]->info.arena_segment_bytes;
+
+		if (bytes > 0 && (least == 0 || bytes < least))
+			least = bytes;
+	}
+	return least;
+}
+
+/* Choose the number of crossing blocks, and where they are: none crosses a piece if it fits. */
+static void place_sets(const struct server_options *options, struct session_segments *segments,
+		       uint64_t block_bytes)
+{
+	const uint64_t piece = piece_bytes(options);
+	const uint64_t n_per_piece = block_bytes && block_bytes <= piece ? piece / block_bytes : 0;
 	uint64_t n = block_bytes ? sets_bytes / block_bytes : SETS_MOST;
 
 	n = n < SETS_LEAST ? SETS_LEAST : n;
 	segments->n_sets = n < SETS_MOST ? (uint32_t)n : SETS_MOST;
 	for (uint32_t i = 0; i < segments->n_sets; i++) {
-		segments->sets[i].offset = i * block_bytes;
+		segments->sets[i].offset =
+			n_per_piece ? i / n_per_piece * piece + i % n_per_piece * block_bytes
+				    : i * block_bytes;
 		segments->sets[i].next = i > 0 ? &segments->sets[i - 1] : NULL;
 	}
 	segments->free_sets = &segments->sets[segments->n_sets - 1];
-	segments->waiting_end = &segments->waiting;
+	list_init(&segments->waiting);
 	/* Cannot overflow: see PLAN_MAX_BYTES. */
-	checked_align(segments->n_sets * block_bytes, (uint64_t)sysconf(_SC_PAGESIZE),
-		      &segments->arena.bytes);
+	if (block_bytes > 0)
+		checked_align(segments->free_sets->offset + block_bytes,
+			      (uint64_t)sysconf(_SC_PAGESIZE), &segments->arena.bytes);
 }
 
 /*
@@ -145,12 +165,12 @@ static int cut(struct session_plan *plan)
 		segments_free(segments);
 		return r == CUT_E_REFS ? 0 : error_fold(r);
 	}
-	place_sets(segments, cut_crossing_bytes(segments->cut));
+	place_sets(&plan->session->server->options, segments, cut_crossing_bytes(segments->cut));
 	plan->segments = segments;
 	return 0;
 }
 
-/* Do a part of the work of making segment @i's plan. Return: 0; PLAN_E_MORE; -ENOMEM. */
+/* Do a part of the work of making segment @i's plan. Return: as plan_maker_work(). */
 static int make_one(struct session_plan *plan, uint32_t i)
 {
 	struct session_segments *segments = plan->segments;
@@ -173,8 +193,7 @@ static int make_one(struct session_plan *plan, uint32_t i)
 	free(segments->desc);
 	segments->desc = NULL;
 	segment->cut = *cut_segment(segments->cut, i);
-	/* Descriptions of segments are always valid. */
-	return r > 0 ? error_origin(-ENOTRECOVERABLE) : r;
+	return r;
 }
 
 bool segments_make(struct session_plan *plan)
@@ -192,9 +211,11 @@ bool segments_make(struct session_plan *plan)
 		if (r == PLAN_E_MORE || (r == 0 && i + 1 < plan->segments->n))
 			return true;
 	}
-	if (plan->segments)
+	if (r)
+		plan->segments = segments_free(plan->segments);
+	else if (plan->segments)
 		plan->segments->cut = cut_free(plan->segments->cut);
-	description->result = r < 0 ? error_fold(r) : 0;
+	description->result = 0;
 	return false;
 }
 
@@ -209,55 +230,84 @@ uint64_t segments_arena_bytes(const struct session_segments *segments)
 	return segments->arena.bytes;
 }
 
-static int map_arena(struct session_plan *plan)
+static bool wraps(const struct executor *executor)
+{
+	return executor->ops->arena_wrap && executor->info.arena_segment_bytes > 0;
+}
+
+uint64_t segments_n_wraps(const struct session_plan *plan)
 {
 	const struct server_options *options = &plan->session->server->options;
-	struct exec_arena *arena = &plan->segments->arena;
-	int r;
+	uint64_t n = 0;
 
-	r = exec_arena_make("ringbroker-crossing", arena->bytes, arena);
-	if (r)
-		return error_fold(r);
+	for (uint32_t i = 0; i < options->n_executors; i++)
+		if (wraps(options->executors[i]))
+			n += div_up(plan->segments->arena.bytes,
+				    options->executors[i]->info.arena_segment_bytes);
+	return n;
+}
+
+/* Import the arena, whose pages are all there, into the executors. */
+static void import_arena(struct session_plan *plan)
+{
+	const struct server_options *options = &plan->session->server->options;
+	struct session_segments *segments = plan->segments;
+	struct exec_arena *arena = &segments->arena;
+
 	arena->owner = tenant_owner(plan->session->tenant, plan->session->uid);
 	for (uint32_t i = 0; i < options->n_executors; i++) {
 		struct executor *executor = options->executors[i];
 
-		if (executor->ops->arena_wrap)
+		if (segments->may_wrap && wraps(executor))
 			executor->ops->arena_wrap(executor, arena);
 		executor->ops->arena_import(executor, arena);
 	}
 	arena->fd = close_fd(arena->fd);
+	segments->is_imported = true;
+}
+
+/* Allocate the next pages of the arena, and fault them in. Return: 0; a negative errno. */
+static int fill_arena(struct session_segments *segments)
+{
+	const uint64_t bytes =
+		min_u64(ARENA_STEP_BYTES, segments->arena.bytes - segments->n_bytes_done);
+	int r = exec_arena_fill(&segments->arena, segments->n_bytes_done, bytes);
+
+	if (r)
+		return error_fold(r);
+	arena_populate(&segments->arena, segments->n_bytes_done, bytes);
+	segments->n_bytes_done += bytes;
 	return 0;
 }
 
 bool segments_map(struct session_plan *plan)
 {
 	struct session_segments *segments = plan->segments;
+	struct exec_arena *arena = &segments->arena;
 
-	if (segments->arena.bytes == 0 || segments->map_result)
+	if (!arena->base) {
+		segments->map_result = exec_arena_make("ringbroker-crossing", arena->bytes, arena);
+	} else if (segments->n_bytes_done < arena->bytes) {
+		segments->map_result = fill_arena(segments);
+	} else {
+		import_arena(plan);
 		return false;
-	if (!segments->arena.base) {
-		segments->map_result = map_arena(plan);
-		return !segments->map_result;
 	}
-	if (segments->n_bytes_done >= segments->arena.bytes)
-		return false;
-	arena_populate(&segments->arena, segments->n_bytes_done,
-		       min_u64(ARENA_STEP_BYTES, segments->arena.bytes - segments->n_bytes_done));
-	segments->n_bytes_done += ARENA_STEP_BYTES;
-	return segments->n_bytes_done < segments->arena.bytes;
+	return !segments->map_result;
 }
 
 bool segments_unmap(struct session_plan *plan)
 {
 	const struct server_options *options = &plan->session->server->options;
-	struct exec_arena *arena = &plan->segments->arena;
+	struct session_segments *segments = plan->segments;
+	struct exec_arena *arena = &segments->arena;
 
 	if (!arena->base)
 		return false;
-	for (uint32_t i = 0; i < options->n_executors; i++)
-		if (arena->import[i])
-			options->executors[i]->ops->arena_release(options->executors[i], arena);
+	arena->fd = close_fd(arena->fd);
+	for (uint32_t i = 0; segments->is_imported && i < options->n_executors; i++)
+		options->executors[i]->ops->arena_release(options->executors[i], arena);
+	segments->is_imported = false;
 	exec_arena_unwrap(arena);
 	return !arena_unmap(arena);
 }

@@ -9,8 +9,9 @@
  * tasks, the statistics. It owns the segments, which no task can name, and the memory of the
  * tensors that cross between them: one crossing block for each task that runs at a time.
  *
- * The setup thread cuts a plan once it is verified (segments_make()), and makes the memory with the
- * executors' preparations (segments_map()). The reactor charges the plan's tenant in between.
+ * The setup thread cuts a plan once it is verified (segments_make()), and makes the memory before
+ * executors prepare the segments (segments_map()). The reactor charges the plan's tenant in
+ * between. Cutting is optional: a plan for which there is no room in segments stays whole.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,7 +47,7 @@ struct segment_set {
 struct session_segments {
 	/* The dispatcher's */
 	struct segment_set *free_sets;
-	struct task *waiting, **waiting_end; /* tasks that wait for a set, oldest first */
+	struct list_node waiting; /* tasks that wait for a set, oldest first */
 
 	uint32_t n;
 	uint32_t n_sets;
@@ -55,6 +56,8 @@ struct session_segments {
 	struct exec_arena arena; /* the blocks of all sets */
 	int map_result;          /* of segments_map() */
 	uint64_t n_bytes_done;   /* bytes of the arena that were faulted in */
+	bool may_wrap;           /* dma-bufs of the arena are charged */
+	bool is_imported;        /* executors know the arena */
 
 	/* While the setup thread cuts */
 	struct cut *cut;
@@ -102,8 +105,8 @@ uint64_t segments_most_bytes(size_t desc_bytes);
 
 /*
  * Do a part of the work of cutting a verified plan, whose description still has its bytes. Setup
- * thread. Sets the description's result: 0, and plan->segments is set if the plan is cut; -ENOMEM
- * or another negative errno; -ECANCELED until the last part. Return: true if parts remain.
+ * thread. Sets the description's result: 0, and plan->segments is set if the plan is cut;
+ * -ECANCELED until the last part. Return: true if parts remain.
  */
 bool segments_make(struct session_plan *plan);
 
@@ -113,8 +116,14 @@ uint64_t segments_bytes(const struct session_segments *segments);
 uint64_t segments_arena_bytes(const struct session_segments *segments);
 
 /*
- * Do a part of the work of making the memory of crossing tensors. Setup thread. Sets map_result: 0
- * or a negative errno. Return: true if parts remain.
+ * Return the number of dma-bufs of that arena that executors keep, to be charged before may_wrap is
+ * set. Any thread.
+ */
+uint64_t segments_n_wraps(const struct session_plan *plan);
+
+/*
+ * Do a part of the work of making the memory of crossing tensors, and of importing it into the
+ * executors. Setup thread. Sets map_result: 0 or a negative errno. Return: true if parts remain.
  */
 bool segments_map(struct session_plan *plan);
 /* Do a part of the reverse. Setup thread. Return: true if parts remain. */

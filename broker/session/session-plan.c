@@ -23,6 +23,7 @@
 
 #include "memory/residency.h"
 #include "session/description.h"
+#include "session/plan-charge.h"
 #include "session/plan-executors.h"
 #include "session/segments.h"
 #include "session/server-private.h"
@@ -201,9 +202,16 @@ static void plan_release(struct session_plan *plan)
 static void plan_measure_run(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
+	const uint32_t n = plan_n_segments(plan);
 
-	for (uint32_t i = 0; i < plan_n_segments(plan) && !job->has_more; i++)
-		job->has_more = plan_measure(plan_segment(plan, i));
+	for (uint32_t i = 0; i < n && !job->has_more; i++) {
+		struct session_plan *segment = plan_segment(plan, i);
+		const bool is_measured =
+			segment->n_measured == segment->session->server->options.n_executors;
+
+		if (!is_measured)
+			job->has_more = plan_measure(segment) || i + 1 < n;
+	}
 }
 
 static void plan_prepare_run(struct offload_job *job)
@@ -217,8 +225,6 @@ static void plan_prepare_run(struct offload_job *job)
 		if (!segment->is_prepared)
 			job->has_more = plan_prepare(segment) || i + 1 < n;
 	}
-	if (!job->has_more && plan->segments)
-		job->has_more = segments_map(plan);
 }
 
 /*
@@ -291,48 +297,6 @@ static int plan_refuse(struct session_plan *plan)
 	return -ENODEV;
 }
 
-/* Return the bytes of the executors' translations of one plan, each of which is kept. */
-static uint64_t plan_translation_bytes(const struct session *session, const struct plan *plan)
-{
-	const struct server_options *options = &session->server->options;
-	uint64_t bytes = 0;
-
-	for (unsigned int i = 0; i < options->n_executors; i++)
-		bytes += plan_is_for(plan, i) ? exec_translation_bytes(plan) : 0;
-	return bytes;
-}
-
-/*
- * Replace the charge for scratch, or for the measured use, by the executors' host memory: measured
- * (@is_measured) or actual.
- * Return: 0; -EDQUOT, sent.
- */
-static int plan_charge_host(struct session_plan *plan, bool is_measured)
-{
-	const struct server_options *options = &plan->session->server->options;
-	struct account *account = plan->session->tenant->account;
-	char why[ACCOUNT_TEXT_BYTES];
-	uint64_t host_bytes = 0;
-
-	for (uint32_t i = 0; i < plan_n_segments(plan) * options->n_executors; i++) {
-		const struct plan *parsed = plan_segment(plan, i / options->n_executors)->plan;
-		const uint32_t device = i % options->n_executors;
-
-		host_bytes += parsed->host_bytes[device];
-		/* Add an estimate for each executor that does not measure. */
-		if (is_measured && plan_is_for(parsed, device) &&
-		    !options->executors[device]->ops->plan_measure)
-			host_bytes += exec_translation_bytes(parsed);
-	}
-	charge_deinit(&plan->charges[PLAN_CHARGE_EXECUTORS]);
-	if (account_charge(account, &plan->charges[PLAN_CHARGE_EXECUTORS], ACCOUNT_HOST_BYTES,
-			   host_bytes) == 0)
-		return 0;
-	session_reply_result(plan->session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
-			     "no room for the plan: %s", account_explain(account, why));
-	return -EDQUOT;
-}
-
 /*
  * A whole plan or a segment is resident, or residency knows that it must wait: with the last one,
  * answer the client.
@@ -390,10 +354,7 @@ static int plan_begin_entering(struct session_plan *plan)
 
 	/* One more, so that no segment answers before all are known. */
 	plan->n_loading = 1;
-	if (!plan->segments)
-		return 0;
-	return plan->segments->map_result ? plan->segments->map_result
-					  : hooks->plan_ready(hooks->context, plan);
+	return plan->segments ? hooks->plan_ready(hooks->context, plan) : 0;
 }
 
 /*
@@ -495,111 +456,6 @@ void session_plan_cancel(struct session_plan *plan)
 	offload_cancel(plan->session->server->options.offload, &plan->job);
 }
 
-/*
- * Return the most that executors take for a whole plan or a segment: their translations, and the
- * CPU executor's scratch, a block per thread and one for the reactor.
- */
-static uint64_t plan_most_bytes(const struct session *session, const struct plan *parsed)
-{
-	const struct executor *cpu = session->server->options.executors[RBK_DEVICE_CPU];
-	uint64_t bytes;
-
-	/* Both are at most PLAN_MAX_BYTES. */
-	if (parsed->pinned && parsed->pinned_device != RBK_DEVICE_CPU)
-		bytes = 0;
-	else if (!checked_mul(parsed->scratch_bytes + parsed->work_bytes, cpu->info.n_threads + 1,
-			      &bytes))
-		bytes = UINT64_MAX;
-	if (!checked_add(bytes, plan_translation_bytes(session, parsed), &bytes))
-		bytes = UINT64_MAX;
-	return bytes;
-}
-
-/*
- * Charge, in advance, for what executors take at most. A description of a few bytes can request
- * terabytes. plan_measure_done() replaces the charge by the measured use.
- */
-static int plan_charge_executors(const struct session *session, struct session_plan *plan)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
-		if (!checked_add(bytes, plan_most_bytes(session, plan_segment(plan, i)->plan),
-				 &bytes))
-			bytes = UINT64_MAX;
-	return account_charge(session->tenant->account, &plan->charges[PLAN_CHARGE_EXECUTORS],
-			      ACCOUNT_HOST_BYTES, bytes);
-}
-
-/* Return the bytes of a whole plan or a segment, and of residency's and the placer's records. */
-static uint64_t plan_own_bytes(const struct session *session, const struct plan *parsed)
-{
-	const struct server_options *options = &session->server->options;
-	uint64_t bytes = sizeof(*parsed) + parsed->n_tensors * sizeof(parsed->tensors[0]) +
-			 parsed->n_nodes * sizeof(parsed->nodes[0]) +
-			 parsed->n_constants * sizeof(parsed->constants[0]) +
-			 PLAN_MAX_WORKS * sizeof(parsed->works[0]) +
-			 options->hooks.plan_bytes(options->hooks.context, parsed);
-
-	for (uint32_t i = 0; i < options->n_executors; i++)
-		if (options->executors[i]->info.memory_page_bytes > 0)
-			bytes += parsed->n_constants * (uint64_t)RESIDENCY_CONSTANT_BYTES;
-	return bytes;
-}
-
-/* Charge for the plan's own memory and that of its segments. */
-static int plan_charge_records(const struct session *session, struct session_plan *plan)
-{
-	uint64_t bytes = sizeof(*plan) + plan->pins.n * sizeof(plan->pins.of[0]) +
-			 plan_own_bytes(session, plan->plan);
-
-	if (plan->segments)
-		bytes += segments_bytes(plan->segments);
-	for (uint32_t i = 0; plan->segments && i < plan->segments->n; i++)
-		bytes += plan_own_bytes(session, plan->segments->of[i].plan.plan);
-	return account_charge(session->tenant->account, &plan->charges[PLAN_CHARGE_RECORDS],
-			      ACCOUNT_HOST_BYTES, bytes);
-}
-
-/* Charge for the memory of tensors that cross between segments. */
-static int plan_charge_crossing(const struct session *session, struct session_plan *plan)
-{
-	struct account *account = session->tenant->account;
-	uint64_t bytes = plan->segments ? segments_arena_bytes(plan->segments) : 0;
-	int r;
-
-	if (bytes == 0)
-		return 0;
-	r = account_charge(account, &plan->charges[PLAN_CHARGE_CROSSING], ACCOUNT_HOST_BYTES,
-			   bytes);
-	return r ? r
-		 : account_charge(account, &plan->charges[PLAN_CHARGE_MAPPING], ACCOUNT_MAPPINGS,
-				  1);
-}
-
-/*
- * Replace the charge for the maximum by one for the verified plan.
- * Return: 0; -EDQUOT: a sentence is in the description's message, and the charges are unchanged.
- */
-static int plan_charge(struct session_plan *plan)
-{
-	struct session *session = plan->session;
-	struct account *account = session->tenant->account;
-	struct description *description = plan->description;
-	char why[ACCOUNT_TEXT_BYTES];
-
-	description_uncharge(description);
-	if (plan_charge_records(session, plan) == 0 && plan_charge_executors(session, plan) == 0 &&
-	    plan_charge_crossing(session, plan) == 0)
-		return 0;
-	snprintf(description->message, sizeof(description->message),
-		 "no room for the plan and its scratch tensors: %s", account_explain(account, why));
-	for (unsigned int i = PLAN_CHARGE_EXECUTORS; i < PLAN_CHARGES; i++)
-		charge_deinit(&plan->charges[i]);
-	description_charge(description, account);
-	return -EDQUOT;
-}
-
 /* Tell the client why its description was rejected, and free the slot. */
 static void plan_refuse_description(struct session_plan *plan, int res, const char *why)
 {
@@ -614,6 +470,9 @@ static void plan_drop_run(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
 
+	job->has_more = plan->segments && segments_unmap(plan);
+	if (job->has_more)
+		return;
 	plan->segments = segments_free(plan->segments);
 	plan->plan = plan_free(plan->plan);
 	description_free_bytes(plan->description);
@@ -662,13 +521,88 @@ static void plan_verify_run(struct offload_job *job)
 		description_free_bytes(description);
 }
 
+/* Give a verified plan its id, and have it measured. */
+static void plan_number(struct session_plan *plan)
+{
+	struct session *session = plan->session;
+	const uint32_t index = plan->id;
+
+	session->plan_generations[index]++;
+	if (plan->wanted_id != index)
+		session->plan_generations[index] = (uint16_t)(plan->wanted_id >> PLAN_ID_SLOT_BITS);
+	plan->id = (uint32_t)session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
+	plan->pins = description_take_pins(plan->description);
+	plan->description = description_free(plan->description);
+	plan_submit(plan, OFFLOAD_PLAN_MEASURE, plan_measure_run, plan_measure_done);
+}
+
+static void plan_verified(struct session_plan *plan);
+
+static void plan_uncut_run(struct offload_job *job)
+{
+	struct session_plan *plan = plan_of_job(job);
+
+	job->has_more = segments_unmap(plan);
+	if (!job->has_more)
+		plan->segments = segments_free(plan->segments);
+}
+
+static void plan_uncut_done(struct offload_job *job)
+{
+	struct session_plan *plan = plan_of_job(job);
+
+	for (unsigned int i = PLAN_CHARGE_EXECUTORS; i < PLAN_CHARGES; i++)
+		charge_deinit(&plan->charges[i]);
+	/* The session may have ended before the job began. */
+	if (plan->segments)
+		plan_drop(plan, -ECANCELED);
+	else
+		plan_verified(plan);
+}
+
+/* Leave a plan whole for whose segments there is no room. */
+static void plan_uncut(struct session_plan *plan)
+{
+	plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_uncut_run, plan_uncut_done);
+}
+
+static void plan_map_run(struct offload_job *job)
+{
+	job->has_more = segments_map(plan_of_job(job));
+}
+
+static void plan_map_done(struct offload_job *job)
+{
+	struct session_plan *plan = plan_of_job(job);
+
+	if (plan->session->is_ending)
+		plan_drop(plan, -ECANCELED);
+	else if (plan->segments->map_result)
+		plan_uncut(plan);
+	else
+		plan_number(plan);
+}
+
+/* Charge for a verified plan, and go on with it: in segments, if there is room for them. */
+static void plan_verified(struct session_plan *plan)
+{
+	int r = plan->session->is_ending ? -ECANCELED : plan_charge(plan);
+
+	if (r == -EDQUOT && plan->segments)
+		plan_uncut(plan);
+	else if (r)
+		plan_drop(plan, r);
+	else if (plan->segments && segments_arena_bytes(plan->segments) > 0)
+		plan_submit(plan, OFFLOAD_PLAN_PREPARE, plan_map_run, plan_map_done);
+	else
+		plan_number(plan);
+}
+
 static void plan_verify_done(struct offload_job *job)
 {
 	struct session_plan *plan = plan_of_job(job);
-	struct session *session = plan->session;
 	struct description *description = plan->description;
 	const int r = description->result;
-	const uint32_t index = plan->id;
 
 	if (r == PLAN_E_INVALID) {
 		plan_refuse_description(plan, -EINVAL, description->message);
@@ -681,17 +615,7 @@ static void plan_verify_done(struct offload_job *job)
 		plan_drop(plan, r);
 		return;
 	}
-	if (session->is_ending || plan_charge(plan)) {
-		plan_drop(plan, -EDQUOT);
-		return;
-	}
-	session->plan_generations[index]++;
-	if (plan->wanted_id != index)
-		session->plan_generations[index] = (uint16_t)(plan->wanted_id >> PLAN_ID_SLOT_BITS);
-	plan->id = (uint32_t)session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
-	plan->pins = description_take_pins(description);
-	plan->description = description_free(description);
-	plan_submit(plan, OFFLOAD_PLAN_MEASURE, plan_measure_run, plan_measure_done);
+	plan_verified(plan);
 }
 
 static void plan_read_run(struct offload_job *job)

@@ -114,6 +114,7 @@ enum plan_charge {
 	PLAN_CHARGE_RECORDS,   /* records of the plan and its segments */
 	PLAN_CHARGE_CROSSING,  /* memory of tensors that cross between segments */
 	PLAN_CHARGE_MAPPING,   /* mapping of that memory */
+	PLAN_CHARGE_WRAPS,     /* dma-bufs of that memory */
 	PLAN_CHARGES,
 };
 

@@ -354,14 +354,14 @@ TEST(test_segments__more_tasks_than_sets)
 			assert_int_not_equal(bench->cpu->tasks[i]->refs[1].offset,
 					     bench->cpu->tasks[k]->refs[1].offset);
 
-	/* A task that waits for a set can be cancelled, and completes in its turn. */
+	/* A task that waits for a set can be cancelled, and completes at once. */
 	put_cancel(bench, 100, n_sets + 1, 0);
 	rig_work(&bench->rig);
 	expect_cqe(bench, 100, 0);
+	expect_cqe(bench, n_sets + 1, -ECANCELED);
 	for (unsigned int k = 0; k < 3; k++)
 		finish(bench, bench->cpu, 1, 0);
 	expect_cqe(bench, 1, 0);
-	expect_cqe(bench, n_sets + 1, -ECANCELED);
 	assert_int_equal(bench->cpu->n_tasks, n_sets);
 	for (uint64_t i = 2; i <= MANY - 2; i++) {
 		if (i == n_sets + 1)
@@ -469,6 +469,32 @@ TEST(test_segments__prefetch_and_evict)
 	assert_int_equal(scene.plan->n_in_flight, 0);
 }
 
+/* PREFETCH passes over segments that no device can have, and loads as many as there is room for. */
+TEST(test_segments__prefetch_of_a_part)
+{
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	put_wish(&scene, RBK_OP_PREFETCH, 1);
+	answer(&scene, 0, RESIDENCY_PREFETCH, -ENODEV);
+	answer(&scene, 1, RESIDENCY_PREFETCH, 0);
+	answer(&scene, 2, RESIDENCY_PREFETCH, -ENODEV);
+	expect_cqe(bench, 1, 0);
+	put_wish(&scene, RBK_OP_PREFETCH, 2);
+	for (uint32_t i = 0; i < 3; i++)
+		answer(&scene, i, RESIDENCY_PREFETCH, -ENODEV);
+	expect_cqe(bench, 2, -ENODEV);
+
+	bench->rig.residency->about.required_bytes = 4;
+	bench->rig.residency->about.available_bytes = 9;
+	put_wish(&scene, RBK_OP_PREFETCH, 3);
+	answer(&scene, 0, RESIDENCY_PREFETCH, 0);
+	answer(&scene, 1, RESIDENCY_PREFETCH, 0);
+	expect_cqe(bench, 3, 0);
+	assert_int_equal(scene.plan->n_in_flight, 0);
+}
+
 /* A segment that is not in device memory runs on the CPU, and the task says why. */
 TEST(test_segments__memory_constraint)
 {
@@ -532,6 +558,29 @@ TEST(test_segments__many)
 		finish(bench, bench->gpu, 1, 0);
 	}
 	expect_cqe(bench, 1, 0);
+}
+
+/* A plan for whose segments there is no room stays whole. */
+TEST(test_segments__no_room)
+{
+	struct session_plan *plan;
+	struct rbk_sqe sqe;
+	struct rig *rig;
+
+	SCENE(scene, N_ENTRIES);
+	rig = &scene.bench.rig;
+	account_book_limit(rig->book, ACCOUNT_MAPPINGS,
+			   account_book_total(rig->book, ACCOUNT_MAPPINGS));
+	rig->server->options.cut_seed = find_seed(long_chain(5));
+	plan = rig_plan_new(rig, long_chain(5));
+	assert_null(plan->segments);
+	sqe = bench_entry(plan, scene.bench.arena, Y, 1, 1);
+	sqe.strategy = RBK_STRATEGY_DEVICE(GPU);
+	rig_put(&scene.bench.ring, &sqe);
+	rig_work(rig);
+	finish(&scene.bench, scene.bench.gpu, 1, 0);
+	expect_cqe(&scene.bench, 1, 0);
+	account_book_limit(rig->book, ACCOUNT_MAPPINGS, UINT64_MAX);
 }
 
 /* A client that leaves while its plan is verified, cut, prepared or entered leaves nothing. */
