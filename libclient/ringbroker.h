@@ -626,13 +626,13 @@ struct rbk_plan_memory {
 };
 
 /*
- * Report what the plan requires of each device's memory, whether it is resident, and if not, why. A
- * plan whose required_bytes exceed available_bytes does not fit: its tasks complete with
- * RBK_REASON_MEMORY_CONSTRAINT on the CPU, or with -ENOMEM. The first @max_devices devices, in the
- * order of RBK_DEVICE_*, are stored in @devices. The number of devices, which may be larger, is
- * stored in @ret_n_devices. The number of the plan's tasks that were placed elsewhere, or rejected,
- * for lack of memory is stored in @ret_n_constrained, which may be NULL. Sends a request to the
- * broker; the figures may have changed by the time they arrive.
+ * Report what the plan requires of each device's memory, whether it is resident, and if not, why.
+ * Tasks of a plan that never fits complete with RBK_REASON_MEMORY_CONSTRAINT on the CPU, or with
+ * -ENOMEM. A plan in segments (brokerd(8)) has sums, and is resident if any segment is. The first
+ * @max_devices devices, in the order of RBK_DEVICE_*, are stored in @devices, their number, which
+ * may be larger, in @ret_n_devices, and in @ret_n_constrained, which may be NULL, the number of
+ * tasks (of such a plan, segments of tasks) that were placed elsewhere, or rejected, for lack of
+ * memory. Sends a request to the broker; the figures may have changed by the time they arrive.
  * Return: 0; -EOPNOTSUPP: the broker does not offer RBK_FEAT_RESIDENCY; errors as above. Any
  * thread.
  */

@@ -395,7 +395,7 @@ static bool leaves_processor(const struct dispatch *dispatch, uint8_t device)
 
 /*
  * Note when a task that begins now is predicted to complete, and tell its client if it has no other
- * task in flight.
+ * task in flight. Not for a task in segments: the prediction is of its present segment alone.
  */
 static void tell_due(struct dispatch *dispatch, const struct run *run)
 {

@@ -85,9 +85,10 @@ struct server_limits {
  *
  * ring_added(), for a ring that was made, may fail with a negative errno. So may plan_ready(),
  * called when the executors have prepared a plan and before a task can name it. plan_removing(): no
- * new task finds the plan, and tasks that wait for its memory must end. After ring_closing() no
- * entry is admitted, and waiting tasks are dropped. When session_ring.n_in_flight reaches 0, the
- * dispatcher calls session_ring_drained().
+ * new task finds the plan, and tasks that wait for its memory must end. Of a plan that was cut, its
+ * segments and then the plan are ready; only the plan is removed, only its segments are freed.
+ * After ring_closing() no entry is admitted, and waiting tasks are dropped. When
+ * session_ring.n_in_flight reaches 0, the dispatcher calls session_ring_drained().
  */
 struct server_hooks {
 	/* Return the host bytes that the dispatcher needs for a ring, to be charged first. */
@@ -241,7 +242,7 @@ struct server_options {
 	struct executor *const *executors; /* by device index; [0] is the CPU */
 	uint32_t n_executors;
 	uint32_t n_processors; /* processors that the broker may use; 0: not known */
-	uint64_t cut_seed;     /* cut every plan at random, for tests; 0: no */
+	uint64_t cut_seed;     /* cut plans without states at random, for tests; 0: no */
 	struct residency *residency;
 	struct server_hooks hooks;
 	struct server_publisher publisher;

@@ -125,7 +125,9 @@ enum rbk_op {
 /*
  * Residency (RBK_FEAT_RESIDENCY)
  *
- * A plan's device memory is loaded and evicted over time; rbk_plan_memory() returns its state.
+ * A plan's device memory is loaded and evicted over time; rbk_plan_memory() returns its state. The
+ * same applies to each segment of a plan that the broker cut (brokerd(8)): an entry's state is that
+ * of the segment that it has reached, and PREFETCH loads as many segments as there is room for.
  * While a plan is not resident on a device, a RUN that would have run on that device runs on the
  * CPU with RBK_REASON_MEMORY_CONSTRAINT. With RBK_SQE_WAIT_MEMORY the RUN waits until the plan is
  * resident, without a time limit, and then runs on the device; missing its deadline only sets a
@@ -510,10 +512,13 @@ enum rbk_tensor_kind {
 };
 #define RBK_TENSOR_KIND_COUNT 5
 
-/* State of a plan on a device, as RBK_WIRE_PLAN_MEMORY and rbk_plan_memory() return it. */
+/*
+ * State of a plan on a device, as RBK_WIRE_PLAN_MEMORY and rbk_plan_memory() return it. On the CPU
+ * a plan is always RESIDENT.
+ */
 enum rbk_memory_state {
 	RBK_MEMORY_UNSUPPORTED = 0, /* the device cannot run the plan */
-	RBK_MEMORY_RESIDENT = 1,    /* the plan can run on the device now; always so on the CPU */
+	RBK_MEMORY_RESIDENT = 1,    /* the plan, or a segment of it, can run there now */
 	RBK_MEMORY_EVICTED = 2,     /* the plan is not in the device's memory now */
 	/* the plan needs more than the device has or the tenant may have */
 	RBK_MEMORY_NEVER_FITS = 3,

@@ -19,7 +19,11 @@
 
 enum { LAYERS = 64, ROWS = 32 };
 
-/* A side of the square matrices, and the number by which the broker cuts before each product. */
+/*
+ * A side of the square matrices, and a seed of --cut with which the broker cuts before each
+ * product, found by trying seeds until cut_points() yielded LAYERS - 1 points. The points depend on
+ * the plan's fingerprint, too; the benchmark fails if the plan has other than LAYERS segments.
+ */
 struct graph {
 	uint32_t side;
 	unsigned int seed;
