@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "calibrate/profiles.h"
-#include "calibrate/refresh.h"
+#include "daemon/refresh-profiles.h"
 #include "contention/contention.h"
 #include "control/publish.h"
 #include "daemon/allowance.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "calibrate/profiles.h"
-#include "calibrate/refresh.h"
+#include "daemon/refresh-profiles.h"
 #include "contention/contention.h"
 #include "control/control.h"
 #include "control/publish.h"

@@ -7,7 +7,7 @@
  * start and then every hour. Profiles are written to disk on the setup thread, because disks are
  * slow.
  */
-#include "calibrate/refresh.h"
+#include "daemon/refresh-profiles.h"
 
 #include <errno.h>
 #include <stdlib.h>
