@@ -4,7 +4,7 @@
  *
  * Devices are measured one after the other, the CPU first, because all others are compared with it.
  * Each may use half of the remaining budget, the last device all of it. Rates for which there was
- * no time are inferred (calibrate/calibrate.h), and measured later (refresh.h).
+ * no time are inferred (calibrate/calibrate.h), and measured later (daemon/refresh-profiles.h).
  */
 #include "calibrate/profiles.h"
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "calibrate/profiles.h"
-#include "daemon/refresh-profiles.h"
 #include "contention/contention.h"
 #include "control/publish.h"
 #include "daemon/allowance.h"
@@ -26,6 +25,7 @@
 #include "daemon/list-devices.h"
 #include "daemon/options.h"
 #include "daemon/parts.h"
+#include "daemon/refresh-profiles.h"
 #include "daemon/restart.h"
 #include "daemon/service.h"
 #include "daemon/steward.h"

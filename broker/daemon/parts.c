@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "calibrate/profiles.h"
-#include "daemon/refresh-profiles.h"
 #include "contention/contention.h"
 #include "control/control.h"
 #include "control/publish.h"
@@ -19,6 +18,7 @@
 #include "daemon/config.h"
 #include "daemon/confine.h"
 #include "daemon/endpoint.h"
+#include "daemon/refresh-profiles.h"
 #include "daemon/restart.h"
 #include "daemon/test-device.h"
 #include "daemon/watch.h"

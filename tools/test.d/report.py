@@ -24,11 +24,11 @@ MAX_AGAIN = 6
 # abort() in cmocka and in the harness is an assertion; these patterns are findings. A leak alone, also one of
 # threads, is a finding; after a failed assertion the test may have left memory and threads behind.
 FINDING = re.compile(r'ERROR: AddressSanitizer|WARNING: ThreadSanitizer: (?!thread leak)|runtime error:|'
-                     r'ERROR: ThreadSanitizer|VUID-|SIG(SEGV|BUS|ILL|FPE|SYS)|'
+                     r'ERROR: ThreadSanitizer|VUID-|SIG(SEGV|BUS|ILL|TRAP|FPE|SYS)|'
                      r'core dumped|brokerd has died|Sanitizer:DEADLYSIGNAL')
 LEAK = re.compile(r'ERROR: LeakSanitizer|WARNING: ThreadSanitizer: thread leak')
 ASSERTION = re.compile(r'\[ *FAILED *\]|^not ok|AssertionError|^FAIL', re.MULTILINE)
-CRASHES = (-11, -7, -4, -8, -31, 139, 135, 132, 136, 159)
+CRASHES = (-11, -7, -4, -5, -8, -31, 139, 135, 132, 133, 136, 159)
 
 
 def tests_of(path):
