@@ -101,12 +101,15 @@ def self_test():
     asserted = record('asserted', 'FAIL', '[  FAILED  ] test_x')
     late = record('late', 'TIMEOUT')
     crashed = record('crashed', 'FAIL', code=-11)
+    trapped = record('trapped', 'FAIL', '[  FAILED  ] x\nERROR: AddressSanitizer: ILL on unknown address')
+    stopped = record('stopped', 'FAIL', '[  FAILED  ] x', -5)
     raced = record('raced', 'FAIL', '[  FAILED  ] x\nWARNING: ThreadSanitizer: data race')
     leaked = record('leaked', 'FAIL', 'ERROR: LeakSanitizer: detected memory leaks')
     left = record('left', 'FAIL', '[  FAILED  ] x\nERROR: LeakSanitizer: detected', code=-6)
     threads = record('threads', 'FAIL', 'WARNING: ThreadSanitizer: thread leak', 66)
     joined = record('joined', 'FAIL', '[  FAILED  ] x\nWARNING: ThreadSanitizer: thread leak', 66)
     cases = [([fine], []), ([fine, asserted, late], ['asserted', 'late']), ([crashed], []),
+             ([trapped], []), ([stopped], []),
              ([raced], []), ([leaked], []), ([left], ['left']), ([threads], []),
              ([joined], ['joined']),
              # A finding, or too many failures: no test is run again.
