@@ -87,7 +87,7 @@ def test_command_line(program):
 
 
 def test_report(program, folder):
-    rows = measure(program, '--seconds=0.05', 'nop-round-trip', 'wake-latency')
+    rows = measure(program, '--seconds=0.01', 'nop-round-trip', 'wake-latency')
     for row in rows:
         expect(list(row) == FIELDS, f'fields {list(row)}')
         expect(row['bench'] in ('nop-round-trip', 'wake-latency'), row['bench'])
@@ -95,14 +95,14 @@ def test_report(program, folder):
         expect(0 < row['baseline_p50'] <= row['baseline_p99'], f'{row}: percentiles')
         expect(abs(row['ratio'] * row['baseline_p50'] / row['p50'] - 1) < 1e-4, f'{row}: ratio')
         expect(row['target'] is None, f'{row}: target')
-    table = run(program, '--seconds=0.05', 'nop-round-trip')
+    table = run(program, '--seconds=0.01', 'nop-round-trip')
     expect(table.returncode == 0 and len(table.stdout.splitlines()) in (0, 2), table.stdout)
     expect(not brokers(folder) and not os.listdir(folder), 'something is left behind')
 
 
 def test_models(program, folder):
     """Brokers over modelled devices run in brokerbench itself, with every row."""
-    result = run(program, '--json', '--seconds=0.05', 'residency', 'ledger', 'decision')
+    result = run(program, '--json', '--seconds=0.01', 'residency', 'ledger', 'decision')
     expect(result.returncode == 0 and not result.stderr, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     for row in rows:
@@ -127,7 +127,7 @@ def test_models(program, folder):
 
 def test_mid(program):
     """Each product has a row of times and one of processor time; then come a neighbour's NOPs and brokerd's share."""
-    rows = measure(program, '--seconds=0.05', 'mid')
+    rows = measure(program, '--seconds=0.01', 'mid')
     if not rows:
         return
     for row in rows:
@@ -150,7 +150,7 @@ def test_mid(program):
 
 def test_clients(program):
     """Crowds of clients have rows of times, of each client's rate and of processor time."""
-    rows = measure(program, '--seconds=0.05', '--rows=n=64', 'clients')
+    rows = measure(program, '--seconds=0.01', '--rows=n=64', 'clients')
     if rows:
         expect([row['params'] for row in rows] == [f'clients={n} n=64{kind}' for n in (1, 2, 16)
                                                    for kind in ('', ' rate', ' cpu')], f'rows {rows}')
@@ -168,7 +168,7 @@ def test_mid_models(program, folder):
             [onnx.tensor('w', onnx.FLOAT, [64, 64], array.array('f', [0.5] * 64 * 64))]))
         given = onnx.npy(os.path.join(models, 'x.npy'), onnx.FLOAT, [1, 64],
                          array.array('f', [1.0] * 64).tobytes())
-        rows = measure(program, '--seconds=0.05', f'--model={model},{given}', '--rows=half/', 'mid')
+        rows = measure(program, '--seconds=0.01', f'--model={model},{given}', '--rows=half/', 'mid')
         names = [row['params'] for row in rows]
         if any('half/' in name for name in names):
             expect(names[:4] == [f'half/relu.onnx workers=1 {way}{cpu}' for way in ('waiting', 'polling')
@@ -185,7 +185,7 @@ def test_mid_models(program, folder):
 
 def test_device(program):
     """A device that takes no processor has a row of times and one of processor time."""
-    rows = measure(program, '--seconds=0.05', '--rows=time=50 us', 'device-tasks')
+    rows = measure(program, '--seconds=0.01', '--rows=time=50 us', 'device-tasks')
     if rows:
         expect([row['params'] for row in rows] == ['time=50 us', 'time=50 us cpu'], f'rows {rows}')
         expect(all(row['p50'] >= 50 and row['baseline_p50'] >= 50 for row in rows[:1]), f'{rows[0]}: times')
@@ -193,7 +193,7 @@ def test_device(program):
 
 def test_cholesky(program):
     """Tasks that wait for each other: both sides' factors are compared; skipped without StarPU."""
-    rows = measure(program, '--seconds=0.05', '--rows=side=64', 'cholesky')
+    rows = measure(program, '--seconds=0.01', '--rows=side=64', 'cholesky')
     for row in rows:
         expect(row['params'].startswith('tiles=16x16 side=64 workers='), f'{row}: params')
         expect(row['p50'] > 0 and row['target'] == 0.9, f'{row}: figures')
@@ -202,7 +202,7 @@ def test_cholesky(program):
 
 def test_graphs(program):
     """A plan in segments and as a whole: both sides' results are compared."""
-    rows = measure(program, '--seconds=0.05', '--rows=side=64', 'graphs')
+    rows = measure(program, '--seconds=0.01', '--rows=side=64', 'graphs')
     expect([row['params'] for row in rows] == ['layers=64 side=64 rows=32'], f'rows {rows}')
     expect(rows[0]['p50'] > 0 and rows[0]['target'] == 1.05, f'{rows[0]}: figures')
 
@@ -251,7 +251,7 @@ def test_rows(program):
 
 def test_nets(program):
     """Networks with channels last and without: both results are compared."""
-    result = run(program, '--json', '--seconds=0.05', 'nets')
+    result = run(program, '--json', '--seconds=0.01', 'nets')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     expect(len(rows) == 3 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
@@ -262,7 +262,7 @@ def test_fusion(program, is_all):
     # A software GPU takes seconds for a large layer.
     wanted = [('', 16)] if is_all else [('cpu, ', 8), ('gpu, linear 16x64', 1), ('gpu, Conv 1x1', 1)]
     for rows_wanted, n in wanted:
-        result = run(program, '--json', '--seconds=0.05', f'--rows={rows_wanted}', 'fusion')
+        result = run(program, '--json', '--seconds=0.01', f'--rows={rows_wanted}', 'fusion')
         if 'skipped' not in result.stderr:
             expect(result.returncode == 0, f'failed: {result.stderr}')
             expect(len(result.stdout.splitlines()) == n, f'{result.stdout}, {result.stderr}')
@@ -270,7 +270,7 @@ def test_fusion(program, is_all):
 
 def test_probes(program, folder, is_all):
     """The cost of watching the scheduler: every row, or a reason."""
-    result = run(program, '--json', '--seconds=0.05', *([] if is_all else ['--quick']), 'probes')
+    result = run(program, '--json', '--seconds=0.01', *([] if is_all else ['--quick']), 'probes')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     expect(len(rows) == 19 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
@@ -282,7 +282,7 @@ def test_probes(program, folder, is_all):
 
 def test_scrape(program, folder):
     """Metrics of many tenants; skipped without the metrics library."""
-    result = run(program, '--json', '--seconds=0.05', 'scrape')
+    result = run(program, '--json', '--seconds=0.01', 'scrape')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     expect(len(rows) == 3 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
