@@ -165,19 +165,6 @@ static cold_path void leave_fences(struct rbk_ring *ring)
 	rbk_ring_leave_fences(&ring->sq->unfenced);
 }
 
-/*
- * Fetch the cache line of a slot that will be written soon, for writing, from the broker's
- * processor. Old processors ignore it; gcc's __builtin_prefetch() would therefore leave it out.
- */
-static inline void claim_line(const void *slot)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" ::"m"(*(const char *)slot));
-#else
-	__builtin_prefetch(slot, 1);
-#endif
-}
-
 /* Wake the broker if it sleeps, once per sleep. */
 static inline void wake_broker(struct rbk_ring *ring)
 {
@@ -312,7 +299,7 @@ RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
 	 * the others. The broker's fence is paid for once the client has waited as long itself.
 	 */
 	if (ring->sq_tail - ring->cq_head > CLAIM_AHEAD) {
-		claim_line(&ring->sq->sqes[(ring->sq_tail + CLAIM_AHEAD) & ring->mask]);
+		rbk_ring_claim(&ring->sq->sqes[(ring->sq_tail + CLAIM_AHEAD) & ring->mask]);
 		if (!ring->is_unfenced && ring->may_be_unfenced &&
 		    ring->sq_published - ring->cq_head > CLAIM_AHEAD &&
 		    ++ring->n_fenced > CLIENT_FENCES)
