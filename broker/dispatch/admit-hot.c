@@ -48,7 +48,7 @@ enum { LEARN_EVERY = 64 };
 enum {
 	/* Smallest batch whose lines are fetched: a single round trip would take longer. */
 	CLAIM_LEAST = 8,
-	/* Entries of a step, by prefetches and by stores */
+	/* Entries of a step, by prefetches and by stores: powers of two */
 	CLAIM_STEP = 8,
 	CLAIM_STORE_STEP = 16,
 };
@@ -540,19 +540,6 @@ linked:
 	}
 }
 
-/*
- * Return true if a line is fetched sooner by a store than by a prefetch for writing. On Zen 4 a
- * batch of 64 NOPs took a fifth less time without these prefetches; Intel's processors need them.
- */
-static inline bool stores_fetch(void)
-{
-#if defined(__x86_64__)
-	return __builtin_cpu_is("amd");
-#else
-	return false;
-#endif
-}
-
 /* Store to the free slot of a later completion, which overwrites it before it is published. */
 static inline void touch_slot(const struct session_ring *ring, uint32_t i)
 {
@@ -560,9 +547,9 @@ static inline void touch_slot(const struct session_ring *ring, uint32_t i)
 			 __ATOMIC_RELAXED);
 }
 
-static inline uint32_t claim_step(void)
+static inline uint32_t claim_step(const struct dispatch *dispatch)
 {
-	return stores_fetch() ? CLAIM_STORE_STEP : CLAIM_STEP;
+	return dispatch->stores_fetch ? CLAIM_STORE_STEP : CLAIM_STEP;
 }
 
 /*
@@ -571,13 +558,14 @@ static inline uint32_t claim_step(void)
  * waited for in turn. Those of a large batch are fetched in steps: nothing else could be done while
  * all came, and stores to all would fill the store buffer.
  */
-static inline void claim_lines(const struct session_ring *ring, uint32_t n_fetched, uint32_t n)
+static inline void claim_lines(const struct dispatch *dispatch, const struct session_ring *ring,
+			       uint32_t n_fetched, uint32_t n)
 {
-	const uint32_t end = n < 2 * claim_step() ? n : 2 * claim_step();
+	const uint32_t most = 2 * claim_step(dispatch), end = n < most ? n : most;
 
 	for (uint32_t i = n_fetched; i < end; i++)
 		__builtin_prefetch(&ring->sq->sqes[(ring->sq_head + i) & ring->mask]);
-	if (stores_fetch())
+	if (dispatch->stores_fetch)
 		for (uint32_t i = n_fetched; i < end; i += 2)
 			touch_slot(ring, i);
 	else
@@ -589,10 +577,11 @@ static inline void claim_lines(const struct session_ring *ring, uint32_t n_fetch
  * Go on with claim_lines() after a step. Slots of the next one that were prefetched are also stored
  * to, in case the prefetch did nothing; if it did, the lines have come.
  */
-static inline void claim_more(const struct session_ring *ring, uint32_t n)
+static inline void claim_more(const struct dispatch *dispatch, const struct session_ring *ring,
+			      uint32_t n)
 {
-	claim_lines(ring, claim_step(), n);
-	if (!stores_fetch())
+	claim_lines(dispatch, ring, claim_step(dispatch), n);
+	if (!dispatch->stores_fetch)
 		for (uint32_t i = 0; i < CLAIM_STEP; i += 2)
 			touch_slot(ring, i);
 }
@@ -727,6 +716,7 @@ static __attribute__((__cold__, __noinline__)) int poll_restored(struct dispatch
 int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;
+	const uint32_t step = claim_step(dispatch);
 	uint32_t n, unread, room, i;
 	uint64_t now_ticks, admit_ticks;
 	const void *outer;
@@ -763,7 +753,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	}
 
 	if (n >= CLAIM_LEAST)
-		claim_lines(ring, 0, n);
+		claim_lines(dispatch, ring, 0, n);
 	now_ticks = admit_ticks = clock_ticks();
 	dispatch->now_ticks = now_ticks;
 	dispatch->is_now = false;
@@ -781,8 +771,8 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	dispatch->batch_stop_ticks = now_ticks + dispatch->batch_ticks;
 	outer = crash_enter(dispatch_ring);
 	for (i = 0; i < n && !dispatch->is_batch_over; i++) {
-		if (i % claim_step() == 0 && n - i > claim_step() && i > 0)
-			claim_more(ring, n - i);
+		if ((i & (step - 1)) == 0 && n - i > step && i > 0)
+			claim_more(dispatch, ring, n - i);
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head & ring->mask]);
 		ring->sq_head++;
 		series_next(&dispatch->series, i, n);

@@ -335,6 +335,7 @@ struct dispatch {
 	struct flow *busy;             /* the last flow that was found to be busy; NULL: none */
 	uint32_t n_active_flows;
 	bool is_round_cut;         /* the last round did not reach all active flows */
+	bool stores_fetch;         /* lines of completions come by stores alone */
 	uint64_t active_weight;    /* sum over active_flows */
 	uint64_t batch_ticks;      /* length of a batch of entries */
 	uint64_t batch_stop_ticks; /* when this batch stops */

@@ -776,6 +776,19 @@ static int make_halves(struct dispatch *dispatch)
 	return 0;
 }
 
+/*
+ * Return true if a line is fetched sooner by a store than by a prefetch for writing. On Zen 4 a
+ * batch of 64 NOPs took a fifth less time without these prefetches; a Xeon was measured with them.
+ */
+static bool stores_fetch(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_is("amd");
+#else
+	return false;
+#endif
+}
+
 static int dispatch_init(struct dispatch *dispatch)
 {
 	const struct dispatch_options *options = &dispatch->options;
@@ -785,6 +798,7 @@ static int dispatch_init(struct dispatch *dispatch)
 	if (r)
 		return error_fold(r);
 	reactor_run_init(dispatch);
+	dispatch->stores_fetch = stores_fetch();
 	r = make_halves(dispatch);
 	if (r)
 		return error_fold(r);

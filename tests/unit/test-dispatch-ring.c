@@ -100,11 +100,12 @@ TEST(test_room__batch_is_bounded)
  * The lines of a batch are fetched by stores to slots of its completions, and to no others: any
  * number of completions that the client has not consumed, and of tasks in flight, stay.
  */
-TEST(test_room__unread_completions_stay)
+static void expect_unread_stay(bool stores_fetch)
 {
 	enum { N = 64, N_TASKS = 2 };
 
 	BENCH(bench, 1, N);
+	bench.rig.dispatch->stores_fetch = stores_fetch;
 	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
 	for (uint64_t n_unread = 0; n_unread < N; n_unread++) {
 		for (uint64_t i = 0; i < N; i++) {
@@ -126,6 +127,16 @@ TEST(test_room__unread_completions_stay)
 			expect_cqe(&bench, 1000 + i, 0);
 	}
 	expect_none(&bench);
+}
+
+TEST(test_room__unread_completions_stay)
+{
+	expect_unread_stay(false);
+}
+
+TEST(test_room__unread_completions_stay_where_stores_fetch)
+{
+	expect_unread_stay(true);
 }
 
 /* --- Invalid indices --- */
