@@ -552,8 +552,7 @@ static bool run_windows(struct referee *referee)
 		if (load->wall_ns > 0)
 			referee->attack->busy_permille =
 				(unsigned int)(load->member_ns * 1000 / load->wall_ns);
-		/* Sanitizers: no times are judged, and the friend has been here. */
-		if (referee->attack->is_slow)
+		if (referee->options->is_quick)
 			continue;
 		if (!run_window(referee, ATTACK_BESIDE_FRIEND, "friend",
 				friend_ns(referee, load->wall_ns / (i + 1))) ||

@@ -82,7 +82,7 @@ static bool print_kind(const struct attack_result *result, unsigned int kind)
 	print_message(" | %llu %llu\n",
 		      (unsigned long long)attack->times[ATTACK_BESIDE_FRIEND][kind].n,
 		      (unsigned long long)attack->times[ATTACK_BESIDE_ATTACKER][kind].n);
-	if (limit->longest_ns == 0 || attack->is_slow)
+	if (limit->longest_ns == 0 || attack->is_slow || result->options->is_quick)
 		return true;
 	return (ratio(after[P50], before[P50]) <= limit->p50 ||
 		after[P50] <= limit->p50_floor_ns) &&
@@ -156,9 +156,11 @@ void attack_print_table(struct attack_result *result)
 	for (unsigned int kind = 0; kind < ATTACK_N_KINDS; kind++)
 		if (is_shown(attack, kind))
 			result->is_within &= print_kind(result, kind);
-	print_turns("friend", &result->turns[ATTACK_BESIDE_FRIEND]);
+	if (!result->options->is_quick)
+		print_turns("friend", &result->turns[ATTACK_BESIDE_FRIEND]);
 	print_turns("attacker", &result->turns[ATTACK_BESIDE_ATTACKER]);
-	print_load(result, "friend", ATTACK_BESIDE_FRIEND);
+	if (!result->options->is_quick)
+		print_load(result, "friend", ATTACK_BESIDE_FRIEND);
 	print_load(result, "attacker", ATTACK_BESIDE_ATTACKER);
 	print_message("  attacker: %llu done, %llu refused; its longest %.3f ms; longest answer to "
 		      "an administrator %.3f ms\n",

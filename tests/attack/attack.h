@@ -17,7 +17,7 @@
  * To add a row: write its function in a file rows-*.c, add it to rows[] in attack.c, and its name
  * to meson.build. A row fails for a wrong result, a broker that dies, an entry of the neighbour
  * that waits for a second, memory that is not charged, and anything left behind. Ratios of times
- * are printed beside their limits.
+ * are printed beside their limits. The tests leave the friend's windows out (--quick).
  *
  * The processes share a mapping (struct attack). Members are no cmocka tests: they end by
  * attack_fail(), whose sentence the referee prints.
@@ -203,6 +203,7 @@ struct attack_options {
 	uint64_t window_ns;
 	uint64_t n_least;     /* results of the attacker in all windows; 0: as many as there are */
 	bool neighbour_rests; /* --rest */
+	bool is_quick;        /* --quick: no windows of the friend */
 };
 
 /* Processor time in the windows of one phase. */
