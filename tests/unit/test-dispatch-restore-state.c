@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "shm/ring.h"
-#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/restore-bench.h"
 
@@ -554,12 +553,6 @@ static int begin_at_submit(struct executor *executor, struct exec_task *task)
 	return r;
 }
 
-/* A sanitizer's code makes steps many, and finds nothing in a process that has one thread. */
-static unsigned int step_here(const struct script *script, struct bench *dying, struct bench *heir)
-{
-	return test_is_scaled_down() ? 0 : step(script, dying, heir);
-}
-
 static void make_eager(struct bench *bench, unsigned int capacity)
 {
 	submit = bench->cpu->ops.submit;
@@ -613,7 +606,7 @@ TEST(test_death__with_states)
 	make_eager(&brokers.first, 2);
 	make_eager(&brokers.second, 2);
 	put_states(&brokers.first);
-	n_stores = step_here(&states, &brokers.first, &brokers.second);
+	n_stores = step(&states, &brokers.first, &brokers.second);
 	if (n_stores == 0)
 		skip();
 	assert_true(n_stores > 4 * SMALL);
@@ -634,7 +627,7 @@ TEST(test_death__with_states_of_the_next_broker)
 	words_at_submit = UINT32_MAX;
 	memcpy(brokers.second.arena->exec.base, brokers.first.arena->exec.base, ARENA_BYTES);
 	bequeath(&brokers.first, &brokers.second);
-	if (step_here(&states, &brokers.second, &third) == 0)
+	if (step(&states, &brokers.second, &third) == 0)
 		skip();
 }
 
@@ -663,7 +656,7 @@ TEST(test_death__without_undo)
 	rig_work(&first->rig);
 	assert_true(fake_begin(first->cpu, 8));
 	bequeath(first, second);
-	if (step_here(&script, second, &third) == 0)
+	if (step(&script, second, &third) == 0)
 		skip();
 }
 
