@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "support/client-fixture.h"
+#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/reattach-scene.h"
 
@@ -532,6 +533,7 @@ static void counters_end(struct counters *counters)
 
 static void move_beside_counters(bool is_unprivileged)
 {
+	const unsigned int n_moves = (unsigned int)test_scaled(50);
 	struct counters *counters;
 	struct rbk_arena *arena;
 
@@ -540,14 +542,14 @@ static void move_beside_counters(bool is_unprivileged)
 	mover.is_unprivileged = is_unprivileged;
 	mover.when_protected = await_writer;
 	counters = counters_begin(arena);
-	for (int i = 0; i < 50; i++) {
+	for (unsigned int i = 0; i < n_moves; i++) {
 		counters_await(counters);
 		arena_move(&fixture, arena);
 	}
 	counters_await(counters);
 	counters_end(counters);
-	assert_int_equal(mover.n_protected, 50);
-	assert_int_equal(mover.n_waited, 50);
+	assert_int_equal(mover.n_protected, n_moves);
+	assert_int_equal(mover.n_waited, n_moves);
 	rbk_arena_free(arena);
 }
 
