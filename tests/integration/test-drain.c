@@ -197,6 +197,18 @@ static void await_nobody(struct rbk *admin, const struct rbk_stats_view *root, u
 	}
 }
 
+static void await_tasks(struct rbk *admin, uint32_t tenant)
+{
+	const uint64_t end_ns = deadline_ns();
+	struct rbk_admin_drained drained = {.n_tasks = 0};
+
+	while (drained.n_tasks == 0) {
+		assert_true(harness_now_ns() < end_ns);
+		assert_int_equal(
+			rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_ASK, &drained, NULL), 0);
+	}
+}
+
 /* Kill a client at a random moment while its tenant, or the device of its tasks, is drained. */
 TEST(test_killed)
 {
@@ -233,6 +245,8 @@ TEST(test_killed)
 
 		assert_int_equal(read(fd, &said, 1), 1);
 		close(fd);
+		if (i % 4 < 2)
+			await_tasks(admin, tenant);
 		if (is_tenant)
 			assert_int_equal(rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_BEGIN,
 								&drained, NULL),
