@@ -15,6 +15,10 @@
  *
  * A segment that fails ends the task. One that fails with its device runs again on the CPU
  * (run-hot.c); what earlier segments left is in the crossing block, which every device can reach.
+ *
+ * States are updated as a whole: once a segment that updates states has begun, the task is not
+ * cancelled any more while its client is there. Before the first of them begins, the states of all
+ * segments are copied (undo-hot.c): the next broker runs the whole task again, maybe cut otherwise.
  */
 #include <errno.h>
 
@@ -86,6 +90,7 @@ bool segments_begin(struct task *task)
 	set->predicted_ns = 0;
 	set->reason = RBK_REASON_NONE;
 	set->is_explored = set->is_moved = set->is_partitioned = false;
+	set->has_updated = false;
 	task->whole = whole;
 	task->set = set;
 	describe_segment(task, 0);
@@ -142,6 +147,7 @@ bool segments_go_on(struct task *task)
 	if (task->res || next == task->whole->segments->n)
 		return false;
 	add_up(task);
+	task->set->has_updated |= task->plan->plan->has_state;
 	reset_slot(task);
 	describe_segment(task, next);
 	return true;

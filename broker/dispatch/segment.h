@@ -3,6 +3,9 @@
 /* Tasks of plans that are cut into segments: see segment-hot.c. All functions: reactor. */
 #include <stdbool.h>
 
+#include "dispatch/dispatch-private.h"
+#include "session/segments.h"
+
 struct dispatch;
 struct session_plan;
 struct task;
@@ -28,6 +31,12 @@ bool segments_go_on(struct task *task);
  */
 void segments_begin_wish(struct task *task);
 bool segments_go_on_wish(const struct dispatch *dispatch, struct task *task);
+
+/* Return true if a segment of the task has updated states, and others of its segments have not. */
+static inline bool segments_have_updated(const struct task *task)
+{
+	return __builtin_expect(task->set != NULL, 0) && task->set->has_updated;
+}
 
 /* Wake a TASK_BLOCKED, which does not wait for a crossing block any more. */
 void segments_withdraw(struct dispatch *dispatch, struct task *task);

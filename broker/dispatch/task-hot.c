@@ -221,8 +221,12 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	struct dispatch_ring *ring = task->ring;
 	struct task *successor = task->chain_next;
 
-	if (__builtin_expect(task->whole || task->set, 0))
+	if (__builtin_expect(task->whole || task->set, 0)) {
+		/* Its plan was removed. -ECANCELED says that states are as they were. */
+		if (res == -ECANCELED && segments_have_updated(task))
+			res = -ENOMEM;
 		segments_end(dispatch, task);
+	}
 	if (__builtin_expect(task->is_rerun && !task->is_undone && res < 0, 0))
 		res = -ECONNRESET;
 	join_complete(dispatch, task, res);
@@ -368,7 +372,7 @@ unsigned int dispatch_reap(struct dispatch *dispatch)
 /* Return: as dispatch_cancel(). */
 static int task_cancel(struct dispatch *dispatch, struct task *task)
 {
-	if (__builtin_expect(task->is_rerun, 0))
+	if (__builtin_expect(task->is_rerun, 0) || segments_have_updated(task))
 		return -EALREADY;
 	switch (task->phase) {
 	case TASK_HELD:

@@ -16,6 +16,9 @@
  * because a copy takes time as well: a task that reads and writes a state once is slowed by up to
  * the half.
  *
+ * The states of a plan that is cut are copied, or written back, once for all of its segments: when
+ * the first segment with states begins.
+ *
  * A record's flags have one writer at a time: the reactor before the task is given to an executor
  * and after it was taken back, the executor's thread when the task begins. In between the reactor
  * writes the flags of a cancelled task only, and such a task has not begun.
@@ -24,7 +27,24 @@
 #include <string.h>
 
 #include "dispatch/record.h"
+#include "dispatch/segment.h"
 #include "dispatch/undo.h"
+
+/* A task as its entry describes it, whatever segment its slot describes. */
+struct whole {
+	const struct plan *plan;
+	const struct exec_ref *refs;
+	uint32_t count;
+};
+
+static inline struct whole whole_of(const struct task *task)
+{
+	const struct segment_set *set = task->set;
+
+	if (set)
+		return (struct whole){task->whole->plan, set->refs, set->count};
+	return (struct whole){task->plan->plan, task->run.refs, task->count};
+}
 
 /* Return the bytes of binding @i that a task of @count rows updates in place; 0: it is no state. */
 static inline uint64_t state_bytes(const struct plan *plan, uint32_t i, uint32_t count)
@@ -51,18 +71,17 @@ uint64_t undo_units(const struct plan *plan, uint32_t count)
 }
 
 /* Copy the states of a task into its units, or write them back. */
-static void copy_states(const struct run *run, bool back)
+static void copy_states(const struct task *task, bool back)
 {
-	const struct task *task = run->task;
-	const struct plan *plan = run->exec.plan;
+	const struct whole whole = whole_of(task);
 	uint8_t *kept = task->ring->ring->undo + (size_t)task->undo_first * RBK_UNDO_UNIT_BYTES;
 	const uint8_t *end = kept + (size_t)task->n_undo * RBK_UNDO_UNIT_BYTES;
 	uint64_t bytes;
 	uint8_t *state;
 
-	for (uint32_t i = 0; i < plan->n_bindings; i++) {
-		bytes = state_bytes(plan, i, run->exec.count);
-		state = run->refs[i].arena->base + run->refs[i].offset;
+	for (uint32_t i = 0; i < whole.plan->n_bindings; i++) {
+		bytes = state_bytes(whole.plan, i, whole.count);
+		state = whole.refs[i].arena->base + whole.refs[i].offset;
 		/* find_obstacle() compares what a client's record claims. */
 		assert(bytes <= (uint64_t)(end - kept));
 		if (bytes > 0)
@@ -74,18 +93,20 @@ static void copy_states(const struct run *run, bool back)
 /* The task begins: for exec_task.on_begin. */
 static void keep_states(struct exec_task *exec)
 {
-	struct run *run = container_of(exec, struct run, exec);
-	struct task *task = run->task;
+	struct task *task = container_of(exec, struct run, exec)->task;
 	struct rbk_task_record *record = record_of(task);
 	uint32_t flags = record->flags | RBK_TASK_BEGUN;
 
 	if (task->is_rerun) {
-		copy_states(run, true);
+		if (!task->is_undone)
+			copy_states(task, true);
 		task->is_undone = true;
 		return;
 	}
+	if (flags == record->flags)
+		return;
 	if (task->n_undo > 0) {
-		copy_states(run, false);
+		copy_states(task, false);
 		flags |= RBK_TASK_UNDO;
 	}
 	record_set_flags(record, flags);
@@ -107,7 +128,8 @@ static void take_units(struct task *task)
 {
 	struct session_ring *ring = task->ring->ring;
 	struct rbk_task_record *record = record_of(task);
-	const uint64_t n = undo_units(task->plan->plan, task->count);
+	const struct whole whole = whole_of(task);
+	const uint64_t n = undo_units(whole.plan, whole.count);
 	unsigned int first = 64;
 
 	if (n > 0 && n <= RBK_UNDO_UNITS)
@@ -127,7 +149,7 @@ void undo_prepare(struct run *run)
 	if (!ring->records)
 		return;
 	run->exec.on_begin = keep_states;
-	if (ring->undo && task->n_undo == 0)
+	if (ring->undo && task->n_undo == 0 && !(record_of(task)->flags & RBK_TASK_BEGUN))
 		take_units(task);
 }
 

@@ -148,9 +148,6 @@ static int cut(struct session_plan *plan)
 	uint32_t n;
 	int r;
 
-	/* The next broker could not tell which segments had updated a state. */
-	if (plan->plan->has_state)
-		return 0;
 	n = cut_points(plan->plan, &description->wish, firsts);
 	if (n == 0)
 		return 0;

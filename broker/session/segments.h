@@ -42,6 +42,7 @@ struct segment_set {
 	uint8_t reason;                      /* enum rbk_reason; see segment-hot.c */
 	bool is_explored, is_moved;          /* one of the segments was */
 	bool is_partitioned;                 /* a segment ran on two devices */
+	bool has_updated;                    /* a segment with states has ended */
 };
 
 struct session_segments {

@@ -237,11 +237,13 @@ enum rbk_reason {
  *   -EALREADY    CANCEL: the task has begun on a GPU, or updates a state, and cannot be stopped;
  *                it had begun to update a state when an earlier broker died, and is to run again
  *   -ECANCELED   cancelled, or an earlier task of its chain or one that it names in after failed,
- *                or it waited for the memory of a plan that was removed; PREFETCH: EVICT or an
- *                administrator evicted the plan while it was being loaded
+ *                or it waited for the memory of a plan that was removed (-ENOMEM if a segment of
+ *                the plan had updated a state before); PREFETCH: EVICT or an administrator evicted
+ *                the plan while it was being loaded; states are as they were before the task
  *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
- *                the devices that may run it
+ *                the devices that may run it; after this error and -EIO, states may be updated,
+ *                some of them or all
  *   -ECONNRESET  the broker died when the task had begun to update states without RBK_FEAT_UNDO, or
  *                without room for them: they may hold anything now; or after the task's table had
  *                been read, and the table has changed since

@@ -68,12 +68,12 @@ static struct rbk_arena *layers(uint32_t n)
 	return constants;
 }
 
-static struct rbk_plan *make_plan(struct rbk_builder *builder)
+static struct rbk_plan *make_plan(struct rbk_builder *builder, uint32_t max_count)
 {
 	struct rbk_plan *plan;
 	struct rbk_error error;
 
-	if (rbk_plan_new(rbk, builder, ROWS, &plan, &error))
+	if (rbk_plan_new(rbk, builder, max_count, &plan, &error))
 		fail_msg("%s", error.text);
 	rbk_builder_free(builder);
 	return plan;
@@ -99,19 +99,20 @@ static struct rbk_plan *chain_new(uint32_t n)
 		rbk_builder_binary(b, "MatMul", from, w, to);
 		from = to;
 	}
-	plan = make_plan(b);
+	plan = make_plan(b, ROWS);
 	rbk_arena_free(constants);
 	return plan;
 }
 
-static void expect_right(uint32_t n_layers, uint32_t slot, uint32_t n_rows)
+/* Expect @times x after @n_layers layers. */
+static void expect_times(uint32_t n_layers, uint32_t slot, uint32_t n_rows, float times)
 {
 	const float *x = rbk_arena_data(arena);
 	const float *y = x + (1 + slot) * (TENSOR_BYTES / 4);
 
 	for (uint32_t row = 0; row < n_rows; row++)
 		for (uint32_t k = 0; k < WIDTH; k++) {
-			float want = x[row * WIDTH + k];
+			float want = times * x[row * WIDTH + k];
 			uint32_t at = k;
 
 			for (uint32_t l = 0; l < n_layers; l++) {
@@ -122,6 +123,11 @@ static void expect_right(uint32_t n_layers, uint32_t slot, uint32_t n_rows)
 				fail_msg("slot %u, row %u: %g at %u instead of %g", slot, row,
 					 (double)y[row * WIDTH + at], at, (double)want);
 		}
+}
+
+static void expect_right(uint32_t n_layers, uint32_t slot, uint32_t n_rows)
+{
+	expect_times(n_layers, slot, n_rows, 1);
 }
 
 static void put(const struct rbk_plan *plan, uint32_t slot, uint32_t n_rows, unsigned int strategy)
@@ -208,6 +214,68 @@ TEST(test_segments__larger_than_the_device)
 		assert_int_equal(take().res, 0);
 	for (uint32_t i = 0; i < N_TASKS; i++)
 		expect_right(N_LAYERS, i, 1 + i % ROWS);
+	rbk_plan_free(plan);
+	end();
+}
+
+/* A plan of twice the device's memory, whose tasks add what some layers give to states: segments on
+ * both devices update them. */
+TEST(test_segments__update_states)
+{
+	enum { N_LAYERS = 12, EACH = 4, N_STATES = N_LAYERS / EACH, N_TASKS = 6 };
+	static const char *const args[] = {"--gpu=software", "--device-memory=6M", NULL};
+	static const uint32_t dims[] = {ROWS, WIDTH};
+	static const unsigned int strategies[] = {RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_ONLY_CPU,
+						  RBK_STRATEGY_ONLY_GPU};
+	struct rbk_builder *b = rbk_builder_new("states");
+	uint64_t refs[2 + N_STATES];
+	unsigned int from, to, w, s, y;
+	struct rbk_arena *constants;
+	struct rbk_plan *plan;
+	char name[16];
+
+	begin(&(struct broker_options){.args = args});
+	constants = layers(N_LAYERS);
+	from = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, dims);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, dims);
+	for (uint32_t l = 0; l < N_LAYERS; l++) {
+		snprintf(name, sizeof(name), "w%u", l);
+		w = rbk_builder_constant(b, name, RBK_DTYPE_F32, 2, square, constants, l * mib);
+		snprintf(name, sizeof(name), "t%u", l);
+		to = l + 1 < N_LAYERS ? rbk_builder_scratch(b, name, RBK_DTYPE_F32, 2, dims) : y;
+		rbk_builder_binary(b, "MatMul", from, w, to);
+		from = to;
+		if (l % EACH < EACH - 1)
+			continue;
+		snprintf(name, sizeof(name), "s%u", l);
+		s = rbk_builder_state(b, name, RBK_DTYPE_F32, 2, dims);
+		rbk_builder_binary(b, "Add", s, to, s);
+	}
+	plan = make_plan(b, 1);
+	rbk_arena_free(constants);
+
+	for (uint32_t i = 0; i < 2 + N_STATES; i++)
+		refs[i] = rbk_arena_ref(arena, i * TENSOR_BYTES);
+	memset((char *)rbk_arena_data(arena) + TENSOR_BYTES, 0, (1 + N_STATES) * TENSOR_BYTES);
+	for (uint32_t i = 0; i < N_TASKS; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+		assert_non_null(sqe);
+		rbk_prep_run(sqe, rbk_plan_id(plan), 1, refs, 2 + N_STATES);
+		rbk_sqe_set_strategy(sqe, strategies[i % 3]);
+		rbk_sqe_set_flags(sqe, i + 1 < N_TASKS ? RBK_SQE_LINK : 0);
+	}
+	rbk_submit(ring);
+	for (uint32_t i = 0; i < N_TASKS; i++) {
+		const struct rbk_cqe cqe = take();
+
+		assert_int_equal(cqe.res, 0);
+		if (i % 3 == 0)
+			assert_true(cqe.flags & RBK_CQE_PARTITIONED);
+	}
+	expect_right(N_LAYERS, 0, ROWS);
+	for (uint32_t i = 1; i <= N_STATES; i++)
+		expect_times(i * EACH, i, ROWS, N_TASKS);
 	rbk_plan_free(plan);
 	end();
 }
@@ -313,7 +381,7 @@ static struct rbk_plan *sine_new(void)
 	node = rbk_builder_node(b, "Cast", "", &s, 1, &f, 1);
 	rbk_builder_attr_int(b, node, "to", 1);
 	rbk_builder_binary(b, "MatMul", f, v, y);
-	plan = make_plan(b);
+	plan = make_plan(b, ROWS);
 	rbk_arena_free(constants);
 	return plan;
 }

@@ -62,7 +62,7 @@ static void check_result(const struct client *client, const struct task *task)
 
 	if (task->is_void || task->is_overwritten)
 		return;
-	for (uint32_t i = 0; i < task->n_rows * WIDTH; i++)
+	for (uint32_t i = 0; i < (is_state ? STATE_WORDS : task->n_rows * WIDTH); i++)
 		if (is[i] != wanted[i])
 			sim_violation("entry %llu: word %u of the %s is %08x instead of %08x",
 				      (unsigned long long)task->id, i,

@@ -74,6 +74,8 @@ static void expect(struct client *client, struct task *task, const uint32_t *x)
 		};
 		state->is_busy = true;
 		memcpy(task->old_state, state->expected, sizeof(task->old_state));
+		sim_compute(operands, 2, client->salts[PLAN_STATE], false);
+		operands[1].words += WIDTH;
 	}
 	if (task->plan == PLAN_BOTH) {
 		uint32_t between[MAX_ROWS * WIDTH];
@@ -127,14 +129,17 @@ static void prep_run(struct client *client, struct rbk_sqe *sqe, uint32_t plan_i
 		     const struct task *task, const uint32_t *out)
 {
 	uint64_t *table = client->tables[task - client->tasks];
-	const uint64_t refs[2] = {rbk_ref(client->arena, task->in), rbk_ref(client->arena, out)};
+	const uint32_t n = task->plan == PLAN_STATE ? 3 : 2;
+	uint64_t refs[3] = {rbk_ref(client->arena, task->in), rbk_ref(client->arena, out)};
 
+	if (n == 3)
+		refs[2] = rbk_ref(client->arena, out + WIDTH);
 	if (sim_pick(client->options->mix.tables, 2) == 0) {
-		rbk_prep_run(sqe, plan_id, task->n_rows, refs, 2);
+		rbk_prep_run(sqe, plan_id, task->n_rows, refs, n);
 		return;
 	}
 	memcpy(table, refs, sizeof(refs));
-	rbk_prep_run_table(sqe, plan_id, task->n_rows, rbk_ref(client->arena, table), 2);
+	rbk_prep_run_table(sqe, plan_id, task->n_rows, rbk_ref(client->arena, table), n);
 }
 
 /*

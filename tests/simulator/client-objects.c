@@ -43,9 +43,9 @@ bool client_make_arena(struct client *client)
 		client->tables[i] = rbk_arena_alloc(client->arena, TABLE_BYTES);
 	}
 	for (unsigned int i = 0; i < STATES; i++) {
-		client->states[i].words = rbk_arena_alloc(client->arena, WIDTH * 4);
-		memset(client->states[i].words, 0, WIDTH * 4);
-		memset(client->states[i].expected, 0, WIDTH * 4);
+		client->states[i].words = rbk_arena_alloc(client->arena, STATE_WORDS * 4);
+		memset(client->states[i].words, 0, STATE_WORDS * 4);
+		memset(client->states[i].expected, 0, STATE_WORDS * 4);
 		client->states[i].is_busy = false;
 	}
 	return true;
@@ -83,7 +83,10 @@ struct rbk_builder *client_build_plan(struct rbk_arena *constants, enum plan_kin
 		rbk_builder_binary(b, "MatMul", s, w, y);
 		break;
 	default:
+		/* Each of two segments updates one of the states, if the plan is cut. */
 		y = rbk_builder_state(b, "s", RBK_DTYPE_F32, 2, one);
+		rbk_builder_binary(b, "Add", y, x, y);
+		y = rbk_builder_state(b, "t", RBK_DTYPE_F32, 2, one);
 		rbk_builder_binary(b, "Add", y, x, y);
 	}
 	return b;

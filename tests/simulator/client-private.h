@@ -11,6 +11,7 @@ enum {
 	MAX_ROWS = 8,
 	SLOTS = 24, /* tasks in flight */
 	STATES = 4,
+	STATE_WORDS = 2 * WIDTH, /* each row is a state of its own for the plan */
 	MAX_CHAIN = 8,
 	SLOT_BYTES = MAX_ROWS * WIDTH * 4,
 	TABLE_BYTES = 64,
@@ -63,7 +64,7 @@ struct task {
 	bool may_fail;       /* its plan is removed meanwhile */
 	bool is_overwritten; /* a later entry of its chain writes to @out */
 	bool is_void;        /* its arena is gone */
-	uint32_t old_state[WIDTH];
+	uint32_t old_state[STATE_WORDS];
 };
 
 /* An entry that has completed */
@@ -76,7 +77,7 @@ struct ended {
 
 struct state {
 	uint32_t *words; /* in the arena */
-	uint32_t expected[WIDTH];
+	uint32_t expected[STATE_WORDS];
 	bool is_busy;
 };
 

@@ -417,6 +417,18 @@ static void compute_chain(const struct device *device, const struct plan *plan,
 	}
 }
 
+/* Compute nodes that each update a state, with the operand that they share. */
+static void compute_states(const struct device *device, const struct plan *plan,
+			   const struct sim_operand *operands, bool in_steps)
+{
+	for (uint16_t i = 0; i < plan->n_nodes; i++) {
+		struct sim_operand step[2] = {operands[0], operands[1 + i]};
+
+		sim_check(plan->bindings[1 + i].tensor == plan->nodes[i].out[0]);
+		sim_compute(step, 2, salt_of(device, plan, &plan->nodes[i]), in_steps);
+	}
+}
+
 static void compute(const struct device *device, const struct exec_task *task, bool in_steps)
 {
 	const struct plan *plan = task->plan;
@@ -439,7 +451,9 @@ static void compute(const struct device *device, const struct exec_task *task, b
 		};
 		sim_check(!binding->written || !ref->arena->immutable);
 	}
-	if (plan->n_nodes > 1)
+	if (plan->has_state)
+		compute_states(device, plan, operands, in_steps);
+	else if (plan->n_nodes > 1)
 		compute_chain(device, plan, operands, in_steps);
 	else
 		sim_compute(operands, plan->n_bindings, salt_of(device, plan, &plan->nodes[0]),

@@ -2,6 +2,9 @@
 /* Dispatcher bench; see dispatch-bench.h. */
 #include <errno.h>
 
+#include "plan/cut-points.h"
+#include "session/segments.h"
+#include "support/one-op.h"
 #include "support/test.h"
 #include "unit/dispatch-bench.h"
 
@@ -117,6 +120,31 @@ void put_cancel(struct bench *bench, uint64_t user_data, uint64_t target, uint8_
 						      .user_data = user_data,
 						      .target = target,
 						      .flags = flags});
+}
+
+uint64_t bench_cut_seed(struct describe *describe)
+{
+	struct plan *plan = expect_plan(describe);
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	struct cut_wish wish = {.seed = 1};
+
+	while (cut_points(plan, &wish, firsts) + 1 != plan->n_nodes)
+		wish.seed++;
+	plan_free(plan);
+	return wish.seed;
+}
+
+struct session_plan *bench_cut_plan(struct bench *bench, struct describe *describe,
+				    struct describe *same)
+{
+	struct session_plan *plan;
+
+	bench->rig.server->options.cut_seed = bench_cut_seed(same);
+	plan = rig_plan_new(&bench->rig, describe);
+	bench->rig.server->options.cut_seed = 0;
+	assert_non_null(plan->segments);
+	assert_int_equal(plan->segments->n, plan->plan->n_nodes);
+	return plan;
 }
 
 struct session_plan *bench_relu(struct bench *bench, uint32_t width, uint32_t max_count)

@@ -46,6 +46,13 @@ void put_bad(struct bench *bench, uint64_t user_data, uint8_t flags);
 
 void put_cancel(struct bench *bench, uint64_t user_data, uint64_t target, uint8_t flags);
 
+/* Return a number that cuts the plan of @describe before each of its nodes. */
+uint64_t bench_cut_seed(struct describe *describe);
+
+/* Prepare the plan of @describe, cut before each of its nodes; @same describes it again. */
+struct session_plan *bench_cut_plan(struct bench *bench, struct describe *describe,
+				    struct describe *same);
+
 /* Prepare y = Relu(x), both [count,@width], which never runs inline. */
 struct session_plan *bench_relu(struct bench *bench, uint32_t width, uint32_t max_count);
 /* A RUN of a bench_relu() plan: x at the beginning of @arena, y at @y_offset. */

@@ -631,6 +631,120 @@ TEST(test_death__with_states_of_the_next_broker)
 		skip();
 }
 
+/* --- plans in segments --- */
+
+/* s = relu(s), t = |t| and u = -u: three segments */
+static struct describe *three_states(void)
+{
+	struct describe *describe = describe_new("three", 1);
+
+	describe_state(describe, "s", DESCRIBE_DIMS(SMALL));
+	describe_state(describe, "t", DESCRIBE_DIMS(SMALL));
+	describe_state(describe, "u", DESCRIBE_DIMS(SMALL));
+	describe_node(describe, "Relu", "", "s", "s");
+	describe_node(describe, "Abs", "", "t", "t");
+	describe_node(describe, "Neg", "", "u", "u");
+	return describe;
+}
+
+static struct session_plan *make_cut(struct bench *bench)
+{
+	make_eager(bench, 2);
+	return bench_cut_plan(bench, three_states(), three_states());
+}
+
+static void put_three(struct bench *bench, const struct session_plan *plan, uint64_t user_data,
+		      uint8_t flags)
+{
+	struct rbk_sqe sqe = entry(plan, bench->arena, 0, user_data);
+
+	sqe.refs[1] = RBK_REF(bench->arena->id, 4096);
+	sqe.refs[2] = RBK_REF(bench->arena->id, 2 * 4096);
+	sqe.flags = flags;
+	rig_put(&bench->ring, &sqe);
+}
+
+static void check_three(const uint8_t *arena, unsigned int n_stores)
+{
+	const uint32_t value = after(after(after(0, 1), 2), 3);
+
+	for (uint64_t offset = 0; offset < 3 * 4096; offset += 4096)
+		check_words(arena, offset, SMALL, value, n_stores);
+	check_words(arena, 3 * 4096, SMALL, after(0, 4), n_stores);
+}
+
+static void put_segments(struct bench *bench, const struct session_plan *plan)
+{
+	put_three(bench, plan, 1, LINK);
+	put_three(bench, plan, 2, LINK);
+	put_three(bench, plan, 3, 0);
+	put(bench, small, 3 * 4096, 4, 0);
+}
+
+static const struct script in_segments = {
+	.run = run_states,
+	.arena_bytes = ARENA_BYTES,
+	.check = check_three,
+	.n_entries = 4,
+};
+
+/* The states of all segments are as before the task, whichever was running. */
+TEST(test_death__in_segments)
+{
+	BROKERS(brokers, 1);
+	const struct session_plan *plan = make_cut(&brokers.first);
+	unsigned int n_stores;
+
+	assert_int_equal(make_cut(&brokers.second)->id, plan->id);
+	put_segments(&brokers.first, plan);
+	n_stores = step(&in_segments, &brokers.first, &brokers.second);
+	if (n_stores == 0)
+		skip();
+	assert_true(n_stores > 3 * 3 * SMALL);
+}
+
+/* The second broker, which dies at each store, has the plan in segments; the others have it whole.
+ */
+TEST(test_death__in_segments_of_the_next_broker)
+{
+	BROKERS(brokers, 1);
+	const struct session_plan *plan;
+	HEIR(third, 1);
+
+	make_eager(&brokers.first, 2);
+	plan = rig_plan_new(&brokers.first.rig, three_states());
+	assert_int_equal(make_cut(&brokers.second)->id, plan->id);
+	make_eager(&third, 2);
+	assert_int_equal(rig_plan_new(&third.rig, three_states())->id, plan->id);
+	put_segments(&brokers.first, plan);
+	words_at_submit = SMALL / 2;
+	rig_work(&brokers.first.rig);
+	words_at_submit = UINT32_MAX;
+	memcpy(brokers.second.arena->exec.base, brokers.first.arena->exec.base, ARENA_BYTES);
+	bequeath(&brokers.first, &brokers.second);
+	if (step(&in_segments, &brokers.second, &third) == 0)
+		skip();
+}
+
+/* There was no room for the states when the first segment began. Room that comes later is no help.
+ */
+TEST(test_state__room_after_the_first_segment)
+{
+	BROKERS(brokers, 1);
+	struct bench *first = &brokers.first;
+	const struct session_plan *plan = make_cut(first);
+
+	make_cut(&brokers.second);
+	first->ring.ring->undo_taken = UINT64_MAX;
+	put_three(first, plan, 1, 0);
+	rig_work(&first->rig);
+	first->ring.ring->undo_taken = 0;
+	finish(first, first->cpu, 1, 0);
+	die_with_arena(&brokers);
+	expect_cqe(&brokers.second, 1, -ECONNRESET);
+	assert_int_equal(word(&brokers.second, 0), after(0, 1));
+}
+
 /* A chain that cannot be repeated begins in one batch of restored entries and ends in another. */
 TEST(test_death__without_undo)
 {

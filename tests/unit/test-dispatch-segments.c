@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "dispatch/dispatch-private.h"
-#include "plan/cut-points.h"
 #include "session/segments.h"
 #include "support/one-op.h"
 #include "support/test.h"
@@ -56,33 +55,6 @@ static struct describe *chain(void)
 	return d;
 }
 
-/* Find a number that cuts the plan of @describe before each of its nodes. */
-static uint64_t find_seed(struct describe *describe)
-{
-	struct plan *plan = expect_plan(describe);
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
-	struct cut_wish wish = {.seed = 1};
-
-	while (cut_points(plan, &wish, firsts) + 1 != plan->n_nodes)
-		wish.seed++;
-	plan_free(plan);
-	return wish.seed;
-}
-
-/* Prepare the plan of @describe, cut before each node; @same describes it again. */
-static struct session_plan *cut_plan(struct rig *rig, struct describe *describe,
-				     struct describe *same)
-{
-	struct session_plan *plan;
-
-	rig->server->options.cut_seed = find_seed(same);
-	plan = rig_plan_new(rig, describe);
-	rig->server->options.cut_seed = 0;
-	assert_non_null(plan->segments);
-	assert_int_equal(plan->segments->n, plan->plan->n_nodes);
-	return plan;
-}
-
 struct scene {
 	struct bench bench;
 	struct session_plan *plan; /* chain() */
@@ -91,7 +63,7 @@ struct scene {
 static void scene_begin(struct scene *scene, uint32_t n_entries)
 {
 	bench_begin(&scene->bench, 2, n_entries);
-	scene->plan = cut_plan(&scene->bench.rig, chain(), chain());
+	scene->plan = bench_cut_plan(&scene->bench, chain(), chain());
 }
 
 static void scene_end(struct scene *scene)
@@ -206,7 +178,7 @@ TEST(test_segments__count)
 		describe_node(d[i], "Abs", "", "w", "a");
 		describe_node(d[i], "Mul", "", "x,a", "y");
 	}
-	plan = cut_plan(&bench->rig, d[0], d[1]);
+	plan = bench_cut_plan(bench, d[0], d[1]);
 	sqe = bench_entry(plan, bench->arena, Y, 7, 1);
 	sqe.refs[1] = RBK_REF(bench->arena->id, 8192);
 	sqe.refs[2] = RBK_REF(bench->arena->id, Y);
@@ -331,6 +303,101 @@ TEST(test_segments__cancel)
 	for (unsigned int i = 0; i < 3; i++)
 		finish(bench, bench->cpu, 3, 0);
 	expect_cqe(bench, 3, 0);
+}
+
+/* s = relu(s), t = |t| and y = -s, in three segments, two of which update a state */
+static struct describe *two_states(void)
+{
+	struct describe *d = describe_new("states", 1);
+
+	describe_state(d, "s", DESCRIBE_DIMS(64));
+	describe_state(d, "t", DESCRIBE_DIMS(64));
+	describe_output(d, "y", DESCRIBE_DIMS(64));
+	describe_node(d, "Relu", "", "s", "s");
+	describe_node(d, "Abs", "", "t", "t");
+	describe_node(d, "Neg", "", "s", "y");
+	return d;
+}
+
+/* Describe a RUN of a plan of two_states(). */
+static struct rbk_sqe states_entry(const struct bench *bench, const struct session_plan *plan,
+				   uint64_t user_data, uint8_t strategy)
+{
+	return (struct rbk_sqe){
+		.opcode = RBK_OP_RUN,
+		.plan_id = plan->id,
+		.user_data = user_data,
+		.count = 1,
+		.strategy = strategy,
+		.refs = {RBK_REF(bench->arena->id, X), RBK_REF(bench->arena->id, Y),
+			 RBK_REF(bench->arena->id, 2 * Y)},
+	};
+}
+
+/* A task that has updated a state updates all of them, unless its client leaves. */
+TEST(test_segments__cancel_between_updates)
+{
+	const struct session_plan *plan;
+	struct rbk_sqe sqe;
+
+	BENCH(bench, 1, N_ENTRIES);
+	plan = bench_cut_plan(&bench, two_states(), two_states());
+
+	/* No segment has begun. */
+	sqe = states_entry(&bench, plan, 1, RBK_STRATEGY_ONLY_CPU);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	put_cancel(&bench, 2, 1, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, 0);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, -ECANCELED);
+
+	/* The second of three is queued, then the third, which has no state. */
+	sqe = states_entry(&bench, plan, 3, RBK_STRATEGY_ONLY_CPU);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	for (uint64_t i = 4; i < 6; i++) {
+		finish(&bench, bench.cpu, 3, 0);
+		put_cancel(&bench, i, 3, 0);
+		rig_work(&bench.rig);
+		expect_cqe(&bench, i, -EALREADY);
+	}
+	finish(&bench, bench.cpu, 3, 0);
+	expect_cqe(&bench, 3, 0);
+
+	sqe = states_entry(&bench, plan, 7, RBK_STRATEGY_ONLY_CPU);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 7, 0);
+	/* bench_end() asserts that everything drains. */
+}
+
+/* The plan of a task that has updated a state is removed while the task waits for memory. */
+TEST(test_segments__plan_is_removed_between_updates)
+{
+	struct session_plan *plan;
+	struct rbk_sqe sqe;
+
+	BENCH(bench, 2, N_ENTRIES);
+	plan = bench_cut_plan(&bench, two_states(), two_states());
+	for (uint32_t waiting = 0; waiting < 2; waiting++) {
+		plan->segments->of[waiting].plan.plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+		sqe = states_entry(&bench, plan, 1 + waiting, RBK_STRATEGY_ONLY_GPU);
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		if (waiting == 1)
+			break;
+		/* The first task waits at its first segment, the second one at the second. */
+		plan->segments->of[waiting].plan.plan->device_state[GPU] = PLAN_DEVICE_READY;
+	}
+	finish(&bench, bench.gpu, 2, 0);
+	expect_none(&bench);
+	assert_int_equal(session_plan_remove(bench.rig.session, 5, plan->id), 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, -ECANCELED);
+	expect_cqe(&bench, 2, -ENOMEM);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
 }
 
 /* --- sets --- */
@@ -548,7 +615,7 @@ TEST(test_segments__many)
 
 	SCENE(scene, N_ENTRIES);
 	bench = &scene.bench;
-	plan = cut_plan(&bench->rig, long_chain(40), long_chain(40));
+	plan = bench_cut_plan(bench, long_chain(40), long_chain(40));
 	sqe = bench_entry(plan, bench->arena, Y, 1, 1);
 	sqe.strategy = RBK_STRATEGY_DEVICE(GPU);
 	rig_put(&bench->ring, &sqe);
@@ -571,7 +638,7 @@ TEST(test_segments__no_room)
 	rig = &scene.bench.rig;
 	account_book_limit(rig->book, ACCOUNT_MAPPINGS,
 			   account_book_total(rig->book, ACCOUNT_MAPPINGS));
-	rig->server->options.cut_seed = find_seed(long_chain(5));
+	rig->server->options.cut_seed = bench_cut_seed(long_chain(5));
 	plan = rig_plan_new(rig, long_chain(5));
 	assert_null(plan->segments);
 	sqe = bench_entry(plan, scene.bench.arena, Y, 1, 1);
@@ -586,7 +653,7 @@ TEST(test_segments__no_room)
 /* A client that leaves while its plan is verified, cut, prepared or entered leaves nothing. */
 TEST(test_segments__client_leaves_meanwhile)
 {
-	const uint64_t seed = find_seed(long_chain(40));
+	const uint64_t seed = bench_cut_seed(long_chain(40));
 	bool was_ready = false;
 
 	for (unsigned int n_us = 0; !was_ready; n_us += 20 + n_us / 8) {
