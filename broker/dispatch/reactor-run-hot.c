@@ -23,6 +23,7 @@
  * task each, every switch to a worker takes the processor from a client or from the reactor.
  */
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 #include "util/clock.h"
 
 /* A piece of a task that takes longer is an overrun: neighbours wait for it. */
@@ -62,15 +63,25 @@ static bool has_busy_neighbour(const struct dispatch *dispatch, const struct flo
 	return false;
 }
 
-/* Return true if touching a run's tensors never waits for a process that takes pages away. */
-static bool is_fixed(const struct run *run)
+static bool are_fixed(const struct exec_ref *refs, uint32_t n)
 {
-	if (run->task->ring->ring->session->n_unfixed == 0)
-		return true;
-	for (uint32_t i = 0; i < run->exec.plan->n_bindings; i++)
-		if (!run->refs[i].arena->is_fixed)
+	for (uint32_t i = 0; i < n; i++)
+		if (!refs[i].arena->is_fixed)
 			return false;
 	return true;
+}
+
+/*
+ * Return true if touching a run's tensors never waits for a process that takes pages away. A
+ * segment that begins may copy the states of others: see undo-hot.c.
+ */
+static bool is_fixed(const struct run *run)
+{
+	const struct whole_run whole = segments_whole(run->task);
+
+	return run->task->ring->ring->session->n_unfixed == 0 ||
+	       (are_fixed(run->refs, run->exec.plan->n_bindings) &&
+		(!run->exec.on_begin || are_fixed(whole.refs, whole.plan->n_bindings)));
 }
 
 unsigned int reactor_run_free(const struct dispatch *dispatch, const struct run *run)

@@ -16,9 +16,10 @@
  * A segment that fails ends the task. One that fails with its device runs again on the CPU
  * (run-hot.c); what earlier segments left is in the crossing block, which every device can reach.
  *
- * States are updated as a whole: once a segment that updates states has begun, the task is not
- * cancelled any more while its client is there. Before the first of them begins, the states of all
- * segments are copied (undo-hot.c): the next broker runs the whole task again, maybe cut otherwise.
+ * States are updated as a whole, as far as devices and memory permit: once a segment that updates
+ * one has begun, the task is not cancelled any more while its client is there, nor does it wait for
+ * memory. Before the first segment with states begins, the states of all segments are copied
+ * (undo-hot.c): the next broker runs the whole task again, maybe cut otherwise.
  */
 #include <errno.h>
 
@@ -26,8 +27,20 @@
 #include "dispatch/segment.h"
 #include "session/segments.h"
 
+static bool updates_state(const struct plan *plan)
+{
+	for (uint32_t i = 0; plan->has_state && i < plan->n_nodes; i++)
+		for (uint32_t k = 0; k < plan->nodes[i].n_out; k++)
+			if (plan->tensors[plan->nodes[i].out[k]].kind == RBK_TENSOR_STATE)
+				return true;
+	return false;
+}
+
 void segments_ready(struct session_plan *plan)
 {
+	for (uint32_t i = 0; i < plan->segments->n; i++)
+		plan->segments->of[i].updates_state =
+			updates_state(plan->segments->of[i].plan.plan);
 	list_init(&plan->waiting);
 	list_init(&plan->ending);
 }
@@ -63,6 +76,26 @@ static void reset_slot(struct task *task)
 	task->is_explored = task->is_moved = false;
 	task->has_waited = false;
 	task->wait_res = 0;
+}
+
+int segments_refuse(const struct dispatch *dispatch, const struct task *task)
+{
+	const struct session_segments *segments = task->plan->segments;
+	bool can_run = true, lacks_memory = false;
+
+	if (!task->plan->plan->has_state || task->strategy != RBK_STRATEGY_ONLY_GPU)
+		return 0;
+	for (uint32_t i = 0; i < segments->n && can_run; i++) {
+		const struct plan *plan = segments->of[i].plan.plan;
+
+		can_run = lacks_memory = false;
+		for (uint32_t k = RBK_DEVICE_GPU; k < dispatch->n_executors; k++) {
+			lacks_memory |= plan->device_state[k] == PLAN_DEVICE_NO_MEMORY;
+			can_run |= plan->device_state[k] == PLAN_DEVICE_READY ||
+				   plan->device_state[k] == PLAN_DEVICE_EVICTED;
+		}
+	}
+	return can_run ? 0 : lacks_memory ? -ENOMEM : -ENODEV;
 }
 
 bool segments_begin(struct task *task)
@@ -147,7 +180,11 @@ bool segments_go_on(struct task *task)
 	if (task->res || next == task->whole->segments->n)
 		return false;
 	add_up(task);
-	task->set->has_updated |= task->plan->plan->has_state;
+	if (task->whole->segments->of[task->segment].updates_state) {
+		task->set->has_updated = true;
+		/* It would hold its chain up for as long as there is no memory. */
+		task->waits_for_memory = false;
+	}
 	reset_slot(task);
 	describe_segment(task, next);
 	return true;
@@ -252,10 +289,13 @@ static void describe_whole(struct task *task)
 	task->is_moved = set->is_moved;
 }
 
-void segments_end(struct dispatch *dispatch, struct task *task)
+int segments_end(struct dispatch *dispatch, struct task *task, int res)
 {
 	struct segment_set *set = task->set;
 
+	/* Its plan was removed while it waited for memory; its device was drained, or failed. */
+	if (segments_have_updated(task) && !task->ring->ring->is_closing)
+		res = res == -ECANCELED ? -ENOMEM : res == -ENODEV ? -EIO : res;
 	if (task->whole) {
 		if (set)
 			describe_whole(task);
@@ -265,4 +305,5 @@ void segments_end(struct dispatch *dispatch, struct task *task)
 	task->set = NULL;
 	if (set)
 		give_back(dispatch, task->plan->segments, set);
+	return res;
 }

@@ -6,9 +6,21 @@
 #include "dispatch/dispatch-private.h"
 #include "session/segments.h"
 
-struct dispatch;
-struct session_plan;
-struct task;
+/* A RUN as its entry describes it, whatever segment its slot describes. */
+struct whole_run {
+	const struct plan *plan;
+	const struct exec_ref *refs;
+	uint32_t count;
+};
+
+static inline struct whole_run segments_whole(const struct task *task)
+{
+	const struct segment_set *set = task->set;
+
+	if (task->whole && set)
+		return (struct whole_run){task->whole->plan, set->refs, set->count};
+	return (struct whole_run){task->plan->plan, task->run.refs, task->count};
+}
 
 /* Prepare the dispatcher's part of a plan that is cut, beside those of its segments. */
 void segments_ready(struct session_plan *plan);
@@ -32,11 +44,17 @@ bool segments_go_on(struct task *task);
 void segments_begin_wish(struct task *task);
 bool segments_go_on_wish(const struct dispatch *dispatch, struct task *task);
 
-/* Return true if a segment of the task has updated states, and others of its segments have not. */
+/* Return true if a segment that updates a state has ended, and the task goes on. */
 static inline bool segments_have_updated(const struct task *task)
 {
-	return __builtin_expect(task->set != NULL, 0) && task->set->has_updated;
+	return __builtin_expect(task->whole && task->set, 0) && task->set->has_updated;
 }
+
+/*
+ * Return an error of a task that would fail in the middle, after an update of states: a segment can
+ * run on none of the devices that the task's strategy permits. 0: there is none.
+ */
+int segments_refuse(const struct dispatch *dispatch, const struct task *task);
 
 /* Wake a TASK_BLOCKED, which does not wait for a crossing block any more. */
 void segments_withdraw(struct dispatch *dispatch, struct task *task);
@@ -44,5 +62,6 @@ void segments_withdraw(struct dispatch *dispatch, struct task *task);
 /*
  * End a task that has begun a segment, or has a crossing block: its slot describes the whole task
  * again. The task that has waited longest for the block gets it, and is woken.
+ * Return: @res, or the error of a task that has updated states where @res says that it has not.
  */
-void segments_end(struct dispatch *dispatch, struct task *task);
+int segments_end(struct dispatch *dispatch, struct task *task, int res);

@@ -107,8 +107,11 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 	}
 	switch (task->opcode) {
 	case RBK_OP_RUN:
-		if (__builtin_expect(task->plan->segments != NULL, 0) && !segments_begin(task))
-			return false;
+		if (__builtin_expect(task->plan->segments != NULL, 0)) {
+			*ret_res = segments_refuse(dispatch, task);
+			if (*ret_res || !segments_begin(task))
+				return *ret_res != 0;
+		}
 		return task_begin_run(dispatch, task, ret_res);
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:
@@ -222,10 +225,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	struct task *successor = task->chain_next;
 
 	if (__builtin_expect(task->whole || task->set, 0)) {
-		/* Its plan was removed. -ECANCELED says that states are as they were. */
-		if (res == -ECANCELED && segments_have_updated(task))
-			res = -ENOMEM;
-		segments_end(dispatch, task);
+		res = segments_end(dispatch, task, res);
 	}
 	if (__builtin_expect(task->is_rerun && !task->is_undone && res < 0, 0))
 		res = -ECONNRESET;

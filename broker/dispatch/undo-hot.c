@@ -21,7 +21,7 @@
  *
  * A record's flags have one writer at a time: the reactor before the task is given to an executor
  * and after it was taken back, the executor's thread when the task begins. In between the reactor
- * writes the flags of a cancelled task only, and such a task has not begun.
+ * writes the flags of a cancelled task only, and such a task has not begun to update states.
  */
 #include <assert.h>
 #include <string.h>
@@ -29,22 +29,6 @@
 #include "dispatch/record.h"
 #include "dispatch/segment.h"
 #include "dispatch/undo.h"
-
-/* A task as its entry describes it, whatever segment its slot describes. */
-struct whole {
-	const struct plan *plan;
-	const struct exec_ref *refs;
-	uint32_t count;
-};
-
-static inline struct whole whole_of(const struct task *task)
-{
-	const struct segment_set *set = task->set;
-
-	if (set)
-		return (struct whole){task->whole->plan, set->refs, set->count};
-	return (struct whole){task->plan->plan, task->run.refs, task->count};
-}
 
 /* Return the bytes of binding @i that a task of @count rows updates in place; 0: it is no state. */
 static inline uint64_t state_bytes(const struct plan *plan, uint32_t i, uint32_t count)
@@ -73,7 +57,7 @@ uint64_t undo_units(const struct plan *plan, uint32_t count)
 /* Copy the states of a task into its units, or write them back. */
 static void copy_states(const struct task *task, bool back)
 {
-	const struct whole whole = whole_of(task);
+	const struct whole_run whole = segments_whole(task);
 	uint8_t *kept = task->ring->ring->undo + (size_t)task->undo_first * RBK_UNDO_UNIT_BYTES;
 	const uint8_t *end = kept + (size_t)task->n_undo * RBK_UNDO_UNIT_BYTES;
 	uint64_t bytes;
@@ -103,6 +87,7 @@ static void keep_states(struct exec_task *exec)
 		task->is_undone = true;
 		return;
 	}
+	/* An earlier segment had begun. */
 	if (flags == record->flags)
 		return;
 	if (task->n_undo > 0) {
@@ -128,7 +113,7 @@ static void take_units(struct task *task)
 {
 	struct session_ring *ring = task->ring->ring;
 	struct rbk_task_record *record = record_of(task);
-	const struct whole whole = whole_of(task);
+	const struct whole_run whole = segments_whole(task);
 	const uint64_t n = undo_units(whole.plan, whole.count);
 	unsigned int first = 64;
 

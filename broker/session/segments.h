@@ -23,6 +23,7 @@
 struct session_segment {
 	struct session_plan plan;
 	struct cut_segment cut;
+	bool updates_state; /* the dispatcher's: a node writes to a state */
 };
 
 /*
@@ -42,7 +43,7 @@ struct segment_set {
 	uint8_t reason;                      /* enum rbk_reason; see segment-hot.c */
 	bool is_explored, is_moved;          /* one of the segments was */
 	bool is_partitioned;                 /* a segment ran on two devices */
-	bool has_updated;                    /* a segment with states has ended */
+	bool has_updated;                    /* a segment that updates a state has ended */
 };
 
 struct session_segments {

@@ -142,6 +142,7 @@ enum rbk_op {
  * RBK_STRATEGY_AUTO: any device that can run the plan, for EVICT all of them. PREFETCH and EVICT
  * are tasks: they can be in chains, barriers wait for them, and they can be cancelled, as can a RUN
  * that waits. When a plan is removed, the tasks that wait for its memory complete with -ECANCELED.
+ * A RUN that has updated a state in one segment of its plan does not wait in later ones.
  */
 
 /*
@@ -237,13 +238,12 @@ enum rbk_reason {
  *   -EALREADY    CANCEL: the task has begun on a GPU, or updates a state, and cannot be stopped;
  *                it had begun to update a state when an earlier broker died, and is to run again
  *   -ECANCELED   cancelled, or an earlier task of its chain or one that it names in after failed,
- *                or it waited for the memory of a plan that was removed (-ENOMEM if a segment of
- *                the plan had updated a state before); PREFETCH: EVICT or an administrator evicted
- *                the plan while it was being loaded; states are as they were before the task
+ *                or it waited for the memory of a plan that was removed. States are as they were.
+ *                PREFETCH: EVICT or an administrator evicted the plan while it was being loaded
  *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
- *                the devices that may run it; after this error and -EIO, states may be updated,
- *                some of them or all
+ *                the devices that may run it. Where the broker cut the plan (brokerd(8)), states
+ *                may be updated, some or all of them, after this error, -EDOM and -EIO
  *   -ECONNRESET  the broker died when the task had begun to update states without RBK_FEAT_UNDO, or
  *                without room for them: they may hold anything now; or after the task's table had
  *                been read, and the table has changed since

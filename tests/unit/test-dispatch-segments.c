@@ -13,6 +13,7 @@
 #include "support/one-op.h"
 #include "support/test.h"
 #include "unit/dispatch-bench.h"
+#include "util/clock.h"
 
 enum {
 	LINK = RBK_SQE_LINK,
@@ -305,17 +306,18 @@ TEST(test_segments__cancel)
 	expect_cqe(bench, 3, 0);
 }
 
-/* s = relu(s), t = |t| and y = -s, in three segments, two of which update a state */
+/* s = relu(s), y = -x and t = |t|, in three segments */
 static struct describe *two_states(void)
 {
 	struct describe *d = describe_new("states", 1);
 
 	describe_state(d, "s", DESCRIBE_DIMS(64));
 	describe_state(d, "t", DESCRIBE_DIMS(64));
+	describe_input(d, "x", DESCRIBE_DIMS(64));
 	describe_output(d, "y", DESCRIBE_DIMS(64));
 	describe_node(d, "Relu", "", "s", "s");
+	describe_node(d, "Neg", "", "x", "y");
 	describe_node(d, "Abs", "", "t", "t");
-	describe_node(d, "Neg", "", "s", "y");
 	return d;
 }
 
@@ -330,7 +332,7 @@ static struct rbk_sqe states_entry(const struct bench *bench, const struct sessi
 		.count = 1,
 		.strategy = strategy,
 		.refs = {RBK_REF(bench->arena->id, X), RBK_REF(bench->arena->id, Y),
-			 RBK_REF(bench->arena->id, 2 * Y)},
+			 RBK_REF(bench->arena->id, 2 * Y), RBK_REF(bench->arena->id, 3 * Y)},
 	};
 }
 
@@ -353,7 +355,7 @@ TEST(test_segments__cancel_between_updates)
 	finish(&bench, bench.cpu, 1, 0);
 	expect_cqe(&bench, 1, -ECANCELED);
 
-	/* The second of three is queued, then the third, which has no state. */
+	/* The second of three, which has no state, is queued, then the third. */
 	sqe = states_entry(&bench, plan, 3, RBK_STRATEGY_ONLY_CPU);
 	rig_put(&bench.ring, &sqe);
 	rig_work(&bench.rig);
@@ -377,27 +379,141 @@ TEST(test_segments__cancel_between_updates)
 TEST(test_segments__plan_is_removed_between_updates)
 {
 	struct session_plan *plan;
+	struct plan *second;
 	struct rbk_sqe sqe;
 
 	BENCH(bench, 2, N_ENTRIES);
 	plan = bench_cut_plan(&bench, two_states(), two_states());
-	for (uint32_t waiting = 0; waiting < 2; waiting++) {
-		plan->segments->of[waiting].plan.plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
-		sqe = states_entry(&bench, plan, 1 + waiting, RBK_STRATEGY_ONLY_GPU);
-		rig_put(&bench.ring, &sqe);
-		rig_work(&bench.rig);
-		if (waiting == 1)
-			break;
-		/* The first task waits at its first segment, the second one at the second. */
-		plan->segments->of[waiting].plan.plan->device_state[GPU] = PLAN_DEVICE_READY;
-	}
+	second = plan->segments->of[1].plan.plan;
+	second->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	/* No segment waits for as long as there is no memory, once one has updated a state. */
+	sqe = states_entry(&bench, plan, 1, RBK_STRATEGY_PREFER_GPU);
+	sqe.flags = RBK_SQE_WAIT_MEMORY;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	finish(&bench, bench.gpu, 1, 0);
+	finish(&bench, bench.cpu, 1, 0);
+	finish(&bench, bench.gpu, 1, 0);
+	assert_int_equal(expect_cqe(&bench, 1, 0).reason, RBK_REASON_MEMORY_CONSTRAINT);
+
+	sqe = states_entry(&bench, plan, 2, RBK_STRATEGY_ONLY_GPU);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
 	finish(&bench, bench.gpu, 2, 0);
 	expect_none(&bench);
 	assert_int_equal(session_plan_remove(bench.rig.session, 5, plan->id), 0);
 	rig_work(&bench.rig);
-	expect_cqe(&bench, 1, -ECANCELED);
 	expect_cqe(&bench, 2, -ENOMEM);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+}
+
+/* A task that gets the set of one that has updated states has updated none. */
+TEST(test_segments__set_of_another)
+{
+	const struct session_plan *plan;
+	struct rbk_sqe sqe;
+	uint64_t n_sets;
+
+	BENCH(bench, 1, N_ENTRIES);
+	plan = bench_cut_plan(&bench, two_states(), two_states());
+	n_sets = plan->segments->n_sets;
+	for (uint64_t i = 1; i <= n_sets + 1; i++) {
+		sqe = states_entry(&bench, plan, i, RBK_STRATEGY_ONLY_CPU);
+		rig_put(&bench.ring, &sqe);
+	}
+	rig_work(&bench.rig);
+	assert_int_equal(session_plan_remove(bench.rig.session, 5, plan->id), 0);
+	for (unsigned int k = 0; k < 3; k++)
+		finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, n_sets + 1, -ECANCELED);
+	for (uint64_t i = 2; i <= n_sets; i++) {
+		for (unsigned int k = 0; k < 3; k++)
+			finish(&bench, bench.cpu, i, 0);
+		expect_cqe(&bench, i, 0);
+	}
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+}
+
+/* A task that would fail after its first update does not begin. */
+TEST(test_segments__refused_before_updates)
+{
+	struct session_plan *plan;
+	struct plan *last;
+	struct rbk_sqe sqe;
+
+	BENCH(bench, 2, N_ENTRIES);
+	plan = bench_cut_plan(&bench, two_states(), two_states());
+	last = plan->segments->of[2].plan.plan;
+	for (unsigned int i = 0; i < 2; i++) {
+		last->device_state[GPU] = i ? PLAN_DEVICE_NO_MEMORY : PLAN_DEVICE_UNSUPPORTED;
+		sqe = states_entry(&bench, plan, 1 + i, RBK_STRATEGY_ONLY_GPU);
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		expect_cqe(&bench, 1 + i, i ? -ENOMEM : -ENODEV);
+	}
+	assert_int_equal(bench.gpu->n_submitted, 0);
+
+	/* The device may be gone meanwhile. */
+	last->device_state[GPU] = PLAN_DEVICE_READY;
+	sqe = states_entry(&bench, plan, 3, RBK_STRATEGY_ONLY_GPU);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	finish(&bench, bench.gpu, 3, 0);
+	last->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	finish(&bench, bench.gpu, 3, 0);
+	expect_cqe(&bench, 3, -EIO);
+}
+
+static void run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
+		     exec_look_fn *look, void *context)
+{
+	assert_true(exec_task_begin(task));
+	task->start_ticks = task->end_ticks = clock_ticks();
+	task->res = exec_task_end(task) ? 0 : -ECANCELED;
+}
+
+static void begin_with_reactor(struct bench *bench)
+{
+	struct reactor_run *own;
+
+	bench_begin_placement(bench, 1, N_ENTRIES, NULL,
+			      (const struct bench_speed[]){{.bytes_per_ns = 1}});
+	own = &bench->rig.dispatch->reactor_run;
+	own->most_ns = REACTOR_TASK_NS;
+	own->long_piece_ticks = own->quiet_ticks = own->forgive_ticks = 1ull << 40;
+	bench->cpu->ops.run_here = run_here;
+}
+
+/*
+ * The reactor touches no arena that a client may take pages from: the first segment that begins
+ * copies the states of the others, too.
+ */
+TEST(test_segments__state_of_another_segment_is_not_fixed)
+{
+	SCOPED(bench, bench, begin_with_reactor, bench_end);
+	const struct reactor_run *own = &bench.rig.dispatch->reactor_run;
+	struct session_arena *other = rig_arena_new(&bench.rig, 4096, false);
+	struct session_plan *plan = bench_cut_plan(&bench, two_states(), two_states());
+	struct rbk_sqe sqe = states_entry(&bench, plan, 0, RBK_STRATEGY_AUTO);
+
+	sqe.refs[1] = RBK_REF(other->id, 0);
+	bench.rig.session->n_unfixed = 1;
+	for (sqe.user_data = 1; sqe.user_data <= 2; sqe.user_data++) {
+		other->exec.is_fixed = sqe.user_data == 2;
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		assert_int_equal(own->n_held, other->exec.is_fixed);
+		if (!other->exec.is_fixed)
+			finish(&bench, bench.cpu, 1, 0);
+		while (bench.cpu->n_tasks > 0 || own->n_waiting > 0) {
+			reactor_run_next(bench.rig.dispatch);
+			fake_finish_all(bench.cpu, 0);
+			rig_work(&bench.rig);
+		}
+		expect_cqe(&bench, sqe.user_data, 0);
+	}
+	bench.rig.session->n_unfixed = 0;
 }
 
 /* --- sets --- */
