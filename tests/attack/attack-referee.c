@@ -2,8 +2,9 @@
 /*
  * The referee: runs one row, and watches the broker meanwhile; see attack.h
  *
- * Windows of the attacker and of the friend take turns. Before each window only the neighbour runs,
- * so every attack must leave the broker as it was. A first visit of the friend, whose times do not
+ * Windows of the attacker and of the friend take turns; with --quick, the friend only visits after
+ * each attack. Before each window only the neighbour runs, so every attack must leave the broker as
+ * it was. A first visit of the friend, whose times do not
  * count, shows how much memory the broker keeps. From then on the friend uses as much processor
  * time as the attacker did before it.
  */
@@ -552,12 +553,17 @@ static bool run_windows(struct referee *referee)
 		if (load->wall_ns > 0)
 			referee->attack->busy_permille =
 				(unsigned int)(load->member_ns * 1000 / load->wall_ns);
-		if (referee->options->is_quick)
-			continue;
-		if (!run_window(referee, ATTACK_BESIDE_FRIEND, "friend",
-				friend_ns(referee, load->wall_ns / (i + 1))) ||
+		/* A quick row sees that honest tasks of the attacker's tenant still run. */
+		if (!run_window(referee,
+				referee->options->is_quick ? ATTACK_BEGIN : ATTACK_BESIDE_FRIEND,
+				"friend",
+				referee->options->is_quick
+					? visit_ns
+					: friend_ns(referee, load->wall_ns / (i + 1))) ||
 		    !wait_for_rest(referee))
 			return false;
+		if (referee->options->is_quick)
+			continue;
 		take_turns(referee, &result->turns[ATTACK_BESIDE_FRIEND]);
 	}
 	connect_afterwards(referee);
@@ -687,6 +693,26 @@ static void begin(struct referee *referee)
 		attack_witness_start(&referee->witness, attack);
 }
 
+/* Judge everything but times. The only time judged is that of an entry that practically starved. */
+static void judge(struct referee *referee)
+{
+	const struct attack *attack = referee->attack;
+	const struct attack_times *attacked = &attack->times[ATTACK_BESIDE_ATTACKER][ATTACK_INLINE];
+	const struct attack_result *result = referee->result;
+
+	if (row->run == attack_watch && attack->n_refused > 0)
+		wrong(referee, "the attacker saw figures of others");
+	if (row->n_files && result->most_fds > row->n_files / 2)
+		wrong(referee, "the broker has too many open files");
+	if (attack->is_slow)
+		return;
+	if (attacked->longest_ns > stall_ns)
+		wrong(referee, "a neighbour's entry waited for %.1f s",
+		      (double)attacked->longest_ns / 1e9);
+	if (result->excess_bytes > uncharged_bytes)
+		wrong(referee, "the broker has more memory than is charged");
+}
+
 static void end(struct referee *referee)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
@@ -711,6 +737,8 @@ static void end(struct referee *referee)
 		wrong(referee, "%s", referee->attack->failure);
 	if (referee->attack->n_results == 0)
 		wrong(referee, "the neighbour has no results");
+	/* Now all entries of the neighbour have completed, and their times are recorded. */
+	judge(referee);
 	rbk_stats_unmap(&referee->view);
 	rbk_disconnect(referee->rbk);
 	if (referee->result->n_wrong == 0) {
@@ -729,26 +757,6 @@ static void end(struct referee *referee)
 	close(referee->attack_fd);
 }
 
-/* Judge everything but times. The only time judged is that of an entry that practically starved. */
-static void judge(struct referee *referee)
-{
-	const struct attack *attack = referee->attack;
-	const struct attack_times *attacked = &attack->times[ATTACK_BESIDE_ATTACKER][ATTACK_INLINE];
-	const struct attack_result *result = referee->result;
-
-	if (row->run == attack_watch && attack->n_refused > 0)
-		wrong(referee, "the attacker saw figures of others");
-	if (row->n_files && result->most_fds > row->n_files / 2)
-		wrong(referee, "the broker has too many open files");
-	if (attack->is_slow)
-		return;
-	if (attacked->longest_ns > stall_ns)
-		wrong(referee, "a neighbour's entry waited for %.1f s",
-		      (double)attacked->longest_ns / 1e9);
-	if (result->excess_bytes > uncharged_bytes)
-		wrong(referee, "the broker has more memory than is charged");
-}
-
 void attack_referee(const struct attack_row *which, const struct attack_options *options,
 		    struct attack_result *ret)
 {
@@ -758,7 +766,6 @@ void attack_referee(const struct attack_row *which, const struct attack_options 
 	*ret = (struct attack_result){.row = which, .options = options};
 	begin(&referee);
 	run_windows(&referee);
-	judge(&referee);
 	end(&referee);
 }
 

@@ -17,7 +17,7 @@
  * To add a row: write its function in a file rows-*.c, add it to rows[] in attack.c, and its name
  * to meson.build. A row fails for a wrong result, a broker that dies, an entry of the neighbour
  * that waits for a second, memory that is not charged, and anything left behind. Ratios of times
- * are printed beside their limits. The tests leave the friend's windows out (--quick).
+ * are printed beside their limits. Most tests leave the friend's windows out (--quick).
  *
  * The processes share a mapping (struct attack). Members are no cmocka tests: they end by
  * attack_fail(), whose sentence the referee prints.
@@ -199,11 +199,11 @@ struct attack_row {
 struct attack_options {
 	const char *program; /* path of this program */
 	unsigned int n_sessions;
-	unsigned int n_windows; /* windows of the friend; as many of the attacker */
+	unsigned int n_windows; /* windows of the attacker; as many of the friend unless is_quick */
 	uint64_t window_ns;
 	uint64_t n_least;     /* results of the attacker in all windows; 0: as many as there are */
 	bool neighbour_rests; /* --rest */
-	bool is_quick;        /* --quick: no windows of the friend */
+	bool is_quick;        /* --quick: visits of the friend instead of windows */
 };
 
 /* Processor time in the windows of one phase. */
@@ -243,7 +243,7 @@ struct attack_result {
 	uint64_t excess_bytes;      /* peak of a window's growth of memory above its charges */
 	unsigned int most_fds;      /* peak of the broker's descriptors, beside the attacker */
 	unsigned int n_wrong;
-	bool is_within; /* true: all times are within their limits */
+	bool is_within; /* true: all times are within their limits; true if is_quick */
 };
 
 /* Run a row and print its errors. The caller passes the result to attack_result_deinit(). */

@@ -46,7 +46,7 @@ struct script {
 	void (*check)(const uint8_t *arena, unsigned int n_stores);
 	unsigned int n_entries;
 	int res[MAX_ENTRIES + 1];
-	bool is_for_sanitizers; /* a sanitized build steps it, too */
+	bool is_for_sanitizers; /* a sanitized build steps it, too; see step() */
 };
 
 /* Run a ring until nothing is left to do. */
@@ -57,8 +57,9 @@ void check_published(const struct rbk_cq_area *cq);
 
 /*
  * Let @dying run in a process of its own, one instruction after the other, and have @heir take its
- * ring over after each store to the completion area, or to the arena. In a sanitized build, take
- * most scripts over before the first store and after the last. Return: the number of stores; 0 if
- * not after each store, or if processes cannot be traced here.
+ * ring over after each store to the completion area, or to the arena; in a sanitized build, unless
+ * the script is for them, only before the first store and after the last.
+ * Return: how often @heir took the ring over; 0: processes cannot be traced here, or a build with
+ * ThreadSanitizer, which does nothing.
  */
 unsigned int step(const struct script *script, struct bench *dying, struct bench *heir);

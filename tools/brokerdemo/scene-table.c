@@ -183,14 +183,12 @@ static void check_decision(struct lab *lab, unsigned int i, const struct lab_tas
 	lab_expect(lab, task->cqe.res == 0, "%s failed: %s", name, strerror(-task->cqe.res));
 	if (!lab_expect(lab, task->has_decision, "%s is not in the decision log", name))
 		return;
-	/*
-	 * The first task's placement does not depend on the devices. A fast processor computes it
-	 * in a few microseconds: it then runs at once, without a prediction.
-	 */
 	lab_expect(lab,
-		   i == 0 || task->cqe.flags & RBK_CQE_PARTITIONED ||
+		   (task->cqe.flags & RBK_CQE_PARTITIONED) ||
+			   (task->decision.flags & RBK_DECISION_INLINE) ||
 			   task->decision.predicted_ns > 0,
 		   "%s: nothing was predicted", name);
+	/* This task's placement does not depend on the devices. */
 	if (i == 0)
 		lab_expect(lab,
 			   task->cqe.device == RBK_DEVICE_CPU &&
@@ -227,8 +225,10 @@ static int run_row(struct lab *lab, const struct scene_options *options, unsigne
 	if (r == 0)
 		print_row(lab, &task, other_ns,
 			  find_beside(options->beside, shape.name, beside, sizeof(beside)));
-	if (r == 0 && i == 0 && !(task.decision.predicted_ns > 0))
-		printf("  %19s (so short that it ran at once, without a prediction)\n", "");
+	if (r == 0 && (task.decision.flags & RBK_DECISION_INLINE))
+		printf("  %19s (so short that it ran on the reactor, whose log has no "
+		       "predictions)\n",
+		       "");
 	if (r == 0 && task.rows < shapes[i].rows)
 		printf("  %19s (%u of %u rows, for want of memory or speed)\n", "", task.rows,
 		       shapes[i].rows);
