@@ -139,7 +139,7 @@ const struct option_row option_rows[] = {
 	 AT(reactor_task_ns), .most = 10000, .unit = 1000},
 	{"cut", "SEED", OPTION_START, &option_kind_number,
 	 "number by which plans are cut into random segments, for tests",
-	 "cut every plan without states into random segments, which depend on\n"
+	 "cut every plan into random segments, which depend on\n"
 	 "the number: for tests (default: 0, plans are cut where no GPU could\n"
 	 "have them whole)",
 	 AT(cut_seed), .most = INT32_MAX},

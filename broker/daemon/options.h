@@ -60,7 +60,7 @@ struct options {
 	enum profiles_mode calibration;
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
-	uint64_t cut_seed;          /* cut plans without states at random; 0: no */
+	uint64_t cut_seed;          /* cut plans at random; 0: no */
 	uint64_t reactor_task_ns;   /* longest task that the reactor runs itself; 0: none */
 	uint64_t turn_ns;           /* the reactor's budget */
 	uint64_t stop_ns;           /* time until tasks in flight are abandoned; 0: 10 s */

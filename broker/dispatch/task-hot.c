@@ -224,9 +224,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	struct dispatch_ring *ring = task->ring;
 	struct task *successor = task->chain_next;
 
-	if (__builtin_expect(task->whole || task->set, 0)) {
+	if (__builtin_expect(task->whole || task->set, 0))
 		res = segments_end(dispatch, task, res);
-	}
 	if (__builtin_expect(task->is_rerun && !task->is_undone && res < 0, 0))
 		res = -ECONNRESET;
 	join_complete(dispatch, task, res);

@@ -242,7 +242,7 @@ struct server_options {
 	struct executor *const *executors; /* by device index; [0] is the CPU */
 	uint32_t n_executors;
 	uint32_t n_processors; /* processors that the broker may use; 0: not known */
-	uint64_t cut_seed;     /* cut plans without states at random, for tests; 0: no */
+	uint64_t cut_seed;     /* cut plans at random, for tests; 0: no */
 	struct residency *residency;
 	struct server_hooks hooks;
 	struct server_publisher publisher;
