@@ -78,7 +78,8 @@ static void reset_slot(struct task *task)
 	task->wait_res = 0;
 }
 
-int segments_refuse(const struct dispatch *dispatch, const struct task *task)
+/* Return the error of a task that would fail after an update of states; 0: there is none. */
+static int refuse(const struct dispatch *dispatch, const struct task *task)
 {
 	const struct session_segments *segments = task->plan->segments;
 	bool can_run = true, lacks_memory = false;
@@ -98,12 +99,15 @@ int segments_refuse(const struct dispatch *dispatch, const struct task *task)
 	return can_run ? 0 : lacks_memory ? -ENOMEM : -ENODEV;
 }
 
-bool segments_begin(struct task *task)
+bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret_res)
 {
 	struct session_plan *whole = task->plan;
 	struct session_segments *segments = whole->segments;
 	struct segment_set *set = task->set;
 
+	*ret_res = refuse(dispatch, task);
+	if (*ret_res)
+		return false;
 	if (!set) {
 		set = segments->free_sets;
 		if (!set) {

@@ -27,9 +27,11 @@ void segments_ready(struct session_plan *plan);
 
 /*
  * Begin a RUN of a plan that is cut: from now on the task's slot describes the first segment.
- * Return: false: the task waits for a crossing block.
+ * Return: false: the task waits for a crossing block; or, with *ret_res set, a segment can run on
+ * none of the devices that the task's strategy permits, and the task would fail after an update of
+ * states.
  */
-bool segments_begin(struct task *task);
+bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret_res);
 
 /*
  * Go on after the task's present segment ended with task->res.
@@ -49,12 +51,6 @@ static inline bool segments_have_updated(const struct task *task)
 {
 	return __builtin_expect(task->whole && task->set, 0) && task->set->has_updated;
 }
-
-/*
- * Return an error of a task that would fail in the middle, after an update of states: a segment can
- * run on none of the devices that the task's strategy permits. 0: there is none.
- */
-int segments_refuse(const struct dispatch *dispatch, const struct task *task);
 
 /* Wake a TASK_BLOCKED, which does not wait for a crossing block any more. */
 void segments_withdraw(struct dispatch *dispatch, struct task *task);

@@ -107,11 +107,9 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 	}
 	switch (task->opcode) {
 	case RBK_OP_RUN:
-		if (__builtin_expect(task->plan->segments != NULL, 0)) {
-			*ret_res = segments_refuse(dispatch, task);
-			if (*ret_res || !segments_begin(task))
-				return *ret_res != 0;
-		}
+		if (__builtin_expect(task->plan->segments != NULL, 0) &&
+		    !segments_begin(dispatch, task, ret_res))
+			return *ret_res != 0;
 		return task_begin_run(dispatch, task, ret_res);
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:
