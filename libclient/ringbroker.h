@@ -945,9 +945,9 @@ static inline void rbk_sqe_set_strategy(struct rbk_sqe *sqe, unsigned int strate
 
 /*
  * Let the task, made by rbk_prep_run() or rbk_prep_run_table(), wait for its plan's memory instead
- * of running on the CPU. The task waits until the plan is resident, without a time limit, and can
- * be cancelled meanwhile. It does not wait for a plan that never fits. A broker without
- * RBK_FEAT_RESIDENCY does not know the flag: -EINVAL. A PREFETCH with the flag waits for room.
+ * of running on the CPU. The task waits until the plan, or the segment that it has reached, is
+ * resident, without a time limit, and can be cancelled meanwhile. It does not wait for what never
+ * fits, nor after an update of a state. A broker without RBK_FEAT_RESIDENCY: -EINVAL.
  */
 static inline void rbk_sqe_set_wait_memory(struct rbk_sqe *sqe)
 {

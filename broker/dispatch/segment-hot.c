@@ -13,8 +13,9 @@
  * task that has waited longest. So at most n_sets tasks of a plan have begun, and nothing is
  * allocated on the way.
  *
- * A segment that fails ends the task. One that fails with its device runs again on the CPU
- * (run-hot.c); what earlier segments left is in the crossing block, which every device can reach.
+ * A segment that fails ends the task. A segment without states that fails with its device runs
+ * again on the CPU if the task may run there (run-hot.c); what earlier segments left is in the
+ * crossing block, which every device can reach.
  *
  * States are updated as a whole, as far as devices and memory permit: once a segment that updates
  * one has begun, the task is not cancelled any more while its client is there, nor does it wait for
@@ -78,7 +79,10 @@ static void reset_slot(struct task *task)
 	task->wait_res = 0;
 }
 
-/* Return the error of a task that would fail after an update of states; 0: there is none. */
+/*
+ * Return -ENODEV or -ENOMEM if a task for GPUs alone has states, and one of its segments can run on
+ * no GPU; otherwise 0. What is evicted now can run.
+ */
 static int refuse(const struct dispatch *dispatch, const struct task *task)
 {
 	const struct session_segments *segments = task->plan->segments;
@@ -186,7 +190,7 @@ bool segments_go_on(struct task *task)
 	add_up(task);
 	if (task->whole->segments->of[task->segment].updates_state) {
 		task->set->has_updated = true;
-		/* It would hold its chain up for as long as there is no memory. */
+		/* A wait could not be cancelled here, and would hold the chain up. */
 		task->waits_for_memory = false;
 	}
 	reset_slot(task);
@@ -297,7 +301,10 @@ int segments_end(struct dispatch *dispatch, struct task *task, int res)
 {
 	struct segment_set *set = task->set;
 
-	/* Its plan was removed while it waited for memory; its device was drained, or failed. */
+	/*
+	 * Both errors say that states are as they were. Some are updated: the plan was removed
+	 * while a segment was loaded, or no device is left for one.
+	 */
 	if (segments_have_updated(task) && !task->ring->ring->is_closing)
 		res = res == -ECANCELED ? -ENOMEM : res == -ENODEV ? -EIO : res;
 	if (task->whole) {

@@ -1,6 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Tasks of plans that are cut into segments: see segment-hot.c. All functions: reactor. */
+/*
+ * Tasks of plans that are cut into segments: see segment-hot.c. All functions: reactor;
+ * segments_whole() also the thread that begins a segment.
+ */
 #include <stdbool.h>
 
 #include "dispatch/dispatch-private.h"
@@ -27,9 +30,8 @@ void segments_ready(struct session_plan *plan);
 
 /*
  * Begin a RUN of a plan that is cut: from now on the task's slot describes the first segment.
- * Return: false: the task waits for a crossing block; or, with *ret_res set, a segment can run on
- * none of the devices that the task's strategy permits, and the task would fail after an update of
- * states.
+ * Return: false: the task waits for a crossing block; or, with *ret_res set, it ends, since it is
+ * for GPUs alone, has states, and would reach a segment that no GPU can run.
  */
 bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret_res);
 

@@ -141,8 +141,10 @@ enum rbk_op {
  * stays evicted until a task needs it again. Strategy: RBK_STRATEGY_DEVICE(index), or
  * RBK_STRATEGY_AUTO: any device that can run the plan, for EVICT all of them. PREFETCH and EVICT
  * are tasks: they can be in chains, barriers wait for them, and they can be cancelled, as can a RUN
- * that waits. When a plan is removed, the tasks that wait for its memory complete with -ECANCELED.
- * A RUN that has updated a state in one segment of its plan does not wait in later ones.
+ * that waits. When a plan is removed, the tasks that wait for its memory complete with -ECANCELED,
+ * or with -ENOMEM if they have updated a state. After a segment has updated a state, the RUN does
+ * not wait in later segments: these run on the CPU, or, where no device but a GPU may run them,
+ * load their memory at once, or the RUN completes with -ENOMEM.
  */
 
 /*
@@ -242,10 +244,11 @@ enum rbk_reason {
  *                PREFETCH: EVICT or an administrator evicted the plan while it was being loaded
  *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
- *                the devices that may run it. Where the broker cut the plan (brokerd(8)), states
- *                may be updated, some or all of them, after this error, -EDOM and -EIO
+ *                the devices that may run it. After this error, -EDOM and -EIO, states of a task
+ *                that has begun may hold anything: its updates, some of them, or half of one
  *   -ECONNRESET  the broker died when the task had begun to update states without RBK_FEAT_UNDO, or
- *                without room for them: they may hold anything now; or after the task's table had
+ *                without room for them, or the task failed at the next broker before they were
+ *                written back: they may hold anything now; or after the task's table had
  *                been read, and the table has changed since
  *   -ECONNABORTED  brokers crashed while they ran the task, and it is not run again; its outputs
  * and states may hold anything
