@@ -53,7 +53,8 @@ int main(void)
 	if (rbk_submit(ring) < 0)
 		return fprintf(stderr, "the broker is gone\n"), 1;
 
-	/* If a step fails, the steps after it complete with -ECANCELED and the state stays. */
+	/* If a step fails, the steps after it complete with -ECANCELED and do not update the state.
+	 */
 	for (step = 0; step < N_STEPS;) {
 		r = rbk_wait_cqe(ring, &cqe);
 		if (r == -EINTR)

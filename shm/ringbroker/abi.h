@@ -242,7 +242,8 @@ enum rbk_reason {
  *   -ECANCELED   cancelled, or an earlier task of its chain or one that it names in after failed,
  *                or it waited for the memory of a plan that was removed. States are as they were.
  *                PREFETCH: EVICT or an administrator evicted the plan while it was being loaded
- *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
+ *   -EIO         every device that may run the task failed, or the one that was to update its
+ *                states; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
  *                the devices that may run it. After this error, -EDOM and -EIO, states of a task
  *                that has begun may hold anything: its updates, some of them, or half of one
