@@ -265,7 +265,7 @@ static ALWAYS_INLINE int run_inline(struct dispatch *dispatch, struct dispatch_r
 	 * next.
 	 */
 	task->start_ticks = dispatch->inline_clock_ticks;
-	task->has_end = series_goes_on(series, plan, sqe->count);
+	task->has_end = series_goes_on(series, plan, sqe->count, ring->ring->sq_head);
 	task->end_ticks = task->start_ticks + series->mean_ticks;
 	cpu->ops->run_inline(cpu, task);
 	dispatch->inline_clock_ticks = task->end_ticks;
@@ -504,7 +504,7 @@ static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch
 {
 	struct session_plan *plan = NULL;
 	struct task *task = NULL;
-	int res;
+	int res, start_res;
 
 	res = validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan);
 	if (__builtin_expect(res == VALIDATE_E_TABLE, 0)) {
@@ -513,14 +513,21 @@ static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch
 		if (res == 0)
 			return;
 	}
-	if (__builtin_expect(ring->chain_open | (sqe->flags & RBK_SQE_AFTER), 0) &&
-	    admit_successor(dispatch, ring, sqe, plan, res, now_ticks, &res))
-		goto linked;
+	if (__builtin_expect(ring->chain_open | (sqe->flags & RBK_SQE_AFTER), 0)) {
+		/* Were its address taken, the result of every entry would lie in memory. */
+		start_res = res;
+		if (admit_successor(dispatch, ring, sqe, plan, res, now_ticks, &start_res))
+			goto linked;
+		res = start_res;
+	}
 
 	if (__builtin_expect(res != 0, 0))
 		refuse(dispatch, ring, sqe, res);
 	else
 		res = start_entry(dispatch, ring, sqe, plan, now_ticks, &task);
+	/* Outside of chains chain_last is NULL and chain_broken false: most need no stores. */
+	if (__builtin_expect((sqe->flags | ring->chain_open) == 0 && res >= 0 && !task, 1))
+		return;
 	ring->chain_last = task;
 	ring->chain_broken = res < 0;
 	/* A later entry may name this one. */
@@ -667,7 +674,7 @@ static __attribute__((__noinline__)) void admit_one(struct dispatch *dispatch,
 	dispatch->n_batch = 1;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = clock_elapsed_ns(admit_ticks, now_ticks);
-	series_begin(&dispatch->series, now_ticks);
+	series_begin(&dispatch->series, now_ticks, ring->ring->sq_head);
 	admit_entry(dispatch, ring, sqe, admit_ticks);
 	crash_enter(outer);
 	ring->last_work_ticks = now_ticks;
@@ -760,12 +767,12 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	dispatch->is_costly = false;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = 0;
-	series_begin(&dispatch->series, now_ticks);
 	if (__builtin_expect(dispatch_ring->n_left > 0, 0)) {
 		if (n > dispatch_ring->n_left)
 			n = dispatch_ring->n_left;
 		admit_ticks = take_rest(dispatch, dispatch_ring, now_ticks);
 	}
+	series_begin(&dispatch->series, now_ticks, ring->sq_head + n);
 	dispatch->is_batch_over = false;
 	dispatch->n_batch = n;
 	dispatch->batch_stop_ticks = now_ticks + dispatch->batch_ticks;
@@ -775,7 +782,6 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 			claim_more(dispatch, ring, n - i);
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head & ring->mask]);
 		ring->sq_head++;
-		series_next(&dispatch->series, i, n);
 		admit_entry(dispatch, dispatch_ring, &sqe, admit_ticks);
 	}
 	crash_enter(outer);
