@@ -37,11 +37,29 @@ static bool updates_state(const struct plan *plan)
 	return false;
 }
 
+/* Note what the segment reads of what earlier ones wrote. */
+static void note_crossing(struct session_segment *segment)
+{
+	segment->from = segment->crossed_fixed_bytes = segment->crossed_row_bytes = 0;
+	for (uint32_t b = 0; b < segment->cut.n_refs; b++) {
+		const struct plan_binding *binding = &segment->plan.plan->bindings[b];
+		const uint16_t writer = segment->cut.refs[b].writer;
+
+		if (writer == CUT_NO_WRITER)
+			continue;
+		segment->from |= UINT64_C(1) << writer;
+		segment->crossed_fixed_bytes += binding->fixed_bytes;
+		segment->crossed_row_bytes += binding->row_bytes;
+	}
+}
+
 void segments_ready(struct session_plan *plan)
 {
-	for (uint32_t i = 0; i < plan->segments->n; i++)
+	for (uint32_t i = 0; i < plan->segments->n; i++) {
 		plan->segments->of[i].updates_state =
 			updates_state(plan->segments->of[i].plan.plan);
+		note_crossing(&plan->segments->of[i]);
+	}
 	list_init(&plan->waiting);
 	list_init(&plan->ending);
 }
@@ -159,16 +177,40 @@ static void note_reason(struct segment_set *set, uint8_t reason, uint64_t ticks)
 	set->longest_ticks = ticks;
 }
 
+/* Keep what the slot says of the present segment, for the statistics. */
+static void note_run(const struct task *task, bool is_partitioned)
+{
+	struct segment_run *run = &task->set->runs[task->segment];
+
+	*run = (struct segment_run){
+		.ready_ticks = task->segment > 0 ? run[-1].end_ticks : task->admit_ticks,
+		.start_ticks = task->start_ticks,
+		.end_ticks = task->end_ticks,
+		.predicted_ns = task->predicted_ns,
+		.other_ns = task->other_ns,
+		.device = task->start_ticks ? task->device : RBK_DEVICE_NONE,
+		.reason = task->reason,
+	};
+	if (is_partitioned)
+		run->flags |= RBK_DECISION_PARTITIONED;
+	if (task->is_explored)
+		run->flags |= RBK_DECISION_EXPLORED;
+	if (task->is_moved)
+		run->flags |= RBK_DECISION_MOVED;
+}
+
 /* Add what the slot says of the present segment to what the set says of the task. */
 static void add_up(struct task *task)
 {
 	struct segment_set *set = task->set;
 	const uint64_t ticks = task->end_ticks - task->start_ticks;
+	const bool is_partitioned = task->n_rows_done[0] > 0 && task->n_rows_done[1] > 0;
 
+	note_run(task, is_partitioned);
 	set->predicted_ns += task->predicted_ns;
 	set->is_explored |= task->is_explored;
 	set->is_moved |= task->is_moved;
-	set->is_partitioned |= task->n_rows_done[0] > 0 && task->n_rows_done[1] > 0;
+	set->is_partitioned |= is_partitioned;
 	note_reason(set, task->reason, task->start_ticks ? ticks : 0);
 	if (!task->start_ticks)
 		return;
@@ -297,6 +339,39 @@ static void describe_whole(struct task *task)
 	task->is_moved = set->is_moved;
 }
 
+/* Log the segments up to the present one, before task_count() logs the task. */
+static void log_segments(const struct task *task)
+{
+	const struct session_segments *segments = task->whole->segments;
+	const struct segment_set *set = task->set;
+
+	for (uint32_t i = 0; i <= task->segment; i++) {
+		const struct session_segment *segment = &segments->of[i];
+		const struct segment_run *run = &set->runs[i];
+		const bool has_run = run->start_ticks != 0;
+		const struct stats_segment record = {
+			.ended_ns = has_run ? clock_ticks_to_ns(run->end_ticks) : 0,
+			.queue_ns =
+				has_run ? clock_elapsed_ns(run->ready_ticks, run->start_ticks) : 0,
+			.exec_ns = has_run ? clock_elapsed_ns(run->start_ticks, run->end_ticks) : 0,
+			.predicted_ns = run->predicted_ns,
+			.other_ns = run->other_ns,
+			.segment = (uint16_t)i,
+			.n_segments = (uint16_t)segments->n,
+			.flags = run->flags,
+			.device = run->device,
+			.reason = run->reason,
+			.from = segment->from,
+			.crossed_bytes = segment->crossed_fixed_bytes +
+					 segment->crossed_row_bytes * set->count,
+			.first_node = segment->cut.first_node,
+			.n_nodes = segment->cut.n_nodes,
+		};
+
+		stats_segment_done(&task->whole->stats, &record);
+	}
+}
+
 int segments_end(struct dispatch *dispatch, struct task *task, int res)
 {
 	struct segment_set *set = task->set;
@@ -310,6 +385,9 @@ int segments_end(struct dispatch *dispatch, struct task *task, int res)
 	if (task->whole) {
 		if (set)
 			describe_whole(task);
+		/* A cancelled task is not logged. */
+		if (set && task->opcode == RBK_OP_RUN && res != -ECANCELED)
+			log_segments(task);
 		task->plan = task->whole;
 		task->whole = NULL;
 	}

@@ -21,11 +21,11 @@
 #include "util/error.h"
 #include "util/number.h"
 
-enum { NO_SEGMENT = 0xffff, WORD_BYTES = 8 };
+enum { WORD_BYTES = 8 };
 
 /* A tensor of the plan, by segments */
 struct cut_tensor {
-	uint16_t writer; /* segment; NO_SEGMENT: none */
+	uint16_t writer; /* segment; CUT_NO_WRITER: none */
 	uint16_t last;   /* last segment that reads or writes it */
 	bool crosses;
 };
@@ -224,6 +224,7 @@ static int list_refs(struct cut *cut, uint32_t i, bool *used)
 		segment->refs[segment->n_refs++] = (struct cut_ref){
 			.tensor = t,
 			.binding = cut->tensors[t].crosses ? CUT_NO_BINDING : tensor->binding,
+			.writer = kind == RBK_TENSOR_INPUT ? cut->tensors[t].writer : CUT_NO_WRITER,
 		};
 	}
 	return 0;
@@ -239,7 +240,7 @@ static int find_tensors(struct cut *cut)
 	if (!cut->tensors || !used)
 		return error_origin(-ENOMEM);
 	for (uint16_t t = 0; t < n; t++)
-		cut->tensors[t].writer = NO_SEGMENT;
+		cut->tensors[t].writer = CUT_NO_WRITER;
 	for (uint16_t i = 0; i < cut->n_segments; i++)
 		find_uses(cut, i);
 	for (uint16_t t = 0; t < n; t++)

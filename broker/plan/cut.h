@@ -30,12 +30,14 @@ enum {
 	CUT_E_REFS = 1, /* a segment would have more than RBK_MAX_REFS references */
 	CUT_MAX_SEGMENTS = 64,
 	CUT_NO_BINDING = 0xffff,
+	CUT_NO_WRITER = 0xffff,
 };
 
 /* The reference that a task of a segment has for one of the segment's bindings. */
 struct cut_ref {
 	uint16_t tensor;  /* of the plan */
 	uint16_t binding; /* reference of the plan's task; CUT_NO_BINDING: the tensor crosses */
+	uint16_t writer;  /* earlier segment that wrote what this one reads; or CUT_NO_WRITER */
 	uint64_t offset;  /* of a tensor that crosses: in the crossing block, in bytes */
 };
 

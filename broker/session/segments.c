@@ -74,7 +74,8 @@ uint64_t segments_most_bytes(size_t desc_bytes)
 	return plan_new_bytes(desc_bytes) + 2 * desc_bytes +
 	       TENSORS_MOST * plan_new_bytes(desc_bytes) + sizeof(struct session_segments) +
 	       SETS_MOST * sizeof(struct segment_set) +
-	       n * (sizeof(struct session_segment) + plan_new_bytes(0));
+	       n * (sizeof(struct session_segment) + SETS_MOST * sizeof(struct segment_run) +
+		    plan_new_bytes(0));
 }
 
 static struct session_segments *segments_new(struct session_plan *plan, uint32_t n)
@@ -86,7 +87,8 @@ static struct session_segments *segments_new(struct session_plan *plan, uint32_t
 	segments->n = n;
 	segments->of = calloc(n, sizeof(*segments->of));
 	segments->sets = calloc(SETS_MOST, sizeof(*segments->sets));
-	if (!segments->of || !segments->sets)
+	segments->runs = calloc((size_t)SETS_MOST * n, sizeof(*segments->runs));
+	if (!segments->of || !segments->sets || !segments->runs)
 		return segments_free(segments);
 	segments->arena.fd = -1;
 	for (uint32_t i = 0; i < n; i++) {
@@ -127,6 +129,7 @@ static void place_sets(const struct server_options *options, struct session_segm
 			n_per_piece ? i / n_per_piece * piece + i % n_per_piece * block_bytes
 				    : i * block_bytes;
 		segments->sets[i].next = i > 0 ? &segments->sets[i - 1] : NULL;
+		segments->sets[i].runs = &segments->runs[(size_t)i * segments->n];
 	}
 	segments->free_sets = &segments->sets[segments->n_sets - 1];
 	list_init(&segments->waiting);
@@ -219,7 +222,7 @@ bool segments_make(struct session_plan *plan)
 uint64_t segments_bytes(const struct session_segments *segments)
 {
 	return sizeof(*segments) + segments->n * sizeof(*segments->of) +
-	       SETS_MOST * sizeof(*segments->sets);
+	       SETS_MOST * (sizeof(*segments->sets) + segments->n * sizeof(*segments->runs));
 }
 
 uint64_t segments_arena_bytes(const struct session_segments *segments)
@@ -320,6 +323,7 @@ struct session_segments *segments_free(struct session_segments *segments)
 		plan_free(segments->of[i].plan.plan);
 	free(segments->of);
 	free(segments->sets);
+	free(segments->runs);
 	free(segments);
 	return NULL;
 }

@@ -23,7 +23,22 @@
 struct session_segment {
 	struct session_plan plan;
 	struct cut_segment cut;
-	bool updates_state; /* the dispatcher's: a node writes to a state */
+
+	/* The dispatcher's */
+	bool updates_state;           /* a node writes to a state */
+	uint64_t from;                /* bit i: it reads what segment i wrote */
+	uint64_t crossed_fixed_bytes; /* bytes of these tensors, without those of rows, */
+	uint64_t crossed_row_bytes;   /* and those of each row of a task */
+};
+
+/* A segment of a task, as it ended; the dispatcher's. */
+struct segment_run {
+	uint64_t ready_ticks;            /* end of the segment before, or the task's admission */
+	uint64_t start_ticks, end_ticks; /* 0: it did not run */
+	float predicted_ns, other_ns;
+	uint16_t flags; /* RBK_DECISION_* */
+	uint8_t device; /* RBK_DEVICE_* */
+	uint8_t reason; /* enum rbk_reason */
 };
 
 /*
@@ -44,6 +59,7 @@ struct segment_set {
 	bool is_explored, is_moved;          /* one of the segments was */
 	bool is_partitioned;                 /* a segment ran on two devices */
 	bool has_updated;                    /* a segment that updates a state has ended */
+	struct segment_run *runs;            /* one per segment of the plan */
 };
 
 struct session_segments {
@@ -55,11 +71,12 @@ struct session_segments {
 	uint32_t n_sets;
 	struct session_segment *of;
 	struct segment_set *sets;
-	struct exec_arena arena; /* the blocks of all sets */
-	int map_result;          /* of segments_map() */
-	uint64_t n_bytes_done;   /* bytes of the arena that were faulted in */
-	bool may_wrap;           /* dma-bufs of the arena are charged */
-	bool is_imported;        /* executors know the arena */
+	struct segment_run *runs; /* those of all sets */
+	struct exec_arena arena;  /* the blocks of all sets */
+	int map_result;           /* of segments_map() */
+	uint64_t n_bytes_done;    /* bytes of the arena that were faulted in */
+	bool may_wrap;            /* dma-bufs of the arena are charged */
+	bool is_imported;         /* executors know the arena */
 
 	/* While the setup thread cuts */
 	struct cut *cut;

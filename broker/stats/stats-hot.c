@@ -1,13 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counting tasks that run on the reactor
+ * Logging segments, and counting tasks that run on the reactor
  *
- * Such a task may take 20 ns, and counting one costs 5 ns: a dozen additions in as many places.
- * Tasks are therefore gathered by plan, with an increment and an addition on a cache line that is
- * at hand, and counted once per STATS_INLINE_SAMPLE. A failure or a missed deadline is counted at
- * once.
+ * A task that runs on the reactor may take 20 ns, and counting one costs 5 ns: a dozen additions in
+ * as many places. Tasks are therefore gathered by plan, with an increment and an addition on a
+ * cache line that is at hand, and counted once per STATS_INLINE_SAMPLE. A failure or a missed
+ * deadline is counted at once.
  */
 #include "stats/stats.h"
+
+void stats_segment_done(struct stats_plan *plan, const struct stats_segment *segment)
+{
+	const struct stats_tenant *tenant = plan->tenant;
+	struct rbk_stats_tenant *totals = tenant->totals;
+	const uint64_t index = totals->segments_head;
+	uint64_t *words;
+
+	if (!tenant->segments)
+		return;
+	words = (uint64_t *)&tenant->segments[index & (STATS_SEGMENT_RECORDS - 1)];
+	/* As in stats_log() */
+	__atomic_store_n(&words[0], 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	stats_store(&words[1], totals->log_head);
+	stats_store(&words[2], segment->ended_ns);
+	stats_store(&words[3], segment->segment | (uint64_t)segment->n_segments << 16 |
+				       (uint64_t)segment->device << 32 |
+				       (uint64_t)segment->reason << 40 |
+				       (uint64_t)segment->flags << 48);
+	stats_store(&words[4], stats_float_bits(segment->predicted_ns) |
+				       stats_float_bits(segment->other_ns) << 32);
+	stats_store(&words[5],
+		    stats_time_bits(segment->queue_ns) | stats_time_bits(segment->exec_ns) << 32);
+	stats_store(&words[6], segment->from);
+	stats_store(&words[7], segment->crossed_bytes);
+	stats_store(&words[8], segment->first_node | (uint64_t)segment->n_nodes << 16);
+	__atomic_store_n(&words[0], index + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&totals->segments_head, index + 1, __ATOMIC_RELEASE);
+}
 
 void stats_inline_flush(struct stats_plan *plan)
 {

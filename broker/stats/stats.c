@@ -370,6 +370,7 @@ void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page
 	tenant->totals = totals;
 	tenant->log = stats_page_record(&tenant->page, RBK_STATS_SECTION_DECISIONS, 0);
 	tenant->log_mask = STATS_LOG_RECORDS - 1;
+	tenant->segments = stats_page_record(&tenant->page, RBK_STATS_SECTION_SEGMENTS, 0);
 	tenant->next_slot = tenant->n_gone = 0;
 	tenant->n_unlisted = tenant->n_plans;
 	tenant->is_changed = true;
@@ -403,6 +404,7 @@ struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_n
 	tenant->totals = &tenant->own;
 	tenant->log = &tenant->own_log;
 	tenant->log_mask = 0;
+	tenant->segments = NULL;
 	tenant->is_changed = true;
 	stats_page_close(&page, now_ns);
 	tenant->page = none;

@@ -30,14 +30,15 @@ enum {
 	STATS_MAX_PLANS = 1024,    /* slots of a tenant's page */
 	STATS_MAX_GATHERING = 256, /* plans with uncounted tasks, for one stats_flush() */
 	STATS_LOG_RECORDS = 4096,
-	STATS_REFUSED_RECORDS = 64, /* records of a tenant's page */
-	STATS_MAX_TENANTS = 1024,   /* records of the root page */
-	STATS_MAX_SESSIONS = 16384, /* records of the root page */
-	STATS_OWN_SESSIONS = 64,    /* records of a tenant's page */
-	STATS_MAX_LEASES = 2048,    /* records of the root page */
-	STATS_OWN_LEASES = 64,      /* records of a tenant's page */
-	STATS_MAX_THREADS = 512,    /* records of the root page */
-	STATS_INLINE_SAMPLE = 64,   /* one of this many inline tasks is logged */
+	STATS_SEGMENT_RECORDS = 1024, /* records of a tenant's page; a power of two */
+	STATS_REFUSED_RECORDS = 64,   /* records of a tenant's page */
+	STATS_MAX_TENANTS = 1024,     /* records of the root page */
+	STATS_MAX_SESSIONS = 16384,   /* records of the root page */
+	STATS_OWN_SESSIONS = 64,      /* records of a tenant's page */
+	STATS_MAX_LEASES = 2048,      /* records of the root page */
+	STATS_OWN_LEASES = 64,        /* records of a tenant's page */
+	STATS_MAX_THREADS = 512,      /* records of the root page */
+	STATS_INLINE_SAMPLE = 64,     /* one of this many inline tasks is logged */
 	STATS_NO_SLOT = 0xffff,
 	STATS_BACKED_WORDS = 4,
 };
@@ -64,6 +65,7 @@ struct stats_tenant {
 	struct rbk_stats_tenant *totals; /* in the page, or @own */
 	struct rbk_stats_decision *log;  /* in the page, or @own_log */
 	uint64_t log_mask;
+	struct rbk_stats_segment *segments; /* in the page, or NULL */
 	struct stats_device_counts *devices;
 	struct list_node gathered; /* plans with uncounted tasks, oldest first */
 	uint32_t n_gathering;      /* length of gathered */
@@ -144,6 +146,20 @@ struct stats_task {
 	uint8_t device; /* RBK_DEVICE_NONE: not run */
 	uint8_t reason; /* enum rbk_reason */
 	int32_t res;
+};
+
+/* A segment of a task, as it ended. */
+struct stats_segment {
+	uint64_t ended_ns; /* the broker's clock; 0: it did not run */
+	uint64_t queue_ns, exec_ns;
+	float predicted_ns, other_ns; /* of struct place_decision */
+	uint16_t segment, n_segments;
+	uint16_t flags; /* RBK_DECISION_* */
+	uint8_t device; /* RBK_DEVICE_NONE: not run */
+	uint8_t reason; /* enum rbk_reason */
+	uint64_t from;  /* bit i: it reads what segment i wrote */
+	uint64_t crossed_bytes;
+	uint16_t first_node, n_nodes;
 };
 
 /* Store and add, by the only writer of a word that other threads load. */
@@ -277,6 +293,12 @@ static inline void stats_task_done(struct stats_plan *plan, const struct stats_t
 	all->exec_ns += task->exec_ns;
 	all->reasons[task->reason]++;
 }
+
+/*
+ * stats-hot.c: log a segment of a task, in the order in which the segments ran, before
+ * stats_task_done() of the task itself. The plan is the one that clients know.
+ */
+void stats_segment_done(struct stats_plan *plan, const struct stats_segment *segment);
 
 /* stats-hot.c: count the gathered tasks, if any. */
 void stats_inline_flush(struct stats_plan *plan);

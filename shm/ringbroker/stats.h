@@ -51,7 +51,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   14          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   15          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -93,15 +93,17 @@ enum rbk_stats_section_id {
 	RBK_STATS_SECTION_RELOAD = 12,  /* rbk_stats_reload, one; root pages */
 	/* Since 1.13. */
 	RBK_STATS_SECTION_WAITING = 13, /* rbk_stats_waiting, one; root pages */
+	/* Since 1.15. */
+	RBK_STATS_SECTION_SEGMENTS = 14, /* rbk_stats_segment, a ring; tenant pages */
 };
-#define RBK_STATS_SECTION_COUNT  14
+#define RBK_STATS_SECTION_COUNT  15
 #define RBK_STATS_LEAST_SECTIONS 5 /* sections of 1.0, which every page has */
 #define RBK_STATS_MAX_SECTIONS   16
 
 struct rbk_stats_section {
 	uint32_t offset; /* bytes from the page's start to the first record; 0: no such section */
 	uint32_t stride; /* bytes from one record to the next */
-	uint32_t count;  /* records; a power of two in DECISIONS */
+	uint32_t count;  /* records; a power of two in DECISIONS and SEGMENTS */
 	uint32_t n_free; /* last records that are free now: rbk_stats_used(); since 1.4, 0 before */
 };
 
@@ -207,7 +209,9 @@ struct rbk_stats_tenant {
 			       */
 	uint64_t n_entries_refused; /* since 1.10: count of entries that were invalid */
 	uint64_t n_reactor; /* since 1.11: count of queued tasks that the reactor ran itself */
-	uint64_t reserved[11];
+	/* Since 1.15: count of records ever written to SEGMENTS: record i is at i % count. */
+	uint64_t segments_head;
+	uint64_t reserved[10];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS]; /* count by queue time; no inline tasks */
@@ -321,6 +325,32 @@ struct rbk_stats_decision {
 	uint16_t flags;     /* RBK_DECISION_* */
 	int16_t res;        /* 0 or -errno */
 	uint16_t plan;      /* slot in PLANS; 0xffff: none */
+};
+
+/*
+ * A segment of a task whose plan is cut (SEGMENTS in brokerd(8)). When such a task ends, a record
+ * of each segment that began is written, in the order in which the segments ran, before the task's
+ * own record in the decision log. If the task failed, the last one is the segment that failed.
+ */
+struct rbk_stats_segment {
+	uint64_t sequence;    /* 0 while the record is written, otherwise its index + 1 */
+	uint64_t task;        /* index of the task in the decision log */
+	uint64_t ended_at_ns; /* 0: it failed before it ran */
+	uint16_t segment;     /* 0 to n_segments - 1 */
+	uint16_t n_segments;  /* of the plan */
+	uint8_t device;       /* RBK_DEVICE_* */
+	uint8_t reason;       /* enum rbk_reason */
+	uint16_t flags;       /* RBK_DECISION_MOVED, _EXPLORED and _PARTITIONED */
+	float predicted_ns;   /* as in struct rbk_stats_decision */
+	float other_ns;
+	float queue_ns; /* from the end of the segment before, or the task's admission, to its start
+			 */
+	float exec_ns;
+	uint64_t from;          /* bit i: it read tensors that segment i wrote */
+	uint64_t crossed_bytes; /* bytes of these tensors */
+	/* its nodes, of the plan's description as the client sent it */
+	uint16_t first_node, n_nodes;
+	uint32_t reserved;
 };
 
 /*
@@ -729,6 +759,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_refused),
 		(uint32_t)sizeof(struct rbk_stats_reload),
 		(uint32_t)sizeof(struct rbk_stats_waiting),
+		(uint32_t)sizeof(struct rbk_stats_segment),
 	};
 	const struct rbk_stats_header *header = (const struct rbk_stats_header *)page;
 	const struct rbk_stats_section *section;
@@ -766,7 +797,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		    section->stride % 8 != 0 || section->stride < least || all > bytes ||
 		    section->offset > bytes - all)
 			return 0;
-		if (i == RBK_STATS_SECTION_DECISIONS &&
+		if ((i == RBK_STATS_SECTION_DECISIONS || i == RBK_STATS_SECTION_SEGMENTS) &&
 		    (section->count & (section->count - 1)) != 0)
 			return 0;
 	}
@@ -845,6 +876,30 @@ static inline int rbk_stats_copy(void *to, const void *record, size_t bytes)
 }
 
 /*
+ * Copy a record that begins with its sequence into @words, @n_words of them; @sequence: 0: any
+ * sequence will do.
+ * Return: 1; 0 if the record is unused, was overwritten, or is being written.
+ */
+static inline int rbk_stats_copy_logged(const void *record, uint64_t sequence, uint64_t *words,
+					size_t n_words)
+{
+	const uint64_t *from = (const uint64_t *)record;
+	size_t i;
+
+	if (!from)
+		return 0;
+	/* Pairs with the release store that ended the record. */
+	words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+	if (words[0] == 0 || (sequence != 0 && words[0] != sequence))
+		return 0;
+	for (i = 1; i < n_words; i++)
+		words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+	/* Pairs with the release fence after the sequence became 0. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(from, __ATOMIC_RELAXED) == words[0];
+}
+
+/*
  * Copy record @index of the decision log of a tenant page (an index that only goes up, below
  * log_head).
  * Return: 1; 0 if the record was overwritten, or is being written.
@@ -854,22 +909,29 @@ static inline int rbk_stats_decision(const struct rbk_stats_view *view, uint64_t
 {
 	uint32_t n = rbk_stats_count(view, RBK_STATS_SECTION_DECISIONS);
 	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
-	const uint64_t *from;
-	size_t i;
+	const void *record =
+		n ? rbk_stats_record(view, RBK_STATS_SECTION_DECISIONS, (uint32_t)(index & (n - 1)))
+		  : NULL;
 
-	if (n == 0)
+	if (index == UINT64_MAX ||
+	    !rbk_stats_copy_logged(record, index + 1, words, sizeof(words) / sizeof(words[0])))
 		return 0;
-	from = (const uint64_t *)rbk_stats_record(view, RBK_STATS_SECTION_DECISIONS,
-						  (uint32_t)(index & (n - 1)));
-	/* Pairs with the release store that ended the record. */
-	words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
-	if (words[0] != index + 1)
-		return 0;
-	for (i = 1; i < sizeof(words) / sizeof(words[0]); i++)
-		words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
-	/* Pairs with the release fence after the sequence became 0. */
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	if (__atomic_load_n(from, __ATOMIC_RELAXED) != words[0])
+	memcpy(ret, words, sizeof(*ret));
+	return 1;
+}
+
+/* Copy record @index of SEGMENTS of a tenant page, below segments_head, likewise. */
+static inline int rbk_stats_segment(const struct rbk_stats_view *view, uint64_t index,
+				    struct rbk_stats_segment *ret)
+{
+	uint32_t n = rbk_stats_count(view, RBK_STATS_SECTION_SEGMENTS);
+	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
+	const void *record =
+		n ? rbk_stats_record(view, RBK_STATS_SECTION_SEGMENTS, (uint32_t)(index & (n - 1)))
+		  : NULL;
+
+	if (index == UINT64_MAX ||
+	    !rbk_stats_copy_logged(record, index + 1, words, sizeof(words) / sizeof(words[0])))
 		return 0;
 	memcpy(ret, words, sizeof(*ret));
 	return 1;
@@ -883,22 +945,10 @@ static inline int rbk_stats_decision(const struct rbk_stats_view *view, uint64_t
 static inline int rbk_stats_refused(const struct rbk_stats_view *view, uint32_t index,
 				    struct rbk_stats_refused *ret)
 {
-	const uint64_t *from =
-		(const uint64_t *)rbk_stats_record(view, RBK_STATS_SECTION_REFUSED, index);
+	const void *record = rbk_stats_record(view, RBK_STATS_SECTION_REFUSED, index);
 	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
-	size_t i;
 
-	if (!from)
-		return 0;
-	/* Pairs with the release store that ended the record. */
-	words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
-	if (words[0] == 0)
-		return 0;
-	for (i = 1; i < sizeof(words) / sizeof(words[0]); i++)
-		words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
-	/* Pairs with the release fence after the sequence became 0. */
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	if (__atomic_load_n(from, __ATOMIC_RELAXED) != words[0])
+	if (!rbk_stats_copy_logged(record, 0, words, sizeof(words) / sizeof(words[0])))
 		return 0;
 	memcpy(ret, words, sizeof(*ret));
 	ret->field[sizeof(ret->field) - 1] = '\0';

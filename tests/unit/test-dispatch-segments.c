@@ -218,6 +218,111 @@ TEST(test_segments__on_two_devices)
 	assert_int_equal(scene.plan->stats.record->devices[GPU].n_tasks, 1);
 }
 
+/* Wait until the plan's tenant has its statistics page. */
+static struct rbk_stats_view await_page(struct scene *scene)
+{
+	const struct stats_tenant *tenant = scene->plan->stats.tenant;
+	struct rbk_stats_view view;
+
+	while (!tenant->page.header)
+		rig_settle(&scene->bench.rig);
+	assert_true(rbk_stats_view(&view, tenant->page.header, tenant->page.bytes));
+	return view;
+}
+
+/* Return the record of a segment of the last task in the decision log. */
+static struct rbk_stats_segment logged(const struct scene *scene, const struct rbk_stats_view *view,
+				       uint64_t index, uint16_t number)
+{
+	struct rbk_stats_segment segment;
+
+	assert_true(rbk_stats_segment(view, index, &segment));
+	assert_int_equal(segment.task, scene->plan->stats.tenant->totals->log_head - 1);
+	assert_int_equal(segment.segment, number);
+	assert_int_equal(segment.n_segments, 3);
+	assert_int_equal(segment.first_node, number);
+	assert_int_equal(segment.n_nodes, 1);
+	assert_int_equal(segment.from, number > 0 ? 1u << (number - 1) : 0);
+	return segment;
+}
+
+/* Each segment is logged: where it ran and for how long, its own wait, and what crossed. */
+TEST(test_segments__log)
+{
+	enum { ROW_BYTES = 64 * 4, COUNT = 5, MOST_NS = PAUSE_US * 1000 / 2 };
+	struct rbk_stats_segment segment;
+	struct rbk_stats_decision task = {.sequence = 0};
+	struct rbk_stats_view view;
+	struct bench *bench;
+	double sum_ns = 0;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	view = await_page(&scene);
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	put(&scene, 1, COUNT, RBK_STRATEGY_DEVICE(GPU), 0);
+	rig_work(&bench->rig);
+	finish(bench, bench->gpu, 1, 0);
+	usleep(PAUSE_US);
+	finish(bench, bench->cpu, 1, 0);
+	assert_int_equal(scene.plan->stats.tenant->totals->segments_head, 0);
+	finish(bench, bench->gpu, 1, 0);
+	expect_cqe(bench, 1, 0);
+	assert_true(rbk_stats_decision(&view, 0, &task));
+	for (uint16_t i = 0; i < 3; i++) {
+		segment = logged(&scene, &view, i, i);
+		assert_int_equal(segment.device, i == 1 ? CPU : GPU);
+		assert_int_equal(segment.crossed_bytes, i > 0 ? ROW_BYTES * COUNT : 0);
+		assert_in_range((uint64_t)segment.exec_ns, 1, MOST_NS);
+		/* The fake begins a task when it ends. */
+		assert_true(i == 1 ? segment.queue_ns > MOST_NS : segment.queue_ns < MOST_NS);
+		sum_ns += (double)segment.exec_ns;
+	}
+	assert_true(sum_ns > 0.99 * (double)task.exec_ns && sum_ns < 1.01 * (double)task.exec_ns);
+	assert_int_equal(segment.ended_at_ns, task.ended_at_ns);
+	assert_false(rbk_stats_segment(&view, 3, &segment));
+}
+
+/* A task that failed has a record of the segment that did, a cancelled one none. */
+TEST(test_segments__log_of_failures)
+{
+	struct rbk_stats_segment segment;
+	struct rbk_stats_view view;
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	view = await_page(&scene);
+	put_on(&scene, 1, CPU);
+	finish(bench, bench->cpu, 1, 0);
+	finish(bench, bench->cpu, 1, -EDOM);
+	expect_cqe(bench, 1, -EDOM);
+	assert_true(logged(&scene, &view, 0, 0).ended_at_ns > 0);
+	assert_true(logged(&scene, &view, 1, 1).ended_at_ns > 0);
+	assert_false(rbk_stats_segment(&view, 2, &segment));
+
+	put_on(&scene, 2, CPU);
+	finish(bench, bench->cpu, 2, 0);
+	put_cancel(bench, 3, 2, 0);
+	rig_work(&bench->rig);
+	expect_cqe(bench, 3, 0);
+	finish(bench, bench->cpu, 2, 0);
+	expect_cqe(bench, 2, -ECANCELED);
+	assert_false(rbk_stats_segment(&view, 2, &segment));
+
+	/* No device is left for the second segment, which never begins. */
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	put(&scene, 4, 1, RBK_STRATEGY_ONLY_GPU, 0);
+	rig_work(&bench->rig);
+	finish(bench, bench->gpu, 4, 0);
+	expect_cqe(bench, 4, -ENODEV);
+	assert_int_equal(logged(&scene, &view, 2, 0).device, GPU);
+	segment = logged(&scene, &view, 3, 1);
+	assert_int_equal(segment.device, RBK_DEVICE_NONE);
+	assert_int_equal(segment.ended_at_ns, 0);
+	assert_int_equal(segment.exec_ns, 0);
+}
+
 /* A device that fails with a segment leaves it to the CPU; the earlier one is not run again. */
 TEST(test_segments__fall_back)
 {
