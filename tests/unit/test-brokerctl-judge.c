@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Why tasks were slow: each cause alone, and the causes' sum equals the total. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static struct verdict verdict_of(const struct judge *judge, const struct rbk_sta
 	struct verdict verdict = {.n_tasks = 0};
 	double sum = 0;
 
-	judge_add(judge, task, &verdict);
+	judge_add(judge, task, NULL, 0, &verdict);
 	assert_int_equal(verdict.n_tasks, 1);
 	/* No time is counted twice or lost. */
 	for (unsigned int i = 0; i < N_CAUSES; i++) {
@@ -83,6 +84,61 @@ TEST(test_judge__behind_others)
 	assert_cause(&verdict, CAUSE_WAIT, 1000);
 	assert_cause(&verdict, CAUSE_WORK, 1000);
 	assert_int_equal(verdict.n_ahead, 2);
+}
+
+/* Each segment waits for its own device; what crosses to a GPU takes the link's time. */
+TEST(test_judge__segments)
+{
+	const struct segment_entry segments[] = {
+		{.segment =
+			 {.ended_at_ns = 4000, .device = CPU, .queue_ns = 1000, .exec_ns = 2000}},
+		{.segment = {.ended_at_ns = 9000,
+			     .segment = 1,
+			     .device = GPU,
+			     .queue_ns = 3000,
+			     .exec_ns = 2000,
+			     .predicted_ns = 1500,
+			     .other_ns = 900,
+			     .reason = RBK_REASON_CPU_FALLBACK,
+			     .crossed_bytes = 800}},
+	};
+	struct busy busy[] = {
+		/* On the other device while a segment waits */
+		{.began_ns = 1000, .ended_ns = 2000, .device = GPU, .tenant = 1},
+		{.began_ns = 4000, .ended_ns = 5000, .device = GPU, .tenant = 2},
+		{.began_ns = 5000, .ended_ns = 7000, .device = GPU, .is_own = true, .tenant = 3},
+	};
+	const struct judge judge = {
+		.busy = busy,
+		.n_busy = 3,
+		.longest_ns = 2000,
+		.bytes_per_ns = 2,
+		/* not of segments */
+		.transfer_ns = 1000000,
+	};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict = {.n_tasks = 0};
+	unsigned int tenant;
+
+	busy_sort(busy, 3);
+	task.res = -EIO;
+	judge_add(&judge, &task, segments, 2, &verdict);
+	assert_int_equal(verdict.n_tasks, 1);
+	assert_int_equal(verdict.n_failed, 1);
+	assert_true(verdict.total_ns == 8000);
+	assert_cause(&verdict, CAUSE_WAIT, 1000);
+	assert_cause(&verdict, CAUSE_OTHERS_QUEUE, 1000);
+	assert_cause(&verdict, CAUSE_OWN_QUEUE, 2000);
+	assert_cause(&verdict, CAUSE_TRANSFER, 400);
+	/* 1100 were left as predicted, of which the CPU would have taken 900. */
+	assert_cause(&verdict, CAUSE_FALLBACK, 200);
+	assert_cause(&verdict, CAUSE_WORK, 2000 + 900);
+	assert_cause(&verdict, CAUSE_SLOWER, 500);
+	assert_int_equal(verdict.n_ahead, 2);
+
+	assert_int_equal(judge_ahead(&judge, &segments[0].segment, &tenant), 0);
+	assert_int_equal(judge_ahead(&judge, &segments[1].segment, &tenant), 2000);
+	assert_int_equal(tenant, 3);
 }
 
 /* Time in which several tasks ran counts once, and is shared among them. */
@@ -222,11 +278,11 @@ TEST(test_judge__sums)
 	enum cause order[N_CAUSES];
 
 	task.flags = RBK_DECISION_DEADLINE_MISSED;
-	judge_add(&nothing_known, &task, &verdict);
+	judge_add(&nothing_known, &task, NULL, 0, &verdict);
 	task.res = -5;
 	task.exec_ns = 20000;
 	task.ended_at_ns = 100000;
-	judge_add(&nothing_known, &task, &verdict);
+	judge_add(&nothing_known, &task, NULL, 0, &verdict);
 	assert_fields(verdict, (n_tasks, 2), (n_late, 2), (n_failed, 1));
 	assert_int_equal(judge_order(&verdict, order), 2);
 	assert_int_equal(order[0], CAUSE_WORK);

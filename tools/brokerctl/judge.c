@@ -49,7 +49,9 @@ const char *cause_phrase(enum cause cause)
 		[CAUSE_RETURN] = "waiting, presumably until its evicted plan was back in the "
 				 "device's memory",
 		[CAUSE_WAIT] = "waiting, though no task in front of it is logged",
-		[CAUSE_TRANSFER] = "moving data to the device and back (its tenant's average)",
+		[CAUSE_TRANSFER] =
+			"moving data to the device and back (its tenant's average; between "
+			"segments, at the link's rate)",
 		[CAUSE_MEMORY] = "lost on a slower device, because its plan had no room on the "
 				 "faster one",
 		[CAUSE_BREAKER] = "lost on a slower device, because the faster one failed too "
@@ -89,6 +91,16 @@ struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own)
 		.began_ns = saturating_sub(decision->ended_at_ns, whole_ns(decision->exec_ns)),
 		.ended_ns = decision->ended_at_ns,
 		.device = decision->device,
+		.is_own = is_own,
+	};
+}
+
+struct busy busy_of_segment(const struct rbk_stats_segment *segment, bool is_own)
+{
+	return (struct busy){
+		.began_ns = saturating_sub(segment->ended_at_ns, whole_ns(segment->exec_ns)),
+		.ended_ns = segment->ended_at_ns,
+		.device = segment->device,
 		.is_own = is_own,
 	};
 }
@@ -203,7 +215,7 @@ double judge_contention(const struct rbk_stats_decision *task)
 	return exp2((double)(task->flags >> RBK_DECISION_CONTENTION_SHIFT) / 9);
 }
 
-static void judge_execution(const struct judge *judge, const struct rbk_stats_decision *task,
+static void judge_execution(const struct rbk_stats_decision *task, double transfer_ns,
 			    struct verdict *verdict)
 {
 	double exec_ns = (double)whole_ns(task->exec_ns);
@@ -219,7 +231,7 @@ static void judge_execution(const struct judge *judge, const struct rbk_stats_de
 	verdict->ns[CAUSE_CONTENTION] += contended_ns;
 	verdict->ns[CAUSE_SLOWER] += exec_ns - expected_ns - contended_ns;
 	if (!is_on_cpu)
-		moved_ns = judge->transfer_ns < expected_ns ? judge->transfer_ns : expected_ns;
+		moved_ns = transfer_ns < expected_ns ? transfer_ns : expected_ns;
 	verdict->ns[CAUSE_TRANSFER] += moved_ns;
 	expected_ns -= moved_ns;
 	if (other_ns > 0 && other_ns < expected_ns)
@@ -228,15 +240,72 @@ static void judge_execution(const struct judge *judge, const struct rbk_stats_de
 	verdict->ns[CAUSE_WORK] += expected_ns - lost_ns;
 }
 
+static void judge_part(const struct judge *judge, const struct rbk_stats_decision *part,
+		       double transfer_ns, struct verdict *verdict)
+{
+	verdict->total_ns += (double)whole_ns(part->queue_ns) + (double)whole_ns(part->exec_ns);
+	judge_wait(judge, part, verdict);
+	judge_execution(part, transfer_ns, verdict);
+}
+
+/* Describe a segment as the log does a task. */
+static struct rbk_stats_decision part_of(const struct rbk_stats_decision *task,
+					 const struct rbk_stats_segment *segment)
+{
+	struct rbk_stats_decision part = *task;
+
+	part.ended_at_ns = segment->ended_at_ns;
+	part.queue_ns = segment->queue_ns;
+	part.exec_ns = segment->exec_ns;
+	part.predicted_ns = segment->predicted_ns;
+	part.other_ns = segment->other_ns;
+	part.device = segment->device;
+	part.reason = segment->reason;
+	/* The contention when the task ended counts for all of its segments on the CPU. */
+	part.flags = (uint16_t)((task->flags & ~0xffu) | segment->flags);
+	return part;
+}
+
 void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
-	       struct verdict *verdict)
+	       const struct segment_entry *segments, uint32_t n_segments, struct verdict *verdict)
 {
 	verdict->n_tasks++;
 	verdict->n_late += !!(task->flags & RBK_DECISION_DEADLINE_MISSED);
 	verdict->n_failed += task->res < 0;
-	verdict->total_ns += (double)whole_ns(task->queue_ns) + (double)whole_ns(task->exec_ns);
-	judge_wait(judge, task, verdict);
-	judge_execution(judge, task, verdict);
+	for (uint32_t i = 0; i < n_segments; i++) {
+		const struct rbk_stats_segment *segment = &segments[i].segment;
+		const struct rbk_stats_decision part = part_of(task, segment);
+
+		judge_part(judge, &part,
+			   judge->bytes_per_ns > 0
+				   ? (double)segment->crossed_bytes / judge->bytes_per_ns
+				   : 0,
+			   verdict);
+	}
+	if (n_segments == 0)
+		judge_part(judge, task, judge->transfer_ns, verdict);
+}
+
+uint64_t judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segment,
+		     unsigned int *ret_tenant)
+{
+	const uint64_t ended_ns = saturating_sub(segment->ended_at_ns, whole_ns(segment->exec_ns));
+	const uint64_t began_ns = saturating_sub(ended_ns, whole_ns(segment->queue_ns));
+	const size_t last = first_after(judge, ended_ns + judge->longest_ns);
+	uint64_t best_ns = 0;
+
+	*ret_tenant = 0;
+	for (size_t i = first_after(judge, began_ns); i < last; i++) {
+		const struct busy *busy = &judge->busy[i];
+		uint64_t low = busy->began_ns > began_ns ? busy->began_ns : began_ns;
+		uint64_t high = busy->ended_ns < ended_ns ? busy->ended_ns : ended_ns;
+
+		if (busy->device != segment->device || low >= high || high - low <= best_ns)
+			continue;
+		best_ns = high - low;
+		*ret_tenant = busy->tenant;
+	}
+	return best_ns;
 }
 
 unsigned int judge_order(const struct verdict *verdict, enum cause order[N_CAUSES])

@@ -4,7 +4,7 @@
  * Attribution of tasks' times to causes
  *
  * A task's time, from admission to completion, is divided among causes; the times of several tasks
- * are added up. The decision logs supply most of the evidence: when a task waited, what ran on its
+ * are added up. The logs supply most of the evidence: when a task waited, what ran on its
  * device meanwhile, how long it ran, the predictions for each device, and the CPU contention at
  * that time. The logs lack two things. The time of transfers is therefore the tenant's average, and
  * a quota or a plan's reload is assumed to have delayed a task if it ever occurred.
@@ -41,12 +41,21 @@ const char *cause_phrase(enum cause cause);
 /* An interval in which a device executed a task. */
 struct busy {
 	uint64_t began_ns, ended_ns;
-	uint8_t device; /* RBK_DEVICE_* */
-	bool is_own;    /* the task belongs to the tenant in question */
+	uint8_t device;      /* RBK_DEVICE_* */
+	bool is_own;         /* the task belongs to the tenant in question */
+	unsigned int tenant; /* index in struct pages */
 };
 /* Sort intervals into the order that struct judge requires. */
 void busy_sort(struct busy *busy, size_t n_busy);
 struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own);
+/* Likewise of a segment that ran; ended_ns 0: it did not. */
+struct busy busy_of_segment(const struct rbk_stats_segment *segment, bool is_own);
+
+/* A segment of a task and the task's tenant. */
+struct segment_entry {
+	struct rbk_stats_segment segment;
+	unsigned int tenant; /* index in struct pages, or any number that grows in a list */
+};
 
 /* Evidence beside the task's own record. */
 struct judge {
@@ -54,6 +63,7 @@ struct judge {
 	size_t n_busy;
 	uint64_t longest_ns; /* longest interval of busy */
 	double transfer_ns;  /* average transfer time of a task on a GPU; 0: none, or not known */
+	double bytes_per_ns; /* rate of the fastest link to a GPU; 0: not known */
 	bool is_throttled;   /* the tenant's CPU quota has delayed tasks */
 	bool has_returned;   /* the plan has been evicted and loaded again */
 };
@@ -70,9 +80,19 @@ struct verdict {
 /* Return the factor by which contention prolonged the task on the CPU; 1: not at all. */
 double judge_contention(const struct rbk_stats_decision *task);
 
-/* Add a task to the verdict. */
+/*
+ * Add a task to the verdict. A task of which @segments are known, @n_segments of them, is judged
+ * segment by segment: each waited for its own device, and what crossed to it is known.
+ */
 void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
-	       struct verdict *verdict);
+	       const struct segment_entry *segments, uint32_t n_segments, struct verdict *verdict);
+
+/*
+ * Find the tenant whose executions on the segment's device overlap its wait most.
+ * Return: the overlap in ns; 0: none does. *ret_tenant: the index in struct pages.
+ */
+uint64_t judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segment,
+		     unsigned int *ret_tenant);
 
 /*
  * List the causes that took time, the largest first.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading decision logs while the broker writes them. */
+/* Reading the logs of tasks, segments and refused entries while the broker writes them. */
 #include "logs.h"
 
 #include <errno.h>
@@ -72,6 +72,63 @@ int log_read(const struct pages *pages, struct log_entry **ret, size_t *ret_n)
 	*ret = entries;
 	*ret_n = n;
 	return 0;
+}
+
+uint64_t segments_head(const struct tenant_page *tenant, uint64_t *ret_oldest)
+{
+	const uint64_t n = rbk_stats_count(&tenant->view, RBK_STATS_SECTION_SEGMENTS);
+	const uint64_t head =
+		n ? log_member(tenant, offsetof(struct rbk_stats_tenant, segments_head)) : 0;
+
+	*ret_oldest = head > n ? head - n : 0;
+	return head;
+}
+
+int segments_read(const struct pages *pages, struct segment_entry **ret, size_t *ret_n)
+{
+	struct segment_entry *entries;
+	size_t n = 0, n_room = 0;
+	uint64_t head, index;
+
+	for (unsigned int i = 0; i < pages->n_tenants; i++)
+		n_room += rbk_stats_count(&pages->tenants[i].view, RBK_STATS_SECTION_SEGMENTS);
+	entries = calloc(n_room + 1, sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < pages->n_tenants; i++) {
+		head = segments_head(&pages->tenants[i], &index);
+		for (; index < head && n < n_room; index++) {
+			entries[n].tenant = i;
+			n += (size_t)rbk_stats_segment(&pages->tenants[i].view, index,
+						       &entries[n].segment);
+		}
+	}
+	*ret = entries;
+	*ret_n = n;
+	return 0;
+}
+
+const struct segment_entry *segments_find(const struct segment_entry *entries, size_t n_entries,
+					  unsigned int tenant, uint64_t task, uint32_t *ret_n)
+{
+	size_t low = 0, high = n_entries, middle, end;
+
+	*ret_n = 0;
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (entries[middle].tenant < tenant ||
+		    (entries[middle].tenant == tenant && entries[middle].segment.task < task))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (end = low;
+	     end < n_entries && entries[end].tenant == tenant && entries[end].segment.task == task;
+	     end++)
+		if (entries[end].segment.segment != end - low)
+			return NULL;
+	*ret_n = (uint32_t)(end - low);
+	return end > low ? &entries[low] : NULL;
 }
 
 static int compare_refused(const void *a, const void *b)

@@ -8,6 +8,7 @@
  */
 #include <stdbool.h>
 
+#include "judge.h"
 #include "monitor/pages.h"
 
 /* Return the number of records ever written to the tenant's log. */
@@ -30,6 +31,26 @@ struct log_entry {
 int log_read(const struct pages *pages, struct log_entry **ret, size_t *ret_n);
 /* Sort entries by the end of their tasks. */
 void log_sort(struct log_entry *entries, size_t n_entries);
+
+/*
+ * Return the number of records ever written to the tenant's segments, and set *ret_oldest to the
+ * oldest index that can still be read.
+ */
+uint64_t segments_head(const struct tenant_page *tenant, uint64_t *ret_oldest);
+
+/*
+ * Copy the segments that the pages show, ordered by tenant, task and the order in which they ran.
+ * Return: 0 and an array that the caller frees, or -ENOMEM.
+ */
+int segments_read(const struct pages *pages, struct segment_entry **ret, size_t *ret_n);
+
+/*
+ * Find the segments of a task in a list of that order; @task is its index in the decision log.
+ * Return: the first of the *ret_n segments: in order, from segment 0 on. NULL: the task's plan is
+ * not cut, or segments were overwritten.
+ */
+const struct segment_entry *segments_find(const struct segment_entry *entries, size_t n_entries,
+					  unsigned int tenant, uint64_t task, uint32_t *ret_n);
 
 /* A refused entry and its tenant. */
 struct refused_entry {

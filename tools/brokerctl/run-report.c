@@ -215,6 +215,9 @@ void run_print(const struct run *run)
 	print_where(run);
 	for (unsigned int i = 0; i < rbk_onnx_n_outputs(run->onnx); i++)
 		print_output(run, i);
+	if (run->last.n > 0)
+		fputs("\nThe last task, segment by segment\n", stdout);
+	segments_table(&run->last);
 	if (run->nodes)
 		print_nodes(run);
 }
@@ -365,8 +368,10 @@ void run_print_json(const struct run *run)
 	for (unsigned int i = 0; i < rbk_onnx_n_outputs(run->onnx); i++)
 		json_output(run, i);
 	json_array_end();
-	if (run->nodes)
+	if (run->nodes) {
+		segments_json(&run->last);
 		json_nodes(run);
+	}
 	json_end();
 }
 

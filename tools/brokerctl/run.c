@@ -267,6 +267,39 @@ static int run_all(struct run *run, struct control *control)
 	return r ? failed_there(run, control, r, why) : EXIT_OK;
 }
 
+static const char *step_name(const void *data, uint32_t node)
+{
+	struct rbk_onnx_step step;
+
+	return rbk_onnx_step(data, node, &step) ? "?" : text_name(step.name);
+}
+
+/* Read the segments of the last task from the log, if the broker has cut the plan. */
+static void read_segments(struct run *run, struct control *control)
+{
+	const uint64_t user_data = run->times[run->n_repeats - 1].user_data;
+	struct tenant_page page = {.number = 0};
+	const struct pages pages = {.tenants = &page, .n_tenants = 1};
+	struct rbk_stats_decision decision;
+	bool was_found = false;
+	uint64_t head, oldest;
+	size_t n;
+
+	if (rbk_stats_map(control->rbk, RBK_STATS_OWN, 0, &page.view, NULL))
+		return;
+	head = log_head(&page);
+	oldest = log_oldest(&page, head);
+	while (head > oldest && !was_found)
+		was_found = rbk_stats_decision(&page.view, --head, &decision) &&
+			    decision.user_data == user_data;
+	if (was_found && segments_read(&pages, &run->segments, &n) == 0) {
+		run->last.of = segments_find(run->segments, n, 0, head, &run->last.n);
+		run->last.node_name = step_name;
+		run->last.data = run->onnx;
+	}
+	rbk_stats_unmap(&page.view);
+}
+
 static int profile(struct run *run, struct control *control)
 {
 	struct run_progress progress;
@@ -337,8 +370,10 @@ static int run_loaded(struct run *run, struct control *control)
 		return status;
 	is_same = run_files_compare(run);
 	/* Without rows no node does any work that could be measured. */
-	if (run->arguments->values[OPT_PROFILE] && model_rows(run->model))
+	if (run->arguments->values[OPT_PROFILE] && model_rows(run->model)) {
+		read_segments(run, control);
 		status = profile(run, control);
+	}
 	if (status)
 		return status;
 	if (run->arguments->values[OPT_JSON])
@@ -368,6 +403,7 @@ int run_model(struct control *control, const struct arguments *arguments)
 		array_deinit(&run->files[i].array);
 	free(run->times);
 	free(run->nodes);
+	free(run->segments);
 	free(run->unable);
 	free(run);
 	return status;

@@ -13,6 +13,7 @@
 #include "command.h"
 #include "models/model.h"
 #include "private-broker.h"
+#include "segments.h"
 
 /* A file that the command line names for an input or an output. */
 struct run_file {
@@ -40,8 +41,10 @@ struct run {
 	struct broker_process *broker; /* the private broker; NULL: a broker ran already */
 	unsigned int n_devices;
 	struct rbk_device devices[RBK_MAX_DEVICES];
-	struct model_times *times; /* array of n_repeats */
-	struct model_node *nodes;  /* --profile */
+	struct model_times *times;      /* array of n_repeats */
+	struct model_node *nodes;       /* --profile */
+	struct segment_entry *segments; /* --profile: those of the tenant's tasks */
+	struct task_segments last;      /* of these, those of the last task */
 	/* steps that the chosen devices cannot run */
 	unsigned int n_unable;
 	struct model_unable *unable;

@@ -5,7 +5,8 @@
  * The output is in Chrome's trace format, which the Perfetto UI opens. A process of the trace is a
  * tenant, or a device with its counters. A track of a tenant shows tasks that wait for a device, or
  * tasks that run on it, and has as many lanes as spans overlap. Arrows lead from the wait to the
- * execution of tasks that were moved to another device, and between the parts of split tasks.
+ * execution of tasks that were moved to another device, between the parts of split tasks, and
+ * between the segments of a task of which one read what the other wrote.
  *
  * The trace contains what the decision logs hold, and with --seconds what they receive meanwhile.
  * The logs are read more often than a busy tenant fills its log. Records that are overwritten
@@ -24,8 +25,10 @@
 #include "logs.h"
 #include "output.h"
 #include "records.h"
+#include "segments.h"
 #include "timeline.h"
 #include "util/clock.h"
+#include "util/number.h"
 
 enum {
 	EVENTS_DEFAULT = 200000,
@@ -33,6 +36,8 @@ enum {
 	SAMPLES_MAX = 100000,
 	/* kinds of tracks of a tenant and device */
 	TRACK_KINDS = 2,
+	/* mean above which further segments are left out: their tasks are shown whole */
+	SEGMENTS_PER_TASK = 8,
 	/* tids reserved for each track: one per lane, and at most one lane per event */
 	LANES_MAX = EVENTS_MAX,
 };
@@ -42,6 +47,9 @@ static const long poll_ns = 10000000;
 static const unsigned int polls_per_look = 50; /* interval of checks for new tenants: 0.5 s */
 
 enum track_kind { TRACK_QUEUE = 0, TRACK_RUN = 1 };
+
+/* A span is of a task, of the smaller part of a split task, or of a segment of a task. */
+enum span_kind { SPAN_WHOLE, SPAN_PART, SPAN_SEGMENT };
 
 /* Counters of a device at one time. */
 struct sample {
@@ -55,7 +63,8 @@ struct sample {
 struct traced {
 	uint32_t number;
 	char name[RBK_STATS_NAME_BYTES];
-	uint64_t next; /* index in its log */
+	uint64_t next;         /* index in its log */
+	uint64_t next_segment; /* index in its segments */
 	uint64_t n_lost;
 };
 
@@ -72,6 +81,10 @@ struct trace {
 	unsigned int n_traced;
 	struct record *records;
 	size_t n_records, max_records;
+	struct segment_entry *segments; /* tenant: index in traced */
+	size_t n_segments, max_segments;
+	size_t *record_of;           /* of each segment that has a span */
+	const struct span **span_of; /* of each segment's execution; NULL: none */
 	struct sample *samples;
 	size_t n_samples;
 	uint64_t n_left_out; /* records beyond max_records */
@@ -121,6 +134,47 @@ static void add_record(struct trace *trace, const struct tenant_page *page, unsi
 	log_plan_name(page, decision, record->plan);
 }
 
+/* Return: EXIT_* */
+static int add_segment(struct trace *trace, unsigned int traced,
+		       const struct rbk_stats_segment *segment)
+{
+	const size_t max = trace->max_segments ? 2 * trace->max_segments : 1024;
+	struct segment_entry *grown;
+
+	if (trace->n_segments == trace->max_segments) {
+		grown = reallocarray(trace->segments, max, sizeof(*grown));
+		if (!grown)
+			return control_fail(EXIT_FAILED, "out of memory");
+		trace->segments = grown;
+		trace->max_segments = max;
+	}
+	trace->segments[trace->n_segments++] = (struct segment_entry){*segment, traced};
+	return EXIT_OK;
+}
+
+/*
+ * Read new segments of a tenant, after its tasks: those of every task that was read are there.
+ * Return: EXIT_*.
+ */
+static int read_segments(struct trace *trace, const struct tenant_page *page, unsigned int traced)
+{
+	struct traced *tenant = &trace->traced[traced];
+	struct rbk_stats_segment segment;
+	uint64_t oldest, head = segments_head(page, &oldest);
+	int status = EXIT_OK;
+
+	/* A new page, or one that was read too late: a task without all segments is shown whole. */
+	if (tenant->next_segment > head || tenant->next_segment < oldest)
+		tenant->next_segment = oldest;
+	if (trace->n_records == trace->max_records ||
+	    trace->n_segments >= SEGMENTS_PER_TASK * trace->max_records)
+		return EXIT_OK;
+	for (; tenant->next_segment < head && status == EXIT_OK; tenant->next_segment++)
+		if (rbk_stats_segment(&page->view, tenant->next_segment, &segment))
+			status = add_segment(trace, traced, &segment);
+	return status;
+}
+
 /*
  * Read new records of all logs.
  * Return: EXIT_*.
@@ -156,6 +210,9 @@ static int read_logs(struct trace *trace)
 			else
 				traced->n_lost++;
 		}
+		status = read_segments(trace, page, at);
+		if (status)
+			return status;
 	}
 	return EXIT_OK;
 }
@@ -334,33 +391,61 @@ static void write_threads(struct trace *trace, const struct span *spans, size_t 
 	free(n_lanes);
 }
 
-static void write_arguments(const struct trace *trace, const struct record *record)
+/* @segment: NULL: the whole task */
+static void write_arguments(const struct trace *trace, const struct record *record,
+			    const struct rbk_stats_segment *segment)
 {
 	const struct rbk_stats_decision *decision = &record->decision;
 
 	json_object("args");
+	if (segment) {
+		segment_members(segment);
+		json_unsigned("segments", segment->n_segments);
+	}
 	json_string("tenant", trace->traced[record->traced].name);
 	json_unsigned("index", decision->sequence - 1);
 	json_unsigned("user_data", decision->user_data);
 	json_unsigned("session", decision->session);
 	json_unsigned("plan_id", decision->plan_id);
 	json_unsigned("count", decision->count);
+	json_signed("res", decision->res);
+	json_boolean("deadline_missed", decision->flags & RBK_DECISION_DEADLINE_MISSED);
+	if (segment) {
+		json_object_end();
+		return;
+	}
 	json_string("device", device_label(decision->device));
 	json_string("reason", rbk_reason_name(decision->reason));
 	json_number("predicted_ns", (double)decision->predicted_ns);
 	json_number("other_ns", (double)decision->other_ns);
-	json_signed("res", decision->res);
 	json_boolean("moved", decision->flags & RBK_DECISION_MOVED);
 	json_boolean("explored", decision->flags & RBK_DECISION_EXPLORED);
-	json_boolean("deadline_missed", decision->flags & RBK_DECISION_DEADLINE_MISSED);
 	json_unsigned("split_count", decision->split_count);
 	json_object_end();
 }
 
-/* Encode the record of a span, and whether the span is the smaller part of a split task. */
-static uint64_t about_of(size_t record, bool is_part)
+/* Encode a span's kind, and its index in records or segments. */
+static uint64_t about_of(size_t index, enum span_kind kind)
 {
-	return (uint64_t)record << 1 | is_part;
+	return (uint64_t)index << 2 | kind;
+}
+
+static size_t index_of(const struct span *span)
+{
+	return (size_t)(span->about >> 2);
+}
+
+static enum span_kind kind_of(const struct span *span)
+{
+	return (enum span_kind)(span->about & 3);
+}
+
+/* Return the record of a span's task. */
+static const struct record *record_of(const struct trace *trace, const struct span *span)
+{
+	const size_t index = index_of(span);
+
+	return &trace->records[kind_of(span) == SPAN_SEGMENT ? trace->record_of[index] : index];
 }
 
 /*
@@ -368,17 +453,16 @@ static uint64_t about_of(size_t record, bool is_part)
  * so never earlier.
  */
 static void write_flow(struct trace *trace, const struct span *span, const char *phase,
-		       const char *name)
+		       const char *name, uint64_t id)
 {
 	uint64_t at_ns = span->began_ns;
 
 	if (phase[0] == 'f')
 		at_ns += (span->ended_ns - span->began_ns) / 2;
-	event_begin(trace, phase, tenant_pid(trace->records[span->about >> 1].traced),
-		    tid_of(span));
+	event_begin(trace, phase, tenant_pid(record_of(trace, span)->traced), tid_of(span));
 	json_string("cat", "flow");
 	json_string("name", name);
-	json_unsigned("id", span->about >> 1);
+	json_unsigned("id", id);
 	event_time("ts", at_ns);
 	if (phase[0] == 'f')
 		json_string("bp", "e");
@@ -387,8 +471,11 @@ static void write_flow(struct trace *trace, const struct span *span, const char 
 
 static void write_span(struct trace *trace, const struct span *span)
 {
-	const struct record *record = &trace->records[span->about >> 1];
+	const struct record *record = record_of(trace, span);
 	const bool is_queue = span->track % TRACK_KINDS == TRACK_QUEUE;
+	const bool is_segment = kind_of(span) == SPAN_SEGMENT;
+	const struct rbk_stats_segment *segment =
+		is_segment ? &trace->segments[index_of(span)].segment : NULL;
 	const uint16_t flags = record->decision.flags;
 
 	event_begin(trace, "X", tenant_pid(record->traced), tid_of(span));
@@ -396,13 +483,37 @@ static void write_span(struct trace *trace, const struct span *span)
 	json_string("name", record->plan[0] ? record->plan : "?");
 	event_time("ts", span->began_ns);
 	event_time("dur", span->ended_ns - span->began_ns);
-	write_arguments(trace, record);
+	write_arguments(trace, record, segment);
 	json_end();
+	if (is_segment)
+		return;
 	if (flags & RBK_DECISION_PARTITIONED && !is_queue)
-		write_flow(trace, span, span->about & 1 ? "f" : "s", "split");
+		write_flow(trace, span, kind_of(span) == SPAN_PART ? "f" : "s", "split",
+			   index_of(span));
 	else if (!(flags & RBK_DECISION_PARTITIONED) && flags & RBK_DECISION_MOVED &&
 		 duration_ns(record->decision.queue_ns) > 0)
-		write_flow(trace, span, is_queue ? "s" : "f", "moved");
+		write_flow(trace, span, is_queue ? "s" : "f", "moved", index_of(span));
+}
+
+/* Write an arrow to each segment from every segment that wrote what the first one read. */
+static void write_crossings(struct trace *trace)
+{
+	/* Arrows of tasks have their records' indices. */
+	uint64_t id = trace->n_records;
+
+	for (size_t i = 0; i < trace->n_segments; i++) {
+		const struct rbk_stats_segment *segment = &trace->segments[i].segment;
+
+		for (uint32_t from = 0; trace->span_of[i] && from < segment->segment && from < 64;
+		     from++) {
+			const size_t writer = i - (segment->segment - from);
+
+			if (!(segment->from >> from & 1) || !trace->span_of[writer])
+				continue;
+			write_flow(trace, trace->span_of[writer], "s", "crossed", id);
+			write_flow(trace, trace->span_of[i], "f", "crossed", id++);
+		}
+	}
 }
 
 static void write_counter(struct trace *trace, const struct sample *sample, const char *name,
@@ -443,9 +554,29 @@ static void add_span(struct span *spans, size_t *n_spans, uint64_t began_ns, uin
 		.began_ns = began_ns, .ended_ns = ended_ns, .track = track, .about = about};
 }
 
+/* Make at most two spans per segment: the wait, and the execution. */
+static void add_segment_spans(const struct trace *trace, size_t i, size_t record,
+			      struct span *spans, size_t *n_spans)
+{
+	const struct rbk_stats_segment *segment = &trace->segments[i].segment;
+	const uint64_t ended_ns = segment->ended_at_ns;
+	const uint64_t began_ns = saturating_sub(ended_ns, duration_ns(segment->exec_ns));
+	const uint64_t ready_ns = saturating_sub(began_ns, duration_ns(segment->queue_ns));
+	const unsigned int traced = trace->segments[i].tenant;
+
+	trace->record_of[i] = record;
+	if (ended_ns == 0 || segment->device >= RBK_MAX_DEVICES)
+		return;
+	if (ready_ns < began_ns)
+		add_span(spans, n_spans, ready_ns, began_ns,
+			 track_of(traced, segment->device, TRACK_QUEUE), about_of(i, SPAN_SEGMENT));
+	add_span(spans, n_spans, began_ns, ended_ns, track_of(traced, segment->device, TRACK_RUN),
+		 about_of(i, SPAN_SEGMENT));
+}
+
 /*
  * Make at most three spans per record: the wait, the execution, and the smaller part of a split
- * task.
+ * task; or the spans of its segments.
  */
 static size_t make_spans(const struct trace *trace, struct span *spans)
 {
@@ -456,7 +587,16 @@ static size_t make_spans(const struct trace *trace, struct span *spans)
 		const struct rbk_stats_decision *decision = &record->decision;
 		uint64_t ended_ns = decision->ended_at_ns, exec_ns, queue_ns, began_ns;
 		uint32_t device = decision->device < RBK_MAX_DEVICES ? decision->device : 0, other;
+		const struct segment_entry *segments;
+		uint32_t n_segments;
 
+		segments = segments_find(trace->segments, trace->n_segments, record->traced,
+					 decision->sequence - 1, &n_segments);
+		for (uint32_t k = 0; k < n_segments; k++)
+			add_segment_spans(trace, (size_t)(segments - trace->segments) + k, i, spans,
+					  &n);
+		if (segments)
+			continue;
 		exec_ns = duration_ns(decision->exec_ns);
 		began_ns = ended_ns > exec_ns ? ended_ns - exec_ns : 0;
 		queue_ns = duration_ns(decision->queue_ns);
@@ -464,37 +604,74 @@ static size_t make_spans(const struct trace *trace, struct span *spans)
 			queue_ns = began_ns;
 		if (queue_ns > 0)
 			add_span(spans, &n, began_ns - queue_ns, began_ns,
-				 track_of(record->traced, device, TRACK_QUEUE), about_of(i, false));
+				 track_of(record->traced, device, TRACK_QUEUE),
+				 about_of(i, SPAN_WHOLE));
 		add_span(spans, &n, began_ns, ended_ns, track_of(record->traced, device, TRACK_RUN),
-			 about_of(i, false));
+			 about_of(i, SPAN_WHOLE));
 		if (!(decision->flags & RBK_DECISION_PARTITIONED))
 			continue;
 		/* The log names the GPU only if it had the larger part. */
 		other = device == RBK_DEVICE_CPU ? RBK_DEVICE_GPU : RBK_DEVICE_CPU;
 		add_span(spans, &n, began_ns, ended_ns, track_of(record->traced, other, TRACK_RUN),
-			 about_of(i, true));
+			 about_of(i, SPAN_PART));
 	}
 	return n;
+}
+
+static int compare_segments(const void *a, const void *b)
+{
+	const struct segment_entry *first = a, *second = b;
+
+	if (first->tenant != second->tenant)
+		return first->tenant < second->tenant ? -1 : 1;
+	/* Records are written task by task. */
+	return (first->segment.sequence > second->segment.sequence) -
+	       (first->segment.sequence < second->segment.sequence);
+}
+
+/* Return: 0; -ENOMEM */
+static int prepare_segments(struct trace *trace)
+{
+	trace->record_of = calloc(trace->n_segments + 1, sizeof(*trace->record_of));
+	trace->span_of = calloc(trace->n_segments + 1, sizeof(*trace->span_of));
+	if (!trace->record_of || !trace->span_of)
+		return -ENOMEM;
+	if (trace->n_segments > 0)
+		qsort(trace->segments, trace->n_segments, sizeof(*trace->segments),
+		      compare_segments);
+	return 0;
+}
+
+static void note_span(struct trace *trace, const struct span *span)
+{
+	if (kind_of(span) == SPAN_SEGMENT && span->track % TRACK_KINDS == TRACK_RUN)
+		trace->span_of[index_of(span)] = span;
 }
 
 /* Return: EXIT_*. */
 static int write_all(struct trace *trace)
 {
-	struct span *spans = calloc(3 * trace->n_records + 1, sizeof(*spans));
-	size_t n_spans;
+	struct span *spans =
+		calloc(3 * trace->n_records + 2 * trace->n_segments + 1, sizeof(*spans));
+	size_t n_spans = 0;
+	int r = spans ? prepare_segments(trace) : -ENOMEM;
 
-	if (!spans)
-		return control_fail(EXIT_FAILED, "out of memory");
-	n_spans = make_spans(trace, spans);
-	if (timeline_assign(spans, n_spans)) {
+	if (!r) {
+		n_spans = make_spans(trace, spans);
+		r = timeline_assign(spans, n_spans);
+	}
+	if (r) {
 		free(spans);
 		return control_fail(EXIT_FAILED, "out of memory");
 	}
 	fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", stdout);
 	write_processes(trace);
 	write_threads(trace, spans, n_spans);
-	for (size_t i = 0; i < n_spans; i++)
+	for (size_t i = 0; i < n_spans; i++) {
 		write_span(trace, &spans[i]);
+		note_span(trace, &spans[i]);
+	}
+	write_crossings(trace);
 	write_counters(trace);
 	fputs("]}\n", stdout);
 	free(spans);
@@ -593,6 +770,9 @@ int run_trace(struct control *control, const struct arguments *arguments)
 		unlink(arguments->values[OPT_OUTPUT]);
 	free(trace.records);
 	free(trace.samples);
+	free(trace.segments);
+	free(trace.record_of);
+	free(trace.span_of);
 	free(trace.traced);
 	pages_unmap(&trace.pages);
 	return status;

@@ -21,6 +21,7 @@
 #include "output.h"
 #include "reasons.h"
 #include "records.h"
+#include "segments.h"
 #include "shm/sqe-check.h"
 #include "util/plural.h"
 
@@ -36,6 +37,8 @@ struct why {
 	size_t n_entries;
 	struct refused_entry *refused;
 	size_t n_refused;
+	struct segment_entry *segments;
+	size_t n_segments;
 
 	enum subject subject;
 	unsigned int tenant;                     /* index in pages; UINT_MAX: it has no page */
@@ -45,7 +48,10 @@ struct why {
 	uint32_t slot;                 /* of the plan (SUBJECT_PLAN) or of the task's plan */
 	struct rbk_stats_tenant about; /* the tenant's record */
 
+	struct judge judge;
+	struct busy *busy; /* the judge's */
 	struct verdict verdict;
+	struct task_segments task_segments; /* for SUBJECT_TASK */
 	char facts[MAX_FACTS][FACT_BYTES];
 	unsigned int n_facts;
 
@@ -315,54 +321,101 @@ static bool is_of_subject(const struct why *why, const struct log_entry *entry)
 	       decision->session == why->plan.plan.session;
 }
 
-/* Return the average transfer time of this tenant's tasks on GPUs. */
-static double mean_transfer_ns(const struct why *why)
+/* Return the rate of the fastest link to a GPU; 0: not known to this user. */
+static double link_bytes_per_ns(const struct why *why)
 {
 	const struct rbk_stats_view *root = &why->pages.root;
-	uint64_t n_gpu_tasks = 0;
 	struct rbk_stats_device device;
 	double bytes_per_ns = 0;
 
-	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++)
-		n_gpu_tasks += why->about.devices[i].n_tasks;
 	for (uint32_t i = RBK_DEVICE_GPU; root->page && i < root->n_devices; i++) {
 		device_copy(root, i, &device);
 		if (device.up_bytes_per_ns > bytes_per_ns)
 			bytes_per_ns = device.up_bytes_per_ns;
 	}
+	return bytes_per_ns;
+}
+
+/* Return the average transfer time of this tenant's tasks on GPUs. */
+static double mean_transfer_ns(const struct why *why, double bytes_per_ns)
+{
+	uint64_t n_gpu_tasks = 0;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++)
+		n_gpu_tasks += why->about.devices[i].n_tasks;
 	if (!(bytes_per_ns > 0))
 		return 0;
 	return mean_of(why->about.transferred_bytes, n_gpu_tasks) / bytes_per_ns;
 }
 
+/* Find the segments of a task of the log. Return: their number; 0: none are known. */
+static uint32_t find_segments(const struct why *why, const struct log_entry *entry,
+			      const struct segment_entry **ret)
+{
+	uint32_t n;
+
+	*ret = segments_find(why->segments, why->n_segments, entry->tenant,
+			     entry->decision.sequence - 1, &n);
+	return n;
+}
+
+static void add_busy(struct why *why, struct busy busy, unsigned int tenant)
+{
+	if (busy.ended_ns == 0)
+		return;
+	busy.tenant = tenant;
+	why->busy[why->judge.n_busy++] = busy;
+	if (busy.ended_ns - busy.began_ns > why->judge.longest_ns)
+		why->judge.longest_ns = busy.ended_ns - busy.began_ns;
+}
+
+/* Note when the devices were busy: with tasks, or with their segments. */
+static void gather_busy(struct why *why)
+{
+	const struct segment_entry *segments;
+
+	for (size_t i = 0; i < why->n_entries; i++) {
+		const struct log_entry *entry = &why->entries[i];
+		const bool is_own = entry->tenant == why->tenant;
+
+		for (uint32_t n = find_segments(why, entry, &segments), k = 0; k < n; k++)
+			add_busy(why, busy_of_segment(&segments[k].segment, is_own), entry->tenant);
+		if (!segments)
+			add_busy(why, busy_of(&entry->decision, is_own), entry->tenant);
+	}
+	busy_sort(why->busy, why->judge.n_busy);
+}
+
 /* Return: EXIT_* */
 static int judge_all(struct why *why)
 {
-	struct judge judge = {
-		.transfer_ns = mean_transfer_ns(why),
+	const double bytes_per_ns = link_bytes_per_ns(why);
+	unsigned int n_judged = 0;
+
+	why->busy = calloc(why->n_entries + why->n_segments + 1, sizeof(*why->busy));
+	if (!why->busy)
+		return control_fail(EXIT_FAILED, "out of memory");
+	why->judge = (struct judge){
+		.busy = why->busy,
+		.bytes_per_ns = bytes_per_ns,
+		.transfer_ns = mean_transfer_ns(why, bytes_per_ns),
 		.is_throttled = why->about.n_throttled > 0,
 		.has_returned = why->plan.plan.n_returns > 0,
 	};
-	struct busy *busy = calloc(why->n_entries + 1, sizeof(*busy));
-	unsigned int n_judged = 0;
-
-	if (!busy)
-		return control_fail(EXIT_FAILED, "out of memory");
-	for (size_t i = 0; i < why->n_entries; i++) {
-		busy[i] = busy_of(&why->entries[i].decision, why->entries[i].tenant == why->tenant);
-		if (busy[i].ended_ns - busy[i].began_ns > judge.longest_ns)
-			judge.longest_ns = busy[i].ended_ns - busy[i].began_ns;
-	}
-	busy_sort(busy, why->n_entries);
-	judge.busy = busy;
-	judge.n_busy = why->n_entries;
+	gather_busy(why);
 	for (size_t i = why->n_entries; i-- > 0 && n_judged < MAX_JUDGED;) {
+		const struct segment_entry *segments;
+		uint32_t n;
+
 		if (!is_of_subject(why, &why->entries[i]))
 			continue;
-		judge_add(&judge, &why->entries[i].decision, &why->verdict);
+		n = find_segments(why, &why->entries[i], &segments);
+		judge_add(&why->judge, &why->entries[i].decision, segments, n, &why->verdict);
+		if (why->task)
+			why->task_segments = (struct task_segments){
+				.of = segments, .n = n, .pages = &why->pages, .judge = &why->judge};
 		n_judged++;
 	}
-	free(busy);
 	return EXIT_OK;
 }
 
@@ -371,8 +424,15 @@ static int judge_all(struct why *why)
 static void task_facts(struct why *why)
 {
 	const struct rbk_stats_decision *task = why->task;
+	char path[FACT_BYTES - 64];
 
-	fact(why, "it ran on %s: %s (%s)", device_label(task->device), reason_meaning(task->reason),
+	if (why->task_segments.n > 0) {
+		segments_path(&why->task_segments, path, sizeof(path));
+		fact(why, "its segments ran one after the other: %s", path);
+	}
+	fact(why,
+	     why->task_segments.n > 0 ? "most of it ran on %s: %s (%s)" : "it ran on %s: %s (%s)",
+	     device_label(task->device), reason_meaning(task->reason),
 	     rbk_reason_name(task->reason));
 	if (task->predicted_ns > 0)
 		fact(why, "%s was predicted there, and it took %s", text_ns(task->predicted_ns),
@@ -387,7 +447,7 @@ static void task_facts(struct why *why)
 		     judge_contention(task));
 	if (task->flags & RBK_DECISION_MOVED)
 		fact(why, "it was queued on another device at first");
-	if (task->flags & RBK_DECISION_PARTITIONED)
+	if (task->flags & RBK_DECISION_PARTITIONED && task->split_count > 0)
 		fact(why, "it was split: %u of its %u row%s on a GPU", task->split_count,
 		     task->count, plural(task->count));
 	if (task->flags & RBK_DECISION_DEADLINE_MISSED)
@@ -742,6 +802,7 @@ static void print_text(const struct why *why)
 		       cause_phrase(order[i]));
 	for (unsigned int i = 0; i < why->n_facts; i++)
 		printf("  - %s\n", why->facts[i]);
+	segments_table(&why->task_segments);
 }
 
 static void print_refused(const struct why *why)
@@ -801,6 +862,7 @@ static void print_json(const struct why *why)
 	for (unsigned int i = 0; i < why->n_facts; i++)
 		json_string(NULL, why->facts[i]);
 	json_array_end();
+	segments_json(&why->task_segments);
 	json_optional("session", why->subject == SUBJECT_SESSION ? why->session : UINT64_MAX);
 	json_unsigned("entries_refused", why->about.n_entries_refused);
 	print_refused(why);
@@ -840,11 +902,15 @@ int run_why(struct control *control, const struct arguments *arguments)
 
 	if (status)
 		return status;
+	/* Segments after tasks: those of every task that is read are there. */
 	if (log_read(&why.pages, &why.entries, &why.n_entries) ||
+	    segments_read(&why.pages, &why.segments, &why.n_segments) ||
 	    refused_read(&why.pages, &why.refused, &why.n_refused))
 		status = control_fail(EXIT_FAILED, "out of memory");
 	else
 		status = answer(&why, arguments);
+	free(why.busy);
+	free(why.segments);
 	free(why.refused);
 	free(why.entries);
 	pages_unmap(&why.pages);

@@ -135,6 +135,9 @@ int prepared_run(struct prepared *prepared, uint32_t rows, unsigned int strategy
 				   prepared->n_bound);
 	if (sqe) {
 		rbk_sqe_set_strategy(sqe, strategy);
+		/* The time tells the task from others in the broker's logs. */
+		rbk_sqe_set_data64(sqe, began_ns);
+		times->user_data = began_ns;
 		r = rbk_submit(prepared->ring);
 	}
 	if (r >= 0)

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Segments of a task, as brokerctl run --profile, why and trace show them.
+
+    segments.py BROKERCTL BROKERD PAGE
+
+A broker with two software devices cuts the plan of a small model: a chain with one value that skips the middle. PAGE is
+brokerctl's manual, which lists the members of a segment.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+import onnxfile as onnx
+from started import LIMIT, Broker, expect, start, wait_for
+
+CTL, BROKERD, PAGE = map(os.path.abspath, sys.argv[1:4])
+N_NODES, ROW_BYTES = 9, 64 * 64 * 4
+
+
+def make_model(folder):
+    """y = x through N_NODES nodes; the last one adds what the first one wrote."""
+    nodes = [onnx.node('Neg' if i % 2 else 'Tanh', [f't{i - 1}' if i else 'x'], [f't{i}'], f'node{i}')
+             for i in range(N_NODES - 1)]
+    nodes.append(onnx.node('Add', [f't{N_NODES - 2}', 't0'], ['y'], f'node{N_NODES - 1}'))
+    inputs, outputs = ([(name, onnx.FLOAT, [64, 64])] for name in 'xy')
+    model = onnx.write(os.path.join(folder, 'chain.onnx'), onnx.model(nodes, inputs, outputs))
+    values = onnx.npy(os.path.join(folder, 'x.npy'), onnx.FLOAT, [64, 64], [i / 4096 for i in range(4096)])
+    return model, values
+
+
+def ctl(broker, *arguments):
+    result = subprocess.run([CTL, '--socket', broker.socket, *arguments], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, timeout=LIMIT, check=False, text=True)
+    expect(result.returncode == 0, arguments, 'ended with', result.returncode, result.stdout, result.stderr)
+    return result.stdout
+
+
+def check_segments(segments):
+    """The segments are all nodes, in order; each reads of earlier ones, and the last one of the first."""
+    expect(len(segments) > 2, 'the plan is not cut', segments)
+    node = 0
+    for i, segment in enumerate(segments):
+        expect(segment['segment'] == i and segment['first_node'] == node, segments)
+        node += segment['nodes']
+        expect(segment['device'] in ('CPU', 'GPU1', 'GPU2') and segment['exec_ns'] > 0, segment)
+        expect(segment['from'] == sorted(segment['from']) and all(j < i for j in segment['from']), segment)
+        expect(segment['crossed_bytes'] == ROW_BYTES * len(segment['from']), segment)
+    expect(node == N_NODES, segments)
+    expect(segments[0]['from'] == [] and segments[-1]['from'] == [0, len(segments) - 2], segments)
+
+
+def documented():
+    with open(PAGE, encoding='utf-8') as file:
+        item = file.read().split('.It Dq segment\n')[1].split('.It Dq ')[0]
+    return set(re.findall(r'[a-z_]+', ' '.join(re.findall(r'^\.Va (.*)$', item, re.MULTILINE))))
+
+
+def check_why(broker, index):
+    """Return the segments of a task, which add up to its time."""
+    why = json.loads(ctl(broker, 'why', 'task', f'#{index}', '--json'))
+    segments = why['segments']
+    check_segments(segments)
+    expect(set(segments[0]) == documented(), set(segments[0]) ^ documented())
+    total = sum(segment['wait_ns'] + segment['exec_ns'] for segment in segments)
+    expect(abs(total - why['total_ns']) <= 0.001 * total, total, why)
+    expect(abs(sum(cause['ns'] for cause in why['causes']) - total) <= 0.001 * total, why)
+    path = [fact for fact in why['facts'] if fact.startswith('its segments ran one after the other: ')]
+    expect(len(path) == 1 and f' of {len(segments)})' in path[0], why['facts'])
+    for device in {segment['device'] for segment in segments}:
+        expect(f'% on {device} (' in path[0], path, segments)
+    rows = ctl(broker, 'why', 'task', f'#{index}').split('segments\n')[1].splitlines()
+    expect(len([row for row in rows if row.strip()]) == 1 + len(segments), rows)
+    return segments
+
+
+def check_trace(events, index, segments):
+    """Each segment has a slice on its device, and an arrow from each segment that it reads of."""
+    slices = [event for event in events if event.get('cat') == 'execution' and event['args']['index'] == index]
+    expect([event['args']['segment'] for event in slices] == list(range(len(segments))), slices)
+    tracks = {(event['pid'], event['tid']): event['args']['name'] for event in events
+              if event['name'] == 'thread_name'}
+    end = 0
+    for event, segment in zip(slices, segments):
+        expect(event['ts'] >= end, 'segments overlap', slices)
+        end = event['ts'] + event['dur']
+        expect(event['args']['segments'] == len(segments) and event['args']['exec_ns'] == segment['exec_ns'], event)
+        expect(tracks[event['pid'], event['tid']].startswith(segment['device'] + ' '), event, tracks)
+    arrows = {}
+    for event in events:
+        if event['name'] == 'crossed':
+            arrows.setdefault(event['id'], {})[event['ph']] = event
+    found = []
+    for arrow in arrows.values():
+        expect(set(arrow) == set('sf'), arrow)
+        places = [[i for i, event in enumerate(slices) if (event['pid'], event['tid']) == (end['pid'], end['tid'])
+                   and event['ts'] <= end['ts'] <= event['ts'] + event['dur']] for end in (arrow['s'], arrow['f'])]
+        if all(places):
+            found.append((places[0][0], places[1][0]))
+    expect(sorted(found) == sorted((j, i) for i, segment in enumerate(segments) for j in segment['from']), found)
+
+
+def check_logged(broker, model, values):
+    """A client that is stopped keeps its tenant's page, and runs no tasks that would overwrite the last ones."""
+    client = start([CTL, '--socket', broker.socket, 'run', '--repeat=1000000', '--input=x=' + values, model],
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: any(json.loads(line)['tasks'] > 100 for line in ctl(broker, 'plans', '--json').splitlines()),
+             'no tasks')
+    client.send_signal(signal.SIGSTOP)
+    events = json.loads(ctl(broker, 'trace', '--output=-'))['traceEvents']
+    index = max(event['args']['index'] for event in events if event['ph'] == 'X')
+    check_trace(events, index, check_why(broker, index))
+    # The segments of an early task are gone: it is explained as a whole.
+    early = min(event['args']['index'] for event in events if event['ph'] == 'X')
+    if index - early > 1024:
+        why = json.loads(ctl(broker, 'why', 'task', f'#{early}', '--json'))
+        expect(why['segments'] == [] and why['total_ns'] > 0, why)
+    client.kill()
+    client.wait(LIMIT)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        model, values = make_model(folder)
+        with Broker(BROKERD, '--gpu=software:2', '--cache=none', '--calibration=none', '--cut=1') as broker:
+            for options in ((), ('--profile',)):
+                report = json.loads(ctl(broker, 'run', '--json', *options, '--input=x=' + values, model))
+                expect(('segments' in report) == bool(options), report)
+            check_segments(report['segments'])
+            text = ctl(broker, 'run', '--profile', '--input=x=' + values, model)
+            expect('The last task, segment by segment' in text and 'node0' in text, text)
+            check_logged(broker, model, values)
+        # A plan that is not cut has none.
+        with Broker(BROKERD, '--gpu=none', '--cache=none', '--calibration=none') as broker:
+            report = json.loads(ctl(broker, 'run', '--json', '--profile', '--input=x=' + values, model))
+            expect(report['segments'] == [], report)
+            text = ctl(broker, 'run', '--profile', '--input=x=' + values, model)
+            expect('segment' not in text, text)
+
+
+main()

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* The segments of a task: its critical path in a sentence, a table, and JSON. */
+#include "segments.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "output.h"
+#include "records.h"
+
+/* Shares of a device in the time of a task. */
+struct share {
+	double exec_ns, wait_ns;
+	uint32_t n;          /* segments that ran there */
+	double behind_ns;    /* longest overlap of a wait with the executions of one tenant */
+	unsigned int behind; /* that tenant */
+};
+
+/* Convert a duration of a page; invalid values are 0. */
+static double duration_ns(float ns)
+{
+	return ns > 0 && ns < 1e18f ? (double)ns : 0;
+}
+
+static bool has_run(const struct rbk_stats_segment *segment)
+{
+	return segment->ended_at_ns > 0 && segment->device < RBK_MAX_DEVICES;
+}
+
+static void add_shares(const struct task_segments *segments, struct share shares[RBK_MAX_DEVICES])
+{
+	for (uint32_t i = 0; i < segments->n; i++) {
+		const struct rbk_stats_segment *segment = &segments->of[i].segment;
+		struct share *share;
+		unsigned int tenant;
+		double behind_ns;
+
+		if (!has_run(segment))
+			continue;
+		share = &shares[segment->device];
+		share->n++;
+		share->exec_ns += duration_ns(segment->exec_ns);
+		share->wait_ns += duration_ns(segment->queue_ns);
+		behind_ns = (double)judge_ahead(segments->judge, segment, &tenant);
+		if (behind_ns > share->behind_ns) {
+			share->behind_ns = behind_ns;
+			share->behind = tenant;
+		}
+	}
+}
+
+static const char *page_name(const struct task_segments *segments, unsigned int tenant)
+{
+	return tenant < segments->pages->n_tenants ? segments->pages->tenants[tenant].name : "?";
+}
+
+__attribute__((format(printf, 4, 5))) static void append(char *text, size_t bytes, size_t *n,
+							 const char *format, ...)
+{
+	va_list args;
+	int added;
+
+	if (*n >= bytes)
+		return;
+	va_start(args, format);
+	added = vsnprintf(text + *n, bytes - *n, format, args);
+	va_end(args);
+	if (added > 0)
+		*n += (size_t)added;
+}
+
+void segments_path(const struct task_segments *segments, char *text, size_t bytes)
+{
+	struct share shares[RBK_MAX_DEVICES] = {{.n = 0}};
+	double total_ns = 0;
+	size_t n = 0;
+
+	text[0] = '\0';
+	add_shares(segments, shares);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		total_ns += shares[i].exec_ns + shares[i].wait_ns;
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++)
+		if (shares[i].n > 0)
+			append(text, bytes, &n, "%s%s on %s (%" PRIu32 " of %u)", n ? ", " : "",
+			       text_percent(shares[i].exec_ns, total_ns), device_label(i),
+			       shares[i].n, segments->of[0].segment.n_segments);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++) {
+		if (!(shares[i].wait_ns > 0))
+			continue;
+		append(text, bytes, &n, "%s%s waiting for %s", n ? ", " : "",
+		       text_percent(shares[i].wait_ns, total_ns), device_label(i));
+		if (shares[i].behind_ns > 0)
+			append(text, bytes, &n, " behind tenant %s",
+			       text_name(page_name(segments, shares[i].behind)));
+	}
+}
+
+static void nodes_cell(const struct task_segments *segments,
+		       const struct rbk_stats_segment *segment)
+{
+	const uint32_t first = segment->first_node;
+	const uint32_t last = first + segment->n_nodes - (segment->n_nodes > 0);
+
+	if (segments->node_name && first == last)
+		table_cell("%s", segments->node_name(segments->data, first));
+	else if (segments->node_name)
+		table_cell("%s to %s", segments->node_name(segments->data, first),
+			   segments->node_name(segments->data, last));
+	else if (first == last)
+		table_cell("%" PRIu32, first);
+	else
+		table_cell("%" PRIu32 " to %" PRIu32, first, last);
+}
+
+void segments_table(const struct task_segments *segments)
+{
+	static const char *const heads[] = {"segment",   "<nodes",     "<device", "waited",  "took",
+					    "predicted", "9elsewhere", "crossed", "<reason", NULL};
+
+	if (segments->n == 0)
+		return;
+	table_begin("segments", heads);
+	for (uint32_t i = 0; i < segments->n; i++) {
+		const struct rbk_stats_segment *segment = &segments->of[i].segment;
+
+		table_cell("%u", segment->segment);
+		nodes_cell(segments, segment);
+		table_cell("%s", device_label(segment->device));
+		table_cell("%s", text_ns(duration_ns(segment->queue_ns)));
+		table_cell("%s", text_ns(duration_ns(segment->exec_ns)));
+		table_cell("%s", text_ns(duration_ns(segment->predicted_ns)));
+		table_cell("%s", text_ns(duration_ns(segment->other_ns)));
+		table_cell("%s", text_bytes(segment->crossed_bytes));
+		table_cell("%s", rbk_reason_name(segment->reason));
+	}
+	table_end();
+}
+
+void segment_members(const struct rbk_stats_segment *segment)
+{
+	json_unsigned("segment", segment->segment);
+	json_unsigned("first_node", segment->first_node);
+	json_unsigned("nodes", segment->n_nodes);
+	json_string("device", device_label(segment->device));
+	json_string("reason", rbk_reason_name(segment->reason));
+	json_number("wait_ns", duration_ns(segment->queue_ns));
+	json_number("exec_ns", duration_ns(segment->exec_ns));
+	json_number("predicted_ns", duration_ns(segment->predicted_ns));
+	json_number("other_ns", duration_ns(segment->other_ns));
+	json_array("from");
+	for (unsigned int i = 0; i < segment->segment && i < 64; i++)
+		if (segment->from >> i & 1)
+			json_unsigned(NULL, i);
+	json_array_end();
+	json_unsigned("crossed_bytes", segment->crossed_bytes);
+	json_boolean("moved", segment->flags & RBK_DECISION_MOVED);
+	json_boolean("explored", segment->flags & RBK_DECISION_EXPLORED);
+	json_boolean("partitioned", segment->flags & RBK_DECISION_PARTITIONED);
+}
+
+void segments_json(const struct task_segments *segments)
+{
+	json_array("segments");
+	for (uint32_t i = 0; i < segments->n; i++) {
+		const struct rbk_stats_segment *segment = &segments->of[i].segment;
+		unsigned int tenant;
+		uint64_t behind_ns;
+
+		json_item();
+		segment_members(segment);
+		if (segments->judge) {
+			behind_ns = judge_ahead(segments->judge, segment, &tenant);
+			json_number("behind_ns", (double)behind_ns);
+			json_string("behind", behind_ns ? page_name(segments, tenant) : NULL);
+		}
+		json_object_end();
+	}
+	json_array_end();
+}

@@ -1,0 +1,32 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The segments of a task, as brokerctl shows them
+ *
+ * Segments of a task run one after the other, so all of them, with their waits, are its critical
+ * path.
+ */
+#include <stddef.h>
+
+#include "judge.h"
+#include "logs.h"
+
+/* The segments of one task. */
+struct task_segments {
+	const struct segment_entry *of; /* NULL: not cut, or overwritten */
+	uint32_t n;
+	const struct pages *pages;
+	const struct judge *judge; /* NULL: not known */
+	/* Name a node of the plan; NULL: nodes have numbers. */
+	const char *(*node_name)(const void *data, uint32_t node);
+	const void *data;
+};
+
+/* Write "71% on GPU1 (14 of 24), 18% on CPU (10 of 24), 11% waiting for GPU1 behind tenant b". */
+void segments_path(const struct task_segments *segments, char *text, size_t bytes);
+/* Print a table of the segments; nothing if there are none. */
+void segments_table(const struct task_segments *segments);
+/* Write the members of a segment into a JSON object. */
+void segment_members(const struct rbk_stats_segment *segment);
+/* Write the JSON member "segments", an array. */
+void segments_json(const struct task_segments *segments);
