@@ -247,7 +247,8 @@ def check_different(files):
 def check_mistakes(files):
     x, at = f'--input={files.x}', files.at
     refused(says=['MODEL.onnx is missing'])
-    refused(files.model, x, '--device=tpu', says=['auto, cpu or gpu, not tpu'])
+    refused(files.model, x, '--device=tpu', says=['auto, cpu, gpu or prefer-gpu, not tpu'])
+    refused('--check', files.model, '--device=prefer', says=['not prefer'])
     refused(files.model, x, '--rtol=-1', says=['--rtol', '-1'])
     refused(files.model, x, '--atol=x', says=['--atol', 'x'])
     refused(files.model, x, '--repeat=0', says=['--repeat'])
@@ -772,6 +773,8 @@ def check_capabilities():
         expect(all(each and 0 not in each for each in devices('--device=gpu')), 'no GPU')
     result = run('devices', '--capabilities', '--device=tpu', status=USAGE)
     expect('auto, cpu or gpu, not tpu' in result.stderr, result.stderr)
+    result = run('devices', '--capabilities', '--device=prefer-gpu', status=USAGE)
+    expect('auto, cpu or gpu, not prefer-gpu' in result.stderr, result.stderr)
     result = run('devices', '--device=cpu', status=USAGE)
     expect('--device is for --capabilities' in result.stderr, result.stderr)
     for command, says, others in (('devices', 'with --capabilities: these devices only', 'the broker decides'),

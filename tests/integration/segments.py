@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 import onnxfile as onnx
 from started import LIMIT, Broker, expect, start, wait_for
@@ -104,16 +105,37 @@ def check_trace(events, index, segments):
     expect(sorted(found) == sorted((j, i) for i, segment in enumerate(segments) for j in segment['from']), found)
 
 
+def check_svg(broker, events):
+    """The picture has a bar for each execution, and a lane for each device."""
+    picture = xml.etree.ElementTree.fromstring(ctl(broker, 'trace', '--svg'))
+    space = '{http://www.w3.org/2000/svg}'
+    executions = [event for event in events if event.get('cat') == 'execution']
+    bars, texts = picture.findall(space + 'rect'), [text.text for text in picture.findall(space + 'text')]
+    expect(len(bars) == len(executions), len(bars), len(executions))
+    expect({event['args']['device'] for event in executions} <= set(texts), texts)
+    expect(texts[0].startswith(f'{len(executions)} executions in '), texts)
+    for bar in bars:
+        left, width = float(bar.get('x')), float(bar.get('width'))
+        expect(110 <= left and left + width <= 931 and width > 0, bar.attrib)
+    # Segments of one tenant's tasks have colours in turn.
+    expect(len({bar.get('fill') for bar in bars}) > 1, 'one colour')
+
+
 def check_logged(broker, model, values):
     """A client that is stopped keeps its tenant's page, and runs no tasks that would overwrite the last ones."""
     client = start([CTL, '--socket', broker.socket, 'run', '--repeat=1000000', '--input=x=' + values, model],
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: any(json.loads(line)['tasks'] > 100 for line in ctl(broker, 'plans', '--json').splitlines()),
-             'no tasks')
+
+    def n_tasks():
+        return sum(json.loads(line)['tasks'] for line in ctl(broker, 'plans', '--json').splitlines())
+    wait_for(lambda: n_tasks() > 100, 'no tasks')
     client.send_signal(signal.SIGSTOP)
+    # A task may be in flight.
+    wait_for(lambda: n_tasks() == n_tasks(), 'tasks go on')
     events = json.loads(ctl(broker, 'trace', '--output=-'))['traceEvents']
     index = max(event['args']['index'] for event in events if event['ph'] == 'X')
     check_trace(events, index, check_why(broker, index))
+    check_svg(broker, events)
     # The segments of an early task are gone: it is explained as a whole.
     early = min(event['args']['index'] for event in events if event['ph'] == 'X')
     if index - early > 1024:
@@ -131,6 +153,10 @@ def main():
                 report = json.loads(ctl(broker, 'run', '--json', *options, '--input=x=' + values, model))
                 expect(('segments' in report) == bool(options), report)
             check_segments(report['segments'])
+            ran = {segment['device'] for segment in json.loads(
+                ctl(broker, 'run', '--json', '--profile', '--device=prefer-gpu', '--input=x=' + values,
+                    model))['segments']}
+            expect(ran <= {'GPU1', 'GPU2'}, 'with prefer-gpu it ran on', ran)
             text = ctl(broker, 'run', '--profile', '--input=x=' + values, model)
             expect('The last task, segment by segment' in text and 'node0' in text, text)
             check_logged(broker, model, values)

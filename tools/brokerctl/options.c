@@ -74,8 +74,9 @@ static const struct about about[N_OPTIONS] = {
 			   "wait for room, at most this long: 30s, 5min, 1h"},
 	[OPT_RTOL] = {"rtol", "X", false,
 		      "|got - expected| <= atol + rtol * |expected| (1e-3; bfloat16: 1e-2)"},
-	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu", false,
-			    "cpu, gpu: run on that device only; auto, the default: the broker "
+	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu|prefer-gpu", false,
+			    "cpu, gpu: run on that device only; prefer-gpu: on the CPU what the "
+			    "GPU cannot run or has no room for; auto, the default: the broker "
 			    "decides"},
 	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false,
 			    "write an output to this file; may be repeated"},
@@ -85,6 +86,7 @@ static const struct about about[N_OPTIONS] = {
 			      "with --capabilities: these devices only (auto, the default: all)"},
 	[OPT_SORT] = {"sort", "KEY", false, "largest first, or by name; -KEY: the reverse order"},
 	[OPT_STATUS] = {"status", NULL, false, "only print how far draining is"},
+	[OPT_SVG] = {"svg", NULL, false, "a picture (SVG), instead of Chrome's format"},
 	[OPT_TENANT] = {"tenant", "TENANT", false, "this tenant only, by name or by number"},
 	[OPT_USER] = {"user", "USER", false,
 		      "the broker's user (default: the owner of its socket's folder)"},

@@ -21,14 +21,18 @@ int private_broker_device(const struct arguments *arguments, enum option_id opti
 			  enum run_device *ret)
 {
 	const char *device = arguments->values[option];
+	const bool may_prefer = option == OPT_RUN_DEVICE;
 
 	*ret = RUN_AUTO;
 	if (device && strcmp(device, "cpu") == 0)
 		*ret = RUN_CPU;
 	else if (device && strcmp(device, "gpu") == 0)
 		*ret = RUN_GPU;
+	else if (device && may_prefer && strcmp(device, "prefer-gpu") == 0)
+		*ret = RUN_PREFER_GPU;
 	else if (device && strcmp(device, "auto") != 0)
-		return control_misuse(arguments, "--device is auto, cpu or gpu, not %s",
+		return control_misuse(arguments, "--device is auto, cpu%s, not %s",
+				      may_prefer ? ", gpu or prefer-gpu" : " or gpu",
 				      text_name(device));
 	return EXIT_OK;
 }

@@ -185,9 +185,14 @@ static int failed_there(const struct run *run, const struct control *control, in
 
 static unsigned int strategy_of(const struct run *run)
 {
-	return run->device == RUN_GPU   ? RBK_STRATEGY_ONLY_GPU
-	       : run->device == RUN_CPU ? RBK_STRATEGY_ONLY_CPU
-					: RBK_STRATEGY_AUTO;
+	static const unsigned int strategies[] = {
+		[RUN_AUTO] = RBK_STRATEGY_AUTO,
+		[RUN_CPU] = RBK_STRATEGY_ONLY_CPU,
+		[RUN_GPU] = RBK_STRATEGY_ONLY_GPU,
+		[RUN_PREFER_GPU] = RBK_STRATEGY_PREFER_GPU,
+	};
+
+	return strategies[run->device];
 }
 
 /* Return the permitted devices as bits 1 << RBK_DEVICE_*. */

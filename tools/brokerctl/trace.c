@@ -2,11 +2,12 @@
 /*
  * brokerctl trace: a time line of what tasks waited for and where they ran
  *
- * The output is in Chrome's trace format, which the Perfetto UI opens. A process of the trace is a
- * tenant, or a device with its counters. A track of a tenant shows tasks that wait for a device, or
- * tasks that run on it, and has as many lanes as spans overlap. Arrows lead from the wait to the
- * execution of tasks that were moved to another device, between the parts of split tasks, and
- * between the segments of a task of which one read what the other wrote.
+ * The output is a picture (trace-svg.c), or in Chrome's trace format, which the Perfetto UI opens.
+ * A process of the trace is a tenant, or a device with its counters. A track of a tenant shows
+ * tasks that wait for a device, or tasks that run on it, and has as many lanes as spans overlap.
+ * Arrows lead from the wait to the execution of tasks that were moved to another device, between
+ * the parts of split tasks, and between the segments of a task of which one read what the other
+ * wrote.
  *
  * The trace contains what the decision logs hold, and with --seconds what they receive meanwhile.
  * The logs are read more often than a busy tenant fills its log. Records that are overwritten
@@ -27,6 +28,7 @@
 #include "records.h"
 #include "segments.h"
 #include "timeline.h"
+#include "trace-svg.h"
 #include "util/clock.h"
 #include "util/number.h"
 
@@ -90,6 +92,7 @@ struct trace {
 	uint64_t n_left_out; /* records beyond max_records */
 	uint32_t n_devices;
 	bool needs_comma;
+	bool is_svg; /* --svg */
 };
 
 /* --- Recording --- */
@@ -648,6 +651,38 @@ static void note_span(struct trace *trace, const struct span *span)
 		trace->span_of[index_of(span)] = span;
 }
 
+/* Return: 0; a negative errno. */
+static int write_svg(const struct trace *trace, const struct span *spans, size_t n_spans)
+{
+	struct span *bars = calloc(n_spans + 1, sizeof(*bars));
+	const char **names = calloc(trace->n_traced + 1, sizeof(*names));
+	const bool has_tenants = trace->n_traced > 1;
+	size_t n = 0;
+	int r = bars && names ? 0 : -ENOMEM;
+
+	for (unsigned int i = 0; i < trace->n_traced && !r; i++)
+		names[i] = trace->traced[i].name;
+	for (size_t i = 0; i < n_spans && !r; i++) {
+		const unsigned int segment =
+			kind_of(&spans[i]) == SPAN_SEGMENT
+				? trace->segments[index_of(&spans[i])].segment.segment
+				: 0;
+
+		if (spans[i].track % TRACK_KINDS == TRACK_QUEUE)
+			continue;
+		bars[n] = spans[i];
+		bars[n].track = spans[i].track / TRACK_KINDS % RBK_MAX_DEVICES;
+		bars[n++].about =
+			trace_svg_about(has_tenants ? record_of(trace, &spans[i])->traced : segment,
+					kind_of(&spans[i]) == SPAN_PART);
+	}
+	if (!r)
+		r = trace_svg_write(bars, n, names, has_tenants ? trace->n_traced : 0);
+	free(names);
+	free(bars);
+	return r;
+}
+
 /* Return: EXIT_*. */
 static int write_all(struct trace *trace)
 {
@@ -659,6 +694,11 @@ static int write_all(struct trace *trace)
 	if (!r) {
 		n_spans = make_spans(trace, spans);
 		r = timeline_assign(spans, n_spans);
+	}
+	if (!r && trace->is_svg) {
+		r = write_svg(trace, spans, n_spans);
+		free(spans);
+		return !r ? EXIT_OK : control_fail(EXIT_FAILED, "cannot write: %s", strerror(-r));
 	}
 	if (r) {
 		free(spans);
@@ -746,7 +786,7 @@ int run_trace(struct control *control, const struct arguments *arguments)
 {
 	const char *events = arguments->values[OPT_MAX_EVENTS];
 	const char *seconds_text = arguments->values[OPT_SECONDS];
-	struct trace trace = {.control = control};
+	struct trace trace = {.control = control, .is_svg = arguments->values[OPT_SVG]};
 	uint64_t max_records = EVENTS_DEFAULT;
 	double seconds = 0;
 	bool is_new;
