@@ -37,7 +37,7 @@ static bool updates_state(const struct plan *plan)
 	return false;
 }
 
-/* Note what the segment reads of what earlier ones wrote. */
+/* Note what the segment reads of what earlier ones wrote, except states. */
 static void note_crossing(struct session_segment *segment)
 {
 	segment->from = segment->crossed_fixed_bytes = segment->crossed_row_bytes = 0;
@@ -191,6 +191,8 @@ static void note_run(const struct task *task, bool is_partitioned)
 		.device = task->start_ticks ? task->device : RBK_DEVICE_NONE,
 		.reason = task->reason,
 	};
+	if (run->device == RBK_DEVICE_CPU)
+		run->flags |= task->ring->dispatch->contention_flags;
 	if (is_partitioned)
 		run->flags |= RBK_DECISION_PARTITIONED;
 	if (task->is_explored)
@@ -385,8 +387,9 @@ int segments_end(struct dispatch *dispatch, struct task *task, int res)
 	if (task->whole) {
 		if (set)
 			describe_whole(task);
-		/* A cancelled task is not logged. */
-		if (set && task->opcode == RBK_OP_RUN && res != -ECANCELED)
+		/* A cancelled task is not logged, unless its client is told that it was lost. */
+		if (set && task->opcode == RBK_OP_RUN &&
+		    (res != -ECANCELED || (task->is_rerun && !task->is_undone)))
 			log_segments(task);
 		task->plan = task->whole;
 		task->whole = NULL;

@@ -37,8 +37,9 @@ enum {
 struct cut_ref {
 	uint16_t tensor;  /* of the plan */
 	uint16_t binding; /* reference of the plan's task; CUT_NO_BINDING: the tensor crosses */
-	uint16_t writer;  /* earlier segment that wrote what this one reads; or CUT_NO_WRITER */
-	uint64_t offset;  /* of a tensor that crosses: in the crossing block, in bytes */
+	/* earlier segment that wrote what this one reads; CUT_NO_WRITER: none, or a state */
+	uint16_t writer;
+	uint64_t offset; /* of a tensor that crosses: in the crossing block, in bytes */
 };
 
 struct cut_segment {

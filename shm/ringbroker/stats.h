@@ -340,13 +340,14 @@ struct rbk_stats_segment {
 	uint16_t n_segments;  /* of the plan */
 	uint8_t device;       /* RBK_DEVICE_* */
 	uint8_t reason;       /* enum rbk_reason */
-	uint16_t flags;       /* RBK_DECISION_MOVED, _EXPLORED and _PARTITIONED */
-	float predicted_ns;   /* as in struct rbk_stats_decision */
+	/* RBK_DECISION_MOVED, _EXPLORED, _PARTITIONED; contention as in a decision */
+	uint16_t flags;
+	float predicted_ns; /* as in struct rbk_stats_decision */
 	float other_ns;
-	float queue_ns; /* from the end of the segment before, or the task's admission, to its start
-			 */
+	/* from the end of the segment before, or of the first one from admission, to its start */
+	float queue_ns;
 	float exec_ns;
-	uint64_t from;          /* bit i: it read tensors that segment i wrote */
+	uint64_t from; /* bit i: it read tensors, other than states, that segment i wrote */
 	uint64_t crossed_bytes; /* bytes of these tensors */
 	/* its nodes, of the plan's description as the client sent it */
 	uint16_t first_node, n_nodes;

@@ -250,6 +250,9 @@ def check_mistakes(files):
     refused(files.model, x, '--device=tpu', says=['auto, cpu, gpu or prefer-gpu, not tpu'])
     refused('--check', files.model, '--device=prefer', says=['not prefer'])
     refused(files.model, x, '--rtol=-1', says=['--rtol', '-1'])
+    for seconds in ('0', '-1', 'x', '86401'):
+        refused(files.model, x, '--seconds=' + seconds, says=['--seconds', seconds])
+    refused(files.model, x, '--seconds=1', '--repeat=2', says=['--repeat and --seconds'])
     refused(files.model, x, '--atol=x', says=['--atol', 'x'])
     refused(files.model, x, '--repeat=0', says=['--repeat'])
     refused(files.model, x, '--count=x', says=['--count'])

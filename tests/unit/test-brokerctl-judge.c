@@ -86,13 +86,23 @@ TEST(test_judge__behind_others)
 	assert_int_equal(verdict.n_ahead, 2);
 }
 
-/* Each segment waits for its own device; what crosses to a GPU takes the link's time. */
+/*
+ * Each segment waits for its own device, and not for the task's other segments; what crosses to a
+ * GPU takes the link's time.
+ */
 TEST(test_judge__segments)
 {
+	enum { TASK = 7 };
 	const struct segment_entry segments[] = {
-		{.segment =
-			 {.ended_at_ns = 4000, .device = CPU, .queue_ns = 1000, .exec_ns = 2000}},
-		{.segment = {.ended_at_ns = 9000,
+		{.segment = {.task = TASK,
+			     .ended_at_ns = 4000,
+			     .device = CPU,
+			     .queue_ns = 1000,
+			     .exec_ns = 2000,
+			     /* twice as long as undisturbed */
+			     .flags = 9 << RBK_DECISION_CONTENTION_SHIFT}},
+		{.segment = {.task = TASK,
+			     .ended_at_ns = 9000,
 			     .segment = 1,
 			     .device = GPU,
 			     .queue_ns = 3000,
@@ -105,40 +115,67 @@ TEST(test_judge__segments)
 	struct busy busy[] = {
 		/* On the other device while a segment waits */
 		{.began_ns = 1000, .ended_ns = 2000, .device = GPU, .tenant = 1},
-		{.began_ns = 4000, .ended_ns = 5000, .device = GPU, .tenant = 2},
-		{.began_ns = 5000, .ended_ns = 7000, .device = GPU, .is_own = true, .tenant = 3},
+		{.began_ns = 4000, .ended_ns = 4500, .device = GPU, .tenant = 1},
+		{.began_ns = 4500, .ended_ns = 5000, .device = GPU, .tenant = 1},
+		{.began_ns = 5000, .ended_ns = 5900, .device = GPU, .is_own = true},
+		/* The task's own, and one of another tenant with the same index */
+		{.began_ns = 4000, .ended_ns = 7000, .device = GPU, .is_own = true, .task = TASK},
+		{.began_ns = 6900, .ended_ns = 7000, .device = GPU, .tenant = 2, .task = TASK},
 	};
 	const struct judge judge = {
 		.busy = busy,
-		.n_busy = 3,
-		.longest_ns = 2000,
-		.bytes_per_ns = 2,
+		.n_busy = 6,
+		.longest_ns = 3000,
+		.bytes_per_ns = {[CPU] = 1, [GPU] = 2},
 		/* not of segments */
 		.transfer_ns = 1000000,
 	};
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict = {.n_tasks = 0};
-	unsigned int tenant;
+	double ahead_ns[3] = {0, 0, 0};
 
-	busy_sort(busy, 3);
+	busy_sort(busy, 6);
+	task.sequence = TASK + 1;
 	task.res = -EIO;
 	judge_add(&judge, &task, segments, 2, &verdict);
 	assert_int_equal(verdict.n_tasks, 1);
 	assert_int_equal(verdict.n_failed, 1);
 	assert_true(verdict.total_ns == 8000);
+	/* 1000 for the CPU, and what nothing covers of 3000 for the GPU */
 	assert_cause(&verdict, CAUSE_WAIT, 1000);
-	assert_cause(&verdict, CAUSE_OTHERS_QUEUE, 1000);
-	assert_cause(&verdict, CAUSE_OWN_QUEUE, 2000);
+	assert_cause(&verdict, CAUSE_OWN_QUEUE, 900);
+	assert_cause(&verdict, CAUSE_OTHERS_QUEUE, 1100);
 	assert_cause(&verdict, CAUSE_TRANSFER, 400);
-	/* 1100 were left as predicted, of which the CPU would have taken 900. */
-	assert_cause(&verdict, CAUSE_FALLBACK, 200);
+	/* The first one was not predicted, so all of it counts as work. */
+	assert_cause(&verdict, CAUSE_FALLBACK, 1000 + 200);
 	assert_cause(&verdict, CAUSE_WORK, 2000 + 900);
 	assert_cause(&verdict, CAUSE_SLOWER, 500);
-	assert_int_equal(verdict.n_ahead, 2);
+	assert_int_equal(verdict.n_ahead, 4);
 
-	assert_int_equal(judge_ahead(&judge, &segments[0].segment, &tenant), 0);
-	assert_int_equal(judge_ahead(&judge, &segments[1].segment, &tenant), 2000);
-	assert_int_equal(tenant, 3);
+	judge_ahead(&judge, &segments[0].segment, ahead_ns);
+	assert_true(ahead_ns[0] == 0 && ahead_ns[1] == 0 && ahead_ns[2] == 0);
+	judge_ahead(&judge, &segments[1].segment, ahead_ns);
+	assert_true(ahead_ns[0] == 900 && ahead_ns[1] == 1000 && ahead_ns[2] == 100);
+}
+
+/* The contention of a segment is its own, whatever the task's record says. */
+TEST(test_judge__contention_of_segment)
+{
+	struct segment_entry segment = {.segment = {.ended_at_ns = 4000,
+						    .device = CPU,
+						    .exec_ns = 2000,
+						    .predicted_ns = 1000,
+						    .flags = 9 << RBK_DECISION_CONTENTION_SHIFT}};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict = {.n_tasks = 0};
+
+	judge_add(&nothing_known, &task, &segment, 1, &verdict);
+	assert_cause(&verdict, CAUSE_CONTENTION, 1000);
+	segment.segment.flags = 0;
+	task.flags = 9 << RBK_DECISION_CONTENTION_SHIFT;
+	judge_add(&nothing_known, &task, &segment, 1, &verdict);
+	assert_cause(&verdict, CAUSE_CONTENTION, 1000);
+	assert_cause(&verdict, CAUSE_SLOWER, 1000);
 }
 
 /* Time in which several tasks ran counts once, and is shared among them. */

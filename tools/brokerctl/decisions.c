@@ -102,8 +102,9 @@ static void print_text(const struct tenant_page *tenant, const struct rbk_stats_
 		snprintf(device, sizeof(device), "CPU");
 	else if (decision->device < RBK_MAX_DEVICES)
 		snprintf(device, sizeof(device), "GPU%u", decision->device);
-	printf("%s.%06d  %s  %s  x%u  %s  %s", clock, (int)(ns % 1000000000 / 1000),
-	       text_name(tenant->name), name[0] ? text_name(name) : "?", decision->count, device,
+	printf("%s.%06d  %s  #%llu  %s  x%u  %s  %s", clock, (int)(ns % 1000000000 / 1000),
+	       text_name(tenant->name), (unsigned long long)decision->sequence - 1,
+	       name[0] ? text_name(name) : "?", decision->count, device,
 	       rbk_reason_name(decision->reason));
 	printf("  queue %s  exec %s", text_ns((double)decision->queue_ns),
 	       text_ns((double)decision->exec_ns));

@@ -49,9 +49,8 @@ const char *cause_phrase(enum cause cause)
 		[CAUSE_RETURN] = "waiting, presumably until its evicted plan was back in the "
 				 "device's memory",
 		[CAUSE_WAIT] = "waiting, though no task in front of it is logged",
-		[CAUSE_TRANSFER] =
-			"moving data to the device and back (its tenant's average; between "
-			"segments, at the link's rate)",
+		[CAUSE_TRANSFER] = "moving data to the device and back (its tenant's average; of "
+				   "segments, what they read of earlier ones)",
 		[CAUSE_MEMORY] = "lost on a slower device, because its plan had no room on the "
 				 "faster one",
 		[CAUSE_BREAKER] = "lost on a slower device, because the faster one failed too "
@@ -92,6 +91,7 @@ struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own)
 		.ended_ns = decision->ended_at_ns,
 		.device = decision->device,
 		.is_own = is_own,
+		.task = decision->sequence - 1,
 	};
 }
 
@@ -102,6 +102,7 @@ struct busy busy_of_segment(const struct rbk_stats_segment *segment, bool is_own
 		.ended_ns = segment->ended_at_ns,
 		.device = segment->device,
 		.is_own = is_own,
+		.task = segment->task,
 	};
 }
 
@@ -127,9 +128,15 @@ struct overlap {
 	uint64_t n;
 };
 
-/* Measure the executions on @device within [@began_ns, @ended_ns). */
-static struct overlap overlap_with(const struct judge *judge, uint8_t device, uint64_t began_ns,
-				   uint64_t ended_ns)
+/* Return true if an execution on @device is not one of the task's own, as its segments are. */
+static bool is_other(const struct busy *busy, uint8_t device, uint64_t task)
+{
+	return busy->device == device && !(busy->is_own && busy->task == task);
+}
+
+/* Measure the executions of others than @task on its device within [@began_ns, @ended_ns). */
+static struct overlap overlap_with(const struct judge *judge, const struct rbk_stats_decision *task,
+				   uint64_t began_ns, uint64_t ended_ns)
 {
 	size_t first = first_after(judge, began_ns), last;
 	struct overlap overlap = {.n = 0};
@@ -145,7 +152,7 @@ static struct overlap overlap_with(const struct judge *judge, uint8_t device, ui
 		uint64_t low = busy->began_ns > began_ns ? busy->began_ns : began_ns;
 		uint64_t high = busy->ended_ns < ended_ns ? busy->ended_ns : ended_ns;
 
-		if (busy->device != device || low >= high)
+		if (!is_other(busy, task->device, task->sequence - 1) || low >= high)
 			continue;
 		overlap.n++;
 		if (busy->is_own)
@@ -172,8 +179,7 @@ static void judge_wait(const struct judge *judge, const struct rbk_stats_decisio
 
 	if (wait_ns == 0)
 		return;
-	overlap =
-		overlap_with(judge, task->device, saturating_sub(started_ns, wait_ns), started_ns);
+	overlap = overlap_with(judge, task, saturating_sub(started_ns, wait_ns), started_ns);
 	verdict->n_ahead += overlap.n;
 	if (overlap.n > 0) {
 		own_part = (double)overlap.own_ns / (double)(overlap.own_ns + overlap.others_ns);
@@ -261,8 +267,7 @@ static struct rbk_stats_decision part_of(const struct rbk_stats_decision *task,
 	part.other_ns = segment->other_ns;
 	part.device = segment->device;
 	part.reason = segment->reason;
-	/* The contention when the task ended counts for all of its segments on the CPU. */
-	part.flags = (uint16_t)((task->flags & ~0xffu) | segment->flags);
+	part.flags = segment->flags;
 	return part;
 }
 
@@ -276,36 +281,32 @@ void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 		const struct rbk_stats_segment *segment = &segments[i].segment;
 		const struct rbk_stats_decision part = part_of(task, segment);
 
-		judge_part(judge, &part,
-			   judge->bytes_per_ns > 0
-				   ? (double)segment->crossed_bytes / judge->bytes_per_ns
-				   : 0,
+		const double rate = segment->device < RBK_MAX_DEVICES
+					    ? judge->bytes_per_ns[segment->device]
+					    : 0;
+
+		judge_part(judge, &part, rate > 0 ? (double)segment->crossed_bytes / rate : 0,
 			   verdict);
 	}
 	if (n_segments == 0)
 		judge_part(judge, task, judge->transfer_ns, verdict);
 }
 
-uint64_t judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segment,
-		     unsigned int *ret_tenant)
+void judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segment,
+		 double *ahead_ns)
 {
 	const uint64_t ended_ns = saturating_sub(segment->ended_at_ns, whole_ns(segment->exec_ns));
 	const uint64_t began_ns = saturating_sub(ended_ns, whole_ns(segment->queue_ns));
 	const size_t last = first_after(judge, ended_ns + judge->longest_ns);
-	uint64_t best_ns = 0;
 
-	*ret_tenant = 0;
 	for (size_t i = first_after(judge, began_ns); i < last; i++) {
 		const struct busy *busy = &judge->busy[i];
 		uint64_t low = busy->began_ns > began_ns ? busy->began_ns : began_ns;
 		uint64_t high = busy->ended_ns < ended_ns ? busy->ended_ns : ended_ns;
 
-		if (busy->device != segment->device || low >= high || high - low <= best_ns)
-			continue;
-		best_ns = high - low;
-		*ret_tenant = busy->tenant;
+		if (is_other(busy, segment->device, segment->task) && low < high)
+			ahead_ns[busy->tenant] += (double)(high - low);
 	}
-	return best_ns;
 }
 
 unsigned int judge_order(const struct verdict *verdict, enum cause order[N_CAUSES])

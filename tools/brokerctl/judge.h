@@ -6,8 +6,9 @@
  * A task's time, from admission to completion, is divided among causes; the times of several tasks
  * are added up. The logs supply most of the evidence: when a task waited, what ran on its
  * device meanwhile, how long it ran, the predictions for each device, and the CPU contention at
- * that time. The logs lack two things. The time of transfers is therefore the tenant's average, and
- * a quota or a plan's reload is assumed to have delayed a task if it ever occurred.
+ * that time. The logs lack two things. The time of transfers is therefore the tenant's average or,
+ * for segments, what the bytes that they read of each other take on the link. A quota or a plan's
+ * reload is assumed to have delayed a task if it ever occurred.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +44,7 @@ struct busy {
 	uint64_t began_ns, ended_ns;
 	uint8_t device;      /* RBK_DEVICE_* */
 	bool is_own;         /* the task belongs to the tenant in question */
+	uint64_t task;       /* its index in the decision log */
 	unsigned int tenant; /* index in struct pages */
 };
 /* Sort intervals into the order that struct judge requires. */
@@ -63,9 +65,9 @@ struct judge {
 	size_t n_busy;
 	uint64_t longest_ns; /* longest interval of busy */
 	double transfer_ns;  /* average transfer time of a task on a GPU; 0: none, or not known */
-	double bytes_per_ns; /* rate of the fastest link to a GPU; 0: not known */
-	bool is_throttled;   /* the tenant's CPU quota has delayed tasks */
-	bool has_returned;   /* the plan has been evicted and loaded again */
+	double bytes_per_ns[RBK_MAX_DEVICES]; /* rates of links; 0: not known */
+	bool is_throttled;                    /* the tenant's CPU quota has delayed tasks */
+	bool has_returned;                    /* the plan has been evicted and loaded again */
 };
 
 struct verdict {
@@ -88,11 +90,11 @@ void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 	       const struct segment_entry *segments, uint32_t n_segments, struct verdict *verdict);
 
 /*
- * Find the tenant whose executions on the segment's device overlap its wait most.
- * Return: the overlap in ns; 0: none does. *ret_tenant: the index in struct pages.
+ * Add the times in which other tasks ran on the segment's device while it waited to @ahead_ns, an
+ * array over the tenants of struct pages.
  */
-uint64_t judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segment,
-		     unsigned int *ret_tenant);
+void judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segment,
+		 double *ahead_ns);
 
 /*
  * List the causes that took time, the largest first.

@@ -108,27 +108,40 @@ int segments_read(const struct pages *pages, struct segment_entry **ret, size_t 
 	return 0;
 }
 
-const struct segment_entry *segments_find(const struct segment_entry *entries, size_t n_entries,
-					  unsigned int tenant, uint64_t task, uint32_t *ret_n)
+/* Return true if the segments are all that the task has, none of which was overwritten. */
+static bool is_whole(const struct segment_entry *entries, size_t n,
+		     const struct rbk_stats_decision *task)
 {
+	for (size_t i = 0; i < n; i++)
+		if (entries[i].segment.segment != i ||
+		    entries[i].segment.sequence != entries[0].segment.sequence + i)
+			return false;
+	return n > 0 && (task->res < 0 || n == entries[0].segment.n_segments);
+}
+
+const struct segment_entry *segments_find(const struct segment_entry *entries, size_t n_entries,
+					  unsigned int tenant,
+					  const struct rbk_stats_decision *task, uint32_t *ret_n)
+{
+	const uint64_t index = task->sequence - 1;
 	size_t low = 0, high = n_entries, middle, end;
 
 	*ret_n = 0;
 	while (low < high) {
 		middle = low + (high - low) / 2;
 		if (entries[middle].tenant < tenant ||
-		    (entries[middle].tenant == tenant && entries[middle].segment.task < task))
+		    (entries[middle].tenant == tenant && entries[middle].segment.task < index))
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	for (end = low;
-	     end < n_entries && entries[end].tenant == tenant && entries[end].segment.task == task;
-	     end++)
-		if (entries[end].segment.segment != end - low)
-			return NULL;
+	for (end = low; end < n_entries && entries[end].tenant == tenant &&
+			entries[end].segment.task == index;)
+		end++;
+	if (!is_whole(entries + low, end - low, task))
+		return NULL;
 	*ret_n = (uint32_t)(end - low);
-	return end > low ? &entries[low] : NULL;
+	return &entries[low];
 }
 
 static int compare_refused(const void *a, const void *b)
@@ -180,14 +193,16 @@ int refused_read(const struct pages *pages, struct refused_entry **ret, size_t *
 	return 0;
 }
 
-void log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
-		   char name[RBK_NAME_BYTES])
+uint32_t log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
+		       char name[RBK_NAME_BYTES])
 {
 	union plan_copy plan;
 
 	name[0] = '\0';
 	/* The slot may have been reused for another plan. */
-	if (page_copy_plan(&tenant->view, decision->plan, &plan) &&
-	    plan.plan.plan_id == decision->plan_id && plan.plan.session == decision->session)
-		memcpy(name, plan.plan.name, RBK_NAME_BYTES);
+	if (!page_copy_plan(&tenant->view, decision->plan, &plan) ||
+	    plan.plan.plan_id != decision->plan_id || plan.plan.session != decision->session)
+		return 0;
+	memcpy(name, plan.plan.name, RBK_NAME_BYTES);
+	return plan.plan.n_segments;
 }

@@ -45,12 +45,14 @@ uint64_t segments_head(const struct tenant_page *tenant, uint64_t *ret_oldest);
 int segments_read(const struct pages *pages, struct segment_entry **ret, size_t *ret_n);
 
 /*
- * Find the segments of a task in a list of that order; @task is its index in the decision log.
- * Return: the first of the *ret_n segments: in order, from segment 0 on. NULL: the task's plan is
- * not cut, or segments were overwritten.
+ * Find the segments of a task of the decision log in a list of that order.
+ * Return: the first of the *ret_n segments: in order, from segment 0 on, to the last one or, of a
+ * task that failed, to the one that did. NULL: the task's plan is not cut, or segments were
+ * overwritten.
  */
 const struct segment_entry *segments_find(const struct segment_entry *entries, size_t n_entries,
-					  unsigned int tenant, uint64_t task, uint32_t *ret_n);
+					  unsigned int tenant,
+					  const struct rbk_stats_decision *task, uint32_t *ret_n);
 
 /* A refused entry and its tenant. */
 struct refused_entry {
@@ -65,6 +67,9 @@ struct refused_entry {
  */
 int refused_read(const struct pages *pages, struct refused_entry **ret, size_t *ret_n);
 
-/* Copy the name of the record's plan; "" if the plan's slot has been reused. */
-void log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
-		   char name[RBK_NAME_BYTES]);
+/*
+ * Copy the name of the record's plan; "" if the plan's slot has been reused.
+ * Return: the number of the plan's segments, 1 if it is not cut; 0: not known.
+ */
+uint32_t log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
+		       char name[RBK_NAME_BYTES]);

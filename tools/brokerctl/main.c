@@ -69,7 +69,8 @@ static const struct command commands[] = {
 	{"run", "MODEL.onnx", "run an ONNX model over arrays in files",
 	 TAKES(OPT_INPUT) | TAKES(OPT_RUN_OUTPUT) | TAKES(OPT_EXPECT) | TAKES(OPT_RUN_DEVICE) |
 		 TAKES(OPT_RTOL) | TAKES(OPT_DISABLE) | TAKES(OPT_ATOL) | TAKES(OPT_COUNT) |
-		 TAKES(OPT_REPEAT) | TAKES(OPT_PROFILE) | TAKES(OPT_CHECK) | TAKES(OPT_JSON),
+		 TAKES(OPT_REPEAT) | TAKES(OPT_RUN_SECONDS) | TAKES(OPT_PROFILE) |
+		 TAKES(OPT_CHECK) | TAKES(OPT_JSON),
 	 1, 1, false, run_model, NULL},
 	{"watch", "COMMAND [ARGUMENT...]", "repeat a listing until interrupted",
 	 TAKES(OPT_INTERVAL), 1, 64, false, run_watch, NULL},

@@ -80,6 +80,8 @@ static const struct about about[N_OPTIONS] = {
 			    "decides"},
 	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false,
 			    "write an output to this file; may be repeated"},
+	[OPT_RUN_SECONDS] = {"seconds", "N", false,
+			     "run the model again and again for N seconds, and print the times"},
 	[OPT_SECONDS] = {"seconds", "N", false,
 			 "also record for N seconds, after the logged tasks"},
 	[OPT_SHOWN_DEVICE] = {"device", "auto|cpu|gpu", false,

@@ -216,8 +216,8 @@ void run_print(const struct run *run)
 	for (unsigned int i = 0; i < rbk_onnx_n_outputs(run->onnx); i++)
 		print_output(run, i);
 	if (run->last.n > 0)
-		fputs("\nThe last task, segment by segment\n", stdout);
-	segments_table(&run->last);
+		putchar('\n');
+	segments_table(&run->last, "The last task, segment by segment");
 	if (run->nodes)
 		print_nodes(run);
 }

@@ -20,6 +20,7 @@
 #include "util/clock.h"
 
 enum { MAX_REPEATS = 1000000, PROFILE_REPEATS = 5 };
+static const double max_seconds = 86400;
 
 /* ---- The command line --------------------------------------------------------------------- */
 
@@ -97,7 +98,7 @@ static int check_alone(const struct arguments *arguments)
 	} of_runs[] = {
 		{OPT_RUN_OUTPUT, "output"}, {OPT_EXPECT, "expect"}, {OPT_RUN_DEVICE, "device"},
 		{OPT_COUNT, "count"},       {OPT_REPEAT, "repeat"}, {OPT_PROFILE, "profile"},
-		{OPT_RTOL, "rtol"},         {OPT_ATOL, "atol"},
+		{OPT_RTOL, "rtol"},         {OPT_ATOL, "atol"},     {OPT_RUN_SECONDS, "seconds"},
 	};
 
 	for (size_t i = 0; i < sizeof(of_runs) / sizeof(of_runs[0]); i++)
@@ -111,8 +112,8 @@ static int check_alone(const struct arguments *arguments)
 
 static int read_options(const struct arguments *arguments, struct run *run)
 {
+	const char *seconds = arguments->values[OPT_RUN_SECONDS], *unknown;
 	uint64_t n_repeats = 1, max_rows = 0;
-	const char *unknown;
 
 	run->arguments = arguments;
 	run->path = arguments->operands[0];
@@ -128,6 +129,13 @@ static int read_options(const struct arguments *arguments, struct run *run)
 	if (!take_number(arguments->values[OPT_REPEAT], MAX_REPEATS, &n_repeats))
 		return control_misuse(arguments, "--repeat takes a number from 1 to %d, not %s",
 				      (int)MAX_REPEATS, text_name(arguments->values[OPT_REPEAT]));
+	if (seconds && (!control_seconds(seconds, max_seconds, &run->seconds) || run->seconds == 0))
+		return control_misuse(arguments,
+				      "--seconds takes seconds above 0, up to %g, not %s",
+				      max_seconds, text_name(seconds));
+	if (seconds && arguments->values[OPT_REPEAT])
+		return control_misuse(arguments,
+				      "--repeat and --seconds both say how often to run: give one");
 	if (!take_number(arguments->values[OPT_COUNT], INT32_MAX, &max_rows))
 		return control_misuse(arguments, "--count takes a number from 1 to %d, not %s",
 				      INT32_MAX, text_name(arguments->values[OPT_COUNT]));
@@ -139,7 +147,7 @@ static int read_options(const struct arguments *arguments, struct run *run)
 				      text_name(unknown));
 	if (arguments->values[OPT_CHECK] && check_alone(arguments))
 		return EXIT_USAGE;
-	run->n_repeats = (unsigned int)n_repeats;
+	run->n_repeats = seconds ? MAX_REPEATS : (unsigned int)n_repeats;
 	run->max_rows = (uint32_t)max_rows;
 	run->times = calloc(run->n_repeats, sizeof(*run->times));
 	return run->times ? EXIT_OK : control_fail(EXIT_USAGE, "out of memory");
@@ -258,13 +266,19 @@ static int run_all(struct run *run, struct control *control)
 	struct model_how how = {strategy_of(run), run_progress_show, &progress};
 	char why[MODEL_WHY_BYTES];
 	int r = model_prepare(run->model, control->rbk, why);
+	const double end_ns = (double)clock_now_ns() + 1e9 * run->seconds;
+	unsigned int n = 0;
 
-	run_progress_begin(&progress, "running", model_rows(run->model) * run->n_repeats);
-	for (unsigned int i = 0; i < run->n_repeats && r == 0; i++) {
-		r = model_run(run->model, &how, &run->times[i], why);
+	/* The number of runs in some seconds is not known. */
+	run_progress_begin(&progress, "running",
+			   run->seconds > 0 ? 0 : model_rows(run->model) * run->n_repeats);
+	while (n < run->n_repeats && r == 0 &&
+	       (n == 0 || run->seconds == 0 || (double)clock_now_ns() < end_ns)) {
+		r = model_run(run->model, &how, &run->times[n++], why);
 		progress.before += model_rows(run->model);
 	}
 	run_progress_end(&progress);
+	run->n_repeats = n > 0 ? n : 1;
 	if (r == -EDOM)
 		model_find_index(run->model, control->rbk, how.strategy, why);
 	if (r == MODEL_E_DEVICE)
@@ -298,7 +312,7 @@ static void read_segments(struct run *run, struct control *control)
 		was_found = rbk_stats_decision(&page.view, --head, &decision) &&
 			    decision.user_data == user_data;
 	if (was_found && segments_read(&pages, &run->segments, &n) == 0) {
-		run->last.of = segments_find(run->segments, n, 0, head, &run->last.n);
+		run->last.of = segments_find(run->segments, n, 0, &decision, &run->last.n);
 		run->last.node_name = step_name;
 		run->last.data = run->onnx;
 	}

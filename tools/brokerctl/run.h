@@ -34,6 +34,7 @@ struct run {
 	uint32_t max_rows; /* 0: not given */
 	uint32_t disable;  /* RBK_ONNX_OPT_* */
 	unsigned int n_repeats;
+	double seconds; /* --seconds; 0: not given */
 	struct model *model;
 	struct rbk_onnx *onnx; /* owned by the model */
 	unsigned int n_files;

@@ -3,8 +3,10 @@
 #include "segments.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "output.h"
 #include "records.h"
@@ -12,9 +14,7 @@
 /* Shares of a device in the time of a task. */
 struct share {
 	double exec_ns, wait_ns;
-	uint32_t n;          /* segments that ran there */
-	double behind_ns;    /* longest overlap of a wait with the executions of one tenant */
-	unsigned int behind; /* that tenant */
+	uint32_t n; /* segments that ran there */
 };
 
 /* Convert a duration of a page; invalid values are 0. */
@@ -33,8 +33,6 @@ static void add_shares(const struct task_segments *segments, struct share shares
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
 		struct share *share;
-		unsigned int tenant;
-		double behind_ns;
 
 		if (!has_run(segment))
 			continue;
@@ -42,17 +40,29 @@ static void add_shares(const struct task_segments *segments, struct share shares
 		share->n++;
 		share->exec_ns += duration_ns(segment->exec_ns);
 		share->wait_ns += duration_ns(segment->queue_ns);
-		behind_ns = (double)judge_ahead(segments->judge, segment, &tenant);
-		if (behind_ns > share->behind_ns) {
-			share->behind_ns = behind_ns;
-			share->behind = tenant;
-		}
 	}
 }
 
-static const char *page_name(const struct task_segments *segments, unsigned int tenant)
+/*
+ * Find the tenant whose tasks ran longest on a device while segments @from to @to waited for it.
+ * Return: its name; NULL: nothing is logged that ran then. *ret_ns: how long.
+ */
+static const char *find_ahead(const struct task_segments *segments, uint32_t from, uint32_t to,
+			      uint8_t device, double *ret_ns)
 {
-	return tenant < segments->pages->n_tenants ? segments->pages->tenants[tenant].name : "?";
+	const unsigned int n = segments->pages->n_tenants;
+	double *ahead_ns = calloc(n + 1, sizeof(*ahead_ns));
+	unsigned int best = 0;
+
+	for (uint32_t i = from; ahead_ns && i <= to; i++)
+		if (segments->of[i].segment.device == device)
+			judge_ahead(segments->judge, &segments->of[i].segment, ahead_ns);
+	for (unsigned int i = 0; ahead_ns && i < n; i++)
+		if (ahead_ns[i] > ahead_ns[best])
+			best = i;
+	*ret_ns = ahead_ns ? ahead_ns[best] : 0;
+	free(ahead_ns);
+	return *ret_ns > 0 ? segments->pages->tenants[best].name : NULL;
 }
 
 __attribute__((format(printf, 4, 5))) static void append(char *text, size_t bytes, size_t *n,
@@ -73,7 +83,8 @@ __attribute__((format(printf, 4, 5))) static void append(char *text, size_t byte
 void segments_path(const struct task_segments *segments, char *text, size_t bytes)
 {
 	struct share shares[RBK_MAX_DEVICES] = {{.n = 0}};
-	double total_ns = 0;
+	double total_ns = 0, ahead_ns;
+	const char *name;
 	size_t n = 0;
 
 	text[0] = '\0';
@@ -82,17 +93,20 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 		total_ns += shares[i].exec_ns + shares[i].wait_ns;
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++)
 		if (shares[i].n > 0)
-			append(text, bytes, &n, "%s%s on %s (%" PRIu32 " of %u)", n ? ", " : "",
-			       text_percent(shares[i].exec_ns, total_ns), device_label(i),
-			       shares[i].n, segments->of[0].segment.n_segments);
+			append(text, bytes, &n, "%s%s on %s (%" PRIu32 " of %u segments)",
+			       n ? ", " : "", text_percent(shares[i].exec_ns, total_ns),
+			       device_label(i), shares[i].n, segments->of[0].segment.n_segments);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++) {
 		if (!(shares[i].wait_ns > 0))
 			continue;
-		append(text, bytes, &n, "%s%s waiting for %s", n ? ", " : "",
+		append(text, bytes, &n, "%s%s waiting to run on %s", n ? ", " : "",
 		       text_percent(shares[i].wait_ns, total_ns), device_label(i));
-		if (shares[i].behind_ns > 0)
-			append(text, bytes, &n, " behind tenant %s",
-			       text_name(page_name(segments, shares[i].behind)));
+		name = find_ahead(segments, 0, segments->n - 1, (uint8_t)i, &ahead_ns);
+		/* Several tasks may have run at once. */
+		if (name)
+			append(text, bytes, &n, ", of which %s behind tasks of tenant %s",
+			       text_percent(fmin(ahead_ns, shares[i].wait_ns), total_ns),
+			       text_name(name));
 	}
 }
 
@@ -113,14 +127,14 @@ static void nodes_cell(const struct task_segments *segments,
 		table_cell("%" PRIu32 " to %" PRIu32, first, last);
 }
 
-void segments_table(const struct task_segments *segments)
+void segments_table(const struct task_segments *segments, const char *title)
 {
-	static const char *const heads[] = {"segment",   "<nodes",     "<device", "waited",  "took",
-					    "predicted", "9elsewhere", "crossed", "<reason", NULL};
+	static const char *const heads[] = {"SEGMENT",   "<NODES",     "<DEVICE", "WAITED",  "TOOK",
+					    "PREDICTED", "9ELSEWHERE", "CROSSED", "<REASON", NULL};
 
 	if (segments->n == 0)
 		return;
-	table_begin("segments", heads);
+	table_begin(title, heads);
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
 
@@ -142,7 +156,6 @@ void segment_members(const struct rbk_stats_segment *segment)
 	json_unsigned("segment", segment->segment);
 	json_unsigned("first_node", segment->first_node);
 	json_unsigned("nodes", segment->n_nodes);
-	json_string("device", device_label(segment->device));
 	json_string("reason", rbk_reason_name(segment->reason));
 	json_number("wait_ns", duration_ns(segment->queue_ns));
 	json_number("exec_ns", duration_ns(segment->exec_ns));
@@ -164,15 +177,17 @@ void segments_json(const struct task_segments *segments)
 	json_array("segments");
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
-		unsigned int tenant;
-		uint64_t behind_ns;
+		const char *behind;
+		double behind_ns;
 
 		json_item();
+		json_optional("device",
+			      segment->device < RBK_MAX_DEVICES ? segment->device : UINT64_MAX);
 		segment_members(segment);
 		if (segments->judge) {
-			behind_ns = judge_ahead(segments->judge, segment, &tenant);
-			json_number("behind_ns", (double)behind_ns);
-			json_string("behind", behind_ns ? page_name(segments, tenant) : NULL);
+			behind = find_ahead(segments, i, i, segment->device, &behind_ns);
+			json_number("behind_ns", behind_ns);
+			json_string("behind", behind);
 		}
 		json_object_end();
 	}

@@ -22,11 +22,14 @@ struct task_segments {
 	const void *data;
 };
 
-/* Write "71% on GPU1 (14 of 24), 18% on CPU (10 of 24), 11% waiting for GPU1 behind tenant b". */
+/*
+ * Write "71% on GPU1 (14 of 24 segments), 20% on CPU (10 of 24 segments), 9% waiting to run on
+ * GPU1, of which 4% behind tasks of tenant b".
+ */
 void segments_path(const struct task_segments *segments, char *text, size_t bytes);
 /* Print a table of the segments; nothing if there are none. */
-void segments_table(const struct task_segments *segments);
-/* Write the members of a segment into a JSON object. */
+void segments_table(const struct task_segments *segments, const char *title);
+/* Write the members of a segment, without its device, into a JSON object. */
 void segment_members(const struct rbk_stats_segment *segment);
-/* Write the JSON member "segments", an array. */
+/* Write the JSON member "segments", an array; devices are numbers. */
 void segments_json(const struct task_segments *segments);

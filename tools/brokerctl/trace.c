@@ -38,8 +38,9 @@ enum {
 	SAMPLES_MAX = 100000,
 	/* kinds of tracks of a tenant and device */
 	TRACK_KINDS = 2,
-	/* mean above which further segments are left out: their tasks are shown whole */
-	SEGMENTS_PER_TASK = 8,
+	/* Mean numbers of segments of a task, and of arrows to them, above which more are left out
+	 */
+	SEGMENTS_PER_TASK = 4,
 	/* tids reserved for each track: one per lane, and at most one lane per event */
 	LANES_MAX = EVENTS_MAX,
 };
@@ -50,8 +51,8 @@ static const unsigned int polls_per_look = 50; /* interval of checks for new ten
 
 enum track_kind { TRACK_QUEUE = 0, TRACK_RUN = 1 };
 
-/* A span is of a task, of the smaller part of a split task, or of a segment of a task. */
-enum span_kind { SPAN_WHOLE, SPAN_PART, SPAN_SEGMENT };
+/* A span is of a task or a segment, or of the smaller part of a split one. */
+enum span_kind { SPAN_WHOLE, SPAN_PART, SPAN_SEGMENT, SPAN_SEGMENT_PART };
 
 /* Counters of a device at one time. */
 struct sample {
@@ -74,6 +75,7 @@ struct record {
 	struct rbk_stats_decision decision;
 	unsigned int traced;
 	char plan[RBK_NAME_BYTES];
+	bool is_cut; /* its plan is cut into segments */
 };
 
 struct trace {
@@ -89,7 +91,9 @@ struct trace {
 	const struct span **span_of; /* of each segment's execution; NULL: none */
 	struct sample *samples;
 	size_t n_samples;
-	uint64_t n_left_out; /* records beyond max_records */
+	uint64_t n_left_out;          /* records beyond max_records */
+	uint64_t n_whole;             /* tasks of plans that are cut, without their segments */
+	uint64_t n_segments_left_out; /* segments, and arrows between them, beyond their limits */
 	uint32_t n_devices;
 	bool needs_comma;
 	bool is_svg; /* --svg */
@@ -134,7 +138,7 @@ static void add_record(struct trace *trace, const struct tenant_page *page, unsi
 	record = &trace->records[trace->n_records++];
 	record->decision = *decision;
 	record->traced = traced;
-	log_plan_name(page, decision, record->plan);
+	record->is_cut = log_plan_name(page, decision, record->plan) > 1;
 }
 
 /* Return: EXIT_* */
@@ -169,12 +173,14 @@ static int read_segments(struct trace *trace, const struct tenant_page *page, un
 	/* A new page, or one that was read too late: a task without all segments is shown whole. */
 	if (tenant->next_segment > head || tenant->next_segment < oldest)
 		tenant->next_segment = oldest;
-	if (trace->n_records == trace->max_records ||
-	    trace->n_segments >= SEGMENTS_PER_TASK * trace->max_records)
-		return EXIT_OK;
-	for (; tenant->next_segment < head && status == EXIT_OK; tenant->next_segment++)
-		if (rbk_stats_segment(&page->view, tenant->next_segment, &segment))
+	for (; tenant->next_segment < head && status == EXIT_OK; tenant->next_segment++) {
+		if (!rbk_stats_segment(&page->view, tenant->next_segment, &segment))
+			continue;
+		if (trace->n_segments < SEGMENTS_PER_TASK * trace->max_records)
 			status = add_segment(trace, traced, &segment);
+		else
+			trace->n_segments_left_out++;
+	}
 	return status;
 }
 
@@ -184,6 +190,7 @@ static int read_segments(struct trace *trace, const struct tenant_page *page, un
  */
 static int read_logs(struct trace *trace)
 {
+	const bool is_full = trace->n_records == trace->max_records;
 	struct rbk_stats_decision decision;
 	unsigned int at = 0;
 
@@ -213,7 +220,8 @@ static int read_logs(struct trace *trace)
 			else
 				traced->n_lost++;
 		}
-		status = read_segments(trace, page, at);
+		/* None of their tasks would be in the trace. */
+		status = is_full ? EXIT_OK : read_segments(trace, page, at);
 		if (status)
 			return status;
 	}
@@ -402,6 +410,7 @@ static void write_arguments(const struct trace *trace, const struct record *reco
 
 	json_object("args");
 	if (segment) {
+		json_string("device", device_label(segment->device));
 		segment_members(segment);
 		json_unsigned("segments", segment->n_segments);
 	}
@@ -443,12 +452,34 @@ static enum span_kind kind_of(const struct span *span)
 	return (enum span_kind)(span->about & 3);
 }
 
+/* Return true if rows of the task ran on two devices; segments that did are not known here. */
+static bool is_split_task(const struct record *record)
+{
+	return record->decision.flags & RBK_DECISION_PARTITIONED && !record->is_cut;
+}
+
+static bool is_of_segment(const struct span *span)
+{
+	return kind_of(span) == SPAN_SEGMENT || kind_of(span) == SPAN_SEGMENT_PART;
+}
+
+static bool is_part(const struct span *span)
+{
+	return kind_of(span) == SPAN_PART || kind_of(span) == SPAN_SEGMENT_PART;
+}
+
 /* Return the record of a span's task. */
 static const struct record *record_of(const struct trace *trace, const struct span *span)
 {
 	const size_t index = index_of(span);
 
-	return &trace->records[kind_of(span) == SPAN_SEGMENT ? trace->record_of[index] : index];
+	return &trace->records[is_of_segment(span) ? trace->record_of[index] : index];
+}
+
+/* Return the number of an arrow of the span: those of segments follow those of tasks. */
+static uint64_t arrow_of(const struct trace *trace, const struct span *span)
+{
+	return index_of(span) + (is_of_segment(span) ? trace->n_records : 0);
 }
 
 /*
@@ -476,33 +507,36 @@ static void write_span(struct trace *trace, const struct span *span)
 {
 	const struct record *record = record_of(trace, span);
 	const bool is_queue = span->track % TRACK_KINDS == TRACK_QUEUE;
-	const bool is_segment = kind_of(span) == SPAN_SEGMENT;
+	const bool is_segment = is_of_segment(span);
 	const struct rbk_stats_segment *segment =
 		is_segment ? &trace->segments[index_of(span)].segment : NULL;
-	const uint16_t flags = record->decision.flags;
+	const uint16_t flags = is_segment ? segment->flags : record->decision.flags;
+	const bool is_split = is_segment ? flags & RBK_DECISION_PARTITIONED : is_split_task(record);
+	char name[RBK_NAME_BYTES + 16];
 
 	event_begin(trace, "X", tenant_pid(record->traced), tid_of(span));
 	json_string("cat", is_queue ? "queue" : "execution");
-	json_string("name", record->plan[0] ? record->plan : "?");
+	snprintf(name, sizeof(name), segment ? "%s %u/%u" : "%s",
+		 record->plan[0] ? record->plan : "?", segment ? segment->segment + 1u : 0,
+		 segment ? segment->n_segments : 0u);
+	json_string("name", name);
 	event_time("ts", span->began_ns);
 	event_time("dur", span->ended_ns - span->began_ns);
 	write_arguments(trace, record, segment);
 	json_end();
-	if (is_segment)
-		return;
-	if (flags & RBK_DECISION_PARTITIONED && !is_queue)
-		write_flow(trace, span, kind_of(span) == SPAN_PART ? "f" : "s", "split",
-			   index_of(span));
-	else if (!(flags & RBK_DECISION_PARTITIONED) && flags & RBK_DECISION_MOVED &&
+	if (is_split && !is_queue)
+		write_flow(trace, span, is_part(span) ? "f" : "s", "split", arrow_of(trace, span));
+	else if (!is_segment && !is_split && flags & RBK_DECISION_MOVED &&
 		 duration_ns(record->decision.queue_ns) > 0)
-		write_flow(trace, span, is_queue ? "s" : "f", "moved", index_of(span));
+		write_flow(trace, span, is_queue ? "s" : "f", "moved", arrow_of(trace, span));
 }
 
 /* Write an arrow to each segment from every segment that wrote what the first one read. */
 static void write_crossings(struct trace *trace)
 {
-	/* Arrows of tasks have their records' indices. */
-	uint64_t id = trace->n_records;
+	const uint64_t first_id = trace->n_records + trace->n_segments;
+	const uint64_t end_id = first_id + SEGMENTS_PER_TASK * trace->max_records;
+	uint64_t id = first_id;
 
 	for (size_t i = 0; i < trace->n_segments; i++) {
 		const struct rbk_stats_segment *segment = &trace->segments[i].segment;
@@ -513,6 +547,10 @@ static void write_crossings(struct trace *trace)
 
 			if (!(segment->from >> from & 1) || !trace->span_of[writer])
 				continue;
+			if (id == end_id) {
+				trace->n_segments_left_out++;
+				continue;
+			}
 			write_flow(trace, trace->span_of[writer], "s", "crossed", id);
 			write_flow(trace, trace->span_of[i], "f", "crossed", id++);
 		}
@@ -557,7 +595,13 @@ static void add_span(struct span *spans, size_t *n_spans, uint64_t began_ns, uin
 		.began_ns = began_ns, .ended_ns = ended_ns, .track = track, .about = about};
 }
 
-/* Make at most two spans per segment: the wait, and the execution. */
+/* Return the device of the smaller part: the log names the GPU only if it had the larger one. */
+static uint32_t other_part(uint32_t device)
+{
+	return device == RBK_DEVICE_CPU ? RBK_DEVICE_GPU : RBK_DEVICE_CPU;
+}
+
+/* Make at most three spans per segment: as make_spans() for a task. */
 static void add_segment_spans(const struct trace *trace, size_t i, size_t record,
 			      struct span *spans, size_t *n_spans)
 {
@@ -575,13 +619,17 @@ static void add_segment_spans(const struct trace *trace, size_t i, size_t record
 			 track_of(traced, segment->device, TRACK_QUEUE), about_of(i, SPAN_SEGMENT));
 	add_span(spans, n_spans, began_ns, ended_ns, track_of(traced, segment->device, TRACK_RUN),
 		 about_of(i, SPAN_SEGMENT));
+	if (segment->flags & RBK_DECISION_PARTITIONED)
+		add_span(spans, n_spans, began_ns, ended_ns,
+			 track_of(traced, other_part(segment->device), TRACK_RUN),
+			 about_of(i, SPAN_SEGMENT_PART));
 }
 
 /*
  * Make at most three spans per record: the wait, the execution, and the smaller part of a split
  * task; or the spans of its segments.
  */
-static size_t make_spans(const struct trace *trace, struct span *spans)
+static size_t make_spans(struct trace *trace, struct span *spans)
 {
 	size_t n = 0;
 
@@ -589,12 +637,12 @@ static size_t make_spans(const struct trace *trace, struct span *spans)
 		const struct record *record = &trace->records[i];
 		const struct rbk_stats_decision *decision = &record->decision;
 		uint64_t ended_ns = decision->ended_at_ns, exec_ns, queue_ns, began_ns;
-		uint32_t device = decision->device < RBK_MAX_DEVICES ? decision->device : 0, other;
+		uint32_t device = decision->device < RBK_MAX_DEVICES ? decision->device : 0;
 		const struct segment_entry *segments;
 		uint32_t n_segments;
 
 		segments = segments_find(trace->segments, trace->n_segments, record->traced,
-					 decision->sequence - 1, &n_segments);
+					 decision, &n_segments);
 		for (uint32_t k = 0; k < n_segments; k++)
 			add_segment_spans(trace, (size_t)(segments - trace->segments) + k, i, spans,
 					  &n);
@@ -611,11 +659,11 @@ static size_t make_spans(const struct trace *trace, struct span *spans)
 				 about_of(i, SPAN_WHOLE));
 		add_span(spans, &n, began_ns, ended_ns, track_of(record->traced, device, TRACK_RUN),
 			 about_of(i, SPAN_WHOLE));
-		if (!(decision->flags & RBK_DECISION_PARTITIONED))
+		trace->n_whole += record->is_cut;
+		if (!is_split_task(record))
 			continue;
-		/* The log names the GPU only if it had the larger part. */
-		other = device == RBK_DEVICE_CPU ? RBK_DEVICE_GPU : RBK_DEVICE_CPU;
-		add_span(spans, &n, began_ns, ended_ns, track_of(record->traced, other, TRACK_RUN),
+		add_span(spans, &n, began_ns, ended_ns,
+			 track_of(record->traced, other_part(device), TRACK_RUN),
 			 about_of(i, SPAN_PART));
 	}
 	return n;
@@ -664,7 +712,7 @@ static int write_svg(const struct trace *trace, const struct span *spans, size_t
 		names[i] = trace->traced[i].name;
 	for (size_t i = 0; i < n_spans && !r; i++) {
 		const unsigned int segment =
-			kind_of(&spans[i]) == SPAN_SEGMENT
+			is_of_segment(&spans[i])
 				? trace->segments[index_of(&spans[i])].segment.segment
 				: 0;
 
@@ -674,7 +722,7 @@ static int write_svg(const struct trace *trace, const struct span *spans, size_t
 		bars[n].track = spans[i].track / TRACK_KINDS % RBK_MAX_DEVICES;
 		bars[n++].about =
 			trace_svg_about(has_tenants ? record_of(trace, &spans[i])->traced : segment,
-					kind_of(&spans[i]) == SPAN_PART);
+					is_part(&spans[i]));
 	}
 	if (!r)
 		r = trace_svg_write(bars, n, names, has_tenants ? trace->n_traced : 0);
@@ -686,8 +734,7 @@ static int write_svg(const struct trace *trace, const struct span *spans, size_t
 /* Return: EXIT_*. */
 static int write_all(struct trace *trace)
 {
-	struct span *spans =
-		calloc(3 * trace->n_records + 2 * trace->n_segments + 1, sizeof(*spans));
+	struct span *spans = calloc(3 * (trace->n_records + trace->n_segments) + 1, sizeof(*spans));
 	size_t n_spans = 0;
 	int r = spans ? prepare_segments(trace) : -ENOMEM;
 

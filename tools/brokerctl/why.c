@@ -295,7 +295,8 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 	if (subject == SUBJECT_TASK)
 		return control_fail(EXIT_FAILED,
 				    "no task %s is logged: it has not ended, or was overwritten, "
-				    "or was so small that it was not logged",
+				    "or was so small that it was not logged, or its tenant has no "
+				    "session any more",
 				    text_name(name));
 	return control_fail(EXIT_FAILED, "there is no %s %s%s",
 			    subject == SUBJECT_ANY ? "task, plan or tenant"
@@ -321,31 +322,29 @@ static bool is_of_subject(const struct why *why, const struct log_entry *entry)
 	       decision->session == why->plan.plan.session;
 }
 
-/* Return the rate of the fastest link to a GPU; 0: not known to this user. */
-static double link_bytes_per_ns(const struct why *why)
+/* Set the rates of the links to GPUs, as far as this user may know them. */
+static void take_rates(const struct why *why, double bytes_per_ns[RBK_MAX_DEVICES])
 {
 	const struct rbk_stats_view *root = &why->pages.root;
 	struct rbk_stats_device device;
-	double bytes_per_ns = 0;
 
 	for (uint32_t i = RBK_DEVICE_GPU; root->page && i < root->n_devices; i++) {
 		device_copy(root, i, &device);
-		if (device.up_bytes_per_ns > bytes_per_ns)
-			bytes_per_ns = device.up_bytes_per_ns;
+		bytes_per_ns[i] = device.up_bytes_per_ns;
 	}
-	return bytes_per_ns;
 }
 
 /* Return the average transfer time of this tenant's tasks on GPUs. */
-static double mean_transfer_ns(const struct why *why, double bytes_per_ns)
+static double mean_transfer_ns(const struct why *why, const double bytes_per_ns[RBK_MAX_DEVICES])
 {
 	uint64_t n_gpu_tasks = 0;
+	double best = 0;
 
-	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++)
+	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++) {
 		n_gpu_tasks += why->about.devices[i].n_tasks;
-	if (!(bytes_per_ns > 0))
-		return 0;
-	return mean_of(why->about.transferred_bytes, n_gpu_tasks) / bytes_per_ns;
+		best = bytes_per_ns[i] > best ? bytes_per_ns[i] : best;
+	}
+	return best > 0 ? mean_of(why->about.transferred_bytes, n_gpu_tasks) / best : 0;
 }
 
 /* Find the segments of a task of the log. Return: their number; 0: none are known. */
@@ -354,8 +353,7 @@ static uint32_t find_segments(const struct why *why, const struct log_entry *ent
 {
 	uint32_t n;
 
-	*ret = segments_find(why->segments, why->n_segments, entry->tenant,
-			     entry->decision.sequence - 1, &n);
+	*ret = segments_find(why->segments, why->n_segments, entry->tenant, &entry->decision, &n);
 	return n;
 }
 
@@ -389,7 +387,6 @@ static void gather_busy(struct why *why)
 /* Return: EXIT_* */
 static int judge_all(struct why *why)
 {
-	const double bytes_per_ns = link_bytes_per_ns(why);
 	unsigned int n_judged = 0;
 
 	why->busy = calloc(why->n_entries + why->n_segments + 1, sizeof(*why->busy));
@@ -397,11 +394,11 @@ static int judge_all(struct why *why)
 		return control_fail(EXIT_FAILED, "out of memory");
 	why->judge = (struct judge){
 		.busy = why->busy,
-		.bytes_per_ns = bytes_per_ns,
-		.transfer_ns = mean_transfer_ns(why, bytes_per_ns),
 		.is_throttled = why->about.n_throttled > 0,
 		.has_returned = why->plan.plan.n_returns > 0,
 	};
+	take_rates(why, why->judge.bytes_per_ns);
+	why->judge.transfer_ns = mean_transfer_ns(why, why->judge.bytes_per_ns);
 	gather_busy(why);
 	for (size_t i = why->n_entries; i-- > 0 && n_judged < MAX_JUDGED;) {
 		const struct segment_entry *segments;
@@ -421,6 +418,13 @@ static int judge_all(struct why *why)
 
 /* --- What else is known --- */
 
+/* Return true if the task's plan is cut, but its segments were overwritten. */
+static bool has_lost_segments(const struct why *why)
+{
+	return why->task && why->task->device != RBK_DEVICE_NONE && why->task_segments.n == 0 &&
+	       why->plan.plan.state != RBK_STATS_PLAN_FREE && why->plan.plan.n_segments > 1;
+}
+
 static void task_facts(struct why *why)
 {
 	const struct rbk_stats_decision *task = why->task;
@@ -429,13 +433,16 @@ static void task_facts(struct why *why)
 	if (why->task_segments.n > 0) {
 		segments_path(&why->task_segments, path, sizeof(path));
 		fact(why, "its segments ran one after the other: %s", path);
+		fact(why, "they ran longest on %s; as a whole, the task counts as %s: %s",
+		     device_label(task->device), rbk_reason_name(task->reason),
+		     reason_meaning(task->reason));
+	} else {
+		fact(why, "it ran on %s: %s (%s)", device_label(task->device),
+		     reason_meaning(task->reason), rbk_reason_name(task->reason));
 	}
-	fact(why,
-	     why->task_segments.n > 0 ? "most of it ran on %s: %s (%s)" : "it ran on %s: %s (%s)",
-	     device_label(task->device), reason_meaning(task->reason),
-	     rbk_reason_name(task->reason));
 	if (task->predicted_ns > 0)
-		fact(why, "%s was predicted there, and it took %s", text_ns(task->predicted_ns),
+		fact(why, "%s was predicted %s, and it took %s", text_ns(task->predicted_ns),
+		     why->task_segments.n > 0 ? "for all of them" : "there",
 		     text_ns(task->exec_ns));
 	if (task->other_ns > 0)
 		fact(why, "%s was predicted on the best of the other devices",
@@ -445,8 +452,11 @@ static void task_facts(struct why *why)
 		     "other programs kept the CPU busy then: tasks took %.2f times as long "
 		     "there",
 		     judge_contention(task));
-	if (task->flags & RBK_DECISION_MOVED)
+	if (task->flags & RBK_DECISION_MOVED && why->task_segments.n == 0)
 		fact(why, "it was queued on another device at first");
+	if (has_lost_segments(why))
+		fact(why, "where each of its segments ran is not logged any more: the log has the "
+			  "last 1024 segments of a tenant");
 	if (task->flags & RBK_DECISION_PARTITIONED && task->split_count > 0)
 		fact(why, "it was split: %u of its %u row%s on a GPU", task->split_count,
 		     task->count, plural(task->count));
@@ -559,7 +569,7 @@ static void plan_facts(struct why *why)
 			     device_label(i));
 	}
 	if (plan->n_segments > 1)
-		fact(why, "the plan is cut into %u segments, of which %u are in device memory now",
+		fact(why, "the plan is cut into %u segments; in device memory now: %u",
 		     plan->n_segments, plan->n_segments_resident);
 	if (plan->n_evictions > 0)
 		fact(why, "the plan left device memory %" PRIu64 " time%s and came back %" PRIu64,
@@ -802,7 +812,7 @@ static void print_text(const struct why *why)
 		       cause_phrase(order[i]));
 	for (unsigned int i = 0; i < why->n_facts; i++)
 		printf("  - %s\n", why->facts[i]);
-	segments_table(&why->task_segments);
+	segments_table(&why->task_segments, "Segments");
 }
 
 static void print_refused(const struct why *why)
@@ -862,7 +872,10 @@ static void print_json(const struct why *why)
 	for (unsigned int i = 0; i < why->n_facts; i++)
 		json_string(NULL, why->facts[i]);
 	json_array_end();
-	segments_json(&why->task_segments);
+	if (has_lost_segments(why))
+		json_raw("segments", "null");
+	else
+		segments_json(&why->task_segments);
 	json_optional("session", why->subject == SUBJECT_SESSION ? why->session : UINT64_MAX);
 	json_unsigned("entries_refused", why->about.n_entries_refused);
 	print_refused(why);
