@@ -901,6 +901,21 @@ static inline int rbk_stats_copy_logged(const void *record, uint64_t sequence, u
 }
 
 /*
+ * Copy record @index of a section that is a ring, as rbk_stats_copy_logged().
+ * Return: 1; 0 if the record was overwritten, or is being written.
+ */
+static inline int rbk_stats_copy_ring(const struct rbk_stats_view *view, unsigned int id,
+				      uint64_t index, uint64_t *words, size_t n_words)
+{
+	const uint32_t n = rbk_stats_count(view, id);
+
+	if (n == 0 || index == UINT64_MAX)
+		return 0;
+	return rbk_stats_copy_logged(rbk_stats_record(view, id, (uint32_t)(index & (n - 1))),
+				     index + 1, words, n_words);
+}
+
+/*
  * Copy record @index of the decision log of a tenant page (an index that only goes up, below
  * log_head).
  * Return: 1; 0 if the record was overwritten, or is being written.
@@ -908,14 +923,10 @@ static inline int rbk_stats_copy_logged(const void *record, uint64_t sequence, u
 static inline int rbk_stats_decision(const struct rbk_stats_view *view, uint64_t index,
 				     struct rbk_stats_decision *ret)
 {
-	uint32_t n = rbk_stats_count(view, RBK_STATS_SECTION_DECISIONS);
 	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
-	const void *record =
-		n ? rbk_stats_record(view, RBK_STATS_SECTION_DECISIONS, (uint32_t)(index & (n - 1)))
-		  : NULL;
 
-	if (index == UINT64_MAX ||
-	    !rbk_stats_copy_logged(record, index + 1, words, sizeof(words) / sizeof(words[0])))
+	if (!rbk_stats_copy_ring(view, RBK_STATS_SECTION_DECISIONS, index, words,
+				 sizeof(words) / sizeof(words[0])))
 		return 0;
 	memcpy(ret, words, sizeof(*ret));
 	return 1;
@@ -925,14 +936,10 @@ static inline int rbk_stats_decision(const struct rbk_stats_view *view, uint64_t
 static inline int rbk_stats_segment(const struct rbk_stats_view *view, uint64_t index,
 				    struct rbk_stats_segment *ret)
 {
-	uint32_t n = rbk_stats_count(view, RBK_STATS_SECTION_SEGMENTS);
 	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
-	const void *record =
-		n ? rbk_stats_record(view, RBK_STATS_SECTION_SEGMENTS, (uint32_t)(index & (n - 1)))
-		  : NULL;
 
-	if (index == UINT64_MAX ||
-	    !rbk_stats_copy_logged(record, index + 1, words, sizeof(words) / sizeof(words[0])))
+	if (!rbk_stats_copy_ring(view, RBK_STATS_SECTION_SEGMENTS, index, words,
+				 sizeof(words) / sizeof(words[0])))
 		return 0;
 	memcpy(ret, words, sizeof(*ret));
 	return 1;
