@@ -20,6 +20,11 @@
 #define MAX_CONTENTION 1.5f
 /* No task is sent to a device where it is predicted to be complete so many times later. */
 #define MAX_RATIO 3.0f
+/*
+ * Likewise where a few observations predict it: the first task on a device may have taken many
+ * times as long as the next ones would. The budget bounds what it costs to find out.
+ */
+#define MAX_UNSURE_RATIO 20.0f
 /* Least share of the best device's time to set aside, because the predictions are in doubt */
 #define LEAST_LOSS 0.1f
 /* Limit of an unused budget, in executions */
@@ -72,6 +77,15 @@ static bool is_stale(const struct placer *placer, const struct place_plan *place
 		return true;
 	n_window = (float)placer->config.window;
 	return n_since > n_window && n_since > n_window * ratio * ratio;
+}
+
+/* Return the ratio from which on no task is sent to the device. */
+static float most_ratio(const struct place_plan *place_plan, uint32_t bucket, uint8_t device)
+{
+	const struct place_history *history = place_plan->rest->history;
+	const uint32_t n = history->estimates[bucket * history->n_devices + device].n;
+
+	return n > 0 && n < PLACE_TRUST ? MAX_UNSURE_RATIO : MAX_RATIO;
 }
 
 static float alone_ns(const struct placer *placer, const struct place_plan *place_plan,
@@ -139,7 +153,8 @@ struct place_decision place_explore(struct placer *placer, struct place_plan *pl
 	loss_ns = done_ns - best_ns;
 	if (loss_ns < decision.predicted_ns * LEAST_LOSS)
 		loss_ns = decision.predicted_ns * LEAST_LOSS;
-	if ((double)loss_ns > history->budget_ns || done_ns > best_ns * MAX_RATIO)
+	if ((double)loss_ns > history->budget_ns ||
+	    done_ns > best_ns * most_ratio(place_plan, place_plan->wish_bucket, device))
 		return decision;
 	place_plan->wish_bucket = UINT16_MAX;
 	return send(place_plan, decision, device, exec_ns, done_ns, best_ns, loss_ns);

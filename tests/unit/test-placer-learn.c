@@ -592,6 +592,25 @@ TEST(test_explore__corrects_wrong_profile)
 }
 
 /*
+ * The first task on the faster device took many times as long, as while its memory was new. A few
+ * observations do not keep tasks away, though what they predict would.
+ */
+TEST(test_explore__corrects_bad_sample)
+{
+	unsigned int n_explored, n_gpu;
+
+	PLACER_BENCH(bench, 2, NULL);
+	placer_bench_learn(&bench, CPU, 2048, 8e5);
+	placer_bench_learn(&bench, GPU, 2048, 1e5);
+	assert_int_equal(placer_bench_decide(&bench, 2048, RBK_STRATEGY_AUTO).device, GPU);
+	run(&bench, 4000, 0.5e5, 1e5, &n_explored, &n_gpu);
+	assert_in_range(n_explored, 1, 20);
+	assert_true(n_gpu < 3000);
+	run(&bench, 100, 0.5e5, 1e5, &n_explored, &n_gpu);
+	assert_true(n_gpu < 10);
+}
+
+/*
  * A device known to be slow is explored while tasks would have to wait for the faster device, and
  * only then.
  */
