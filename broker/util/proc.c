@@ -239,11 +239,15 @@ bool proc_parse_cgroup(const char *text, size_t bytes, const char *controller, c
 bool proc_parse_throttled(const char *text, size_t bytes, uint64_t *ret_ns)
 {
 	struct view rest = {text, text + bytes}, line;
-	uint64_t value;
+	uint64_t us, ns;
 
 	while (take(&rest, '\n', &line)) {
-		if (skip(&line, "throttled_usec "))
-			return to_number(line, &value) && checked_mul(value, 1000, ret_ns);
+		if (skip(&line, "throttled_usec ")) {
+			if (!to_number(line, &us) || !checked_mul(us, 1000, &ns))
+				return false;
+			*ret_ns = ns;
+			return true;
+		}
 		if (skip(&line, "throttled_time "))
 			return to_number(line, ret_ns);
 	}

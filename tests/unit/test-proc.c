@@ -215,6 +215,8 @@ TEST(test_throttled)
 	assert_int_equal(found, 1200);
 	assert_false(PARSE(proc_parse_throttled, "usage_usec 1\n", &found));
 	assert_false(PARSE(proc_parse_throttled, "throttled_usec 99999999999999999\n", &found));
+	/* A number that is refused changes nothing. */
+	assert_int_equal(found, 1200);
 }
 
 TEST(test_mounts)
