@@ -418,11 +418,18 @@ static int judge_all(struct why *why)
 
 /* --- What else is known --- */
 
+/* Return the number of segments that the tenant's log has room for; 0: the broker logs none. */
+static uint32_t n_logged_segments(const struct why *why)
+{
+	return rbk_stats_count(&page_of(why)->view, RBK_STATS_SECTION_SEGMENTS);
+}
+
 /* Return true if the task's plan is cut, but its segments were overwritten. */
 static bool has_lost_segments(const struct why *why)
 {
 	return why->task && why->task->device != RBK_DEVICE_NONE && why->task_segments.n == 0 &&
-	       why->plan.plan.state != RBK_STATS_PLAN_FREE && why->plan.plan.n_segments > 1;
+	       why->plan.plan.state != RBK_STATS_PLAN_FREE && why->plan.plan.n_segments > 1 &&
+	       n_logged_segments(why) > 0;
 }
 
 static void task_facts(struct why *why)
@@ -455,8 +462,10 @@ static void task_facts(struct why *why)
 	if (task->flags & RBK_DECISION_MOVED && why->task_segments.n == 0)
 		fact(why, "it was queued on another device at first");
 	if (has_lost_segments(why))
-		fact(why, "where each of its segments ran is not logged any more: the log has the "
-			  "last 1024 segments of a tenant");
+		fact(why,
+		     "where each of its segments ran is not logged any more: the log has the last "
+		     "%u segments of a tenant",
+		     n_logged_segments(why));
 	if (task->flags & RBK_DECISION_PARTITIONED && task->split_count > 0)
 		fact(why, "it was split: %u of its %u row%s on a GPU", task->split_count,
 		     task->count, plural(task->count));
