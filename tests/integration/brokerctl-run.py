@@ -121,6 +121,8 @@ def check_files(files):
     expect(found['rows'] == 10 and found['task_rows'] == 3 and found['tasks'] == 4, found)
     expect(found['runs'] == 2 and found['devices'][0]['tasks'] == 8, found)
     expect(0 < found['exec_ns']['median'] <= found['wall_ns']['max'], found)
+    found = report(files.model, '--input', files.x, '--expect', files.y, '--device=cpu', '--seconds=0.2')
+    expect(found['runs'] > 1, found)
     found = report(files.model, '--input', files.x, '--expect', files.y, '--device=cpu', '--count=1')
     expect(found['tasks'] == 10, found)
     again = files.at('again.npy')
