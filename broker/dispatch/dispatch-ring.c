@@ -55,6 +55,8 @@ static const uint64_t keep_ns = 1000000;
 static const uint64_t move_interval_ns = 1000000;
 /* Predicted time of a move. Virtual machines whose other processor is halted take longer. */
 static const uint64_t move_ns = 40000;
+/* Time in which a client takes its completion, as long as the kernel likes to be late */
+static const uint32_t give_way_ns = 5000;
 static const uint64_t mute_window_ns = 10000000;
 /* A ring that was not muted for so long starts at level 0 again. */
 static const uint64_t mute_forgiven_ns = 1000000000;
@@ -558,6 +560,38 @@ void dispatch_ring_bells(struct dispatch *dispatch)
 
 	/* A thread that wakes others is often preempted: the queue counts processor time. */
 	turn_queue_run(&dispatch->bells, turn_used_ticks(turn) + turn->budget_ticks / BELLS_PART);
+}
+
+/*
+ * Return true if the client of @ring had entries since the last call, was last seen on the
+ * reactor's processor, and does not sleep.
+ */
+static bool waits_here(const struct dispatch *dispatch, const struct dispatch_ring *ring)
+{
+	uint32_t token;
+
+	if ((int64_t)(ring->last_work_ticks - dispatch->reactor_run.way_ticks) <= 0 ||
+	    !shares_processor(ring))
+		return false;
+	token = rbk_ring_sleep_token(&ring->ring->sq->cq_wait);
+	return token == 0 || token == ring->rung_token;
+}
+
+void dispatch_give_way(struct dispatch *dispatch, const struct dispatch_ring *client)
+{
+	bool is_awaited = false;
+
+	/*
+	 * The reactor often runs where the client was that woke it. That client would have its
+	 * answer, and wait for its processor until a task of milliseconds has ended: its priority
+	 * is lower than the reactor's, and the kernel moves it away late.
+	 */
+	for (uint32_t i = 0; i < dispatch->n_active && i < REACTOR_RUN_RINGS && !is_awaited; i++)
+		is_awaited =
+			dispatch->active[i] != client && waits_here(dispatch, dispatch->active[i]);
+	if (is_awaited)
+		thread_nap(give_way_ns);
+	dispatch->reactor_run.way_ticks = clock_ticks();
 }
 
 /* Return the number of runs that executors compute on processors, or will as soon as they can. */

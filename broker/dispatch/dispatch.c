@@ -274,6 +274,7 @@ static void look_between(void *context)
 	own->is_overrun |= now_ticks - own->looked_ticks > own->long_piece_ticks;
 	if (__builtin_expect(sees_work(dispatch, now_ticks), 0)) {
 		goes_on = work_between(dispatch);
+		dispatch_give_way(dispatch, own->running->task->ring);
 		own->reaped_ticks = clock_ticks();
 		/* Other work is no fault of the task. */
 		own->stop_ticks += own->reaped_ticks - now_ticks;
@@ -357,6 +358,7 @@ unsigned int reactor_run_next(struct dispatch *dispatch)
 		let_go(own, work_ns);
 		return 1;
 	}
+	dispatch_give_way(dispatch, run->task->ring);
 	own->running = run;
 	own->is_overrun = own->is_in_the_way = false;
 	own->n_calls = 0;

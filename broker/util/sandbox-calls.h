@@ -59,7 +59,7 @@
 	CALL_OLD(time, SANDBOX_EVERYONE, "likewise") \
 	CALL(getcpu, SANDBOX_EVERYONE, "likewise") \
 	CALL(nanosleep, SANDBOX_EVERYONE, "pauses") \
-	CALL(clock_nanosleep, SANDBOX_EVERYONE, "pauses") \
+	CALL(clock_nanosleep, SANDBOX_EVERYONE "R", "pauses; lets clients run that wait for its processor") \
 	CALL(restart_syscall, SANDBOX_EVERYONE "R", "after a stop") \
 	CALL(exit, SANDBOX_EVERYONE, "its end") \
 	CALL(exit_group, SANDBOX_EVERYONE, "the end of brokerd") \

@@ -161,6 +161,13 @@ int thread_leave_processor(void)
 	return sched_setaffinity(0, sizeof(all), &all) < 0 ? error_origin(-errno) : 0;
 }
 
+void thread_nap(uint32_t ns)
+{
+	const struct timespec nap = {.tv_nsec = (long)ns};
+
+	nanosleep(&nap, NULL);
+}
+
 int thread_fence_others(void)
 {
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) < 0 ? -errno : 0;

@@ -47,6 +47,13 @@ int thread_set_nice(int nice);
  */
 int thread_leave_processor(void);
 
+/*
+ * Sleep for at least @ns, below a second. Other threads run meanwhile that wait for this one's
+ * processor, whatever their nice levels, and the kernel wakes this one on an idle processor, if
+ * there is one. The kernel may add the thread's timer slack, 50 us by default. Any thread.
+ */
+void thread_nap(uint32_t ns);
+
 /* Return the nice level of the calling thread; 0 if the kernel does not report it. */
 int thread_nice(void);
 

@@ -106,6 +106,10 @@ int thread_leave_processor(void)
 	return THREAD_E_NO_OTHER;
 }
 
+void thread_nap(uint32_t ns)
+{
+}
+
 int thread_nice(void)
 {
 	return 0;

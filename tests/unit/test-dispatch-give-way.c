@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* Clients that wait for the processor on which the reactor computes for another one */
+#include <sched.h>
+
+#include "dispatch/dispatch-private.h"
+#include "shm/ring.h"
+#include "support/test.h"
+#include "unit/dispatch-bench.h"
+#include "util/clock.h"
+
+/* One fake executor runs at a time. */
+static struct {
+	struct rig_ring *ring;    /* gets a NOP between two pieces of a task */
+	unsigned int n_naps;      /* of the reactor */
+	unsigned int n_completed; /* in the completion area at the last nap */
+} script;
+
+void __wrap_thread_nap(uint32_t ns);
+void __wrap_thread_nap(uint32_t ns)
+{
+	script.n_naps++;
+	script.n_completed = rbk_ring_observe(&script.ring->cq->cq_tail);
+}
+
+static void put_nop(uint64_t user_data)
+{
+	const struct rbk_sqe nop = {.opcode = RBK_OP_NOP, .user_data = user_data};
+
+	rig_put(script.ring, &nop);
+}
+
+static void run_here(struct executor *executor, struct exec_task *task, unsigned int n_helpers,
+		     exec_look_fn *look, void *context)
+{
+	task->start_ticks = task->end_ticks = clock_ticks();
+	task->busy_ticks = 1;
+	assert_true(exec_task_begin(task));
+	look(context);
+	put_nop(7);
+	look(context);
+	look(context);
+	assert_true(exec_task_end(task));
+	task->res = 0;
+}
+
+/* Where the client of the ring is when it puts its entry, and whether the reactor leaves */
+static const struct {
+	bool is_own;    /* the task is this client's */
+	bool is_here;   /* on the reactor's processor */
+	bool is_asleep; /* and was not woken */
+	unsigned int n_naps;
+} cases[] = {
+	{false, true, false, 1},
+	{false, false, false, 0},
+	{false, true, true, 0},
+	{true, true, false, 0},
+};
+
+static void try_case(size_t i, uint32_t processor)
+{
+	struct rig_ring other;
+	struct reactor_run *own;
+	struct bench bench;
+	struct rbk_cqe cqe;
+	struct rbk_sqe sqe;
+
+	bench_begin_placement(&bench, 1, 32, NULL,
+			      (const struct bench_speed[]){{.bytes_per_ns = 1}});
+	own = &bench.rig.dispatch->reactor_run;
+	own->most_ns = REACTOR_TASK_NS;
+	own->long_piece_ticks = own->forgive_ticks = 1ull << 40;
+	bench.cpu->ops.run_here = run_here;
+	rig_ring_new(&bench.rig, 32, &other);
+	script.ring = cases[i].is_own ? &bench.ring : &other;
+	script.n_naps = 0;
+	script.ring->sq->processor = processor + (cases[i].is_here ? 1 : 2);
+	put_nop(6);
+	rig_work(&bench.rig);
+	assert_true(rig_take(script.ring, &cqe));
+	/* It waits for more than the completion of its entry. */
+	if (cases[i].is_asleep) {
+		script.ring->sq->cq_wanted = script.ring->cq->cq_tail + 9;
+		rbk_ring_announce_sleep(&script.ring->sq->cq_wait, 1);
+	}
+
+	sqe = run_entry(&bench, bench.queued, 1);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(own->n_waiting, 1);
+	/* The entry before the task is answered, too. */
+	own->way_ticks = clock_ticks();
+	put_nop(5);
+	rig_work(&bench.rig);
+	assert_int_equal(script.n_naps, 0);
+	reactor_run_next(bench.rig.dispatch);
+	assert_int_equal(script.n_naps, 2 * cases[i].n_naps);
+	/* After the answer, not before */
+	if (cases[i].n_naps > 0)
+		assert_int_equal(script.n_completed, 3);
+	rig_ring_deinit(&other);
+	bench_end(&bench);
+}
+
+/*
+ * A client that got an answer, and was last seen on the reactor's processor, can run before the
+ * reactor computes for another one: once per answer, before the task or between two pieces of it.
+ */
+TEST(test_give_way__to_answered_clients)
+{
+	cpu_set_t all, here;
+	int processor;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	processor = sched_getcpu();
+	CPU_ZERO(&here);
+	CPU_SET((size_t)processor, &here);
+	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		try_case(i, (uint32_t)processor);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
