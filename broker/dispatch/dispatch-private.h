@@ -178,14 +178,14 @@ struct dispatch_ring {
 	uint32_t n_left;         /* entries left of a batch that took too long */
 	/* Records that an earlier broker left, and those of them that were admitted again */
 	uint32_t n_restored, n_readmitted;
-	uint64_t restored_chain;       /* RBK_COMMIT_CHAIN_*, until all are admitted */
-	struct rbk_commit commit_base; /* rbk_cq_area.commit_base */
-	uint64_t left_ticks;           /* admission of these entries */
-	uint64_t left_queue_ns;        /* time that the batch's inline tasks took */
-	uint64_t last_work_ticks;
-	uint64_t done_ticks, worked_ticks; /* see ring_go_on() */
-	uint64_t spin_ticks;               /* time for which an empty ring stays active */
-	uint32_t active_index;             /* in dispatch.active */
+	uint64_t restored_chain;              /* RBK_COMMIT_CHAIN_*, until all are admitted */
+	struct rbk_commit commit_base;        /* rbk_cq_area.commit_base */
+	uint64_t left_ticks;                  /* admission of these entries */
+	uint64_t left_queue_ns;               /* time that the batch's inline tasks took */
+	uint64_t last_work_ticks, rung_ticks; /* rung_ticks: its client was last woken */
+	uint64_t done_ticks, worked_ticks;    /* see ring_go_on() */
+	uint64_t spin_ticks;                  /* time for which an empty ring stays active */
+	uint32_t active_index;                /* in dispatch.active */
 	struct dispatch_ring *prev_active, *next_active; /* circle of its flow's active rings */
 	struct dispatch_ring *next_dirty;
 
@@ -395,7 +395,8 @@ struct dispatch {
 	uint32_t sleep_at;         /* index in active where dispatch_sleep_rings() continues */
 	uint64_t busy_ticks;       /* when rings or devices last had work */
 	uint64_t rest_until_ticks; /* until then other work for clients rests */
-	uint64_t crowded_spin_ticks, quota_spin_ticks, min_spin_ticks, max_spin_ticks, keep_ticks;
+	uint64_t crowded_spin_ticks, quota_spin_ticks, min_spin_ticks, max_spin_ticks, keep_ticks,
+		late_ticks;
 	bool is_contended;    /* processors are contended: hardly spin */
 	uint64_t moved_ticks; /* when the reactor last left a client's processor */
 	struct loop_watch *waker_watch;

@@ -55,6 +55,8 @@ static const uint64_t keep_ns = 1000000;
 static const uint64_t move_interval_ns = 1000000;
 /* Predicted time of a move. Virtual machines whose other processor is halted take longer. */
 static const uint64_t move_ns = 40000;
+/* Time in which a client that was woken runs, also in a virtual machine */
+static const uint64_t late_ns = 60000;
 /* Time in which a client takes its completion, as long as the kernel likes to be late */
 static const uint32_t give_way_ns = 5000;
 static const uint64_t mute_window_ns = 10000000;
@@ -548,6 +550,7 @@ static void run_wake(struct turn_job *job)
 
 	if (ring->ring->is_closing)
 		return;
+	ring->rung_ticks = span.begin_ticks;
 	/* A client that is not told of its completion would sleep for ever. */
 	if (!session_ring_wake(ring->ring))
 		turn_queue_submit(&ring->dispatch->bells, &ring->flow->wakes, job);
@@ -606,15 +609,32 @@ static uint32_t n_computing(const struct dispatch *dispatch)
 }
 
 /*
+ * Return true if the client of @ring was woken some time ago and does not run yet. It may wait for
+ * the very processor on which the reactor spins for it: the kernel wakes a thread on the processor
+ * of the one that wakes it, if no other is idle.
+ */
+static bool is_late(const struct dispatch *dispatch, const struct dispatch_ring *ring,
+		    uint64_t now_ticks)
+{
+	uint32_t token;
+
+	if (now_ticks - ring->rung_ticks < dispatch->late_ticks)
+		return false;
+	token = __atomic_load_n(&ring->ring->sq->cq_wait, __ATOMIC_RELAXED);
+	return token != 0 && token == ring->rung_token;
+}
+
+/*
  * Return the time for which @ring stays active while it is empty. It does so for longer only beside
  * more rings than processors: a few clients that poll, and the reactor, would only take the
  * processors from each other.
  */
 static uint64_t empty_ticks(const struct dispatch *dispatch, const struct dispatch_ring *ring,
-			    bool is_busy, bool is_crowded)
+			    bool is_busy, bool is_crowded, uint64_t now_ticks)
 {
-	/* In this order: the client has written the line that the second one reads. */
-	const bool is_scarce = is_crowded || shares_processor(ring);
+	/* In this order: the client has written the line that the latter ones read. */
+	const bool is_scarce =
+		is_crowded || shares_processor(ring) || is_late(dispatch, ring, now_ticks);
 	const uint64_t ticks = ring->spin_ticks;
 	uint64_t most_ticks = dispatch->crowded_spin_ticks;
 
@@ -696,7 +716,7 @@ void dispatch_sleep_rings(struct dispatch *dispatch, bool has_worked)
 		/* A bell that is not drained yet would wake the loop at once. */
 		if (ring->is_bell_late ||
 		    (int64_t)(now_ticks - ring->last_work_ticks) <
-			    (int64_t)empty_ticks(dispatch, ring, is_busy, is_crowded)) {
+			    (int64_t)empty_ticks(dispatch, ring, is_busy, is_crowded, now_ticks)) {
 			i++;
 			continue;
 		}
@@ -784,6 +804,7 @@ int rings_init(struct dispatch *dispatch)
 
 	set_spin(dispatch);
 	dispatch->keep_ticks = clock_ns_to_ticks(keep_ns);
+	dispatch->late_ticks = clock_ns_to_ticks(late_ns);
 	r = loop_timer_new(dispatch->options.loop, on_mute_over, dispatch, &dispatch->mute_timer);
 	return r ? error_fold(r) : 0;
 }

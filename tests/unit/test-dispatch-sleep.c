@@ -893,6 +893,41 @@ TEST(test_sleep__without_processors)
 	bench_end(&bench);
 }
 
+/* A client that was woken, and does not run, may wait for the processor on which the reactor spins.
+ */
+TEST(test_sleep__not_spinning_for_late_client)
+{
+	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+
+	BENCH(bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	ring = rig_dispatch_ring(&bench.ring);
+	dispatch->late_ticks = budget_ticks / 4;
+	rbk_ring_announce_sleep(&bench.ring.sq->cq_wait, 9);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	rig_work(&bench.rig);
+	dispatch_ring_bells(dispatch);
+	assert_int_equal(ring->rung_token, 9);
+	ring->spin_ticks = budget_ticks;
+	ring->last_work_ticks = clock_ticks() - budget_ticks / 2;
+	dispatch_sleep_rings(dispatch, false);
+	assert_true(ring->is_active);
+	/* One that has come, and one that sleeps again, are not late. */
+	ring->rung_ticks = clock_ticks() - budget_ticks / 2;
+	rbk_ring_announce_awake(&bench.ring.sq->cq_wait);
+	dispatch_sleep_rings(dispatch, false);
+	assert_true(ring->is_active);
+	rbk_ring_announce_sleep(&bench.ring.sq->cq_wait, 10);
+	dispatch_sleep_rings(dispatch, false);
+	assert_true(ring->is_active);
+	rbk_ring_announce_sleep(&bench.ring.sq->cq_wait, 9);
+	dispatch_sleep_rings(dispatch, false);
+	assert_false(ring->is_active);
+	expect_cqe(&bench, 1, 0);
+}
+
 /* --- processors of clients that are awake --- */
 
 static uint32_t busy_processor_of(struct bench *bench, uint64_t user_data)
