@@ -39,6 +39,8 @@ enum {
 	MAX_EMPTY_BELLS = 64,
 	/* Each further mute lasts twice as long, and takes half as many empty bells. */
 	MAX_MUTE_LEVEL = 5,
+	/* Clients on the reactor's processor get at most 1 / WAY_PART of its time for tasks. */
+	WAY_PART = 4,
 	/* Rings unmuted in one turn */
 	UNMUTE_BATCH = 64,
 };
@@ -582,6 +584,8 @@ static bool waits_here(const struct dispatch *dispatch, const struct dispatch_ri
 
 void dispatch_give_way(struct dispatch *dispatch, const struct dispatch_ring *client)
 {
+	struct reactor_run *own = &dispatch->reactor_run;
+	const uint64_t now_ticks = clock_ticks();
 	bool is_awaited = false;
 
 	/*
@@ -592,9 +596,14 @@ void dispatch_give_way(struct dispatch *dispatch, const struct dispatch_ring *cl
 	for (uint32_t i = 0; i < dispatch->n_active && i < REACTOR_RUN_RINGS && !is_awaited; i++)
 		is_awaited =
 			dispatch->active[i] != client && waits_here(dispatch, dispatch->active[i]);
-	if (is_awaited)
+	if (is_awaited) {
+		/* Clients that ask for this all the time get a part of it only. */
+		if ((int64_t)(now_ticks - own->next_way_ticks) < 0)
+			return;
 		thread_nap(give_way_ns);
-	dispatch->reactor_run.way_ticks = clock_ticks();
+		own->next_way_ticks = clock_ticks() + (clock_ticks() - now_ticks) * (WAY_PART - 1);
+	}
+	own->way_ticks = now_ticks;
 }
 
 /* Return the number of runs that executors compute on processors, or will as soon as they can. */

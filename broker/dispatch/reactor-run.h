@@ -41,7 +41,8 @@ struct reactor_run {
 	uint64_t looked_ticks; /* end of the last look */
 	uint64_t reaped_ticks; /* when executors were last asked for finished tasks */
 	uint64_t stop_ticks;   /* when it is stopped */
-	uint64_t way_ticks;    /* last dispatch_give_way() */
+	/* answers until then were followed by dispatch_give_way(); when it may sleep again */
+	uint64_t way_ticks, next_way_ticks;
 	/* the times of reactor-run-hot.c in ticks */
 	uint64_t long_piece_ticks, forgive_ticks, reap_ticks, quiet_ticks;
 };

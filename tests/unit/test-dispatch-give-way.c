@@ -11,6 +11,7 @@
 /* One fake executor runs at a time. */
 static struct {
 	struct rig_ring *ring;    /* gets a NOP between two pieces of a task */
+	uint64_t *next_way_ticks; /* set to 0 before, if the next nap is to come; or NULL */
 	unsigned int n_naps;      /* of the reactor */
 	unsigned int n_completed; /* in the completion area at the last nap */
 } script;
@@ -36,6 +37,8 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 	task->busy_ticks = 1;
 	assert_true(exec_task_begin(task));
 	look(context);
+	if (script.next_way_ticks)
+		*script.next_way_ticks = 0;
 	put_nop(7);
 	look(context);
 	look(context);
@@ -48,12 +51,12 @@ static const struct {
 	bool is_own;    /* the task is this client's */
 	bool is_here;   /* on the reactor's processor */
 	bool is_asleep; /* and was not woken */
+	bool is_early;  /* soon after another nap */
 	unsigned int n_naps;
 } cases[] = {
-	{false, true, false, 1},
-	{false, false, false, 0},
-	{false, true, true, 0},
-	{true, true, false, 0},
+	{false, true, false, false, 1}, {false, false, false, false, 0},
+	{false, true, true, false, 0},  {true, true, false, false, 0},
+	{false, true, false, true, 0},
 };
 
 static void try_case(size_t i, uint32_t processor)
@@ -92,8 +95,18 @@ static void try_case(size_t i, uint32_t processor)
 	put_nop(5);
 	rig_work(&bench.rig);
 	assert_int_equal(script.n_naps, 0);
+	script.next_way_ticks = cases[i].is_early ? NULL : &own->next_way_ticks;
+	if (cases[i].is_early)
+		own->next_way_ticks = clock_ticks() + (1ull << 40);
 	reactor_run_next(bench.rig.dispatch);
 	assert_int_equal(script.n_naps, 2 * cases[i].n_naps);
+	if (cases[i].is_early) {
+		own->next_way_ticks = 0;
+		dispatch_give_way(bench.rig.dispatch, rig_dispatch_ring(&bench.ring));
+		assert_int_equal(script.n_naps, 1);
+		dispatch_give_way(bench.rig.dispatch, rig_dispatch_ring(&bench.ring));
+		assert_int_equal(script.n_naps, 1);
+	}
 	/* After the answer, not before */
 	if (cases[i].n_naps > 0)
 		assert_int_equal(script.n_completed, 3);
@@ -103,7 +116,8 @@ static void try_case(size_t i, uint32_t processor)
 
 /*
  * A client that got an answer, and was last seen on the reactor's processor, can run before the
- * reactor computes for another one: once per answer, before the task or between two pieces of it.
+ * reactor computes for another one: once per answer, before the task or between two pieces of it,
+ * and not all the time.
  */
 TEST(test_give_way__to_answered_clients)
 {
