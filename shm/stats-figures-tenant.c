@@ -103,6 +103,13 @@ const struct figure tenant_device_figures[] = {
 	DEVICE(device_ns, 32, .kind = FIGURE_SINCE_RESET, .unit = FIGURE_NS, .json = "device_ns",
 	       .metric = "tenant_device_busy_seconds",
 	       .help = "Total time that the device's servers worked on the tenant's tasks"),
+	DEVICE(n_segments, 96, .kind = FIGURE_SINCE_RESET, .json = "segments",
+	       .metric = "tenant_device_segments",
+	       .help = "Segments of the tenant's tasks that ran on the device"),
+	DEVICE(bubble_ns, 104, .kind = FIGURE_SINCE_RESET, .unit = FIGURE_NS, .json = "bubble_ns",
+	       .metric = "tenant_device_bubble_seconds",
+	       .help = "Total time for which the device was idle between two segments of a task "
+		       "of the tenant, which ran elsewhere meanwhile"),
 	DEVICE(share, 40, .json = "share", .metric = "tenant_device_share_ratio",
 	       .help = "The tenant's share of the use of the device by all tenants"),
 	DEVICE(memory_used, 48, .unit = FIGURE_BYTES, .json = "memory_used",

@@ -143,8 +143,10 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 		set->refs[i] = task->run.refs[i];
 	set->count = task->count;
 	set->start_ticks = set->end_ticks = 0;
-	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++) {
 		set->ran_ticks[i] = 0;
+		set->ended[i].at_ns = 0;
+	}
 	set->longest_ticks = 0;
 	set->predicted_ns = 0;
 	set->reason = RBK_REASON_NONE;
@@ -216,6 +218,9 @@ static void add_up(struct task *task)
 	note_reason(set, task->reason, task->start_ticks ? ticks : 0);
 	if (!task->start_ticks)
 		return;
+	stats_segment_ran(task->ring->ring->session->tenant_stats, task->device,
+			  &set->ended[task->device], clock_ticks_to_ns(task->start_ticks),
+			  clock_ticks_to_ns(task->end_ticks), task->run.part_busy_ns);
 	set->ran_ticks[task->device] += ticks;
 	/* The time between two segments is not execution. */
 	if (!set->start_ticks)

@@ -538,8 +538,12 @@ void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns)
 	stats_store(&totals->n_entries_refused, 0);
 	stats_store(&totals->n_reactor, 0);
 	stats_store(&totals->log_first, totals->log_head);
-	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
-		clear_words(&totals->devices[i].n_tasks, &totals->devices[i].share);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		struct rbk_stats_tenant_device *device = &totals->devices[i];
+
+		clear_words(&device->n_tasks, &device->share);
+		clear_words(&device->n_segments, device->reserved);
+	}
 	clear_words(totals->queue_histogram, totals + 1);
 	stats_end(&totals->sequence);
 	tenant->is_changed = true;

@@ -43,10 +43,17 @@ enum {
 	STATS_BACKED_WORDS = 4,
 };
 
+/* A time on a device, and how long its servers had worked until then, all together. */
+struct stats_moment {
+	uint64_t at_ns; /* 0: none */
+	uint64_t device_ns;
+};
+
 /* Counts of all tenants' tasks on one device. */
 struct stats_device_counts {
 	uint64_t n_tasks, n_failed, n_explored, exec_ns, device_ns;
 	uint64_t reasons[RBK_STATS_MAX_REASONS];
+	struct stats_moment counted; /* bubbles before are counted */
 };
 
 struct stats_page {
@@ -299,6 +306,15 @@ static inline void stats_task_done(struct stats_plan *plan, const struct stats_t
  * stats_task_done() of the task itself. The plan is the one that clients know.
  */
 void stats_segment_done(struct stats_plan *plan, const struct stats_segment *segment);
+
+/*
+ * stats-hot.c: count a segment that ran on @device from @start_ns to @end_ns, CLOCK_MONOTONIC, and
+ * for which the device's servers worked @busy_ns. Time since the task's last segment there, for
+ * which the servers did not work, is a bubble. It is counted once, also where several tasks wait.
+ * @last: the end of the task's last segment there; set to the end of this one.
+ */
+void stats_segment_ran(struct stats_tenant *tenant, uint8_t device, struct stats_moment *last,
+		       uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns);
 
 /* stats-hot.c: count the gathered tasks, if any. */
 void stats_inline_flush(struct stats_plan *plan);

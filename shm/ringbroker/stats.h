@@ -51,7 +51,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   15          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   16          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -154,7 +154,10 @@ struct rbk_stats_tenant_device {
 	uint64_t memory_high;    /* bytes above which its plans are evicted first */
 	uint64_t gtt_used;       /* bytes of host memory that the device uses */
 	uint64_t gtt_max;        /* bytes; UINT64_MAX: no limit */
-	uint64_t reserved[4];
+	/* Since 1.16, of tasks in segments. */
+	uint64_t n_segments; /* count of segments that ran on it */
+	uint64_t bubble_ns;  /* count: time for which it was idle between segments of one task */
+	uint64_t reserved[2];
 };
 
 /* struct rbk_stats_tenant.flags */

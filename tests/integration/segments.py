@@ -21,6 +21,8 @@ from started import LIMIT, Broker, expect, start, wait_for
 
 CTL, BROKERD, PAGE = map(os.path.abspath, sys.argv[1:4])
 N_NODES, ROW_BYTES = 9, 64 * 64 * 4
+# Tasks of a plan that is cut which have begun
+MOST_AT_ONCE = 8
 LABELS = ('CPU', 'GPU1', 'GPU2')
 
 
@@ -123,6 +125,17 @@ def check_svg(broker, events):
     expect(len({bar.get('fill') for bar in bars}) > 1, 'one colour')
 
 
+def check_counts(broker, n_tasks, n_segments):
+    """Devices have the segments of all tasks, and of those in flight. Each of them is idle while another one works."""
+    devices = [device for line in ctl(broker, 'tenants', '--json').splitlines()
+               for device in json.loads(line)['devices']]
+    n_ran = sum(device['segments'] for device in devices)
+    expect(0 <= n_ran - n_tasks * n_segments <= MOST_AT_ONCE * n_segments, n_ran, n_tasks, n_segments)
+    for device in devices:
+        expect(device['bubble_ns'] == 0 or device['segments'] > 1, device)
+    expect(any(device['bubble_ns'] > 0 for device in devices), devices)
+
+
 def check_logged(broker, model, values):
     """A client that is stopped keeps its tenant's page, and runs no tasks that would overwrite the last ones."""
     client = start([CTL, '--socket', broker.socket, 'run', '--repeat=1000000', '--input=x=' + values, model],
@@ -136,7 +149,9 @@ def check_logged(broker, model, values):
     wait_for(lambda: n_tasks() == n_tasks(), 'tasks go on')
     events = json.loads(ctl(broker, 'trace', '--output=-'))['traceEvents']
     index = max(event['args']['index'] for event in events if event['ph'] == 'X')
-    check_trace(events, index, check_why(broker, index))
+    segments = check_why(broker, index)
+    check_trace(events, index, segments)
+    check_counts(broker, n_tasks(), len(segments))
     check_svg(broker, events)
     # The limit is reached by the last task.
     few = json.loads(ctl(broker, 'trace', f'--max-events={index + 1}', '--output=-'))['traceEvents']

@@ -335,11 +335,18 @@ TEST(test_keys__tree, setup, teardown)
 
 TEST(test_keys__details, setup, teardown)
 {
+	struct rbk_stats_tenant_device *gpu;
+
 	show(STATS_SCENE_THREE, 0);
 	show(STATS_SCENE_THREE, 1);
+	gpu = &model.tenants[0].now.devices[RBK_DEVICE_GPU];
+	gpu->n_segments = 12;
+	gpu->bubble_ns = 34000000;
 	press(INPUT_ENTER);
 	assert_int_equal(canvas_resize(&canvas, 120, 50), 0);
 	assert_true(is_shown("Tenant llm"));
+	assert_true(is_shown("GPU1 ran 12 segments, and was idle for 34 ms between those"));
+	assert_false(is_shown("CPU ran "));
 	assert_true(is_shown("behind rsync"));
 	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
 	press(INPUT_ESCAPE);

@@ -283,6 +283,72 @@ TEST(test_segments__log)
 	assert_false(rbk_stats_segment(&view, 3, &segment));
 }
 
+/* The GPU is idle while another device runs the segment between two of its own. */
+TEST(test_segments__bubble)
+{
+	const struct rbk_stats_tenant_device *devices;
+	struct bench *bench;
+
+	SCENE(scene, N_ENTRIES);
+	bench = &scene.bench;
+	devices = scene.plan->stats.tenant->totals->devices;
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	for (uint64_t i = 1; i < 3; i++) {
+		/* Between tasks there is none. */
+		usleep(PAUSE_US);
+		put_on(&scene, i, GPU);
+		finish(bench, bench->gpu, i, 0);
+		usleep(PAUSE_US);
+		finish(bench, bench->cpu, i, 0);
+		finish(bench, bench->gpu, i, 0);
+		expect_cqe(bench, i, 0);
+		assert_int_equal(devices[GPU].n_segments, 2 * i);
+		assert_int_equal(devices[CPU].n_segments, i);
+		assert_int_equal(devices[CPU].bubble_ns, 0);
+		assert_true(devices[GPU].bubble_ns >= i * PAUSE_US * 1000);
+	}
+}
+
+static void ran(struct stats_tenant *tenant, struct stats_moment *last, uint64_t start_ns,
+		uint64_t end_ns)
+{
+	stats_device_time(tenant, GPU, end_ns - start_ns);
+	stats_segment_ran(tenant, GPU, last, start_ns, end_ns, end_ns - start_ns);
+}
+
+/* A gap in which the device works is no bubble, and one is counted for one task alone. */
+TEST(test_segments__bubble_is_counted_once)
+{
+	const struct rbk_stats_tenant_device *device;
+	struct stats_moment a = {0}, b = {0};
+	struct stats_tenant *tenant;
+
+	SCENE(scene, N_ENTRIES);
+	tenant = scene.plan->stats.tenant;
+	device = &tenant->totals->devices[GPU];
+	ran(tenant, &b, 800, 900);
+	ran(tenant, &a, 1000, 1100);
+	assert_int_equal(device->bubble_ns, 0);
+	stats_device_time(tenant, GPU, 150);
+	ran(tenant, &a, 1500, 1550);
+	assert_int_equal(device->bubble_ns, 250);
+	ran(tenant, &b, 1600, 1650);
+	assert_int_equal(device->bubble_ns, 300);
+	/* Several servers have worked for longer than the gap. */
+	stats_device_time(tenant, GPU, 500);
+	ran(tenant, &b, 1800, 1900);
+	assert_int_equal(device->bubble_ns, 300);
+	/* The next segment has begun before the last one has ended. */
+	ran(tenant, &b, 1850, 1950);
+	assert_int_equal(device->bubble_ns, 300);
+	assert_int_equal(device->n_segments, 6);
+	stats_tenant_reset(tenant, 2000);
+	assert_int_equal(device->n_segments, 0);
+	assert_int_equal(device->bubble_ns, 0);
+	ran(tenant, &b, 2050, 2060);
+	assert_int_equal(device->bubble_ns, 100);
+}
+
 /* A task that failed has a record of the segment that did, a cancelled one none. */
 TEST(test_segments__log_of_failures)
 {

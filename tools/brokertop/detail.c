@@ -171,6 +171,23 @@ static void draw_devices(const struct model *model, const struct model_tenant *t
 	}
 }
 
+/* Name the devices that ran segments of the tenant's tasks, with the time that they were idle
+ * between. */
+static void draw_segments(const struct model *model, const struct model_tenant *tenant,
+			  struct sheet_lines *lines)
+{
+	for (uint32_t i = 0; i < model->n_devices; i++) {
+		const struct rbk_stats_tenant_device *device = &tenant->now.devices[i];
+
+		if (device->n_segments == 0)
+			continue;
+		line(lines, STYLE_PLAIN,
+		     "%s ran %s segments, and was idle for %s between those of one task",
+		     device_label(i), count(device->n_segments),
+		     figure_ns((double)device->bubble_ns).text);
+	}
+}
+
 static void draw_delay(const struct model *model, const struct model_tenant *tenant,
 		       struct sheet_lines *lines)
 {
@@ -226,6 +243,7 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	     count(now->n_evictions), count(now->n_returns), count(now->n_memory_constraints));
 	lines->line++;
 	draw_devices(model, tenant, lines);
+	draw_segments(model, tenant, lines);
 	head(lines, "Tasks");
 	line(lines, STYLE_PLAIN, "now      %s/s   on GPUs %s   p50 %s   p99 %s   queued p99 %s",
 	     figure_rate(tenant->tasks_per_s).text, figure_part(tenant->gpu_part).text,
