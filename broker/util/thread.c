@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "util/error.h"
@@ -165,7 +166,7 @@ void thread_nap(uint32_t ns)
 {
 	const struct timespec nap = {.tv_nsec = (long)ns};
 
-	nanosleep(&nap, NULL);
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
 }
 
 int thread_fence_others(void)

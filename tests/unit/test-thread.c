@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "support/test.h"
+#include "util/clock.h"
 #include "util/thread.h"
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
@@ -256,4 +257,12 @@ TEST(test_leave_processor)
 	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
 	assert_true(CPU_EQUAL(&now, &here));
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+TEST(test_nap)
+{
+	const uint64_t begin_ns = clock_now_ns();
+
+	thread_nap(200000);
+	assert_true(clock_now_ns() - begin_ns >= 200000);
 }
