@@ -244,6 +244,8 @@ enum rbk_reason {
  *                PREFETCH: EVICT or an administrator evicted the plan while it was being loaded
  *   -EIO         every device that may run the task failed, or the one that was to update its
  *                states; PREFETCH: the device was lost
+ *   -EXDEV       the device cannot reach one of the task's arenas, and no other device may run the
+ *                task. A plan that is made afterwards reaches the arena by copies
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, now or ever, on
  *                the devices that may run it. After this error, -EDOM and -EIO, states of a task
  *                that has begun may hold anything: its updates, some of them, or half of one
