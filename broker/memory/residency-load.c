@@ -660,7 +660,8 @@ void residence_evict(struct residence *residence)
 		offload_cancel(residence->device->residency->options.offload, &residence->job);
 		break;
 	case RESIDENCE_IN:
-		note_eviction(residence);
+		if (!residence->plan->removed)
+			note_eviction(residence);
 		residence_leave(residence);
 		break;
 	case RESIDENCE_UNLOADING:
