@@ -89,7 +89,7 @@ struct cpu_worker {
 	alignas(128) _Atomic uint32_t asleep; /* futex: 1 while it sleeps or is about to */
 	struct cpu_executor *cpu;
 	struct exec_task *put_off; /* urgent task that was taken, but found no free scratch */
-	uint64_t between_ticks;    /* total time spent on urgent tasks in between */
+	uint64_t between_ticks;    /* total time spent on urgent tasks, and looks, in between */
 	/* cpu_step_wakes(): steps led without a pause between them, and the end of the last one */
 	double shared_ns;
 	uint64_t shared_ticks;

@@ -790,6 +790,8 @@ void cpu_reactor_serve(struct cpu_pause *pause)
 		return;
 	cpu->looked_ticks = now_ticks;
 	cpu->look(cpu->look_context);
+	/* Other work, and pauses for other clients, are no time of the task. */
+	layer->worker->between_ticks += clock_ticks() - now_ticks;
 	if (layer->may_leave &&
 	    atomic_load_explicit(pause->state, memory_order_relaxed) == EXEC_CANCELLED)
 		longjmp(layer->leave, 1);

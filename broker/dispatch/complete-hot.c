@@ -47,6 +47,7 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 		return;
 
 	dispatch_ring->rung_token = token;
+	dispatch_ring->rung_ticks = dispatch->now_ticks;
 	turn_queue_submit(&dispatch->bells, &dispatch_ring->flow->wakes, &dispatch_ring->wake_job);
 }
 

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 #include "loop/loop.h"
 #include "session/segments.h"
 #include "util/crash.h"
@@ -370,7 +371,7 @@ unsigned int reactor_run_next(struct dispatch *dispatch)
 	dispatch->now_ticks = clock_ticks();
 	own->is_overrun |= dispatch->now_ticks - own->looked_ticks > own->long_piece_ticks;
 	note_time(dispatch, run);
-	if (run->exec.res == 0 && run->exec.count == run->n_rows)
+	if (run->exec.res == 0 && run->exec.count == run->n_rows && segments_is_last(run->task))
 		stats_reactor_ran(run->task->ring->ring->session->tenant_stats);
 	/* The client was not idle meanwhile. */
 	run->task->ring->last_work_ticks = dispatch->now_ticks;

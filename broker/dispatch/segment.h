@@ -25,6 +25,12 @@ static inline struct whole_run segments_whole(const struct task *task)
 	return (struct whole_run){task->plan->plan, task->run.refs, task->count};
 }
 
+/* Return true if the task is not cut, or its slot describes its last segment. */
+static inline bool segments_is_last(const struct task *task)
+{
+	return !task->whole || task->segment + 1u == task->whole->segments->n;
+}
+
 /* Prepare the dispatcher's part of a plan that is cut, beside those of its segments. */
 void segments_ready(struct session_plan *plan);
 
@@ -34,6 +40,9 @@ void segments_ready(struct session_plan *plan);
  * for GPUs alone, has states, and would reach a segment that no GPU can run.
  */
 bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret_res);
+
+/* Note a run of the present segment that a device has returned, before its time is counted. */
+void segments_run_returned(const struct dispatch *dispatch, const struct run *run);
 
 /*
  * Go on after the task's present segment ended with task->res.

@@ -8,19 +8,28 @@
 #include "unit/dispatch-bench.h"
 #include "util/clock.h"
 
+enum { NAP_NS = 50000 }; /* of the fake */
+
 /* One fake executor runs at a time. */
 static struct {
+	struct reactor_run *own;
 	struct rig_ring *ring;    /* gets a NOP between two pieces of a task */
-	uint64_t *next_way_ticks; /* set to 0 before, if the next nap is to come; or NULL */
+	bool may_soon;            /* the next nap need not wait */
 	unsigned int n_naps;      /* of the reactor */
 	unsigned int n_completed; /* in the completion area at the last nap */
+	uint64_t end_ticks;       /* of the last nap */
 } script;
 
 void __wrap_thread_nap(uint32_t ns);
 void __wrap_thread_nap(uint32_t ns)
 {
+	const uint64_t end_ticks = clock_ticks() + clock_ns_to_ticks(NAP_NS);
+
+	while (clock_ticks() < end_ticks)
+		;
 	script.n_naps++;
 	script.n_completed = rbk_ring_observe(&script.ring->cq->cq_tail);
+	script.end_ticks = end_ticks;
 }
 
 static void put_nop(uint64_t user_data)
@@ -37,8 +46,12 @@ static void run_here(struct executor *executor, struct exec_task *task, unsigned
 	task->busy_ticks = 1;
 	assert_true(exec_task_begin(task));
 	look(context);
-	if (script.next_way_ticks)
-		*script.next_way_ticks = 0;
+	/* Naps take a quarter of the time. */
+	if (script.n_naps > 0)
+		assert_true(script.own->next_way_ticks >=
+			    script.end_ticks + 3 * clock_ns_to_ticks(NAP_NS));
+	if (script.may_soon)
+		script.own->next_way_ticks = 0;
 	put_nop(7);
 	look(context);
 	look(context);
@@ -52,28 +65,33 @@ static const struct {
 	bool is_here;   /* on the reactor's processor */
 	bool is_asleep; /* and was not woken */
 	bool is_early;  /* soon after another nap */
+	bool is_short;  /* the task is */
 	unsigned int n_naps;
 } cases[] = {
-	{false, true, false, false, 1}, {false, false, false, false, 0},
-	{false, true, true, false, 0},  {true, true, false, false, 0},
-	{false, true, false, true, 0},
+	{.is_here = true, .n_naps = 1},       {.is_here = false},
+	{.is_here = true, .is_asleep = true}, {.is_here = true, .is_own = true},
+	{.is_here = true, .is_early = true},  {.is_here = true, .is_short = true},
 };
 
+/* Another client puts an entry before the task, and one between two of its pieces. */
 static void try_case(size_t i, uint32_t processor)
 {
+	struct tenant tenant = {.weight = 100, .number = 77, .priority_max = RBK_PRIORITY_URGENT};
 	struct rig_ring other;
-	struct reactor_run *own;
+	struct dispatch *dispatch;
 	struct bench bench;
 	struct rbk_cqe cqe;
 	struct rbk_sqe sqe;
 
 	bench_begin_placement(&bench, 1, 32, NULL,
 			      (const struct bench_speed[]){{.bytes_per_ns = 1}});
-	own = &bench.rig.dispatch->reactor_run;
-	own->most_ns = REACTOR_TASK_NS;
-	own->long_piece_ticks = own->forgive_ticks = 1ull << 40;
+	dispatch = bench.rig.dispatch;
+	script.own = &dispatch->reactor_run;
+	script.own->most_ns = REACTOR_TASK_NS;
+	script.own->quiet_ticks = 0;
+	script.own->long_piece_ticks = script.own->forgive_ticks = 1ull << 40;
 	bench.cpu->ops.run_here = run_here;
-	rig_ring_new(&bench.rig, 32, &other);
+	rig_ring_new_for(&bench.rig, &tenant, 32, &other);
 	script.ring = cases[i].is_own ? &bench.ring : &other;
 	script.n_naps = 0;
 	script.ring->sq->processor = processor + (cases[i].is_here ? 1 : 2);
@@ -89,27 +107,27 @@ static void try_case(size_t i, uint32_t processor)
 	sqe = run_entry(&bench, bench.queued, 1);
 	rig_put(&bench.ring, &sqe);
 	rig_work(&bench.rig);
-	assert_int_equal(own->n_waiting, 1);
-	/* The entry before the task is answered, too. */
-	own->way_ticks = clock_ticks();
+	assert_int_equal(script.own->n_waiting, 1);
+	if (!cases[i].is_short)
+		script.own->work_ns += REACTOR_SWITCH_NS;
+	script.own->way_ticks = clock_ticks();
 	put_nop(5);
 	rig_work(&bench.rig);
 	assert_int_equal(script.n_naps, 0);
-	script.next_way_ticks = cases[i].is_early ? NULL : &own->next_way_ticks;
+	script.may_soon = !cases[i].is_early;
 	if (cases[i].is_early)
-		own->next_way_ticks = clock_ticks() + (1ull << 40);
-	reactor_run_next(bench.rig.dispatch);
+		script.own->next_way_ticks = clock_ticks() + (1ull << 40);
+	reactor_run_next(dispatch);
 	assert_int_equal(script.n_naps, 2 * cases[i].n_naps);
-	if (cases[i].is_early) {
-		own->next_way_ticks = 0;
-		dispatch_give_way(bench.rig.dispatch, rig_dispatch_ring(&bench.ring));
-		assert_int_equal(script.n_naps, 1);
-		dispatch_give_way(bench.rig.dispatch, rig_dispatch_ring(&bench.ring));
-		assert_int_equal(script.n_naps, 1);
-	}
 	/* After the answer, not before */
 	if (cases[i].n_naps > 0)
 		assert_int_equal(script.n_completed, 3);
+	if (cases[i].is_early) {
+		script.own->next_way_ticks = 0;
+		for (unsigned int k = 0; k < 2; k++)
+			dispatch_give_way(dispatch, rig_dispatch_ring(&bench.ring));
+		assert_int_equal(script.n_naps, 1);
+	}
 	rig_ring_deinit(&other);
 	bench_end(&bench);
 }
@@ -117,7 +135,7 @@ static void try_case(size_t i, uint32_t processor)
 /*
  * A client that got an answer, and was last seen on the reactor's processor, can run before the
  * reactor computes for another one: once per answer, before the task or between two pieces of it,
- * and not all the time.
+ * not all the time, and not where the task is short.
  */
 TEST(test_give_way__to_answered_clients)
 {
