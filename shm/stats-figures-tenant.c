@@ -70,7 +70,7 @@ const struct figure tenant_figures[] = {
 	       .metric = "tenant_returns", .help = "Evicted plans that returned to device memory"),
 	TENANT(n_memory_constraints, 336, .kind = FIGURE_SINCE_START, .json = "memory_constraints",
 	       .metric = "tenant_memory_constraints",
-	       .help = "Tasks that ran on another device for lack of device memory"),
+	       .help = "Tasks, or segments, that ran on another device for lack of device memory"),
 	TENANT(n_refused, 344, .kind = FIGURE_SINCE_START, .json = "refused",
 	       .metric = "tenant_requests_refused",
 	       .help = "Requests that were refused because the tenant had reached a limit"),
@@ -92,8 +92,9 @@ const struct figure tenant_figures[] = {
 const struct figure tenant_device_figures[] = {
 	DEVICE(n_tasks, 0, .kind = FIGURE_SINCE_RESET, .json = "tasks",
 	       .metric = "tenant_device_tasks",
-	       .help = "Tasks that ran on the device; a split task counts for the device that ran "
-		       "most of it"),
+	       .help = "Tasks that ran on the device; a task of several devices counts for the one "
+		       "that "
+		       "ran most of it"),
 	DEVICE(n_failed, 8, .kind = FIGURE_SINCE_RESET, .json = "failed",
 	       .metric = "tenant_device_task_errors", .help = "Tasks that failed on the device"),
 	DEVICE(n_explored, 16, .kind = FIGURE_SINCE_RESET, .json = "explored"),
@@ -108,8 +109,8 @@ const struct figure tenant_device_figures[] = {
 	       .help = "Segments of the tenant's tasks that ran on the device"),
 	DEVICE(bubble_ns, 104, .kind = FIGURE_SINCE_RESET, .unit = FIGURE_NS, .json = "bubble_ns",
 	       .metric = "tenant_device_bubble_seconds",
-	       .help = "Total time for which the device was idle between two segments of a task "
-		       "of the tenant, which ran elsewhere meanwhile"),
+	       .help = "Total time for which the device had no work between two segments of a "
+		       "task of the tenant, while others of that task ran elsewhere"),
 	DEVICE(share, 40, .json = "share", .metric = "tenant_device_share_ratio",
 	       .help = "The tenant's share of the use of the device by all tenants"),
 	DEVICE(memory_used, 48, .unit = FIGURE_BYTES, .json = "memory_used",

@@ -27,6 +27,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 #include "dispatch/undo.h"
 
 enum {
@@ -740,6 +741,8 @@ static void run_learn(struct dispatch *dispatch, struct run *run)
 	uint64_t busy_ns = clock_ticks_to_ns(run->exec.busy_ticks);
 	struct session *session = run->task->ring->ring->session;
 
+	if (__builtin_expect(run->task->whole != NULL, 0))
+		segments_run_returned(dispatch, run);
 	stats_device_time(session->tenant_stats, run->place.decision.device,
 			  busy_ns ? busy_ns : exec_ns);
 	if (run->place.decision.device != RBK_DEVICE_CPU)

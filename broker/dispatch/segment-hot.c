@@ -72,6 +72,7 @@ static void describe_segment(struct task *task, uint32_t i)
 	const struct segment_set *set = task->set;
 	struct exec_ref *refs = task->run.refs;
 
+	task->set->begun_device = RBK_DEVICE_NONE;
 	task->segment = (uint16_t)i;
 	task->plan = &segment->plan;
 	task->count = segment->cut.is_counted ? set->count : 1;
@@ -203,6 +204,36 @@ static void note_run(const struct task *task, bool is_partitioned)
 		run->flags |= RBK_DECISION_MOVED;
 }
 
+void segments_run_returned(const struct dispatch *dispatch, const struct run *run)
+{
+	struct segment_set *set = run->task->set;
+	const struct session *session = run->task->ring->ring->session;
+	const uint8_t device = run->place.decision.device;
+
+	if (set->begun_device == device || !run->exec.start_ticks)
+		return;
+	set->begun_device = device;
+	set->begun = (struct stats_moment){clock_ticks_to_ns(run->exec.start_ticks),
+					   session->tenant_stats->devices[device].device_ns};
+	set->is_shared = device == RBK_DEVICE_CPU && dispatch->loads[device].n_held > 0;
+}
+
+/*
+ * Count the present segment, and the time for which its device was idle since the task's last
+ * segment there, while others ran elsewhere. Between two segments in a row the broker is at work.
+ */
+static void count_segment(const struct task *task, bool is_partitioned)
+{
+	struct segment_set *set = task->set;
+	struct stats_moment *ended = &set->ended[task->device];
+
+	if (is_partitioned || set->is_shared || set->begun_device != task->device ||
+	    (task->segment > 0 && set->runs[task->segment - 1].device == task->device))
+		ended->at_ns = 0;
+	stats_segment_ran(task->ring->ring->session->tenant_stats, task->device, ended, set->begun,
+			  clock_ticks_to_ns(task->end_ticks));
+}
+
 /* Add what the slot says of the present segment to what the set says of the task. */
 static void add_up(struct task *task)
 {
@@ -218,9 +249,8 @@ static void add_up(struct task *task)
 	note_reason(set, task->reason, task->start_ticks ? ticks : 0);
 	if (!task->start_ticks)
 		return;
-	stats_segment_ran(task->ring->ring->session->tenant_stats, task->device,
-			  &set->ended[task->device], clock_ticks_to_ns(task->start_ticks),
-			  clock_ticks_to_ns(task->end_ticks), task->run.part_busy_ns);
+	if (!task->res)
+		count_segment(task, is_partitioned);
 	set->ran_ticks[task->device] += ticks;
 	/* The time between two segments is not execution. */
 	if (!set->start_ticks)

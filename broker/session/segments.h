@@ -54,13 +54,16 @@ struct segment_set {
 	uint64_t start_ticks, end_ticks;
 	uint64_t ran_ticks[RBK_MAX_DEVICES];        /* time of segments, by device */
 	struct stats_moment ended[RBK_MAX_DEVICES]; /* the last segment on each device */
-	uint64_t longest_ticks;                     /* of the segment that reason is of */
-	float predicted_ns;                         /* sum over the segments so far */
-	uint8_t reason;                             /* enum rbk_reason; see segment-hot.c */
-	bool is_explored, is_moved;                 /* one of the segments was */
-	bool is_partitioned;                        /* a segment ran on two devices */
-	bool has_updated;                           /* a segment that updates a state has ended */
-	struct segment_run *runs;                   /* one per segment of the plan */
+	struct stats_moment begun;  /* when begun_device began the present segment */
+	uint8_t begun_device;       /* RBK_DEVICE_NONE: none has */
+	bool is_shared;             /* its device had other tasks, too, which had not returned */
+	uint64_t longest_ticks;     /* of the segment that reason is of */
+	float predicted_ns;         /* sum over the segments so far */
+	uint8_t reason;             /* enum rbk_reason; see segment-hot.c */
+	bool is_explored, is_moved; /* one of the segments was */
+	bool is_partitioned;        /* a segment ran on two devices */
+	bool has_updated;           /* a segment that updates a state has ended */
+	struct segment_run *runs;   /* one per segment of the plan */
 };
 
 struct session_segments {

@@ -40,11 +40,10 @@ void stats_segment_done(struct stats_plan *plan, const struct stats_segment *seg
 }
 
 void stats_segment_ran(struct stats_tenant *tenant, uint8_t device, struct stats_moment *last,
-		       uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns)
+		       struct stats_moment begin, uint64_t end_ns)
 {
 	struct stats_device_counts *all = &tenant->devices[device];
 	struct rbk_stats_tenant_device *totals = &tenant->totals->devices[device];
-	const struct stats_moment start = {start_ns, all->device_ns - busy_ns};
 	struct stats_moment from = *last;
 	uint64_t gap_ns, worked_ns;
 
@@ -54,14 +53,14 @@ void stats_segment_ran(struct stats_tenant *tenant, uint8_t device, struct stats
 		return;
 	if (from.at_ns < all->counted.at_ns)
 		from = all->counted;
-	if (start.at_ns <= from.at_ns)
+	if (begin.at_ns <= from.at_ns)
 		return;
-	gap_ns = start.at_ns - from.at_ns;
-	worked_ns = start.device_ns - from.device_ns;
+	gap_ns = begin.at_ns - from.at_ns;
+	worked_ns = begin.device_ns - from.device_ns;
 	/* Several servers may have worked at once, and until before the gap. */
 	if (worked_ns < gap_ns)
 		stats_add(&totals->bubble_ns, gap_ns - worked_ns);
-	all->counted = start;
+	all->counted = begin;
 }
 
 void stats_inline_flush(struct stats_plan *plan)

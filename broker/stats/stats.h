@@ -308,13 +308,14 @@ static inline void stats_task_done(struct stats_plan *plan, const struct stats_t
 void stats_segment_done(struct stats_plan *plan, const struct stats_segment *segment);
 
 /*
- * stats-hot.c: count a segment that ran on @device from @start_ns to @end_ns, CLOCK_MONOTONIC, and
- * for which the device's servers worked @busy_ns. Time since the task's last segment there, for
- * which the servers did not work, is a bubble. It is counted once, also where several tasks wait.
- * @last: the end of the task's last segment there; set to the end of this one.
+ * stats-hot.c: count a segment that ran on @device from @begin on, until @end_ns, CLOCK_MONOTONIC.
+ * Time since @last for which the device's servers did not work, as far as tasks have returned, is a
+ * bubble. It is counted once, for one tenant, also where several tasks wait.
+ * @last: the end of the task's last segment there, or a moment without a time if the time since
+ * then is no bubble; set to the end of this segment.
  */
 void stats_segment_ran(struct stats_tenant *tenant, uint8_t device, struct stats_moment *last,
-		       uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns);
+		       struct stats_moment begin, uint64_t end_ns);
 
 /* stats-hot.c: count the gathered tasks, if any. */
 void stats_inline_flush(struct stats_plan *plan);

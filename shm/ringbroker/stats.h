@@ -156,7 +156,7 @@ struct rbk_stats_tenant_device {
 	uint64_t gtt_max;        /* bytes; UINT64_MAX: no limit */
 	/* Since 1.16, of tasks in segments. */
 	uint64_t n_segments; /* count of segments that ran on it */
-	uint64_t bubble_ns;  /* count: time for which it was idle between segments of one task */
+	uint64_t bubble_ns;  /* count: time without work between two, while others ran elsewhere */
 	uint64_t reserved[2];
 };
 

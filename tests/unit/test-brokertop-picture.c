@@ -345,7 +345,7 @@ TEST(test_keys__details, setup, teardown)
 	press(INPUT_ENTER);
 	assert_int_equal(canvas_resize(&canvas, 120, 50), 0);
 	assert_true(is_shown("Tenant llm"));
-	assert_true(is_shown("GPU1 ran 12 segments, and was idle for 34 ms between those"));
+	assert_true(is_shown("GPU1 ran 12 segments, and was idle for 34 ms while others"));
 	assert_false(is_shown("CPU ran "));
 	assert_true(is_shown("behind rsync"));
 	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);

@@ -283,37 +283,57 @@ TEST(test_segments__log)
 	assert_false(rbk_stats_segment(&view, 3, &segment));
 }
 
-/* The GPU is idle while another device runs the segment between two of its own. */
+/*
+ * The GPU is idle while another device runs the segment between two of its own, not between two
+ * segments in a row, nor between tasks. Its own work is none.
+ */
 TEST(test_segments__bubble)
 {
+	enum { PAUSE_NS = PAUSE_US * 1000 };
 	const struct rbk_stats_tenant_device *devices;
 	struct bench *bench;
 
 	SCENE(scene, N_ENTRIES);
 	bench = &scene.bench;
+	bench->gpu->row_ns = PAUSE_NS / 2;
 	devices = scene.plan->stats.tenant->totals->devices;
-	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
-	for (uint64_t i = 1; i < 3; i++) {
-		/* Between tasks there is none. */
+	put_on(&scene, 1, GPU);
+	for (uint32_t i = 0; i < 3; i++) {
+		finish(bench, bench->gpu, 1, 0);
 		usleep(PAUSE_US);
-		put_on(&scene, i, GPU);
-		finish(bench, bench->gpu, i, 0);
-		usleep(PAUSE_US);
-		finish(bench, bench->cpu, i, 0);
-		finish(bench, bench->gpu, i, 0);
-		expect_cqe(bench, i, 0);
-		assert_int_equal(devices[GPU].n_segments, 2 * i);
-		assert_int_equal(devices[CPU].n_segments, i);
-		assert_int_equal(devices[CPU].bubble_ns, 0);
-		assert_true(devices[GPU].bubble_ns >= i * PAUSE_US * 1000);
 	}
+	expect_cqe(bench, 1, 0);
+	assert_int_equal(devices[GPU].n_segments, 3);
+	assert_int_equal(devices[GPU].bubble_ns, 0);
+
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	put_on(&scene, 2, GPU);
+	finish(bench, bench->gpu, 2, 0);
+	usleep(PAUSE_US);
+	finish(bench, bench->cpu, 2, 0);
+	/* The fake says that the last segment began half a pause before its end. */
+	usleep(PAUSE_US / 2);
+	finish(bench, bench->gpu, 2, 0);
+	expect_cqe(bench, 2, 0);
+	assert_int_equal(devices[GPU].n_segments, 5);
+	assert_int_equal(devices[CPU].n_segments, 1);
+	assert_int_equal(devices[CPU].bubble_ns, 0);
+	assert_in_range(devices[GPU].bubble_ns, PAUSE_NS, 20ull * PAUSE_NS);
+
+	/* Failed segments are not counted. */
+	put_on(&scene, 3, GPU);
+	finish(bench, bench->gpu, 3, -EDOM);
+	expect_cqe(bench, 3, -EDOM);
+	assert_int_equal(devices[GPU].n_segments, 5);
 }
 
 static void ran(struct stats_tenant *tenant, struct stats_moment *last, uint64_t start_ns,
 		uint64_t end_ns)
 {
+	const struct stats_moment begin = {start_ns, tenant->devices[GPU].device_ns};
+
 	stats_device_time(tenant, GPU, end_ns - start_ns);
-	stats_segment_ran(tenant, GPU, last, start_ns, end_ns, end_ns - start_ns);
+	stats_segment_ran(tenant, GPU, last, begin, end_ns);
 }
 
 /* A gap in which the device works is no bubble, and one is counted for one task alone. */
@@ -332,6 +352,7 @@ TEST(test_segments__bubble_is_counted_once)
 	stats_device_time(tenant, GPU, 150);
 	ran(tenant, &a, 1500, 1550);
 	assert_int_equal(device->bubble_ns, 250);
+	/* From the other's begin on, of which it has worked for 50. */
 	ran(tenant, &b, 1600, 1650);
 	assert_int_equal(device->bubble_ns, 300);
 	/* Several servers have worked for longer than the gap. */

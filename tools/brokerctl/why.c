@@ -464,7 +464,7 @@ static void task_facts(struct why *why)
 	if (has_lost_segments(why))
 		fact(why,
 		     "where each of its segments ran is not logged any more: the log has the last "
-		     "%u segments of a tenant",
+		     "%u segments of a tenant; 'brokerctl trace' records them as they run",
 		     n_logged_segments(why));
 	if (task->flags & RBK_DECISION_PARTITIONED && task->split_count > 0)
 		fact(why, "it was split: %u of its %u row%s on a GPU", task->split_count,

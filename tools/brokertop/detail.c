@@ -182,7 +182,8 @@ static void draw_segments(const struct model *model, const struct model_tenant *
 		if (device->n_segments == 0)
 			continue;
 		line(lines, STYLE_PLAIN,
-		     "%s ran %s segments, and was idle for %s between those of one task",
+		     "%s ran %s segments, and was idle for %s while others of their tasks ran "
+		     "elsewhere",
 		     device_label(i), count(device->n_segments),
 		     figure_ns((double)device->bubble_ns).text);
 	}
