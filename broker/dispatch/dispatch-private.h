@@ -730,8 +730,8 @@ void dispatch_poll_again(struct dispatch *dispatch);
  * tasks of all tenants wait meanwhile. The next call wakes the clients that remain.
  */
 void dispatch_ring_bells(struct dispatch *dispatch);
-/* Before computing for @client, let other clients run that wait for the reactor's processor. */
-void dispatch_give_way(struct dispatch *dispatch, const struct dispatch_ring *client);
+/* Before computing for @client, leave its processor, and let others run on the reactor's. */
+void dispatch_give_way(struct dispatch *dispatch, struct dispatch_ring *client);
 int rings_init(struct dispatch *dispatch);
 void rings_deinit(struct dispatch *dispatch);
 

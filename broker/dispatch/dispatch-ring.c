@@ -57,6 +57,8 @@ static const uint64_t keep_ns = 1000000;
 static const uint64_t move_interval_ns = 1000000;
 /* Predicted time of a move. Virtual machines whose other processor is halted take longer. */
 static const uint64_t move_ns = 40000;
+/* Least predicted time of a task for which a move pays that keeps its client from waiting */
+static const uint64_t move_for_ns = 500000;
 /* Time in which a client that was woken runs, also in a virtual machine */
 static const uint64_t late_ns = 60000;
 /*
@@ -398,6 +400,15 @@ static bool shares_processor(const struct dispatch_ring *ring)
 	return processor != 0 && processor == (uint32_t)sched_getcpu() + 1;
 }
 
+/* Return true if the reactor is on the processor of @ring's client, and may move to another. */
+static bool may_move(const struct dispatch *dispatch, const struct dispatch_ring *ring,
+		     uint64_t now_ticks)
+{
+	return !dispatch->is_contended && dispatch->options.n_processors >= 2 &&
+	       dispatch->options.spin_ns != 0 && shares_processor(ring) &&
+	       now_ticks - dispatch->moved_ticks >= clock_ns_to_ticks(move_interval_ns);
+}
+
 /*
  * Leave the processor of a client that has rung. The kernel often wakes the reactor there, although
  * another processor is idle: then neither the reactor nor the client may spin. A move pays only if
@@ -406,10 +417,8 @@ static bool shares_processor(const struct dispatch_ring *ring)
  */
 static void leave_client(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
 {
-	if (dispatch->is_contended || dispatch->options.n_processors < 2 ||
-	    dispatch->options.spin_ns == 0 || !shares_processor(ring) ||
-	    now_ticks - ring->last_work_ticks >= dispatch->max_spin_ticks ||
-	    now_ticks - dispatch->moved_ticks < clock_ns_to_ticks(move_interval_ns))
+	if (now_ticks - ring->last_work_ticks >= dispatch->max_spin_ticks ||
+	    !may_move(dispatch, ring, now_ticks))
 		return;
 	dispatch->moved_ticks = now_ticks;
 	/*
@@ -585,7 +594,7 @@ static bool waits_here(const struct dispatch *dispatch, const struct dispatch_ri
 	return token == 0 || token == ring->rung_token;
 }
 
-void dispatch_give_way(struct dispatch *dispatch, const struct dispatch_ring *client)
+void dispatch_give_way(struct dispatch *dispatch, struct dispatch_ring *client)
 {
 	struct reactor_run *own = &dispatch->reactor_run;
 	const uint64_t now_ticks = clock_ticks();
@@ -594,6 +603,16 @@ void dispatch_give_way(struct dispatch *dispatch, const struct dispatch_ring *cl
 	/* Tasks that are shorter than a switch end soon. */
 	if (own->work_ns < REACTOR_SWITCH_NS)
 		return;
+	/*
+	 * A client that polls would wait for its processor until its task has ended, or the task
+	 * for a tick of the scheduler, 4 ms, in which the client polls in vain.
+	 */
+	if (own->work_ns >= move_for_ns && may_move(dispatch, client, now_ticks) &&
+	    __atomic_load_n(&client->ring->sq->cq_wait, __ATOMIC_RELAXED) == 0) {
+		dispatch->moved_ticks = now_ticks;
+		(void)thread_leave_processor();
+		session_ring_tell_processor(client->ring, sched_getcpu());
+	}
 	/*
 	 * The reactor often runs where the client was that woke it. That client would have its
 	 * answer, and wait for its processor until a task of milliseconds has ended: its priority

@@ -18,6 +18,7 @@ static struct {
 	unsigned int n_naps;      /* of the reactor */
 	unsigned int n_completed; /* in the completion area at the last nap */
 	uint64_t end_ticks;       /* of the last nap */
+	unsigned int n_moves;     /* of the reactor, to other processors */
 } script;
 
 void __wrap_thread_nap(uint32_t ns);
@@ -30,6 +31,33 @@ void __wrap_thread_nap(uint32_t ns)
 	script.n_naps++;
 	script.n_completed = rbk_ring_observe(&script.ring->cq->cq_tail);
 	script.end_ticks = end_ticks;
+}
+
+int __wrap_thread_leave_processor(void);
+int __wrap_thread_leave_processor(void)
+{
+	script.n_moves++;
+	return 0;
+}
+
+static cpu_set_t all;
+
+/* Keep this thread on its processor. Return: the processor. */
+static uint32_t stay_here(void)
+{
+	const int processor = sched_getcpu();
+	cpu_set_t here;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&here);
+	CPU_SET((size_t)processor, &here);
+	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
+	return (uint32_t)processor;
+}
+
+static void go_anywhere(void)
+{
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 static void put_nop(uint64_t user_data)
@@ -132,6 +160,41 @@ static void try_case(size_t i, uint32_t processor)
 	bench_end(&bench);
 }
 
+/* Reasons for which the reactor stays on the processor of the client of a long task */
+enum stays { LEAVES, CLIENT_IS_ELSEWHERE, CLIENT_SLEEPS, TASK_IS_SHORT, IS_CONTENDED };
+
+static void try_move(enum stays stays, uint32_t processor)
+{
+	struct dispatch *dispatch;
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	bench_begin_placement(&bench, 1, 32, NULL,
+			      (const struct bench_speed[]){{.bytes_per_ns = 1}});
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->options.n_processors = 2;
+	script.own = &dispatch->reactor_run;
+	script.own->most_ns = REACTOR_TASK_NS;
+	sqe = run_entry(&bench, bench.queued, 1);
+	bench.cpu->ops.run_here = run_here;
+	script.ring = &bench.ring;
+	script.n_moves = script.n_naps = 0;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(script.own->n_waiting, 1);
+	script.own->work_ns += stays == TASK_IS_SHORT ? 400000 : 500000;
+	bench.ring.sq->processor = processor + (stays == CLIENT_IS_ELSEWHERE ? 2 : 1);
+	if (stays == CLIENT_SLEEPS)
+		rbk_ring_announce_sleep(&bench.ring.sq->cq_wait, 1);
+	dispatch->is_contended = stays == IS_CONTENDED;
+	reactor_run_next(dispatch);
+	/* On a slow machine, it may move again between the task's pieces. */
+	assert_int_equal(script.n_moves > 0, stays == LEAVES);
+	assert_int_equal(script.n_naps, 0);
+	bench_end(&bench);
+}
+
 /*
  * A client that got an answer, and was last seen on the reactor's processor, can run before the
  * reactor computes for another one: once per answer, before the task or between two pieces of it,
@@ -139,15 +202,19 @@ static void try_case(size_t i, uint32_t processor)
  */
 TEST(test_give_way__to_answered_clients)
 {
-	cpu_set_t all, here;
-	int processor;
+	const uint32_t processor = stay_here();
 
-	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
-	processor = sched_getcpu();
-	CPU_ZERO(&here);
-	CPU_SET((size_t)processor, &here);
-	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		try_case(i, (uint32_t)processor);
-	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+		try_case(i, processor);
+	go_anywhere();
+}
+
+/* The reactor computes a long task on another processor than that on which its client polls. */
+TEST(test_give_way__to_client_of_long_task)
+{
+	const uint32_t processor = stay_here();
+
+	for (enum stays stays = LEAVES; stays <= IS_CONTENDED; stays++)
+		try_move(stays, processor);
+	go_anywhere();
 }
