@@ -594,25 +594,34 @@ static bool waits_here(const struct dispatch *dispatch, const struct dispatch_ri
 	return token == 0 || token == ring->rung_token;
 }
 
+/*
+ * Leave the processor of a client that is awake there, before the reactor computes for it. A client
+ * that polls would wait for its processor until its task has ended, or the task for a tick of the
+ * scheduler, 4 ms, in which the client polls in vain.
+ */
+static void leave_awake_client(struct dispatch *dispatch, struct dispatch_ring *client)
+{
+	const uint64_t now_ticks = clock_ticks();
+
+	if (dispatch->reactor_run.work_ns < move_for_ns || !may_move(dispatch, client, now_ticks) ||
+	    __atomic_load_n(&client->ring->sq->cq_wait, __ATOMIC_RELAXED) != 0)
+		return;
+	dispatch->moved_ticks = now_ticks;
+	(void)thread_leave_processor();
+	session_ring_tell_processor(client->ring, sched_getcpu());
+}
+
 void dispatch_give_way(struct dispatch *dispatch, struct dispatch_ring *client)
 {
 	struct reactor_run *own = &dispatch->reactor_run;
-	const uint64_t now_ticks = clock_ticks();
 	bool is_awaited = false;
+	uint64_t now_ticks;
 
 	/* Tasks that are shorter than a switch end soon. */
 	if (own->work_ns < REACTOR_SWITCH_NS)
 		return;
-	/*
-	 * A client that polls would wait for its processor until its task has ended, or the task
-	 * for a tick of the scheduler, 4 ms, in which the client polls in vain.
-	 */
-	if (own->work_ns >= move_for_ns && may_move(dispatch, client, now_ticks) &&
-	    __atomic_load_n(&client->ring->sq->cq_wait, __ATOMIC_RELAXED) == 0) {
-		dispatch->moved_ticks = now_ticks;
-		(void)thread_leave_processor();
-		session_ring_tell_processor(client->ring, sched_getcpu());
-	}
+	leave_awake_client(dispatch, client);
+	now_ticks = clock_ticks();
 	/*
 	 * The reactor often runs where the client was that woke it. That client would have its
 	 * answer, and wait for its processor until a task of milliseconds has ended: its priority

@@ -49,8 +49,8 @@ int thread_leave_processor(void);
 
 /*
  * Sleep for at least @ns, below a second. Other threads run meanwhile that wait for this one's
- * processor, whatever their nice levels, and the kernel wakes this one on an idle processor, if
- * there is one. The kernel may add the thread's timer slack, 50 us by default. Any thread.
+ * processor, whatever their nice levels, and the kernel may wake this one on another one. It may
+ * add the thread's timer slack, 50 us by default. Any thread.
  */
 void thread_nap(uint32_t ns);
 

@@ -126,7 +126,7 @@ def check_svg(broker, events):
 
 
 def check_counts(broker, n_tasks, n_segments):
-    """Devices have the segments of all tasks, and of those in flight. Each of them is idle while another one works."""
+    """Devices have the segments of all tasks, and of those in flight. Some device was idle between two segments."""
     devices = [device for line in ctl(broker, 'tenants', '--json').splitlines()
                for device in json.loads(line)['devices']]
     n_ran = sum(device['segments'] for device in devices)

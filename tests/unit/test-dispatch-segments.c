@@ -677,6 +677,23 @@ static void begin_with_reactor(struct bench *bench)
 	bench->cpu->ops.run_here = run_here;
 }
 
+/* A task whose segments the reactor runs itself is one of its tasks. */
+TEST(test_segments__on_reactor)
+{
+	SCOPED(bench, bench, begin_with_reactor, bench_end);
+	struct session_plan *plan = bench_cut_plan(&bench, chain(), chain());
+	struct rbk_sqe sqe = bench_entry(plan, bench.arena, Y, 1, 1);
+
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	for (unsigned int i = 0; i < 3; i++) {
+		reactor_run_next(bench.rig.dispatch);
+		rig_work(&bench.rig);
+	}
+	expect_cqe(&bench, 1, 0);
+	assert_int_equal(plan->stats.tenant->totals->n_reactor, 1);
+}
+
 /*
  * The reactor touches no arena that a client may take pages from: the first segment that begins
  * copies the states of the others, too.

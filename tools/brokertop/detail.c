@@ -171,8 +171,7 @@ static void draw_devices(const struct model *model, const struct model_tenant *t
 	}
 }
 
-/* Name the devices that ran segments of the tenant's tasks, with the time that they were idle
- * between. */
+/* Name the devices that ran segments of the tenant's tasks, with their bubbles. */
 static void draw_segments(const struct model *model, const struct model_tenant *tenant,
 			  struct sheet_lines *lines)
 {
