@@ -25,8 +25,8 @@ enum { WORD_BYTES = 8 };
 
 /* A tensor of the plan, by segments */
 struct cut_tensor {
-	uint16_t writer; /* segment; CUT_NO_WRITER: none */
-	uint16_t last;   /* last segment that reads or writes it */
+	uint16_t writer;         /* the last segment that writes it; CUT_NO_WRITER: none */
+	uint64_t users, writers; /* bit i: segment i reads or writes it; writes it */
 	bool crosses;
 };
 
@@ -37,6 +37,8 @@ struct cut {
 	uint64_t crossing_bytes;
 	uint32_t n_segments;
 	uint32_t n_tensors; /* sum over the segments */
+	/* by segment, those before it: it needs them, or one that it needs does */
+	uint64_t before[CUT_MAX_SEGMENTS];
 	struct cut_segment segments[];
 };
 
@@ -51,6 +53,11 @@ struct extract {
 	uint32_t first, n;
 	uint32_t *at; /* n + 1 places; item i is needed if at[i + 1] differs from at[i] */
 };
+
+static uint64_t bit(uint32_t i)
+{
+	return UINT64_C(1) << i;
+}
 
 static uint32_t count_operands(const uint16_t *edges, uint32_t n, uint32_t max)
 {
@@ -74,23 +81,41 @@ static struct operands node_operands(const struct cut *cut, uint32_t node)
 	return operands;
 }
 
-/* Note which segments write and read each tensor. */
+/*
+ * Note that segment @i reads tensor @t, or writes it too. Only states are written by several
+ * segments, and each of those needs all who used the state before.
+ */
+static void add_use(struct cut *cut, uint16_t i, uint16_t t, bool writes)
+{
+	struct cut_tensor *tensor = &cut->tensors[t];
+
+	cut->segments[i].needs |= (writes ? tensor->users : tensor->writers) & ~bit(i);
+	tensor->users |= bit(i);
+	if (!writes)
+		return;
+	tensor->writers |= bit(i);
+	tensor->writer = i;
+}
+
+/* Note which segments write and read each tensor, and whom segment @i needs: all before it. */
 static void find_uses(struct cut *cut, uint16_t i)
 {
-	const struct cut_segment *segment = &cut->segments[i];
+	struct cut_segment *segment = &cut->segments[i];
 
 	for (uint32_t k = 0; k < segment->n_nodes; k++) {
 		const struct operands operands = node_operands(cut, segment->first_node + k);
 
 		for (uint32_t j = 0; j < operands.n_in; j++)
 			if (operands.in[j] != RBK_PLAN_NO_TENSOR)
-				cut->tensors[operands.in[j]].last = i;
+				add_use(cut, i, operands.in[j], false);
 		for (uint32_t j = 0; j < operands.n_out; j++)
-			if (operands.out[j] != RBK_PLAN_NO_TENSOR) {
-				cut->tensors[operands.out[j]].writer = i;
-				cut->tensors[operands.out[j]].last = i;
-			}
+			if (operands.out[j] != RBK_PLAN_NO_TENSOR)
+				add_use(cut, i, operands.out[j], true);
 	}
+	cut->before[i] = segment->needs;
+	for (uint32_t k = 0; k < i; k++)
+		if (segment->needs & bit(k))
+			cut->before[i] |= cut->before[k];
 }
 
 static bool is_result(const struct cut *cut, uint16_t t)
@@ -123,6 +148,19 @@ static void keep_result(struct cut *cut, const struct cut_segment *segment)
 	cut->tensors[last].crosses = true;
 }
 
+/*
+ * Return the last segment that may run while tensor @t is in use: a later one is after all who use
+ * it, one by one or at once.
+ */
+static uint16_t last_beside(const struct cut *cut, uint16_t t)
+{
+	uint16_t i = (uint16_t)(cut->n_segments - 1);
+
+	while ((cut->tensors[t].users & ~cut->before[i]) == 0)
+		i--;
+	return i;
+}
+
 /* Place the tensors that cross, whose lives are counted in segments. Return: 0; -ENOMEM. */
 static int lay_out(struct cut *cut, struct plan *block)
 {
@@ -143,7 +181,7 @@ static int lay_out(struct cut *cut, struct plan *block)
 		block->tensors[t].root = t;
 		block->tensors[t].max_bytes = cut->plan->tensors[t].max_bytes;
 		if (tensor->crosses)
-			lives[t] = (struct plan_life){tensor->writer, tensor->last};
+			lives[t] = (struct plan_life){tensor->writer, last_beside(cut, t)};
 	}
 	r = layout_init(&layout, block, lives);
 	for (uint32_t i = 0; r == 0 && i < layout.n_blocks; i++)
@@ -245,7 +283,7 @@ static int find_tensors(struct cut *cut)
 		find_uses(cut, i);
 	for (uint16_t t = 0; t < n; t++)
 		cut->tensors[t].crosses = cut->plan->tensors[t].kind == RBK_TENSOR_SCRATCH &&
-					  cut->tensors[t].last > cut->tensors[t].writer;
+					  cut->tensors[t].users & (cut->tensors[t].users - 1);
 	for (uint16_t i = 0; i < cut->n_segments; i++)
 		keep_result(cut, &cut->segments[i]);
 	for (uint32_t i = 0; i < cut->n_segments; i++) {

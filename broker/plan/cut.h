@@ -5,7 +5,8 @@
  *
  * A segment is a run of consecutive nodes. It has a description like the ones that clients send, so
  * that everything that verifies, charges, prepares, loads and runs plans does the same for
- * segments. Segments that run one after the other, in order, compute what the plan computes.
+ * segments. They compute what the plan computes if each runs after those that it needs, be it one
+ * after the other, in order, or several at once.
  *
  * A tensor of the plan in a segment:
  *   - inputs, constants and states stay what they are;
@@ -13,7 +14,8 @@
  *     to the reference that the plan's task has for it;
  *   - a scratch tensor that one segment writes and a later one reads crosses: it is an output of
  * the first and an input of the others, and has a place in the crossing block, of which each task
- *     in flight needs one. Crossing tensors share bytes of the block where no segment needs both.
+ *     in flight needs one. Crossing tensors share bytes of the block where whoever uses one has to
+ *     wait for all who use the other.
  *
  * A cut borrows the plan and its description. Any thread, one at a time.
  */
@@ -44,6 +46,8 @@ struct cut_ref {
 
 struct cut_segment {
 	uint16_t first_node, n_nodes;
+	/* bit i: it reads or overwrites what segment i, an earlier one, wrote or reads */
+	uint64_t needs;
 	/*
 	 * Some tensor has the task's count as its leading dimension: tasks of the segment have the
 	 * count of the plan's task; otherwise count and max_count are 1.

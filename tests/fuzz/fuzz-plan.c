@@ -298,6 +298,7 @@ static void run_plan(const struct plan *plan, const struct cut *cut, uint32_t co
 {
 	const struct plan_arena_lookup lookup = {.find = find_arena};
 	struct reference_buffers buffers, others;
+	uint64_t order = plan->fingerprint | 1;
 
 	if (!may_run(plan, count))
 		return;
@@ -306,7 +307,7 @@ static void run_plan(const struct plan *plan, const struct cut *cut, uint32_t co
 	reference_run(plan, count, buffers.bindings);
 	/* The crossing block has room for max_count rows, whatever @count is. */
 	if (cut && cut_crossing_bytes(cut) <= MAX_RUN_BYTES) {
-		reference_run_segments(cut, &lookup, count, others.bindings);
+		reference_run_segments(cut, &lookup, count, others.bindings, &order);
 		for (unsigned int i = 0; i < buffers.n; i++)
 			assert(memcmp(others.bindings[i], buffers.bindings[i], buffers.bytes[i]) ==
 			       0);

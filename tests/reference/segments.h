@@ -12,12 +12,16 @@
 struct plan *reference_segment(const struct cut *cut, uint32_t i,
 			       const struct plan_arena_lookup *lookup);
 
+/* Check that segments which may run at once write nothing in the crossing block that both use. */
+void reference_check_beside(const struct cut *cut, const struct plan_arena_lookup *lookup);
+
 /*
- * Do as reference_run() with all segments of @cut, one after the other. The crossing block is
- * private to the call and begins with bytes that no result has.
+ * Do as reference_run() with all segments of @cut, one after the other: in order, or, if @order is
+ * not NULL, each after those that it needs, else at random. The crossing block is private to the
+ * call and begins with bytes that no result has.
  */
 void reference_run_segments(const struct cut *cut, const struct plan_arena_lookup *lookup,
-			    uint32_t count, void *const *bindings);
+			    uint32_t count, void *const *bindings, uint64_t *order);
 
 /*
  * Choose nodes to cut before, in ascending order.
