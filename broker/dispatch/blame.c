@@ -22,6 +22,7 @@
  */
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"
+#include "dispatch/segment.h"
 
 /*
  * Marks functions that run while a thread crashes and the others go on. They read what the reactor
@@ -45,8 +46,8 @@ AT_A_CRASH static bool is_begun(const struct run *run)
 	       (state == EXEC_RUNNING || state == EXEC_STOPPING);
 }
 
-/* Return true if the task may be the culprit; @culprit is NULL if it is not known. */
-AT_A_CRASH static bool is_suspect(const struct task *task, const struct exec_task *culprit)
+/* Return true if a slot's runs may be the culprit; @culprit is NULL if it is not known. */
+AT_A_CRASH static bool is_suspect_slot(const struct task *task, const struct exec_task *culprit)
 {
 	const struct half *half = task->half;
 
@@ -54,6 +55,16 @@ AT_A_CRASH static bool is_suspect(const struct task *task, const struct exec_tas
 		return culprit == &task->run.exec || (half && culprit == &half->run.exec);
 	return task->opcode == RBK_OP_RUN && task->phase == TASK_PLACED &&
 	       (is_begun(&task->run) || (half && is_begun(&half->run)));
+}
+
+AT_A_CRASH static bool is_suspect(struct task *task, const struct exec_task *culprit)
+{
+	const struct task *slot;
+
+	for (uint32_t i = 0; (slot = task_slot(task, i)); i++)
+		if (is_suspect_slot(slot, culprit))
+			return true;
+	return false;
 }
 
 /*

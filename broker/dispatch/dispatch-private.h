@@ -70,6 +70,7 @@ enum task_phase {
 	TASK_WAITING, /* waits for residency's answer, see wait.c */
 	TASK_BLOCKED, /* waits for a crossing block of its plan, see segment-hot.c */
 	TASK_WOKEN,   /* answered or cancelled; in dispatch.woken */
+	TASK_IDLE,    /* its slot has no segment; others have, see segment-hot.c */
 };
 
 struct task {
@@ -514,6 +515,8 @@ void task_start(struct dispatch *dispatch, struct task *task);
 
 /* Complete a task that no executor holds, and start its successor in the chain. */
 void task_finish(struct dispatch *dispatch, struct task *task, int res);
+/* The same, but @task may be a slot of several that segments of one task have. */
+void task_end(struct dispatch *dispatch, struct task *task, int res);
 
 /*
  * Take finished tasks back from the executors, in a slice of the turn.
@@ -539,6 +542,9 @@ void runs_place(struct dispatch *dispatch, struct task *task, struct place_decis
  * Return: false if a run has begun that cannot be stopped; nothing has changed then.
  */
 bool runs_withdraw(struct dispatch *dispatch, struct task *task);
+/* Its two steps: ask whether the task can be stopped, and stop it as far as possible. */
+bool runs_may_stop(struct dispatch *dispatch, struct task *task);
+void runs_stop(struct dispatch *dispatch, struct task *task);
 
 /*
  * Submit queued tasks to executors. The caller has just read now_ticks.

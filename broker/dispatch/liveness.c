@@ -46,6 +46,7 @@
 #include <inttypes.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 #include "loop/loop.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -106,9 +107,15 @@ static void visit(struct dispatch *dispatch, struct run *run, uint8_t device, ru
 static void visit_runs(struct dispatch *dispatch, struct task *task, uint8_t device, run_fn fn,
 		       void *data)
 {
-	visit(dispatch, &task->run, device, fn, data);
-	if (task->half)
-		visit(dispatch, &task->half->run, device, fn, data);
+	struct task *slot;
+
+	for (uint32_t i = 0; (slot = task_slot(task, i)); i++) {
+		if (slot->phase != TASK_PLACED)
+			continue;
+		visit(dispatch, &slot->run, device, fn, data);
+		if (slot->half)
+			visit(dispatch, &slot->half->run, device, fn, data);
+	}
 }
 
 /* Visit all runs at once, where scheduling must not continue in between. */
@@ -120,8 +127,7 @@ static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, v
 		list_for_each (other, &ring->in_flight) {
 			struct task *task = container_of(other, struct task, link);
 
-			if (task->phase == TASK_PLACED)
-				visit_runs(dispatch, task, device, fn, data);
+			visit_runs(dispatch, task, device, fn, data);
 		}
 	}
 }

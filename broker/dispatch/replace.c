@@ -11,6 +11,7 @@
  * bookkeeping.
  */
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 
 /*
  * Move a run that is queued for a device which is not to be used any more, if it may run elsewhere.
@@ -49,9 +50,15 @@ static void replace_run(struct dispatch *dispatch, struct run *run)
 
 static void replace_task(struct dispatch *dispatch, struct task *task)
 {
-	replace_run(dispatch, &task->run);
-	if (task->half)
-		replace_run(dispatch, &task->half->run);
+	struct task *slot;
+
+	for (uint32_t i = 0; (slot = task_slot(task, i)); i++) {
+		if (slot->phase != TASK_PLACED)
+			continue;
+		replace_run(dispatch, &slot->run);
+		if (slot->half)
+			replace_run(dispatch, &slot->half->run);
+	}
 }
 
 static bool replace_one(struct dispatch *dispatch)

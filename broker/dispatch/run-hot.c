@@ -320,17 +320,19 @@ static bool run_may_stop(struct dispatch *dispatch, struct run *run)
 	return run->place.state == PLACE_QUEUED || run_cancel_held(dispatch, run);
 }
 
-bool runs_withdraw(struct dispatch *dispatch, struct task *task)
+bool runs_may_stop(struct dispatch *dispatch, struct task *task)
 {
-	if (!run_may_stop(dispatch, &task->run) ||
-	    (task->half && !run_may_stop(dispatch, &task->half->run)))
-		return false;
-	task->is_cancelled = true;
+	return run_may_stop(dispatch, &task->run) &&
+	       (!task->half || run_may_stop(dispatch, &task->half->run));
+}
+
+void runs_stop(struct dispatch *dispatch, struct task *task)
+{
 	run_stop(dispatch, &task->run);
 	if (task->half)
 		run_stop(dispatch, &task->half->run);
 	if (task->n_runs > 0)
-		return true;
+		return;
 	half_free(dispatch, task);
 	/*
 	 * Completing the task may start others, which must not happen inside the caller:
@@ -340,6 +342,14 @@ bool runs_withdraw(struct dispatch *dispatch, struct task *task)
 	task->next = NULL;
 	*dispatch->woken.end = task;
 	dispatch->woken.end = &task->next;
+}
+
+bool runs_withdraw(struct dispatch *dispatch, struct task *task)
+{
+	if (!runs_may_stop(dispatch, task))
+		return false;
+	task->is_cancelled = true;
+	runs_stop(dispatch, task);
 	return true;
 }
 

@@ -9,6 +9,15 @@
  * and adds up its times. Tasks of one plan overlap: while one device runs a segment of one task,
  * another device runs a segment of another task.
  *
+ * Where segments need not wait for each other (cut_segment.needs), they run at once, each in a slot
+ * of its own: the task's, and those of its set, which no client and no list of tasks knows. A
+ * segment begins as soon as those that it needs have ended and a slot is free; of several, the one
+ * with the highest rank: the longest way, in predicted time, to the end of the task (Topcuoglu,
+ * Hariri, Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing,
+ * 2002: upward rank). The placer then finds the device where it ends first, beside those that have
+ * begun. If a segment fails, the others are stopped; the task ends when all slots have returned.
+ * Tasks with states, and those that an earlier broker has begun, run one segment after the other.
+ *
  * A task that finds no free set waits in phase TASK_BLOCKED. A task that ends gives its set to the
  * task that has waited longest. So at most n_sets tasks of a plan have begun, and nothing is
  * allocated on the way.
@@ -53,6 +62,28 @@ static void note_crossing(struct session_segment *segment)
 	}
 }
 
+/* Tasks of a plan after which segments are ranked anew, as predictions change */
+enum { RANK_EVERY = 64 };
+
+static uint64_t bit(uint32_t i)
+{
+	return UINT64_C(1) << i;
+}
+
+/* Prepare the slots of a plan whose segments run at once. */
+static void prepare_slots(struct session_segments *segments)
+{
+	for (uint32_t i = 0; i < segments->n_sets; i++)
+		for (uint32_t k = 1; k < segments->n_at_once; k++) {
+			struct task *slot = segments_slot(&segments->sets[i], k);
+			struct segment_slot *memory = container_of(slot, struct segment_slot, task);
+
+			slot->phase = TASK_IDLE;
+			slot->run.refs = memory->refs;
+			slot->run.exec.refs = memory->refs;
+		}
+}
+
 void segments_ready(struct session_plan *plan)
 {
 	for (uint32_t i = 0; i < plan->segments->n; i++) {
@@ -60,8 +91,48 @@ void segments_ready(struct session_plan *plan)
 			updates_state(plan->segments->of[i].plan.plan);
 		note_crossing(&plan->segments->of[i]);
 	}
+	prepare_slots(plan->segments);
 	list_init(&plan->waiting);
 	list_init(&plan->ending);
+}
+
+/* Predict the time of a segment: the mean over the devices that may run it. */
+static float predict(const struct dispatch *dispatch, const struct session_segment *segment,
+		     uint32_t count)
+{
+	const struct plan *plan = segment->plan.plan;
+	float ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
+		if (plan->device_state[i] != PLAN_DEVICE_READY)
+			continue;
+		ns += place_predict_ns(dispatch->placer, segment->plan.place, i,
+				       segment->cut.is_counted ? count : 1);
+		n++;
+	}
+	return n > 0 ? ns / (float)n : 0;
+}
+
+/* Rank the segments for tasks of @count rows, and put them into order. */
+static void rank(const struct dispatch *dispatch, struct session_segments *segments, uint32_t count)
+{
+	for (uint32_t i = segments->n; i-- > 0;) {
+		struct session_segment *segment = &segments->of[i];
+		float after_ns = 0;
+		uint32_t at = segments->n - 1 - i;
+
+		for (uint32_t k = i + 1; k < segments->n; k++)
+			if (segments->of[k].cut.needs & bit(i) &&
+			    segments->of[k].rank_ns > after_ns)
+				after_ns = segments->of[k].rank_ns;
+		segment->rank_ns = predict(dispatch, segment, count) + after_ns;
+		/* Those after it are in order; of equal ones the first in the plan comes first. */
+		for (; at > 0 && segments->of[segments->order[at - 1]].rank_ns <= segment->rank_ns;
+		     at--)
+			segments->order[at] = segments->order[at - 1];
+		segments->order[at] = (uint8_t)i;
+	}
 }
 
 /* Have the slot describe segment @i. */
@@ -72,7 +143,7 @@ static void describe_segment(struct task *task, uint32_t i)
 	const struct segment_set *set = task->set;
 	struct exec_ref *refs = task->run.refs;
 
-	task->set->begun_device = RBK_DEVICE_NONE;
+	task->set->runs[i].begun_device = RBK_DEVICE_NONE;
 	task->segment = (uint16_t)i;
 	task->plan = &segment->plan;
 	task->count = segment->cut.is_counted ? set->count : 1;
@@ -96,6 +167,7 @@ static void reset_slot(struct task *task)
 	task->is_explored = task->is_moved = false;
 	task->has_waited = false;
 	task->wait_res = 0;
+	task->res = 0;
 }
 
 /*
@@ -120,6 +192,31 @@ static int refuse(const struct dispatch *dispatch, const struct task *task)
 		}
 	}
 	return can_run ? 0 : lacks_memory ? -ENOMEM : -ENODEV;
+}
+
+/* Have the slots of a task's set know the task, beside its own, which has the first segment. */
+static void spread(struct segment_set *set, struct task *task)
+{
+	set->task = task;
+	set->begun = bit(task->segment);
+	set->done = 0;
+	set->n_busy = 1;
+	set->res = 0;
+	for (uint32_t i = 1; i < set->n_slots; i++) {
+		struct task *slot = segments_slot(set, i);
+
+		slot->ring = task->ring;
+		slot->whole = task->whole;
+		slot->set = set;
+		slot->user_data = task->user_data;
+		slot->admit_ticks = task->admit_ticks;
+		slot->deadline_ticks = task->deadline_ticks;
+		slot->opcode = task->opcode;
+		slot->strategy = task->strategy;
+		slot->priority = task->priority;
+		slot->place_flags = task->place_flags;
+		slot->waits_for_memory = task->waits_for_memory;
+	}
 }
 
 bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret_res)
@@ -153,9 +250,17 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 	set->reason = RBK_REASON_NONE;
 	set->is_explored = set->is_moved = set->is_partitioned = false;
 	set->has_updated = false;
+	set->noted = 0;
+	set->last_device = RBK_DEVICE_NONE;
 	task->whole = whole;
 	task->set = set;
-	describe_segment(task, 0);
+	set->n_slots = task->is_rerun || task->is_suspect ? 1 : segments->n_at_once;
+	if (set->n_slots > 1 && segments->n_tasks++ % RANK_EVERY == 0)
+		rank(dispatch, segments, task->count);
+	/* The first in order needs none: whatever it needs would rank as high, and come before. */
+	describe_segment(task, set->n_slots > 1 ? segments->order[0] : 0);
+	if (set->n_slots > 1)
+		spread(set, task);
 	return true;
 }
 
@@ -180,20 +285,35 @@ static void note_reason(struct segment_set *set, uint8_t reason, uint64_t ticks)
 	set->longest_ticks = ticks;
 }
 
+/* Return when the present segment could begin: after those that it needs, or the one before. */
+static uint64_t ready_ticks(const struct task *task)
+{
+	const struct segment_run *runs = task->set->runs;
+	uint64_t needs = task->whole->segments->of[task->segment].cut.needs;
+	uint64_t ticks = task->admit_ticks;
+
+	if (!segments_at_once(task))
+		return task->segment > 0 ? runs[task->segment - 1].end_ticks : ticks;
+	for (; needs; needs &= needs - 1)
+		if (runs[__builtin_ctzll(needs)].end_ticks > ticks)
+			ticks = runs[__builtin_ctzll(needs)].end_ticks;
+	return ticks;
+}
+
 /* Keep what the slot says of the present segment, for the statistics. */
 static void note_run(const struct task *task, bool is_partitioned)
 {
 	struct segment_run *run = &task->set->runs[task->segment];
 
-	*run = (struct segment_run){
-		.ready_ticks = task->segment > 0 ? run[-1].end_ticks : task->admit_ticks,
-		.start_ticks = task->start_ticks,
-		.end_ticks = task->end_ticks,
-		.predicted_ns = task->predicted_ns,
-		.other_ns = task->other_ns,
-		.device = task->start_ticks ? task->device : RBK_DEVICE_NONE,
-		.reason = task->reason,
-	};
+	task->set->noted |= bit(task->segment);
+	run->ready_ticks = ready_ticks(task);
+	run->start_ticks = task->start_ticks;
+	run->end_ticks = task->end_ticks;
+	run->predicted_ns = task->predicted_ns;
+	run->other_ns = task->other_ns;
+	run->device = task->start_ticks ? task->device : RBK_DEVICE_NONE;
+	run->reason = task->reason;
+	run->flags = 0;
 	if (run->device == RBK_DEVICE_CPU)
 		run->flags |= task->ring->dispatch->contention_flags;
 	if (is_partitioned)
@@ -206,16 +326,16 @@ static void note_run(const struct task *task, bool is_partitioned)
 
 void segments_run_returned(const struct dispatch *dispatch, const struct run *run)
 {
-	struct segment_set *set = run->task->set;
+	struct segment_run *segment = &run->task->set->runs[run->task->segment];
 	const struct session *session = run->task->ring->ring->session;
 	const uint8_t device = run->place.decision.device;
 
-	if (set->begun_device == device || !run->exec.start_ticks)
+	if (segment->begun_device == device || !run->exec.start_ticks)
 		return;
-	set->begun_device = device;
-	set->begun = (struct stats_moment){clock_ticks_to_ns(run->exec.start_ticks),
-					   session->tenant_stats->devices[device].device_ns};
-	set->is_shared = device == RBK_DEVICE_CPU && dispatch->loads[device].n_held > 0;
+	segment->begun_device = device;
+	segment->begun = (struct stats_moment){clock_ticks_to_ns(run->exec.start_ticks),
+					       session->tenant_stats->devices[device].device_ns};
+	segment->is_shared = device == RBK_DEVICE_CPU && dispatch->loads[device].n_held > 0;
 }
 
 /*
@@ -225,12 +345,14 @@ void segments_run_returned(const struct dispatch *dispatch, const struct run *ru
 static void count_segment(const struct task *task, bool is_partitioned)
 {
 	struct segment_set *set = task->set;
+	const struct segment_run *run = &set->runs[task->segment];
 	struct stats_moment *ended = &set->ended[task->device];
 
-	if (is_partitioned || set->is_shared || set->begun_device != task->device ||
-	    (task->segment > 0 && set->runs[task->segment - 1].device == task->device))
+	if (is_partitioned || run->is_shared || run->begun_device != task->device ||
+	    set->last_device == task->device)
 		ended->at_ns = 0;
-	stats_segment_ran(task->ring->ring->session->tenant_stats, task->device, ended, set->begun,
+	set->last_device = task->device;
+	stats_segment_ran(task->ring->ring->session->tenant_stats, task->device, ended, run->begun,
 			  clock_ticks_to_ns(task->end_ticks));
 }
 
@@ -253,11 +375,12 @@ static void add_up(struct task *task)
 		count_segment(task, is_partitioned);
 	set->ran_ticks[task->device] += ticks;
 	/* The time between two segments is not execution. */
-	if (!set->start_ticks)
+	if (!set->start_ticks || task->start_ticks < set->start_ticks)
 		set->start_ticks = task->start_ticks;
 	else if (task->start_ticks > set->end_ticks)
 		set->start_ticks += task->start_ticks - set->end_ticks;
-	set->end_ticks = task->end_ticks;
+	if (task->end_ticks > set->end_ticks)
+		set->end_ticks = task->end_ticks;
 }
 
 bool segments_go_on(struct task *task)
@@ -274,6 +397,84 @@ bool segments_go_on(struct task *task)
 	}
 	reset_slot(task);
 	describe_segment(task, next);
+	return true;
+}
+
+/* Stop all segments of a task that runs them at once; those that have begun may go on. */
+static void stop_all(struct dispatch *dispatch, struct segment_set *set)
+{
+	for (uint32_t i = 0; i < set->n_slots; i++) {
+		struct task *slot = segments_slot(set, i);
+
+		if (slot->phase == TASK_PLACED && !slot->res) {
+			slot->res = -ECANCELED;
+			runs_stop(dispatch, slot);
+		} else if (slot->phase == TASK_WAITING) {
+			wait_cancel(slot);
+		}
+	}
+}
+
+struct task *segments_slot_ended(struct dispatch *dispatch, struct task *slot, int *res)
+{
+	struct segment_set *set = slot->set;
+	const struct session_segments *segments = slot->whole->segments;
+
+	slot->res = *res;
+	/* Segments that were stopped before they began say nothing of the task. */
+	if (slot->start_ticks || !set->res)
+		add_up(slot);
+	slot->phase = TASK_IDLE;
+	set->n_busy--;
+	if (*res == 0) {
+		set->done |= bit(slot->segment);
+	} else if (!set->res) {
+		set->res = *res;
+		stop_all(dispatch, set);
+	}
+	if (set->res ? set->n_busy > 0 : set->done != UINT64_MAX >> (64 - segments->n))
+		return NULL;
+	*res = set->res;
+	return set->task;
+}
+
+struct task *segments_next(struct segment_set *set)
+{
+	const struct session_segments *segments = set->task->whole->segments;
+	struct task *slot = NULL;
+
+	if (set->res || set->n_busy == set->n_slots)
+		return NULL;
+	for (uint32_t i = 0; i < segments->n; i++) {
+		const uint32_t next = segments->order[i];
+
+		if (set->begun & bit(next) || segments->of[next].cut.needs & ~set->done)
+			continue;
+		for (uint32_t k = 0; !slot || slot->phase != TASK_IDLE; k++)
+			slot = segments_slot(set, k);
+		reset_slot(slot);
+		describe_segment(slot, next);
+		set->begun |= bit(next);
+		set->n_busy++;
+		return slot;
+	}
+	return NULL;
+}
+
+bool segments_cancel(struct dispatch *dispatch, struct task *task, bool is_forced)
+{
+	struct segment_set *set = task->set;
+
+	if (set->res)
+		return is_forced;
+	for (uint32_t i = 0; i < set->n_slots && !is_forced; i++) {
+		struct task *slot = segments_slot(set, i);
+
+		if (slot->phase == TASK_PLACED && !runs_may_stop(dispatch, slot))
+			return false;
+	}
+	set->res = -ECANCELED;
+	stop_all(dispatch, set);
 	return true;
 }
 
@@ -348,13 +549,31 @@ static void give_back(struct dispatch *dispatch, struct session_segments *segmen
 	segments_withdraw(dispatch, task);
 }
 
+/* Predict the time of a task whose segments run at once: that of the longest way through them. */
+static float longest_ns(const struct segment_set *set, const struct session_segments *segments)
+{
+	float end_ns[CUT_MAX_SEGMENTS], most_ns = 0;
+
+	for (uint32_t i = 0; i < segments->n; i++) {
+		end_ns[i] = 0;
+		for (uint64_t needs = segments->of[i].cut.needs; needs; needs &= needs - 1)
+			if (end_ns[__builtin_ctzll(needs)] > end_ns[i])
+				end_ns[i] = end_ns[__builtin_ctzll(needs)];
+		if (set->noted & bit(i))
+			end_ns[i] += set->runs[i].predicted_ns;
+		most_ns = end_ns[i] > most_ns ? end_ns[i] : most_ns;
+	}
+	return most_ns;
+}
+
 /* Have the slot describe the whole task, for its completion. */
 static void describe_whole(struct task *task)
 {
 	const struct segment_set *set = task->set;
 	uint32_t n_devices = 0;
 
-	add_up(task);
+	if (set->n_slots == 1)
+		add_up(task);
 	task->count = set->count;
 	for (uint32_t i = 0; i < task->whole->plan->n_bindings; i++)
 		task->run.refs[i] = set->refs[i];
@@ -369,20 +588,22 @@ static void describe_whole(struct task *task)
 	task->reason = set->reason;
 	task->start_ticks = set->start_ticks;
 	task->end_ticks = set->end_ticks;
-	task->predicted_ns = set->predicted_ns;
+	task->predicted_ns =
+		set->n_slots == 1 ? set->predicted_ns : longest_ns(set, task->whole->segments);
 	task->other_ns = 0;
 	task->split_count = 0;
 	task->is_explored = set->is_explored;
 	task->is_moved = set->is_moved;
 }
 
-/* Log the segments up to the present one, before task_count() logs the task. */
+/* Log the segments that have begun, before task_count() logs the task. */
 static void log_segments(const struct task *task)
 {
 	const struct session_segments *segments = task->whole->segments;
 	const struct segment_set *set = task->set;
 
-	for (uint32_t i = 0; i <= task->segment; i++) {
+	for (uint64_t rest = set->noted; rest; rest &= rest - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctzll(rest);
 		const struct session_segment *segment = &segments->of[i];
 		const struct segment_run *run = &set->runs[i];
 		const bool has_run = run->start_ticks != 0;

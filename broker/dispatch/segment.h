@@ -9,6 +9,38 @@
 #include "dispatch/dispatch-private.h"
 #include "session/segments.h"
 
+/* A slot that describes a segment of a task beside the one that the task's own slot describes */
+struct segment_slot {
+	struct task task;
+	struct exec_ref refs[RBK_MAX_REFS];
+};
+_Static_assert(sizeof(struct segment_slot) <= SEGMENT_SLOT_BYTES &&
+		       SEGMENT_SLOT_BYTES % _Alignof(struct segment_slot) == 0 &&
+		       _Alignof(struct segment_slot) <= _Alignof(max_align_t),
+	       "the slots of a set lie one after the other in memory of calloc()");
+
+/* Return true if segments of a task run at once; @task may be any of its slots. */
+static inline bool segments_at_once(const struct task *task)
+{
+	return __builtin_expect(task->whole && task->set, 0) && task->set->n_slots > 1;
+}
+
+/* Return slot @i, below n_slots, of a task whose segments run at once; 0: its own. */
+static inline struct task *segments_slot(const struct segment_set *set, uint32_t i)
+{
+	return i == 0 ? set->task
+		      : (struct task *)(void *)((uint8_t *)set->slots +
+						(size_t)(i - 1) * SEGMENT_SLOT_BYTES);
+}
+
+/* Return slot @i of any task, NULL: it has no more. Only those in TASK_PLACED have runs. */
+static inline struct task *task_slot(struct task *task, uint32_t i)
+{
+	if (!segments_at_once(task))
+		return i == 0 ? task : NULL;
+	return i < task->set->n_slots ? segments_slot(task->set, i) : NULL;
+}
+
 /* A RUN as its entry describes it, whatever segment its slot describes. */
 struct whole_run {
 	const struct plan *plan;
@@ -25,7 +57,7 @@ static inline struct whole_run segments_whole(const struct task *task)
 	return (struct whole_run){task->plan->plan, task->run.refs, task->count};
 }
 
-/* Return true if the task is not cut, or its slot describes its last segment. */
+/* Return true if the task is not cut, or @task describes its last segment. */
 static inline bool segments_is_last(const struct task *task)
 {
 	return !task->whole || task->segment + 1u == task->whole->segments->n;
@@ -49,6 +81,32 @@ void segments_run_returned(const struct dispatch *dispatch, const struct run *ru
  * Return: true: the slot describes the next segment, which is to be started; false: the task ends.
  */
 bool segments_go_on(struct task *task);
+
+/*
+ * The same for a task whose segments run at once: note that the segment of slot @slot ended with
+ * *res. If it failed, the others are stopped.
+ * Return: the task if it ends, with *res set to its result; otherwise NULL.
+ */
+struct task *segments_slot_ended(struct dispatch *dispatch, struct task *slot, int *res);
+
+/*
+ * Have a free slot describe the next segment that can begin, which is to be started.
+ * Return: that slot; NULL: no segment can begin, or no slot is free.
+ */
+struct task *segments_next(struct segment_set *set);
+
+/*
+ * Cancel a task whose segments run at once: it ends with -ECANCELED once all slots have returned.
+ * Return: false if one has begun that cannot be stopped, unless @is_forced; nothing has changed
+ * then.
+ */
+bool segments_cancel(struct dispatch *dispatch, struct task *task, bool is_forced);
+
+/* Return true if a segment that is about to begin is of no use any more, since another failed. */
+static inline bool segments_have_failed(const struct task *task)
+{
+	return segments_at_once(task) && task->set->res != 0;
+}
 
 /*
  * Begin a PREFETCH or an EVICT, or go on after the answer for the present segment, likewise. A

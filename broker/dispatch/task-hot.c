@@ -291,12 +291,44 @@ static void ring_after_completion(struct dispatch *dispatch, struct dispatch_rin
 		session_ring_drained(ring->ring);
 }
 
+/*
+ * Go on with a task whose segments run at once: its slot @slot has begun a segment, or that segment
+ * has ended with *res. Begin all segments that can begin now.
+ * Return: the task if it ends with *res; otherwise NULL.
+ */
+static __attribute__((__noinline__)) struct task *go_on_at_once(struct dispatch *dispatch,
+								struct task *slot, bool has_ended,
+								int *res)
+{
+	struct segment_set *set = slot->set;
+	struct task *task;
+
+	while (slot) {
+		task = has_ended ? segments_slot_ended(dispatch, slot, res) : NULL;
+		if (task)
+			return task;
+		slot = segments_next(set);
+		has_ended = slot && task_begin(dispatch, slot, res);
+	}
+	return NULL;
+}
+
+/* Begin what @task's slot describes. Return: the task if it ends with *ret_res; otherwise NULL. */
+static inline struct task *task_go(struct dispatch *dispatch, struct task *task, int *ret_res)
+{
+	const bool has_ended = task_begin(dispatch, task, ret_res);
+
+	if (segments_at_once(task))
+		return go_on_at_once(dispatch, task, has_ended, ret_res);
+	return has_ended ? task : NULL;
+}
+
 void task_start(struct dispatch *dispatch, struct task *task)
 {
 	struct dispatch_ring *ring = task->ring;
 	int res;
 
-	while (task && task_begin(dispatch, task, &res))
+	while (task && (task = task_go(dispatch, task, &res)))
 		task = task_complete(dispatch, task, res);
 	ring_after_completion(dispatch, ring);
 }
@@ -312,6 +344,24 @@ void task_finish(struct dispatch *dispatch, struct task *task, int res)
 		ring_after_completion(dispatch, ring);
 }
 
+void task_end(struct dispatch *dispatch, struct task *task, int res)
+{
+	if (segments_at_once(task))
+		task = go_on_at_once(dispatch, task, true, &res);
+	if (task)
+		task_finish(dispatch, task, res);
+}
+
+/* The slot of a task of a plan that is cut has returned. */
+static __attribute__((__noinline__)) void segment_returned(struct dispatch *dispatch,
+							   struct task *task)
+{
+	if (!segments_at_once(task) && segments_go_on(task))
+		task_start(dispatch, task);
+	else
+		task_end(dispatch, task, task->res);
+}
+
 static inline void task_returned(struct dispatch *dispatch, struct exec_task *exec)
 {
 	struct task *task = run_returned(dispatch, container_of(exec, struct run, exec));
@@ -321,8 +371,8 @@ static inline void task_returned(struct dispatch *dispatch, struct exec_task *ex
 	/* Report the CPU if it did at least half of the rows. */
 	if (task->n_rows_done[0] >= task->n_rows_done[1] && task->n_rows_done[0] > 0)
 		task->device = RBK_DEVICE_CPU;
-	if (__builtin_expect(task->whole != NULL, 0) && segments_go_on(task))
-		task_start(dispatch, task);
+	if (__builtin_expect(task->whole != NULL, 0))
+		segment_returned(dispatch, task);
 	else
 		task_finish(dispatch, task, task->res);
 }
@@ -371,6 +421,12 @@ static int task_cancel(struct dispatch *dispatch, struct task *task)
 {
 	if (__builtin_expect(task->is_rerun, 0) || segments_have_updated(task))
 		return -EALREADY;
+	if (segments_at_once(task)) {
+		if (!segments_cancel(dispatch, task, false))
+			return -EALREADY;
+		task->is_cancelled = true;
+		return 0;
+	}
 	switch (task->phase) {
 	case TASK_HELD:
 	case TASK_WOKEN:

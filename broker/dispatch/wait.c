@@ -114,7 +114,9 @@ static bool end_one_of_plan(struct dispatch *dispatch)
  */
 static void task_drop(struct dispatch *dispatch, struct task *task)
 {
-	if (task->phase == TASK_PLACED)
+	if (segments_at_once(task))
+		segments_cancel(dispatch, task, true);
+	else if (task->phase == TASK_PLACED)
 		runs_withdraw(dispatch, task);
 	else if (task->phase == TASK_WAITING)
 		wait_cancel(task);

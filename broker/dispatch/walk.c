@@ -11,6 +11,7 @@
  * of a walk to its end is visited exactly once.
  */
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 
 enum {
 	/* Steps of one walk in one turn */
@@ -54,7 +55,7 @@ bool walk_next(const struct dispatch *dispatch, struct walk *walk, struct task *
 	}
 	task = &ring->tasks[walk->slot++];
 	/* A free slot keeps the phase of its last task. */
-	if (!list_is_empty(&task->link) && task->phase == TASK_PLACED)
+	if (!list_is_empty(&task->link) && (task->phase == TASK_PLACED || segments_at_once(task)))
 		*ret = task;
 	return true;
 }

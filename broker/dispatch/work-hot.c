@@ -46,8 +46,8 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		if (!task->next)
 			dispatch->woken.end = &dispatch->woken.first;
 		if (task->is_cancelled || task->wait_res == -ECANCELED ||
-		    task->plan->state != SLOT_READY) {
-			task_finish(dispatch, task, -ECANCELED);
+		    task->plan->state != SLOT_READY || segments_have_failed(task)) {
+			task_end(dispatch, task, -ECANCELED);
 		} else if (task->opcode == RBK_OP_RUN) {
 			/* Place it anew after any answer: the placer knows what is possible. */
 			task_start(dispatch, task);

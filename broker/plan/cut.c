@@ -339,6 +339,22 @@ uint32_t cut_n_segments(const struct cut *cut)
 	return cut->n_segments;
 }
 
+uint32_t cut_width(const struct cut *cut)
+{
+	uint32_t lasts[CUT_MAX_SEGMENTS], n_ways = 0, way;
+
+	/* Lay ways through the segments, each of which waits for the one before: one runs of each.
+	 */
+	for (uint32_t i = 0; i < cut->n_segments; i++) {
+		way = 0;
+		while (way < n_ways && !(cut->before[i] & bit(lasts[way])))
+			way++;
+		n_ways += way == n_ways;
+		lasts[way] = i;
+	}
+	return n_ways;
+}
+
 const struct cut_segment *cut_segment(const struct cut *cut, uint32_t i)
 {
 	return &cut->segments[i];

@@ -68,6 +68,8 @@ int cut_new(const void *desc, size_t desc_bytes, const struct plan *plan, const 
 struct cut *cut_free(struct cut *cut);
 
 uint32_t cut_n_segments(const struct cut *cut);
+/* Return how many segments may run at once; never too few. */
+uint32_t cut_width(const struct cut *cut);
 /* Return segment @i, below cut_n_segments(), which the cut owns. */
 const struct cut_segment *cut_segment(const struct cut *cut, uint32_t i);
 

@@ -73,7 +73,8 @@ uint64_t segments_most_bytes(size_t desc_bytes)
 	/* The cut's own tensors and a description; the segments' plans, with a fixed part each */
 	return plan_new_bytes(desc_bytes) + 2 * desc_bytes +
 	       TENSORS_MOST * plan_new_bytes(desc_bytes) + sizeof(struct session_segments) +
-	       SETS_MOST * sizeof(struct segment_set) +
+	       SETS_MOST *
+		       (sizeof(struct segment_set) + (SEGMENTS_AT_ONCE - 1) * SEGMENT_SLOT_BYTES) +
 	       n * (sizeof(struct session_segment) + SETS_MOST * sizeof(struct segment_run) +
 		    plan_new_bytes(0));
 }
@@ -139,6 +140,27 @@ static void place_sets(const struct server_options *options, struct session_segm
 			      (uint64_t)sysconf(_SC_PAGESIZE), &segments->arena.bytes);
 }
 
+/* Make the slots for segments that may run at once. Return: 0; -ENOMEM. */
+static int make_slots(struct session_plan *plan)
+{
+	struct session_segments *segments = plan->segments;
+	uint32_t n = min_u32(cut_width(segments->cut), SEGMENTS_AT_ONCE);
+
+	/* A state is updated as a whole, as the segments would one by one. */
+	if (plan->plan->has_state)
+		n = 1;
+	segments->n_at_once = n;
+	if (n == 1)
+		return 0;
+	segments->slots = calloc((size_t)segments->n_sets * (n - 1), SEGMENT_SLOT_BYTES);
+	if (!segments->slots)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i < segments->n_sets; i++)
+		segments->sets[i].slots = (void *)((uint8_t *)segments->slots +
+						   (size_t)i * (n - 1) * SEGMENT_SLOT_BYTES);
+	return 0;
+}
+
 /*
  * Decide whether and where the plan is cut.
  * Return: 0: see plan->segments; -ENOMEM.
@@ -167,7 +189,8 @@ static int cut(struct session_plan *plan)
 	}
 	place_sets(&plan->session->server->options, segments, cut_crossing_bytes(segments->cut));
 	plan->segments = segments;
-	return 0;
+	r = make_slots(plan);
+	return r ? error_fold(r) : 0;
 }
 
 /* Do a part of the work of making segment @i's plan. Return: as plan_maker_work(). */
@@ -222,7 +245,8 @@ bool segments_make(struct session_plan *plan)
 uint64_t segments_bytes(const struct session_segments *segments)
 {
 	return sizeof(*segments) + segments->n * sizeof(*segments->of) +
-	       SETS_MOST * (sizeof(*segments->sets) + segments->n * sizeof(*segments->runs));
+	       SETS_MOST * (sizeof(*segments->sets) + segments->n * sizeof(*segments->runs)) +
+	       (uint64_t)segments->n_sets * (segments->n_at_once - 1) * SEGMENT_SLOT_BYTES;
 }
 
 uint64_t segments_arena_bytes(const struct session_segments *segments)
@@ -324,6 +348,7 @@ struct session_segments *segments_free(struct session_segments *segments)
 	free(segments->of);
 	free(segments->sets);
 	free(segments->runs);
+	free(segments->slots);
 	free(segments);
 	return NULL;
 }

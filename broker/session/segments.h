@@ -20,6 +20,16 @@
 #include "plan/executor.h"
 #include "session/session.h"
 
+struct segment_slot; /* the dispatcher's */
+struct task;
+
+enum {
+	/* Segments of one task that run at once, on several devices and workers, at most */
+	SEGMENTS_AT_ONCE = 4,
+	/* Room for a struct segment_slot */
+	SEGMENT_SLOT_BYTES = 1792,
+};
+
 struct session_segment {
 	struct session_plan plan;
 	struct cut_segment cut;
@@ -29,21 +39,27 @@ struct session_segment {
 	uint64_t from;                /* bit i: it reads what segment i wrote */
 	uint64_t crossed_fixed_bytes; /* bytes of these tensors, without those of rows, */
 	uint64_t crossed_row_bytes;   /* and those of each row of a task */
+	float rank_ns;                /* predicted from its begin to the end of the task */
 };
 
 /* A segment of a task, as it ended; the dispatcher's. */
 struct segment_run {
-	uint64_t ready_ticks;            /* end of the segment before, or the task's admission */
+	/* end of the last of those before, or the task's admission */
+	uint64_t ready_ticks;
 	uint64_t start_ticks, end_ticks; /* 0: it did not run */
 	float predicted_ns, other_ns;
-	uint16_t flags; /* RBK_DECISION_* */
-	uint8_t device; /* RBK_DEVICE_* */
-	uint8_t reason; /* enum rbk_reason */
+	uint16_t flags;            /* RBK_DECISION_* */
+	uint8_t device;            /* RBK_DEVICE_* */
+	uint8_t reason;            /* enum rbk_reason */
+	uint8_t begun_device;      /* RBK_DEVICE_NONE: none has begun it */
+	bool is_shared;            /* that device had other tasks, which had not returned */
+	struct stats_moment begun; /* when it did */
 };
 
 /*
  * A crossing block, and the state of the task that has it; the dispatcher's. Until the task ends
  * its slot describes the present segment, and the set keeps what the slot said of the whole task.
+ * Of segments that run at once, further slots describe the others.
  */
 struct segment_set {
 	struct segment_set *next; /* in free_sets */
@@ -54,9 +70,7 @@ struct segment_set {
 	uint64_t start_ticks, end_ticks;
 	uint64_t ran_ticks[RBK_MAX_DEVICES];        /* time of segments, by device */
 	struct stats_moment ended[RBK_MAX_DEVICES]; /* the last segment on each device */
-	struct stats_moment begun;  /* when begun_device began the present segment */
-	uint8_t begun_device;       /* RBK_DEVICE_NONE: none has */
-	bool is_shared;             /* its device had other tasks, too, which had not returned */
+	uint8_t last_device;        /* of the segment that ended last; RBK_DEVICE_NONE: none */
 	uint64_t longest_ticks;     /* of the segment that reason is of */
 	float predicted_ns;         /* sum over the segments so far */
 	uint8_t reason;             /* enum rbk_reason; see segment-hot.c */
@@ -64,18 +78,32 @@ struct segment_set {
 	bool is_partitioned;        /* a segment ran on two devices */
 	bool has_updated;           /* a segment that updates a state has ended */
 	struct segment_run *runs;   /* one per segment of the plan */
+	uint64_t noted;             /* bit i: runs[i] is of this task */
+
+	uint32_t n_slots;           /* that the task may use; 1: one segment after the other */
+	struct segment_slot *slots; /* those beside its own */
+	/* If n_slots > 1 */
+	struct task *task;
+	uint64_t begun, done; /* bit i: segment i has begun; has ended well */
+	uint32_t n_busy;      /* slots that have a segment */
+	int32_t res;          /* of the first segment that failed, or -ECANCELED; else 0 */
 };
 
 struct session_segments {
 	/* The dispatcher's */
 	struct segment_set *free_sets;
 	struct list_node waiting; /* tasks that wait for a set, oldest first */
+	uint32_t n_tasks;         /* that have begun; wraps */
+	/* Segments by rank: of those that could begin, the first one does. */
+	uint8_t order[CUT_MAX_SEGMENTS];
 
 	uint32_t n;
 	uint32_t n_sets;
 	struct session_segment *of;
 	struct segment_set *sets;
 	struct segment_run *runs; /* those of all sets */
+	uint32_t n_at_once;       /* segments of one task that may run at once */
+	void *slots;              /* those of all sets, each of SEGMENT_SLOT_BYTES */
 	struct exec_arena arena;  /* the blocks of all sets */
 	int map_result;           /* of segments_map() */
 	uint64_t n_bytes_done;    /* bytes of the arena that were faulted in */

@@ -155,15 +155,12 @@ bool fake_begin(struct fake *fake, uint64_t user_data)
 	return i >= 0 && exec_task_begin(fake->tasks[i]);
 }
 
-void fake_finish(struct fake *fake, uint64_t user_data, int32_t res)
+void fake_finish_at(struct fake *fake, unsigned int i, int32_t res)
 {
-	int i = fake_find(fake, user_data);
-	struct exec_task *task;
+	struct exec_task *task = fake->tasks[i];
 
-	CHECK(i >= 0);
-	task = fake->tasks[i];
 	memmove(fake->tasks + i, fake->tasks + i + 1,
-		(fake->n_tasks - (unsigned int)i - 1) * sizeof(*fake->tasks));
+		(fake->n_tasks - i - 1) * sizeof(*fake->tasks));
 	fake->n_tasks--;
 	if (atomic_load(&task->state) != EXEC_RUNNING && !exec_task_begin(task)) {
 		res = -ECANCELED;
@@ -175,6 +172,14 @@ void fake_finish(struct fake *fake, uint64_t user_data, int32_t res)
 	}
 	task->res = res;
 	fake->done[fake->n_done++] = task;
+}
+
+void fake_finish(struct fake *fake, uint64_t user_data, int32_t res)
+{
+	int i = fake_find(fake, user_data);
+
+	CHECK(i >= 0);
+	fake_finish_at(fake, (unsigned int)i, res);
 }
 
 void fake_finish_all(struct fake *fake, int32_t res)

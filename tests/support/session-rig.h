@@ -226,5 +226,7 @@ bool fake_begin(struct fake *fake, uint64_t user_data);
  * then be reaped.
  */
 void fake_finish(struct fake *fake, uint64_t user_data, int32_t res);
+/* Do as fake_finish() with the @i-th of the fake's tasks. */
+void fake_finish_at(struct fake *fake, unsigned int i, int32_t res);
 /* Complete all tasks of the fake, in order. */
 void fake_finish_all(struct fake *fake, int32_t res);

@@ -186,6 +186,7 @@ TEST(test_cut__shares_bytes)
 	whole_init(&whole, d);
 	cut = cut_at(&whole, CUT_MAX_SEGMENTS - 1, firsts);
 	assert_int_equal(cut_crossing_bytes(cut), 2 * 64 * sizeof(float));
+	assert_int_equal(cut_width(cut), 1);
 	check_results(&whole, cut, 1);
 	cut_free(cut);
 	whole_deinit(&whole);
@@ -219,8 +220,8 @@ TEST(test_cut__output_read_later)
 }
 
 /*
- * y = -|s| + |-s|, s the floor of x: the two branches need only what is before them, and the tensors in which they
- * end are there at the same time.
+ * y = -|s| + |-s|, s the floor of x: the two branches need only what is before them, and the
+ * tensors in which they end are there at the same time.
  */
 TEST(test_cut__branches)
 {
@@ -243,6 +244,7 @@ TEST(test_cut__branches)
 	cut = CUT_AT(&whole, 1, 2, 3, 4, 5);
 	for (uint32_t i = 0; i < 6; i++)
 		assert_int_equal(cut_segment(cut, i)->needs, needs[i]);
+	assert_int_equal(cut_width(cut), 2);
 	/* In turn, three would do: b may lie where s was only if the other branch is done. */
 	assert_int_equal(cut_crossing_bytes(cut), 5 * 64 * sizeof(float));
 	check_results(&whole, cut, 1);
