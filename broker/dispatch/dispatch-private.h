@@ -784,19 +784,6 @@ void wait_cancel(struct task *task);
  */
 void wait_by_opcode(struct dispatch *dispatch, struct task *task, int *ret_res);
 
-/*
- * End the waiting of all tasks of a plan, or of a ring, in batches; waits_end() continues. A
- * closing ring's tasks that devices have not begun are withdrawn, too.
- */
-void waits_plan_removing(struct dispatch *dispatch, struct session_plan *plan);
-void waits_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring);
-
-/*
- * Continue to end the waiting of tasks.
- * Return: the tasks and rings visited.
- */
-unsigned int waits_end(struct dispatch *dispatch);
-
 static inline bool dispatch_is_ending(const struct dispatch *dispatch)
 {
 	return !list_is_empty(&dispatch->ending) || !list_is_empty(&dispatch->closing);

@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/ending.h"
 #include "dispatch/restore.h"
 #include "loop/loop.h"
 #include "shm/ring.h"

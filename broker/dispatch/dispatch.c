@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/ending.h"
 #include "dispatch/segment.h"
 #include "loop/loop.h"
 #include "session/segments.h"

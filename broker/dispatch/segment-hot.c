@@ -9,14 +9,9 @@
  * and adds up its times. Tasks of one plan overlap: while one device runs a segment of one task,
  * another device runs a segment of another task.
  *
- * Where segments need not wait for each other (cut_segment.needs), they run at once, each in a slot
- * of its own: the task's, and those of its set, which no client and no list of tasks knows. A
- * segment begins as soon as those that it needs have ended and a slot is free; of several, the one
- * with the highest rank: the longest way, in predicted time, to the end of the task (Topcuoglu,
- * Hariri, Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing,
- * 2002: upward rank). The placer then finds the device where it ends first, beside those that have
- * begun. If a segment fails, the others are stopped; the task ends when all slots have returned.
- * Tasks with states, and those that an earlier broker has begun, run one segment after the other.
+ * Where segments need not wait for each other, they run at once, each in a slot of its own
+ * (at-once-hot.c). Tasks with states, and those that an earlier broker has begun, run one segment
+ * after the other.
  *
  * A task that finds no free set waits in phase TASK_BLOCKED. A task that ends gives its set to the
  * task that has waited longest. So at most n_sets tasks of a plan have begun, and nothing is
@@ -127,7 +122,7 @@ static void rank(const struct dispatch *dispatch, struct session_segments *segme
 			    segments->of[k].rank_ns > after_ns)
 				after_ns = segments->of[k].rank_ns;
 		segment->rank_ns = predict(dispatch, segment, count) + after_ns;
-		/* Those after it are in order; of equal ones the first in the plan comes first. */
+		/* Later segments are in order; of equal ones the first in the plan comes first. */
 		for (; at > 0 && segments->of[segments->order[at - 1]].rank_ns <= segment->rank_ns;
 		     at--)
 			segments->order[at] = segments->order[at - 1];
@@ -135,14 +130,27 @@ static void rank(const struct dispatch *dispatch, struct session_segments *segme
 	}
 }
 
-/* Have the slot describe segment @i. */
-static void describe_segment(struct task *task, uint32_t i)
+/* Reset the results of a slot's last segment, except those that the next placement sets. */
+static void reset_slot(struct task *task)
+{
+	task->n_rows_done[0] = task->n_rows_done[1] = 0;
+	task->start_ticks = task->end_ticks = 0;
+	task->split_count = 0;
+	task->predicted_ns = task->other_ns = 0;
+	task->is_explored = task->is_moved = false;
+	task->has_waited = false;
+	task->wait_res = 0;
+	task->res = 0;
+}
+
+void segments_describe(struct task *task, uint32_t i)
 {
 	struct session_segments *segments = task->whole->segments;
 	struct session_segment *segment = &segments->of[i];
 	const struct segment_set *set = task->set;
 	struct exec_ref *refs = task->run.refs;
 
+	reset_slot(task);
 	task->set->runs[i].begun_device = RBK_DEVICE_NONE;
 	task->segment = (uint16_t)i;
 	task->plan = &segment->plan;
@@ -155,19 +163,6 @@ static void describe_segment(struct task *task, uint32_t i)
 		else
 			refs[b] = set->refs[ref->binding];
 	}
-}
-
-/* Reset the results of the last segment, except those that the next placement sets. */
-static void reset_slot(struct task *task)
-{
-	task->n_rows_done[0] = task->n_rows_done[1] = 0;
-	task->start_ticks = task->end_ticks = 0;
-	task->split_count = 0;
-	task->predicted_ns = task->other_ns = 0;
-	task->is_explored = task->is_moved = false;
-	task->has_waited = false;
-	task->wait_res = 0;
-	task->res = 0;
 }
 
 /*
@@ -258,7 +253,7 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 	if (set->n_slots > 1 && segments->n_tasks++ % RANK_EVERY == 0)
 		rank(dispatch, segments, task->count);
 	/* The first in order needs none: whatever it needs would rank as high, and come before. */
-	describe_segment(task, set->n_slots > 1 ? segments->order[0] : 0);
+	segments_describe(task, set->n_slots > 1 ? segments->order[0] : 0);
 	if (set->n_slots > 1)
 		spread(set, task);
 	return true;
@@ -356,8 +351,7 @@ static void count_segment(const struct task *task, bool is_partitioned)
 			  clock_ticks_to_ns(task->end_ticks));
 }
 
-/* Add what the slot says of the present segment to what the set says of the task. */
-static void add_up(struct task *task)
+void segments_add_up(struct task *task)
 {
 	struct segment_set *set = task->set;
 	const uint64_t ticks = task->end_ticks - task->start_ticks;
@@ -389,92 +383,13 @@ bool segments_go_on(struct task *task)
 
 	if (task->res || next == task->whole->segments->n)
 		return false;
-	add_up(task);
+	segments_add_up(task);
 	if (task->whole->segments->of[task->segment].updates_state) {
 		task->set->has_updated = true;
 		/* A wait could not be cancelled here, and would hold the chain up. */
 		task->waits_for_memory = false;
 	}
-	reset_slot(task);
-	describe_segment(task, next);
-	return true;
-}
-
-/* Stop all segments of a task that runs them at once; those that have begun may go on. */
-static void stop_all(struct dispatch *dispatch, struct segment_set *set)
-{
-	for (uint32_t i = 0; i < set->n_slots; i++) {
-		struct task *slot = segments_slot(set, i);
-
-		if (slot->phase == TASK_PLACED && !slot->res) {
-			slot->res = -ECANCELED;
-			runs_stop(dispatch, slot);
-		} else if (slot->phase == TASK_WAITING) {
-			wait_cancel(slot);
-		}
-	}
-}
-
-struct task *segments_slot_ended(struct dispatch *dispatch, struct task *slot, int *res)
-{
-	struct segment_set *set = slot->set;
-	const struct session_segments *segments = slot->whole->segments;
-
-	slot->res = *res;
-	/* Segments that were stopped before they began say nothing of the task. */
-	if (slot->start_ticks || !set->res)
-		add_up(slot);
-	slot->phase = TASK_IDLE;
-	set->n_busy--;
-	if (*res == 0) {
-		set->done |= bit(slot->segment);
-	} else if (!set->res) {
-		set->res = *res;
-		stop_all(dispatch, set);
-	}
-	if (set->res ? set->n_busy > 0 : set->done != UINT64_MAX >> (64 - segments->n))
-		return NULL;
-	*res = set->res;
-	return set->task;
-}
-
-struct task *segments_next(struct segment_set *set)
-{
-	const struct session_segments *segments = set->task->whole->segments;
-	struct task *slot = NULL;
-
-	if (set->res || set->n_busy == set->n_slots)
-		return NULL;
-	for (uint32_t i = 0; i < segments->n; i++) {
-		const uint32_t next = segments->order[i];
-
-		if (set->begun & bit(next) || segments->of[next].cut.needs & ~set->done)
-			continue;
-		for (uint32_t k = 0; !slot || slot->phase != TASK_IDLE; k++)
-			slot = segments_slot(set, k);
-		reset_slot(slot);
-		describe_segment(slot, next);
-		set->begun |= bit(next);
-		set->n_busy++;
-		return slot;
-	}
-	return NULL;
-}
-
-bool segments_cancel(struct dispatch *dispatch, struct task *task, bool is_forced)
-{
-	struct segment_set *set = task->set;
-
-	if (set->res)
-		return is_forced;
-	for (uint32_t i = 0; i < set->n_slots && !is_forced; i++) {
-		struct task *slot = segments_slot(set, i);
-
-		if (slot->phase == TASK_PLACED && !runs_may_stop(dispatch, slot))
-			return false;
-	}
-	set->res = -ECANCELED;
-	stop_all(dispatch, set);
+	segments_describe(task, next);
 	return true;
 }
 
@@ -573,7 +488,7 @@ static void describe_whole(struct task *task)
 	uint32_t n_devices = 0;
 
 	if (set->n_slots == 1)
-		add_up(task);
+		segments_add_up(task);
 	task->count = set->count;
 	for (uint32_t i = 0; i < task->whole->plan->n_bindings; i++)
 		task->run.refs[i] = set->refs[i];

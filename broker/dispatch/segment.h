@@ -33,6 +33,12 @@ static inline struct task *segments_slot(const struct segment_set *set, uint32_t
 						(size_t)(i - 1) * SEGMENT_SLOT_BYTES);
 }
 
+/* Return the task that a slot is of, which may be the task's own. */
+static inline const struct task *segments_task(const struct task *slot)
+{
+	return segments_at_once(slot) ? slot->set->task : slot;
+}
+
 /* Return slot @i of any task, NULL: it has no more. Only those in TASK_PLACED have runs. */
 static inline struct task *task_slot(struct task *task, uint32_t i)
 {
@@ -82,10 +88,17 @@ void segments_run_returned(const struct dispatch *dispatch, const struct run *ru
  */
 bool segments_go_on(struct task *task);
 
+/* Have a slot describe segment @i of the task that it is of, which is to be started. */
+void segments_describe(struct task *slot, uint32_t i);
+/* Add what a slot says of its segment, which has ended, to what the set says of the task. */
+void segments_add_up(struct task *slot);
+
+/* at-once-hot.c */
+
 /*
- * The same for a task whose segments run at once: note that the segment of slot @slot ended with
- * *res. If it failed, the others are stopped.
- * Return: the task if it ends, with *res set to its result; otherwise NULL.
+ * As segments_go_on(), for a task whose segments run at once: note that the segment of slot @slot
+ * ended with *res. If it failed, the others are stopped. Return: the task if it ends, with *res set
+ * to its result; otherwise NULL.
  */
 struct task *segments_slot_ended(struct dispatch *dispatch, struct task *slot, int *res);
 
@@ -107,6 +120,8 @@ static inline bool segments_have_failed(const struct task *task)
 {
 	return segments_at_once(task) && task->set->res != 0;
 }
+
+/* segment-hot.c */
 
 /*
  * Begin a PREFETCH or an EVICT, or go on after the answer for the present segment, likewise. A

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/ending.h"
 #include "dispatch/segment.h"
 #include "util/clock.h"
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "memory/budget.h"
@@ -596,7 +597,7 @@ static void check_records(const struct session_ring *ring)
 void sim_broker_check_begin(const struct exec_task *exec)
 {
 	const struct run *run = container_of(exec, const struct run, exec);
-	const struct task *task = run->task;
+	const struct task *task = segments_task(run->task);
 	const struct session_ring *ring = task->ring->ring;
 	const struct rbk_task_record *record, *before;
 	struct rbk_commit commit;

@@ -52,41 +52,62 @@ void client_count_uses(struct client *client, const struct task *task, int n)
 		client->n_uses[task->out_slot] += (unsigned int)n;
 }
 
-/* Compute what a RUN must give, from @x, the words of its input. */
-static void expect(struct client *client, struct task *task, const uint32_t *x)
+/* Compute the rows of @y from those of one or two operands, @b is NULL then, as a node does. */
+static void expect_node(const struct client *client, const struct task *task, const uint32_t *a,
+			const uint32_t *b, enum plan_kind salt, uint32_t *y)
+{
+	struct sim_operand operands[3];
+	unsigned int n = 0;
+
+	operands[n++] = (struct sim_operand){
+		.words = (uint32_t *)a, .n_words = task->n_rows * WIDTH, .row_words = WIDTH};
+	operands[n] = operands[0];
+	operands[n].words = (uint32_t *)b;
+	n += b != NULL;
+	operands[n] = operands[0];
+	operands[n].words = y;
+	operands[n++].is_written = true;
+	sim_compute(operands, n, client->salts[salt], false);
+}
+
+/* Compute the next value of a task's state. */
+static void expect_state(struct client *client, struct task *task, const uint32_t *x)
 {
 	struct state *state = &client->states[task->state];
 	struct sim_operand operands[2] = {
-		{.words = (uint32_t *)x, .n_words = task->n_rows * WIDTH, .row_words = WIDTH},
-		{.words = task->expected,
-		 .n_words = task->n_rows * WIDTH,
-		 .row_words = WIDTH,
-		 .is_written = true},
+		{.words = (uint32_t *)x, .n_words = task->n_rows * WIDTH},
+		{.words = state->expected, .n_words = WIDTH, .is_written = true, .is_state = true},
 	};
 
-	if (task->plan == PLAN_STATE) {
-		operands[0].row_words = 0;
-		operands[1] = (struct sim_operand){
-			.words = state->expected,
-			.n_words = WIDTH,
-			.is_written = true,
-			.is_state = true,
-		};
-		state->is_busy = true;
-		memcpy(task->old_state, state->expected, sizeof(task->old_state));
+	state->is_busy = true;
+	memcpy(task->old_state, state->expected, sizeof(task->old_state));
+	for (unsigned int i = 0; i < 2; i++) {
 		sim_compute(operands, 2, client->salts[PLAN_STATE], false);
 		operands[1].words += WIDTH;
 	}
-	if (task->plan == PLAN_BOTH) {
-		uint32_t between[MAX_ROWS * WIDTH];
+}
 
-		sim_compute(operands, 2, client->salts[PLAN_PRODUCT], false);
-		memcpy(between, task->expected, operands[1].n_words * sizeof(between[0]));
-		operands[0].words = between;
-		sim_compute(operands, 2, client->salts[PLAN_SECOND], false);
-		return;
+/* Compute what a RUN must give, from @x, the words of its input. */
+static void expect(struct client *client, struct task *task, const uint32_t *x)
+{
+	uint32_t between[2][MAX_ROWS * WIDTH];
+
+	switch (task->plan) {
+	case PLAN_STATE:
+		expect_state(client, task, x);
+		break;
+	case PLAN_BOTH:
+		expect_node(client, task, x, NULL, PLAN_PRODUCT, between[0]);
+		expect_node(client, task, between[0], NULL, PLAN_SECOND, task->expected);
+		break;
+	case PLAN_BRANCHES:
+		expect_node(client, task, x, NULL, PLAN_PRODUCT, between[0]);
+		expect_node(client, task, x, NULL, PLAN_SECOND, between[1]);
+		expect_node(client, task, between[0], between[1], PLAN_BRANCHES, task->expected);
+		break;
+	default:
+		expect_node(client, task, x, NULL, task->plan, task->expected);
 	}
-	sim_compute(operands, 2, client->salts[task->plan], false);
 }
 
 static void publish(struct client *client, struct task *task, struct rbk_sqe *sqe)

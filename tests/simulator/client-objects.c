@@ -21,7 +21,7 @@ bool client_make_constants(struct client *client)
 	words = rbk_arena_data(client->constants);
 	for (unsigned int i = 0; i < 2 * CONSTANT_WORDS; i++)
 		words[i] = (uint32_t)sim_random();
-	client->salts[PLAN_ELEMENTS] = client->salts[PLAN_STATE] = 1;
+	client->salts[PLAN_ELEMENTS] = client->salts[PLAN_STATE] = client->salts[PLAN_BRANCHES] = 1;
 	client->salts[PLAN_PRODUCT] = sim_salt(1, words, CONSTANT_WORDS);
 	client->salts[PLAN_SECOND] = sim_salt(1, words + CONSTANT_WORDS, CONSTANT_WORDS);
 	r = rbk_arena_seal(client->constants, &error);
@@ -57,7 +57,7 @@ struct rbk_builder *client_build_plan(struct rbk_arena *constants, enum plan_kin
 	const uint32_t square[] = {WIDTH, WIDTH}, one[] = {1, WIDTH};
 	const uint64_t second = CONSTANT_WORDS * 4;
 	struct rbk_builder *b = rbk_builder_new("simulated");
-	unsigned int x, y, w, s;
+	unsigned int x, y, w, s, t;
 
 	if (!b)
 		return NULL;
@@ -81,6 +81,16 @@ struct rbk_builder *client_build_plan(struct rbk_arena *constants, enum plan_kin
 		w = rbk_builder_constant(b, "v", RBK_DTYPE_F32, 2, square, constants, second);
 		y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, rows);
 		rbk_builder_binary(b, "MatMul", s, w, y);
+		break;
+	case PLAN_BRANCHES:
+		w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, square, constants, 0);
+		s = rbk_builder_scratch(b, "s", RBK_DTYPE_F32, 2, rows);
+		rbk_builder_binary(b, "MatMul", x, w, s);
+		w = rbk_builder_constant(b, "v", RBK_DTYPE_F32, 2, square, constants, second);
+		t = rbk_builder_scratch(b, "t", RBK_DTYPE_F32, 2, rows);
+		rbk_builder_binary(b, "MatMul", x, w, t);
+		y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, rows);
+		rbk_builder_binary(b, "Mul", s, t, y);
 		break;
 	default:
 		/* Each of two segments updates one of the states, if the plan is cut. */

@@ -28,7 +28,8 @@ enum plan_kind {
 	PLAN_ELEMENTS, /* the first SIM_PLANS have no state */
 	PLAN_PRODUCT,  /* with the first constant */
 	PLAN_SECOND,   /* with the second one */
-	PLAN_BOTH,
+	PLAN_BOTH,     /* one after the other */
+	PLAN_BRANCHES, /* one and the other, and their product, which is no part of either */
 	PLAN_STATE,
 	PLAN_KINDS
 };

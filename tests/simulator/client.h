@@ -43,7 +43,7 @@ enum sim_entry {
 /* Ways in which it waits */
 enum sim_way { SIM_WAIT, SIM_PEEK, SIM_LOOP, SIM_SUBMIT_AND_WAIT, SIM_WAYS };
 
-enum { SIM_PLANS = 4, SIM_MAX_HELPERS = 3 };
+enum { SIM_PLANS = 5, SIM_MAX_HELPERS = 3 };
 
 /* Weights of what clients do, of which any but the first may be 0 */
 struct sim_client_mix {

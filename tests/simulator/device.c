@@ -25,7 +25,10 @@ enum {
 	STALL_NS = 30000000,
 	SLOW_NS = 100000000,
 	REOPEN_TRIES = 2,
-	MAX_CHAIN_WORDS = 256,
+	/* of plans without states; words of each tensor between their nodes */
+	MAX_NODES = 4,
+	MAX_TENSORS = 8,
+	MAX_BETWEEN_WORDS = 256,
 };
 
 struct device {
@@ -395,25 +398,37 @@ static uint32_t salt_of(const struct device *device, const struct plan *plan,
 	return salt;
 }
 
-/* Compute a chain of nodes, from the first operand to the second. */
-static void compute_chain(const struct device *device, const struct plan *plan,
-			  const struct sim_operand operands[2], bool in_steps)
+/*
+ * Compute nodes one after the other. Each has one or two operands of the task's rows, beside
+ * constants, and a result of the same shape.
+ */
+static void compute_nodes(const struct device *device, const struct plan *plan,
+			  const struct sim_operand *operands, bool in_steps)
 {
-	uint32_t between[2][MAX_CHAIN_WORDS];
-	struct sim_operand step[2] = {operands[0], operands[1]};
+	uint32_t between[MAX_NODES][MAX_BETWEEN_WORDS], *words[MAX_TENSORS] = {NULL};
+	struct sim_operand step[3];
 
-	sim_check(operands[1].n_words <= MAX_CHAIN_WORDS);
+	sim_check(plan->n_nodes <= MAX_NODES && plan->n_tensors <= MAX_TENSORS &&
+		  operands[0].n_words <= MAX_BETWEEN_WORDS);
+	for (uint16_t i = 0; i < plan->n_bindings; i++)
+		words[plan->bindings[i].tensor] = operands[i].words;
 	for (uint16_t i = 0; i < plan->n_nodes; i++) {
 		const struct node *node = &plan->nodes[i];
+		unsigned int n = 0;
 
-		/* All nodes have one operand of the task's rows, and results of the same shape. */
-		sim_check(i == 0 || node->in[0] == plan->nodes[i - 1].out[0]);
-		if (i + 1 < plan->n_nodes)
-			step[1].words = between[i % 2];
-		else
-			step[1].words = operands[1].words;
-		sim_compute(step, 2, salt_of(device, plan, node), in_steps);
-		step[0].words = step[1].words;
+		for (uint32_t k = 0; k < node->n_in; k++) {
+			if (plan->tensors[node->in[k]].kind == RBK_TENSOR_CONSTANT)
+				continue;
+			step[n] = operands[0];
+			step[n].is_written = false;
+			step[n++].words = words[node->in[k]];
+		}
+		if (!words[node->out[0]])
+			words[node->out[0]] = between[i];
+		step[n] = step[0];
+		step[n].is_written = true;
+		step[n++].words = words[node->out[0]];
+		sim_compute(step, n, salt_of(device, plan, node), in_steps);
 	}
 }
 
@@ -453,11 +468,8 @@ static void compute(const struct device *device, const struct exec_task *task, b
 	}
 	if (plan->has_state)
 		compute_states(device, plan, operands, in_steps);
-	else if (plan->n_nodes > 1)
-		compute_chain(device, plan, operands, in_steps);
 	else
-		sim_compute(operands, plan->n_bindings, salt_of(device, plan, &plan->nodes[0]),
-			    in_steps);
+		compute_nodes(device, plan, operands, in_steps);
 	n_tasks++;
 	done_ns = sim_now_ns();
 }

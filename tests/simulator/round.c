@@ -153,7 +153,7 @@ static void choose_mix(struct sim_client_mix *mix)
 		.acts = {600, 150, 180, 20, 20, 10, 5, 4, 4, 2},
 		.entries = {5, 2, 2, 2, 1, 1, 1, 1, 1, 1},
 		.ways = {5, 1, 1, 1},
-		.plans = {1, 1, 1, 1},
+		.plans = {1, 1, 1, 1, 1},
 		.devices = {4, 1, 1},
 		.n_slots = 24,
 		.burst = 8,

@@ -241,7 +241,7 @@ static struct describe *star(void)
 	return d;
 }
 
-/* Of two that could begin, the one with the longer way to the end gets the only slot. */
+/* The segment with the longer way to the end gets the only free slot. */
 TEST(test_branches__rank)
 {
 	struct fake *cpu;
@@ -518,7 +518,7 @@ TEST(test_branches__are_replaced)
 		segment_plan(&scene, i)->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
 	dispatch_replace_begin(bench->rig.dispatch, true);
 	rig_work(&bench->rig);
-	/* What the GPU has stays; all that was queued for it is on the CPU. */
+	/* The GPU keeps its one; the others, queued for it, are on the CPU. */
 	assert_int_equal(bench->gpu->n_tasks, 1);
 	assert_int_equal(bench->cpu->n_tasks, 2);
 	while (bench->cpu->n_tasks + bench->gpu->n_tasks > 0) {

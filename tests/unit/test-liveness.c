@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dispatch/ending.h"
 #include "place/placer-private.h"
 #include "support/slotted.h"
 #include "support/test.h"
