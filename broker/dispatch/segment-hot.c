@@ -511,16 +511,17 @@ static void describe_whole(struct task *task)
 	task->is_moved = set->is_moved;
 }
 
-/* Log the segments that have begun, before task_count() logs the task. */
+/* Log the segments up to the last that has begun, before task_count() logs the task. */
 static void log_segments(const struct task *task)
 {
 	const struct session_segments *segments = task->whole->segments;
 	const struct segment_set *set = task->set;
 
-	for (uint64_t rest = set->noted; rest; rest &= rest - 1) {
-		const uint32_t i = (uint32_t)__builtin_ctzll(rest);
+	for (uint32_t i = 0; i < segments->n && set->noted >> i; i++) {
+		/* After a failure, one before the last may not have begun. */
+		static const struct segment_run none = {.device = RBK_DEVICE_NONE};
 		const struct session_segment *segment = &segments->of[i];
-		const struct segment_run *run = &set->runs[i];
+		const struct segment_run *run = set->noted & bit(i) ? &set->runs[i] : &none;
 		const bool has_run = run->start_ticks != 0;
 		const struct stats_segment record = {
 			.ended_ns = has_run ? clock_ticks_to_ns(run->end_ticks) : 0,

@@ -332,13 +332,13 @@ struct rbk_stats_decision {
 
 /*
  * A segment of a task whose plan is cut (SEGMENTS in brokerd(8)). When such a task ends, a record
- * of each segment that began is written, in the order in which the segments ran, before the task's
- * own record in the decision log. If the task failed, the last one is the segment that failed.
+ * of each segment is written, by number, before the task's own record in the decision log. If the
+ * task failed, the last one is the last segment that began.
  */
 struct rbk_stats_segment {
 	uint64_t sequence;    /* 0 while the record is written, otherwise its index + 1 */
 	uint64_t task;        /* index of the task in the decision log */
-	uint64_t ended_at_ns; /* 0: it failed before it ran */
+	uint64_t ended_at_ns; /* 0: it failed before it ran, or another one did */
 	uint16_t segment;     /* 0 to n_segments - 1 */
 	uint16_t n_segments;  /* of the plan */
 	uint8_t device;       /* RBK_DEVICE_* */
@@ -347,7 +347,10 @@ struct rbk_stats_segment {
 	uint16_t flags;
 	float predicted_ns; /* as in struct rbk_stats_decision */
 	float other_ns;
-	/* from the end of the segment before, or of the first one from admission, to its start */
+	/*
+	 * to its start: from the end of the last segment that it needs, or of the one before if
+	 * segments run one after the other, or from admission
+	 */
 	float queue_ns;
 	float exec_ns;
 	uint64_t from; /* bit i: it read tensors, other than states, that segment i wrote */

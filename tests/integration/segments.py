@@ -4,8 +4,8 @@
 
     segments.py BROKERCTL BROKERD PAGE
 
-A broker with two software devices cuts the plan of a small model: a chain with one value that skips the middle. PAGE is
-brokerctl's manual, which lists the members of a segment.
+A broker with two software devices cuts the plans of two small models: a chain with one value that skips the middle, and
+two branches that meet again. PAGE is brokerctl's manual, which lists the members of a segment.
 """
 import json
 import os
@@ -37,6 +37,17 @@ def make_model(folder):
     return model, values
 
 
+def make_branches(folder):
+    """y = the sum of two chains of four nodes, from what one node makes of x."""
+    nodes = [onnx.node('Tanh', ['x'], ['h'], 'head')]
+    for side in 'lr':
+        names = ['h'] + [f'{side}{i}' for i in range(4)]
+        nodes += [onnx.node('Sin' if i % 2 else 'Cos', [names[i]], [names[i + 1]], names[i + 1]) for i in range(4)]
+    nodes.append(onnx.node('Add', ['l3', 'r3'], ['y'], 'tail'))
+    inputs, outputs = ([(name, onnx.FLOAT, [64, 64])] for name in 'xy')
+    return onnx.write(os.path.join(folder, 'branches.onnx'), onnx.model(nodes, inputs, outputs))
+
+
 def ctl(broker, *arguments):
     result = subprocess.run([CTL, '--socket', broker.socket, *arguments], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, timeout=LIMIT, check=False, text=True)
@@ -64,16 +75,22 @@ def documented():
     return set(re.findall(r'[a-z_]+', ' '.join(re.findall(r'^\.Va (.*)$', item, re.MULTILINE))))
 
 
+def check_times(why):
+    """The segments on the critical path add up to the task's time, as do its causes."""
+    total = sum(segment['wait_ns'] + segment['exec_ns'] for segment in why['segments'] if segment['critical'])
+    expect(abs(total - why['total_ns']) <= 0.001 * total, total, why)
+    expect(abs(sum(cause['ns'] for cause in why['causes']) - total) <= 0.001 * total, why)
+
+
 def check_why(broker, index):
     """Return the segments of a task, which add up to its time."""
     why = json.loads(ctl(broker, 'why', 'task', f'#{index}', '--json'))
     segments = why['segments']
     check_segments(segments)
     expect(set(segments[0]) == documented(), set(segments[0]) ^ documented())
-    total = sum(segment['wait_ns'] + segment['exec_ns'] for segment in segments)
-    expect(abs(total - why['total_ns']) <= 0.001 * total, total, why)
-    expect(abs(sum(cause['ns'] for cause in why['causes']) - total) <= 0.001 * total, why)
+    check_times(why)
     path = [fact for fact in why['facts'] if fact.startswith('its segments ran one after the other: ')]
+    expect(all(segment['critical'] for segment in segments), segments)
     expect(len(path) == 1 and f' of {len(segments)} segments)' in path[0], why['facts'])
     for device in {segment['device'] for segment in segments}:
         expect(f'% on {LABELS[device]} (' in path[0], path, segments)
@@ -82,16 +99,23 @@ def check_why(broker, index):
     return segments
 
 
+def slices_of(events, index, segments):
+    """Return the slices of a task's segments, each of which begins after those that it reads of."""
+    slices = [event for event in events if event.get('cat') == 'execution' and event['args']['index'] == index]
+    slices.sort(key=lambda event: event['args']['segment'])
+    expect([event['args']['segment'] for event in slices] == list(range(len(segments))), slices)
+    for event, segment in zip(slices, segments):
+        expect(all(event['ts'] >= slices[j]['ts'] + slices[j]['dur'] for j in segment['from']),
+               'a segment began too early', slices)
+    return slices
+
+
 def check_trace(events, index, segments):
     """Each segment has a slice on its device, and an arrow from each segment that it reads of."""
-    slices = [event for event in events if event.get('cat') == 'execution' and event['args']['index'] == index]
-    expect([event['args']['segment'] for event in slices] == list(range(len(segments))), slices)
+    slices = slices_of(events, index, segments)
     tracks = {(event['pid'], event['tid']): event['args']['name'] for event in events
               if event['name'] == 'thread_name'}
-    end = 0
     for event, segment in zip(slices, segments):
-        expect(event['ts'] >= end, 'segments overlap', slices)
-        end = event['ts'] + event['dur']
         expect(event['name'].endswith(f' {event["args"]["segment"] + 1}/{len(segments)}'), event)
         expect(event['args']['segments'] == len(segments) and event['args']['exec_ns'] == segment['exec_ns'], event)
         expect(tracks[event['pid'], event['tid']].startswith(LABELS[segment['device']] + ' '), event, tracks)
@@ -136,22 +160,28 @@ def check_counts(broker, n_tasks, n_segments):
     expect(any(device['bubble_ns'] > 0 for device in devices), devices)
 
 
-def check_logged(broker, model, values):
+def n_tasks(broker):
+    return sum(json.loads(line)['tasks'] for line in ctl(broker, 'plans', '--json').splitlines())
+
+
+def run_until_stopped(broker, model, values):
     """A client that is stopped keeps its tenant's page, and runs no tasks that would overwrite the last ones."""
     client = start([CTL, '--socket', broker.socket, 'run', '--repeat=1000000', '--input=x=' + values, model],
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def n_tasks():
-        return sum(json.loads(line)['tasks'] for line in ctl(broker, 'plans', '--json').splitlines())
-    wait_for(lambda: n_tasks() > 100, 'no tasks')
+    wait_for(lambda: n_tasks(broker) > 100, 'no tasks')
     client.send_signal(signal.SIGSTOP)
     # A task may be in flight.
-    wait_for(lambda: n_tasks() == n_tasks(), 'tasks go on')
+    wait_for(lambda: n_tasks(broker) == n_tasks(broker), 'tasks go on')
+    return client
+
+
+def check_logged(broker, model, values):
+    client = run_until_stopped(broker, model, values)
     events = json.loads(ctl(broker, 'trace', '--output=-'))['traceEvents']
     index = max(event['args']['index'] for event in events if event['ph'] == 'X')
     segments = check_why(broker, index)
     check_trace(events, index, segments)
-    check_counts(broker, n_tasks(), len(segments))
+    check_counts(broker, n_tasks(broker), len(segments))
     check_svg(broker, events)
     # The limit is reached by the last task.
     few = json.loads(ctl(broker, 'trace', f'--max-events={index + 1}', '--output=-'))['traceEvents']
@@ -164,6 +194,25 @@ def check_logged(broker, model, values):
         expect(any('not logged any more' in fact for fact in why['facts']), why['facts'])
     client.kill()
     client.wait(LIMIT)
+
+
+def check_branches(broker, model, values):
+    """Segments of the two branches run at once, and why follows the critical path."""
+    n_beside = 0
+    while n_beside == 0:
+        client = run_until_stopped(broker, model, values)
+        events = json.loads(ctl(broker, 'trace', '--output=-'))['traceEvents']
+        ended = sorted({event['args']['index'] for event in events if event.get('cat') == 'execution'})
+        for index in ended[-20:]:
+            why = json.loads(ctl(broker, 'why', 'task', f'#{index}', '--json'))
+            check_times(why)
+            slices_of(events, index, why['segments'])
+            beside = [segment for segment in why['segments'] if not segment['critical']]
+            facts = [fact for fact in why['facts'] if 'its segments' in fact and ' on ' in fact]
+            expect(len(facts) == 1 and ('off the critical path' in facts[0]) == bool(beside), facts, beside)
+            n_beside += len(beside)
+        client.kill()
+        client.wait(LIMIT)
 
 
 def main():
@@ -181,6 +230,9 @@ def main():
             text = ctl(broker, 'run', '--profile', '--input=x=' + values, model)
             expect('The last task, segment by segment' in text and 'node0' in text, text)
             check_logged(broker, model, values)
+        # With this seed, each branch has segments of its own.
+        with Broker(BROKERD, '--gpu=software:2', '--cache=none', '--calibration=none', '--cut=5') as broker:
+            check_branches(broker, make_branches(folder), values)
         # A plan that is not cut has none.
         with Broker(BROKERD, '--gpu=none', '--cache=none', '--calibration=none') as broker:
             report = json.loads(ctl(broker, 'run', '--json', '--profile', '--input=x=' + values, model))

@@ -158,6 +158,50 @@ TEST(test_judge__segments)
 	assert_true(ahead_ns[0] == 900 && ahead_ns[1] == 1000 && ahead_ns[2] == 100);
 }
 
+/* Return a segment that waited from @ready_ns until @start_ns, and ran until @end_ns. */
+static struct segment_entry timed(uint16_t number, uint64_t ready_ns, uint64_t start_ns,
+				  uint64_t end_ns)
+{
+	return (struct segment_entry){.segment = {
+					      .segment = number,
+					      .ended_at_ns = end_ns,
+					      .queue_ns = (float)(start_ns - ready_ns),
+					      .exec_ns = (float)(end_ns - start_ns),
+					      .device = number % 2 ? GPU : CPU,
+				      }};
+}
+
+/* Only segments on the critical path count, whatever ran beside them. */
+TEST(test_judge__segments_at_once)
+{
+	const uint64_t base_ns = UINT64_C(3) << 40; /* times of days, which no float has */
+	struct segment_entry segments[] = {
+		timed(0, base_ns, base_ns + 500, base_ns + 1000),
+		timed(1, base_ns + 1000, base_ns + 1100, base_ns + 3000),
+		timed(2, base_ns + 3000, base_ns + 3000, base_ns + 4000),
+		timed(3, base_ns + 1000, base_ns + 1001, base_ns + 8000),
+		timed(4, base_ns + 8000, base_ns + 8500, base_ns + 9000),
+	};
+	const struct judge judge = {.n_busy = 0};
+	const struct rbk_stats_decision task = task_of();
+	struct verdict verdict = {.n_tasks = 0};
+
+	assert_int_equal(judge_path(segments, 5), 1 << 0 | 1 << 3 | 1 << 4);
+	judge_add(&judge, &task, segments, 5, &verdict);
+	assert_true(verdict.total_ns == 9000);
+	/* One after the other, all are on the path, also those that took no time to begin. */
+	segments[3] = timed(3, base_ns + 4000, base_ns + 4000, base_ns + 8000);
+	assert_int_equal(judge_path(segments, 5), 31);
+	/* A segment that failed before it ran is not. */
+	segments[4].segment.ended_at_ns = 0;
+	assert_int_equal(judge_path(segments, 5), 15);
+	/* Nonsense of a page ends somewhere. */
+	for (unsigned int i = 0; i < 5; i++)
+		segments[i] = timed(0, base_ns, base_ns, base_ns + 1);
+	assert_in_range(judge_path(segments, 5), 1, 31);
+	assert_int_equal(judge_path(NULL, 0), 0);
+}
+
 /* The contention of a segment is its own, whatever the task's record says. */
 TEST(test_judge__contention_of_segment)
 {

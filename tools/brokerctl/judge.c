@@ -271,9 +271,47 @@ static struct rbk_stats_decision part_of(const struct rbk_stats_decision *task,
 	return part;
 }
 
+/* Return the index of the segment that ended last by @limit_ns; -1: none did. */
+static int last_ended(const struct segment_entry *segments, uint32_t n_segments, uint64_t limit_ns)
+{
+	uint64_t last_ns = 0;
+	int last = -1;
+
+	for (uint32_t i = 0; i < n_segments; i++)
+		if (segments[i].segment.ended_at_ns > last_ns &&
+		    segments[i].segment.ended_at_ns <= limit_ns) {
+			last_ns = segments[i].segment.ended_at_ns;
+			last = (int)i;
+		}
+	return last;
+}
+
+uint64_t judge_path(const struct segment_entry *segments, uint32_t n_segments)
+{
+	int i = last_ended(segments, n_segments, UINT64_MAX);
+	uint64_t path = 0;
+
+	while (i >= 0) {
+		const struct rbk_stats_segment *segment = &segments[i].segment;
+		const uint64_t took_ns = whole_ns(segment->queue_ns) + whole_ns(segment->exec_ns);
+
+		path |= UINT64_C(1) << i;
+		/* The log has durations with 24 bits. A segment that took no time ends the path. */
+		i = took_ns == 0
+			    ? -1
+			    : last_ended(segments, n_segments,
+					 segment->ended_at_ns - took_ns + 2 + took_ns / 4000000);
+		if (i >= 0 && path >> i & 1)
+			i = -1;
+	}
+	return path;
+}
+
 void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 	       const struct segment_entry *segments, uint32_t n_segments, struct verdict *verdict)
 {
+	const uint64_t path = judge_path(segments, n_segments);
+
 	verdict->n_tasks++;
 	verdict->n_late += !!(task->flags & RBK_DECISION_DEADLINE_MISSED);
 	verdict->n_failed += task->res < 0;
@@ -285,8 +323,9 @@ void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 					    ? judge->bytes_per_ns[segment->device]
 					    : 0;
 
-		judge_part(judge, &part, rate > 0 ? (double)segment->crossed_bytes / rate : 0,
-			   verdict);
+		if (path >> i & 1)
+			judge_part(judge, &part,
+				   rate > 0 ? (double)segment->crossed_bytes / rate : 0, verdict);
 	}
 	if (n_segments == 0)
 		judge_part(judge, task, judge->transfer_ns, verdict);

@@ -83,8 +83,16 @@ struct verdict {
 double judge_contention(const struct rbk_stats_decision *task);
 
 /*
+ * Find the critical path of a task: the segment that ended last, the one whose end it could begin
+ * at, and so on. Others ran meanwhile.
+ * Return: the segments on it, bit i for @segments[i]; at most 64 segments are there.
+ */
+uint64_t judge_path(const struct segment_entry *segments, uint32_t n_segments);
+
+/*
  * Add a task to the verdict. A task of which @segments are known, @n_segments of them, is judged
- * segment by segment: each waited for its own device, and what crossed to it is known.
+ * segment by segment, along its critical path: each waited for its own device, and what crossed to
+ * it is known.
  */
 void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 	       const struct segment_entry *segments, uint32_t n_segments, struct verdict *verdict);

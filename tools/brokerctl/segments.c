@@ -28,8 +28,11 @@ static bool has_run(const struct rbk_stats_segment *segment)
 	return segment->ended_at_ns > 0 && segment->device < RBK_MAX_DEVICES;
 }
 
+/* Add up the times on the critical path, and count all segments. */
 static void add_shares(const struct task_segments *segments, struct share shares[RBK_MAX_DEVICES])
 {
+	const uint64_t path = judge_path(segments->of, segments->n);
+
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
 		struct share *share;
@@ -38,24 +41,28 @@ static void add_shares(const struct task_segments *segments, struct share shares
 			continue;
 		share = &shares[segment->device];
 		share->n++;
+		if (!(path >> i & 1))
+			continue;
 		share->exec_ns += duration_ns(segment->exec_ns);
 		share->wait_ns += duration_ns(segment->queue_ns);
 	}
 }
 
 /*
- * Find the tenant whose tasks ran longest on a device while segments @from to @to waited for it.
+ * Find the tenant whose tasks ran longest on a device while segments @from to @to waited for it; of
+ * several, while those on the critical path did.
  * Return: its name; NULL: nothing is logged that ran then. *ret_ns: how long.
  */
 static const char *find_ahead(const struct task_segments *segments, uint32_t from, uint32_t to,
 			      uint8_t device, double *ret_ns)
 {
+	const uint64_t path = from < to ? judge_path(segments->of, segments->n) : UINT64_MAX;
 	const unsigned int n = segments->pages->n_tenants;
 	double *ahead_ns = calloc(n + 1, sizeof(*ahead_ns));
 	unsigned int best = 0;
 
 	for (uint32_t i = from; ahead_ns && i <= to; i++)
-		if (segments->of[i].segment.device == device)
+		if (segments->of[i].segment.device == device && path >> i & 1)
 			judge_ahead(segments->judge, &segments->of[i].segment, ahead_ns);
 	for (unsigned int i = 0; ahead_ns && i < n; i++)
 		if (ahead_ns[i] > ahead_ns[best])
@@ -78,6 +85,11 @@ __attribute__((format(printf, 4, 5))) static void append(char *text, size_t byte
 	va_end(args);
 	if (added > 0)
 		*n += (size_t)added;
+}
+
+uint32_t segments_n_on_path(const struct task_segments *segments)
+{
+	return (uint32_t)__builtin_popcountll(judge_path(segments->of, segments->n));
 }
 
 void segments_path(const struct task_segments *segments, char *text, size_t bytes)
@@ -108,6 +120,9 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 			       text_percent(fmin(ahead_ns, shares[i].wait_ns), total_ns),
 			       text_name(name));
 	}
+	if (segments_n_on_path(segments) < segments->n)
+		append(text, bytes, &n, "; %" PRIu32 " ran beside others, off the critical path",
+		       segments->n - segments_n_on_path(segments));
 }
 
 static void nodes_cell(const struct task_segments *segments,
@@ -174,6 +189,8 @@ void segment_members(const struct rbk_stats_segment *segment)
 
 void segments_json(const struct task_segments *segments)
 {
+	const uint64_t path = judge_path(segments->of, segments->n);
+
 	json_array("segments");
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
@@ -184,6 +201,7 @@ void segments_json(const struct task_segments *segments)
 		json_optional("device",
 			      segment->device < RBK_MAX_DEVICES ? segment->device : UINT64_MAX);
 		segment_members(segment);
+		json_boolean("critical", path >> i & 1);
 		if (segments->judge) {
 			behind = find_ahead(segments, i, i, segment->device, &behind_ns);
 			json_number("behind_ns", behind_ns);

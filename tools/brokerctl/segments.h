@@ -3,8 +3,8 @@
 /*
  * The segments of a task, as brokerctl shows them
  *
- * Segments of a task run one after the other, so all of them, with their waits, are its critical
- * path.
+ * Segments of a task run one after the other, or several at once. Those on its critical path, with
+ * their waits, take as long as the task.
  */
 #include <stddef.h>
 
@@ -27,6 +27,8 @@ struct task_segments {
  * GPU1, of which 4% behind tasks of tenant b".
  */
 void segments_path(const struct task_segments *segments, char *text, size_t bytes);
+/* Return the number of segments on the critical path. */
+uint32_t segments_n_on_path(const struct task_segments *segments);
 /* Print a table of the segments; nothing if there are none. */
 void segments_table(const struct task_segments *segments, const char *title);
 /* Write the members of a segment, without its device, into a JSON object. */

@@ -439,7 +439,11 @@ static void task_facts(struct why *why)
 
 	if (why->task_segments.n > 0) {
 		segments_path(&why->task_segments, path, sizeof(path));
-		fact(why, "its segments ran one after the other: %s", path);
+		fact(why, "%s: %s",
+		     segments_n_on_path(&why->task_segments) == why->task_segments.n
+			     ? "its segments ran one after the other"
+			     : "the critical path through its segments",
+		     path);
 		fact(why, "they ran longest on %s; as a whole, the task counts as %s: %s",
 		     device_label(task->device), rbk_reason_name(task->reason),
 		     reason_meaning(task->reason));
