@@ -26,6 +26,7 @@ enum {
 	STEP_NS = 10,
 	TURN_STEPS = 8, /* mean steps until another thread runs */
 	MAX_PHASES = 4,
+	BRANCHES_SEED = 3, /* for which a plan of branches is cut before each node */
 	CLIENT = SIM_CLIENT,
 	NEIGHBOUR,
 	SECOND_NEIGHBOUR,
@@ -33,9 +34,9 @@ enum {
 
 /* The work of the client, and the state of the machine meanwhile */
 struct phase {
-	unsigned int n;  /* tasks */
-	uint32_t n_rows; /* of a task; 0: it is a NOP */
-	bool on_card;
+	unsigned int n;        /* tasks */
+	uint32_t n_rows;       /* of a task; 0: it is a NOP */
+	bool on_card, on_any;  /* neither: on a processor */
 	uint64_t gap_ns;       /* from a completion to the next task */
 	uint64_t piece_ns;     /* longest piece of a task on a processor; 0: as usual */
 	uint64_t neighbour_ns; /* between the neighbour's NOPs; 0: it has none; a step: no sleep */
@@ -57,6 +58,8 @@ struct figures {
 
 struct scene {
 	const char *name;
+	bool has_branches; /* the client's plan is cut into two branches and the node that joins
+			      them */
 	uint64_t task_ns, row_ns; /* duration of a task on a processor, and of each of its rows */
 	uint64_t card_ns;         /* on a card */
 	uint64_t reactor_task_ns;
@@ -92,7 +95,7 @@ static uint64_t seed __attribute__((__section__("sim_variables")));
 
 struct party {
 	struct rbk *rbk;
-	struct rbk_arena *arena;
+	struct rbk_arena *arena, *constants;
 	struct rbk_plan *plan;
 	struct rbk_ring *ring;
 	uint64_t refs[2];
@@ -104,7 +107,18 @@ static void must(int r, const struct rbk_error *error)
 		sim_violation("a request failed: %d %s", r, error->text);
 }
 
-static void party_begin(struct party *party)
+static struct rbk_arena *make_constants(struct party *party)
+{
+	struct rbk_arena *arena = NULL;
+	struct rbk_error error = {""};
+
+	must(rbk_arena_new(party->rbk, 2 * CONSTANT_WORDS * 4, &arena, &error), &error);
+	must(rbk_arena_seal(arena, &error), &error);
+	return arena;
+}
+
+/* @kind: of the plan */
+static void party_begin(struct party *party, enum plan_kind kind)
 {
 	const struct rbk_options options = {.size = sizeof(options),
 					    .socket_path = sim.socket_path};
@@ -119,7 +133,8 @@ static void party_begin(struct party *party)
 	must(rbk_arena_new(party->rbk, 2 * SLOT_BYTES, &party->arena, &error), &error);
 	for (unsigned int i = 0; i < 2; i++)
 		party->refs[i] = rbk_ref(party->arena, rbk_arena_alloc(party->arena, SLOT_BYTES));
-	builder = client_build_plan(NULL, PLAN_ELEMENTS);
+	party->constants = kind == PLAN_BRANCHES ? make_constants(party) : NULL;
+	builder = client_build_plan(party->constants, kind);
 	must(rbk_plan_new(party->rbk, builder, MAX_ROWS, &party->plan, &error), &error);
 	rbk_builder_free(builder);
 	must(rbk_ring_new(party->rbk, 16, &party->ring, &error), &error);
@@ -130,11 +145,12 @@ static void party_end(struct party *party)
 	rbk_ring_free(party->ring);
 	rbk_plan_free(party->plan);
 	rbk_arena_free(party->arena);
+	rbk_arena_free(party->constants);
 	rbk_disconnect(party->rbk);
 }
 
 /* Run a task, and wait for it. Return: the time until its completion. */
-static uint64_t party_run(struct party *party, uint32_t n_rows, bool on_card)
+static uint64_t party_run(struct party *party, uint32_t n_rows, uint8_t strategy)
 {
 	struct rbk_sqe *sqe = rbk_get_sqe(party->ring);
 	const uint64_t begin_ns = sim_now_ns();
@@ -144,8 +160,8 @@ static uint64_t party_run(struct party *party, uint32_t n_rows, bool on_card)
 		rbk_prep_nop(sqe);
 	} else {
 		rbk_prep_run(sqe, rbk_plan_id(party->plan), n_rows, party->refs, 2);
-		rbk_sqe_set_strategy(sqe, on_card ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_ONLY_CPU);
-		if (on_card)
+		rbk_sqe_set_strategy(sqe, strategy);
+		if (strategy == RBK_STRATEGY_ONLY_GPU)
 			rbk_sqe_set_wait_memory(sqe);
 	}
 	sim_check(rbk_submit(party->ring) == 1);
@@ -172,13 +188,16 @@ static void count(struct figures *figures, uint64_t sign)
 
 static void run_phase(struct party *party, const struct phase *phase, struct figures *figures)
 {
+	const uint8_t strategy = phase->on_any    ? RBK_STRATEGY_AUTO
+				 : phase->on_card ? RBK_STRATEGY_ONLY_GPU
+						  : RBK_STRATEGY_ONLY_CPU;
 	uint64_t wait_ns;
 
 	sim_device_set_piece(phase->piece_ns);
 	sim_broker_set_contended(phase->is_contended);
 	count(figures, -1ull);
 	for (; figures->n < phase->n; figures->n++) {
-		wait_ns = party_run(party, phase->n_rows, phase->on_card);
+		wait_ns = party_run(party, phase->n_rows, strategy);
 		figures->wait_ns += wait_ns;
 		if (phase->n_rows > 0)
 			figures->late_ns += sim_now_ns() - sim_device_done_ns();
@@ -194,7 +213,7 @@ static void client_main(void *data)
 {
 	struct party party;
 
-	party_begin(&party);
+	party_begin(&party, sim.scene->has_branches ? PLAN_BRANCHES : PLAN_ELEMENTS);
 	for (; sim.phase < MAX_PHASES && sim.scene->phases[sim.phase].n > 0; sim.phase++)
 		run_phase(&party, &sim.scene->phases[sim.phase], &sim.figures[sim.phase]);
 	sim.has_ended = true;
@@ -205,7 +224,7 @@ static void neighbour_main(void *data)
 {
 	struct party party;
 
-	party_begin(&party);
+	party_begin(&party, PLAN_ELEMENTS);
 	while (!sim.has_ended) {
 		const unsigned int phase = sim.phase;
 		const uint64_t pause_ns = sim.scene->phases[phase].neighbour_ns;
@@ -215,8 +234,9 @@ static void neighbour_main(void *data)
 			client_sleep_ns(1000000);
 			continue;
 		}
-		wait_ns = sim.scene->phases[phase].has_card_tasks ? party_run(&party, 1, true)
-								  : party_run(&party, 0, false);
+		wait_ns = sim.scene->phases[phase].has_card_tasks
+				  ? party_run(&party, 1, RBK_STRATEGY_ONLY_GPU)
+				  : party_run(&party, 0, RBK_STRATEGY_AUTO);
 		if (wait_ns > sim.figures[phase].neighbour_ns)
 			sim.figures[phase].neighbour_ns = wait_ns;
 		if (pause_ns > STEP_NS)
@@ -354,6 +374,17 @@ static void check_worker(const struct figures *figures)
 	expect(figures->client_ran_ns / figures->n < 90000);
 }
 
+/*
+ * Two branches take as long as one: the card has one, a worker the other, and what joins them. One
+ * after the other, the three segments would take 3 ms.
+ */
+static void check_branches(const struct figures *figures)
+{
+	figures++;
+	expect(figures->wait_ns / figures->n < 2200000);
+	expect(figures->counts.n_worker > figures->n);
+}
+
 static const struct scene scenes[] = {
 	{
 		.name = "reactor",
@@ -464,6 +495,16 @@ static const struct scene scenes[] = {
 		.phases = {{.n = 30, .n_rows = 1}, {.n = 100, .n_rows = 1}},
 		.check = check_worker,
 	},
+	{
+		.name = "branches",
+		.has_branches = true,
+		.task_ns = 1000000,
+		.card_ns = 1000000,
+		.reactor_task_ns = 1,
+		.phases = {{.n = 100, .n_rows = 1, .on_any = true},
+			   {.n = 100, .n_rows = 1, .on_any = true}},
+		.check = check_branches,
+	},
 };
 
 /* --- A scene --- */
@@ -531,6 +572,7 @@ static void play(const char *folder, void *data)
 		.spin_ns = -1,
 		.reactor_task_ns = scene->reactor_task_ns ? scene->reactor_task_ns : 2000000,
 		.has_quota = scene->has_quota,
+		.cut_seed = scene->has_branches ? BRANCHES_SEED : 0,
 	};
 	snprintf(sim.socket_path, sizeof(sim.socket_path), "%s/socket", folder);
 	sim_policy_write(folder, 0, 16, SIM_PROCESSES);
