@@ -7,7 +7,7 @@
 
 ringbroker-metrics(7) lists exactly the metrics of the golden file, with their types and labels. Alerts,
 their tests and the dashboard name only these. Grafana can load the dashboard: its panels have known
-types and distinct identifiers, and do not overlap; it shows leases and the process. brokerctl(1) lists each figure
+types and distinct identifiers, and do not overlap; it shows leases, segments and the process. brokerctl(1) lists each figure
 of the JSON output. Each alert names its section of runbooks.md, and each section there belongs to an alert.
 """
 import json
@@ -34,7 +34,7 @@ SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? \S+$')
 LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 PANELS = {'row', 'timeseries', 'stat', 'heatmap'}
 COLUMNS = 24
-SHOWN = re.compile(r'(process_(?!start_time_)|ringbroker_lease)\w+')  # metrics that the dashboard must show
+SHOWN = re.compile(r'(process_(?!start_time_)|ringbroker_lease|ringbroker_tenant_device_(?:segments|bubble)_)\w+')  # metrics that the dashboard must show
 # Labels whose values are a tenant, a device, or words of the broker.
 LABELS = {'tenant', 'device', 'reason', 'state', 'role', 'cause', 'le', 'quantile'}
 INFO_LABELS = {'version', 'statistics', 'device', 'name', 'driver', 'kind', 'paths'}
