@@ -180,6 +180,8 @@ def check_logged(broker, model, values):
     events = json.loads(ctl(broker, 'trace', '--output=-'))['traceEvents']
     index = max(event['args']['index'] for event in events if event['ph'] == 'X')
     segments = check_why(broker, index)
+    last = [json.loads(ctl(broker, 'why', 'task', name, '--json')) for name in ('last', f'#{index}')]
+    expect(last[0]['segments'] == last[1]['segments'] and last[0]['total_ns'] == last[1]['total_ns'], last)
     check_trace(events, index, segments)
     check_counts(broker, n_tasks(broker), len(segments))
     check_svg(broker, events)
@@ -215,10 +217,17 @@ def check_branches(broker, model, values):
         client.wait(LIMIT)
 
 
+def check_no_last(broker):
+    result = subprocess.run([CTL, '--socket', broker.socket, 'why', 'task', 'last'], stderr=subprocess.PIPE,
+                            timeout=LIMIT, check=False, text=True)
+    expect(result.returncode == 1 and 'no task is logged' in result.stderr, result)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         model, values = make_model(folder)
         with Broker(BROKERD, '--gpu=software:2', '--cache=none', '--calibration=none', '--cut=1') as broker:
+            check_no_last(broker)
             for options in ((), ('--profile',)):
                 report = json.loads(ctl(broker, 'run', '--json', *options, '--input=x=' + values, model))
                 expect(('segments' in report) == bool(options), report)

@@ -126,19 +126,22 @@ static void find_refusal(struct why *why, uint64_t user_data, const char *wanted
 	}
 }
 
-/* Find the latest task with the given user_data, or the task with the log index after a '#'. */
+/*
+ * Find the latest task with the given user_data, or the task with the log index after a '#'; the
+ * latest of all if @name is NULL.
+ */
 static bool find_task(struct why *why, const char *name, const char *wanted)
 {
-	const bool is_index = name[0] == '#';
-	uint64_t number;
+	const bool is_index = name && name[0] == '#';
+	uint64_t number = 0;
 
-	if (!pages_number(name + is_index, UINT64_MAX, &number))
+	if (name && !pages_number(name + is_index, UINT64_MAX, &number))
 		return false;
 	for (size_t i = why->n_entries; i-- > 0;) {
 		const struct rbk_stats_decision *decision = &why->entries[i].decision;
 
 		if (!is_wanted(why, why->entries[i].tenant, wanted) ||
-		    (is_index ? decision->sequence - 1 : decision->user_data) != number)
+		    (name && (is_index ? decision->sequence - 1 : decision->user_data) != number))
 			continue;
 		why->subject = SUBJECT_TASK;
 		why->tenant = why->entries[i].tenant;
@@ -146,7 +149,7 @@ static bool find_task(struct why *why, const char *name, const char *wanted)
 		why->slot = decision->plan;
 		break;
 	}
-	if (!is_index)
+	if (name && !is_index)
 		find_refusal(why, number, wanted);
 	return why->subject == SUBJECT_TASK;
 }
@@ -276,6 +279,7 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 {
 	const char *wanted = arguments->values[OPT_TENANT], *name = arguments->operands[0];
 	enum subject subject = SUBJECT_ANY;
+	bool is_last;
 
 	if (arguments->n_operands == 2) {
 		for (unsigned int i = SUBJECT_TASK; i <= SUBJECT_SESSION; i++)
@@ -285,13 +289,19 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 			return control_wrong_word(arguments, name, &subject_names[SUBJECT_TASK]);
 		name = arguments->operands[1];
 	}
-	if (((subject == SUBJECT_ANY || subject == SUBJECT_TASK) && find_task(why, name, wanted)) ||
+	is_last = subject == SUBJECT_TASK && strcmp(name, "last") == 0;
+	if (((subject == SUBJECT_ANY || subject == SUBJECT_TASK) &&
+	     find_task(why, is_last ? NULL : name, wanted)) ||
 	    ((subject == SUBJECT_ANY || subject == SUBJECT_PLAN) && find_plan(why, name, wanted)) ||
 	    ((subject == SUBJECT_ANY || subject == SUBJECT_TENANT) && find_tenant(why, name)) ||
 	    (subject == SUBJECT_SESSION && find_session(why, name, wanted)))
 		return EXIT_OK;
 	if (wanted && check_wanted(why, wanted))
 		return EXIT_FAILED;
+	if (is_last)
+		return control_fail(EXIT_FAILED,
+				    "no task is logged: none has ended, or their tenants have no "
+				    "session any more");
 	if (subject == SUBJECT_TASK)
 		return control_fail(EXIT_FAILED,
 				    "no task %s is logged: it has not ended, or was overwritten, "
