@@ -16,6 +16,7 @@
 #include "dispatch/dispatch-private.h"
 #include "dispatch/record.h"
 #include "dispatch/restore.h"
+#include "dispatch/validate.h"
 #include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/clock.h"

@@ -428,18 +428,6 @@ struct dispatch {
 	void *paused_context;
 };
 
-/* validate-hot.c */
-
-/*
- * Validate a private copy of an entry of @session. For RUN, PREFETCH and EVICT, set *ret_plan. For
- * RUN, resolve the references into @refs (RBK_MAX_REFS elements).
- * Return: 0; the negative errno that the entry completes with (struct rbk_sqe lists them);
- * VALIDATE_E_TABLE: the entry's table is in memory that only threads that may sleep may read.
- */
-enum { VALIDATE_E_TABLE = 1 };
-int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
-		   struct session_plan **ret_plan);
-
 /* admit-hot.c */
 
 /*

@@ -18,6 +18,7 @@
 #include "dispatch/record.h"
 #include "dispatch/restore.h"
 #include "dispatch/undo.h"
+#include "dispatch/validate.h"
 #include "shm/ring.h"
 #include "util/clock.h"
 #include "util/log.h"

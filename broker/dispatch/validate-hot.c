@@ -9,7 +9,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/dispatch-private.h"
+#include "dispatch/validate.h"
 #include "shm/ring.h"
 #include "util/checked.h"
 
@@ -182,15 +182,6 @@ static ALWAYS_INLINE int validate_run(const struct session *session, const struc
 	return resolve_all(session, parsed, sqe->count, sqe->refs, refs, ends);
 }
 
-/* NOP and BARRIER have no operands. */
-static inline int validate_bare(const struct rbk_sqe *sqe)
-{
-	if (sqe->plan_id | sqe->count | sqe->refs[0] | sqe->refs[1] | sqe->refs[2] | sqe->refs[3] |
-	    sqe->refs[4])
-		return -EINVAL;
-	return 0;
-}
-
 static inline bool strategy_is_valid(uint8_t strategy)
 {
 	if (strategy & RBK_STRATEGY_NAMED)
@@ -246,8 +237,8 @@ static __attribute__((__noinline__)) int validate_after(const struct session *se
 	return validate_entry(session, &rest, refs, ret_plan);
 }
 
-int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
-		   struct session_plan **ret_plan)
+int validate_any(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
+		 struct session_plan **ret_plan)
 {
 	if (__builtin_expect(sqe->flags & ~usual_flags, 0))
 		return validate_after(session, sqe, refs, ret_plan);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dispatch/dispatch-private.h"
+#include "dispatch/validate.h"
 #include "shm/sqe-check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "dispatch/dispatch-private.h"
+#include "dispatch/validate.h"
 #include "shm/sqe-check.h"
 #include "support/test.h"
 #include "util/checked.h"
