@@ -69,7 +69,8 @@ AT_A_CRASH static bool is_suspect(struct task *task, const struct exec_task *cul
 
 /*
  * Visit all suspects, and mark them if @marks. While the other threads go on, lists may change: the
- * slots of rings stay. Return: the number of suspects.
+ * slots of rings stay, and those of a plan's segments while tasks have them. Return: the number of
+ * suspects.
  */
 AT_A_CRASH static unsigned int visit(const struct dispatch *dispatch,
 				     const struct exec_task *culprit, bool marks, bool is_sole)

@@ -105,6 +105,8 @@ static void run_init(struct run *run, struct task *task, struct place_decision d
 	run->place.goes_on = run->place.has_slot = false;
 	run->place.gate = NULL;
 	run->place.stopped_exec_ns = run->place.stopped_busy_ns = 0;
+	run->place.parts_count = 0;
+	run->place.parts_exec_ns = run->place.parts_busy_ns = 0;
 	run->place.place_plan = task->plan->place;
 	run->place.flow = task->ring->flow->place;
 	run->place.decision = decision;
@@ -272,14 +274,13 @@ static void run_abandon(struct dispatch *dispatch, struct run *run)
 /* Stop a run that need not continue: dequeue it, or cancel it at its executor. */
 static void run_stop(struct dispatch *dispatch, struct run *run)
 {
-	if (run->is_over)
+	/* A task that has begun in parts is carried through. */
+	if (run->is_over || run->exec.part > 0)
 		return;
 	if (run->place.state != PLACE_QUEUED) {
 		run_cancel_held(dispatch, run);
 		return;
 	}
-	if (run->exec.part > 0)
-		return;
 	run_abandon(dispatch, run);
 	place_dequeue(dispatch->placer, &run->place, dispatch_now_ns(dispatch));
 	note_dequeued(dispatch, run->place.decision.device);

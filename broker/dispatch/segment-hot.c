@@ -192,7 +192,6 @@ static int refuse(const struct dispatch *dispatch, const struct task *task)
 /* Have the slots of a task's set know the task, beside its own, which has the first segment. */
 static void spread(struct segment_set *set, struct task *task)
 {
-	set->task = task;
 	set->begun = bit(task->segment);
 	set->done = 0;
 	set->n_busy = 1;
@@ -247,9 +246,12 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 	set->has_updated = false;
 	set->noted = 0;
 	set->last_device = RBK_DEVICE_NONE;
+	/* A crash handler follows a task to its slots (blame.c), so they are known before. */
+	set->task = task;
+	set->n_slots = task->is_rerun || task->is_suspect ? 1 : segments->n_at_once;
+	atomic_thread_fence(memory_order_release);
 	task->whole = whole;
 	task->set = set;
-	set->n_slots = task->is_rerun || task->is_suspect ? 1 : segments->n_at_once;
 	if (set->n_slots > 1 && segments->n_tasks++ % RANK_EVERY == 0)
 		rank(dispatch, segments, task->count);
 	/* The first in order needs none: whatever it needs would rank as high, and come before. */
@@ -369,12 +371,11 @@ void segments_add_up(struct task *task)
 		count_segment(task, is_partitioned);
 	set->ran_ticks[task->device] += ticks;
 	/* The time between two segments is not execution. */
-	if (!set->start_ticks || task->start_ticks < set->start_ticks)
+	if (!set->start_ticks)
 		set->start_ticks = task->start_ticks;
 	else if (task->start_ticks > set->end_ticks)
 		set->start_ticks += task->start_ticks - set->end_ticks;
-	if (task->end_ticks > set->end_ticks)
-		set->end_ticks = task->end_ticks;
+	set->end_ticks = task->end_ticks;
 }
 
 bool segments_go_on(struct task *task)
@@ -481,14 +482,45 @@ static float longest_ns(const struct segment_set *set, const struct session_segm
 	return most_ns;
 }
 
+/*
+ * Set the time of a task whose segments run at once: the first start, later by the pauses in which
+ * no segment ran, and the last end. Segments may have returned in any order.
+ */
+static void join_times(struct segment_set *set)
+{
+	const struct segment_run *sorted[CUT_MAX_SEGMENTS];
+	uint64_t pauses_ticks = 0, end_ticks = 0;
+	uint32_t n = 0, at;
+
+	for (uint64_t rest = set->noted; rest; rest &= rest - 1) {
+		const struct segment_run *run = &set->runs[__builtin_ctzll(rest)];
+
+		if (!run->start_ticks)
+			continue;
+		for (at = n++; at > 0 && sorted[at - 1]->start_ticks > run->start_ticks; at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = run;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (i > 0 && sorted[i]->start_ticks > end_ticks)
+			pauses_ticks += sorted[i]->start_ticks - end_ticks;
+		if (sorted[i]->end_ticks > end_ticks)
+			end_ticks = sorted[i]->end_ticks;
+	}
+	set->start_ticks = n > 0 ? sorted[0]->start_ticks + pauses_ticks : 0;
+	set->end_ticks = end_ticks;
+}
+
 /* Have the slot describe the whole task, for its completion. */
 static void describe_whole(struct task *task)
 {
-	const struct segment_set *set = task->set;
+	struct segment_set *set = task->set;
 	uint32_t n_devices = 0;
 
 	if (set->n_slots == 1)
 		segments_add_up(task);
+	else
+		join_times(set);
 	task->count = set->count;
 	for (uint32_t i = 0; i < task->whole->plan->n_bindings; i++)
 		task->run.refs[i] = set->refs[i];

@@ -187,6 +187,7 @@ TEST(test_judge__segments_at_once)
 	struct verdict verdict = {.n_tasks = 0};
 
 	assert_int_equal(judge_path(segments, 5), 1 << 0 | 1 << 3 | 1 << 4);
+	assert_int_equal(judge_n_beside(segments, 5), 2);
 	judge_add(&judge, &task, segments, 5, &verdict);
 	assert_true(verdict.total_ns == 9000);
 	/* One after the other, all are on the path, also those that took no time to begin. */
@@ -195,6 +196,7 @@ TEST(test_judge__segments_at_once)
 	/* A segment that failed before it ran is not. */
 	segments[4].segment.ended_at_ns = 0;
 	assert_int_equal(judge_path(segments, 5), 15);
+	assert_int_equal(judge_n_beside(segments, 5), 0);
 	/* Nonsense of a page ends somewhere. */
 	for (unsigned int i = 0; i < 5; i++)
 		segments[i] = timed(0, base_ns, base_ns, base_ns + 1);

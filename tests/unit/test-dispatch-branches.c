@@ -225,6 +225,41 @@ TEST(test_branches__times)
 	assert_false(rbk_stats_segment(&view, 9, &segment));
 }
 
+/* Let a segment end that ran from @from_ms to @to_ms after @base_ticks. */
+static void end_at(struct scene *scene, struct fake *fake, uint32_t segment, uint64_t base_ticks,
+		   uint64_t from_ms, uint64_t to_ms)
+{
+	struct exec_task *task;
+
+	fake_finish_at(fake, (unsigned int)find(scene, fake, segment), 0);
+	task = fake->done[fake->n_done - 1];
+	task->start_ticks = base_ticks + clock_ns_to_ticks(from_ms * 1000000);
+	task->end_ticks = base_ticks + clock_ns_to_ticks(to_ms * 1000000);
+	rig_work(&scene->bench.rig);
+}
+
+/* A segment that returns late fills the gap between two that have returned before. */
+TEST(test_branches__times_of_a_late_branch)
+{
+	uint64_t base_ticks;
+	struct rbk_cqe cqe;
+	struct fake *cpu;
+
+	SCENE(scene);
+	cpu = scene.bench.cpu;
+	put(&scene, 1);
+	base_ticks = clock_ticks();
+	end_at(&scene, cpu, HEAD, base_ticks, 10, 20);
+	end_at(&scene, cpu, LEFT, base_ticks, 50, 60);
+	end_at(&scene, cpu, LEFT_END, base_ticks, 70, 80);
+	end_at(&scene, cpu, RIGHT, base_ticks, 40, 90);
+	end_at(&scene, cpu, TAIL, base_ticks, 95, 100);
+	cqe = expect_cqe(&scene.bench, 1, 0);
+	/* The pauses are from 20 to 40, and from 90 to 95. */
+	assert_in_range(cqe.exec_ns, 64900000, 65100000);
+	assert_in_range(cqe.queue_ns, 34900000, 36000000 + PAUSE_US * 1000);
+}
+
 /* Six branches from x: five are added up one by one, the last is longer. */
 static struct describe *star(void)
 {
@@ -367,6 +402,66 @@ TEST(test_branches__failure)
 	end(&scene, cpu, LEFT, -EIO);
 	expect_cqe(&scene.bench, 3, -EDOM);
 	assert_int_equal(cpu->n_tasks, 0);
+}
+
+/* What a device has learned of rows before a failure is nothing that the slot's next segment did.
+ */
+TEST(test_branches__failure_between_rows)
+{
+	struct session_segments *segments;
+	struct bench *bench;
+
+	SCENE(scene);
+	bench = &scene.bench;
+	segments = scene.plan->segments;
+	bench->cpu->row_ns = PAUSE_US * 1000;
+	segment_plan(&scene, LEFT)->device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	for (uint64_t i = 1; i < 3; i++) {
+		put_as(&scene, i, RBK_STRATEGY_DEVICE(GPU), 0);
+		end(&scene, bench->gpu, HEAD, 0);
+		if (i == 2)
+			break;
+		while (bench->cpu->n_tasks + bench->gpu->n_tasks > 0) {
+			fake_finish_at(bench->gpu->n_tasks > 0 ? bench->gpu : bench->cpu, 0, 0);
+			rig_work(&bench->rig);
+		}
+		expect_cqe(bench, i, 0);
+	}
+	/* Rows take so long that other tasks may run in between: the rest is queued. */
+	assert_in_range(has(&scene, bench->cpu, LEFT)->count, 1, ROWS - 1);
+	bench->cpu->capacity = 0;
+	end(&scene, bench->cpu, LEFT, 0);
+	end(&scene, bench->gpu, RIGHT, -EDOM);
+	expect_cqe(bench, 2, -EDOM);
+	bench->cpu->capacity = FAKE_MAX_TASKS;
+	put(&scene, 3);
+	for (uint32_t i = 0; i < segments->n_sets; i++)
+		if (segments->sets[i].task)
+			assert_int_equal(segments->sets[i].task->run.place.parts_count, 0);
+	cancel(&scene, 3, 0);
+	fake_finish_all(bench->cpu, 0);
+	rig_work(&bench->rig);
+	expect_cqe(bench, 3, -ECANCELED);
+}
+
+/* A plan in parts is carried through on its device, once it has begun there. */
+TEST(test_branches__failure_between_parts)
+{
+	const struct exec_task *left;
+	struct bench *bench;
+
+	SCENE(scene);
+	bench = &scene.bench;
+	segment_plan(&scene, LEFT)->n_parts[GPU] = 2;
+	put_as(&scene, 1, RBK_STRATEGY_ONLY_GPU, 0);
+	end(&scene, bench->gpu, HEAD, 0);
+	end(&scene, bench->gpu, LEFT, 0);
+	left = has(&scene, bench->gpu, LEFT);
+	assert_int_equal(left->part, 1);
+	end(&scene, bench->gpu, RIGHT, -EDOM);
+	assert_int_equal(atomic_load(&left->state), EXEC_QUEUED);
+	end(&scene, bench->gpu, LEFT, 0);
+	expect_cqe(bench, 1, -EDOM);
 }
 
 /* A failure stops what is still queued, and what waits for memory. */

@@ -307,6 +307,16 @@ uint64_t judge_path(const struct segment_entry *segments, uint32_t n_segments)
 	return path;
 }
 
+uint32_t judge_n_beside(const struct segment_entry *segments, uint32_t n_segments)
+{
+	const uint64_t path = judge_path(segments, n_segments);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < n_segments; i++)
+		n += segments[i].segment.ended_at_ns > 0 && !(path >> i & 1);
+	return n;
+}
+
 void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 	       const struct segment_entry *segments, uint32_t n_segments, struct verdict *verdict)
 {

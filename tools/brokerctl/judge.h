@@ -88,6 +88,8 @@ double judge_contention(const struct rbk_stats_decision *task);
  * Return: the segments on it, bit i for @segments[i]; at most 64 segments are there.
  */
 uint64_t judge_path(const struct segment_entry *segments, uint32_t n_segments);
+/* Return the number of segments that ran beside those on the critical path. */
+uint32_t judge_n_beside(const struct segment_entry *segments, uint32_t n_segments);
 
 /*
  * Add a task to the verdict. A task of which @segments are known, @n_segments of them, is judged

@@ -87,13 +87,9 @@ __attribute__((format(printf, 4, 5))) static void append(char *text, size_t byte
 		*n += (size_t)added;
 }
 
-uint32_t segments_n_on_path(const struct task_segments *segments)
-{
-	return (uint32_t)__builtin_popcountll(judge_path(segments->of, segments->n));
-}
-
 void segments_path(const struct task_segments *segments, char *text, size_t bytes)
 {
+	const uint32_t n_beside = judge_n_beside(segments->of, segments->n);
 	struct share shares[RBK_MAX_DEVICES] = {{.n = 0}};
 	double total_ns = 0, ahead_ns;
 	const char *name;
@@ -120,9 +116,9 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 			       text_percent(fmin(ahead_ns, shares[i].wait_ns), total_ns),
 			       text_name(name));
 	}
-	if (segments_n_on_path(segments) < segments->n)
+	if (n_beside > 0)
 		append(text, bytes, &n, "; %" PRIu32 " ran beside others, off the critical path",
-		       segments->n - segments_n_on_path(segments));
+		       n_beside);
 }
 
 static void nodes_cell(const struct task_segments *segments,

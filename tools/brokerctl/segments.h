@@ -27,8 +27,6 @@ struct task_segments {
  * GPU1, of which 4% behind tasks of tenant b".
  */
 void segments_path(const struct task_segments *segments, char *text, size_t bytes);
-/* Return the number of segments on the critical path. */
-uint32_t segments_n_on_path(const struct task_segments *segments);
 /* Print a table of the segments; nothing if there are none. */
 void segments_table(const struct task_segments *segments, const char *title);
 /* Write the members of a segment, without its device, into a JSON object. */

@@ -450,7 +450,7 @@ static void task_facts(struct why *why)
 	if (why->task_segments.n > 0) {
 		segments_path(&why->task_segments, path, sizeof(path));
 		fact(why, "%s: %s",
-		     segments_n_on_path(&why->task_segments) == why->task_segments.n
+		     judge_n_beside(why->task_segments.of, why->task_segments.n) == 0
 			     ? "its segments ran one after the other"
 			     : "the critical path through its segments",
 		     path);
