@@ -404,8 +404,7 @@ TEST(test_branches__failure)
 	assert_int_equal(cpu->n_tasks, 0);
 }
 
-/* What a device has learned of rows before a failure is nothing that the slot's next segment did.
- */
+/* Rows that a device has done before a failure do not count for the slot's next segment. */
 TEST(test_branches__failure_between_rows)
 {
 	struct session_segments *segments;
