@@ -187,6 +187,11 @@ def check_logged(broker, model, values):
     check_svg(broker, events)
     # The limit is reached by the last task.
     few = json.loads(ctl(broker, 'trace', f'--max-events={index + 1}', '--output=-'))['traceEvents']
+    said = subprocess.run([CTL, '--socket', broker.socket, 'trace', '--output=-'], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, timeout=LIMIT, check=True, text=True).stderr
+    whole = {event['args']['index'] for event in events if event.get('cat') == 'execution'
+             and 'segment' not in event['args']}
+    expect(('shown as a whole' in said) == bool(whole), said, len(whole))
     check_trace(few, index, check_why(broker, index))
     # The segments of an early task are gone: it is explained as a whole.
     early = min(event['args']['index'] for event in events if event['ph'] == 'X')
@@ -221,6 +226,11 @@ def check_no_last(broker):
     result = subprocess.run([CTL, '--socket', broker.socket, 'why', 'task', 'last'], stderr=subprocess.PIPE,
                             timeout=LIMIT, check=False, text=True)
     expect(result.returncode == 1 and 'no task is logged' in result.stderr, result)
+    for arguments, status, text in ((['last'], 1, "'why task last'"), (['task', 'lats'], 2, 'lats is no task: '),
+                                    (['task', '#x'], 2, '#x is no task: ')):
+        result = subprocess.run([CTL, '--socket', broker.socket, 'why', *arguments], stderr=subprocess.PIPE,
+                                timeout=LIMIT, check=False, text=True)
+        expect(result.returncode == status and text in result.stderr, arguments, result)
 
 
 def main():

@@ -118,8 +118,8 @@ TEST(test_judge__segments)
 		{.began_ns = 4000, .ended_ns = 4500, .device = GPU, .tenant = 1},
 		{.began_ns = 4500, .ended_ns = 5000, .device = GPU, .tenant = 1},
 		{.began_ns = 5000, .ended_ns = 5900, .device = GPU, .is_own = true},
-		/* The task's own, and one of another tenant with the same index */
-		{.began_ns = 4000, .ended_ns = 7000, .device = GPU, .is_own = true, .task = TASK},
+		/* The segment's own, and one of another tenant with the same index */
+		{.began_ns = 4000, .ended_ns = 9000, .device = GPU, .is_own = true, .task = TASK},
 		{.began_ns = 6900, .ended_ns = 7000, .device = GPU, .tenant = 2, .task = TASK},
 	};
 	const struct judge judge = {
@@ -182,14 +182,19 @@ TEST(test_judge__segments_at_once)
 		timed(3, base_ns + 1000, base_ns + 1001, base_ns + 8000),
 		timed(4, base_ns + 8000, base_ns + 8500, base_ns + 9000),
 	};
-	const struct judge judge = {.n_busy = 0};
-	const struct rbk_stats_decision task = task_of();
+	/* Segment 3 keeps the device of 4 longer than 4 needs it, and 2 is in nobody's way. */
+	struct busy busy = {base_ns + 1001, base_ns + 8300, GPU, true, 6, 0};
+	struct judge judge = {.busy = &busy, .n_busy = 1, .longest_ns = 8000};
+	struct rbk_stats_decision task = task_of();
 	struct verdict verdict = {.n_tasks = 0};
 
+	task.sequence = 7;
+	segments[4].segment.device = GPU;
 	assert_int_equal(judge_path(segments, 5), 1 << 0 | 1 << 3 | 1 << 4);
 	assert_int_equal(judge_n_beside(segments, 5), 2);
 	judge_add(&judge, &task, segments, 5, &verdict);
 	assert_true(verdict.total_ns == 9000);
+	assert_cause(&verdict, CAUSE_OWN_QUEUE, 300);
 	/* One after the other, all are on the path, also those that took no time to begin. */
 	segments[3] = timed(3, base_ns + 4000, base_ns + 4000, base_ns + 8000);
 	assert_int_equal(judge_path(segments, 5), 31);

@@ -42,7 +42,8 @@ const char *cause_phrase(enum cause cause)
 {
 	static const char *const phrases[N_CAUSES] = {
 		[CAUSE_WORK] = "the work itself",
-		[CAUSE_OWN_QUEUE] = "waiting behind other tasks of its tenant",
+		[CAUSE_OWN_QUEUE] =
+			"waiting behind other tasks of its tenant, or other segments of its own",
 		[CAUSE_OTHERS_QUEUE] = "waiting behind tasks of other tenants",
 		[CAUSE_QUOTA] = "waiting, presumably for its tenant's CPU quota (cpu-max), which "
 				"has held tasks up",
@@ -128,10 +129,14 @@ struct overlap {
 	uint64_t n;
 };
 
-/* Return true if an execution on @device is not one of the task's own, as its segments are. */
-static bool is_other(const struct busy *busy, uint8_t device, uint64_t task)
+/*
+ * Return true unless an execution on @device is the one of the task, or segment, itself that ended
+ * at @ended_ns. Other segments of its task may have been in its way.
+ */
+static bool is_other(const struct busy *busy, uint8_t device, uint64_t task, uint64_t ended_ns)
 {
-	return busy->device == device && !(busy->is_own && busy->task == task);
+	return busy->device == device &&
+	       !(busy->is_own && busy->task == task && busy->ended_ns == ended_ns);
 }
 
 /* Measure the executions of others than @task on its device within [@began_ns, @ended_ns). */
@@ -152,7 +157,8 @@ static struct overlap overlap_with(const struct judge *judge, const struct rbk_s
 		uint64_t low = busy->began_ns > began_ns ? busy->began_ns : began_ns;
 		uint64_t high = busy->ended_ns < ended_ns ? busy->ended_ns : ended_ns;
 
-		if (!is_other(busy, task->device, task->sequence - 1) || low >= high)
+		if (!is_other(busy, task->device, task->sequence - 1, task->ended_at_ns) ||
+		    low >= high)
 			continue;
 		overlap.n++;
 		if (busy->is_own)
@@ -353,7 +359,8 @@ void judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segm
 		uint64_t low = busy->began_ns > began_ns ? busy->began_ns : began_ns;
 		uint64_t high = busy->ended_ns < ended_ns ? busy->ended_ns : ended_ns;
 
-		if (is_other(busy, segment->device, segment->task) && low < high)
+		if (is_other(busy, segment->device, segment->task, segment->ended_at_ns) &&
+		    low < high)
 			ahead_ns[busy->tenant] += (double)(high - low);
 	}
 }

@@ -14,7 +14,7 @@
 /* Shares of a device in the time of a task. */
 struct share {
 	double exec_ns, wait_ns;
-	uint32_t n; /* segments that ran there */
+	uint32_t n; /* segments on the critical path that ran there */
 };
 
 /* Convert a duration of a page; invalid values are 0. */
@@ -28,7 +28,7 @@ static bool has_run(const struct rbk_stats_segment *segment)
 	return segment->ended_at_ns > 0 && segment->device < RBK_MAX_DEVICES;
 }
 
-/* Add up the times on the critical path, and count all segments. */
+/* Add up the times on the critical path. */
 static void add_shares(const struct task_segments *segments, struct share shares[RBK_MAX_DEVICES])
 {
 	const uint64_t path = judge_path(segments->of, segments->n);
@@ -40,9 +40,9 @@ static void add_shares(const struct task_segments *segments, struct share shares
 		if (!has_run(segment))
 			continue;
 		share = &shares[segment->device];
-		share->n++;
 		if (!(path >> i & 1))
 			continue;
+		share->n++;
 		share->exec_ns += duration_ns(segment->exec_ns);
 		share->wait_ns += duration_ns(segment->queue_ns);
 	}

@@ -775,6 +775,16 @@ static void say_lost(const struct trace *trace)
 		control_fail(EXIT_OK,
 			     "%" PRIu64 " %s missing: the log was overwritten before it was read",
 			     n_lost, n_lost == 1 ? "task is" : "tasks are");
+	if (trace->n_whole > 0)
+		control_fail(EXIT_OK,
+			     "%" PRIu64 " %s shown as a whole: the log of segments was "
+			     "overwritten before it was read",
+			     trace->n_whole, trace->n_whole == 1 ? "task is" : "tasks are");
+	if (trace->n_segments_left_out > 0)
+		control_fail(EXIT_OK,
+			     "%" PRIu64 " segments, or arrows between them, are missing, beyond "
+			     "four times --max-events",
+			     trace->n_segments_left_out);
 	if (trace->n_left_out > 0)
 		control_fail(EXIT_OK, "%" PRIu64 " %s missing, beyond --max-events",
 			     trace->n_left_out, trace->n_left_out == 1 ? "task is" : "tasks are");

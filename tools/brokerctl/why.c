@@ -279,6 +279,7 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 {
 	const char *wanted = arguments->values[OPT_TENANT], *name = arguments->operands[0];
 	enum subject subject = SUBJECT_ANY;
+	uint64_t number;
 	bool is_last;
 
 	if (arguments->n_operands == 2) {
@@ -298,10 +299,18 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 		return EXIT_OK;
 	if (wanted && check_wanted(why, wanted))
 		return EXIT_FAILED;
+	if (subject == SUBJECT_ANY && strcmp(name, "last") == 0)
+		return control_fail(EXIT_FAILED, "there is no task, plan or tenant last; 'why task "
+						 "last' explains the latest task");
 	if (is_last)
 		return control_fail(EXIT_FAILED,
 				    "no task is logged: none has ended, or their tenants have no "
 				    "session any more");
+	if (subject == SUBJECT_TASK && !pages_number(name + (name[0] == '#'), UINT64_MAX, &number))
+		return control_fail(EXIT_USAGE,
+				    "%s is no task: give its user_data, # and its index in the "
+				    "log, or last",
+				    text_name(name));
 	if (subject == SUBJECT_TASK)
 		return control_fail(EXIT_FAILED,
 				    "no task %s is logged: it has not ended, or was overwritten, "
@@ -463,7 +472,10 @@ static void task_facts(struct why *why)
 	}
 	if (task->predicted_ns > 0)
 		fact(why, "%s was predicted %s, and it took %s", text_ns(task->predicted_ns),
-		     why->task_segments.n > 0 ? "for all of them" : "there",
+		     why->task_segments.n == 0 ? "there"
+		     : judge_n_beside(why->task_segments.of, why->task_segments.n) > 0
+			     ? "for the longest way through them"
+			     : "for all of them",
 		     text_ns(task->exec_ns));
 	if (task->other_ns > 0)
 		fact(why, "%s was predicted on the best of the other devices",
