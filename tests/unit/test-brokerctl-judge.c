@@ -182,7 +182,7 @@ TEST(test_judge__segments_at_once)
 		timed(3, base_ns + 1000, base_ns + 1001, base_ns + 8000),
 		timed(4, base_ns + 8000, base_ns + 8500, base_ns + 9000),
 	};
-	/* Segment 3 keeps the device of 4 longer than 4 needs it, and 2 is in nobody's way. */
+	/* Segment 3 keeps the device of 4 longer than 4 needs it, and 2 keeps no device. */
 	struct busy busy = {base_ns + 1001, base_ns + 8300, GPU, true, 6, 0};
 	struct judge judge = {.busy = &busy, .n_busy = 1, .longest_ns = 8000};
 	struct rbk_stats_decision task = task_of();
