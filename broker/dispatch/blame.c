@@ -24,13 +24,6 @@
 #include "dispatch/record.h"
 #include "dispatch/segment.h"
 
-/*
- * Marks functions that run while a thread crashes and the others go on. They read what the reactor
- * may be changing: at worst a mark is missing, and another crash sets it. A ring that is removed
- * meanwhile is its own neighbour in the list.
- */
-#define AT_A_CRASH __attribute__((__no_sanitize__("thread")))
-
 AT_A_CRASH static const struct list_node *next_ring(const struct dispatch *dispatch,
 						    const struct list_node *node)
 {

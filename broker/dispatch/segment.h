@@ -9,6 +9,13 @@
 #include "dispatch/dispatch-private.h"
 #include "session/segments.h"
 
+/*
+ * Marks functions that run while a thread crashes and the others go on. They read what the reactor
+ * may be changing: at worst a mark is missing, and another crash sets it. A ring that is removed
+ * meanwhile is its own neighbour in the list. See blame.c.
+ */
+#define AT_A_CRASH __attribute__((__no_sanitize__("thread")))
+
 /* A slot that describes a segment of a task beside the one that the task's own slot describes */
 struct segment_slot {
 	struct task task;
@@ -20,13 +27,13 @@ _Static_assert(sizeof(struct segment_slot) <= SEGMENT_SLOT_BYTES &&
 	       "the slots of a set lie one after the other in memory of calloc()");
 
 /* Return true if segments of a task run at once; @task may be any of its slots. */
-static inline bool segments_at_once(const struct task *task)
+AT_A_CRASH static inline bool segments_at_once(const struct task *task)
 {
 	return __builtin_expect(task->whole && task->set, 0) && task->set->n_slots > 1;
 }
 
 /* Return slot @i, below n_slots, of a task whose segments run at once; 0: its own. */
-static inline struct task *segments_slot(const struct segment_set *set, uint32_t i)
+AT_A_CRASH static inline struct task *segments_slot(const struct segment_set *set, uint32_t i)
 {
 	return i == 0 ? set->task
 		      : (struct task *)(void *)((uint8_t *)set->slots +
@@ -40,7 +47,7 @@ static inline const struct task *segments_task(const struct task *slot)
 }
 
 /* Return slot @i of any task, NULL: it has no more. Only those in TASK_PLACED have runs. */
-static inline struct task *task_slot(struct task *task, uint32_t i)
+AT_A_CRASH static inline struct task *task_slot(struct task *task, uint32_t i)
 {
 	if (!segments_at_once(task))
 		return i == 0 ? task : NULL;

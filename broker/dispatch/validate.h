@@ -1,6 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /* Validation of entries: see validate-hot.c. Reactor. */
+#include <errno.h>
 #include <string.h>
 
 #include "dispatch/dispatch-private.h"
