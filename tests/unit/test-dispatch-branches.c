@@ -606,6 +606,71 @@ TEST(test_branches__plan_is_removed)
 
 /* --- walks over tasks --- */
 
+/* The dispatcher that is blamed for a crash while it next ranks segments; NULL: none is. */
+static struct dispatch *crashing;
+
+float __real_place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
+			      uint8_t device, uint32_t count);
+float __wrap_place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
+			      uint8_t device, uint32_t count);
+float __wrap_place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
+			      uint8_t device, uint32_t count)
+{
+	struct dispatch *dispatch = crashing;
+
+	crashing = NULL;
+	if (dispatch)
+		dispatch_blame(dispatch, NULL);
+	return __real_place_predict_ns(placer, place_plan, device, count);
+}
+
+static uint32_t n_crashes_of(const struct scene *scene, uint64_t user_data)
+{
+	const struct session_ring *ring = scene->bench.ring.ring;
+
+	for (uint32_t i = 0; i < ring->n_entries; i++)
+		if (ring->records[i].sqe.user_data == user_data)
+			return ring->records[i].n_crashes;
+	fail_msg("no record of task %llu", (unsigned long long)user_data);
+	return 0;
+}
+
+/* A task that gets a set is not blamed for what the set's last task does now. */
+TEST(test_branches__crash_while_ranked)
+{
+	struct rbk_sqe sqe;
+	struct bench *bench;
+
+	SCENE(scene);
+	bench = &scene.bench;
+	/* Segments are ranked with the first task, and with the 65th. */
+	for (uint64_t i = 0; i < 64; i++) {
+		put_as(&scene, i, RBK_STRATEGY_ONLY_GPU, 0);
+		while (bench->gpu->n_tasks > 0) {
+			fake_finish_at(bench->gpu, 0, 0);
+			rig_work(&bench->rig);
+		}
+		expect_cqe(bench, i, 0);
+	}
+	/* The slot in the ring has a task of another plan, which the GPU has begun. */
+	sqe = run_entry(bench, bench->queued, 99);
+	sqe.strategy = RBK_STRATEGY_ONLY_GPU;
+	rig_put(&bench->ring, &sqe);
+	rig_work(&bench->rig);
+	assert_true(fake_begin(bench->gpu, 99));
+	crashing = bench->rig.dispatch;
+	put_as(&scene, 100, RBK_STRATEGY_ONLY_GPU, 0);
+	assert_null(crashing);
+	assert_int_equal(n_crashes_of(&scene, 99), 1);
+	assert_int_equal(n_crashes_of(&scene, 100), 0);
+	while (bench->gpu->n_tasks > 0) {
+		fake_finish_at(bench->gpu, 0, 0);
+		rig_work(&bench->rig);
+	}
+	expect_cqe(bench, 99, 0);
+	expect_cqe(bench, 100, 0);
+}
+
 /* A device that is drained gives up both branches. */
 TEST(test_branches__are_replaced)
 {
