@@ -3,11 +3,12 @@
  * Segments of one task that run at once
  *
  * A segment begins as soon as those that it needs (cut_segment.needs) have ended and a slot is
- * free: the task's own, or one of those of its set, which no client and no list of tasks knows. Of
- * several, the one with the highest rank begins: the longest way, in predicted time, to the end of
- * the task. The placer then finds the device where it ends first, beside those that have begun.
- * Source: Topcuoglu, Hariri, Wu, Performance-Effective and Low-Complexity Task Scheduling for
- * Heterogeneous Computing, 2002 (HEFT; upward rank, mean over devices).
+ * free: the task's own, or one of those of its set, which no client and no list of tasks knows. If
+ * several segments could begin, the one with the highest rank does: the one with the longest way,
+ * in predicted time, to the end of the task. The placer then finds the device where it ends first,
+ * beside those that have begun. Source: Topcuoglu, Hariri, Wu, Performance-Effective and
+ * Low-Complexity Task Scheduling for Heterogeneous Computing, 2002 (HEFT; upward rank, mean over
+ * devices).
  *
  * If a segment fails, the others are stopped as far as possible, and the task ends when all slots
  * have returned. A CANCEL succeeds if all that have begun can be stopped.
@@ -17,11 +18,7 @@
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
 #include "session/segments.h"
-
-static uint64_t bit(uint32_t i)
-{
-	return UINT64_C(1) << i;
-}
+#include "util/number.h"
 
 /* Stop all segments of a task that runs them at once; those that have begun may go on. */
 static void stop_all(struct dispatch *dispatch, struct segment_set *set)
@@ -50,7 +47,7 @@ struct task *segments_slot_ended(struct dispatch *dispatch, struct task *slot, i
 	slot->phase = TASK_IDLE;
 	set->n_busy--;
 	if (*res == 0) {
-		set->done |= bit(slot->segment);
+		set->done |= bit_u64(slot->segment);
 	} else if (!set->res) {
 		set->res = *res;
 		stop_all(dispatch, set);
@@ -71,12 +68,12 @@ struct task *segments_next(struct segment_set *set)
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const uint32_t next = segments->order[i];
 
-		if (set->begun & bit(next) || segments->of[next].cut.needs & ~set->done)
+		if (set->begun & bit_u64(next) || segments->of[next].cut.needs & ~set->done)
 			continue;
 		for (uint32_t k = 0; !slot || slot->phase != TASK_IDLE; k++)
 			slot = segments_slot(set, k);
 		segments_describe(slot, next);
-		set->begun |= bit(next);
+		set->begun |= bit_u64(next);
 		set->n_busy++;
 		return slot;
 	}

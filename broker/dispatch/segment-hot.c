@@ -31,6 +31,7 @@
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
 #include "session/segments.h"
+#include "util/number.h"
 
 static bool updates_state(const struct plan *plan)
 {
@@ -59,11 +60,6 @@ static void note_crossing(struct session_segment *segment)
 
 /* Tasks of a plan after which segments are ranked anew, as predictions change */
 enum { RANK_EVERY = 64 };
-
-static uint64_t bit(uint32_t i)
-{
-	return UINT64_C(1) << i;
-}
 
 /* Prepare the slots of a plan whose segments run at once. */
 static void prepare_slots(struct session_segments *segments)
@@ -118,7 +114,7 @@ static void rank(const struct dispatch *dispatch, struct session_segments *segme
 		uint32_t at = segments->n - 1 - i;
 
 		for (uint32_t k = i + 1; k < segments->n; k++)
-			if (segments->of[k].cut.needs & bit(i) &&
+			if (segments->of[k].cut.needs & bit_u64(i) &&
 			    segments->of[k].rank_ns > after_ns)
 				after_ns = segments->of[k].rank_ns;
 		segment->rank_ns = predict(dispatch, segment, count) + after_ns;
@@ -192,7 +188,7 @@ static int refuse(const struct dispatch *dispatch, const struct task *task)
 /* Have the slots of a task's set know the task, beside its own, which has the first segment. */
 static void spread(struct segment_set *set, struct task *task)
 {
-	set->begun = bit(task->segment);
+	set->begun = bit_u64(task->segment);
 	set->done = 0;
 	set->n_busy = 1;
 	set->res = 0;
@@ -302,7 +298,7 @@ static void note_run(const struct task *task, bool is_partitioned)
 {
 	struct segment_run *run = &task->set->runs[task->segment];
 
-	task->set->noted |= bit(task->segment);
+	task->set->noted |= bit_u64(task->segment);
 	run->ready_ticks = ready_ticks(task);
 	run->start_ticks = task->start_ticks;
 	run->end_ticks = task->end_ticks;
@@ -475,7 +471,7 @@ static float longest_ns(const struct segment_set *set, const struct session_segm
 		for (uint64_t needs = segments->of[i].cut.needs; needs; needs &= needs - 1)
 			if (end_ns[__builtin_ctzll(needs)] > end_ns[i])
 				end_ns[i] = end_ns[__builtin_ctzll(needs)];
-		if (set->noted & bit(i))
+		if (set->noted & bit_u64(i))
 			end_ns[i] += set->runs[i].predicted_ns;
 		most_ns = end_ns[i] > most_ns ? end_ns[i] : most_ns;
 	}
@@ -553,7 +549,7 @@ static void log_segments(const struct task *task)
 		/* After a failure, one before the last may not have begun. */
 		static const struct segment_run none = {.device = RBK_DEVICE_NONE};
 		const struct session_segment *segment = &segments->of[i];
-		const struct segment_run *run = set->noted & bit(i) ? &set->runs[i] : &none;
+		const struct segment_run *run = set->noted & bit_u64(i) ? &set->runs[i] : &none;
 		const bool has_run = run->start_ticks != 0;
 		const struct stats_segment record = {
 			.ended_ns = has_run ? clock_ticks_to_ns(run->end_ticks) : 0,

@@ -54,11 +54,6 @@ struct extract {
 	uint32_t *at; /* n + 1 places; item i is needed if at[i + 1] differs from at[i] */
 };
 
-static uint64_t bit(uint32_t i)
-{
-	return UINT64_C(1) << i;
-}
-
 static uint32_t count_operands(const uint16_t *edges, uint32_t n, uint32_t max)
 {
 	/* The plan was accepted, so operands beyond the operator's maximum are absent. */
@@ -89,11 +84,11 @@ static void add_use(struct cut *cut, uint16_t i, uint16_t t, bool writes)
 {
 	struct cut_tensor *tensor = &cut->tensors[t];
 
-	cut->segments[i].needs |= (writes ? tensor->users : tensor->writers) & ~bit(i);
-	tensor->users |= bit(i);
+	cut->segments[i].needs |= (writes ? tensor->users : tensor->writers) & ~bit_u64(i);
+	tensor->users |= bit_u64(i);
 	if (!writes)
 		return;
-	tensor->writers |= bit(i);
+	tensor->writers |= bit_u64(i);
 	tensor->writer = i;
 }
 
@@ -114,7 +109,7 @@ static void find_uses(struct cut *cut, uint16_t i)
 	}
 	cut->before[i] = segment->needs;
 	for (uint32_t k = 0; k < i; k++)
-		if (segment->needs & bit(k))
+		if (segment->needs & bit_u64(k))
 			cut->before[i] |= cut->before[k];
 }
 
@@ -347,7 +342,7 @@ uint32_t cut_width(const struct cut *cut)
 	 */
 	for (uint32_t i = 0; i < cut->n_segments; i++) {
 		way = 0;
-		while (way < n_ways && !(cut->before[i] & bit(lasts[way])))
+		while (way < n_ways && !(cut->before[i] & bit_u64(lasts[way])))
 			way++;
 		n_ways += way == n_ways;
 		lasts[way] = i;

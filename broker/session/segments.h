@@ -59,7 +59,7 @@ struct segment_run {
 /*
  * A crossing block, and the state of the task that has it; the dispatcher's. Until the task ends
  * its slot describes the present segment, and the set keeps what the slot said of the whole task.
- * Of segments that run at once, further slots describe the others.
+ * If segments run at once, further slots describe those that the task's own does not.
  */
 struct segment_set {
 	struct segment_set *next; /* in free_sets */
@@ -94,7 +94,7 @@ struct session_segments {
 	struct segment_set *free_sets;
 	struct list_node waiting; /* tasks that wait for a set, oldest first */
 	uint32_t n_tasks;         /* that have begun; wraps */
-	/* Segments by rank: of those that could begin, the first one does. */
+	/* Segments by rank: the first one that can begin does. */
 	uint8_t order[CUT_MAX_SEGMENTS];
 
 	uint32_t n;

@@ -8,6 +8,12 @@
 
 #include "shm/number.h"
 
+/* Return the number that has bit @i alone; @i is below 64. */
+static inline uint64_t bit_u64(uint32_t i)
+{
+	return UINT64_C(1) << i;
+}
+
 static inline uint32_t min_u32(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;

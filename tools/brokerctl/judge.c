@@ -277,14 +277,18 @@ static struct rbk_stats_decision part_of(const struct rbk_stats_decision *task,
 	return part;
 }
 
-/* Return the index of the segment that ended last by @limit_ns; -1: none did. */
-static int last_ended(const struct segment_entry *segments, uint32_t n_segments, uint64_t limit_ns)
+/*
+ * Return the index of the segment, of those that are not in @path, that ended last by @limit_ns;
+ * -1: none did.
+ */
+static int last_ended(const struct segment_entry *segments, uint32_t n_segments, uint64_t path,
+		      uint64_t limit_ns)
 {
 	uint64_t last_ns = 0;
 	int last = -1;
 
 	for (uint32_t i = 0; i < n_segments; i++)
-		if (segments[i].segment.ended_at_ns > last_ns &&
+		if (!(path >> i & 1) && segments[i].segment.ended_at_ns > last_ns &&
 		    segments[i].segment.ended_at_ns <= limit_ns) {
 			last_ns = segments[i].segment.ended_at_ns;
 			last = (int)i;
@@ -294,7 +298,7 @@ static int last_ended(const struct segment_entry *segments, uint32_t n_segments,
 
 uint64_t judge_path(const struct segment_entry *segments, uint32_t n_segments)
 {
-	int i = last_ended(segments, n_segments, UINT64_MAX);
+	int i = last_ended(segments, n_segments, 0, UINT64_MAX);
 	uint64_t path = 0;
 
 	while (i >= 0) {
@@ -302,13 +306,9 @@ uint64_t judge_path(const struct segment_entry *segments, uint32_t n_segments)
 		const uint64_t took_ns = whole_ns(segment->queue_ns) + whole_ns(segment->exec_ns);
 
 		path |= UINT64_C(1) << i;
-		/* The log has durations with 24 bits. A segment that took no time ends the path. */
-		i = took_ns == 0
-			    ? -1
-			    : last_ended(segments, n_segments,
-					 segment->ended_at_ns - took_ns + 2 + took_ns / 4000000);
-		if (i >= 0 && path >> i & 1)
-			i = -1;
+		/* The log has durations with 24 bits. */
+		i = last_ended(segments, n_segments, path,
+			       segment->ended_at_ns - took_ns + 2 + took_ns / 4000000);
 	}
 	return path;
 }

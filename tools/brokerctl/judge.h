@@ -53,6 +53,9 @@ struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own);
 /* Likewise of a segment that ran; ended_ns 0: it did not. */
 struct busy busy_of_segment(const struct rbk_stats_segment *segment, bool is_own);
 
+/* Segments of a plan, at most: rbk_stats_segment.from has a bit for each. */
+enum { MAX_SEGMENTS = 64 };
+
 /* A segment of a task and the task's tenant. */
 struct segment_entry {
 	struct rbk_stats_segment segment;
@@ -85,7 +88,7 @@ double judge_contention(const struct rbk_stats_decision *task);
 /*
  * Find the critical path of a task: the segment that ended last, the one whose end it could begin
  * at, and so on. Others ran meanwhile.
- * Return: the segments on it, bit i for @segments[i]; at most 64 segments are there.
+ * Return: the segments on it, bit i for @segments[i]; there are at most MAX_SEGMENTS.
  */
 uint64_t judge_path(const struct segment_entry *segments, uint32_t n_segments);
 /* Return the number of segments that ran beside those on the critical path. */

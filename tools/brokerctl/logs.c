@@ -116,7 +116,7 @@ static bool is_whole(const struct segment_entry *entries, size_t n,
 		if (entries[i].segment.segment != i ||
 		    entries[i].segment.sequence != entries[0].segment.sequence + i)
 			return false;
-	return n > 0 && n <= 64 && (task->res < 0 || n == entries[0].segment.n_segments);
+	return n > 0 && n <= MAX_SEGMENTS && (task->res < 0 || n == entries[0].segment.n_segments);
 }
 
 const struct segment_entry *segments_find(const struct segment_entry *entries, size_t n_entries,

@@ -37,11 +37,9 @@ static void add_shares(const struct task_segments *segments, struct share shares
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
 		struct share *share;
 
-		if (!has_run(segment))
+		if (!has_run(segment) || !(path >> i & 1))
 			continue;
 		share = &shares[segment->device];
-		if (!(path >> i & 1))
-			continue;
 		share->n++;
 		share->exec_ns += duration_ns(segment->exec_ns);
 		share->wait_ns += duration_ns(segment->queue_ns);
@@ -49,8 +47,8 @@ static void add_shares(const struct task_segments *segments, struct share shares
 }
 
 /*
- * Find the tenant whose tasks ran longest on a device while segments @from to @to waited for it; of
- * several, while those on the critical path did.
+ * Find the tenant whose tasks ran longest on a device while segments @from to @to waited for it. If
+ * they are several, only those on the critical path count.
  * Return: its name; NULL: nothing is logged that ran then. *ret_ns: how long.
  */
 static const char *find_ahead(const struct task_segments *segments, uint32_t from, uint32_t to,

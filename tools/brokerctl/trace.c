@@ -781,10 +781,11 @@ static void say_lost(const struct trace *trace)
 			     "overwritten before it was read",
 			     trace->n_whole, trace->n_whole == 1 ? "task is" : "tasks are");
 	if (trace->n_segments_left_out > 0)
-		control_fail(EXIT_OK,
-			     "%" PRIu64 " segments, or arrows between them, are missing, beyond "
-			     "four times --max-events",
-			     trace->n_segments_left_out);
+		control_fail(EXIT_OK, "%" PRIu64 " %s missing, beyond four times --max-events",
+			     trace->n_segments_left_out,
+			     trace->n_segments_left_out == 1
+				     ? "segment, or arrow between segments, is"
+				     : "segments, or arrows between segments, are");
 	if (trace->n_left_out > 0)
 		control_fail(EXIT_OK, "%" PRIu64 " %s missing, beyond --max-events",
 			     trace->n_left_out, trace->n_left_out == 1 ? "task is" : "tasks are");
