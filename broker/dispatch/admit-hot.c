@@ -448,7 +448,7 @@ static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
 			refuse(dispatch, ring, sqe, res);
 		else
 			post_bare(dispatch, ring, sqe, -ECANCELED);
-		join_note_failed(ring, join_entry_index(ring));
+		join_note_failed(ring);
 		ring->chain_last = NULL;
 		ring->chain_broken = true;
 	} else {
@@ -490,7 +490,7 @@ static __attribute__((__noinline__)) bool admit_successor(struct dispatch *dispa
 	}
 	if (res == 0 && join.is_failed) {
 		post_bare(dispatch, ring, sqe, -ECANCELED);
-		join_note_failed(ring, join_entry_index(ring));
+		join_note_failed(ring);
 		ring->chain_last = NULL;
 		ring->chain_broken = true;
 		return true;
@@ -533,7 +533,7 @@ static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch
 	ring->chain_broken = res < 0;
 	/* A later entry may name this one. */
 	if (__builtin_expect(res < 0, 0))
-		join_note_failed(ring, join_entry_index(ring));
+		join_note_failed(ring);
 linked:
 	if (__builtin_expect(sqe->flags != 0, 0)) {
 		if (sqe->flags & RBK_SQE_ARG_TABLE)
@@ -725,7 +725,8 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 {
 	struct session_ring *ring = dispatch_ring->ring;
 	const uint32_t step = claim_step(dispatch);
-	uint32_t n, unread, room, i;
+	uint32_t n, unread, i;
+	int32_t room;
 	uint64_t now_ticks, admit_ticks;
 	const void *outer;
 	struct rbk_sqe sqe;
@@ -745,8 +746,10 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 		n = ADMIT_BATCH;
 
 	/* Completions are never dropped: an entry is admitted only if its completion has room. */
-	room = ring->n_entries - (ring->cq_tail - ring->cq_head_seen) - ring->n_in_flight;
-	if (room < n) {
+	/* The slot of a task that has completed may be kept: see join_keep_slot(). */
+	room = (int32_t)(ring->n_entries - (ring->cq_tail - ring->cq_head_seen) -
+			 ring->n_in_flight);
+	if (room < (int32_t)n) {
 		unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
 		if (unread > ring->n_entries)
 			return ADMIT_E_PROTOCOL;
@@ -755,9 +758,9 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 			ring->cq_head_seen = ring->cq_tail - (ring->n_entries - ring->n_in_flight);
 			return 0;
 		}
-		room = ring->n_entries - unread - ring->n_in_flight;
-		if (n > room)
-			n = room;
+		room = (int32_t)(ring->n_entries - unread - ring->n_in_flight);
+		if ((int32_t)n > room)
+			n = (uint32_t)room;
 	}
 
 	if (n >= CLAIM_LEAST)

@@ -900,6 +900,16 @@ static inline struct task *task_take(struct dispatch_ring *ring)
 	return task;
 }
 
+/* Free @n slots, which are listed from @first to @last. */
+static inline void task_free(struct dispatch_ring *ring, struct task *first, struct task *last,
+			     uint32_t n)
+{
+	last->next = ring->free_tasks;
+	ring->free_tasks = first;
+	ring->ring->n_in_flight -= n;
+	ring->dispatch->stats->n_in_flight -= n;
+}
+
 /*
  * Reduce the debt of a flow that had no active rings by its share of the time since idle_ticks,
  * which other flows have used.

@@ -27,11 +27,14 @@ struct join_task {
  * its completion takes does not depend on them.
  */
 struct join_ring {
-	uint64_t n_taken;      /* entries taken from the ring, without those of this batch */
-	uint64_t *failed;      /* see RBK_CQ_FAILED_OFFSET() */
-	uint16_t *slots;       /* slot of the last task whose entry's index is i modulo n_entries */
-	uint32_t *edges;       /* the edge after each one in its circle */
-	uint32_t ended[2];     /* circles of edges whose predecessors succeeded, and failed */
+	uint64_t n_taken;  /* entries taken from the ring, without those of this batch */
+	uint64_t *failed;  /* see RBK_CQ_FAILED_OFFSET() */
+	uint16_t *slots;   /* slot of the last task whose entry's index is i modulo n_entries */
+	uint32_t *edges;   /* the edge after each one in its circle */
+	uint32_t ended[2]; /* circles of edges whose predecessors succeeded, and failed */
+	/* List of slots whose records are needed until ended[1] is empty */
+	struct task *kept, *kept_last;
+	uint32_t n_kept;
 	struct list_node link; /* in dispatch.joining while a circle in ended is not empty */
 };
 
@@ -63,11 +66,20 @@ void join_take(struct task *task);
 /* Let @task, which is held, wait for those that were found. */
 void join_wait(struct task *task, const struct join *join);
 
-/* Note that an entry without a task has failed. Its failure is not committed yet. */
-void join_note_failed(struct dispatch_ring *ring, uint64_t index);
+/* Note that the entry that is being admitted has failed. Its failure is not committed yet. */
+void join_note_failed(struct dispatch_ring *ring);
 
 /* @task has completed with @res, which is not committed yet: let those that wait for it go on. */
 void join_complete(struct dispatch *dispatch, struct task *task, int res);
+
+/*
+ * Return true if the slot of a task that has completed with @res is to be kept: its record tells
+ * the next broker of a failure that the records of those that wait for it do not tell yet.
+ */
+bool join_keeps_slot(const struct task *task, int res);
+
+/* Keep the slot, which stays in flight, until join_next() has visited all edges to the task. */
+void join_keep_slot(struct task *task);
 
 /*
  * Visit the next edge of dispatch.joining, which must not be empty.

@@ -135,7 +135,7 @@ void restore_refuse(struct dispatch *dispatch, struct dispatch_ring *ring,
 {
 	const struct outcome outcome = {.res = res, .device = RBK_DEVICE_NONE};
 
-	join_note_failed(ring, join_entry_index(ring));
+	join_note_failed(ring);
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
 	ring->chain_last = NULL;
 	ring->chain_open = sqe->flags & RBK_SQE_LINK;

@@ -265,10 +265,10 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 		task_release_plan(task);
 	list_remove(&task->link);
 	index_remove(task_bucket(ring, task->named.hash), &task->named);
-	task->next = ring->free_tasks;
-	ring->free_tasks = task;
-	ring->ring->n_in_flight--;
-	ring->dispatch->stats->n_in_flight--;
+	if (__builtin_expect(join_keeps_slot(task, res), 0))
+		join_keep_slot(task);
+	else
+		task_free(ring, task, task, 1);
 	/*
 	 * A successor that will not start is cancelled in the same commit as the failure: otherwise
 	 * the next broker would find it without a predecessor.

@@ -75,11 +75,34 @@ static int compare_records(const void *a, const void *b)
 	return (left->sq_index > right->sq_index) - (left->sq_index < right->sq_index);
 }
 
-/* Copy the live records, in the order of their entries. Return: 0; -ENOMEM. */
+/* Mark the entries of @rest that name one of @n that failed, which are sorted. */
+static void mark_after_failed(const struct rest *rest, const struct rbk_task_record *failed,
+			      uint32_t n)
+{
+	for (uint32_t i = 0; i < rest->n; i++) {
+		struct rbk_task_record *record = &rest->records[i], key;
+
+		if (!(record->sqe.flags & RBK_SQE_AFTER))
+			continue;
+		for (unsigned int k = 0; k < RBK_SQE_AFTER_MAX; k++) {
+			key.sq_index = record->sq_index - record->sqe.after[k];
+			if (record->sqe.after[k] > 0 &&
+			    bsearch(&key, failed, n, sizeof(key), compare_records))
+				record->flags |= RBK_TASK_AFTER_FAILED;
+		}
+	}
+}
+
+/*
+ * Copy the live records, in the order of their entries, and what others tell of the entries that
+ * these name. Return: 0; -ENOMEM.
+ */
 static int rest_init(struct rest *rest, const struct rbk_task_record *records, uint32_t n_entries,
 		     const struct rbk_commit *commit)
 {
-	struct rbk_task_record record;
+	const uint32_t is_failed = RBK_TASK_TAKEN | RBK_TASK_FAILED;
+	struct rbk_task_record record, *failed;
+	uint32_t n_failed = 0;
 
 	*rest = (struct rest){.records = malloc(n_entries * sizeof(record))};
 	if (!rest->records)
@@ -88,8 +111,13 @@ static int rest_init(struct rest *rest, const struct rbk_task_record *records, u
 		memcpy(&record, &records[i], sizeof(record));
 		if (rbk_record_is_live(&record, commit))
 			rest->records[rest->n++] = record;
+		else if ((record.flags & is_failed) == is_failed)
+			rest->records[n_entries - ++n_failed] = record;
 	}
 	qsort(rest->records, rest->n, sizeof(record), compare_records);
+	failed = rest->records + n_entries - n_failed;
+	qsort(failed, n_failed, sizeof(record), compare_records);
+	mark_after_failed(rest, failed, n_failed);
 	return 0;
 }
 
@@ -105,7 +133,7 @@ static struct rbk_task_record rest_next(const struct rest *rest, uint32_t i,
 					const struct rbk_commit *commit, uint64_t chain)
 {
 	const uint32_t kept = RBK_TASK_TAKEN | RBK_TASK_CANCELLED | RBK_TASK_BEGUN |
-			      RBK_TASK_TABLE | RBK_TASK_UNDO;
+			      RBK_TASK_TABLE | RBK_TASK_UNDO | RBK_TASK_AFTER_FAILED;
 	struct rbk_task_record record = rest->records[i];
 	const bool has_successor =
 		i + 1 < rest->n

@@ -437,12 +437,14 @@ struct rbk_cq_area {
 };
 
 /* struct rbk_task_record.flags */
-#define RBK_TASK_TAKEN     (1u << 0) /* the record has an entry */
-#define RBK_TASK_POSTED    (1u << 1) /* the entry's completion has cq_index */
-#define RBK_TASK_CANCELLED (1u << 2) /* the entry with cancel_index stopped the task */
-#define RBK_TASK_BEGUN     (1u << 3) /* the task began to update a state */
-#define RBK_TASK_TABLE     (1u << 4) /* the task's table was read, and had table_hash */
-#define RBK_TASK_UNDO      (1u << 5) /* BEGUN, and the states as they were before are at undo_first */
+#define RBK_TASK_TAKEN        (1u << 0) /* the record has an entry */
+#define RBK_TASK_POSTED       (1u << 1) /* the entry's completion has cq_index */
+#define RBK_TASK_CANCELLED    (1u << 2) /* the entry with cancel_index stopped the task */
+#define RBK_TASK_BEGUN        (1u << 3) /* the task began to update a state */
+#define RBK_TASK_TABLE        (1u << 4) /* the task's table was read, and had table_hash */
+#define RBK_TASK_UNDO         (1u << 5) /* BEGUN, and the earlier states are at undo_first */
+#define RBK_TASK_FAILED       (1u << 6) /* the entry has failed, if the record is not live */
+#define RBK_TASK_AFTER_FAILED (1u << 7) /* an entry that the entry names has failed */
 
 /*
  * RBK_FEAT_REATTACH: a task that did not complete at once. The records are at
@@ -492,7 +494,10 @@ struct rbk_task_record {
  * room for states is not used: element i is 1 + the largest index of an entry that failed, of the
  * indices that are i modulo 2 * n. It is written before the failure is committed, and counts if the
  * index is below the committed sq_head and no live record has it. Such indices may have replaced
- * others, but none that can still be named: these are n apart at most.
+ * others, but none that entries from the committed sq_head on can name: these are n apart at most.
+ * An entry with a live record may have been taken long before. If an entry that it names has
+ * failed, either its record says so (RBK_TASK_AFTER_FAILED), or that of the other entry does
+ * (RBK_TASK_FAILED), which is kept until then.
  */
 #define RBK_CQ_FAILED_OFFSET(n) RBK_CQ_UNDO_BYTES(n)
 #define RBK_CQ_AFTER_BYTES(n)   (RBK_CQ_FAILED_OFFSET(n) + 2 * (size_t)(n) * sizeof(uint64_t))

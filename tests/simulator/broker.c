@@ -548,31 +548,64 @@ static bool has_failed(const struct session_ring *ring, const struct rbk_task_re
 	       cqe->user_data == record->sqe.user_data;
 }
 
+/* Failures of a ring that were seen: 1 + the entry's index, at this index modulo NOTED */
+enum { NOTED_RINGS = 64, NOTED = 64 };
+struct noted {
+	unsigned int broker; /* its generation, in which no number is used twice */
+	uint32_t session;
+	uint64_t ends[NOTED];
+};
+static struct noted noted[SIM_PROCESSES][NOTED_RINGS] __attribute__((__section__("sim_variables")));
+
+/* Note the failures that were committed since the last check: their records go away. */
+static const struct noted *note_failures(const struct session_ring *ring, unsigned int number,
+					 const struct rbk_commit *commit)
+{
+	const struct session *session = ring->session;
+	const unsigned int generation = sim_process_generation(SIM_BROKER);
+	struct noted *ret = &noted[session->pid - 100000][number];
+
+	if (ret->broker != generation || ret->session != session->number)
+		*ret = (struct noted){generation, session->number, {0}};
+	for (uint32_t i = 0; i < ring->n_entries; i++) {
+		const struct rbk_task_record *record = &ring->records[i];
+
+		if ((record->flags & RBK_TASK_TAKEN) && record->sq_index < commit->sq_head &&
+		    has_failed(ring, record, commit))
+			ret->ends[record->sq_index % NOTED] = record->sq_index + 1;
+	}
+	return ret;
+}
+
 /* Check that the next broker would know of the failures of the entries that a record names. */
-static void check_named(const struct session_ring *ring, const struct rbk_task_record *record,
-			const struct rbk_commit *commit)
+static void check_named(const struct session_ring *ring, const struct noted *failures,
+			const struct rbk_task_record *record)
 {
 	for (unsigned int i = 0; i < RBK_SQE_AFTER_MAX; i++) {
 		const uint64_t index = record->sq_index - record->sqe.after[i];
 		const struct rbk_task_record *named;
 
-		if (!(record->sqe.flags & RBK_SQE_AFTER) || record->sqe.after[i] == 0)
+		if (!(record->sqe.flags & RBK_SQE_AFTER) || record->sqe.after[i] == 0 ||
+		    failures->ends[index % NOTED] != index + 1)
 			continue;
 		named = record_at(ring, index);
-		if (named && has_failed(ring, named, commit) &&
+		if (!(record->flags & RBK_TASK_AFTER_FAILED) &&
+		    !(named && (named->flags & RBK_TASK_FAILED)) &&
 		    ring->failed[index & (2 * ring->n_entries - 1)] != index + 1)
-			sim_violation("the next broker would run entry %llu, although entry %llu, "
-				      "for which it waits, has failed",
+			sim_violation("the next broker would run entry %llu (%llu), although entry "
+				      "%llu, for which it waits, has failed",
+				      (unsigned long long)record->sq_index,
 				      (unsigned long long)record->sqe.user_data,
-				      (unsigned long long)named->sqe.user_data);
+				      (unsigned long long)index);
 	}
 }
 
 /* Check the records that count, after each commit. */
-static void check_records(const struct session_ring *ring)
+static void check_records(const struct session_ring *ring, unsigned int number)
 {
 	struct rbk_commit commit;
 	const uint64_t chain = rbk_commit_load(ring->cq, &commit);
+	const struct noted *failures = note_failures(ring, number, &commit);
 
 	for (uint32_t i = 0; i < ring->n_entries; i++) {
 		const struct rbk_task_record *record = &ring->records[i], *before;
@@ -590,7 +623,7 @@ static void check_records(const struct session_ring *ring)
 			sim_violation("the next broker would run entry %llu, whose predecessor has "
 				      "failed",
 				      (unsigned long long)record->sqe.user_data);
-		check_named(ring, record, &commit);
+		check_named(ring, failures, record);
 	}
 }
 
@@ -632,11 +665,14 @@ static void check_rings(const struct session *session)
 	for (uint32_t i = 0; i < 64; i++) {
 		const struct session_ring *ring = session->rings[i];
 
+		/* The next ring with that id is another one. */
+		if (!ring || ring->state != RING_READY)
+			noted[session->pid - 100000][i].broker = 0;
 		if (!ring || !is_checked(ring) ||
 		    ring->cq->commit == checked[session->pid - 100000][i])
 			continue;
 		checked[session->pid - 100000][i] = ring->cq->commit;
-		check_records(ring);
+		check_records(ring, i);
 	}
 }
 

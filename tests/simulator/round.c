@@ -169,7 +169,7 @@ static void choose_mix(struct sim_client_mix *mix)
 	mix->acts[SIM_LEAVE] /= 8;
 	choose_weights(mix->entries, SIM_ENTRIES, 3);
 	choose_weights(mix->ways, SIM_WAYS, 6);
-	choose_weights(mix->plans, SIM_PLANS, 2);
+	choose_weights(mix->plans, SIM_PLANS, 4);
 	choose_weights(mix->devices, 3, 5);
 	choose_weights(mix->tables, 2, 4);
 	mix->n_slots = 4 + (unsigned int)sim_below(21);

@@ -351,6 +351,50 @@ TEST(test_join__ring_ends)
 	assert_int_equal(bench.rig.session->n_added_rings, 0);
 }
 
+/* Return true if the next broker would know that entry 0 has failed, for which all but entry 1
+ * wait. */
+static bool is_failure_known(const struct session_ring *ring, uint64_t n)
+{
+	const uint32_t live = RBK_TASK_TAKEN | RBK_TASK_POSTED;
+	bool is_told = false, is_needed = false;
+
+	for (uint32_t i = 0; i < ring->n_entries; i++) {
+		const struct rbk_task_record *record = &ring->records[i];
+
+		is_told |= record->sq_index == 0 && (record->flags & RBK_TASK_FAILED);
+		is_needed |= record->sq_index > 1 && record->sq_index <= n &&
+			     (record->flags & live) == RBK_TASK_TAKEN &&
+			     !(record->flags & RBK_TASK_AFTER_FAILED);
+	}
+	return is_told || !is_needed;
+}
+
+/* New entries do not replace the record of a failure before those that waited know of it. */
+TEST(test_join__failure_is_kept)
+{
+	enum { N = 1024, N_WAITING = 1000 };
+	struct dispatch_ring *hostile = NULL;
+	uint32_t n_new = 0;
+
+	BENCH(bench, 1, N);
+	put_run(&bench, bench.queued, 0, 0);
+	put_run(&bench, bench.queued, 1, 0);
+	for (uint16_t i = 2; i <= N_WAITING; i++)
+		put_join(&bench, i, AFTER(i, (uint16_t)(i - 1)));
+	rig_work(&bench.rig);
+	fake_finish(bench.cpu, 0, -EIO);
+	while (bench.ring.ring->n_in_flight > N_WAITING + n_new || n_new == 0) {
+		assert_true(n_new < N - N_WAITING - 1);
+		dispatch_tasks(bench.rig.dispatch);
+		put_run(&bench, bench.queued, ++n_new + N_WAITING, 0);
+		dispatch_poll(bench.rig.dispatch, &hostile);
+		assert_true(is_failure_known(bench.ring.ring, N_WAITING));
+	}
+	assert_true(n_new > 4);
+	finish(&bench, bench.cpu, 1, 0);
+	assert_int_equal(bench.ring.ring->n_in_flight, n_new);
+}
+
 enum { MANY = 4000 };
 
 /* Entries of the random test: what each names, and how it has ended */
@@ -540,5 +584,103 @@ TEST(test_join__death_of_the_next_broker)
 	rig_work(&brokers.first.rig);
 	bequeath(&brokers.first, &brokers.second);
 	if (step(&graph, &brokers.second, &third) == 0)
+		skip();
+}
+
+/* Consume the completions of @n NOPs, which move the index of the next entry on. */
+static void pass(struct bench *bench, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		put_bare(bench, RBK_OP_NOP, 0, 0);
+		rig_work(&bench->rig);
+		expect_cqe(bench, 0, 0);
+	}
+}
+
+enum { LATER = 4 /* user_data of an entry whose failure has the place of that of FAILING */ };
+
+/* Entry FAILING, entries that wait for it, and all up to entry LATER, which is not put. */
+static void put_far(struct bench *bench)
+{
+	put_run(bench, bench->queued, FAILING, 0);
+	put_run(bench, bench->queued, 1, 0);
+	put_run_after(bench, bench->queued, 2, AFTER(1, 2));
+	put_run_after(bench, bench->queued, 3, AFTER(3, 2));
+	rig_work(&bench->rig);
+	pass(bench, 2 * N_ENTRIES - 4);
+}
+
+static void put_rest_of_far(struct bench *bench)
+{
+	for (uint64_t i = LATER + 1; i < FAILING - 1; i++)
+		put_bare(bench, RBK_OP_NOP, i, 0);
+}
+
+/* The last entry comes when FAILING has failed, and takes its slot, unless that is still needed. */
+static void run_far(struct bench *bench)
+{
+	const uint32_t n_before = 2 * N_ENTRIES + FAILING - 1 - LATER;
+
+	do {
+		rig_work(&bench->rig);
+		if (fake_begin(bench->cpu, FAILING))
+			fake_finish(bench->cpu, FAILING, -EIO);
+		rig_work(&bench->rig);
+		if (bench->ring.sq->sq_tail == n_before)
+			put_run(bench, bench->queued, FAILING - 1, 0);
+		rig_work(&bench->rig);
+		if (fake_begin(bench->cpu, LATER))
+			fake_finish(bench->cpu, LATER, -ERANGE);
+		rig_work(&bench->rig);
+		fake_finish_all(bench->cpu, 0);
+	} while (rig_work(&bench->rig) > 0 || bench->cpu->n_tasks > 0);
+}
+
+static const struct script far = {
+	.run = run_far,
+	.n_entries = FAILING,
+	.res = {[2] = -ECANCELED, [3] = -ECANCELED, [LATER] = -ERANGE, [FAILING] = -EIO},
+};
+
+/* An entry far behind fails before the one whose failure has the same place. */
+TEST(test_join__death_after_a_later_failure)
+{
+	BROKERS(brokers, 1);
+
+	put_far(&brokers.first);
+	put_bad(&brokers.first, LATER, 0);
+	put_rest_of_far(&brokers.first);
+	if (step(&far, &brokers.first, &brokers.second) == 0)
+		skip();
+}
+
+/* It fails after that one, when a task that named both still waits for another. */
+TEST(test_join__death_before_a_later_failure)
+{
+	BROKERS(brokers, 1);
+
+	put_far(&brokers.first);
+	put_run(&brokers.first, brokers.first.queued, LATER, 0);
+	put_rest_of_far(&brokers.first);
+	if (step(&far, &brokers.first, &brokers.second) == 0)
+		skip();
+}
+
+/* It has failed, and the other one cannot be repeated: it fails before those that name it return.
+ */
+TEST(test_join__death_while_restoring_failures)
+{
+	struct script script = far;
+	BROKERS(brokers, 1);
+	HEIR(third, 1);
+
+	script.res[FAILING] = -ECONNRESET;
+	put_far(&brokers.first);
+	put_bad(&brokers.first, LATER, 0);
+	put_rest_of_far(&brokers.first);
+	rig_work(&brokers.first.rig);
+	brokers.first.ring.ring->records[0].flags |= RBK_TASK_BEGUN;
+	bequeath(&brokers.first, &brokers.second);
+	if (step(&script, &brokers.second, &third) == 0)
 		skip();
 }
