@@ -4,11 +4,9 @@
  *
  * A segment begins as soon as those that it needs (cut_segment.needs) have ended and a slot is
  * free: the task's own, or one of those of its set, which no client and no list of tasks knows. If
- * several segments could begin, the one with the highest rank does: the one with the longest way,
- * in predicted time, to the end of the task. The placer then finds the device where it ends first,
- * beside those that have begun. Source: Topcuoglu, Hariri, Wu, Performance-Effective and
- * Low-Complexity Task Scheduling for Heterogeneous Computing, 2002 (HEFT; upward rank, mean over
- * devices).
+ * several segments could begin, the one that begins first in the plan's schedule does
+ * (segment-graph-hot.c). The placer then finds the device where it ends first, beside those that
+ * have begun, unless the schedule has it elsewhere.
  *
  * If a segment fails, the others are stopped as far as possible, and the task ends when all slots
  * have returned. A CANCEL succeeds if all that have begun can be stopped.
@@ -17,6 +15,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
+#include "place/graph.h"
 #include "session/segments.h"
 #include "util/number.h"
 
@@ -66,7 +65,7 @@ struct task *segments_next(struct segment_set *set)
 	if (set->res || set->n_busy == set->n_slots)
 		return NULL;
 	for (uint32_t i = 0; i < segments->n; i++) {
-		const uint32_t next = segments->order[i];
+		const uint32_t next = segments->graph->order[i];
 
 		if (set->begun & bit_u64(next) || segments->of[next].cut.needs & ~set->done)
 			continue;

@@ -7,6 +7,7 @@
  */
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
+#include "place/graph.h"
 #include "util/error.h"
 
 /* Longest predicted time of a task that may run on the reactor itself */
@@ -122,11 +123,49 @@ static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
 	}
 }
 
-uint64_t dispatch_plan_bytes(void *context, const struct plan *plan)
+/* Return how many pairs of segments there are of which one needs the other. */
+static uint32_t n_needs(const struct session_segments *segments)
 {
-	struct dispatch *dispatch = context;
+	uint32_t n = 0;
 
-	return place_plan_bytes(dispatch->placer, plan);
+	for (uint32_t i = 0; i < segments->n; i++)
+		n += (uint32_t)__builtin_popcountll(segments->of[i].cut.needs);
+	return n;
+}
+
+uint64_t dispatch_plan_bytes(void *context, const struct session_plan *plan)
+{
+	const struct dispatch *dispatch = context;
+	const struct session_segments *segments = plan->segments;
+
+	if (!segments)
+		return place_plan_bytes(dispatch->placer, plan->plan);
+	return segments->n_at_once > 1
+		       ? place_graph_bytes(segments->n, n_needs(segments), dispatch->n_executors)
+		       : 0;
+}
+
+/* Make the graph of a plan whose segments run at once. Return: 0; -ENOMEM. */
+static int make_graph(const struct dispatch *dispatch, struct session_segments *segments)
+{
+	struct place_graph *graph;
+	uint32_t n = 0;
+	int r;
+
+	if (segments->n_at_once == 1)
+		return 0;
+	r = place_graph_new(segments->n, n_needs(segments), dispatch->n_executors, &graph);
+	if (r)
+		return error_fold(r);
+	/* Any device reaches what crosses where it lies: the time is part of the segments'. */
+	for (uint32_t i = 0; i < segments->n; i++) {
+		graph->first[i] = n;
+		for (uint64_t needs = segments->of[i].cut.needs; needs; needs &= needs - 1)
+			graph->from[n++] = (uint32_t)__builtin_ctzll(needs);
+	}
+	graph->first[segments->n] = n;
+	segments->graph = graph;
+	return 0;
 }
 
 void dispatch_plan_make(void *context)
@@ -144,7 +183,7 @@ int dispatch_plan_ready(void *context, struct session_plan *plan)
 	/* Tasks of a plan that is cut are tasks of its segments, one after the other. */
 	if (plan->segments) {
 		segments_ready(plan);
-		return 0;
+		return error_fold(make_graph(dispatch, plan->segments));
 	}
 	r = place_plan_new(dispatch->placer, plan->plan, &plan->place);
 	if (r)
@@ -167,6 +206,8 @@ void dispatch_plan_freed(void *context, struct session_plan *plan)
 {
 	struct dispatch *dispatch = context;
 
+	if (plan->segments)
+		plan->segments->graph = place_graph_free(plan->segments->graph);
 	if (!plan->place)
 		return;
 	list_remove(&plan->dispatched);

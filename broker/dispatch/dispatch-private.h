@@ -619,7 +619,7 @@ void flows_deinit(struct dispatch *dispatch);
 /* dispatch-plan.c */
 
 /* For server_hooks. */
-uint64_t dispatch_plan_bytes(void *context, const struct plan *plan);
+uint64_t dispatch_plan_bytes(void *context, const struct session_plan *plan);
 void dispatch_plan_make(void *context);
 int dispatch_plan_ready(void *context, struct session_plan *plan);
 void dispatch_plan_freed(void *context, struct session_plan *plan);

@@ -30,6 +30,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
+#include "place/graph.h"
 #include "session/segments.h"
 #include "util/number.h"
 
@@ -58,9 +59,6 @@ static void note_crossing(struct session_segment *segment)
 	}
 }
 
-/* Tasks of a plan after which segments are ranked anew, as predictions change */
-enum { RANK_EVERY = 64 };
-
 /* Prepare the slots of a plan whose segments run at once. */
 static void prepare_slots(struct session_segments *segments)
 {
@@ -85,45 +83,6 @@ void segments_ready(struct session_plan *plan)
 	prepare_slots(plan->segments);
 	list_init(&plan->waiting);
 	list_init(&plan->ending);
-}
-
-/* Predict the time of a segment: the mean over the devices that may run it. */
-static float predict(const struct dispatch *dispatch, const struct session_segment *segment,
-		     uint32_t count)
-{
-	const struct plan *plan = segment->plan.plan;
-	float ns = 0;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
-		if (plan->device_state[i] != PLAN_DEVICE_READY)
-			continue;
-		ns += place_predict_ns(dispatch->placer, segment->plan.place, i,
-				       segment->cut.is_counted ? count : 1);
-		n++;
-	}
-	return n > 0 ? ns / (float)n : 0;
-}
-
-/* Rank the segments for tasks of @count rows, and put them into order. */
-static void rank(const struct dispatch *dispatch, struct session_segments *segments, uint32_t count)
-{
-	for (uint32_t i = segments->n; i-- > 0;) {
-		struct session_segment *segment = &segments->of[i];
-		float after_ns = 0;
-		uint32_t at = segments->n - 1 - i;
-
-		for (uint32_t k = i + 1; k < segments->n; k++)
-			if (segments->of[k].cut.needs & bit_u64(i) &&
-			    segments->of[k].rank_ns > after_ns)
-				after_ns = segments->of[k].rank_ns;
-		segment->rank_ns = predict(dispatch, segment, count) + after_ns;
-		/* Later segments are in order; of equal ones the first in the plan comes first. */
-		for (; at > 0 && segments->of[segments->order[at - 1]].rank_ns <= segment->rank_ns;
-		     at--)
-			segments->order[at] = segments->order[at - 1];
-		segments->order[at] = (uint8_t)i;
-	}
 }
 
 /* Reset the results of a slot's last segment, except those that the next placement sets. */
@@ -248,12 +207,14 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 	atomic_thread_fence(memory_order_release);
 	task->whole = whole;
 	task->set = set;
-	if (set->n_slots > 1 && segments->n_tasks++ % RANK_EVERY == 0)
-		rank(dispatch, segments, task->count);
-	/* The first in order needs none: whatever it needs would rank as high, and come before. */
-	segments_describe(task, set->n_slots > 1 ? segments->order[0] : 0);
 	if (set->n_slots > 1)
+		segments_advise(dispatch, segments, task->count);
+	/* The first in order needs none: whatever it needs begins earlier in any schedule. */
+	segments_describe(task, set->n_slots > 1 ? segments->graph->order[0] : 0);
+	if (set->n_slots > 1) {
+		set->begin_ns = dispatch_now_ns(dispatch);
 		spread(set, task);
+	}
 	return true;
 }
 

@@ -100,6 +100,18 @@ void segments_describe(struct task *slot, uint32_t i);
 /* Add what a slot says of its segment, which has ended, to what the set says of the task. */
 void segments_add_up(struct task *slot);
 
+/* segment-graph-hot.c */
+
+/*
+ * Update the schedule of a plan whose segments run at once, for a task of @count rows that begins:
+ * their order, and what the placer adds to the completion on each device.
+ */
+void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
+		     uint32_t count);
+
+/* Return when the schedule has the end of a slot's segment, whose plan has advice. */
+uint64_t segments_advised_ns(const struct task *slot);
+
 /* at-once-hot.c */
 
 /*

@@ -95,6 +95,8 @@ static void look_at(struct survey *survey, uint8_t device, struct place_spot spo
 	if (is_idle)
 		offer->exec_ns = offer->done_ns = place_entry_alone_ns(entry, spot.into);
 	offer->score_ns = offer->done_ns;
+	if (survey->place_plan->rest->bias_ns)
+		offer->score_ns += survey->place_plan->rest->bias_ns[device];
 	if (survey->strategy == RBK_STRATEGY_LATENCY)
 		offer->score_ns +=
 			offer->exec_ns * LATENCY_DEVIATIONS * (float)entry->spread / 1024;
@@ -132,10 +134,11 @@ static struct place_decision on(struct survey *survey, uint8_t device, uint8_t r
 				uint8_t wanted, uint64_t now_ns)
 {
 	const struct offer *offer = &survey->offers[device];
-	uint8_t other = least(survey, survey->ready & ~(1u << device)), flags = 0;
+	uint8_t other = least(survey, survey->ready & ~(1u << device));
+	uint8_t flags = survey->place_plan->rest->bias_ns ? PLACE_ADVISED : 0;
 
 	if (offer->is_probe) {
-		flags = PLACE_PROBES | PLACE_BOUND;
+		flags |= PLACE_PROBES | PLACE_BOUND;
 		place_breaker_probing(&survey->placer->devices[device].breaker, offer->exec_ns,
 				      now_ns);
 		place_breaker_probing(&survey->place_plan->rest->history->records[device].breaker,
@@ -442,4 +445,10 @@ bool place_can_move(const struct placer *placer, const struct place_plan *place_
 	       (device == RBK_DEVICE_CPU ||
 		(!placer->config.force_cpu &&
 		 placer->closed & ~place_plan->rest->broken & 1u << device));
+}
+
+void place_plan_advise(struct place_plan *place_plan, const float *bias_ns)
+{
+	place_plan->rest->bias_ns = bias_ns;
+	place_plan_set_broken(place_plan, place_plan->rest->broken);
 }

@@ -220,6 +220,7 @@ void place_saved_take(struct placer *placer, uint64_t fingerprint, struct place_
 struct place_rest {
 	struct place_history *history;
 	uint32_t broken;          /* devices barred by this plan's own breakers, as a mask */
+	const float *bias_ns;     /* place_plan_advise(), by device; NULL: none */
 	struct place_gate *gates; /* [device] */
 	/* [bucket * n_devices + device] */
 	struct place_entry entries[] __attribute__((__aligned__(64)));
@@ -283,7 +284,8 @@ void place_estimate_show_all(struct place_plan *place_plan, uint8_t device, bool
 static inline void place_plan_set_broken(struct place_plan *place_plan, uint32_t broken)
 {
 	place_plan->rest->broken = broken;
-	place_plan->is_plain = place_plan->n_devices == 2 && !place_plan->is_pinned && !broken;
+	place_plan->is_plain = place_plan->n_devices == 2 && !place_plan->is_pinned && !broken &&
+			       !place_plan->rest->bias_ns;
 }
 
 /* Compute a profile's predictions for a plan, and the plan's entries anew. */

@@ -206,6 +206,12 @@ void placer_prepare(struct placer *placer);
 /* Find out which counts of a plan are below the thresholds of the configuration. */
 void place_plan_configure(const struct placer *placer, struct place_plan *place_plan);
 /*
+ * Have decisions for the plan compare completion plus @bias_ns of each device from now on; NULL:
+ * completion alone. Borrowed until the record is freed: its owner may change the elements, one for
+ * each device. See place/graph.h.
+ */
+void place_plan_advise(struct place_plan *place_plan, const float *bias_ns);
+/*
  * Free a plan's record. No task of the plan may be queued.
  * Return: NULL.
  */
@@ -261,6 +267,7 @@ enum {
 	PLACE_EXPLORES = 1 << 0, /* not the best by estimate, chosen to learn */
 	PLACE_PROBES = 1 << 1,   /* shows whether a failed device works again */
 	PLACE_BOUND = 1 << 2,    /* must not be moved to another device */
+	PLACE_ADVISED = 1 << 3,  /* place_plan_advise() had a part in it */
 };
 
 /* Fits two registers: in memory, a decision would be read before its stores have completed. */

@@ -17,7 +17,8 @@
  *
  * The last two consider a device's whole work, not one task. They leave alone a task that has a
  * deadline or is urgent, or whose flow has a quota or gets its turn long before the device is
- * through.
+ * through. So they do with a task of a plan that has advice (place_plan_advise()), which moves only
+ * if it is late, and to a device that is idle.
  *
  * A call looks at REBALANCE_CANDIDATES tasks at most. Tasks that did not move go to the end of
  * their bucket, and later calls look at the rest. A call that moves nothing is followed by a pause.
@@ -33,6 +34,8 @@ enum { REBALANCE_CANDIDATES = 64 };
 #define REBALANCE_PAUSE_NS 2000ull /* 2 us */
 /* Least gain, relative to the time until all is done */
 #define REBALANCE_GAIN 0.01f
+/* Share of its time by which a task is late before it leaves the device that it is advised */
+#define ADVISED_MARGIN 0.05f
 
 struct balance {
 	struct placer *placer;
@@ -125,6 +128,22 @@ static float done_ns(const struct balance *balance, const struct place_task *tas
 			    place_of_others(task->flow, (uint8_t)device, slowdown);
 }
 
+/*
+ * Return true if a task that has advice is not to move to @device: it is not late where it is, or
+ * @device has work itself.
+ */
+static bool is_advised(const struct balance *balance, const struct place_task *task,
+		       uint32_t device)
+{
+	float left_ns;
+
+	if (!(task->decision.flags & PLACE_ADVISED))
+		return false;
+	left_ns = exec_ns(balance, task, task->device) * (1 - ADVISED_MARGIN);
+	return !is_idle(&balance->placer->devices[device].queue) ||
+	       balance->now_ns + (uint64_t)left_ns <= task->advised_ns;
+}
+
 /* Move @task if another device is predicted to be done with it earlier. */
 static bool try_to_move(struct balance *balance, struct place_task *task)
 {
@@ -137,7 +156,8 @@ static bool try_to_move(struct balance *balance, struct place_task *task)
 		float there_ns;
 
 		if (i == from || !place_can_move(placer, task->place_plan, (uint8_t)i) ||
-		    !(is_tipped(balance, from, i) || is_held_up(task->flow, from)))
+		    !(is_tipped(balance, from, i) || is_held_up(task->flow, from)) ||
+		    is_advised(balance, task, i))
 			continue;
 		there_ns = done_ns(balance, task, i);
 		if (there_ns < best_ns) {
@@ -218,7 +238,8 @@ static bool is_for_all(const struct balance *balance, const struct place_task *t
 						  balance->now_ns);
 
 	return task->deadline_ns == UINT64_MAX && task->class >= 2 && task->flow->cpu_max == 0 &&
-	       !is_culprit(balance, task->flow) && wait_ns * 2 >= balance->load_ns[task->device];
+	       !(task->decision.flags & PLACE_ADVISED) && !is_culprit(balance, task->flow) &&
+	       wait_ns * 2 >= balance->load_ns[task->device];
 }
 
 /* Return the queued task that would gain most on another device. */

@@ -84,14 +84,15 @@ static int plan_charge_executors(const struct session *session, struct session_p
 }
 
 /* Return the bytes of a whole plan or a segment, and of residency's and the placer's records. */
-static uint64_t plan_own_bytes(const struct session *session, const struct plan *parsed)
+static uint64_t plan_own_bytes(const struct session *session, const struct session_plan *plan)
 {
+	const struct plan *parsed = plan->plan;
 	const struct server_options *options = &session->server->options;
 	uint64_t bytes = sizeof(*parsed) + parsed->n_tensors * sizeof(parsed->tensors[0]) +
 			 parsed->n_nodes * sizeof(parsed->nodes[0]) +
 			 parsed->n_constants * sizeof(parsed->constants[0]) +
 			 PLAN_MAX_WORKS * sizeof(parsed->works[0]) +
-			 options->hooks.plan_bytes(options->hooks.context, parsed);
+			 options->hooks.plan_bytes(options->hooks.context, plan);
 
 	for (uint32_t i = 0; i < options->n_executors; i++)
 		if (options->executors[i]->info.memory_page_bytes > 0)
@@ -103,12 +104,12 @@ static uint64_t plan_own_bytes(const struct session *session, const struct plan 
 static int plan_charge_records(const struct session *session, struct session_plan *plan)
 {
 	uint64_t bytes = sizeof(*plan) + plan->pins.n * sizeof(plan->pins.of[0]) +
-			 plan_own_bytes(session, plan->plan);
+			 plan_own_bytes(session, plan);
 
 	if (plan->segments)
 		bytes += segments_bytes(plan->segments);
 	for (uint32_t i = 0; plan->segments && i < plan->segments->n; i++)
-		bytes += plan_own_bytes(session, plan->segments->of[i].plan.plan);
+		bytes += plan_own_bytes(session, &plan->segments->of[i].plan);
 	return account_charge(session->tenant->account, &plan->charges[PLAN_CHARGE_RECORDS],
 			      ACCOUNT_HOST_BYTES, bytes);
 }

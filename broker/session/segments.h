@@ -21,6 +21,7 @@
 #include "session/session.h"
 
 struct segment_slot; /* the dispatcher's */
+struct place_graph;
 struct task;
 
 enum {
@@ -39,7 +40,6 @@ struct session_segment {
 	uint64_t from;                /* bit i: it reads what segment i wrote */
 	uint64_t crossed_fixed_bytes; /* bytes of these tensors, without those of rows, */
 	uint64_t crossed_row_bytes;   /* and those of each row of a task */
-	float rank_ns;                /* predicted from its begin to the end of the task */
 };
 
 /* A segment of a task, as it ended; the dispatcher's. */
@@ -84,6 +84,7 @@ struct segment_set {
 	struct segment_slot *slots; /* those beside its own */
 	/* If n_slots > 1 */
 	struct task *task;
+	uint64_t begin_ns;    /* when the task got the set */
 	uint64_t begun, done; /* bit i: segment i has begun; has ended well */
 	uint32_t n_busy;      /* slots that have a segment */
 	int32_t res;          /* of the first segment that failed, or -ECANCELED; else 0 */
@@ -93,9 +94,10 @@ struct session_segments {
 	/* The dispatcher's */
 	struct segment_set *free_sets;
 	struct list_node waiting; /* tasks that wait for a set, oldest first */
-	uint32_t n_tasks;         /* that have begun; wraps */
-	/* Segments by rank: the first one that can begin does. */
-	uint8_t order[CUT_MAX_SEGMENTS];
+	/* If segments run at once */
+	uint32_t n_tasks;          /* that have begun; wraps */
+	uint32_t n_steps_left;     /* of the search for a better schedule */
+	struct place_graph *graph; /* segments with predicted times, and advice */
 
 	uint32_t n;
 	uint32_t n_sets;

@@ -110,7 +110,7 @@ struct server_hooks {
 	/* The bell of a slow user's ring has been drained: see session_ring_drain_bell(). */
 	void (*ring_drained)(void *context, struct session_ring *ring);
 	/* Return the bytes of host memory that the dispatcher needs for a plan. */
-	uint64_t (*plan_bytes)(void *context, const struct plan *plan);
+	uint64_t (*plan_bytes)(void *context, const struct session_plan *plan);
 	/* Setup thread, before plan_ready(): allocate memory that plan_ready() may need. */
 	void (*plan_make)(void *context);
 	int (*plan_ready)(void *context, struct session_plan *plan);

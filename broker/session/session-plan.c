@@ -183,6 +183,8 @@ static void plan_removed(struct plan_memory *memory)
 	/* Call before the setup thread frees the plan, which dispatcher and placer use. */
 	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
 		hooks->plan_freed(hooks->context, plan_segment(plan, i));
+	if (plan->segments)
+		hooks->plan_freed(hooks->context, plan);
 	plan_submit(plan, OFFLOAD_PLAN_RELEASE, plan_release_run, plan_release_done);
 }
 

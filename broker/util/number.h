@@ -29,6 +29,16 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static inline float min_float(float a, float b)
+{
+	return a < b ? a : b;
+}
+
+static inline float max_float(float a, float b)
+{
+	return a > b ? a : b;
+}
+
 static inline size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;

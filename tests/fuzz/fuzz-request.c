@@ -98,7 +98,7 @@ static void no_ring(void *context, struct session_ring *ring)
 {
 }
 
-static uint64_t no_plan_bytes(void *context, const struct plan *plan)
+static uint64_t no_plan_bytes(void *context, const struct session_plan *plan)
 {
 	return 1;
 }

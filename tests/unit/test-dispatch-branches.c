@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dispatch/dispatch-private.h"
+#include "place/graph.h"
 #include "session/segments.h"
 #include "support/one-op.h"
 #include "support/test.h"
@@ -352,6 +353,108 @@ TEST(test_branches__on_two_devices)
 	end(&scene, bench->gpu, LEFT_END, 0);
 	end(&scene, bench->gpu, TAIL, 0);
 	assert_int_equal(expect_cqe(bench, 2, 0).reason, RBK_REASON_CPU_FALLBACK);
+}
+
+enum { TEACH_TASKS = 64 };
+
+/* Run tasks on @device alone, whose segments take so long each. */
+static void teach(struct scene *scene, struct fake *fake, uint8_t device, const uint64_t *ms)
+{
+	const uint64_t base_ticks = clock_ticks();
+
+	for (uint64_t i = 0; i < TEACH_TASKS; i++) {
+		put_as(scene, i, RBK_STRATEGY_DEVICE(device), 0);
+		while (fake->n_tasks > 0)
+			for (uint32_t k = 0; k < scene->plan->segments->n; k++)
+				if (find(scene, fake, k) >= 0)
+					end_at(scene, fake, k, base_ticks, 0, ms[k]);
+		expect_cqe(&scene->bench, i, 0);
+	}
+}
+
+enum { SIDE = 0, BEFORE = 1, LONG = 2, LAST = 3 };
+
+/* y = -x + relu(|x|) */
+static struct describe *unequal(void)
+{
+	struct describe *d = describe_new("unequal", 8);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_scratch(d, "a");
+	describe_scratch(d, "b");
+	describe_scratch(d, "c");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_node(d, "Neg", "", "x", "a");
+	describe_node(d, "Abs", "", "x", "b");
+	describe_node(d, "Relu", "", "b", "c");
+	describe_node(d, "Add", "", "a,c", "y");
+	return d;
+}
+
+/*
+ * The side branch would end earlier on the GPU, which is idle. But then the long one, which is not
+ * there yet and needs the GPU, would wait: the task would take 500 ms until both join, not 400.
+ */
+TEST(test_branches__are_placed_for_the_whole_task)
+{
+	static const uint64_t cpu_ms[] = {280, 100, 2000, 100}, gpu_ms[] = {200, 300, 300, 50};
+	struct bench *bench;
+	struct fake *cpu, *gpu;
+
+	SCENE(scene);
+	bench = &scene.bench;
+	cpu = bench->cpu;
+	gpu = bench->gpu;
+	scene.plan = bench_cut_plan(bench, unequal(), unequal());
+	teach(&scene, cpu, CPU, cpu_ms);
+	teach(&scene, gpu, GPU, gpu_ms);
+	put_as(&scene, 1, RBK_STRATEGY_AUTO, 0);
+	assert_int_equal(gpu->n_tasks, 0);
+	end(&scene, cpu, BEFORE, 0);
+	has(&scene, cpu, SIDE);
+	end(&scene, gpu, LONG, 0);
+	end(&scene, cpu, SIDE, 0);
+	end(&scene, gpu, LAST, 0);
+	expect_cqe(bench, 1, 0);
+
+	/* Without the advice for the side branch the GPU begins it at once. */
+	place_plan_advise(scene.plan->segments->of[SIDE].plan.place, NULL);
+	put_as(&scene, 2, RBK_STRATEGY_AUTO, 0);
+	has(&scene, gpu, SIDE);
+	end(&scene, cpu, BEFORE, 0);
+	assert_int_equal(find(&scene, gpu, LONG), -1);
+	end(&scene, gpu, SIDE, 0);
+	end(&scene, gpu, LONG, 0);
+	end(&scene, gpu, LAST, 0);
+	expect_cqe(bench, 2, 0);
+}
+
+/* A plan keeps its schedule when its device cannot run a segment any more: that one goes elsewhere.
+ */
+TEST(test_branches__schedule_follows_devices)
+{
+	static const uint64_t cpu_ms[] = {100, 100, 100, 100, 100}, gpu_ms[] = {10, 10, 10, 10, 10};
+	struct bench *bench;
+
+	SCENE(scene);
+	bench = &scene.bench;
+	teach(&scene, bench->cpu, CPU, cpu_ms);
+	teach(&scene, bench->gpu, GPU, gpu_ms);
+	for (uint32_t i = 0; i <= TAIL; i++)
+		segment_plan(&scene, i)->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	for (uint64_t i = 0; i < TEACH_TASKS + 1; i++) {
+		put_as(&scene, i, RBK_STRATEGY_AUTO, 0);
+		assert_int_equal(bench->gpu->n_tasks, 0);
+		while (bench->cpu->n_tasks > 0) {
+			fake_finish_at(bench->cpu, 0, 0);
+			rig_work(&bench->rig);
+		}
+		expect_cqe(bench, i, 0);
+	}
+	for (uint32_t i = 0; i <= TAIL; i++) {
+		assert_int_equal(scene.plan->segments->graph->device[i], CPU);
+		segment_plan(&scene, i)->device_state[GPU] = PLAN_DEVICE_READY;
+	}
 }
 
 /* Tasks that updated states in another order would leave others: one segment after the other */

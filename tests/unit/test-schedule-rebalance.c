@@ -60,6 +60,47 @@ TEST(test_rebalance__bound_stay)
 }
 
 /*
+ * Tasks of a schedule (place/graph.h) stay on its device until they are late, whatever an idle
+ * device would gain, and also then while the other device has work itself.
+ */
+TEST(test_rebalance__advised_stay_until_late)
+{
+	static const struct rig_plan plan = {{10e6f, 10e6f}}, other_plan = {{100e6f, 1e6f}};
+	struct rig_task tasks[3], other;
+	struct place_flow *flow;
+	const uint64_t begin_ns = 1000 * MS;
+
+	RIG(rig, 2, one_server);
+	flow = rig_flow(&rig, 100, RBK_PRIORITY_NORMAL, 0);
+	for (int i = 0; i < 3; i++) {
+		rig_task_init(&tasks[i], &plan, flow, 1);
+		tasks[i].task.decision.flags = PLACE_ADVISED;
+		tasks[i].task.advised_ns = begin_ns + (uint64_t)(i + 1) * 10 * MS;
+		tasks[i].actual_factor = 5;
+		rig_enqueue(&rig, &tasks[i]);
+	}
+	rig_pump(&rig);
+	assert_int_equal(place_rebalance(rig.placer, rig.now_ns), 0);
+	/* The first one takes 50 ms: the second one was to begin after 10, the third after 20. */
+	rig_run(&rig, begin_ns + 9 * MS);
+	assert_int_equal(place_rebalance(rig.placer, rig.now_ns), 0);
+	rig_run(&rig, begin_ns + 15 * MS);
+	assert_int_equal(place_rebalance(rig.placer, rig.now_ns), 1);
+	assert_int_equal(tasks[1].task.decision.device, 0);
+	assert_int_equal(tasks[2].task.decision.device, 1);
+	/* Device 0 has the second one, and another task after it. */
+	rig_pump(&rig);
+	rig_task_init(&other, &other_plan, flow, 0);
+	other.task.decision.flags = PLACE_BOUND;
+	rig_enqueue(&rig, &other);
+	rig_run(&rig, begin_ns + 30 * MS);
+	assert_int_equal(place_rebalance(rig.placer, rig.now_ns), 0);
+	assert_int_equal(tasks[2].task.decision.device, 1);
+	rig_run(&rig, UINT64_MAX);
+	place_flow_free(rig.placer, flow);
+}
+
+/*
  * A flow with one task, beside a flow with a long queue. The task gets its turn at once and stays
  * on its device, although that device has more work than the other.
  */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments of a plan as a graph: in which order they begin, and on which devices
+ *
+ * Segments that run at once compete for devices: the device that ends one first may be the one that
+ * a longer way through the task needs. place/graph.h looks for a schedule of the whole task, from
+ * the times that the placer predicts for each segment on each device. Its first advice is there
+ * when the first task begins. Each task that begins then adds one step of the search, which takes
+ * some 20 ns per segment, until the steps are used up. They begin anew when predictions have
+ * changed.
+ *
+ * The placer adds the advice to completions (place_plan_advise()). A segment that may run only
+ * elsewhere, or whose device is far behind, goes elsewhere as ever.
+ */
+#include <math.h>
+
+#include "dispatch/dispatch-private.h"
+#include "dispatch/segment.h"
+#include "place/graph.h"
+
+enum {
+	LOOK_EVERY_TASKS = 64, /* tasks of a plan after which predictions are compared */
+	SEARCH_STEPS = 4096,
+};
+
+/* Share by which a prediction changes before the schedule is made anew */
+static const float most_change = 0.1f;
+
+/* Return the predicted time of a segment on a device; INFINITY: the device cannot run it now. */
+static float predict(const struct dispatch *dispatch, const struct session_segment *segment,
+		     uint32_t device, uint32_t count)
+{
+	if (segment->plan.plan->device_state[device] != PLAN_DEVICE_READY)
+		return INFINITY;
+	return place_predict_ns(dispatch->placer, segment->plan.place, (uint8_t)device,
+				segment->cut.is_counted ? count : 1);
+}
+
+static bool has_changed(float before_ns, float now_ns)
+{
+	if (isinf(before_ns) || isinf(now_ns))
+		return isinf(before_ns) != isinf(now_ns);
+	return fabsf(now_ns - before_ns) > before_ns * most_change;
+}
+
+/* Predict all times. Return: true if one has changed. */
+static bool predict_all(const struct dispatch *dispatch, struct session_segments *segments,
+			uint32_t count)
+{
+	struct place_graph *graph = segments->graph;
+	bool ret = false;
+
+	for (uint32_t i = 0; i < segments->n; i++) {
+		float *exec_ns = &graph->exec_ns[(size_t)i * graph->n_devices];
+		bool can_run = false;
+
+		for (uint32_t d = 0; d < graph->n_devices; d++) {
+			const float ns = predict(dispatch, &segments->of[i], d, count);
+
+			can_run |= !isinf(ns);
+			if (!has_changed(exec_ns[d], ns))
+				continue;
+			exec_ns[d] = ns;
+			ret = true;
+		}
+		/* Its device comes back, or the placer says why there is none. */
+		if (!can_run)
+			exec_ns[RBK_DEVICE_CPU] = 1;
+	}
+	return ret;
+}
+
+void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
+		     uint32_t count)
+{
+	struct place_graph *graph = segments->graph;
+	const uint32_t n = segments->n_tasks++;
+
+	if (n % LOOK_EVERY_TASKS == 0 && (predict_all(dispatch, segments, count) || n == 0)) {
+		place_graph_renew(graph);
+		place_graph_improve(graph, 0);
+		segments->n_steps_left = SEARCH_STEPS;
+	}
+	if (n == 0)
+		for (uint32_t i = 0; i < segments->n; i++)
+			place_plan_advise(segments->of[i].plan.place,
+					  &graph->bias_ns[(size_t)i * graph->n_devices]);
+	if (segments->n_steps_left == 0)
+		return;
+	segments->n_steps_left--;
+	place_graph_improve(graph, 1);
+}
+
+uint64_t segments_advised_ns(const struct task *slot)
+{
+	/* A task that runs one segment after the other is late from the beginning. */
+	if (!segments_at_once(slot))
+		return 0;
+	return slot->set->begin_ns + (uint64_t)slot->whole->segments->graph->end_ns[slot->segment];
+}

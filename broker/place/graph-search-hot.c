@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Schedules of graphs: local search
+ *
+ * A step moves one node of the chain of nodes that determines the end: to another device, to
+ * another place in the order, or both. The search is simulated annealing (Kirkpatrick, Gelatt,
+ * Vecchi, Optimization by Simulated Annealing, 1983) in rounds, each of which begins with the best
+ * plan and ends without accepting anything worse.
+ */
+#include <math.h>
+
+#include "place/graph-private.h"
+#include "util/number.h"
+
+enum { ROUND_STEPS = 512 };
+
+/*
+ * A worse plan is accepted if it ends later by at most this share at the beginning of a round.
+ * Small graphs need large ones to leave where they are; large graphs get lost with these.
+ */
+static const float first_excess[] = {0.01f, 0.03f, 0.1f};
+
+static uint32_t random_below(struct graph_search *search, uint32_t n)
+{
+	return (uint32_t)(mix_u64(search->random++) >> 32) % n;
+}
+
+/* Choose a node of the chain that determines the end of the present plan. */
+static uint16_t choose_critical(struct graph_search *search)
+{
+	const struct graph_outcome *outcome = &search->now_outcome;
+	uint16_t node = outcome->last;
+	uint32_t n = 0;
+
+	for (uint16_t i = node; i != GRAPH_NO_NODE; i = outcome->cause[i])
+		n++;
+	for (n = random_below(search, n); n > 0; n--)
+		node = outcome->cause[node];
+	return node;
+}
+
+/* Move a node in the order of the trial. */
+static void move_node(struct graph_search *search, uint16_t node, uint16_t to)
+{
+	uint16_t *place = search->trial.place;
+	const uint16_t from = place[node];
+
+	for (uint32_t i = 0; i < search->graph.n_nodes; i++) {
+		if (from < to)
+			place[i] = (uint16_t)(place[i] - (place[i] > from && place[i] <= to));
+		else
+			place[i] = (uint16_t)(place[i] + (place[i] >= to && place[i] < from));
+	}
+	place[node] = to;
+}
+
+/* Change the trial at one place. */
+static void change(struct graph_search *search)
+{
+	const struct place_graph *graph = &search->graph;
+	const uint32_t kind = random_below(search, 8);
+	const uint16_t node = kind == 0 ? (uint16_t)random_below(search, graph->n_nodes)
+					: choose_critical(search);
+	const uint16_t cause = search->now_outcome.cause[node];
+
+	if (kind < 5 && graph->n_devices > 1) {
+		const uint32_t device = (search->trial.device[node] + 1 +
+					 random_below(search, graph->n_devices - 1)) %
+					graph->n_devices;
+
+		if (!isinf(graph_exec_ns(graph, node, device)))
+			search->trial.device[node] = (uint8_t)device;
+		if (kind < 4)
+			return;
+	}
+	/* A node that waited for its device may go first; others go anywhere. */
+	if (kind < 7 && cause != GRAPH_NO_NODE &&
+	    search->trial.place[cause] < search->trial.place[node])
+		move_node(search, node, search->trial.place[cause]);
+	else
+		move_node(search, node, (uint16_t)random_below(search, graph->n_nodes));
+}
+
+/* The plan that was run last is the present one. */
+static void accept(struct graph_search *search)
+{
+	const struct graph_outcome outcome = search->outcome;
+
+	search->outcome = search->now_outcome;
+	search->now_outcome = outcome;
+	search->now_ns = outcome.span_ns;
+}
+
+static void begin_round(struct graph_search *search)
+{
+	graph_copy_plan(search, &search->now, &search->best);
+	graph_run_plan(search, &search->now, NULL);
+	accept(search);
+}
+
+/* Return true if the step has found a better plan than any before. */
+static bool step(struct graph_search *search)
+{
+	const uint32_t at = search->n_steps % ROUND_STEPS;
+	const uint32_t kind =
+		search->n_steps++ / ROUND_STEPS % (sizeof(first_excess) / sizeof(first_excess[0]));
+	const float excess = first_excess[kind] * (1 - (float)at / ROUND_STEPS);
+	float ns;
+
+	if (at == 0)
+		begin_round(search);
+	graph_copy_plan(search, &search->trial, &search->now);
+	change(search);
+	ns = graph_run_plan(search, &search->trial, NULL);
+	if (ns > search->now_ns && ns > search->graph.span_ns * (1 + excess))
+		return false;
+	accept(search);
+	graph_copy_plan(search, &search->now, &search->trial);
+	if (ns >= search->graph.span_ns)
+		return false;
+	search->graph.span_ns = ns;
+	graph_copy_plan(search, &search->best, &search->trial);
+	return true;
+}
+
+/* Move nodes of the best plan whose devices cannot run them any more. */
+static void leave_missing(struct graph_search *search)
+{
+	const struct place_graph *graph = &search->graph;
+
+	for (uint32_t i = 0; i < graph->n_nodes; i++) {
+		uint8_t *device = &search->best.device[i];
+
+		for (uint8_t d = 0; d < graph->n_devices; d++)
+			if (isinf(graph_exec_ns(graph, i, *device)))
+				*device = d;
+	}
+}
+
+void place_graph_renew(struct place_graph *graph)
+{
+	graph_search_of(graph)->is_stale = true;
+}
+
+void place_graph_improve(struct place_graph *graph, uint32_t n_steps)
+{
+	struct graph_search *search = graph_search_of(graph);
+	bool is_new = !search->has_plan || search->is_stale;
+
+	if (is_new) {
+		graph_prepare(search);
+		leave_missing(search);
+		graph_construct_best(search);
+		search->is_stale = false;
+		search->n_steps = 0;
+	}
+	for (uint32_t i = 0; i < n_steps; i++)
+		is_new |= step(search);
+	if (is_new)
+		graph_advise(search);
+}
