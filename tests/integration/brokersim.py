@@ -40,6 +40,16 @@ tasks = 4
 plans = sum
 '''
 
+GRAPHS = '''[scenario]
+exact = yes
+[graphs]
+families = fft, cholesky
+nodes = 10
+devices = 2
+communication = 0.1, 1
+graphs = 2
+'''
+
 program, data = sys.argv[1:3]
 
 
@@ -64,7 +74,7 @@ def check_command_line():
         result = run(option)
         expect(result.returncode == 0 and result.stdout and not result.stderr, option)
     names = run('--list').stdout
-    for word in ('rx580', 'tpu-v5p', 'decisions', 'heft'):
+    for word in ('rx580', 'tpu-v5p', 'decisions', 'heft', 'cholesky'):
         expect(f'  {word}' in names, f'--list does not name {word}')
     for arguments in ([], ['--nonsense'], ['--quick', scenario('small')], ['--seed=x', '--all'],
                       ['--seed=-1', '--all'], ['--policies=none', '--all'], ['--policies=', '--all'],
@@ -108,6 +118,18 @@ def check_bad_input(folder):
         'drift': (good + '[truth]\ndrift = 0.1\n', 'bad.scenario: '),
         'hogs': (good + '[event]\nat = 0s\nhogs = -1\n', 'bad.scenario:18: '),
         'binary': ('\x00\x01\x02', 'bad.scenario:1: '),
+        'no such family': (GRAPHS.replace('fft', 'sft'), 'bad.scenario:4: '),
+        'no ratio': (GRAPHS.replace('0.1, 1', ','), 'bad.scenario:7: '),
+        'wrong ratio': (GRAPHS.replace('0.1, 1', '0.1, -1'), 'bad.scenario:7: '),
+        'too many ratios': (GRAPHS.replace('0.1, 1', '1 ' * 9), 'bad.scenario:7: '),
+        'too many devices': (GRAPHS.replace('= 2\ncomm', '= 4\ncomm'), 'bad.scenario: '),
+        'too many nodes': (GRAPHS.replace('= 10', '= 21'), 'bad.scenario: '),
+        'fewer devices': (GRAPHS + 'devices-min = 3\n', 'bad.scenario: '),
+        'graphs twice': (GRAPHS + '[graphs]\n', 'bad.scenario:9: '),
+        'graphs and a plan': (GRAPHS + '[generate]\nplans = 1\n', 'bad.scenario: '),
+        'graphs and a profile': (GRAPHS.replace('exact', 'cpu = a\nexact'), 'bad.scenario: '),
+        'figure of plans': (GRAPHS + '[expect]\nratio >= 1\n', 'bad.scenario:10: '),
+        'figure of graphs': (good + '[expect]\nbusy >= 1\n', 'bad.scenario:17: '),
         'long line': ('# ' + 'x' * 5000, 'bad.scenario:1: '),
     }
     path = os.path.join(folder, 'bad.scenario')
@@ -170,6 +192,42 @@ def check_json():
     expect(other.stdout != result.stdout, 'seeds make no difference')
 
 
+def check_graphs(folder):
+    path = os.path.join(folder, 'graphs.scenario')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(GRAPHS)
+    found = objects(path)
+    names = [(line['family'], line['policy']) for line in found]
+    policies = ['ours', 'heft', 'peft', 'dmdas']
+    expect(sorted(names[:-1]) == sorted((family, policy) for family in ('fft', 'cholesky')
+                                        for policy in policies), f'{names}')
+    for line in found[:-1]:
+        expect(line['graphs'] == 4 and line['over_bound'] >= 0.999 and line['by_ours'] >= 0.999 and
+               0 < line['busy'] <= 1, f'{line}')
+    figures = found[-1]
+    expect(figures['family'] is None and figures['optimum-solved'] == 1, f'{figures}')
+    expect(1 <= figures['optimum-mean'] <= figures['optimum-worst'], f'{figures}')
+    expect(objects(path) == found and objects('--seed=7', path) != found, 'graphs: seeds')
+
+    # Two tasks of which one runs at a time take twice as long as one; noise changes times.
+    for change, low, high in (('tasks = 2', 0.99, 1.01), ('tasks = 2\nin-flight = 2', 0.3, 0.99),
+                              ('noise = 0.5', 0.3, 3)):
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(GRAPHS.replace('exact = yes', '') + change + '\n')
+        by_task = objects(path)[0]['over_bound'] / found[0]['over_bound']
+        expect(low <= by_task <= high, f'{change}: {by_task}')
+        expect(by_task != 1 or change == 'tasks = 2', f'{change} changes nothing')
+    result = run('--svg', folder, path)
+    expect(result.returncode == 0 and 'cholesky' in result.stdout, result.stderr)
+    root = xml.etree.ElementTree.parse(os.path.join(folder, 'graphs.svg')).getroot()
+    bars = root.findall('.//{http://www.w3.org/2000/svg}rect')
+    expect(len(bars) >= 10, f'graphs: {len(bars)} bars')
+    none = os.path.join(folder, 'none')
+    result = run('--svg', none, path)
+    expect(result.returncode == 1 and result.stderr ==
+           f'brokersim: {none}/graphs.svg: No such file or directory\n', result.stderr)
+
+
 def check_starpu():
     """Tasks that arrive over time cannot be compared; without StarPU no task can."""
     result = run('--starpu', '-pours', '-n1', scenario('lost'))
@@ -228,6 +286,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_bad_input(temporary)
     check_golden(temporary)
     check_json()
+    check_graphs(temporary)
     check_starpu()
     check_svg(temporary)
     check_figures(temporary)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "data.h"
+#include "graph-outcome.h"
 #include "report.h"
 #include "run.h"
 #include "starpu-compare.h"
@@ -21,7 +22,8 @@
 #include "util/error.h"
 #include "util/streams.h"
 
-#define SOLVER_SECONDS 10.0
+#define SOLVER_SECONDS       10.0
+#define GRAPH_SOLVER_SECONDS 1.0 /* there are hundreds of graphs */
 
 static const char help[] =
 	"Usage: brokersim [OPTION...] FILE...\n"
@@ -148,6 +150,9 @@ static int list(const char *data)
 	puts("policies:");
 	for (unsigned int i = 0; policies[i]; i++)
 		printf("  %-12s %s\n", policies[i]->name, policies[i]->about);
+	puts("families of graphs:");
+	for (uint32_t i = 0; i < n_graph_families; i++)
+		printf("  %-16s %s\n", graph_families[i].name, graph_families[i].about);
 	status = list_names(data, "profiles", ".profile");
 	return status ? status : list_names(data, "scenarios", ".scenario");
 }
@@ -168,9 +173,22 @@ static int show_run(void *context, const struct sim *sim)
 	return r;
 }
 
+static bool find_measure(const void *context, const struct scenario *scenario, const char *name,
+			 double *ret)
+{
+	return measures_find(context, scenario, name, ret);
+}
+
+static bool find_graph_figure(const void *context, const struct scenario *scenario,
+			      const char *name, double *ret)
+{
+	return graph_figure_find(context, name, ret);
+}
+
 /* Check that every expected figure exists; an unknown figure would always count as missed. */
 static int check_expected(const struct scenario *scenario)
 {
+	report_find *find = scenario->graphs.n ? find_graph_figure : find_measure;
 	struct measures measures;
 	double value;
 	int r;
@@ -181,7 +199,7 @@ static int check_expected(const struct scenario *scenario)
 	for (uint32_t i = 0; !r && i < scenario->n_expected; i++) {
 		const struct scenario_expected *expected = &scenario->expected[i];
 
-		if (measures_find(&measures, scenario, expected->figure, &value))
+		if (find(scenario->graphs.n ? NULL : &measures, scenario, expected->figure, &value))
 			continue;
 		fprintf(stderr, "%s:%u: there is no figure \"%s\"\n", scenario->path,
 			expected->line, expected->figure);
@@ -189,6 +207,13 @@ static int check_expected(const struct scenario *scenario)
 	}
 	measures_deinit(&measures);
 	return r;
+}
+
+static void add_checks(struct options *options, struct report_checks checks)
+{
+	options->checks.n_met += checks.n_met;
+	options->checks.n_missed += checks.n_missed;
+	options->checks.n_short += checks.n_short;
 }
 
 static int failed(const char *path, int error, const char *message)
@@ -205,7 +230,7 @@ static int run_pair(struct options *options, const struct scenario *scenario)
 {
 	char message[SCENARIO_MESSAGE_BYTES] = "";
 	struct outcome outcome;
-	struct report_checks checks = {0};
+	char devices[2 * SCENARIO_NAME_BYTES + 4];
 	int r;
 
 	r = outcome_run(&outcome, scenario, &options->run, message);
@@ -221,16 +246,41 @@ static int run_pair(struct options *options, const struct scenario *scenario)
 		report_json(stdout, &outcome);
 	else if (!options->all)
 		report_table(stdout, &outcome);
-	if (!options->json || options->check)
-		checks = report_checks(options->json ? stderr : stdout, &outcome);
-	options->checks.n_met += checks.n_met;
-	options->checks.n_missed += checks.n_missed;
-	options->checks.n_short += checks.n_short;
+	snprintf(devices, sizeof(devices), "%s + %s", scenario->profile_names[RBK_DEVICE_CPU],
+		 scenario->profile_names[RBK_DEVICE_GPU]);
+	if ((!options->json || options->check) && outcome_of(&outcome, "ours"))
+		add_checks(options,
+			   report_checks(options->json ? stderr : stdout, scenario, devices,
+					 find_measure, outcome_of(&outcome, "ours")));
 	r = options->svg ? svg_comparison(options->svg, &outcome, options->svg_path) : 0;
 	outcome_deinit(&outcome);
 	if (r)
 		return failed(options->svg_path, r, NULL);
 	return options->starpu ? starpu_compare(stdout, scenario, &options->run) : 0;
+}
+
+static int run_graphs(struct options *options, const struct scenario *scenario)
+{
+	struct graph_outcome outcome;
+	char devices[32];
+	int r;
+
+	r = graph_outcome_run(&outcome, scenario, options->run.seed, GRAPH_SOLVER_SECONDS);
+	if (r)
+		return failed(scenario->path, r, NULL);
+	if (options->json)
+		graph_report_json(stdout, &outcome);
+	else if (!options->all)
+		graph_report_table(stdout, &outcome);
+	snprintf(devices, sizeof(devices), "%u graphs", outcome.n_graphs);
+	if (!options->json || options->check)
+		add_checks(options, report_checks(options->json ? stderr : stdout, scenario,
+						  devices, find_graph_figure, &outcome));
+	if (!options->svg)
+		return 0;
+	r = graph_svg(options->svg, scenario, options->run.seed, options->svg_path,
+		      sizeof(options->svg_path));
+	return r ? failed(options->svg_path, r, NULL) : 0;
 }
 
 static int run_file(struct options *options, const char *path)
@@ -248,6 +298,8 @@ static int run_file(struct options *options, const char *path)
 		return r == SCENARIO_E_INVALID ? 2 : failed(path, r, NULL);
 	if (options->all && options->quick && !scenario->is_quick)
 		return 0;
+	if (scenario->graphs.n)
+		return run_graphs(options, scenario);
 	n_pairs = options->cpu || options->gpu ? 0 : scenario->n_pairs;
 	if (!n_pairs)
 		return run_pair(options, scenario);

@@ -16,7 +16,7 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 
-static void json_string(FILE *file, const char *text)
+void report_json_string(FILE *file, const char *text)
 {
 	fputc('"', file);
 	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -30,10 +30,10 @@ static void json_string(FILE *file, const char *text)
 	fputc('"', file);
 }
 
-static void json_field(FILE *file, const char *name, double value)
+void report_json_number(FILE *file, const char *name, double value)
 {
 	fputc(',', file);
-	json_string(file, name);
+	report_json_string(file, name);
 	if (isfinite(value))
 		fprintf(file, ":%.9g", value);
 	else
@@ -48,24 +48,24 @@ void report_json(FILE *file, const struct outcome *outcome)
 		const struct measures *measures = &outcome->measures[i];
 
 		fputs("{\"scenario\":", file);
-		json_string(file, scenario->name);
+		report_json_string(file, scenario->name);
 		fputs(",\"policy\":", file);
-		json_string(file, measures->policy->name);
+		report_json_string(file, measures->policy->name);
 		fputs(",\"cpu\":", file);
-		json_string(file, scenario->profile_names[RBK_DEVICE_CPU]);
+		report_json_string(file, scenario->profile_names[RBK_DEVICE_CPU]);
 		fputs(",\"gpu\":", file);
-		json_string(file, scenario->profile_names[RBK_DEVICE_GPU]);
+		report_json_string(file, scenario->profile_names[RBK_DEVICE_GPU]);
 		fputs(",\"bound_kind\":", file);
-		json_string(file, bound_kind_name(outcome->bound_kind));
-		json_field(file, "runs", measures->n_runs);
+		report_json_string(file, bound_kind_name(outcome->bound_kind));
+		report_json_number(file, "runs", measures->n_runs);
 		for (unsigned int f = 0; f < FIG_COUNT; f++)
-			json_field(file, figure_name(f), measures->figures[f]);
-		json_field(file, "worst_ratio", measures->worst_ratio);
+			report_json_number(file, figure_name(f), measures->figures[f]);
+		report_json_number(file, "worst_ratio", measures->worst_ratio);
 		for (uint32_t t = 0; t < scenario->n_tenants; t++) {
 			char name[SCENARIO_NAME_BYTES + 8];
 
 			snprintf(name, sizeof(name), "p99.%s", scenario->tenants[t].name);
-			json_field(file, name, measures->tenant_p99[t]);
+			report_json_number(file, name, measures->tenant_p99[t]);
 		}
 		fputs("}\n", file);
 	}
@@ -143,19 +143,17 @@ void report_checks_header(FILE *file)
 		"reached");
 }
 
-struct report_checks report_checks(FILE *file, const struct outcome *outcome)
+struct report_checks report_checks(FILE *file, const struct scenario *scenario, const char *devices,
+				   report_find *find, const void *context)
 {
-	const struct scenario *scenario = outcome->scenario;
-	const struct measures *ours = outcome_of(outcome, "ours");
 	struct report_checks checks = {0};
 
-	for (uint32_t i = 0; ours && i < scenario->n_expected; i++) {
+	for (uint32_t i = 0; i < scenario->n_expected; i++) {
 		const struct scenario_expected *expected = &scenario->expected[i];
 		double value = NAN;
-		char devices[2 * SCENARIO_NAME_BYTES + 4];
 		bool is_met;
 
-		measures_find(ours, scenario, expected->figure, &value);
+		find(context, scenario, expected->figure, &value);
 		is_met = expected->relation == AT_LEAST ? value >= expected->value
 							: value <= expected->value;
 		if (is_met)
@@ -164,9 +162,6 @@ struct report_checks report_checks(FILE *file, const struct outcome *outcome)
 			checks.n_short++;
 		else
 			checks.n_missed++;
-		snprintf(devices, sizeof(devices), "%s + %s",
-			 scenario->profile_names[RBK_DEVICE_CPU],
-			 scenario->profile_names[RBK_DEVICE_GPU]);
 		fprintf(file, "%-26s %-24s %-34s %s %9.6g %12.5g%s\n", scenario->name, devices,
 			expected->figure,
 			expected->relation == AT_LEAST ? ">=" : "<=", expected->value, value,

@@ -18,11 +18,19 @@ struct report_checks {
 };
 
 void report_checks_header(FILE *file);
+/* Find a figure by name, as measures_find(). */
+typedef bool report_find(const void *context, const struct scenario *scenario, const char *name,
+			 double *ret);
 /*
- * Print each expected figure of policy "ours" beside its target.
+ * Print each expected figure beside its target; @find gives the figures of policy "ours".
  * Return: the numbers of figures met, missed and short.
  */
-struct report_checks report_checks(FILE *file, const struct outcome *outcome);
+struct report_checks report_checks(FILE *file, const struct scenario *scenario, const char *devices,
+				   report_find *find, const void *context);
+
+/* Print a text as a JSON string, and a member after another one: null if it is not finite. */
+void report_json_string(FILE *file, const char *text);
+void report_json_number(FILE *file, const char *name, double value);
 
 /*
  * Print the @n decisions of a run that lost most time, the worst first.

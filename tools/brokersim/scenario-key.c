@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph-family.h"
 #include "plans.h"
 #include "util/checked.h"
 #include "util/size.h"
@@ -100,6 +101,7 @@ struct key {
 #define RECORD_GENERATE  struct reader
 #define RECORD_TENANT    struct scenario_tenant
 #define RECORD_EVENT     struct scenario_event
+#define RECORD_GRAPHS    struct scenario_graphs
 
 /* a key whose number is stored in the section's record */
 #define KEY(section, name, kind, min, max, member)                                           \
@@ -375,6 +377,51 @@ static int read_event(struct reader *reader, const char *key, char *value)
 	return reader_refuse(reader, "%s: \"%s\" is neither lost nor back", key, value);
 }
 
+/* Read names of families of graphs. */
+static int read_families(struct reader *reader, const char *key, char *value)
+{
+	char *save = NULL;
+
+	reader->scenario->graphs.families = 0;
+	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
+		uint32_t i;
+
+		for (i = 0; i < n_graph_families; i++)
+			if (!strcmp(graph_families[i].name, word))
+				break;
+		if (i == n_graph_families)
+			return reader_refuse(reader,
+					     "%s: there is no family \"%s\"; --list names "
+					     "them",
+					     key, word);
+		reader->scenario->graphs.families |= 1ull << i;
+	}
+	return 0;
+}
+
+/* Read ratios of communication to execution. */
+static int read_ratios(struct reader *reader, const char *key, char *value)
+{
+	struct scenario_graphs *graphs = &reader->scenario->graphs;
+	char *save = NULL;
+
+	graphs->n_ratios = 0;
+	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
+		double ratio;
+
+		if (graphs->n_ratios == SCENARIO_MAX_RATIOS)
+			return reader_refuse(reader, "%s: more than %u ratios", key,
+					     SCENARIO_MAX_RATIOS);
+		if (!reader_parse_number(word, &ratio) || ratio < 0 || ratio > 1000)
+			return reader_refuse(reader, "%s: \"%s\" is not a ratio from 0 to 1000",
+					     key, word);
+		graphs->ratios[graphs->n_ratios++] = ratio;
+	}
+	if (graphs->n_ratios == 0)
+		return reader_refuse(reader, "%s: no ratio", key);
+	return 0;
+}
+
 #define COUNT_MAX 2147483647.0
 static const struct key keys[] = {
 	READ(SCENARIO, "about", read_about),
@@ -448,6 +495,18 @@ static const struct key keys[] = {
 	READ(EVENT, "hogs", read_event),
 	READ(EVENT, "fail-every", read_event),
 	READ(EVENT, "device-is", read_event),
+
+	READ(GRAPHS, "families", read_families),
+	KEY(GRAPHS, "graphs", WHOLE, 1, 10000, n),
+	KEY(GRAPHS, "nodes", WHOLE, 3, 4000, n_nodes),
+	KEY(GRAPHS, "devices", WHOLE, 1, PLACE_GRAPH_DEVICES, devices_max),
+	KEY(GRAPHS, "devices-min", WHOLE, 1, PLACE_GRAPH_DEVICES, devices_min),
+	READ(GRAPHS, "communication", read_ratios),
+	KEY(GRAPHS, "steps", WHOLE, 0, 1e6, n_steps),
+	KEY(GRAPHS, "noise", NUMBER, 0, 2, noise),
+	KEY(GRAPHS, "contention", YES_NO, 0, 1, is_contended),
+	KEY(GRAPHS, "tasks", WHOLE, 1, 10000, n_tasks),
+	KEY(GRAPHS, "in-flight", WHOLE, 1, 10000, n_in_flight),
 };
 
 /* Return the record of the current section; the record of @device if the section is [truth]. */
@@ -466,6 +525,8 @@ static void *record_of(struct reader *reader, unsigned int device)
 		return tenant_of(reader);
 	case SECTION_EVENT:
 		return event_of(reader);
+	case SECTION_GRAPHS:
+		return &reader->scenario->graphs;
 	default:
 		return reader->scenario;
 	}

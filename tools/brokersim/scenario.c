@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "calibrate/profile-file.h"
+#include "graph-exact.h"
 #include "plans.h"
 #include "random.h"
 #include "util/checked.h"
@@ -33,6 +34,7 @@ static const char *const section_names[SECTION_COUNT] = {
 	[SECTION_GENERATE] = "generate",
 	[SECTION_TENANT] = "tenant",
 	[SECTION_EVENT] = "event",
+	[SECTION_GRAPHS] = "graphs",
 	[SECTION_EXPECT] = "expect",
 	[SECTION_AIM] = "aim",
 };
@@ -157,11 +159,45 @@ static int begin_section(struct reader *reader, char *text)
 		scenario->events[scenario->n_events++] =
 			(struct scenario_event){.device = RBK_DEVICE_GPU, .kind = EVENT_BACK};
 		return 0;
+	case SECTION_GRAPHS:
+		if (scenario->graphs.n > 0)
+			return reader_refuse(reader, "there is a section [graphs] already");
+		scenario->graphs = (struct scenario_graphs){.n = 10,
+							    .n_nodes = 50,
+							    .devices_max = 2,
+							    .ratios = {1},
+							    .n_ratios = 1,
+							    .n_steps = 4096,
+							    .n_tasks = 1,
+							    .n_in_flight = 1};
+		__attribute__((fallthrough));
 	default:
 		if (*name)
 			return reader_refuse(reader, "[%s] takes no name", text);
 		return 0;
 	}
+}
+
+/* Check a scenario of graphs, which have nothing else. */
+static int check_graphs(struct reader *reader)
+{
+	struct scenario *scenario = reader->scenario;
+	struct scenario_graphs *graphs = &scenario->graphs;
+
+	if (graphs->devices_min == 0)
+		graphs->devices_min = graphs->devices_max;
+	if (scenario->n_plans || reader->n_generated || scenario->n_tenants || scenario->n_events ||
+	    *reader->trace || *reader->profiles[0] || *reader->profiles[1])
+		return reader_refuse(reader, "[graphs] has devices and tasks of its own: no "
+					     "profile, plan, tenant, event or trace goes with it");
+	if (graphs->devices_min > graphs->devices_max)
+		return reader_refuse(reader, "[graphs]: devices-min is more than devices");
+	if (scenario->is_exact &&
+	    (graphs->n_nodes > GRAPH_EXACT_NODES || graphs->devices_max > GRAPH_EXACT_DEVICES))
+		return reader_refuse(reader,
+				     "exact = yes needs graphs of at most %u nodes and %u devices",
+				     GRAPH_EXACT_NODES, GRAPH_EXACT_DEVICES);
+	return 0;
 }
 
 static int read_line(struct reader *reader, char *text)
@@ -410,6 +446,8 @@ static int check(struct reader *reader)
 	struct scenario *scenario = reader->scenario;
 	int r;
 
+	if (scenario->graphs.n > 0)
+		return check_graphs(reader);
 	if (reader->n_generated)
 		scenario_generate(scenario, reader->n_generated, reader->ops, reader->bytes_min,
 				  reader->bytes_max, reader->generate_seed);
@@ -493,7 +531,7 @@ int scenario_load(const char *path, const char *profiles_dir, const char *cpu, c
 	r = read_lines(&reader);
 	if (!r)
 		r = check(&reader);
-	for (unsigned int i = 0; !r && i < SCENARIO_DEVICES; i++) {
+	for (unsigned int i = 0; !r && i < SCENARIO_DEVICES && !scenario->graphs.n; i++) {
 		if (overrides[i])
 			snprintf(reader.profiles[i], sizeof(reader.profiles[i]), "%s",
 				 overrides[i]);

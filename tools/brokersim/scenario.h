@@ -4,7 +4,8 @@
  * Scenarios: descriptions of a simulation
  *
  * A scenario has two devices with their true behaviour beside their profiles, plans, tenants with
- * their arrivals, events and expected figures. brokersim(1) describes the file.
+ * their arrivals, events and expected figures. Or it has graphs, which bring devices and times of
+ * their own. brokersim(1) describes the file.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +28,7 @@ enum {
 	SCENARIO_MAX_EVENTS = 64,
 	SCENARIO_MAX_EXPECTED = 32,
 	SCENARIO_MAX_PAIRS = 32,
+	SCENARIO_MAX_RATIOS = 8,
 	SCENARIO_MAX_TASKS = 1000000,
 };
 
@@ -113,6 +115,20 @@ struct scenario_arrival {
 	uint32_t count;
 };
 
+/* [graphs]: tasks that are graphs of nodes, in place of plans and tenants */
+struct scenario_graphs {
+	uint32_t n;        /* of each family and communication ratio; 0: no such section */
+	uint64_t families; /* bit i: graph_families[i]; 0: all */
+	uint32_t n_nodes;
+	uint32_t devices_min, devices_max; /* in turn */
+	double ratios[SCENARIO_MAX_RATIOS];
+	uint32_t n_ratios;
+	uint32_t n_steps; /* of the search before the graph runs */
+	double noise;
+	bool is_contended;
+	uint32_t n_tasks, n_in_flight; /* of each graph */
+};
+
 struct scenario {
 	char name[SCENARIO_NAME_BYTES];
 	char about[256];
@@ -135,6 +151,7 @@ struct scenario {
 	struct scenario_plan *plans;
 	struct scenario_tenant *tenants;
 	struct scenario_arrival *trace;
+	struct scenario_graphs graphs;
 	uint32_t n_plans, n_tenants, n_events, n_expected, n_trace;
 	struct scenario_event events[SCENARIO_MAX_EVENTS]; /* by time */
 	struct scenario_expected expected[SCENARIO_MAX_EXPECTED];

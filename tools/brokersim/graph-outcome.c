@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A scenario of graphs: every family, communication ratio and number of devices, under all policies
+ *
+ * Each graph has a seed of its own, from which its times and what disturbs them are drawn, so all
+ * policies meet the same. The lower bound counts times as predicted: with noise it is no bound.
+ */
+#include "graph-outcome.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "graph-bound.h"
+#include "graph-exact.h"
+#include "report.h"
+#include "util/cleanup.h"
+#include "util/error.h"
+
+static const char *const figure_names[GRAPH_FIG_COUNT] = {
+	[GRAPH_FIG_OPTIMUM_MEAN] = "optimum-mean",     [GRAPH_FIG_OPTIMUM_WORST] = "optimum-worst",
+	[GRAPH_FIG_OPTIMUM_SOLVED] = "optimum-solved", [GRAPH_FIG_BOUND_WORST] = "bound-worst",
+	[GRAPH_FIG_LEAD_WORST] = "lead-worst",         [GRAPH_FIG_LEAD_MEDIAN] = "lead-median",
+	[GRAPH_FIG_DMDAS_WORST] = "dmdas-worst",       [GRAPH_FIG_BUSY] = "busy",
+};
+
+/* Families for which HEFT is that close to the bound say something about it. */
+static const double near_bound = 1.15;
+
+/* Sums while graphs are run */
+struct sums {
+	double optimum, optimum_worst;
+	double step_s, n_steps; /* of nodes */
+	double *leads;          /* by graph */
+};
+
+/* --- One graph --- */
+
+/* Return the @k-th graph of a family and ratio, with advice. */
+static int make_graph(const struct scenario_graphs *graphs, const struct graph_family *family,
+		      double ratio, uint32_t k, uint64_t seed, struct sums *sums,
+		      struct place_graph **ret)
+{
+	const uint32_t n_devices =
+		graphs->devices_min + k % (graphs->devices_max - graphs->devices_min + 1);
+	struct place_graph *graph;
+	struct timespec begin, end;
+	int r;
+
+	r = family->make(graphs->n_nodes, n_devices, ratio, seed, &graph);
+	if (r)
+		return error_fold(r);
+	place_graph_improve(graph, 0);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+	place_graph_improve(graph, graphs->n_steps);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+	sums->step_s +=
+		(double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+	sums->n_steps += (double)graphs->n_steps * graph->n_nodes;
+	*ret = graph;
+	return 0;
+}
+
+static double busiest(const struct place_graph *graph, const struct graph_result *result)
+{
+	double ns = 0;
+
+	for (uint32_t d = 0; d < graph->n_devices; d++)
+		ns = fmax(ns, result->busy_ns[d]);
+	return ns / result->span_ns;
+}
+
+/* Compare with the optimum, if the search for it ends. */
+static int compare_optimum(struct graph_outcome *outcome, const struct place_graph *graph,
+			   const double spans_ns[GRAPH_POLICIES], double seconds, struct sums *sums)
+{
+	double upper_ns = INFINITY, ns, ratio;
+	int r;
+
+	for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
+		upper_ns = fmin(upper_ns, spans_ns[p]);
+	r = graph_exact(graph, upper_ns, seconds, &ns);
+	if (r)
+		return r < 0 ? error_fold(r) : 0;
+	ratio = spans_ns[GRAPH_OURS] / ns;
+	outcome->n_solved++;
+	sums->optimum += ratio;
+	sums->optimum_worst = fmax(sums->optimum_worst, ratio);
+	return 0;
+}
+
+/* Run one graph under all policies, and add what comes of it to its family. */
+static int run_graph(struct graph_outcome *outcome, struct graph_family_outcome *of,
+		     struct place_graph *graph, uint64_t seed, double seconds, struct sums *sums)
+{
+	const struct scenario_graphs *graphs = &outcome->scenario->graphs;
+	const struct graph_run run = {
+		.graph = graph,
+		.truth = {graphs->noise, graphs->is_contended, seed},
+		.n_tasks = graphs->n_tasks,
+		.n_in_flight = graphs->n_in_flight,
+	};
+	const double bound_ns = graph_bound_ns(graph);
+	double spans_ns[GRAPH_POLICIES];
+	struct graph_result result;
+	int r;
+
+	for (unsigned int p = 0; p < GRAPH_POLICIES; p++) {
+		r = graph_run(&run, p, &result);
+		if (r)
+			return error_fold(r);
+		spans_ns[p] = result.span_ns;
+		of->over_bound[p] += log(result.span_ns / graphs->n_tasks / bound_ns);
+		of->busy[p] += busiest(graph, &result);
+	}
+	for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
+		of->lead[p] += log(spans_ns[p] / spans_ns[GRAPH_OURS]);
+	sums->leads[outcome->n_graphs++] =
+		fmin(spans_ns[GRAPH_HEFT], spans_ns[GRAPH_PEFT]) / spans_ns[GRAPH_OURS];
+	of->n++;
+	if (!outcome->scenario->is_exact)
+		return 0;
+	return compare_optimum(outcome, graph, spans_ns, seconds, sums);
+}
+
+/* --- All graphs --- */
+
+static bool has_family(const struct scenario_graphs *graphs, uint32_t family)
+{
+	return graphs->families == 0 || graphs->families >> family & 1;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double left = *(const double *)a, right = *(const double *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+static void finish_family(struct graph_family_outcome *of)
+{
+	for (unsigned int p = 0; p < GRAPH_POLICIES; p++) {
+		of->over_bound[p] = exp(of->over_bound[p] / of->n);
+		of->lead[p] = exp(of->lead[p] / of->n);
+		of->busy[p] /= of->n;
+	}
+}
+
+static void finish(struct graph_outcome *outcome, struct sums *sums)
+{
+	double *figures = outcome->figures;
+
+	for (unsigned int i = 0; i < GRAPH_FIG_COUNT; i++)
+		figures[i] = NAN;
+	for (uint32_t f = 0; f < n_graph_families; f++) {
+		struct graph_family_outcome *of = &outcome->families[f];
+
+		if (of->n == 0)
+			continue;
+		finish_family(of);
+		figures[GRAPH_FIG_LEAD_WORST] =
+			fmin(figures[GRAPH_FIG_LEAD_WORST],
+			     fmin(of->lead[GRAPH_HEFT], of->lead[GRAPH_PEFT]));
+		figures[GRAPH_FIG_DMDAS_WORST] =
+			fmin(figures[GRAPH_FIG_DMDAS_WORST], of->lead[GRAPH_DMDAS]);
+		figures[GRAPH_FIG_BUSY] = fmin(figures[GRAPH_FIG_BUSY], of->busy[GRAPH_OURS]);
+		if (of->over_bound[GRAPH_HEFT] <= near_bound)
+			figures[GRAPH_FIG_BOUND_WORST] =
+				fmax(figures[GRAPH_FIG_BOUND_WORST], of->over_bound[GRAPH_OURS]);
+	}
+	qsort(sums->leads, outcome->n_graphs, sizeof(*sums->leads), by_value);
+	figures[GRAPH_FIG_LEAD_MEDIAN] = sums->leads[outcome->n_graphs / 2];
+	outcome->step_ns = sums->step_s * 1e9 / sums->n_steps;
+	if (outcome->n_solved == 0)
+		return;
+	figures[GRAPH_FIG_OPTIMUM_MEAN] = sums->optimum / outcome->n_solved;
+	figures[GRAPH_FIG_OPTIMUM_WORST] = sums->optimum_worst;
+	figures[GRAPH_FIG_OPTIMUM_SOLVED] = (double)outcome->n_solved / outcome->n_graphs;
+}
+
+int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario, uint64_t seed,
+		      double solver_seconds)
+{
+	const struct scenario_graphs *graphs = &scenario->graphs;
+	_cleanup_(freep) double *leads =
+		calloc((size_t)n_graph_families * graphs->n_ratios * graphs->n + 1, sizeof(*leads));
+	struct sums sums = {.leads = leads};
+	int r;
+
+	if (!leads)
+		return error_origin(-ENOMEM);
+	seed = seed ? seed : scenario->seed;
+	*ret = (struct graph_outcome){.scenario = scenario};
+	for (uint32_t f = 0; f < n_graph_families; f++)
+		for (uint32_t i = 0; i < graphs->n_ratios * graphs->n && has_family(graphs, f);
+		     i++) {
+			_cleanup_(place_graph_freep) struct place_graph *graph = NULL;
+			const uint64_t seed_of = seed + f * 1000003ull + i;
+
+			r = make_graph(graphs, &graph_families[f], graphs->ratios[i / graphs->n],
+				       i % graphs->n, seed_of, &sums, &graph);
+			if (r == 0)
+				r = run_graph(ret, &ret->families[f], graph, seed_of,
+					      solver_seconds, &sums);
+			if (r)
+				return error_fold(r);
+		}
+	finish(ret, &sums);
+	return 0;
+}
+
+bool graph_figure_find(const struct graph_outcome *outcome, const char *name, double *ret)
+{
+	for (unsigned int i = 0; i < GRAPH_FIG_COUNT; i++) {
+		if (strcmp(figure_names[i], name))
+			continue;
+		*ret = outcome ? outcome->figures[i] : NAN;
+		return true;
+	}
+	return false;
+}
+
+/* --- Output --- */
+
+void graph_report_table(FILE *file, const struct graph_outcome *outcome)
+{
+	const struct scenario_graphs *graphs = &outcome->scenario->graphs;
+
+	fprintf(file, "%s: %u graphs of about %u nodes on %u to %u devices\n",
+		outcome->scenario->name, outcome->n_graphs, graphs->n_nodes, graphs->devices_min,
+		graphs->devices_max);
+	if (*outcome->scenario->about)
+		fprintf(file, "  %s\n", outcome->scenario->about);
+	fprintf(file, "  %-16s %6s | last end by the bound", "family", "graphs");
+	fprintf(file, "%*s| by ours%*s| busiest\n  %-16s %6s |", 3, "", 10, "", "", "");
+	for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
+		fprintf(file, " %5s", graph_policy_names[p]);
+	fputs(" |", file);
+	for (unsigned int p = 1; p < GRAPH_POLICIES; p++)
+		fprintf(file, " %5s", graph_policy_names[p]);
+	fprintf(file, " | %6s\n", graph_policy_names[GRAPH_OURS]);
+	for (uint32_t f = 0; f < n_graph_families; f++) {
+		const struct graph_family_outcome *of = &outcome->families[f];
+
+		if (of->n == 0)
+			continue;
+		fprintf(file, "  %-16s %6u |", graph_families[f].name, of->n);
+		for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
+			fprintf(file, " %5.3f", of->over_bound[p]);
+		fputs(" |", file);
+		for (unsigned int p = 1; p < GRAPH_POLICIES; p++)
+			fprintf(file, " %5.3f", of->lead[p]);
+		fprintf(file, " | %5.1f%%\n", of->busy[GRAPH_OURS] * 100);
+	}
+	for (unsigned int i = 0; i < GRAPH_FIG_COUNT; i++)
+		if (isfinite(outcome->figures[i]))
+			fprintf(file, "  %-16s %8.4g\n", figure_names[i], outcome->figures[i]);
+	if (isfinite(outcome->step_ns))
+		fprintf(file, "  a step of the search takes %.0f ns per node\n", outcome->step_ns);
+	fputc('\n', file);
+	fflush(file);
+}
+
+static void json_begin(FILE *file, const struct graph_outcome *outcome)
+{
+	fputs("{\"scenario\":", file);
+	report_json_string(file, outcome->scenario->name);
+}
+
+void graph_report_json(FILE *file, const struct graph_outcome *outcome)
+{
+	for (uint32_t f = 0; f < n_graph_families; f++)
+		for (unsigned int p = 0; p < GRAPH_POLICIES; p++) {
+			const struct graph_family_outcome *of = &outcome->families[f];
+
+			if (of->n == 0)
+				continue;
+			fprintf(file, "{\"scenario\":\"%s\",\"family\":\"%s\",\"policy\":\"%s\"",
+				outcome->scenario->name, graph_families[f].name,
+				graph_policy_names[p]);
+			report_json_number(file, "graphs", of->n);
+			report_json_number(file, "over_bound", of->over_bound[p]);
+			report_json_number(file, "by_ours", of->lead[p]);
+			report_json_number(file, "busy", of->busy[p]);
+			fputs("}\n", file);
+		}
+	json_begin(file, outcome);
+	fputs(",\"family\":null,\"policy\":\"ours\"", file);
+	for (unsigned int i = 0; i < GRAPH_FIG_COUNT; i++)
+		report_json_number(file, figure_names[i], outcome->figures[i]);
+	fputs("}\n", file);
+	fflush(file);
+}

@@ -1,0 +1,64 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* A scenario of graphs under several policies, and what comes of it */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "graph-family.h"
+#include "graph-run.h"
+#include "scenario.h"
+
+enum { GRAPH_MAX_FAMILIES = 16 };
+
+/* All graphs of a family; ratios are geometric means over graphs */
+struct graph_family_outcome {
+	uint32_t n;
+	double over_bound[GRAPH_POLICIES]; /* last end by task, by the lower bound of one */
+	double lead[GRAPH_POLICIES];       /* last end, by that of GRAPH_OURS */
+	double busy[GRAPH_POLICIES];       /* mean share of the busiest device */
+};
+
+enum graph_figure {
+	GRAPH_FIG_OPTIMUM_MEAN,   /* GRAPH_OURS by the optimum, mean over graphs that were solved */
+	GRAPH_FIG_OPTIMUM_WORST,  /* the largest of these */
+	GRAPH_FIG_OPTIMUM_SOLVED, /* share of the graphs */
+	/* largest GRAPH_OURS by the bound of the families where HEFT's is at most 1.15 */
+	GRAPH_FIG_BOUND_WORST,
+	GRAPH_FIG_LEAD_WORST,  /* least of families: the better of HEFT and PEFT by GRAPH_OURS */
+	GRAPH_FIG_LEAD_MEDIAN, /* the same, median of graphs */
+	GRAPH_FIG_DMDAS_WORST, /* least of families: dmdas by GRAPH_OURS */
+	GRAPH_FIG_BUSY,        /* least of families: share of time of the busiest device, ours */
+	GRAPH_FIG_COUNT
+};
+
+struct graph_outcome {
+	const struct scenario *scenario;
+	uint32_t n_graphs, n_solved;
+	struct graph_family_outcome families[GRAPH_MAX_FAMILIES];
+	double figures[GRAPH_FIG_COUNT]; /* NAN: there is none */
+	double step_ns; /* of the search, per node: processor time, not virtual; NAN: no steps */
+};
+
+/*
+ * Run a scenario of graphs. @seed 0: the scenario's; the search for an optimum takes at most
+ * @solver_seconds for each graph.
+ * Return: 0 or -ENOMEM.
+ */
+int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario, uint64_t seed,
+		      double solver_seconds);
+
+/* Return false if there is no figure @name; @outcome NULL: only look for the name. */
+bool graph_figure_find(const struct graph_outcome *outcome, const char *name, double *ret);
+
+/* Print a line for each family and a few for all. */
+void graph_report_table(FILE *file, const struct graph_outcome *outcome);
+/* Print a JSON object for each family and policy, and one of all figures, a line each. */
+void graph_report_json(FILE *file, const struct graph_outcome *outcome);
+
+/*
+ * Write DIRECTORY/SCENARIO.svg: the nodes of the first graph's tasks on their devices. @path as in
+ * svg.h. Return: 0 or a negative errno.
+ */
+int graph_svg(const char *directory, const struct scenario *scenario, uint64_t seed, char *path,
+	      size_t path_bytes);
