@@ -42,11 +42,14 @@ static float mean_exec_ns(const struct place_graph *graph, uint32_t node)
 }
 
 /* Return the mean time of a transfer over all pairs of different devices. */
-static float mean_transfer_ns(const struct place_graph *graph, uint32_t edge)
+static float mean_transfer_ns(const struct graph_search *search, uint32_t edge)
 {
+	const struct place_graph *graph = &search->graph;
 	const uint32_t n = graph->n_devices * (graph->n_devices - 1);
 	float ns = 0;
 
+	if (!search->has_links)
+		return 0;
 	for (uint32_t a = 0; a < graph->n_devices; a++)
 		for (uint32_t b = 0; b < graph->n_devices; b++)
 			ns += place_graph_transfer_ns(graph, edge, a, b);
@@ -64,34 +67,46 @@ static void rank_upward(struct graph_search *search)
 		for (uint32_t e = graph->first[i]; e < graph->first[i + 1]; e++) {
 			float *before = &search->rank_ns[graph->from[e]];
 
-			*before =
-				max_float(*before, search->rank_ns[i] + mean_transfer_ns(graph, e));
+			*before = max_float(*before,
+					    search->rank_ns[i] + mean_transfer_ns(search, e));
 		}
 	}
+}
+
+/* Return the least time from the end of an edge's first node, on device @from, to the last end. */
+static float after_edge_ns(const struct graph_search *search, uint32_t edge, uint32_t node,
+			   uint32_t from)
+{
+	const struct place_graph *graph = &search->graph;
+	const float *after = &search->after_ns[(size_t)node * graph->n_devices];
+	float least_ns = INFINITY;
+
+	for (uint32_t d = 0; d < graph->n_devices; d++)
+		least_ns = min_float(least_ns, place_graph_transfer_ns(graph, edge, from, d) +
+						       graph_exec_ns(graph, node, d) + after[d]);
+	return least_ns;
 }
 
 /* Compute the optimistic cost table (PEFT), with the true transfer between each pair of devices. */
 static void look_ahead(struct graph_search *search)
 {
 	const struct place_graph *graph = &search->graph;
-	const uint32_t n_devices = graph->n_devices;
+	const uint32_t n = graph->n_devices;
 
-	memset(search->after_ns, 0, (size_t)graph->n_nodes * n_devices * sizeof(float));
+	memset(search->after_ns, 0, (size_t)graph->n_nodes * n * sizeof(float));
 	for (uint32_t i = graph->n_nodes; i-- > 0;) {
-		const float *after = &search->after_ns[(size_t)i * n_devices];
+		float ns = 0;
 
+		/* Without transfers all edges of a node are alike. */
+		if (!search->has_links && graph->first[i] < graph->first[i + 1])
+			ns = after_edge_ns(search, graph->first[i], i, 0);
 		for (uint32_t e = graph->first[i]; e < graph->first[i + 1]; e++) {
-			float *before = &search->after_ns[(size_t)graph->from[e] * n_devices];
+			float *before = &search->after_ns[(size_t)graph->from[e] * n];
 
-			for (uint32_t d = 0; d < n_devices; d++) {
-				float least_ns = INFINITY;
-
-				for (uint32_t k = 0; k < n_devices; k++)
-					least_ns = min_float(
-						least_ns, place_graph_transfer_ns(graph, e, d, k) +
-								  graph_exec_ns(graph, i, k) +
-								  after[k]);
-				before[d] = max_float(before[d], least_ns);
+			for (uint32_t d = 0; d < n; d++) {
+				if (search->has_links)
+					ns = after_edge_ns(search, e, i, d);
+				before[d] = max_float(before[d], ns);
 			}
 		}
 	}
@@ -238,38 +253,71 @@ void graph_order_by_start(struct graph_search *search, struct graph_plan *plan)
 /* Keep the trial if it is the best so far. */
 static void keep_best(struct graph_search *search)
 {
-	float ns;
+	const float ns = graph_run_plan(search, &search->trial, NULL);
 
-	ns = graph_run_plan(search, &search->trial, NULL);
 	if (ns < search->now_ns) {
 		search->now_ns = ns;
 		graph_copy_plan(search, &search->best, &search->trial);
 	}
 }
 
+static bool has_links(const struct place_graph *graph)
+{
+	for (uint32_t a = 0; a < graph->n_devices; a++)
+		for (uint32_t b = 0; b < graph->n_devices; b++)
+			if (a != b && graph->link_ns[a][b] + graph->link_ns_per_byte[a][b] > 0)
+				return true;
+	return false;
+}
+
 void graph_prepare(struct graph_search *search)
 {
+	search->has_links = has_links(&search->graph);
 	index_edges(search);
 	look_ahead(search);
 }
 
-/* Put all nodes on one device, except those that it cannot run, in order of their ranks. */
-static void construct_on(struct graph_search *search, uint8_t device)
+/* Return @device, or the fastest device for a node that @device cannot run. */
+static uint8_t device_near(const struct place_graph *graph, uint32_t node, uint8_t device)
+{
+	uint8_t best = device;
+
+	for (uint8_t d = 0; isinf(graph_exec_ns(graph, node, device)) && d < graph->n_devices; d++)
+		if (graph_exec_ns(graph, node, d) < graph_exec_ns(graph, node, best))
+			best = d;
+	return best;
+}
+
+/* Return the device that takes least time for all nodes, with those that it cannot run. */
+static uint8_t fastest_device(const struct place_graph *graph)
+{
+	float least_ns = INFINITY;
+	uint8_t best = 0;
+
+	for (uint8_t d = 0; d < graph->n_devices; d++) {
+		float ns = 0;
+
+		for (uint32_t i = 0; i < graph->n_nodes; i++)
+			ns += graph_exec_ns(graph, i, device_near(graph, i, d));
+		if (ns < least_ns) {
+			least_ns = ns;
+			best = d;
+		}
+	}
+	return best;
+}
+
+/* Put all nodes on one device, in order of their ranks: best where transfers take longest. */
+static void construct_on_one(struct graph_search *search)
 {
 	const struct place_graph *graph = &search->graph;
+	const uint8_t device = fastest_device(graph);
 
-	for (uint32_t i = 0; i < graph->n_nodes; i++) {
-		uint8_t best = device;
-
-		for (uint8_t d = 0; isinf(graph_exec_ns(graph, i, device)) && d < graph->n_devices;
-		     d++)
-			if (graph_exec_ns(graph, i, d) < graph_exec_ns(graph, i, best))
-				best = d;
-		search->trial.device[i] = best;
-	}
 	sort_by(search, search->rank_ns, -1);
-	for (uint32_t i = 0; i < graph->n_nodes; i++)
+	for (uint32_t i = 0; i < graph->n_nodes; i++) {
+		search->trial.device[i] = device_near(graph, i, device);
 		search->trial.place[search->sorted[i]] = (uint16_t)i;
+	}
 	keep_best(search);
 }
 
@@ -277,8 +325,7 @@ void graph_construct_best(struct graph_search *search)
 {
 	search->now_ns = search->has_plan ? graph_run_plan(search, &search->best, NULL) : INFINITY;
 	rank_upward(search);
-	for (uint8_t d = 0; d < search->graph.n_devices; d++)
-		construct_on(search, d);
+	construct_on_one(search);
 	for (unsigned int i = 0; i < 3; i++) {
 		if (i == 2)
 			rank_by_table(search);
@@ -307,7 +354,7 @@ float place_graph_construct(struct place_graph *graph, enum place_graph_method m
 		ret_device[i] = search->trial.device[i];
 		span_ns = max_float(span_ns, search->outcome.end_ns[i]);
 	}
-	/* The search was not where it left off. */
+	/* The outcomes that the search goes on from are gone. */
 	search->is_stale = search->has_plan;
 	return span_ns;
 }

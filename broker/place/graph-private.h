@@ -39,6 +39,7 @@ struct graph_machine {
 struct graph_search {
 	struct place_graph graph;
 	uint32_t *to_first, *to; /* edges out of each node, and their other ends */
+	bool has_links;          /* some transfer takes time */
 	struct graph_plan best, now, trial;
 	struct graph_outcome outcome;     /* of the last run */
 	struct graph_outcome now_outcome; /* of the plan @now */

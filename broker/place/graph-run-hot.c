@@ -11,7 +11,6 @@
 #include "place/graph-private.h"
 #include "util/number.h"
 
-/* Return when all that a node needs has come to @device, and which node it came from last. */
 float graph_arrival_ns(const struct graph_search *search, const struct graph_plan *plan,
 		       uint32_t node, uint32_t device, uint16_t *ret_source)
 {
@@ -78,9 +77,7 @@ static float begin(struct graph_search *search, const struct graph_plan *plan, u
 
 /* A node ends: those that needed it may be queued. @visit, if any, sees each before. */
 static void end(struct graph_search *search, const struct graph_plan *plan,
-		struct graph_machine_device *device,
-		void (*visit)(struct graph_search *search, const struct graph_plan *plan,
-			      uint32_t node))
+		struct graph_machine_device *device, graph_visit visit)
 {
 	struct graph_machine *machine = &search->machine;
 	const uint16_t node = device->running;
@@ -101,10 +98,7 @@ static void end(struct graph_search *search, const struct graph_plan *plan,
 	}
 }
 
-/* Run a plan; search.outcome has what happens. Return: the time of the last end. */
-float graph_run_plan(struct graph_search *search, const struct graph_plan *plan,
-		     void (*visit)(struct graph_search *search, const struct graph_plan *plan,
-				   uint32_t node))
+float graph_run_plan(struct graph_search *search, const struct graph_plan *plan, graph_visit visit)
 {
 	const struct place_graph *graph = &search->graph;
 	struct graph_machine *machine = &search->machine;

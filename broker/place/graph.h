@@ -12,11 +12,11 @@
  * the completion that is predicted now, with backlogs and contention, and takes the least sum: the
  * node follows the schedule while the devices do, and leaves it when its device falls behind.
  *
- * The first schedule is the best of three known constructions: HEFT (Topcuoglu, Hariri, Wu,
- * Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing, 2002), PEFT
- * (Arabnejad, Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic Cost
- * Table, 2014) and the latter with upward ranks. Each step then changes it at one place and keeps
- * the change if the graph ends no later.
+ * The first schedule is the best of four: all nodes on the fastest device; HEFT (Topcuoglu, Hariri,
+ * Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing, 2002);
+ * PEFT (Arabnejad, Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic
+ * Cost Table, 2014); and PEFT's choice of devices in HEFT's order. Each step of the search changes
+ * the order or a device at one place, and the best schedule of all is kept.
  *
  * Nothing is allocated after place_graph_new(), and a step takes time in proportion to nodes, edges
  * and devices. Deterministic. One thread at a time.
