@@ -2,9 +2,10 @@
 /*
  * graphs: a task of a plan that is cut into segments, beside the plan as a whole
  *
- * The plan is a chain of products, each a segment of its own, on one worker. Two private brokers
- * prepare it: one cuts plans by --cut, the other does not. The difference is what segments cost:
- * the reactor starts each, and each writes its result where the next one reads it.
+ * The plan is a chain of products, or several chains whose results are added, each node a segment
+ * of its own, on one worker. Two private brokers prepare it: one cuts plans by --cut, the other
+ * does not. The difference is what segments cost: the reactor starts each, and each writes its
+ * result where the next one reads it. Of several chains, segments run at once, by a schedule.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,24 +18,27 @@
 #include "plans.h"
 #include "target.h"
 
-enum { LAYERS = 64, ROWS = 32 };
+enum { NODES = 64, ROWS = 32, MAX_CHAINS = 4 };
 
 /*
- * A side of the square matrices, and a seed of --cut with which the broker cuts before each
- * product, found by trying seeds until cut_points() yielded LAYERS - 1 points. The points depend on
- * the plan's fingerprint, too; the benchmark fails if the plan has other than LAYERS segments.
+ * Equally long chains, a side of the square matrices, and a seed of --cut with which the broker
+ * cuts before each node, found by trying seeds until cut_points() yielded NODES - 1 points. The
+ * points depend on the plan's fingerprint, too; the benchmark fails if the plan has other than
+ * NODES segments.
  */
 struct graph {
-	uint32_t side;
+	uint32_t n_chains, side;
 	unsigned int seed;
 	const char *params;
 };
 
 static const struct graph graphs[] = {
-	{64, 9, "layers=64 side=64 rows=32"},
-	{128, 27, "layers=64 side=128 rows=32"},
-	{256, 19, "layers=64 side=256 rows=32"},
-	{512, 4, "layers=64 side=512 rows=32"},
+	{1, 64, 9, "layers=64 side=64 rows=32"},
+	{1, 128, 27, "layers=64 side=128 rows=32"},
+	{1, 256, 19, "layers=64 side=256 rows=32"},
+	{1, 512, 4, "layers=64 side=512 rows=32"},
+	{4, 64, 27, "layers=16 chains=4 side=64 rows=32"},
+	{4, 128, 27, "layers=16 chains=4 side=128 rows=32"},
 };
 
 struct chain {
@@ -44,44 +48,84 @@ struct chain {
 	struct target_task task;
 };
 
-/* Describe y = x through LAYERS products. */
-static void describe(struct rbk_builder *b, const struct rbk_arena *constants, uint32_t side)
+/* The description of a plan in the making */
+struct maker {
+	struct rbk_builder *builder;
+	const struct rbk_arena *constants;
+	uint32_t side, n_nodes;
+};
+
+/* Add a scratch tensor or, with the last node, the output. */
+static unsigned int add_tensor(struct maker *maker)
 {
-	const uint32_t dims[] = {ROWS, side}, square[] = {side, side};
-	unsigned int from = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, dims), to, w;
+	const uint32_t dims[] = {ROWS, maker->side};
 	char name[16];
 
-	for (uint64_t i = 0; i < LAYERS; i++) {
-		snprintf(name, sizeof(name), "w%u", (unsigned int)i);
-		w = rbk_builder_constant(b, name, RBK_DTYPE_F32, 2, square, constants,
-					 i * side * side * sizeof(float));
-		snprintf(name, sizeof(name), "t%u", (unsigned int)i);
-		to = i + 1 == LAYERS ? rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, dims)
-				     : rbk_builder_scratch(b, name, RBK_DTYPE_F32, 2, dims);
-		rbk_builder_binary(b, "MatMul", from, w, to);
+	snprintf(name, sizeof(name), "t%u", maker->n_nodes++);
+	return maker->n_nodes == NODES
+		       ? rbk_builder_output(maker->builder, "y", RBK_DTYPE_F32, 2, dims)
+		       : rbk_builder_scratch(maker->builder, name, RBK_DTYPE_F32, 2, dims);
+}
+
+/* Add products of a tensor with @n matrices, one after the other. Return: the last product. */
+static unsigned int add_chain(struct maker *maker, unsigned int from, uint32_t n)
+{
+	const uint32_t square[] = {maker->side, maker->side};
+	unsigned int to, w;
+	char name[16];
+
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "w%u", maker->n_nodes);
+		w = rbk_builder_constant(
+			maker->builder, name, RBK_DTYPE_F32, 2, square, maker->constants,
+			(uint64_t)maker->n_nodes * maker->side * maker->side * sizeof(float));
+		to = add_tensor(maker);
+		rbk_builder_binary(maker->builder, "MatMul", from, w, to);
 		from = to;
+	}
+	return from;
+}
+
+/* Describe y = the sum of what @n_chains chains of products make of x, NODES nodes in all. */
+static void describe(struct rbk_builder *b, const struct rbk_arena *constants,
+		     const struct graph *graph)
+{
+	struct maker maker = {b, constants, graph->side, 0};
+	const uint32_t dims[] = {ROWS, graph->side}, n = graph->n_chains;
+	const unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, dims);
+	unsigned int ends[MAX_CHAINS], to;
+
+	/* The first chain is longer by what the sums leave over. */
+	for (uint32_t i = 0; i < n; i++)
+		ends[i] =
+			add_chain(&maker, x, (NODES + 1) / n - 1 + (i == 0 ? (NODES + 1) % n : 0));
+	for (uint32_t i = 1; i < n; i++) {
+		to = add_tensor(&maker);
+		rbk_builder_binary(b, "Add", ends[0], ends[i], to);
+		ends[0] = to;
 	}
 }
 
-static int prepare(struct chain *chain, struct bench_env *env, uint32_t side)
+static int prepare(struct chain *chain, struct bench_env *env, const struct graph *graph)
 {
+	const uint32_t side = graph->side;
 	const uint64_t tensor_bytes = (uint64_t)ROWS * side * sizeof(float);
 	struct rbk *rbk = chain->target.rbk;
 	struct rbk_builder *builder = rbk_builder_new("chain");
 	struct rbk_error error = {"out of memory"};
 	int r;
 
-	r = rbk_arena_new(rbk, (uint64_t)LAYERS * side * side * sizeof(float), &chain->constants,
+	r = rbk_arena_new(rbk, (uint64_t)NODES * side * side * sizeof(float), &chain->constants,
 			  &error);
 	if (r == 0) {
-		plans_fill(rbk_arena_data(chain->constants), (size_t)LAYERS * side * side, 3);
+		plans_fill(rbk_arena_data(chain->constants), (size_t)NODES * side * side, 3);
 		r = rbk_arena_seal(chain->constants, &error);
 	}
 	if (r == 0)
 		r = rbk_arena_new(rbk, 2 * tensor_bytes, &chain->arena, &error);
 	if (r == 0) {
 		plans_fill(rbk_arena_data(chain->arena), (size_t)ROWS * side, 5);
-		describe(builder, chain->constants, side);
+		describe(builder, chain->constants, graph);
 		r = rbk_plan_new(rbk, builder, 1, &chain->plan, &error);
 	}
 	rbk_builder_free(builder);
@@ -156,15 +200,15 @@ static int measure(struct bench_env *env, const struct graph *graph)
 		return 0;
 	r = target_init_cut(&cut.target, env, graph->seed);
 	if (r == 0)
-		r = prepare(&cut, env, graph->side);
+		r = prepare(&cut, env, graph);
 	if (r == 0)
 		r = target_init_cut(&whole.target, env, 0);
 	if (r == 0)
-		r = prepare(&whole, env, graph->side);
+		r = prepare(&whole, env, graph);
 	n = r == 0 ? count_segments(&cut) : 0;
-	if (r == 0 && n != LAYERS)
+	if (r == 0 && n != NODES)
 		r = bench_fail(env, n < 0 ? n : -EBADMSG, "the plan has %d segments, not %d", n,
-			       LAYERS);
+			       NODES);
 	if (r == 0)
 		r = compare_results(env, &cut, &whole, graph->side);
 	if (r == 0)
@@ -188,7 +232,7 @@ static int run(struct bench_env *env)
 
 const struct bench bench_graphs = {
 	.name = "graphs",
-	.summary = "a task of 64 segments, each a product, on one worker",
+	.summary = "a task of 64 segments, in one chain of products or in four, on one worker",
 	.baseline = "the same plan as a whole",
 	.run = run,
 };
