@@ -14,7 +14,7 @@ enum { GRAPH_MAX_FAMILIES = 16 };
 /* All graphs of a family; ratios are geometric means over graphs */
 struct graph_family_outcome {
 	uint32_t n;
-	double over_bound[GRAPH_POLICIES]; /* last end by task, by the lower bound of one */
+	double over_bound[GRAPH_POLICIES]; /* last end, by the lower bound; NAN: there is none */
 	double lead[GRAPH_POLICIES];       /* last end, by that of GRAPH_OURS */
 	double busy[GRAPH_POLICIES];       /* mean share of the busiest device */
 };
@@ -37,7 +37,6 @@ struct graph_outcome {
 	uint32_t n_graphs, n_solved;
 	struct graph_family_outcome families[GRAPH_MAX_FAMILIES];
 	double figures[GRAPH_FIG_COUNT]; /* NAN: there is none */
-	double step_ns; /* of the search, per node: processor time, not virtual; NAN: no steps */
 };
 
 /*
@@ -50,6 +49,9 @@ int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario
 
 /* Return false if there is no figure @name; @outcome NULL: only look for the name. */
 bool graph_figure_find(const struct graph_outcome *outcome, const char *name, double *ret);
+
+/* Return which keys a figure needs that the scenario lacks; NULL: it has them. */
+const char *graph_figure_lacks(const struct scenario *scenario, const char *name);
 
 /* Print a line for each family and a few for all. */
 void graph_report_table(FILE *file, const struct graph_outcome *outcome);

@@ -44,7 +44,8 @@ struct lane {
 	uint32_t n_queue;
 	uint32_t running; /* instance; IDLE */
 	double end_ns, predicted_end_ns;
-	/* Static schedules: nodes of this device, in a task, and of all that have started */
+	/* Static schedules: nodes of this device in a task, in order, and how many have started */
+	uint16_t *planned;
 	uint32_t n_planned, n_started;
 	/* contention: when the present phase ends */
 	bool is_slow;
@@ -284,23 +285,11 @@ static void start(struct engine *engine, uint32_t device, uint32_t i)
 			(uint16_t)node, (uint8_t)device};
 }
 
-/* Return true if a static schedule has the instance next on its device. */
-static bool is_next(const struct engine *engine, const struct lane *lane, uint32_t device,
-		    uint32_t instance)
+/* Return true if a static schedule has the instance next on its device. Tasks follow each other. */
+static bool is_next(const struct engine *engine, const struct lane *lane, uint32_t instance)
 {
-	const uint32_t n = engine->graph->n_nodes;
-	uint32_t n_before = 0;
-
-	/* Tasks follow each other. */
-	if (instance / n != lane->n_started / lane->n_planned)
-		return false;
-	for (uint32_t i = 0; i < n; i++) {
-		if (engine->device[engine->sequence[i]] != device)
-			continue;
-		if (n_before++ == lane->n_started % lane->n_planned)
-			return engine->sequence[i] == node_of(engine, instance);
-	}
-	return false;
+	return instance / engine->graph->n_nodes == lane->n_started / lane->n_planned &&
+	       node_of(engine, instance) == lane->planned[lane->n_started % lane->n_planned];
 }
 
 /* Start a node on an idle device. Return: INFINITY; if none has come: when the next one comes. */
@@ -313,7 +302,7 @@ static double start_next(struct engine *engine, uint32_t device)
 	for (uint32_t i = 0; i < lane->n_queue; i++) {
 		const uint32_t instance = lane->queue[i];
 
-		if (is_static(engine) && !is_next(engine, lane, device, instance))
+		if (is_static(engine) && !is_next(engine, lane, instance))
 			continue;
 		if (engine->instances[instance].arrival_ns > engine->now_ns)
 			next_ns = fmin(next_ns, engine->instances[instance].arrival_ns);
@@ -376,16 +365,18 @@ static void run_all(struct engine *engine)
 static void index_edges(struct engine *engine)
 {
 	const struct place_graph *graph = engine->graph;
-	uint32_t n = 0;
+	uint32_t *to_first = engine->to_first;
 
-	for (uint32_t i = 0; i < graph->n_nodes; i++) {
-		engine->to_first[i] = n;
-		for (uint32_t k = i + 1; k < graph->n_nodes; k++)
-			for (uint32_t e = graph->first[k]; e < graph->first[k + 1]; e++)
-				if (graph->from[e] == i)
-					engine->to[n++] = k;
-	}
-	engine->to_first[graph->n_nodes] = n;
+	for (uint32_t e = 0; e < graph->n_edges; e++)
+		to_first[graph->from[e] + 1]++;
+	for (uint32_t i = 0; i < graph->n_nodes; i++)
+		to_first[i + 1] += to_first[i];
+	for (uint32_t i = 0; i < graph->n_nodes; i++)
+		for (uint32_t e = graph->first[i]; e < graph->first[i + 1]; e++)
+			engine->to[to_first[graph->from[e]]++] = i;
+	for (uint32_t i = graph->n_nodes; i > 0; i--)
+		to_first[i] = to_first[i - 1];
+	to_first[0] = 0;
 }
 
 static int by_key(const void *a, const void *b, void *context)
@@ -454,15 +445,20 @@ static int prepare_policy(struct engine *engine)
 		rank(engine, keys);
 	}
 	order_by(engine, keys);
-	for (uint32_t i = 0; i < graph->n_nodes; i++)
-		engine->lanes[engine->device[i]].n_planned++;
+	for (uint32_t i = 0; i < graph->n_nodes; i++) {
+		struct lane *lane = &engine->lanes[engine->device[engine->sequence[i]]];
+
+		lane->planned[lane->n_planned++] = engine->sequence[i];
+	}
 	return 0;
 }
 
 static void deinit(struct engine *engine)
 {
-	for (uint32_t d = 0; d < PLACE_GRAPH_DEVICES; d++)
+	for (uint32_t d = 0; d < PLACE_GRAPH_DEVICES; d++) {
 		free(engine->lanes[d].queue);
+		free(engine->lanes[d].planned);
+	}
 	free(engine->instances);
 	free(engine->begun_ns);
 	free(engine->n_left);
@@ -498,7 +494,8 @@ static int init(struct engine *engine)
 		lane->running = IDLE;
 		lane->is_slow = run->truth.is_contended;
 		lane->queue = calloc(n_all, sizeof(*lane->queue));
-		if (!lane->queue)
+		lane->planned = calloc(n, sizeof(*lane->planned));
+		if (!lane->queue || !lane->planned)
 			return error_origin(-ENOMEM);
 	}
 	for (uint32_t t = 0; t < run->n_tasks; t++)

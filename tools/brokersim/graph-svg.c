@@ -46,8 +46,9 @@ static void draw(FILE *file, const struct scenario *scenario, const struct graph
 			    picture_colour(event->task), 0.9);
 	}
 	snprintf(text, sizeof(text),
-		 "%.4g MB moved between devices; nodes elsewhere than advised: %u",
-		 result->moved_bytes * 1e-6, result->n_left_plan);
+		 "a colour is a task; %.3g GB moved between devices; %u of %u nodes ran elsewhere "
+		 "than advised",
+		 result->moved_bytes * 1e-9, result->n_left_plan, n_events);
 	picture_text(file, PICTURE_LEFT, bottom + 40, "s", "start", text);
 }
 

@@ -39,7 +39,8 @@ static const char help[] =
 	"  -c, --check          exit with 1 if a figure is not what its scenario expects\n"
 	"  -j, --json           one JSON object per scenario and policy and line\n"
 	"  -S, --svg=DIR        write DIR/SCENARIO-ours.svg, a timeline of the first run, and\n"
-	"                       DIR/SCENARIO.svg, a comparison of policies\n"
+	"                       DIR/SCENARIO.svg, a comparison of policies; of graphs only a\n"
+	"                       timeline, DIR/SCENARIO.svg\n"
 	"  -m, --misses=N       list the N decisions that lost most in the first run\n"
 	"  -p, --policies=LIST  only these policies, separated by commas; by default all\n"
 	"  -s, --seed=N         seed of the first run; by default the scenario's\n"
@@ -47,7 +48,8 @@ static const char help[] =
 	"      --cpu=PROFILE    a device instead of the scenario's: a name or a file\n"
 	"      --gpu=PROFILE\n"
 	"      --starpu         also run the tasks on StarPU's schedulers, in real time\n"
-	"  -l, --list           list policies, profiles and scenarios, then exit\n"
+	"  -l, --list           list policies, families of graphs, profiles and scenarios, then\n"
+	"                       exit\n"
 	"  -h, --help           show this text, then exit\n"
 	"  -V, --version        show the version, then exit\n"
 	"\n"
@@ -77,6 +79,7 @@ static const struct option long_options[] = {
 
 struct options {
 	bool all, quick, check, json, starpu;
+	bool is_of_plans; /* an option that has no effect on graphs */
 	const char *svg, *cpu, *gpu;
 	uint32_t n_misses;
 	struct run_options run;
@@ -199,10 +202,18 @@ static int check_expected(const struct scenario *scenario)
 	for (uint32_t i = 0; !r && i < scenario->n_expected; i++) {
 		const struct scenario_expected *expected = &scenario->expected[i];
 
-		if (find(scenario->graphs.n ? NULL : &measures, scenario, expected->figure, &value))
+		const char *lacks =
+			scenario->graphs.n ? graph_figure_lacks(scenario, expected->figure) : NULL;
+
+		if (!lacks &&
+		    find(scenario->graphs.n ? NULL : &measures, scenario, expected->figure, &value))
 			continue;
-		fprintf(stderr, "%s:%u: there is no figure \"%s\"\n", scenario->path,
-			expected->line, expected->figure);
+		if (lacks)
+			fprintf(stderr, "%s:%u: %s needs %s\n", scenario->path, expected->line,
+				expected->figure, lacks);
+		else
+			fprintf(stderr, "%s:%u: there is no figure \"%s\"\n", scenario->path,
+				expected->line, expected->figure);
 		r = SCENARIO_E_INVALID;
 	}
 	measures_deinit(&measures);
@@ -265,6 +276,13 @@ static int run_graphs(struct options *options, const struct scenario *scenario)
 	char devices[32];
 	int r;
 
+	if (!options->all && options->is_of_plans) {
+		fprintf(stderr,
+			"%s: --cpu, --gpu, --misses, --policies, --runs and --starpu do not go "
+			"with [graphs]\n",
+			scenario->path);
+		return 2;
+	}
 	r = graph_outcome_run(&outcome, scenario, options->run.seed, GRAPH_SOLVER_SECONDS);
 	if (r)
 		return failed(scenario->path, r, NULL);
@@ -348,6 +366,8 @@ static int parse_options(struct options *options, int argc, char **argv)
 
 	while (!status &&
 	       (c = getopt_long(argc, argv, "aqcjS:m:p:s:n:lhV", long_options, NULL)) >= 0) {
+		options->is_of_plans |= c == 'm' || c == 'p' || c == 'n' || c == OPTION_CPU ||
+					c == OPTION_GPU || c == OPTION_STARPU;
 		switch (c) {
 		case 'a':
 			options->all = true;

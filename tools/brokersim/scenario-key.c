@@ -383,6 +383,8 @@ static int read_families(struct reader *reader, const char *key, char *value)
 	char *save = NULL;
 
 	reader->scenario->graphs.families = 0;
+	if (!strcmp(value, "all"))
+		return 0;
 	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
 		uint32_t i;
 

@@ -24,6 +24,7 @@ struct reader {
 	char *message;
 	unsigned int line;
 	enum section section;
+	unsigned int section_lines[SECTION_COUNT]; /* of the first one of each; 0: there is none */
 	unsigned int devices; /* devices of [truth], as a mask of 1 << device */
 	char profiles[SCENARIO_DEVICES][512];
 	char trace[512];

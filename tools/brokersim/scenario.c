@@ -135,6 +135,8 @@ static int begin_section(struct reader *reader, char *text)
 		if (!strcmp(section_names[i], text))
 			reader->section = i;
 	}
+	if (reader->section_lines[reader->section] == 0)
+		reader->section_lines[reader->section] = reader->line;
 	switch (reader->section) {
 	case SECTION_NONE:
 		return reader_refuse(reader, "there is no section [%s]", text);
@@ -178,25 +180,57 @@ static int begin_section(struct reader *reader, char *text)
 	}
 }
 
-/* Check a scenario of graphs, which have nothing else. */
+/* Check that nothing goes with [graphs] that has no effect on graphs. */
+static int check_beside_graphs(struct reader *reader)
+{
+	static const enum section others[] = {SECTION_PLACEMENT, SECTION_TRUTH,  SECTION_PLAN,
+					      SECTION_GENERATE,  SECTION_TENANT, SECTION_EVENT};
+	const struct scenario *scenario = reader->scenario;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		reader->line = reader->section_lines[others[i]];
+		if (reader->line > 0)
+			return reader_refuse(reader, "[%s] does not go with [graphs]",
+					     section_names[others[i]]);
+	}
+	reader->line = reader->section_lines[SECTION_SCENARIO];
+	if (scenario->n_pairs || scenario->n_runs > 1 || scenario->warm_up || scenario->has_alone ||
+	    scenario->memory_bytes || *reader->trace || *reader->profiles[0] ||
+	    *reader->profiles[1])
+		return reader_refuse(reader, "only about, seed, exact and quick go with [graphs]");
+	return 0;
+}
+
+/* Check a scenario of graphs. */
 static int check_graphs(struct reader *reader)
 {
 	struct scenario *scenario = reader->scenario;
 	struct scenario_graphs *graphs = &scenario->graphs;
+	int r;
 
+	r = check_beside_graphs(reader);
+	if (r)
+		return r;
+	reader->line = reader->section_lines[SECTION_GRAPHS];
 	if (graphs->devices_min == 0)
 		graphs->devices_min = graphs->devices_max;
-	if (scenario->n_plans || reader->n_generated || scenario->n_tenants || scenario->n_events ||
-	    *reader->trace || *reader->profiles[0] || *reader->profiles[1])
-		return reader_refuse(reader, "[graphs] has devices and tasks of its own: no "
-					     "profile, plan, tenant, event or trace goes with it");
 	if (graphs->devices_min > graphs->devices_max)
-		return reader_refuse(reader, "[graphs]: devices-min is more than devices");
-	if (scenario->is_exact &&
-	    (graphs->n_nodes > GRAPH_EXACT_NODES || graphs->devices_max > GRAPH_EXACT_DEVICES))
+		return reader_refuse(reader, "devices-min is more than devices, which is %u",
+				     graphs->devices_max);
+	if (graphs->n_in_flight > graphs->n_tasks)
+		return reader_refuse(reader, "in-flight is more than tasks, which is %u",
+				     graphs->n_tasks);
+	if (!scenario->is_exact)
+		return 0;
+	if (graphs->n_nodes > GRAPH_EXACT_NODES || graphs->devices_max > GRAPH_EXACT_DEVICES)
 		return reader_refuse(reader,
-				     "exact = yes needs graphs of at most %u nodes and %u devices",
-				     GRAPH_EXACT_NODES, GRAPH_EXACT_DEVICES);
+				     "exact = yes needs at most %u nodes and %u devices, not %u "
+				     "and %u",
+				     GRAPH_EXACT_NODES, GRAPH_EXACT_DEVICES, graphs->n_nodes,
+				     graphs->devices_max);
+	if (!graph_times_are_known(graphs))
+		return reader_refuse(reader, "exact = yes needs known times and one task: no "
+					     "noise, contention or tasks");
 	return 0;
 }
 

@@ -129,6 +129,12 @@ struct scenario_graphs {
 	uint32_t n_tasks, n_in_flight; /* of each graph */
 };
 
+/* Return true if nothing disturbs one task of each graph, so that it has an optimum. */
+static inline bool graph_times_are_known(const struct scenario_graphs *graphs)
+{
+	return !(graphs->noise > 0) && !graphs->is_contended && graphs->n_tasks == 1;
+}
+
 struct scenario {
 	char name[SCENARIO_NAME_BYTES];
 	char about[256];
