@@ -745,8 +745,11 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	if (n > ADMIT_BATCH)
 		n = ADMIT_BATCH;
 
-	/* Completions are never dropped: an entry is admitted only if its completion has room. */
-	/* The slot of a task that has completed may be kept: see join_keep_slot(). */
+	/*
+	 * Completions are never dropped: an entry is admitted only if its completion has room. A
+	 * task that has completed may be unread and, with a slot that is kept, in flight
+	 * (join_keep_slot()).
+	 */
 	room = (int32_t)(ring->n_entries - (ring->cq_tail - ring->cq_head_seen) -
 			 ring->n_in_flight);
 	if (room < (int32_t)n) {
@@ -754,10 +757,8 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 		if (unread > ring->n_entries)
 			return ADMIT_E_PROTOCOL;
 		ring->cq_head_seen = ring->cq_tail - unread;
-		if (unread + ring->n_in_flight >= ring->n_entries) {
-			ring->cq_head_seen = ring->cq_tail - (ring->n_entries - ring->n_in_flight);
+		if (unread + ring->n_in_flight >= ring->n_entries)
 			return 0;
-		}
 		room = (int32_t)(ring->n_entries - unread - ring->n_in_flight);
 		if ((int32_t)n > room)
 			n = (uint32_t)room;

@@ -102,7 +102,8 @@ void waits_plan_removing(struct dispatch *dispatch, struct session_plan *plan)
 
 void waits_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
-	ring->n_to_close = ring->ring->n_in_flight;
+	/* Slots that are kept have no task. */
+	ring->n_to_close = ring->ring->n_in_flight - ring->join.n_kept;
 	list_append(&dispatch->closing, &ring->closing);
 	/* The next turn begins: a session that ends closes many rings at once. */
 }

@@ -395,6 +395,34 @@ TEST(test_join__failure_is_kept)
 	assert_int_equal(bench.ring.ring->n_in_flight, n_new);
 }
 
+/* A slot that is kept makes no room for a completion: the client has consumed none yet. */
+TEST(test_join__kept_slots_make_no_room)
+{
+	enum { N = 1024 };
+	const struct session_ring *ring;
+	struct rbk_cqe cqe;
+
+	BENCH(bench, 1, N);
+	ring = bench.ring.ring;
+	put_run(&bench, bench.queued, 0, 0);
+	for (uint16_t i = 1; i < N; i++)
+		put_join(&bench, i, AFTER(i));
+	rig_work(&bench.rig);
+	fake_finish(bench.cpu, 0, -EIO);
+	put_bare(&bench, RBK_OP_NOP, N, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(ring->n_in_flight, 0);
+	assert_int_equal(ring->cq_tail - ring->sq->cq_head, N);
+	put_bare(&bench, RBK_OP_NOP, N + 1, 0);
+	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, rig_dispatch_ring(&bench.ring)), 0);
+	for (uint64_t i = 0; i < N + 2; i++) {
+		if (i == N)
+			rig_work(&bench.rig);
+		assert_true(rig_take(&bench.ring, &cqe));
+		assert_fields(cqe, (user_data, i), (res, i == 0 ? -EIO : i < N ? -ECANCELED : 0));
+	}
+}
+
 enum { MANY = 4000 };
 
 /* Entries of the random test: what each names, and how it has ended */
