@@ -6,7 +6,7 @@
  * a longer way through the task needs. place/graph.h looks for a schedule of the whole task, from
  * the times that the placer predicts for each segment on each device. Its first advice is there
  * when the first task begins. Each task that begins then adds one step of the search, which takes
- * some 20 ns per segment, until the steps are used up. They begin anew when predictions have
+ * 20 to 60 ns per segment, until the steps are used up. They begin anew when predictions have
  * changed.
  *
  * The placer adds the advice to completions (place_plan_advise()). A segment that may run only
@@ -24,13 +24,17 @@ enum {
 };
 
 /* Share by which a prediction changes before the schedule is made anew */
-static const float most_change = 0.1f;
+static const float most_change = 0.2f;
 
-/* Return the predicted time of a segment on a device; INFINITY: the device cannot run it now. */
+/* Return the predicted time of a segment on a device; INFINITY: the device will not run it. */
 static float predict(const struct dispatch *dispatch, const struct session_segment *segment,
 		     uint32_t device, uint32_t count)
 {
-	if (segment->plan.plan->device_state[device] != PLAN_DEVICE_READY)
+	const uint8_t state = segment->plan.plan->device_state[device];
+
+	/* A device that lacks memory now may have it again: the schedule wants the segment there.
+	 */
+	if (state != PLAN_DEVICE_READY && state != PLAN_DEVICE_EVICTED)
 		return INFINITY;
 	return place_predict_ns(dispatch->placer, segment->plan.place, (uint8_t)device,
 				segment->cut.is_counted ? count : 1);
@@ -52,39 +56,45 @@ static bool predict_all(const struct dispatch *dispatch, struct session_segments
 
 	for (uint32_t i = 0; i < segments->n; i++) {
 		float *exec_ns = &graph->exec_ns[(size_t)i * graph->n_devices];
-		bool can_run = false;
+		float least_ns = INFINITY;
 
-		for (uint32_t d = 0; d < graph->n_devices; d++) {
-			const float ns = predict(dispatch, &segments->of[i], d, count);
+		/* The CPU comes last: where no device runs the segment, it stands for them. */
+		for (uint32_t d = graph->n_devices; d-- > 0;) {
+			float ns = predict(dispatch, &segments->of[i], d, count);
 
-			can_run |= !isinf(ns);
+			least_ns = ns < least_ns ? ns : least_ns;
+			if (d == RBK_DEVICE_CPU && isinf(least_ns))
+				ns = 1;
 			if (!has_changed(exec_ns[d], ns))
 				continue;
 			exec_ns[d] = ns;
 			ret = true;
 		}
-		/* Its device comes back, or the placer says why there is none. */
-		if (!can_run)
-			exec_ns[RBK_DEVICE_CPU] = 1;
 	}
 	return ret;
 }
 
 void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
-		     uint32_t count)
+		     struct task *task)
 {
 	struct place_graph *graph = segments->graph;
-	const uint32_t n = segments->n_tasks++;
+	const uint32_t n = segments->n_tasks++, count = task->count;
 
-	if (n % LOOK_EVERY_TASKS == 0 && (predict_all(dispatch, segments, count) || n == 0)) {
-		place_graph_renew(graph);
-		place_graph_improve(graph, 0);
-		segments->n_steps_left = SEARCH_STEPS;
+	if (n % LOOK_EVERY_TASKS == 0) {
+		segments->advised_count = count;
+		if (predict_all(dispatch, segments, count) || n == 0) {
+			place_graph_renew(graph);
+			place_graph_improve(graph, 0);
+			segments->n_steps_left = SEARCH_STEPS;
+		}
 	}
 	if (n == 0)
 		for (uint32_t i = 0; i < segments->n; i++)
 			place_plan_advise(segments->of[i].plan.place,
 					  &graph->bias_ns[(size_t)i * graph->n_devices]);
+	/* The schedule says little of a task with far more or fewer rows. */
+	if (count / 2 > segments->advised_count || segments->advised_count / 2 > count)
+		task->place_flags |= PLACE_UNADVISED;
 	if (segments->n_steps_left == 0)
 		return;
 	segments->n_steps_left--;

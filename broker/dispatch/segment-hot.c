@@ -208,7 +208,7 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 	task->whole = whole;
 	task->set = set;
 	if (set->n_slots > 1)
-		segments_advise(dispatch, segments, task->count);
+		segments_advise(dispatch, segments, task);
 	/* The first in order needs none: whatever it needs begins earlier in any schedule. */
 	segments_describe(task, set->n_slots > 1 ? segments->graph->order[0] : 0);
 	if (set->n_slots > 1) {

@@ -103,11 +103,11 @@ void segments_add_up(struct task *slot);
 /* segment-graph-hot.c */
 
 /*
- * Update the schedule of a plan whose segments run at once, for a task of @count rows that begins:
- * their order, and what the placer adds to the completion on each device.
+ * Update the schedule of a plan whose segments run at once, for @task, which begins: their order,
+ * and what the placer adds to the completion on each device, unless the task has another size.
  */
 void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
-		     uint32_t count);
+		     struct task *task);
 
 /* Return when the schedule has the end of a slot's segment, whose plan has advice. */
 uint64_t segments_advised_ns(const struct task *slot);

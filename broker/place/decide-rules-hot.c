@@ -9,6 +9,8 @@
  * A GPU behind a breaker takes part in the choice when a probe is due: if it is chosen, the task is
  * the probe. Tasks with deadlines are never probes.
  */
+#include <math.h>
+
 #include "place/placer-private.h"
 
 /* LATENCY judges by a late completion: about one task in 40 takes longer than that. */
@@ -26,6 +28,7 @@ struct survey {
 	struct placer *placer;
 	struct place_plan *place_plan;
 	struct place_request request;
+	const float *bias_ns; /* place_plan_advise(), by device; NULL: none */
 	uint32_t n_devices;
 	uint8_t strategy;
 	/*
@@ -95,8 +98,9 @@ static void look_at(struct survey *survey, uint8_t device, struct place_spot spo
 	if (is_idle)
 		offer->exec_ns = offer->done_ns = place_entry_alone_ns(entry, spot.into);
 	offer->score_ns = offer->done_ns;
-	if (survey->place_plan->rest->bias_ns)
-		offer->score_ns += survey->place_plan->rest->bias_ns[device];
+	/* A device that was of no use when the advice was made may be ready now. */
+	if (survey->bias_ns && !isinf(survey->bias_ns[device]))
+		offer->score_ns += survey->bias_ns[device];
 	if (survey->strategy == RBK_STRATEGY_LATENCY)
 		offer->score_ns +=
 			offer->exec_ns * LATENCY_DEVIATIONS * (float)entry->spread / 1024;
@@ -135,7 +139,7 @@ static struct place_decision on(struct survey *survey, uint8_t device, uint8_t r
 {
 	const struct offer *offer = &survey->offers[device];
 	uint8_t other = least(survey, survey->ready & ~(1u << device));
-	uint8_t flags = survey->place_plan->rest->bias_ns ? PLACE_ADVISED : 0;
+	uint8_t flags = survey->bias_ns ? PLACE_ADVISED : 0;
 
 	if (offer->is_probe) {
 		flags |= PLACE_PROBES | PLACE_BOUND;
@@ -221,10 +225,11 @@ static uint8_t in_time(const struct survey *survey, uint8_t device, uint32_t dev
 
 	if (!survey->request.deadline_ns || survey->offers[device].done_ns <= deadline_ns)
 		return device;
+	for (uint8_t i = 0; i < survey->n_devices; i++)
+		if (!(survey->offers[i].done_ns <= deadline_ns))
+			devices &= ~(1u << i);
 	other = least(survey, devices & ~(1u << device));
-	if (other == RBK_DEVICE_NONE || survey->offers[other].done_ns > deadline_ns)
-		return device;
-	return other;
+	return other == RBK_DEVICE_NONE ? device : other;
 }
 
 static struct place_decision preferred(struct survey *survey, uint32_t devices, uint64_t now_ns)
@@ -383,7 +388,10 @@ static bool partition(struct survey *survey, struct place_flow *flow, uint64_t n
 	ns = place_split(placer, place_plan, flow, gpu, count, now_ns, &split_count);
 	if (ns <= 0)
 		return false;
-	best_ns = survey->offers[least(survey, survey->ready)].done_ns;
+	best_ns = survey->offers[RBK_DEVICE_CPU].done_ns;
+	for (uint8_t i = 1; i < survey->n_devices; i++)
+		if (survey->ready >> i & 1 && survey->offers[i].done_ns < best_ns)
+			best_ns = survey->offers[i].done_ns;
 	if (!is_request && best_ns < ns * (1 + placer->config.partition_min_gain))
 		return false;
 	*ret = place_decision(gpu, is_request ? RBK_REASON_USER_PREFERENCE : RBK_REASON_COST_MODEL,
@@ -403,6 +411,7 @@ struct place_decision place_decide_in_full(struct placer *placer, struct place_p
 		.place_plan = place_plan,
 		.request = request,
 		.strategy = request.strategy,
+		.bias_ns = request.flags & PLACE_UNADVISED ? NULL : place_plan->rest->bias_ns,
 		/* force-CPU: as if the CPU were the only device */
 		.n_devices = placer->config.force_cpu ? 1 : place_plan->n_devices,
 	};

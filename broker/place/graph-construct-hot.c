@@ -250,15 +250,16 @@ void graph_order_by_start(struct graph_search *search, struct graph_plan *plan)
 		plan->place[search->sorted[i]] = (uint16_t)i;
 }
 
-/* Keep the trial if it is the best so far. */
-static void keep_best(struct graph_search *search)
+/* Return true if the trial is the best plan so far, which is kept. */
+static bool keep_best(struct graph_search *search)
 {
 	const float ns = graph_run_plan(search, &search->trial, NULL);
 
-	if (ns < search->now_ns) {
-		search->now_ns = ns;
-		graph_copy_plan(search, &search->best, &search->trial);
-	}
+	if (!(ns < search->graph.span_ns))
+		return false;
+	search->graph.span_ns = ns;
+	graph_copy_plan(search, &search->best, &search->trial);
+	return true;
 }
 
 static bool has_links(const struct place_graph *graph)
@@ -318,23 +319,23 @@ static void construct_on_one(struct graph_search *search)
 		search->trial.device[i] = device_near(graph, i, device);
 		search->trial.place[search->sorted[i]] = (uint16_t)i;
 	}
-	keep_best(search);
 }
 
-void graph_construct_best(struct graph_search *search)
+bool graph_construct_next(struct graph_search *search)
 {
-	search->now_ns = search->has_plan ? graph_run_plan(search, &search->best, NULL) : INFINITY;
-	rank_upward(search);
-	construct_on_one(search);
-	for (unsigned int i = 0; i < 3; i++) {
-		if (i == 2)
-			rank_by_table(search);
-		construct(search, i > 0);
-		graph_order_by_start(search, &search->trial);
-		keep_best(search);
+	const uint32_t i = search->n_constructed++;
+
+	if (i == GRAPH_CONSTRUCTIONS - 1)
+		rank_by_table(search);
+	else
+		rank_upward(search);
+	if (i == 1) {
+		construct_on_one(search);
+		return keep_best(search);
 	}
-	search->graph.span_ns = search->now_ns;
-	search->has_plan = true;
+	construct(search, i > 0);
+	graph_order_by_start(search, &search->trial);
+	return keep_best(search);
 }
 
 float place_graph_construct(struct place_graph *graph, enum place_graph_method method,

@@ -5,7 +5,7 @@
 
 #include "place/graph.h"
 
-enum { GRAPH_NO_NODE = UINT16_MAX };
+enum { GRAPH_NO_NODE = UINT16_MAX, GRAPH_CONSTRUCTIONS = 4 };
 
 /* A plan: a device for each node, and an order of all */
 struct graph_plan {
@@ -49,7 +49,7 @@ struct graph_search {
 	float *rank_ns; /* of the construction */
 	uint16_t *sorted;
 	struct graph_machine machine;
-	uint32_t n_steps;
+	uint32_t n_steps, n_constructed;
 	uint64_t random;
 	bool has_plan, is_stale;
 };
@@ -84,9 +84,11 @@ float graph_arrival_ns(const struct graph_search *search, const struct graph_pla
 /* Compute what depends on edges and times alone. */
 void graph_prepare(struct graph_search *search);
 
-/* Have search.best be the best of the plan that it is, if there is one, and of the constructions.
+/*
+ * Try the next construction: HEFT first, which takes least.
+ * Return: true: it is the best plan so far, search.best.
  */
-void graph_construct_best(struct graph_search *search);
+bool graph_construct_next(struct graph_search *search);
 
 /* Have the order of a plan be that in which nodes start in search.outcome. */
 void graph_order_by_start(struct graph_search *search, struct graph_plan *plan);

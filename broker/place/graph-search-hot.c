@@ -137,6 +137,24 @@ static void leave_missing(struct graph_search *search)
 	}
 }
 
+/* Begin the search, or begin it anew with the plan that there is. */
+static void begin_search(struct graph_search *search)
+{
+	graph_prepare(search);
+	search->graph.span_ns = INFINITY;
+	search->n_constructed = 0;
+	/* The next step begins a round. */
+	search->n_steps = (search->n_steps + ROUND_STEPS - 1) / ROUND_STEPS * ROUND_STEPS;
+	search->is_stale = false;
+	if (search->has_plan) {
+		leave_missing(search);
+		search->graph.span_ns = graph_run_plan(search, &search->best, NULL);
+	} else {
+		graph_construct_next(search);
+		search->has_plan = true;
+	}
+}
+
 void place_graph_renew(struct place_graph *graph)
 {
 	graph_search_of(graph)->is_stale = true;
@@ -147,15 +165,11 @@ void place_graph_improve(struct place_graph *graph, uint32_t n_steps)
 	struct graph_search *search = graph_search_of(graph);
 	bool is_new = !search->has_plan || search->is_stale;
 
-	if (is_new) {
-		graph_prepare(search);
-		leave_missing(search);
-		graph_construct_best(search);
-		search->is_stale = false;
-		search->n_steps = 0;
-	}
+	if (is_new)
+		begin_search(search);
 	for (uint32_t i = 0; i < n_steps; i++)
-		is_new |= step(search);
+		is_new |= search->n_constructed < GRAPH_CONSTRUCTIONS ? graph_construct_next(search)
+								      : step(search);
 	if (is_new)
 		graph_advise(search);
 }

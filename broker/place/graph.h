@@ -12,11 +12,11 @@
  * the completion that is predicted now, with backlogs and contention, and takes the least sum: the
  * node follows the schedule while the devices do, and leaves it when its device falls behind.
  *
- * The first schedule is the best of four: all nodes on the fastest device; HEFT (Topcuoglu, Hariri,
- * Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing, 2002);
- * PEFT (Arabnejad, Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic
- * Cost Table, 2014); and PEFT's choice of devices in HEFT's order. Each step of the search changes
- * the order or a device at one place, and the best schedule of all is kept.
+ * The search begins with the best of four: all nodes on the fastest device; HEFT (Topcuoglu,
+ * Hariri, Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing,
+ * 2002); PEFT (Arabnejad, Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an
+ * Optimistic Cost Table, 2014); and PEFT's choice of devices in HEFT's order. Each step of the
+ * search changes the order or a device at one place, and the best schedule of all is kept.
  *
  * Nothing is allocated after place_graph_new(), and a step takes time in proportion to nodes, edges
  * and devices. Deterministic. One thread at a time.
@@ -71,12 +71,15 @@ struct place_graph *place_graph_free(struct place_graph *graph);
 uint64_t place_graph_bytes(uint32_t n_nodes, uint32_t n_edges, uint32_t n_devices);
 
 /*
- * Times have changed: the next place_graph_improve() begins with the plan that ends first now, of
- * the present one and the constructions.
+ * Times have changed: the next place_graph_improve() begins with the present schedule, and then
+ * tries the constructions again.
  */
 void place_graph_renew(struct place_graph *graph);
 
-/* Do @n_steps of the search. The first one makes advice; each node must have a device. */
+/*
+ * Do @n_steps of the search, of which the first try further constructions. The first call makes
+ * advice in any case, as does the one after place_graph_renew(). Each node must have a device.
+ */
 void place_graph_improve(struct place_graph *graph, uint32_t n_steps);
 
 /*

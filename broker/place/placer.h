@@ -206,9 +206,9 @@ void placer_prepare(struct placer *placer);
 /* Find out which counts of a plan are below the thresholds of the configuration. */
 void place_plan_configure(const struct placer *placer, struct place_plan *place_plan);
 /*
- * Have decisions for the plan compare completion plus @bias_ns of each device from now on; NULL:
- * completion alone. Borrowed until the record is freed: its owner may change the elements, one for
- * each device. See place/graph.h.
+ * Have decisions for the plan compare completion plus @bias_ns of each device from now on, unless
+ * it is INFINITY; NULL: completion alone. Borrowed until the record is freed: its owner may change
+ * the elements, one for each device. See place/graph.h.
  */
 void place_plan_advise(struct place_plan *place_plan, const float *bias_ns);
 /*
@@ -254,6 +254,7 @@ enum {
 	 * nothing is explored or probed.
 	 */
 	PLACE_AS_IF_IDLE = 1 << 2,
+	PLACE_UNADVISED = 1 << 3, /* leave place_plan_advise() out */
 };
 
 struct place_request {

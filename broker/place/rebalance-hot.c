@@ -17,8 +17,8 @@
  *
  * The last two consider a device's whole work, not one task. They leave alone a task that has a
  * deadline or is urgent, or whose flow has a quota or gets its turn long before the device is
- * through. So they do with a task of a plan that has advice (place_plan_advise()), which moves only
- * if it is late, and to a device that is idle.
+ * through. So they do with a task of a plan that has advice (place_plan_advise()). Without a
+ * deadline such a task moves only if it is late, at first to devices that are idle.
  *
  * A call looks at REBALANCE_CANDIDATES tasks at most. Tasks that did not move go to the end of
  * their bucket, and later calls look at the rest. A call that moves nothing is followed by a pause.
@@ -34,8 +34,12 @@ enum { REBALANCE_CANDIDATES = 64 };
 #define REBALANCE_PAUSE_NS 2000ull /* 2 us */
 /* Least gain, relative to the time until all is done */
 #define REBALANCE_GAIN 0.01f
-/* Share of its time by which a task is late before it leaves the device that it is advised */
-#define ADVISED_MARGIN 0.05f
+/*
+ * Times of its own by which a task is late before it leaves the device that it is advised for one
+ * that is idle, and for any other
+ */
+#define ADVISED_LEAST 0.05f
+#define ADVISED_MOST  4.0f
 
 struct balance {
 	struct placer *placer;
@@ -129,19 +133,22 @@ static float done_ns(const struct balance *balance, const struct place_task *tas
 }
 
 /*
- * Return true if a task that has advice is not to move to @device: it is not late where it is, or
- * @device has work itself.
+ * Return true if a task that has advice is not to move to @device: it is not late where it is; or
+ * it is a little late, and @device has work itself.
  */
 static bool is_advised(const struct balance *balance, const struct place_task *task,
 		       uint32_t device)
 {
-	float left_ns;
+	float ns, late_ns;
 
-	if (!(task->decision.flags & PLACE_ADVISED))
+	if (!(task->decision.flags & PLACE_ADVISED) || task->deadline_ns != UINT64_MAX ||
+	    is_held_up(task->flow, task->device))
 		return false;
-	left_ns = exec_ns(balance, task, task->device) * (1 - ADVISED_MARGIN);
-	return !is_idle(&balance->placer->devices[device].queue) ||
-	       balance->now_ns + (uint64_t)left_ns <= task->advised_ns;
+	ns = exec_ns(balance, task, task->device);
+	late_ns = (float)(int64_t)(balance->now_ns - task->advised_ns) + ns;
+	if (late_ns > ns * ADVISED_MOST)
+		return false;
+	return late_ns <= ns * ADVISED_LEAST || !is_idle(&balance->placer->devices[device].queue);
 }
 
 /* Move @task if another device is predicted to be done with it earlier. */

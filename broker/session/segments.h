@@ -97,6 +97,7 @@ struct session_segments {
 	/* If segments run at once */
 	uint32_t n_tasks;          /* that have begun; wraps */
 	uint32_t n_steps_left;     /* of the search for a better schedule */
+	uint32_t advised_count;    /* rows of the task that the schedule was made for */
 	struct place_graph *graph; /* segments with predicted times, and advice */
 
 	uint32_t n;

@@ -219,7 +219,7 @@ def check_graphs(folder):
     expect(1 <= figures['optimum-mean'] <= figures['optimum-worst'], f'{figures}')
     expect(objects(path) == found and objects('--seed=7', path) != found, 'graphs: seeds')
 
-    # Of two tasks, both in flight, the busiest device works more; noise changes times. Neither has a bound.
+    # If two tasks run at a time, the busiest device works more; noise changes times. Neither has a bound.
     for change in ('tasks = 2\nin-flight = 2', 'noise = 0.5'):
         with open(path, 'w', encoding='utf-8') as file:
             file.write(GRAPHS.replace('exact = yes', '') + change + '\n')

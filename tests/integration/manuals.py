@@ -86,7 +86,7 @@ def check_scenario_keys():
     keys = re.findall(r'\b(?:KEY|READ)\(([A-Z]+), "([a-z-]+)"', read(SCENARIO_KEYS))
     expect(len(keys) > 50, 'few keys in', SCENARIO_KEYS)
     for section, key in keys:
-        words = ' '.join(re.findall(r'^\.Cm (.*)$', sections.get(section.lower(), ''), re.MULTILINE))
+        words = ' '.join(re.findall(r'^\.(?:It )?Cm (.*)$', sections.get(section.lower(), ''), re.MULTILINE))
         expect(key in re.findall(r'[a-z-]+', words), f'brokersim(1) does not explain {key} of [{section.lower()}]')
 
 

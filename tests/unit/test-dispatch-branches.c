@@ -429,31 +429,86 @@ TEST(test_branches__are_placed_for_the_whole_task)
 	expect_cqe(bench, 2, 0);
 }
 
-/* A plan keeps its schedule when its device cannot run a segment any more: that one goes elsewhere.
+/* Run a task whose segments take so long each, wherever they are placed. */
+static void run_as_placed(struct scene *scene, uint64_t user_data, const uint64_t *cpu_ms,
+			  const uint64_t *gpu_ms)
+{
+	const uint64_t base_ticks = clock_ticks();
+	struct bench *bench = &scene->bench;
+
+	put_as(scene, user_data, RBK_STRATEGY_AUTO, 0);
+	while (bench->cpu->n_tasks + bench->gpu->n_tasks > 0)
+		for (uint32_t k = 0; k < scene->plan->segments->n; k++) {
+			if (find(scene, bench->cpu, k) >= 0)
+				end_at(scene, bench->cpu, k, base_ticks, 0, cpu_ms[k]);
+			if (find(scene, bench->gpu, k) >= 0)
+				end_at(scene, bench->gpu, k, base_ticks, 0, gpu_ms[k]);
+		}
+}
+
+/*
+ * A plan that a device never can have is scheduled elsewhere. One that the device lacks memory for
+ * is still wanted there, by each task, and comes back once it is resident.
  */
 TEST(test_branches__schedule_follows_devices)
 {
 	static const uint64_t cpu_ms[] = {100, 100, 100, 100, 100}, gpu_ms[] = {10, 10, 10, 10, 10};
+	const struct place_graph *graph;
 	struct bench *bench;
 
 	SCENE(scene);
 	bench = &scene.bench;
+	graph = scene.plan->segments->graph;
 	teach(&scene, bench->cpu, CPU, cpu_ms);
 	teach(&scene, bench->gpu, GPU, gpu_ms);
 	for (uint32_t i = 0; i <= TAIL; i++)
 		segment_plan(&scene, i)->device_state[GPU] = PLAN_DEVICE_EVICTED;
-	for (uint64_t i = 0; i < TEACH_TASKS + 1; i++) {
-		put_as(&scene, i, RBK_STRATEGY_AUTO, 0);
+	for (uint64_t i = 0; i < 2 * TEACH_TASKS; i++) {
+		run_as_placed(&scene, i, cpu_ms, gpu_ms);
+		assert_int_equal(expect_cqe(bench, i, 0).reason, RBK_REASON_MEMORY_CONSTRAINT);
 		assert_int_equal(bench->gpu->n_tasks, 0);
-		while (bench->cpu->n_tasks > 0) {
-			fake_finish_at(bench->cpu, 0, 0);
-			rig_work(&bench->rig);
-		}
+	}
+	for (uint32_t i = 0; i <= TAIL; i++)
+		segment_plan(&scene, i)->device_state[GPU] = PLAN_DEVICE_READY;
+	run_as_placed(&scene, 1, cpu_ms, gpu_ms);
+	assert_int_equal(expect_cqe(bench, 1, 0).device, GPU);
+
+	for (uint32_t i = 0; i <= TAIL; i++)
+		segment_plan(&scene, i)->device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	for (uint64_t i = 0; i < TEACH_TASKS; i++) {
+		run_as_placed(&scene, i, cpu_ms, gpu_ms);
 		expect_cqe(bench, i, 0);
 	}
-	for (uint32_t i = 0; i <= TAIL; i++) {
-		assert_int_equal(scene.plan->segments->graph->device[i], CPU);
-		segment_plan(&scene, i)->device_state[GPU] = PLAN_DEVICE_READY;
+	for (uint32_t i = 0; i <= TAIL; i++)
+		assert_int_equal(graph->device[i], CPU);
+}
+
+/* The schedule is for tasks of about as many rows. */
+TEST(test_branches__schedule_has_a_size)
+{
+	static const uint32_t counts[] = {4, 8, 2, 1, 4};
+	struct rbk_sqe sqe;
+
+	SCENE(scene);
+	for (uint32_t i = 0; i < 5; i++) {
+		const struct run *run;
+
+		sqe = bench_entry(scene.plan, scene.bench.arena, Y, counts[i], i);
+		sqe.strategy = RBK_STRATEGY_DEVICE(CPU);
+		rig_put(&scene.bench.ring, &sqe);
+		rig_work(&scene.bench.rig);
+		run = container_of(has(&scene, scene.bench.cpu, HEAD), struct run, exec);
+		assert_int_equal(run->task->place_flags & PLACE_UNADVISED,
+				 counts[i] == 1 ? PLACE_UNADVISED : 0);
+		end(&scene, scene.bench.cpu, HEAD, 0);
+		run = container_of(has(&scene, scene.bench.cpu, LEFT), struct run, exec);
+		assert_int_equal(run->task->place_flags & PLACE_UNADVISED,
+				 counts[i] == 1 ? PLACE_UNADVISED : 0);
+		while (scene.bench.cpu->n_tasks > 0) {
+			fake_finish_all(scene.bench.cpu, 0);
+			rig_work(&scene.bench.rig);
+		}
+		expect_cqe(&scene.bench, i, 0);
 	}
 }
 

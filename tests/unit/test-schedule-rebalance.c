@@ -101,6 +101,56 @@ TEST(test_rebalance__advised_stay_until_late)
 }
 
 /*
+ * Return after how many ms the last task leaves a device that the first one stalls for 3 s; the
+ * second one is released meanwhile.
+ */
+static uint64_t leaves_after_ms(uint8_t flags, uint64_t deadline_ns)
+{
+	static const struct rig_plan plan = {{5e6f, 10e6f}}, small_plan = {{1e6f, 1e6f}};
+	const uint64_t begin_ns = 1000 * MS;
+	struct place_flow *flow, *other;
+	struct rig_task tasks[3], small;
+	uint64_t ms = 0;
+
+	RIG(rig, 2, one_server);
+	flow = rig_flow(&rig, 100, RBK_PRIORITY_NORMAL, 0);
+	other = rig_flow(&rig, 100, RBK_PRIORITY_NORMAL, 0);
+	for (int i = 0; i < 3; i++) {
+		rig_task_init(&tasks[i], &plan, flow, 1);
+		tasks[i].task.decision.flags = flags;
+		tasks[i].task.advised_ns = begin_ns + (uint64_t)(i + 1) * 10 * MS;
+		tasks[i].task.deadline_ns = deadline_ns;
+		tasks[i].actual_factor = i == 0 ? 300 : 1;
+		rig_enqueue(&rig, &tasks[i]);
+	}
+	rig_pump(&rig);
+	/* The other device always has a little work. */
+	while (tasks[2].task.decision.device == 1 && ms++ < 500) {
+		rig_task_init(&small, &small_plan, other, 0);
+		small.task.decision.flags = PLACE_BOUND;
+		rig_enqueue(&rig, &small);
+		rig_pump(&rig);
+		rig_run(&rig, begin_ns + ms * MS - MS / 2);
+		place_rebalance(rig.placer, rig.now_ns);
+		rig_run(&rig, begin_ns + ms * MS);
+	}
+	rig_run(&rig, UINT64_MAX);
+	place_flow_free(rig.placer, flow);
+	place_flow_free(rig.placer, other);
+	return ms;
+}
+
+/* Advice does not hold a task on a device that is stuck, nor one that has a deadline. */
+TEST(test_rebalance__advised_leave_a_stalled_device)
+{
+	const uint64_t plain_ms = leaves_after_ms(0, UINT64_MAX);
+
+	assert_in_range(plain_ms, 1, 20);
+	assert_in_range(leaves_after_ms(PLACE_ADVISED, UINT64_MAX), 60, 70);
+	assert_int_equal(leaves_after_ms(PLACE_ADVISED, 1100 * MS), leaves_after_ms(0, 1100 * MS));
+}
+
+/*
  * A flow with one task, beside a flow with a long queue. The task gets its turn at once and stays
  * on its device, although that device has more work than the other.
  */
