@@ -463,7 +463,9 @@ TEST(test_statistics__agree)
 		log_predicted_ns += (double)decision.predicted_ns;
 		log_error_ns += fabs((double)decision.predicted_ns - (double)decision.exec_ns);
 	}
-	assert_int_equal(n_logged, n);
+	/* A fast processor computes a few rows inline: the first of such tasks in a row is logged.
+	 */
+	assert_in_range(n_logged, n - n / 20, n);
 	assert_true(log_predicted_ns > 0);
 	assert_true(fabs(log_predicted_ns - predicted_ns) <= 0.001 * predicted_ns);
 	assert_true(fabs(log_error_ns - error_ns) <= 0.001 * error_ns);
