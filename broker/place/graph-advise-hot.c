@@ -30,7 +30,7 @@ static float done_ns(struct graph_search *search, const struct graph_plan *plan,
 	       graph_exec_ns(&search->graph, node, device);
 }
 
-/* Note how much later than where the plan has it a node would have to end to be moved. */
+/* Note when a node that is queued now would end on each device. */
 static void note_done(struct graph_search *search, const struct graph_plan *plan, uint32_t node)
 {
 	const uint32_t n = search->graph.n_devices;

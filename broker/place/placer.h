@@ -37,8 +37,8 @@
  *  5. until both estimates are trusted, a GPU needs a speed-up of speedup_threshold, of execution
  *     or of completion (GPU_AVAILABLE), otherwise the CPU gets the task (COST_MODEL). Without a
  *     profile of the GPU its speed is unknown, and it gets the task (GPU_AVAILABLE)
- *  6. the earliest completion (COST_MODEL; CONTENTION if it is on a GPU only because of the CPU's
- *     contention factor)
+ *  6. the earliest completion, plus what place_plan_advise() adds (COST_MODEL; CONTENTION if it is
+ *     on a GPU only because of the CPU's contention factor)
  *  7. a deadline that the chosen device would miss and another would meet moves the task there
  *     (COST_MODEL)
  *  8. where the plan is not resident on the chosen GPU now (PLAN_DEVICE_EVICTED), the CPU

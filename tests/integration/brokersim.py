@@ -239,6 +239,12 @@ def check_graphs(folder):
     result = run('--svg', none, path)
     expect(result.returncode == 1 and result.stderr ==
            f'brokersim: {none}/graphs.svg: No such file or directory\n', result.stderr)
+    if os.path.exists('/dev/full'):
+        os.unlink(os.path.join(folder, 'graphs.svg'))
+        os.symlink('/dev/full', os.path.join(folder, 'graphs.svg'))
+        result = run('--svg', folder, path)
+        expect(result.returncode == 1 and 'graphs.svg: No space left on device' in result.stderr,
+               result.stderr)
 
 
 def check_starpu():

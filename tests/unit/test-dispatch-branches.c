@@ -391,6 +391,17 @@ static struct describe *unequal(void)
 	return d;
 }
 
+static struct place_decision decide(const struct scene *scene, uint32_t segment,
+				    struct place_request request)
+{
+	struct dispatch *dispatch = scene->bench.rig.dispatch;
+
+	request.count = ROWS;
+	request.strategy = RBK_STRATEGY_AUTO;
+	return place_decide(dispatch->placer, scene->plan->segments->of[segment].plan.place,
+			    dispatch->nobody, request, dispatch_now_ns(dispatch));
+}
+
 /*
  * The side branch would end earlier on the GPU, which is idle. But then the long one, which is not
  * there yet and needs the GPU, would wait: the task would take 500 ms until both join, not 400.
@@ -416,6 +427,14 @@ TEST(test_branches__are_placed_for_the_whole_task)
 	end(&scene, cpu, SIDE, 0);
 	end(&scene, gpu, LAST, 0);
 	expect_cqe(bench, 1, 0);
+
+	/* Tasks of another size have no advice, and a deadline comes before it. */
+	assert_fields(decide(&scene, SIDE, (struct place_request){0}), (device, CPU),
+		      (flags, PLACE_ADVISED));
+	assert_fields(decide(&scene, SIDE, (struct place_request){.flags = PLACE_UNADVISED}),
+		      (device, GPU), (flags, 0));
+	assert_fields(decide(&scene, SIDE, (struct place_request){.deadline_ns = 240000000}),
+		      (device, GPU), (reason, RBK_REASON_COST_MODEL));
 
 	/* Without the advice for the side branch the GPU begins it at once. */
 	place_plan_advise(scene.plan->segments->of[SIDE].plan.place, NULL);

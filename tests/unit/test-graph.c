@@ -251,6 +251,31 @@ TEST(test_graph__leaves_room_for_others)
 	place_graph_free(graph);
 }
 
+/* Where transfers take far longer than nodes, one device alone is tried before any other step. */
+TEST(test_graph__tries_one_device)
+{
+	struct place_graph *graph = random_graph(60, 3, 11);
+	float least_ns = INFINITY;
+
+	set_links(graph, 1e6f, 1e3f);
+	for (uint32_t d = 0; d < 3; d++) {
+		float ns = 0;
+
+		for (uint32_t i = 0; i < 60; i++) {
+			if (isinf(graph->exec_ns[i * 3 + d]))
+				graph->exec_ns[i * 3 + d] = 1000;
+			ns += graph->exec_ns[i * 3 + d];
+		}
+		least_ns = fminf(least_ns, ns);
+	}
+	place_graph_improve(graph, 0);
+	assert_true(graph->span_ns > least_ns * 1.01f);
+	place_graph_improve(graph, 1);
+	assert_true(graph->span_ns <= least_ns * 1.0001f);
+	check_advice(graph);
+	place_graph_free(graph);
+}
+
 TEST(test_graph__bytes)
 {
 	assert_true(place_graph_bytes(64, 128, 2) < 32768);
