@@ -312,6 +312,16 @@ static inline struct task *run_ended(struct dispatch *dispatch, struct run *run,
 }
 
 /*
+ * Return true if something of the task is left after the submission of @run: it can be stopped
+ * there although the submission has ended, which the executor will tell.
+ */
+static bool run_may_end_early(const struct dispatch *dispatch, const struct run *run)
+{
+	return run_may_break_off(dispatch, run) &&
+	       (run->exec.count < run->n_rows || segments_are_left(run->task));
+}
+
+/*
  * Return false, with nothing changed, if an executor has begun the run and does not stop it. An
  * executor that holds the run unbegun, or stops it, returns it; the run then resumes, or starts
  * over, if the task as a whole could not be withdrawn.
@@ -320,7 +330,8 @@ static bool run_may_stop(struct dispatch *dispatch, struct run *run)
 {
 	if (run->is_over || (run->has_begun && !run_may_break_off(dispatch, run)))
 		return false;
-	return run->place.state == PLACE_QUEUED || run_cancel_held(dispatch, run);
+	return run->place.state == PLACE_QUEUED || run_cancel_held(dispatch, run) ||
+	       run_may_end_early(dispatch, run);
 }
 
 bool runs_may_stop(struct dispatch *dispatch, struct task *task)
@@ -352,6 +363,8 @@ bool runs_withdraw(struct dispatch *dispatch, struct task *task)
 	if (!runs_may_stop(dispatch, task))
 		return false;
 	task->is_cancelled = true;
+	/* A submission that has ended is returned without an error. */
+	task->res = -ECANCELED;
 	runs_stop(dispatch, task);
 	return true;
 }

@@ -40,6 +40,15 @@ AT_A_CRASH static inline struct task *segments_slot(const struct segment_set *se
 						(size_t)(i - 1) * SEGMENT_SLOT_BYTES);
 }
 
+/* Return true if the task of @slot is not over with the segment that the slot describes. */
+static inline bool segments_are_left(const struct task *slot)
+{
+	if (segments_at_once(slot))
+		return slot->set->n_busy > 1 ||
+		       slot->set->begun != UINT64_MAX >> (64 - slot->whole->segments->n);
+	return slot->whole && slot->segment + 1u < slot->whole->segments->n;
+}
+
 /* Return the task that a slot is of, which may be the task's own. */
 static inline const struct task *segments_task(const struct task *slot)
 {

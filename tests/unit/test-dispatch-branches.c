@@ -620,6 +620,57 @@ TEST(test_branches__failure_between_rows)
 	expect_cqe(bench, 3, -ECANCELED);
 }
 
+static void abandon(struct executor *executor, struct exec_task *task)
+{
+	fail_msg("a segment has progress");
+}
+
+/* Have the CPU compute a segment, which the dispatcher does not know yet. */
+static struct exec_task *compute(struct scene *scene, uint32_t segment)
+{
+	struct fake *cpu = scene->bench.cpu;
+	struct exec_task *task = cpu->tasks[find(scene, cpu, segment)];
+
+	assert_true(exec_task_begin(task) && exec_task_end(task));
+	return task;
+}
+
+/* A task that has segments left is cancelled although one has just been computed. */
+TEST(test_branches__cancel_between_segments)
+{
+	struct exec_task *task;
+	struct fake *cpu;
+
+	SCENE(scene);
+	cpu = scene.bench.cpu;
+	cpu->ops.abandon = abandon;
+	for (uint64_t i = 1; i <= 2; i++) {
+		put(&scene, i);
+		task = compute(&scene, HEAD);
+		if (i == 2) {
+			atomic_store(&task->state, EXEC_RUNNING);
+			end(&scene, cpu, HEAD, 0);
+			task = compute(&scene, LEFT);
+			assert_true(exec_task_begin(cpu->tasks[find(&scene, cpu, RIGHT)]));
+		}
+		cancel(&scene, i, 0);
+		atomic_store(&task->state, EXEC_RUNNING);
+		fake_finish_all(cpu, 0);
+		rig_work(&scene.bench.rig);
+		expect_cqe(&scene.bench, i, -ECANCELED);
+		assert_int_equal(cpu->n_tasks, 0);
+	}
+
+	put(&scene, 3);
+	for (uint32_t i = HEAD; i < TAIL; i++)
+		end(&scene, cpu, i, 0);
+	task = compute(&scene, TAIL);
+	cancel(&scene, 3, -EALREADY);
+	atomic_store(&task->state, EXEC_RUNNING);
+	end(&scene, cpu, TAIL, 0);
+	expect_cqe(&scene.bench, 3, 0);
+}
+
 /* A plan in parts is carried through on its device, once it has begun there. */
 TEST(test_branches__failure_between_parts)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The dispatcher and a device that can stop running tasks: stopped tasks continue; tasks that are
- * cancelled, or whose ring closes, do not; and no task is left on the device.
+ * cancelled, or whose ring closes, do not, also between two submissions; and no task is left on the
+ * device.
  */
 #include <errno.h>
 #include <string.h>
@@ -102,6 +103,22 @@ TEST(test_stopped__continues)
 	expect_cqe(&bench, 2, 0);
 }
 
+/* Cancel a task whose submission has ended, before the dispatcher sees that it has. */
+static void cancel_ended(struct bench *bench, uint64_t user_data, int expected)
+{
+	struct exec_task *task = held(bench, user_data);
+
+	assert_true(fake_begin(bench->cpu, user_data));
+	assert_true(exec_task_end(task));
+	put_cancel(bench, 100, user_data, 0);
+	rig_work(&bench->rig);
+	expect_cqe(bench, 100, expected);
+	assert_int_equal(atomic_load(&task->state), EXEC_ENDED);
+	/* The fake ends a task that runs. */
+	atomic_store(&task->state, EXEC_RUNNING);
+	finish(bench, bench->cpu, user_data, 0);
+}
+
 TEST(test_cancel__begun)
 {
 	BEGIN(bench);
@@ -118,13 +135,9 @@ TEST(test_cancel__begun)
 	assert_int_equal(n_abandoned, 0);
 
 	/* The task has ended already, but the dispatcher does not know. */
-	begin_one(&bench, 4);
-	assert_true(exec_task_end(held(&bench, 4)));
-	put_cancel(&bench, 5, 4, 0);
+	put_run(&bench, bench.queued, 4, 0);
 	rig_work(&bench.rig);
-	expect_cqe(&bench, 5, -EALREADY);
-	atomic_store(&held(&bench, 4)->state, EXEC_RUNNING);
-	finish(&bench, bench.cpu, 4, 0);
+	cancel_ended(&bench, 4, -EALREADY);
 	expect_cqe(&bench, 4, 0);
 }
 
@@ -202,6 +215,74 @@ TEST(test_cancel__stopped)
 	held(&bench, 5)->has_progress = false;
 	finish(&bench, bench.cpu, 5, 0);
 	expect_cqe(&bench, 5, -ECANCELED);
+}
+
+/* A task that has rows left is cancelled although those on the device have just been computed. */
+TEST(test_cancel__rows_left)
+{
+	enum { WIDE = 16, MAX_ROWS = 400, Y_OFFSET = 65536 };
+	const struct bench_speed speed = {.bytes_per_ns = WIDE * 8 / 1000.f};
+	struct place_config config = PLACE_CONFIG_DEFAULT;
+	struct session_arena *arena;
+	struct session_plan *plan;
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	config.submission_max_ns = 100000;
+	bench_begin_placement(&bench, 1, N_ENTRIES, &config, &speed);
+	bench.cpu->ops.abandon = abandon;
+	bench.cpu->row_ns = 1000;
+	arena = rig_arena_new(&bench.rig, 2 * Y_OFFSET, false);
+	plan = bench_relu(&bench, WIDE, MAX_ROWS);
+	for (uint64_t i = 1; i <= 2; i++) {
+		uint32_t n_left = MAX_ROWS;
+
+		sqe = bench_entry(plan, arena, Y_OFFSET, n_left, i);
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		assert_in_range(held(&bench, i)->count, 1, n_left - 1);
+		/* The second task is cancelled at its last rows, which is too late. */
+		while (i == 2 && n_left > held(&bench, i)->count) {
+			n_left -= held(&bench, i)->count;
+			finish(&bench, bench.cpu, i, 0);
+		}
+		cancel_ended(&bench, i, i == 2 ? -EALREADY : 0);
+		expect_cqe(&bench, i, i == 2 ? 0 : -ECANCELED);
+		assert_int_equal(bench.cpu->n_tasks, 0);
+	}
+	bench_end(&bench);
+}
+
+static struct describe *two_nodes(void)
+{
+	struct describe *d = describe_new("two", 8);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_scratch(d, "a");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_node(d, "Relu", "", "x", "a");
+	describe_node(d, "Neg", "", "a", "y");
+	return d;
+}
+
+/* So is a task whose plan has another segment. */
+TEST(test_cancel__segments_left)
+{
+	struct session_plan *plan;
+	struct rbk_sqe sqe;
+
+	BEGIN(bench);
+	plan = bench_cut_plan(&bench, two_nodes(), two_nodes());
+	for (uint64_t i = 1; i <= 2; i++) {
+		sqe = bench_entry(plan, bench.arena, 4096, 1, i);
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		if (i == 2)
+			finish(&bench, bench.cpu, i, 0);
+		cancel_ended(&bench, i, i == 2 ? -EALREADY : 0);
+		expect_cqe(&bench, i, i == 2 ? 0 : -ECANCELED);
+		assert_int_equal(bench.cpu->n_tasks, 0);
+	}
 }
 
 /* A device that is asked to stop one tenant's task for another tenant's. */
