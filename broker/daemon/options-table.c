@@ -140,7 +140,8 @@ const struct option_row option_rows[] = {
 	{"cut", "SEED", OPTION_START, &option_kind_number,
 	 "number by which plans are cut into random segments, for tests",
 	 "cut every plan into random segments, which depend on\n"
-	 "the number: for tests (default: 0, plans are cut where no GPU could\n"
+	 "the number, and tasks that ask for partition into\n"
+	 "micro-batches: for tests (default: 0, plans are cut where no GPU could\n"
 	 "have them whole)",
 	 AT(cut_seed), .most = INT32_MAX},
 	{"reactor-nice", "N", OPTION_START, &option_kind_nice,

@@ -37,7 +37,6 @@ static void stop_all(struct dispatch *dispatch, struct segment_set *set)
 struct task *segments_slot_ended(struct dispatch *dispatch, struct task *slot, int *res)
 {
 	struct segment_set *set = slot->set;
-	const struct session_segments *segments = slot->whole->segments;
 
 	slot->res = *res;
 	/* Segments that were stopped before they began say nothing of the task. */
@@ -46,12 +45,12 @@ struct task *segments_slot_ended(struct dispatch *dispatch, struct task *slot, i
 	slot->phase = TASK_IDLE;
 	set->n_busy--;
 	if (*res == 0) {
-		set->done |= bit_u64(slot->segment);
+		set->done |= bit_u64(segments_instance(slot));
 	} else if (!set->res) {
 		set->res = *res;
 		stop_all(dispatch, set);
 	}
-	if (set->res ? set->n_busy > 0 : set->done != UINT64_MAX >> (64 - segments->n))
+	if (set->res ? set->n_busy > 0 : set->done != segments_all(set))
 		return NULL;
 	*res = set->res;
 	return set->task;
@@ -64,15 +63,18 @@ struct task *segments_next(struct segment_set *set)
 
 	if (set->res || set->n_busy == set->n_slots)
 		return NULL;
-	for (uint32_t i = 0; i < segments->n; i++) {
-		const uint32_t next = segments->graph->order[i];
+	/* The first micro-batches go first: they have come furthest. */
+	for (uint32_t i = 0; i < segments->n * set->n_batches; i++) {
+		const uint32_t batch = i / segments->n, first = batch * segments->n;
+		const uint32_t next = segments_in_order(segments, set, i - first);
 
-		if (set->begun & bit_u64(next) || segments->of[next].cut.needs & ~set->done)
+		if (set->begun & bit_u64(first + next) ||
+		    segments->of[next].cut.needs << first & ~set->done)
 			continue;
 		for (uint32_t k = 0; !slot || slot->phase != TASK_IDLE; k++)
 			slot = segments_slot(set, k);
-		segments_describe(slot, next);
-		set->begun |= bit_u64(next);
+		segments_describe(slot, next, batch);
+		set->begun |= bit_u64(first + next);
 		set->n_busy++;
 		return slot;
 	}

@@ -79,7 +79,8 @@ struct task {
 	struct dispatch_ring *ring;
 	struct session_plan *plan;  /* of RUN, PREFETCH, EVICT; otherwise NULL */
 	struct session_plan *whole; /* if plan is a segment of it: see segment.h; else NULL */
-	uint16_t segment;           /* number of that segment */
+	uint16_t segment;           /* number of that segment, */
+	uint16_t batch;             /* and of the micro-batch, if the task has several */
 	struct segment_set *set;    /* of a RUN that has begun a segment, or is about to */
 	struct task *next;          /* in the free list, or in a queue */
 	struct task *chain_next;    /* successor, held until this task completes */

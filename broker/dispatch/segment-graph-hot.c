@@ -103,8 +103,8 @@ void segments_advise(const struct dispatch *dispatch, struct session_segments *s
 
 uint64_t segments_advised_ns(const struct task *slot)
 {
-	/* A task that runs one segment after the other is late from the beginning. */
-	if (!segments_at_once(slot))
+	/* A task that runs one segment after the other, or a stream, is late from the beginning. */
+	if (!segments_at_once(slot) || slot->set->n_batches > 1)
 		return 0;
 	return slot->set->begin_ns + (uint64_t)slot->whole->segments->graph->end_ns[slot->segment];
 }

@@ -63,7 +63,7 @@ static void note_crossing(struct session_segment *segment)
 static void prepare_slots(struct session_segments *segments)
 {
 	for (uint32_t i = 0; i < segments->n_sets; i++)
-		for (uint32_t k = 1; k < segments->n_at_once; k++) {
+		for (uint32_t k = 1; k < segments->n_slots; k++) {
 			struct task *slot = segments_slot(&segments->sets[i], k);
 			struct segment_slot *memory = container_of(slot, struct segment_slot, task);
 
@@ -80,6 +80,7 @@ void segments_ready(struct session_plan *plan)
 			updates_state(plan->segments->of[i].plan.plan);
 		note_crossing(&plan->segments->of[i]);
 	}
+	stream_ready(plan->segments);
 	prepare_slots(plan->segments);
 	list_init(&plan->waiting);
 	list_init(&plan->ending);
@@ -98,18 +99,22 @@ static void reset_slot(struct task *task)
 	task->res = 0;
 }
 
-void segments_describe(struct task *task, uint32_t i)
+void segments_describe(struct task *task, uint32_t i, uint32_t batch)
 {
 	struct session_segments *segments = task->whole->segments;
 	struct session_segment *segment = &segments->of[i];
 	const struct segment_set *set = task->set;
 	struct exec_ref *refs = task->run.refs;
 
+	const uint32_t first_row = batch * set->batch_rows;
+
 	reset_slot(task);
-	task->set->runs[i].begun_device = RBK_DEVICE_NONE;
 	task->segment = (uint16_t)i;
+	task->batch = (uint16_t)batch;
+	task->set->runs[segments_instance(task)].begun_device = RBK_DEVICE_NONE;
 	task->plan = &segment->plan;
-	task->count = segment->cut.is_counted ? set->count : 1;
+	task->count =
+		segment->cut.is_counted ? min_u32(set->count - first_row, set->batch_rows) : 1;
 	for (uint32_t b = 0; b < segment->cut.n_refs; b++) {
 		const struct cut_ref *ref = &segment->cut.refs[b];
 
@@ -117,6 +122,7 @@ void segments_describe(struct task *task, uint32_t i)
 			refs[b] = (struct exec_ref){&segments->arena, set->offset + ref->offset};
 		else
 			refs[b] = set->refs[ref->binding];
+		refs[b].offset += first_row * segment->plan.plan->bindings[b].row_bytes;
 	}
 }
 
@@ -147,7 +153,7 @@ static int refuse(const struct dispatch *dispatch, const struct task *task)
 /* Have the slots of a task's set know the task, beside its own, which has the first segment. */
 static void spread(struct segment_set *set, struct task *task)
 {
-	set->begun = bit_u64(task->segment);
+	set->begun = bit_u64(segments_instance(task));
 	set->done = 0;
 	set->n_busy = 1;
 	set->res = 0;
@@ -203,14 +209,18 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 	set->last_device = RBK_DEVICE_NONE;
 	/* A crash handler follows a task to its slots (blame.c), so they are known before. */
 	set->task = task;
+	set->n_batches = 1;
+	set->batch_rows = set->count;
 	set->n_slots = task->is_rerun || task->is_suspect ? 1 : segments->n_at_once;
+	if (segments->n_batches > 1 && !task->is_rerun && !task->is_suspect)
+		stream_begin(dispatch, task, set);
 	atomic_thread_fence(memory_order_release);
 	task->whole = whole;
 	task->set = set;
-	if (set->n_slots > 1)
+	if (set->n_slots > 1 && set->n_batches == 1)
 		segments_advise(dispatch, segments, task);
 	/* The first in order needs none: whatever it needs begins earlier in any schedule. */
-	segments_describe(task, set->n_slots > 1 ? segments->graph->order[0] : 0);
+	segments_describe(task, set->n_slots > 1 ? segments_in_order(segments, set, 0) : 0, 0);
 	if (set->n_slots > 1) {
 		set->begin_ns = dispatch_now_ns(dispatch);
 		spread(set, task);
@@ -243,8 +253,7 @@ static void note_reason(struct segment_set *set, uint8_t reason, uint64_t ticks)
 static uint64_t ready_ticks(const struct task *task)
 {
 	const struct segment_run *runs = task->set->runs;
-	uint64_t needs = task->whole->segments->of[task->segment].cut.needs;
-	uint64_t ticks = task->admit_ticks;
+	uint64_t needs = segments_needs(task), ticks = task->admit_ticks;
 
 	if (!segments_at_once(task))
 		return task->segment > 0 ? runs[task->segment - 1].end_ticks : ticks;
@@ -257,9 +266,10 @@ static uint64_t ready_ticks(const struct task *task)
 /* Keep what the slot says of the present segment, for the statistics. */
 static void note_run(const struct task *task, bool is_partitioned)
 {
-	struct segment_run *run = &task->set->runs[task->segment];
+	const uint32_t instance = segments_instance(task);
+	struct segment_run *run = &task->set->runs[instance];
 
-	task->set->noted |= bit_u64(task->segment);
+	task->set->noted |= bit_u64(instance);
 	run->ready_ticks = ready_ticks(task);
 	run->start_ticks = task->start_ticks;
 	run->end_ticks = task->end_ticks;
@@ -280,7 +290,7 @@ static void note_run(const struct task *task, bool is_partitioned)
 
 void segments_run_returned(const struct dispatch *dispatch, const struct run *run)
 {
-	struct segment_run *segment = &run->task->set->runs[run->task->segment];
+	struct segment_run *segment = &run->task->set->runs[segments_instance(run->task)];
 	const struct session *session = run->task->ring->ring->session;
 	const uint8_t device = run->place.decision.device;
 
@@ -299,7 +309,7 @@ void segments_run_returned(const struct dispatch *dispatch, const struct run *ru
 static void count_segment(const struct task *task, bool is_partitioned)
 {
 	struct segment_set *set = task->set;
-	const struct segment_run *run = &set->runs[task->segment];
+	const struct segment_run *run = &set->runs[segments_instance(task)];
 	struct stats_moment *ended = &set->ended[task->device];
 
 	if (is_partitioned || run->is_shared || run->begun_device != task->device ||
@@ -347,7 +357,7 @@ bool segments_go_on(struct task *task)
 		/* A wait could not be cancelled here, and would hold the chain up. */
 		task->waits_for_memory = false;
 	}
-	segments_describe(task, next);
+	segments_describe(task, next, 0);
 	return true;
 }
 
@@ -355,6 +365,7 @@ void segments_begin_wish(struct task *task)
 {
 	task->whole = task->plan;
 	task->segment = 0;
+	task->batch = 0;
 	task->plan = &task->whole->segments->of[0].plan;
 	task->res = -ENODEV;
 }
@@ -492,24 +503,31 @@ static void describe_whole(struct task *task)
 	task->reason = set->reason;
 	task->start_ticks = set->start_ticks;
 	task->end_ticks = set->end_ticks;
-	task->predicted_ns =
-		set->n_slots == 1 ? set->predicted_ns : longest_ns(set, task->whole->segments);
+	if (set->n_batches > 1)
+		task->predicted_ns = set->stream_ns;
+	else
+		task->predicted_ns = set->n_slots == 1 ? set->predicted_ns
+						       : longest_ns(set, task->whole->segments);
 	task->other_ns = 0;
 	task->split_count = 0;
 	task->is_explored = set->is_explored;
 	task->is_moved = set->is_moved;
 }
 
-/* Log the segments up to the last that has begun, before task_count() logs the task. */
+/*
+ * Log the segments up to the last that has begun, by micro-batch, before task_count() logs the
+ * task.
+ */
 static void log_segments(const struct task *task)
 {
 	const struct session_segments *segments = task->whole->segments;
 	const struct segment_set *set = task->set;
 
-	for (uint32_t i = 0; i < segments->n && set->noted >> i; i++) {
+	for (uint32_t i = 0; i < segments->n * set->n_batches && set->noted >> i; i++) {
 		/* After a failure, one before the last may not have begun. */
 		static const struct segment_run none = {.device = RBK_DEVICE_NONE};
-		const struct session_segment *segment = &segments->of[i];
+		const struct session_segment *segment = &segments->of[i % segments->n];
+		const uint32_t first_row = i / segments->n * set->batch_rows;
 		const struct segment_run *run = set->noted & bit_u64(i) ? &set->runs[i] : &none;
 		const bool has_run = run->start_ticks != 0;
 		const struct stats_segment record = {
@@ -519,14 +537,17 @@ static void log_segments(const struct task *task)
 			.exec_ns = has_run ? clock_elapsed_ns(run->start_ticks, run->end_ticks) : 0,
 			.predicted_ns = run->predicted_ns,
 			.other_ns = run->other_ns,
-			.segment = (uint16_t)i,
+			.segment = (uint16_t)(i % segments->n),
+			.batch = (uint16_t)(i / segments->n),
+			.n_batches = (uint16_t)set->n_batches,
 			.n_segments = (uint16_t)segments->n,
 			.flags = run->flags,
 			.device = run->device,
 			.reason = run->reason,
 			.from = segment->from,
 			.crossed_bytes = segment->crossed_fixed_bytes +
-					 segment->crossed_row_bytes * set->count,
+					 segment->crossed_row_bytes *
+						 min_u32(set->count - first_row, set->batch_rows),
 			.first_node = segment->cut.first_node,
 			.n_nodes = segment->cut.n_nodes,
 		};

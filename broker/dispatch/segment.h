@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "dispatch/dispatch-private.h"
+#include "place/graph.h"
 #include "session/segments.h"
 
 /*
@@ -40,12 +41,34 @@ AT_A_CRASH static inline struct task *segments_slot(const struct segment_set *se
 						(size_t)(i - 1) * SEGMENT_SLOT_BYTES);
 }
 
+/*
+ * Return the number of what @slot describes among the task's segments, those of each micro-batch
+ * after those of the one before.
+ */
+static inline uint32_t segments_instance(const struct task *slot)
+{
+	return slot->batch * slot->whole->segments->n + slot->segment;
+}
+
+/* Return a bit for each of them, of a task whose segments run at once. */
+static inline uint64_t segments_all(const struct segment_set *set)
+{
+	return UINT64_MAX >> (64 - set->n_batches * set->task->whole->segments->n);
+}
+
+/* Return those that @slot needs. */
+static inline uint64_t segments_needs(const struct task *slot)
+{
+	const struct session_segments *segments = slot->whole->segments;
+
+	return segments->of[slot->segment].cut.needs << slot->batch * segments->n;
+}
+
 /* Return true if the task of @slot is not over with the segment that the slot describes. */
 static inline bool segments_are_left(const struct task *slot)
 {
 	if (segments_at_once(slot))
-		return slot->set->n_busy > 1 ||
-		       slot->set->begun != UINT64_MAX >> (64 - slot->whole->segments->n);
+		return slot->set->n_busy > 1 || slot->set->begun != segments_all(slot->set);
 	return slot->whole && slot->segment + 1u < slot->whole->segments->n;
 }
 
@@ -104,8 +127,19 @@ void segments_run_returned(const struct dispatch *dispatch, const struct run *ru
  */
 bool segments_go_on(struct task *task);
 
-/* Have a slot describe segment @i of the task that it is of, which is to be started. */
-void segments_describe(struct task *slot, uint32_t i);
+/*
+ * Have a slot describe segment @i of the task that it is of, or of its micro-batch @batch, which is
+ * to be started.
+ */
+void segments_describe(struct task *slot, uint32_t i, uint32_t batch);
+
+/* Return the @i-th segment in the order in which those of a task, or of a micro-batch, begin. */
+static inline uint32_t segments_in_order(const struct session_segments *segments,
+					 const struct segment_set *set, uint32_t i)
+{
+	/* There is no schedule before a task has begun without micro-batches, nor for chains. */
+	return set->n_batches > 1 ? i : segments->graph->order[i];
+}
 /* Add what a slot says of its segment, which has ended, to what the set says of the task. */
 void segments_add_up(struct task *slot);
 
@@ -117,6 +151,18 @@ void segments_add_up(struct task *slot);
  */
 void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
 		     struct task *task);
+
+/* stream-hot.c */
+
+/* Complete what a plan's micro-batches need, now that its segments are verified. */
+void stream_ready(struct session_segments *segments);
+
+/*
+ * Choose the number of micro-batches of @task, which is about to begin with @set. If it is worth it
+ * to have several, set what the set has of them, and have the task placed without advice, and no
+ * part of it split over two devices.
+ */
+void stream_begin(const struct dispatch *dispatch, struct task *task, struct segment_set *set);
 
 /* Return when the schedule has the end of a slot's segment, whose plan has advice. */
 uint64_t segments_advised_ns(const struct task *slot);

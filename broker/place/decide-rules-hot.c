@@ -365,6 +365,33 @@ static struct place_decision automatic(struct survey *survey, struct place_flow 
 			     survey->offers[device].done_ns, now_ns);
 }
 
+float place_offer_ns(const struct placer *placer, const struct place_plan *place_plan,
+		     uint8_t device, uint32_t count)
+{
+	if (!place_can_move(placer, place_plan, device))
+		return INFINITY;
+	return place_predict_ns(placer, place_plan, device, count);
+}
+
+float place_partition_gain(const struct placer *placer, uint8_t strategy, uint8_t flags,
+			   uint64_t bytes)
+{
+	if (strategy == RBK_STRATEGY_AUTO)
+		strategy = placer->config.strategy;
+	switch (strategy) {
+	case RBK_STRATEGY_PARTITION:
+		return 0;
+	case RBK_STRATEGY_AUTO:
+	case RBK_STRATEGY_LATENCY:
+	case RBK_STRATEGY_ENERGY:
+		if (!(flags & PLACE_MAY_PARTITION) || bytes < placer->config.partition_min_bytes)
+			return INFINITY;
+		return placer->config.partition_min_gain;
+	default:
+		return INFINITY;
+	}
+}
+
 /* Split a task over CPU and GPU, if requested, possible, and worth it. */
 static bool partition(struct survey *survey, struct place_flow *flow, uint64_t now_ns,
 		      struct place_decision *ret)
@@ -372,18 +399,17 @@ static bool partition(struct survey *survey, struct place_flow *flow, uint64_t n
 	struct placer *placer = survey->placer;
 	struct place_plan *place_plan = survey->place_plan;
 	const uint32_t count = survey->request.count;
-	bool is_request = survey->strategy == RBK_STRATEGY_PARTITION;
+	const bool is_request = survey->strategy == RBK_STRATEGY_PARTITION;
+	const float gain = place_partition_gain(placer, survey->strategy, survey->request.flags,
+						plan_touched_bytes(place_plan->plan, count));
 	uint8_t gpu = least(survey, survey->ready & GPUS);
 	float ns, best_ns;
 	uint32_t split_count;
 
-	if (!is_request && !(survey->request.flags & PLACE_MAY_PARTITION))
+	if (isinf(gain))
 		return false;
 	/* A probe shows nothing if half of the task ran on the CPU. */
 	if (gpu == RBK_DEVICE_NONE || !(survey->ready & 1) || survey->offers[gpu].is_probe)
-		return false;
-	if (!is_request &&
-	    plan_touched_bytes(place_plan->plan, count) < placer->config.partition_min_bytes)
 		return false;
 	ns = place_split(placer, place_plan, flow, gpu, count, now_ns, &split_count);
 	if (ns <= 0)
@@ -392,7 +418,7 @@ static bool partition(struct survey *survey, struct place_flow *flow, uint64_t n
 	for (uint8_t i = 1; i < survey->n_devices; i++)
 		if (survey->ready >> i & 1 && survey->offers[i].done_ns < best_ns)
 			best_ns = survey->offers[i].done_ns;
-	if (!is_request && best_ns < ns * (1 + placer->config.partition_min_gain))
+	if (!is_request && best_ns < ns * (1 + gain))
 		return false;
 	*ret = place_decision(gpu, is_request ? RBK_REASON_USER_PREFERENCE : RBK_REASON_COST_MODEL,
 			      0, PLACE_BOUND, split_count,

@@ -320,6 +320,18 @@ struct place_decision place_decide(struct placer *placer, struct place_plan *pla
 float place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
 		       uint8_t device, uint32_t count);
 
+/* Return the same, or INFINITY if no task of the plan is placed on the device at the moment. */
+float place_offer_ns(const struct placer *placer, const struct place_plan *place_plan,
+		     uint8_t device, uint32_t count);
+
+/*
+ * Return the share by which a task that touches @bytes must become faster for it to be computed by
+ * several devices in parts; 0: it asked for that; INFINITY: it must not be. @strategy and @flags
+ * are those of a request.
+ */
+float place_partition_gain(const struct placer *placer, uint8_t strategy, uint8_t flags,
+			   uint64_t bytes);
+
 /*
  * Return the number of rows of @count to submit to @device at once, so that the device is predicted
  * to be busy for at most submission_max_ns. The result is a multiple of plan->row_grain, or @count:

@@ -75,8 +75,19 @@ uint64_t segments_most_bytes(size_t desc_bytes)
 	       TENSORS_MOST * plan_new_bytes(desc_bytes) + sizeof(struct session_segments) +
 	       SETS_MOST *
 		       (sizeof(struct segment_set) + (SEGMENTS_AT_ONCE - 1) * SEGMENT_SLOT_BYTES) +
-	       n * (sizeof(struct session_segment) + SETS_MOST * sizeof(struct segment_run) +
-		    plan_new_bytes(0));
+	       SETS_MOST * CUT_MAX_SEGMENTS * sizeof(struct segment_run) +
+	       n * (sizeof(struct session_segment) + plan_new_bytes(0));
+}
+
+/*
+ * Return how many micro-batches a task of a plan of @n segments may have; 1: it is not cut by rows.
+ * A state is updated as a whole.
+ */
+static uint32_t n_batches(const struct plan *plan, uint32_t n)
+{
+	if (!plan->splits_rows || plan->has_state || plan->max_count <= plan->row_grain)
+		return 1;
+	return min_u32(SEGMENTS_BATCHES, CUT_MAX_SEGMENTS / n);
 }
 
 static struct session_segments *segments_new(struct session_plan *plan, uint32_t n)
@@ -86,9 +97,11 @@ static struct session_segments *segments_new(struct session_plan *plan, uint32_t
 	if (!segments)
 		return NULL;
 	segments->n = n;
+	segments->n_batches = n_batches(plan->plan, n);
 	segments->of = calloc(n, sizeof(*segments->of));
 	segments->sets = calloc(SETS_MOST, sizeof(*segments->sets));
-	segments->runs = calloc((size_t)SETS_MOST * n, sizeof(*segments->runs));
+	segments->runs =
+		calloc((size_t)SETS_MOST * n * segments->n_batches, sizeof(*segments->runs));
 	if (!segments->of || !segments->sets || !segments->runs)
 		return segments_free(segments);
 	segments->arena.fd = -1;
@@ -130,7 +143,8 @@ static void place_sets(const struct server_options *options, struct session_segm
 			n_per_piece ? i / n_per_piece * piece + i % n_per_piece * block_bytes
 				    : i * block_bytes;
 		segments->sets[i].next = i > 0 ? &segments->sets[i - 1] : NULL;
-		segments->sets[i].runs = &segments->runs[(size_t)i * segments->n];
+		segments->sets[i].runs =
+			&segments->runs[(size_t)i * segments->n * segments->n_batches];
 	}
 	segments->free_sets = &segments->sets[segments->n_sets - 1];
 	list_init(&segments->waiting);
@@ -150,6 +164,10 @@ static int make_slots(struct session_plan *plan)
 	if (plan->plan->has_state)
 		n = 1;
 	segments->n_at_once = n;
+	/* Micro-batches run at once, too, whatever the plan's segments do. */
+	if (segments->n_batches > 1)
+		n = SEGMENTS_AT_ONCE;
+	segments->n_slots = n;
 	if (n == 1)
 		return 0;
 	segments->slots = calloc((size_t)segments->n_sets * (n - 1), SEGMENT_SLOT_BYTES);
@@ -187,6 +205,7 @@ static int cut(struct session_plan *plan)
 		segments_free(segments);
 		return r == CUT_E_REFS ? 0 : error_fold(r);
 	}
+	segments->is_random = description->wish.seed != 0;
 	place_sets(&plan->session->server->options, segments, cut_crossing_bytes(segments->cut));
 	plan->segments = segments;
 	r = make_slots(plan);
@@ -245,8 +264,9 @@ bool segments_make(struct session_plan *plan)
 uint64_t segments_bytes(const struct session_segments *segments)
 {
 	return sizeof(*segments) + segments->n * sizeof(*segments->of) +
-	       SETS_MOST * (sizeof(*segments->sets) + segments->n * sizeof(*segments->runs)) +
-	       (uint64_t)segments->n_sets * (segments->n_at_once - 1) * SEGMENT_SLOT_BYTES;
+	       SETS_MOST * (sizeof(*segments->sets) +
+			    segments->n * segments->n_batches * sizeof(*segments->runs)) +
+	       (uint64_t)segments->n_sets * (segments->n_slots - 1) * SEGMENT_SLOT_BYTES;
 }
 
 uint64_t segments_arena_bytes(const struct session_segments *segments)

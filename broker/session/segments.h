@@ -27,6 +27,8 @@ struct task;
 enum {
 	/* Segments of one task that run at once, on several devices and workers, at most */
 	SEGMENTS_AT_ONCE = 4,
+	/* Micro-batches of one task, at most; together with segments at most CUT_MAX_SEGMENTS */
+	SEGMENTS_BATCHES = 8,
 	/* Room for a struct segment_slot */
 	SEGMENT_SLOT_BYTES = 1792,
 };
@@ -42,7 +44,7 @@ struct session_segment {
 	uint64_t crossed_row_bytes;   /* and those of each row of a task */
 };
 
-/* A segment of a task, as it ended; the dispatcher's. */
+/* A segment of a task, or of one of its micro-batches, as it ended; the dispatcher's. */
 struct segment_run {
 	/* end of the last of those before, or the task's admission */
 	uint64_t ready_ticks;
@@ -77,15 +79,19 @@ struct segment_set {
 	bool is_explored, is_moved; /* one of the segments was */
 	bool is_partitioned;        /* a segment ran on two devices */
 	bool has_updated;           /* a segment that updates a state has ended */
-	struct segment_run *runs;   /* one per segment of the plan */
-	uint64_t noted;             /* bit i: runs[i] is of this task */
+	/* one per segment of the plan and micro-batch: see segments_instance() */
+	struct segment_run *runs;
+	uint64_t noted; /* bit i: runs[i] is of this task */
 
 	uint32_t n_slots;           /* that the task may use; 1: one segment after the other */
 	struct segment_slot *slots; /* those beside its own */
 	/* If n_slots > 1 */
 	struct task *task;
 	uint64_t begin_ns;    /* when the task got the set */
-	uint64_t begun, done; /* bit i: segment i has begun; has ended well */
+	uint32_t n_batches;   /* micro-batches of the task; 1: it has all rows at once */
+	uint32_t batch_rows;  /* rows of each, but for the last, which may have fewer */
+	float stream_ns;      /* predicted time of the task, if there are several */
+	uint64_t begun, done; /* bit i: segment i has begun; has ended well (segments_instance()) */
 	uint32_t n_busy;      /* slots that have a segment */
 	int32_t res;          /* of the first segment that failed, or -ECANCELED; else 0 */
 };
@@ -105,13 +111,17 @@ struct session_segments {
 	struct session_segment *of;
 	struct segment_set *sets;
 	struct segment_run *runs; /* those of all sets */
-	uint32_t n_at_once;       /* segments of one task that may run at once */
-	void *slots;              /* those of all sets, each of SEGMENT_SLOT_BYTES */
-	struct exec_arena arena;  /* the blocks of all sets */
-	int map_result;           /* of segments_map() */
-	uint64_t n_bytes_done;    /* bytes of the arena that were faulted in */
-	bool may_wrap;            /* dma-bufs of the arena are charged */
-	bool is_imported;         /* executors know the arena */
+	uint32_t n_at_once;      /* segments of a task, or of a micro-batch, that may run at once */
+	bool is_random;          /* cut by a seed, for a test */
+	uint32_t n_batches;      /* micro-batches that a task may have; 1: none */
+	uint32_t batch_grain;    /* if several: each has a multiple of this many rows */
+	uint32_t n_slots;        /* of each set, with the task's own */
+	void *slots;             /* those of all sets, each of SEGMENT_SLOT_BYTES */
+	struct exec_arena arena; /* the blocks of all sets */
+	int map_result;          /* of segments_map() */
+	uint64_t n_bytes_done;   /* bytes of the arena that were faulted in */
+	bool may_wrap;           /* dma-bufs of the arena are charged */
+	bool is_imported;        /* executors know the arena */
 
 	/* While the setup thread cuts */
 	struct cut *cut;

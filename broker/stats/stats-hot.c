@@ -34,7 +34,9 @@ void stats_segment_done(struct stats_plan *plan, const struct stats_segment *seg
 		    stats_time_bits(segment->queue_ns) | stats_time_bits(segment->exec_ns) << 32);
 	stats_store(&words[6], segment->from);
 	stats_store(&words[7], segment->crossed_bytes);
-	stats_store(&words[8], segment->first_node | (uint64_t)segment->n_nodes << 16);
+	stats_store(&words[8], segment->first_node | (uint64_t)segment->n_nodes << 16 |
+				       (uint64_t)segment->batch << 32 |
+				       (uint64_t)segment->n_batches << 48);
 	__atomic_store_n(&words[0], index + 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&totals->segments_head, index + 1, __ATOMIC_RELEASE);
 }

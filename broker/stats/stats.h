@@ -161,6 +161,7 @@ struct stats_segment {
 	uint64_t queue_ns, exec_ns;
 	float predicted_ns, other_ns; /* of struct place_decision */
 	uint16_t segment, n_segments;
+	uint16_t batch, n_batches;
 	uint16_t flags; /* RBK_DECISION_* */
 	uint8_t device; /* RBK_DEVICE_NONE: not run */
 	uint8_t reason; /* enum rbk_reason */

@@ -51,7 +51,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   16          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   17          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -333,7 +333,8 @@ struct rbk_stats_decision {
 /*
  * A segment of a task whose plan is cut (SEGMENTS in brokerd(8)). When such a task ends, a record
  * of each segment is written, by number, before the task's own record in the decision log. If the
- * task failed, the last one is the last segment that began.
+ * task had micro-batches, each has its segments, after those of the one before. If the task failed,
+ * the last one is the last segment that began.
  */
 struct rbk_stats_segment {
 	uint64_t sequence;    /* 0 while the record is written, otherwise its index + 1 */
@@ -357,7 +358,8 @@ struct rbk_stats_segment {
 	uint64_t crossed_bytes; /* bytes of these tensors */
 	/* its nodes, of the plan's description as the client sent it */
 	uint16_t first_node, n_nodes;
-	uint32_t reserved;
+	/* 0 to n_batches - 1: its micro-batch; n_batches of the task: 1, 0 before 1.17, if none */
+	uint16_t batch, n_batches;
 };
 
 /*

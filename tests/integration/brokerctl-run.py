@@ -249,7 +249,7 @@ def check_different(files):
 def check_mistakes(files):
     x, at = f'--input={files.x}', files.at
     refused(says=['MODEL.onnx is missing'])
-    refused(files.model, x, '--device=tpu', says=['auto, cpu, gpu or prefer-gpu, not tpu'])
+    refused(files.model, x, '--device=tpu', says=['auto, cpu, gpu, prefer-gpu or partition, not tpu'])
     refused('--check', files.model, '--device=prefer', says=['not prefer'])
     refused(files.model, x, '--rtol=-1', says=['--rtol', '-1'])
     for seconds in ('0', '-1', 'x', '86401'):

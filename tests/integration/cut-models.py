@@ -5,7 +5,7 @@
     cut-models.py BROKERCTL BROKERD DATA SEED DEVICE...
 
 Each folder of DATA/models with a file "cmd" runs its model with given inputs and compares the outputs. A broker with two
-software devices cuts every plan by --cut=SEED. DEVICE: cpu, gpu, auto. Models with operators that brokerctl does not
+software devices cuts every plan by --cut=SEED. DEVICE: cpu, gpu, auto, partition. Models with operators that brokerctl does not
 know are left out. Exit status: 77 without the data.
 """
 import json

@@ -4,8 +4,8 @@
 
     segments.py BROKERCTL BROKERD PAGE
 
-A broker with two software devices cuts the plans of two small models: a chain with one value that skips the middle, and
-two branches that meet again. PAGE is brokerctl's manual, which lists the members of a segment.
+A broker with two software devices cuts the plans of small models: a chain with one value that skips the middle, two
+branches that meet again, and a chain of rows, which stream through its segments in micro-batches. PAGE is brokerctl's manual, which lists the members of a segment.
 """
 import json
 import os
@@ -21,6 +21,7 @@ from started import LIMIT, Broker, expect, start, wait_for
 
 CTL, BROKERD, PAGE = map(os.path.abspath, sys.argv[1:4])
 N_NODES, ROW_BYTES = 9, 64 * 64 * 4
+N_ROWS, MOST_BATCHES = 500, 8
 # Tasks of a plan that is cut which have begun
 MOST_AT_ONCE = 8
 LABELS = ('CPU', 'GPU1', 'GPU2')
@@ -46,6 +47,16 @@ def make_branches(folder):
     nodes.append(onnx.node('Add', ['l3', 'r3'], ['y'], 'tail'))
     inputs, outputs = ([(name, onnx.FLOAT, [64, 64])] for name in 'xy')
     return onnx.write(os.path.join(folder, 'branches.onnx'), onnx.model(nodes, inputs, outputs))
+
+
+def make_rows(folder):
+    """y = x but for signs, through N_NODES nodes, row by row: any device computes the same."""
+    names = ['x'] + [f't{i}' for i in range(N_NODES - 1)] + ['y']
+    nodes = [onnx.node('Abs' if i % 3 else 'Neg', [names[i]], [names[i + 1]], f'node{i}') for i in range(N_NODES)]
+    inputs, outputs = ([(name, onnx.FLOAT, ['rows', 64])] for name in 'xy')
+    model = onnx.write(os.path.join(folder, 'rows.onnx'), onnx.model(nodes, inputs, outputs))
+    values = onnx.npy(os.path.join(folder, 'rows.npy'), onnx.FLOAT, [N_ROWS, 64], [i / 8 for i in range(N_ROWS * 64)])
+    return model, values
 
 
 def ctl(broker, *arguments):
@@ -164,9 +175,9 @@ def n_tasks(broker):
     return sum(json.loads(line)['tasks'] for line in ctl(broker, 'plans', '--json').splitlines())
 
 
-def run_until_stopped(broker, model, values):
+def run_until_stopped(broker, model, values, *options):
     """A client that is stopped keeps its tenant's page, and runs no tasks that would overwrite the last ones."""
-    client = start([CTL, '--socket', broker.socket, 'run', '--repeat=1000000', '--input=x=' + values, model],
+    client = start([CTL, '--socket', broker.socket, 'run', '--repeat=1000000', *options, '--input=x=' + values, model],
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: n_tasks(broker) > 100, 'no tasks')
     client.send_signal(signal.SIGSTOP)
@@ -222,6 +233,46 @@ def check_branches(broker, model, values):
         client.wait(LIMIT)
 
 
+def check_micro_batches(segments):
+    """Each micro-batch has all segments, and waits only for its own."""
+    n_batches, n_segments = segments[0]['batches'], segments[-1]['segment'] + 1
+    expect(n_segments > 1 and n_batches > 1 and len(segments) == n_batches * n_segments, segments)
+    for i, segment in enumerate(segments):
+        expect(segment['batch'] == i // n_segments and segment['segment'] == i % n_segments, segment)
+        expect(segment['batches'] == n_batches and segment['exec_ns'] > 0, segment)
+    for segment in range(1, n_segments):
+        crossed = sum(found['crossed_bytes'] for found in segments if found['segment'] == segment)
+        expect(crossed == N_ROWS * 64 * 4, crossed, segments)
+    return n_batches
+
+
+def check_stream(broker, folder):
+    """A task that asks for partition streams in micro-batches, with the same result."""
+    model, values = make_rows(folder)
+    outputs = []
+    for device in ('cpu', 'partition'):
+        path = os.path.join(folder, device + '.npy')
+        report = json.loads(ctl(broker, 'run', '--json', '--profile', '--device=' + device, '--input=x=' + values,
+                                '--output=y=' + path, model))
+        with open(path, 'rb') as file:
+            outputs.append(file.read())
+    expect(outputs[0] == outputs[1], 'micro-batches compute something else')
+    expect(check_micro_batches(report['segments']) == MOST_BATCHES, report['segments'][0])
+    text = ctl(broker, 'run', '--profile', '--device=partition', '--input=x=' + values, model)
+    expect('0 of batch 1' in text, text)
+    client = run_until_stopped(broker, model, values, '--device=partition')
+    why = json.loads(ctl(broker, 'why', 'task', 'last', '--json'))
+    check_micro_batches(why['segments'])
+    check_times(why)
+    expect(any(f'the rows streamed in {MOST_BATCHES} micro-batches' in fact for fact in why['facts']), why['facts'])
+    events = json.loads(ctl(broker, 'trace', '--output=-'))['traceEvents']
+    names = {event['name'] for event in events if event.get('cat') == 'execution'}
+    last = f'/{why["segments"][-1]["segment"] + 1} batch {MOST_BATCHES}/{MOST_BATCHES}'
+    expect(any(name.endswith(last) for name in names), names)
+    client.kill()
+    client.wait(LIMIT)
+
+
 def check_no_last(broker):
     result = subprocess.run([CTL, '--socket', broker.socket, 'why', 'task', 'last'], stderr=subprocess.PIPE,
                             timeout=LIMIT, check=False, text=True)
@@ -249,6 +300,7 @@ def main():
             text = ctl(broker, 'run', '--profile', '--input=x=' + values, model)
             expect('The last task, segment by segment' in text and 'node0' in text, text)
             check_logged(broker, model, values)
+            check_stream(broker, folder)
         # With this seed, each branch has segments of its own.
         with Broker(BROKERD, '--gpu=software:2', '--cache=none', '--calibration=none', '--cut=5') as broker:
             check_branches(broker, make_branches(folder), values)

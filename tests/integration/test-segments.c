@@ -430,9 +430,10 @@ TEST(test_segments__at_random)
 		args[1] = seed;
 		begin(&(struct broker_options){.args = args});
 		plan = chain_new(N_LAYERS);
-		for (unsigned int k = 0; k < 3; k++) {
+		for (unsigned int k = 0; k < 4; k++) {
 			static const unsigned int strategies[] = {
-				RBK_STRATEGY_AUTO, RBK_STRATEGY_ONLY_GPU, RBK_STRATEGY_ONLY_CPU};
+				RBK_STRATEGY_AUTO, RBK_STRATEGY_ONLY_GPU, RBK_STRATEGY_ONLY_CPU,
+				RBK_STRATEGY_PARTITION};
 
 			assert_int_equal(run(plan, 1 + 20 * k, strategies[k]).res, 0);
 			expect_right(N_LAYERS, 0, 1 + 20 * k);

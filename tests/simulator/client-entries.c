@@ -125,7 +125,8 @@ static void publish(struct client *client, struct task *task, struct rbk_sqe *sq
 static void choose_device(const struct client *client, struct rbk_sqe *sqe, struct task *task)
 {
 	static const uint8_t strategies[3][4] = {
-		{RBK_STRATEGY_AUTO, RBK_STRATEGY_AUTO, RBK_STRATEGY_AUTO, RBK_STRATEGY_LATENCY},
+		{RBK_STRATEGY_AUTO, RBK_STRATEGY_AUTO, RBK_STRATEGY_PARTITION,
+		 RBK_STRATEGY_LATENCY},
 		{RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_PREFER_GPU,
 		 RBK_STRATEGY_AUTO},
 		{RBK_STRATEGY_PREFER_CPU, RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_PREFER_CPU,

@@ -527,6 +527,8 @@ TEST(test_log__segments, setup, teardown)
 		.crossed_bytes = UINT64_C(5) << 32,
 		.first_node = 7,
 		.n_nodes = 0xffff,
+		.batch = 6,
+		.n_batches = 0x8001,
 	};
 	struct stats_task task = task_make(1);
 
@@ -550,7 +552,7 @@ TEST(test_log__segments, setup, teardown)
 	assert_fields(read, (ended_at_ns, 1000), (n_segments, 64), (flags, RBK_DECISION_MOVED),
 		      (device, GPU), (reason, RBK_REASON_MEMORY_CONSTRAINT),
 		      (from, UINT64_C(1) << 62), (crossed_bytes, UINT64_C(5) << 32),
-		      (first_node, 7), (n_nodes, 0xffff));
+		      (first_node, 7), (n_nodes, 0xffff), (batch, 6), (n_batches, 0x8001));
 	assert_true(read.queue_ns == 20 && read.exec_ns == 300 && read.predicted_ns == 250 &&
 		    read.other_ns == 4000);
 }

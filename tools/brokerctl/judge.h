@@ -53,8 +53,14 @@ struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own);
 /* Likewise of a segment that ran; ended_ns 0: it did not. */
 struct busy busy_of_segment(const struct rbk_stats_segment *segment, bool is_own);
 
-/* Segments of a plan, at most: rbk_stats_segment.from has a bit for each. */
+/* Segments of a task, at most, those of all its micro-batches together */
 enum { MAX_SEGMENTS = 64 };
+
+/* Return the number of micro-batches of a segment's task; 1: it had none. */
+static inline uint32_t n_batches_of(const struct rbk_stats_segment *segment)
+{
+	return segment->n_batches > 0 ? segment->n_batches : 1;
+}
 
 /* A segment of a task and the task's tenant. */
 struct segment_entry {

@@ -112,11 +112,16 @@ int segments_read(const struct pages *pages, struct segment_entry **ret, size_t 
 static bool is_whole(const struct segment_entry *entries, size_t n,
 		     const struct rbk_stats_decision *task)
 {
+	const uint32_t n_segments = n > 0 ? entries[0].segment.n_segments : 0;
+
+	if (n_segments == 0 || n > MAX_SEGMENTS)
+		return false;
 	for (size_t i = 0; i < n; i++)
-		if (entries[i].segment.segment != i ||
+		if (entries[i].segment.segment != i % n_segments ||
+		    entries[i].segment.batch != i / n_segments ||
 		    entries[i].segment.sequence != entries[0].segment.sequence + i)
 			return false;
-	return n > 0 && n <= MAX_SEGMENTS && (task->res < 0 || n == entries[0].segment.n_segments);
+	return task->res < 0 || n == n_segments * n_batches_of(&entries[0].segment);
 }
 
 const struct segment_entry *segments_find(const struct segment_entry *entries, size_t n_entries,

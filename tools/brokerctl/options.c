@@ -74,9 +74,10 @@ static const struct about about[N_OPTIONS] = {
 			   "wait for room, at most this long: 30s, 5min, 1h"},
 	[OPT_RTOL] = {"rtol", "X", false,
 		      "|got - expected| <= atol + rtol * |expected| (1e-3; bfloat16: 1e-2)"},
-	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu|prefer-gpu", false,
+	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu|prefer-gpu|partition", false,
 			    "cpu, gpu: run on that device only; prefer-gpu: on the CPU what the "
-			    "GPU cannot run or has no room for; auto, the default: the broker "
+			    "GPU cannot run or has no room for; partition: rows on all devices "
+			    "at once where that is possible; auto, the default: the broker "
 			    "decides"},
 	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false,
 			    "write an output to this file; may be repeated"},

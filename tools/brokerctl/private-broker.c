@@ -30,9 +30,11 @@ int private_broker_device(const struct arguments *arguments, enum option_id opti
 		*ret = RUN_GPU;
 	else if (device && may_prefer && strcmp(device, "prefer-gpu") == 0)
 		*ret = RUN_PREFER_GPU;
+	else if (device && may_prefer && strcmp(device, "partition") == 0)
+		*ret = RUN_PARTITION;
 	else if (device && strcmp(device, "auto") != 0)
 		return control_misuse(arguments, "--device is auto, cpu%s, not %s",
-				      may_prefer ? ", gpu or prefer-gpu" : " or gpu",
+				      may_prefer ? ", gpu, prefer-gpu or partition" : " or gpu",
 				      text_name(device));
 	return EXIT_OK;
 }

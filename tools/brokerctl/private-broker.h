@@ -5,7 +5,7 @@
 
 struct broker_process;
 
-enum run_device { RUN_AUTO, RUN_CPU, RUN_GPU, RUN_PREFER_GPU };
+enum run_device { RUN_AUTO, RUN_CPU, RUN_GPU, RUN_PREFER_GPU, RUN_PARTITION };
 
 /*
  * Read the device from --device, which is @option of the command.

@@ -198,6 +198,7 @@ static unsigned int strategy_of(const struct run *run)
 		[RUN_CPU] = RBK_STRATEGY_ONLY_CPU,
 		[RUN_GPU] = RBK_STRATEGY_ONLY_GPU,
 		[RUN_PREFER_GPU] = RBK_STRATEGY_PREFER_GPU,
+		[RUN_PARTITION] = RBK_STRATEGY_PARTITION,
 	};
 
 	return strategies[run->device];

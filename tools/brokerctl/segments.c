@@ -88,6 +88,9 @@ __attribute__((format(printf, 4, 5))) static void append(char *text, size_t byte
 void segments_path(const struct task_segments *segments, char *text, size_t bytes)
 {
 	const uint32_t n_beside = judge_n_beside(segments->of, segments->n);
+	const struct rbk_stats_segment *first = segments->n > 0 ? &segments->of[0].segment : NULL;
+	const uint32_t n_batches = first ? n_batches_of(first) : 1;
+	const uint32_t n_all = first ? first->n_segments * n_batches : 0;
 	struct share shares[RBK_MAX_DEVICES] = {{.n = 0}};
 	double total_ns = 0, ahead_ns;
 	const char *name;
@@ -99,9 +102,9 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 		total_ns += shares[i].exec_ns + shares[i].wait_ns;
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++)
 		if (shares[i].n > 0)
-			append(text, bytes, &n, "%s%s on %s (%" PRIu32 " of %u segments)",
+			append(text, bytes, &n, "%s%s on %s (%" PRIu32 " of %" PRIu32 " segments)",
 			       n ? ", " : "", text_percent(shares[i].exec_ns, total_ns),
-			       device_label(i), shares[i].n, segments->of[0].segment.n_segments);
+			       device_label(i), shares[i].n, n_all);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++) {
 		if (!(shares[i].wait_ns > 0))
 			continue;
@@ -117,6 +120,9 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 	if (n_beside > 0)
 		append(text, bytes, &n, "; %" PRIu32 " ran beside others, off the critical path",
 		       n_beside);
+	if (n_batches > 1)
+		append(text, bytes, &n, "; the rows streamed in %" PRIu32 " micro-batches",
+		       n_batches);
 }
 
 static void nodes_cell(const struct task_segments *segments,
@@ -147,7 +153,10 @@ void segments_table(const struct task_segments *segments, const char *title)
 	for (uint32_t i = 0; i < segments->n; i++) {
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
 
-		table_cell("%u", segment->segment);
+		if (segment->n_batches > 1)
+			table_cell("%u of batch %u", segment->segment, segment->batch);
+		else
+			table_cell("%u", segment->segment);
 		nodes_cell(segments, segment);
 		table_cell("%s", device_label(segment->device));
 		table_cell("%s", text_ns(duration_ns(segment->queue_ns)));
@@ -163,6 +172,8 @@ void segments_table(const struct task_segments *segments, const char *title)
 void segment_members(const struct rbk_stats_segment *segment)
 {
 	json_unsigned("segment", segment->segment);
+	json_unsigned("batch", segment->batch);
+	json_unsigned("batches", n_batches_of(segment));
 	json_unsigned("first_node", segment->first_node);
 	json_unsigned("nodes", segment->n_nodes);
 	json_string("reason", rbk_reason_name(segment->reason));

@@ -512,13 +512,18 @@ static void write_span(struct trace *trace, const struct span *span)
 		is_segment ? &trace->segments[index_of(span)].segment : NULL;
 	const uint16_t flags = is_segment ? segment->flags : record->decision.flags;
 	const bool is_split = is_segment ? flags & RBK_DECISION_PARTITIONED : is_split_task(record);
-	char name[RBK_NAME_BYTES + 16];
+	char name[RBK_NAME_BYTES + 32];
+	size_t n;
 
 	event_begin(trace, "X", tenant_pid(record->traced), tid_of(span));
 	json_string("cat", is_queue ? "queue" : "execution");
-	snprintf(name, sizeof(name), segment ? "%s %u/%u" : "%s",
-		 record->plan[0] ? record->plan : "?", segment ? segment->segment + 1u : 0,
-		 segment ? segment->n_segments : 0u);
+	n = (size_t)snprintf(name, sizeof(name), "%s", record->plan[0] ? record->plan : "?");
+	if (segment)
+		n += (size_t)snprintf(name + n, sizeof(name) - n, " %u/%u", segment->segment + 1u,
+				      segment->n_segments);
+	if (segment && segment->n_batches > 1)
+		snprintf(name + n, sizeof(name) - n, " batch %u/%u", segment->batch + 1u,
+			 segment->n_batches);
 	json_string("name", name);
 	event_time("ts", span->began_ns);
 	event_time("dur", span->ended_ns - span->began_ns);
