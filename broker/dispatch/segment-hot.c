@@ -80,7 +80,6 @@ void segments_ready(struct session_plan *plan)
 			updates_state(plan->segments->of[i].plan.plan);
 		note_crossing(&plan->segments->of[i]);
 	}
-	stream_ready(plan->segments);
 	prepare_slots(plan->segments);
 	list_init(&plan->waiting);
 	list_init(&plan->ending);
@@ -97,6 +96,20 @@ static void reset_slot(struct task *task)
 	task->has_waited = false;
 	task->wait_res = 0;
 	task->res = 0;
+}
+
+/* Return where in its crossing block a task, or its present micro-batch, has a tensor. */
+static uint64_t crossing_offset(const struct task *task, const struct cut_ref *ref)
+{
+	const struct session_segments *segments = task->whole->segments;
+	const struct segment_set *set = task->set;
+	uint64_t before;
+
+	if (set->n_batches == 1)
+		return ref->offset;
+	before = (uint64_t)task->batch * (set->batch_rows / segments->grain_rows);
+	return before * segments->grain_bytes +
+	       ((task->count - 1) / segments->grain_rows + 1) * ref->grain_offset;
 }
 
 void segments_describe(struct task *task, uint32_t i, uint32_t batch)
@@ -118,10 +131,12 @@ void segments_describe(struct task *task, uint32_t i, uint32_t batch)
 	for (uint32_t b = 0; b < segment->cut.n_refs; b++) {
 		const struct cut_ref *ref = &segment->cut.refs[b];
 
-		if (ref->binding == CUT_NO_BINDING)
-			refs[b] = (struct exec_ref){&segments->arena, set->offset + ref->offset};
-		else
-			refs[b] = set->refs[ref->binding];
+		if (ref->binding == CUT_NO_BINDING) {
+			refs[b] = (struct exec_ref){&segments->arena,
+						    set->offset + crossing_offset(task, ref)};
+			continue;
+		}
+		refs[b] = set->refs[ref->binding];
 		refs[b].offset += first_row * segment->plan.plan->bindings[b].row_bytes;
 	}
 }

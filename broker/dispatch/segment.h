@@ -154,9 +154,6 @@ void segments_advise(const struct dispatch *dispatch, struct session_segments *s
 
 /* stream-hot.c */
 
-/* Complete what a plan's micro-batches need, now that its segments are verified. */
-void stream_ready(struct session_segments *segments);
-
 /*
  * Choose the number of micro-batches of @task, which is about to begin with @set. If it is worth it
  * to have several, set what the set has of them, and have the task placed without advice, and no

@@ -6,10 +6,9 @@
  * meanwhile. Several tasks of a plan fill them. A task that is alone can do so itself, if the rows
  * of its tensors do not depend on each other: it is cut into micro-batches, and while one device
  * runs a segment of the first micro-batch, another one runs the segment before of the second. Each
- * micro-batch has its rows of the task's one crossing block, so no memory is needed for it. Its
- * segments run in the slots of segments that run at once (at-once-hot.c), each placed by itself.
- * Source: Huang et al., GPipe: Efficient Training of Giant Neural Networks using Pipeline
- * Parallelism, 2019.
+ * micro-batch has its share of the task's one crossing block (cut_grain_bytes()). Its segments run
+ * in the slots of segments that run at once (at-once-hot.c), each placed by itself. Source: Huang
+ * et al., GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism, 2019.
  *
  * Only a task that may be partitioned has micro-batches, and only if they are predicted to end
  * earlier by partition-min-gain, or at all if it asked for partition. The prediction is the end of
@@ -33,21 +32,6 @@ struct times {
 	float ns[CUT_MAX_SEGMENTS][RBK_MAX_DEVICES];
 	uint32_t n_devices;
 };
-
-void stream_ready(struct session_segments *segments)
-{
-	segments->batch_grain = 1;
-	for (uint32_t i = 0; i < segments->n; i++) {
-		const struct plan *plan = segments->of[i].plan.plan;
-
-		/* One that depends on no row would have to run before all micro-batches. */
-		if (!plan->splits_rows || !segments->of[i].cut.is_counted)
-			segments->n_batches = 1;
-		/* Grains are powers of two. */
-		else if (plan->row_grain > segments->batch_grain)
-			segments->batch_grain = plan->row_grain;
-	}
-}
 
 static void predict(const struct dispatch *dispatch, const struct session_segments *segments,
 		    uint32_t count, struct times *ret)
@@ -122,7 +106,7 @@ static float stream_ns(const struct session_segments *segments, const struct tim
 /* Return the rows of each of about @n micro-batches of @count rows. */
 static uint32_t rows_of(const struct session_segments *segments, uint32_t count, uint32_t n)
 {
-	const uint32_t grain = segments->batch_grain;
+	const uint32_t grain = segments->grain_rows;
 
 	return ((count - 1) / n / grain + 1) * grain;
 }
@@ -174,7 +158,7 @@ void stream_begin(const struct dispatch *dispatch, struct task *task, struct seg
 	const bool is_forced = task->strategy == RBK_STRATEGY_PARTITION && segments->is_random;
 
 	/* Several tasks of a plan fill the devices without more submissions. */
-	if (isinf(gain) || plan->n_in_flight > 1 || task->count <= segments->batch_grain)
+	if (isinf(gain) || plan->n_in_flight > 1 || task->count <= segments->grain_rows)
 		return;
 	if (is_forced) {
 		set_batches(set, segments, task->count, segments->n_batches);

@@ -18,6 +18,7 @@
 #include "plan/cut.h"
 #include "plan/plan-layout.h"
 #include "plan/plan-parse.h"
+#include "util/checked.h"
 #include "util/error.h"
 #include "util/number.h"
 
@@ -34,7 +35,8 @@ struct cut {
 	struct plan_parsed parsed;
 	const struct plan *plan;
 	struct cut_tensor *tensors;
-	uint64_t crossing_bytes;
+	uint64_t crossing_bytes, grain_bytes;
+	uint32_t n_batches, grain_rows;
 	uint32_t n_segments;
 	uint32_t n_tensors; /* sum over the segments */
 	/* by segment, those before it: it needs them, or one that it needs does */
@@ -156,8 +158,11 @@ static uint16_t last_beside(const struct cut *cut, uint16_t t)
 	return i;
 }
 
-/* Place the tensors that cross, whose lives are counted in segments. Return: 0; -ENOMEM. */
-static int lay_out(struct cut *cut, struct plan *block)
+/*
+ * Place what tensors that cross have for @n_rows of the plan's rows, their lives counted in
+ * segments. Return: 0; -ENOMEM.
+ */
+static int lay_out(struct cut *cut, struct plan *block, uint32_t n_rows)
 {
 	const uint16_t n = cut->plan->n_tensors;
 	_cleanup_(freep) struct plan_life *lives = calloc(n, sizeof(*lives));
@@ -174,7 +179,8 @@ static int lay_out(struct cut *cut, struct plan *block)
 
 		block->tensors[t].kind = tensor->crosses ? RBK_TENSOR_SCRATCH : RBK_TENSOR_INPUT;
 		block->tensors[t].root = t;
-		block->tensors[t].max_bytes = cut->plan->tensors[t].max_bytes;
+		block->tensors[t].max_bytes = cut->plan->tensors[t].fixed_bytes +
+					      n_rows * cut->plan->tensors[t].row_bytes;
 		if (tensor->crosses)
 			lives[t] = (struct plan_life){tensor->writer, last_beside(cut, t)};
 	}
@@ -187,6 +193,61 @@ static int lay_out(struct cut *cut, struct plan *block)
 	return r > 0 ? error_origin(-ENOMEM) : r;
 }
 
+/* Return true if rows of a plan's tensors that cross are independent. */
+static bool may_stream(const struct cut *cut)
+{
+	const struct plan *plan = cut->plan;
+
+	if (!plan->splits_rows || plan->has_state)
+		return false;
+	for (uint32_t i = 0; i < plan->n_tensors; i++)
+		if (cut->tensors[i].crosses && plan->tensors[i].fixed_bytes > 0)
+			return false;
+	/* One that depends on no row would have to run before all micro-batches. */
+	for (uint32_t i = 0; i < cut->n_segments; i++)
+		if (!cut->segments[i].is_counted)
+			return false;
+	return true;
+}
+
+/*
+ * Place what a grain of rows has of the tensors that cross: the least power of two times the plan's
+ * grain for which the alignment of tensors costs less than half of the block.
+ * Return: 0; -ENOMEM.
+ */
+static int place_grain(struct cut *cut)
+{
+	const uint64_t most_bytes = cut->crossing_bytes + cut->crossing_bytes / 2;
+	const uint32_t max_count = cut->plan->max_count;
+
+	for (uint32_t rows = cut->plan->row_grain; rows < max_count; rows *= 2) {
+		_cleanup_(plan_freep) struct plan *block = calloc(1, sizeof(*block));
+		uint64_t bytes;
+		int r;
+
+		if (!block)
+			return error_origin(-ENOMEM);
+		r = lay_out(cut, block, rows);
+		if (r)
+			return error_fold(r);
+		if (!checked_mul(block->scratch_bytes, (max_count - 1) / rows + 1, &bytes) ||
+		    bytes > most_bytes)
+			continue;
+		for (uint32_t i = 0; i < cut->n_segments; i++)
+			for (uint16_t b = 0; b < cut->segments[i].n_refs; b++) {
+				struct cut_ref *ref = &cut->segments[i].refs[b];
+
+				ref->grain_offset = block->tensors[ref->tensor].scratch_offset;
+			}
+		cut->n_batches = min_u32(CUT_MAX_BATCHES, CUT_MAX_SEGMENTS / cut->n_segments);
+		cut->grain_rows = rows;
+		cut->grain_bytes = block->scratch_bytes;
+		cut->crossing_bytes = max_u64(cut->crossing_bytes, bytes);
+		return 0;
+	}
+	return 0;
+}
+
 static int place_crossing(struct cut *cut)
 {
 	_cleanup_(plan_freep) struct plan *block = calloc(1, sizeof(*block));
@@ -194,7 +255,7 @@ static int place_crossing(struct cut *cut)
 
 	if (!block)
 		return error_origin(-ENOMEM);
-	r = lay_out(cut, block);
+	r = lay_out(cut, block, cut->plan->max_count);
 	if (r)
 		return error_fold(r);
 	for (uint32_t i = 0; i < cut->n_segments; i++)
@@ -204,7 +265,8 @@ static int place_crossing(struct cut *cut)
 			ref->offset = block->tensors[ref->tensor].scratch_offset;
 		}
 	cut->crossing_bytes = block->scratch_bytes;
-	return 0;
+	cut->n_batches = 1;
+	return may_stream(cut) ? error_fold(place_grain(cut)) : 0;
 }
 
 /* Return the kind that a tensor of the plan has in segment @i. */
@@ -363,6 +425,21 @@ uint32_t cut_n_tensors(const struct cut *cut)
 uint64_t cut_crossing_bytes(const struct cut *cut)
 {
 	return cut->crossing_bytes;
+}
+
+uint32_t cut_n_batches(const struct cut *cut)
+{
+	return cut->n_batches;
+}
+
+uint32_t cut_grain_rows(const struct cut *cut)
+{
+	return cut->grain_rows;
+}
+
+uint64_t cut_grain_bytes(const struct cut *cut)
+{
+	return cut->grain_bytes;
 }
 
 /* --- descriptions --- */

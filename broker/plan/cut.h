@@ -31,6 +31,8 @@ struct cut;
 enum {
 	CUT_E_REFS = 1, /* a segment would have more than RBK_MAX_REFS references */
 	CUT_MAX_SEGMENTS = 64,
+	/* Micro-batches of one task, at most; together with segments at most CUT_MAX_SEGMENTS */
+	CUT_MAX_BATCHES = 8,
 	CUT_NO_BINDING = 0xffff,
 	CUT_NO_WRITER = 0xffff,
 };
@@ -42,6 +44,8 @@ struct cut_ref {
 	/* earlier segment that wrote what this one reads; CUT_NO_WRITER: none, or a state */
 	uint16_t writer;
 	uint64_t offset; /* of a tensor that crosses: in the crossing block, in bytes */
+	/* likewise, in the bytes that a grain of rows has there, if cut_n_batches() is above 1 */
+	uint64_t grain_offset;
 };
 
 struct cut_segment {
@@ -79,9 +83,27 @@ const struct cut_segment *cut_segment(const struct cut *cut, uint32_t i);
  */
 uint32_t cut_n_tensors(const struct cut *cut);
 
-/* Return the bytes of the crossing block, at the plan's max_count: a multiple of
- * PLAN_SCRATCH_ALIGN. */
+/*
+ * Return the bytes of the crossing block, at the plan's max_count, and with micro-batches: a
+ * multiple of PLAN_SCRATCH_ALIGN.
+ */
 uint64_t cut_crossing_bytes(const struct cut *cut);
+
+/*
+ * Return how many micro-batches a task may have: a part of its rows each, which pass through the
+ * segments at the same time. 1: its rows are not independent or too few, or the plan has too many
+ * segments or a state.
+ */
+uint32_t cut_n_batches(const struct cut *cut);
+/* Return the rows of a grain: a micro-batch has a multiple of them, but for the last one. */
+uint32_t cut_grain_rows(const struct cut *cut);
+/*
+ * Return the bytes that tensors which cross have for a grain, a multiple of PLAN_SCRATCH_ALIGN.
+ * Tensors share bytes within a micro-batch, but not with those of another one: a micro-batch of n
+ * grains, or a part of the last, has n times these bytes, after those of the micro-batches before,
+ * and its tensors begin there at n times grain_offset.
+ */
+uint64_t cut_grain_bytes(const struct cut *cut);
 
 /*
  * Describe segment @i in the format of shm/plan-wire.h. plan_new() accepts the description with the

@@ -79,17 +79,6 @@ uint64_t segments_most_bytes(size_t desc_bytes)
 	       n * (sizeof(struct session_segment) + plan_new_bytes(0));
 }
 
-/*
- * Return how many micro-batches a task of a plan of @n segments may have; 1: it is not cut by rows.
- * A state is updated as a whole.
- */
-static uint32_t n_batches(const struct plan *plan, uint32_t n)
-{
-	if (!plan->splits_rows || plan->has_state || plan->max_count <= plan->row_grain)
-		return 1;
-	return min_u32(SEGMENTS_BATCHES, CUT_MAX_SEGMENTS / n);
-}
-
 static struct session_segments *segments_new(struct session_plan *plan, uint32_t n)
 {
 	struct session_segments *segments = calloc(1, sizeof(*segments));
@@ -97,12 +86,9 @@ static struct session_segments *segments_new(struct session_plan *plan, uint32_t
 	if (!segments)
 		return NULL;
 	segments->n = n;
-	segments->n_batches = n_batches(plan->plan, n);
 	segments->of = calloc(n, sizeof(*segments->of));
 	segments->sets = calloc(SETS_MOST, sizeof(*segments->sets));
-	segments->runs =
-		calloc((size_t)SETS_MOST * n * segments->n_batches, sizeof(*segments->runs));
-	if (!segments->of || !segments->sets || !segments->runs)
+	if (!segments->of || !segments->sets)
 		return segments_free(segments);
 	segments->arena.fd = -1;
 	for (uint32_t i = 0; i < n; i++) {
@@ -143,8 +129,6 @@ static void place_sets(const struct server_options *options, struct session_segm
 			n_per_piece ? i / n_per_piece * piece + i % n_per_piece * block_bytes
 				    : i * block_bytes;
 		segments->sets[i].next = i > 0 ? &segments->sets[i - 1] : NULL;
-		segments->sets[i].runs =
-			&segments->runs[(size_t)i * segments->n * segments->n_batches];
 	}
 	segments->free_sets = &segments->sets[segments->n_sets - 1];
 	list_init(&segments->waiting);
@@ -154,10 +138,14 @@ static void place_sets(const struct server_options *options, struct session_segm
 			      (uint64_t)sysconf(_SC_PAGESIZE), &segments->arena.bytes);
 }
 
-/* Make the slots for segments that may run at once. Return: 0; -ENOMEM. */
-static int make_slots(struct session_plan *plan)
+/*
+ * Make the records of the segments of tasks, and the slots for those that may run at once.
+ * Return: 0; -ENOMEM.
+ */
+static int make_runs(struct session_plan *plan)
 {
 	struct session_segments *segments = plan->segments;
+	const size_t n_runs = (size_t)segments->n * segments->n_batches;
 	uint32_t n = min_u32(cut_width(segments->cut), SEGMENTS_AT_ONCE);
 
 	/* A state is updated as a whole, as the segments would one by one. */
@@ -168,6 +156,11 @@ static int make_slots(struct session_plan *plan)
 	if (segments->n_batches > 1)
 		n = SEGMENTS_AT_ONCE;
 	segments->n_slots = n;
+	segments->runs = calloc(segments->n_sets * n_runs, sizeof(*segments->runs));
+	if (!segments->runs)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i < segments->n_sets; i++)
+		segments->sets[i].runs = &segments->runs[i * n_runs];
 	if (n == 1)
 		return 0;
 	segments->slots = calloc((size_t)segments->n_sets * (n - 1), SEGMENT_SLOT_BYTES);
@@ -206,9 +199,12 @@ static int cut(struct session_plan *plan)
 		return r == CUT_E_REFS ? 0 : error_fold(r);
 	}
 	segments->is_random = description->wish.seed != 0;
+	segments->n_batches = cut_n_batches(segments->cut);
+	segments->grain_rows = cut_grain_rows(segments->cut);
+	segments->grain_bytes = cut_grain_bytes(segments->cut);
 	place_sets(&plan->session->server->options, segments, cut_crossing_bytes(segments->cut));
 	plan->segments = segments;
-	r = make_slots(plan);
+	r = make_runs(plan);
 	return r ? error_fold(r) : 0;
 }
 
@@ -264,8 +260,9 @@ bool segments_make(struct session_plan *plan)
 uint64_t segments_bytes(const struct session_segments *segments)
 {
 	return sizeof(*segments) + segments->n * sizeof(*segments->of) +
-	       SETS_MOST * (sizeof(*segments->sets) +
-			    segments->n * segments->n_batches * sizeof(*segments->runs)) +
+	       SETS_MOST * sizeof(*segments->sets) +
+	       (uint64_t)segments->n_sets * segments->n * segments->n_batches *
+		       sizeof(*segments->runs) +
 	       (uint64_t)segments->n_sets * (segments->n_slots - 1) * SEGMENT_SLOT_BYTES;
 }
 

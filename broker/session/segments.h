@@ -27,8 +27,6 @@ struct task;
 enum {
 	/* Segments of one task that run at once, on several devices and workers, at most */
 	SEGMENTS_AT_ONCE = 4,
-	/* Micro-batches of one task, at most; together with segments at most CUT_MAX_SEGMENTS */
-	SEGMENTS_BATCHES = 8,
 	/* Room for a struct segment_slot */
 	SEGMENT_SLOT_BYTES = 1792,
 };
@@ -111,10 +109,12 @@ struct session_segments {
 	struct session_segment *of;
 	struct segment_set *sets;
 	struct segment_run *runs; /* those of all sets */
-	uint32_t n_at_once;      /* segments of a task, or of a micro-batch, that may run at once */
-	bool is_random;          /* cut by a seed, for a test */
-	uint32_t n_batches;      /* micro-batches that a task may have; 1: none */
-	uint32_t batch_grain;    /* if several: each has a multiple of this many rows */
+	uint32_t n_at_once; /* segments of a task, or of a micro-batch, that may run at once */
+	bool is_random;     /* cut by a seed, for a test */
+	uint32_t n_batches; /* micro-batches that a task may have; 1: none */
+	/* If several: each has a multiple of this many rows, which cross in this many bytes */
+	uint32_t grain_rows;
+	uint64_t grain_bytes;    /* see plan/cut.h */
 	uint32_t n_slots;        /* of each set, with the task's own */
 	void *slots;             /* those of all sets, each of SEGMENT_SLOT_BYTES */
 	struct exec_arena arena; /* the blocks of all sets */

@@ -21,6 +21,8 @@ enum {
 	ARENA_BYTES = 131072,
 	Y = 65536, /* offset of the output in the arena */
 	N_SEGMENTS = 3,
+	MOST_SEGMENTS = 5,
+	BLOCKS_BYTES = 4 << 20, /* of the crossing blocks */
 };
 
 #define ALL_FEATURES (RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_STRATEGIES)
@@ -33,8 +35,10 @@ struct scene {
 	struct {
 		uint64_t offset;
 		unsigned int n;
-	} done[N_SEGMENTS][MAX_ROWS];
-	unsigned int n_runs[N_SEGMENTS];
+	} done[MOST_SEGMENTS][MAX_ROWS];
+	unsigned int n_runs[MOST_SEGMENTS];
+	/* By words of the crossing blocks: row and segment that have written it */
+	uint32_t words[BLOCKS_BYTES / 4];
 	bool was_on_both; /* devices at the same time */
 };
 
@@ -145,6 +149,28 @@ static uint32_t first_row(const struct scene *scene, const struct exec_task *tas
 	return 0;
 }
 
+/* Write a row of a tensor that crosses, or assert that it still has what segment @i has written. */
+static void use_words(struct scene *scene, const struct exec_task *task, uint32_t binding,
+		      uint32_t first, uint32_t i, bool writes)
+{
+	const uint32_t row_bytes = (uint32_t)task->plan->bindings[binding].row_bytes;
+	const uint64_t from = task->refs[binding].offset;
+
+	if (task->refs[binding].arena != &scene->plan->segments->arena)
+		return;
+	assert_true(from + (uint64_t)task->count * row_bytes <= scene->plan->segments->arena.bytes);
+	assert_true(scene->plan->segments->arena.bytes <= BLOCKS_BYTES);
+	for (uint32_t at = 0; at < task->count * row_bytes; at += 4) {
+		uint32_t *word = &scene->words[(from + at) / 4];
+		const uint32_t stamp = (first + at / row_bytes) << 8 | (i + 1);
+
+		if (writes)
+			*word = stamp;
+		else
+			assert_int_equal(*word, stamp);
+	}
+}
+
 /* Complete the oldest submission of a fake, and note its rows. */
 static void step(struct scene *scene, struct fake *fake, int res)
 {
@@ -155,14 +181,18 @@ static void step(struct scene *scene, struct fake *fake, int res)
 	while (task->plan != segment_plan(scene, segment))
 		segment++;
 	first = first_row(scene, task, segment);
+	if (segment > 0)
+		use_words(scene, task, 0, first, segment - 1, false);
+	use_words(scene, task, 1, first, segment, true);
 	for (uint32_t i = first; i < first + task->count; i++) {
 		assert_true(i < MAX_ROWS);
 		assert_true(segment == 0 || scene->done[segment - 1][i].n == 1);
 		scene->done[segment][i].offset =
-			task->refs[1].offset + (uint64_t)(i - first) * ROW_BYTES;
+			task->refs[1].offset + (i - first) * task->plan->bindings[1].row_bytes;
 		scene->done[segment][i].n += res == 0;
-		if (segment + 1 == N_SEGMENTS)
-			assert_int_equal(scene->done[segment][i].offset, Y + i * ROW_BYTES);
+		if (segment + 1 == scene->plan->segments->n)
+			assert_int_equal(scene->done[segment][i].offset,
+					 Y + i * task->plan->bindings[1].row_bytes);
 	}
 	scene->n_runs[segment]++;
 	scene->was_on_both |= scene->bench.cpu->n_tasks > 0 && scene->bench.gpu->n_tasks > 0;
@@ -182,7 +212,7 @@ static void run_all(struct scene *scene)
 /* Assert that each segment has computed each of @count rows once, in @n_batches submissions. */
 static void expect_rows(struct scene *scene, uint32_t count, uint32_t n_batches)
 {
-	for (uint32_t s = 0; s < N_SEGMENTS; s++) {
+	for (uint32_t s = 0; s < scene->plan->segments->n; s++) {
 		assert_int_equal(scene->n_runs[s], n_batches);
 		for (uint32_t i = 0; i < MAX_ROWS; i++)
 			assert_int_equal(scene->done[s][i].n, i < count);
@@ -208,7 +238,8 @@ TEST(test_stream__each_row_once)
 		rig_settle(&scene.bench.rig);
 	assert_true(rbk_stats_view(&view, tenant->page.header, tenant->page.bytes));
 	for (uint64_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
-		const uint32_t n_rows = (counts[i] - 1) / SEGMENTS_BATCHES + 1;
+		/* In steps of 4 rows, which are as long as the alignment of tensors */
+		const uint32_t n_rows = ((counts[i] - 1) / CUT_MAX_BATCHES / 4 + 1) * 4;
 
 		put(&scene, i, counts[i]);
 		assert_int_equal(scene.bench.cpu->tasks[0]->count, n_rows);
@@ -218,13 +249,13 @@ TEST(test_stream__each_row_once)
 		cqe = expect_cqe(&scene.bench, i, 0);
 		assert_int_equal(cqe.flags & RBK_CQE_PARTITIONED, RBK_CQE_PARTITIONED);
 		assert_true(scene.was_on_both);
-		expect_rows(&scene, counts[i], SEGMENTS_BATCHES);
-		for (uint32_t k = 0; k < SEGMENTS_BATCHES * N_SEGMENTS; k++) {
+		expect_rows(&scene, counts[i], CUT_MAX_BATCHES);
+		for (uint32_t k = 0; k < CUT_MAX_BATCHES * N_SEGMENTS; k++) {
 			const uint32_t batch = k / N_SEGMENTS, rows = counts[i] - batch * n_rows;
 
 			assert_true(rbk_stats_segment(&view, n++, &segment));
 			assert_fields(segment, (segment, k % N_SEGMENTS), (batch, batch),
-				      (n_batches, SEGMENTS_BATCHES), (n_segments, N_SEGMENTS),
+				      (n_batches, CUT_MAX_BATCHES), (n_segments, N_SEGMENTS),
 				      (device, k % N_SEGMENTS == 0 ? CPU : GPU));
 			assert_int_equal(
 				segment.crossed_bytes,
@@ -233,19 +264,56 @@ TEST(test_stream__each_row_once)
 	}
 }
 
-/* Rows whose references would not be aligned stay together. */
-TEST(test_stream__grain)
+/* y = the sum of many copies of -sum(x): rows of different lengths cross. */
+static struct describe *widths(void)
 {
-	SCENE(scene);
-	scene.plan->segments->batch_grain = 0;
-	segment_plan(&scene, 1)->row_grain = 32;
-	stream_ready(scene.plan->segments);
-	assert_int_equal(scene.plan->segments->batch_grain, 32);
-	put(&scene, 1, 500);
-	assert_int_equal(scene.bench.cpu->tasks[0]->count, 64);
-	run_all(&scene);
-	expect_cqe(&scene.bench, 1, 0);
-	expect_rows(&scene, 500, 8);
+	struct describe *d = describe_new("widths", MAX_ROWS);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, WIDE));
+	describe_scratch(d, "a");
+	describe_scratch(d, "b");
+	describe_scratch(d, "c");
+	describe_scratch(d, "d");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 1));
+	describe_node(d, "ReduceSum", "", "x", "a");
+	describe_attr_ints(d, "axes", DESCRIBE_INTS(1));
+	describe_node(d, "Neg", "", "a", "b");
+	describe_node(d, "Concat", "", "b,b,b,b,b,b,b,b,b,b,b,b,b,b,b,b", "c");
+	describe_attr_int(d, "axis", 1);
+	describe_node(d, "Relu", "", "c", "d");
+	describe_node(d, "ReduceSum", "", "d", "y");
+	describe_attr_ints(d, "axes", DESCRIBE_INTS(1));
+	return d;
+}
+
+/*
+ * Tensors that one micro-batch uses at different times share bytes, but not with those of another
+ * micro-batch, however long their rows are and in whichever order devices end.
+ */
+TEST(test_stream__rows_of_different_lengths)
+{
+	struct scene scene;
+
+	for (unsigned int order = 0; order < 3; order++) {
+		begin_as(&scene, 0.2f);
+		scene.plan = bench_cut_plan(&scene.bench, widths(), widths());
+		scene.plan->segments->is_random = true;
+		for (uint32_t i = 0; i < scene.plan->segments->n; i++)
+			keep_on(&scene, i, i % 2 ? GPU : CPU);
+		for (uint32_t count = 577; count <= MAX_ROWS; count += 23) {
+			put_as(&scene, count, count, RBK_STRATEGY_PARTITION, 0);
+			for (unsigned int i = 0; n_begun(&scene) > 0; i++) {
+				struct fake *fakes[] = {scene.bench.cpu, scene.bench.gpu};
+				const unsigned int first = order == 2 ? i % 3 == 0 : order;
+
+				step(&scene,
+				     fakes[first]->n_tasks > 0 ? fakes[first] : fakes[!first], 0);
+			}
+			expect_cqe(&scene.bench, count, 0);
+			expect_rows(&scene, count, (count - 1) / 80 + 1);
+		}
+		scene_end(&scene);
+	}
 }
 
 /* --- whether it is worth it --- */
@@ -336,21 +404,9 @@ TEST(test_stream__forced)
 	put_as(&scene, 1, 9, RBK_STRATEGY_PARTITION, 0);
 	run_all(&scene);
 	expect_cqe(&scene.bench, 1, 0);
-	expect_rows(&scene, 9, 5);
+	expect_rows(&scene, 9, 3);
 	put(&scene, 2, 500);
 	expect_whole(&scene, 2, 500);
-}
-
-/* A segment that is computed once for all rows keeps the task whole. */
-TEST(test_stream__segment_without_rows)
-{
-	SCENE(scene);
-	scene.plan->segments->of[1].cut.is_counted = false;
-	stream_ready(scene.plan->segments);
-	assert_int_equal(scene.plan->segments->n_batches, 1);
-	scene.plan->segments->of[1].cut.is_counted = true;
-	put(&scene, 1, 500);
-	expect_whole(&scene, 1, 500);
 }
 
 /* --- ends before the end --- */
@@ -466,7 +522,7 @@ TEST(test_stream__branches)
 
 		keep_on(&scene, 1, i == 2 ? GPU : CPU);
 		put_as(&scene, i, 500, RBK_STRATEGY_AUTO, i != 1 ? RBK_SQE_PARTITION : 0);
-		assert_int_equal(scene.bench.cpu->tasks[0]->count, i == 0 ? 63 : 500);
+		assert_int_equal(scene.bench.cpu->tasks[0]->count, i == 0 ? 64 : 500);
 		while (scene.bench.cpu->n_tasks + scene.bench.gpu->n_tasks > 0) {
 			struct fake *fake =
 				scene.bench.cpu->n_tasks > 0 ? scene.bench.cpu : scene.bench.gpu;

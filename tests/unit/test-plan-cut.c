@@ -106,6 +106,43 @@ static struct describe *chain(uint32_t max_count)
 	return d;
 }
 
+/*
+ * Assert that what a segment reads and writes of a grain of rows lies apart, and that the crossing
+ * block has room for all grains. Return: true if the plan may have micro-batches.
+ */
+static bool check_grain(const struct whole *whole, const struct cut *cut)
+{
+	const uint64_t grain_bytes = cut_grain_bytes(cut), rows = cut_grain_rows(cut);
+
+	if (cut_n_batches(cut) == 1)
+		return false;
+	assert_true(cut_n_batches(cut) * cut_n_segments(cut) <= CUT_MAX_SEGMENTS);
+	assert_int_equal(rows % whole->plan->row_grain, 0);
+	assert_int_equal(grain_bytes % PLAN_SCRATCH_ALIGN, 0);
+	assert_true(((whole->plan->max_count - 1) / rows + 1) * grain_bytes <=
+		    cut_crossing_bytes(cut));
+	for (uint32_t i = 0; i < cut_n_segments(cut); i++) {
+		const struct cut_segment *segment = cut_segment(cut, i);
+
+		for (uint32_t a = 0; a < segment->n_refs; a++) {
+			const struct cut_ref *ref = &segment->refs[a];
+			const uint64_t end = ref->grain_offset +
+					     rows * whole->plan->tensors[ref->tensor].row_bytes;
+
+			if (ref->binding != CUT_NO_BINDING)
+				continue;
+			assert_int_equal(ref->grain_offset % PLAN_SCRATCH_ALIGN, 0);
+			assert_true(end <= grain_bytes);
+			for (uint32_t b = 0; b < segment->n_refs; b++)
+				if (b != a && segment->refs[b].binding == CUT_NO_BINDING)
+					assert_true(segment->refs[b].grain_offset <
+							    ref->grain_offset ||
+						    segment->refs[b].grain_offset >= end);
+		}
+	}
+	return true;
+}
+
 TEST(test_cut__chain)
 {
 	const struct cut_segment *segment;
@@ -137,6 +174,12 @@ TEST(test_cut__chain)
 	assert_int_equal(tensor_of(plan, "b")->kind, RBK_TENSOR_OUTPUT);
 	assert_null(tensor_of(plan, "x"));
 	plan_free(plan);
+
+	/* 8 rows are as long as the alignment of tensors. */
+	assert_true(check_grain(&whole, cut));
+	assert_int_equal(cut_n_batches(cut), CUT_MAX_BATCHES);
+	assert_int_equal(cut_grain_rows(cut), 8);
+	assert_int_equal(cut_grain_bytes(cut), 2 * 8 * 8 * sizeof(float));
 
 	check_results(&whole, cut, 1);
 	check_results(&whole, cut, 7);
@@ -297,6 +340,8 @@ TEST(test_cut__uncounted)
 	cut = CUT_AT(&whole, 1);
 	assert_false(cut_segment(cut, 0)->is_counted);
 	assert_true(cut_segment(cut, 1)->is_counted);
+	/* The first segment would have to run before all micro-batches. */
+	assert_int_equal(cut_n_batches(cut), 1);
 	plan = segment_plan(&whole, cut, 0);
 	assert_int_equal(plan->max_count, 1);
 	plan_free(plan);
@@ -542,7 +587,7 @@ TEST(test_cut__no_memory)
 TEST(test_cut__random_nets)
 {
 	uint16_t firsts[CUT_MAX_SEGMENTS];
-	unsigned int n_segments = 0, n_crossing = 0;
+	unsigned int n_segments = 0, n_crossing = 0, n_streams = 0;
 	uint64_t random = 11;
 	struct whole whole;
 	struct cut *cut;
@@ -554,12 +599,14 @@ TEST(test_cut__random_nets)
 		cut = cut_at(&whole, n, firsts);
 		n_segments += cut_n_segments(cut);
 		n_crossing += cut_crossing_bytes(cut) > 0;
+		n_streams += check_grain(&whole, cut);
 		check_results(&whole, cut, whole.plan->max_count);
 		cut_free(cut);
 		whole_deinit(&whole);
 	}
 	assert_in_range(n_segments, 600, UINT32_MAX);
 	assert_in_range(n_crossing, 100, UINT32_MAX);
+	assert_in_range(n_streams, 40, UINT32_MAX);
 }
 
 static void set_up_arena(void)
