@@ -254,6 +254,10 @@ const struct option_row option_rows[] = {
 	 "for tests of brokerd: a GPU that computes nothing and takes this long\n"
 	 "for each task",
 	 AT(test_device_ns), .least = 0.01, .most = 1000},
+	{"test-device-row", "TIME", OPTION_OWN, &option_kind_time, "for tests of brokerd",
+	 "for tests of brokerd: the time that each row of a task adds there\n"
+	 "(default: 0)",
+	 AT(test_device_row_ns), .most = 10},
 	{"test-dmem-region", "NAME", OPTION_OWN, &option_kind_path, "for tests of brokerd",
 	 "for tests of brokerd: the kernel's name for the memory of GPUs", AT(test_dmem_region)},
 	{"help", NULL, OPTION_OWN, &option_kind_flag, "print help", NULL, AT(wants_help),

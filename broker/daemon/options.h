@@ -58,14 +58,15 @@ struct options {
 	struct vulkan_options vulkan;
 	struct place_config place;
 	enum profiles_mode calibration;
-	float cpu_watts, gpu_watts; /* 0: unknown */
-	int64_t spin_ns;            /* -1: adaptive */
-	uint64_t cut_seed;          /* cut plans at random; 0: no */
-	uint64_t reactor_task_ns;   /* longest task that the reactor runs itself; 0: none */
-	uint64_t turn_ns;           /* the reactor's budget */
-	uint64_t stop_ns;           /* time until tasks in flight are abandoned; 0: 10 s */
-	int reactor_nice;           /* its nice level; OPTIONS_NICE_DEFAULT: 10 below brokerd's */
-	uint64_t test_device_ns;    /* duration of a task on the test device; 0: no test device */
+	float cpu_watts, gpu_watts;  /* 0: unknown */
+	int64_t spin_ns;             /* -1: adaptive */
+	uint64_t cut_seed;           /* cut plans at random; 0: no */
+	uint64_t reactor_task_ns;    /* longest task that the reactor runs itself; 0: none */
+	uint64_t turn_ns;            /* the reactor's budget */
+	uint64_t stop_ns;            /* time until tasks in flight are abandoned; 0: 10 s */
+	int reactor_nice;            /* its nice level; OPTIONS_NICE_DEFAULT: 10 below brokerd's */
+	uint64_t test_device_ns;     /* duration of a task on the test device; 0: no test device */
+	uint64_t test_device_row_ns; /* what each of its rows adds */
 	/* The kernel's name of the memory of every GPU; empty: it is found out. */
 	char test_dmem_region[DMEM_REGION_BYTES];
 	enum run_queue_source contention;

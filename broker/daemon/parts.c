@@ -104,15 +104,17 @@ int parts_make_executors(struct broker *broker)
 	broker->n_executors = 1;
 
 	if (broker->options.test_device_ns) {
-		r = test_device_new(broker->options.test_device_ns, &broker->waker,
+		r = test_device_new(broker->options.test_device_ns,
+				    broker->options.test_device_row_ns, &broker->waker,
 				    &broker->test_device);
 		if (r)
 			return error_fold(r);
 		broker->executors[broker->n_executors++] = broker->test_device;
 		log_warning(LOG_TEST_DEVICE,
 			    "device %u is for tests: it computes nothing and takes %g us for each "
-			    "task",
-			    broker->n_executors - 1, (double)broker->options.test_device_ns / 1e3);
+			    "task, and %g us for each of its rows",
+			    broker->n_executors - 1, (double)broker->options.test_device_ns / 1e3,
+			    (double)broker->options.test_device_row_ns / 1e3);
 	}
 
 	r = vulkan_open(&broker->options.vulkan, &broker->waker, &broker->vulkan);

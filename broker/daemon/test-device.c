@@ -27,7 +27,7 @@
 struct test_device {
 	struct executor executor;
 	struct place_profile profile;
-	uint64_t latency_ns;
+	uint64_t latency_ns, row_ns;
 	struct spsc todo, done; /* executor_private[0] of a task: time of submission in ns */
 	/* Reactor: tasks submitted and not reaped; tasks submitted since the last flush(). */
 	uint32_t n_held, n_unstarted;
@@ -85,6 +85,7 @@ static void sleep_until(uint64_t at_ns)
 /* @free_ns: end of the task before; set to the end of this task. */
 static void run_task(const struct test_device *device, struct exec_task *task, uint64_t *free_ns)
 {
+	const uint64_t takes_ns = device->latency_ns + task->count * device->row_ns;
 	uint64_t begin_ns = (uint64_t)(uintptr_t)task->executor_private[0], late_ns;
 
 	task->start_ticks = task->end_ticks = clock_ticks();
@@ -94,7 +95,7 @@ static void run_task(const struct test_device *device, struct exec_task *task, u
 	}
 	if (begin_ns < *free_ns)
 		begin_ns = *free_ns;
-	*free_ns = begin_ns + device->latency_ns;
+	*free_ns = begin_ns + takes_ns;
 	sleep_until(*free_ns);
 	/* For tests of a driver that crashes */
 	if (strcmp(task->plan->name, "crash") == 0)
@@ -102,7 +103,7 @@ static void run_task(const struct test_device *device, struct exec_task *task, u
 	/* The wake-up is not a part of the device's work. */
 	late_ns = clock_now_ns() - *free_ns;
 	task->end_ticks = clock_ticks() - clock_ns_to_ticks(late_ns);
-	task->start_ticks = task->end_ticks - clock_ns_to_ticks(device->latency_ns);
+	task->start_ticks = task->end_ticks - clock_ns_to_ticks(takes_ns);
 	task->res = 0;
 }
 
@@ -213,7 +214,8 @@ static void describe(struct place_profile *profile, uint64_t latency_ns)
 			profile->rates[i][k] = (struct place_rate){PLACE_MAX_RATE, PLACE_MAX_RATE};
 }
 
-int test_device_new(uint64_t latency_ns, struct waker *waker, struct executor **ret)
+int test_device_new(uint64_t latency_ns, uint64_t row_ns, struct waker *waker,
+		    struct executor **ret)
 {
 	struct test_device *device = calloc(1, sizeof(*device));
 	int r;
@@ -221,6 +223,7 @@ int test_device_new(uint64_t latency_ns, struct waker *waker, struct executor **
 	if (!device)
 		return error_origin(-ENOMEM);
 	device->latency_ns = latency_ns;
+	device->row_ns = row_ns;
 	device->executor = (struct executor){
 		.ops = &ops,
 		.waker = waker,

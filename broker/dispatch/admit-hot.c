@@ -397,7 +397,7 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 			break;
 		}
 		if (decision.reason == RBK_REASON_MEMORY_CONSTRAINT)
-			note_constraint(dispatch, plan, decision, now_ticks);
+			note_constraint(dispatch, plan, decision, now_ticks, 0);
 		return run_inline(dispatch, ring, sqe, plan, decision.reason);
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:

@@ -80,7 +80,7 @@ struct task {
 	struct session_plan *plan;  /* of RUN, PREFETCH, EVICT; otherwise NULL */
 	struct session_plan *whole; /* if plan is a segment of it: see segment.h; else NULL */
 	uint16_t segment;           /* number of that segment, */
-	uint16_t batch;             /* and of the micro-batch, if the task has several */
+	uint16_t batch;             /* and of the micro-batch; 0 unless the task has several */
 	struct segment_set *set;    /* of a RUN that has begun a segment, or is about to */
 	struct task *next;          /* in the free list, or in a queue */
 	struct task *chain_next;    /* successor, held until this task completes */
@@ -961,24 +961,26 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 
 /*
  * Count a task that runs on a device with memory of its own, or would run there if @plan were
- * resident.
+ * resident; once for all its micro-batches.
  */
-static inline void note_wanted(struct session_plan *plan, uint64_t admit_ticks)
+static inline void note_wanted(struct session_plan *plan, uint64_t admit_ticks, uint32_t batch)
 {
-	plan->memory.n_wanted++;
+	plan->memory.n_wanted += batch == 0;
 	plan->memory.wanted_ticks = admit_ticks;
 }
 
-/* Count a task that does not get device memory: the plan is not resident, or never fits. */
+/* Count a task that does not get device memory, likewise: the plan is not resident, or never fits.
+ */
 static inline void note_constraint(struct dispatch *dispatch, struct session_plan *plan,
-				   struct place_decision decision, uint64_t admit_ticks)
+				   struct place_decision decision, uint64_t admit_ticks,
+				   uint32_t batch)
 {
-	plan->memory.counts->n_constraints++;
+	plan->memory.counts->n_constraints += batch == 0;
 	if (decision.wanted) {
-		note_wanted(plan, admit_ticks);
+		note_wanted(plan, admit_ticks, batch);
 		residency_want(dispatch->demand, &plan->memory);
 	} else {
-		plan->memory.n_constrained++;
+		plan->memory.n_constrained += batch == 0;
 	}
 }
 

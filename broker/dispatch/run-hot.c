@@ -924,5 +924,5 @@ void dispatch_moved(void *context, struct place_task *place, uint8_t from)
 	if (__builtin_expect(task->is_suspect, 0))
 		end_wait(dispatch, task->ring->flow);
 	if (to != RBK_DEVICE_CPU)
-		note_wanted(task->plan, task->admit_ticks);
+		note_wanted(task->plan, task->admit_ticks, task->batch);
 }

@@ -206,6 +206,7 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 			return false;
 		}
 		segments->free_sets = set->next;
+		segments->n_begun++;
 	}
 	for (uint32_t i = 0; i < whole->plan->n_bindings; i++)
 		set->refs[i] = task->run.refs[i];
@@ -441,6 +442,7 @@ static void give_back(struct dispatch *dispatch, struct session_segments *segmen
 	if (list_is_empty(&segments->waiting)) {
 		set->next = segments->free_sets;
 		segments->free_sets = set;
+		segments->n_begun--;
 		return;
 	}
 	task = container_of(segments->waiting.next, struct task, waiting);
@@ -590,6 +592,7 @@ int segments_end(struct dispatch *dispatch, struct task *task, int res)
 			log_segments(task);
 		task->plan = task->whole;
 		task->whole = NULL;
+		task->batch = 0;
 	}
 	task->set = NULL;
 	if (set)

@@ -152,6 +152,9 @@ void segments_add_up(struct task *slot);
 void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
 		     struct task *task);
 
+/* Return when the schedule has the end of a slot's segment, whose plan has advice. */
+uint64_t segments_advised_ns(const struct task *slot);
+
 /* stream-hot.c */
 
 /*
@@ -160,9 +163,6 @@ void segments_advise(const struct dispatch *dispatch, struct session_segments *s
  * part of it split over two devices.
  */
 void stream_begin(const struct dispatch *dispatch, struct task *task, struct segment_set *set);
-
-/* Return when the schedule has the end of a slot's segment, whose plan has advice. */
-uint64_t segments_advised_ns(const struct task *slot);
 
 /* at-once-hot.c */
 

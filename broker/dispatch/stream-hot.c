@@ -27,42 +27,65 @@
  */
 static const float hop_ns = 10000;
 
-/* Predicted times of segments with some rows, by segment and device; INFINITY: it cannot run now */
 struct times {
+	/* of segments with some rows, by segment and device; INFINITY: it cannot run there now */
 	float ns[CUT_MAX_SEGMENTS][RBK_MAX_DEVICES];
+	float wait_ns[RBK_MAX_DEVICES]; /* for devices that have other tasks */
 	uint32_t n_devices;
 };
+
+static void predict_waits(const struct dispatch *dispatch, const struct task *task,
+			  struct times *ret)
+{
+	const uint64_t now_ns = dispatch_now_ns(dispatch);
+
+	ret->n_devices = dispatch->n_executors;
+	for (uint8_t d = 0; d < ret->n_devices; d++)
+		ret->wait_ns[d] =
+			place_queue_ns(dispatch->placer, task->ring->flow->place, d, now_ns);
+}
 
 static void predict(const struct dispatch *dispatch, const struct session_segments *segments,
 		    uint32_t count, struct times *ret)
 {
-	ret->n_devices = dispatch->n_executors;
 	for (uint32_t i = 0; i < segments->n; i++)
 		for (uint8_t d = 0; d < ret->n_devices; d++)
 			ret->ns[i][d] = place_offer_ns(dispatch->placer, segments->of[i].plan.place,
 						       d, count);
 }
 
-/* Return how long a segment takes where it takes least, or on the CPU and a GPU with its parts. */
-static float least_ns(const float *ns, uint32_t n_devices)
+/* Return how much a segment with all rows of @task must gain to be split, as for a whole task. */
+static float split_gain(const struct dispatch *dispatch, const struct task *task, uint32_t i)
 {
-	float least = ns[RBK_DEVICE_CPU];
+	const struct plan *plan = task->plan->segments->of[i].plan.plan;
 
-	for (uint32_t d = RBK_DEVICE_GPU; d < n_devices; d++) {
-		const float both_ns = 1 / (1 / ns[RBK_DEVICE_CPU] + 1 / ns[d]);
-
-		least = min_float(least, min_float(ns[d], both_ns));
-	}
-	return least;
+	return place_partition_gain(dispatch->placer, task->strategy, task->place_flags,
+				    plan_touched_bytes(plan, task->count));
 }
 
-/* Return the predicted time of a task that runs one segment after the other. */
-static float whole_ns(const struct session_segments *segments, const struct times *times)
+/* Return how long a segment takes where it takes least, or split over the CPU and a GPU. */
+static float least_ns(const float *ns, uint32_t n_devices, float gain)
 {
-	float sum_ns = 0;
+	float least = ns[RBK_DEVICE_CPU], both_ns = INFINITY;
 
-	for (uint32_t i = 0; i < segments->n; i++)
-		sum_ns += hop_ns + least_ns(times->ns[i], times->n_devices);
+	for (uint32_t d = RBK_DEVICE_GPU; d < n_devices; d++) {
+		both_ns = min_float(both_ns, 1 / (1 / ns[RBK_DEVICE_CPU] + 1 / ns[d]));
+		least = min_float(least, ns[d]);
+	}
+	return both_ns * (1 + gain) < least ? both_ns : least;
+}
+
+/* Return the predicted time of @task if it runs one segment after the other. */
+static float whole_ns(const struct dispatch *dispatch, const struct task *task,
+		      const struct times *times)
+{
+	float sum_ns = times->wait_ns[RBK_DEVICE_CPU];
+
+	for (uint32_t d = RBK_DEVICE_GPU; d < times->n_devices; d++)
+		sum_ns = min_float(sum_ns, times->wait_ns[d]);
+	for (uint32_t i = 0; i < task->plan->segments->n; i++)
+		sum_ns += hop_ns +
+			  least_ns(times->ns[i], times->n_devices, split_gain(dispatch, task, i));
 	return sum_ns;
 }
 
@@ -73,8 +96,11 @@ static float whole_ns(const struct session_segments *segments, const struct time
 static float stream_ns(const struct session_segments *segments, const struct times *times,
 		       uint32_t n_batches)
 {
-	float end_ns[CUT_MAX_SEGMENTS], free_ns[RBK_MAX_DEVICES] = {0}, last_ns = 0;
+	float end_ns[CUT_MAX_SEGMENTS], free_ns[RBK_MAX_DEVICES], last_ns = 0;
 	uint32_t devices = 0;
+
+	for (uint32_t d = 0; d < times->n_devices; d++)
+		free_ns[d] = times->wait_ns[d];
 
 	/* In each step, every micro-batch that has come so far goes on by a segment. */
 	for (uint32_t step = 0; step < segments->n + n_batches - 1; step++)
@@ -120,18 +146,21 @@ static void set_batches(struct segment_set *set, const struct session_segments *
 }
 
 /* Find the best number of micro-batches. Return: false: the task is better off with one. */
-static bool choose_batches(const struct dispatch *dispatch, const struct session_segments *segments,
-			   uint32_t count, float gain, struct segment_set *set)
+static bool choose_batches(const struct dispatch *dispatch, const struct task *task, float gain,
+			   struct segment_set *set)
 {
+	const struct session_segments *segments = task->plan->segments;
+	const uint32_t count = task->count;
 	float most_ns, ns, best_ns = INFINITY;
 	uint32_t best = 1;
-	struct times times;
+	struct times times = {.n_devices = 0};
 
+	predict_waits(dispatch, task, &times);
 	predict(dispatch, segments, count, &times);
 	/* Without micro-batches, too, segments run at once as far as they can. */
-	most_ns =
-		min_float(whole_ns(segments, &times), stream_ns(segments, &times, 1)) / (1 + gain);
-	for (uint32_t n = 2;; n = min_u32(2 * n, segments->n_batches)) {
+	most_ns = min_float(whole_ns(dispatch, task, &times), stream_ns(segments, &times, 1)) /
+		  (1 + gain);
+	for (uint32_t n = 2; n <= segments->n_batches; n++) {
 		set_batches(set, segments, count, n);
 		predict(dispatch, segments, set->batch_rows, &times);
 		ns = stream_ns(segments, &times, set->n_batches);
@@ -139,8 +168,6 @@ static bool choose_batches(const struct dispatch *dispatch, const struct session
 			best_ns = ns;
 			best = n;
 		}
-		if (n == segments->n_batches)
-			break;
 	}
 	set_batches(set, segments, count, best);
 	set->stream_ns = best_ns;
@@ -158,12 +185,12 @@ void stream_begin(const struct dispatch *dispatch, struct task *task, struct seg
 	const bool is_forced = task->strategy == RBK_STRATEGY_PARTITION && segments->is_random;
 
 	/* Several tasks of a plan fill the devices without more submissions. */
-	if (isinf(gain) || plan->n_in_flight > 1 || task->count <= segments->grain_rows)
+	if (isinf(gain) || segments->n_begun > 1 || task->count <= segments->grain_rows)
 		return;
 	if (is_forced) {
 		set_batches(set, segments, task->count, segments->n_batches);
 		set->stream_ns = 0;
-	} else if (!choose_batches(dispatch, segments, task->count, gain, set)) {
+	} else if (!choose_batches(dispatch, task, gain, set)) {
 		set->n_batches = 1;
 		set->batch_rows = task->count;
 		return;
@@ -171,5 +198,5 @@ void stream_begin(const struct dispatch *dispatch, struct task *task, struct seg
 	set->n_slots = segments->n_slots;
 	task->place_flags = (uint8_t)((task->place_flags & ~PLACE_MAY_PARTITION) | PLACE_UNADVISED);
 	if (task->strategy == RBK_STRATEGY_PARTITION)
-		task->strategy = RBK_STRATEGY_AUTO;
+		task->strategy = RBK_STRATEGY_LATENCY;
 }

@@ -33,7 +33,7 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		}
 		if (task->waits_for_memory && task->plan->state == SLOT_READY) {
 			if (!task->has_waited)
-				note_wanted(task->plan, task->admit_ticks);
+				note_wanted(task->plan, task->admit_ticks, task->batch);
 			wait_begin(task, RESIDENCY_WAIT, decision.wanted);
 			return false;
 		}
@@ -41,16 +41,16 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		 * Do not wait again if the plan was loaded and evicted before the task's turn came.
 		 */
 		if (is_nowhere && !task->has_waited) {
-			note_wanted(task->plan, task->admit_ticks);
+			note_wanted(task->plan, task->admit_ticks, task->batch);
 			wait_begin(task, RESIDENCY_PREFETCH, decision.wanted);
 			return false;
 		}
 	}
-	note_constraint(dispatch, task->plan, decision, task->admit_ticks);
+	note_constraint(dispatch, task->plan, decision, task->admit_ticks, task->batch);
 	if (!is_nowhere) {
 		/* The task runs on a GPU, because the CPU lacks the memory. */
 		if (decision.device != RBK_DEVICE_CPU)
-			note_wanted(task->plan, task->admit_ticks);
+			note_wanted(task->plan, task->admit_ticks, task->batch);
 		runs_place(dispatch, task, decision);
 		return false;
 	}
@@ -92,7 +92,7 @@ static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *re
 		return true;
 	}
 	if (decision.device != RBK_DEVICE_CPU && !task->has_waited)
-		note_wanted(task->plan, task->admit_ticks);
+		note_wanted(task->plan, task->admit_ticks, task->batch);
 	runs_place(dispatch, task, decision);
 	return false;
 }

@@ -373,6 +373,12 @@ float place_offer_ns(const struct placer *placer, const struct place_plan *place
 	return place_predict_ns(placer, place_plan, device, count);
 }
 
+float place_queue_ns(const struct placer *placer, const struct place_flow *flow, uint8_t device,
+		     uint64_t now_ns)
+{
+	return place_wait_ns(placer, flow, device, now_ns);
+}
+
 float place_partition_gain(const struct placer *placer, uint8_t strategy, uint8_t flags,
 			   uint64_t bytes)
 {

@@ -324,6 +324,10 @@ float place_predict_ns(const struct placer *placer, const struct place_plan *pla
 float place_offer_ns(const struct placer *placer, const struct place_plan *place_plan,
 		     uint8_t device, uint32_t count);
 
+/* Return how long a new task of @flow would wait for a device. */
+float place_queue_ns(const struct placer *placer, const struct place_flow *flow, uint8_t device,
+		     uint64_t now_ns);
+
 /*
  * Return the share by which a task that touches @bytes must become faster for it to be computed by
  * several devices in parts; 0: it asked for that; INFINITY: it must not be. @strategy and @flags

@@ -97,6 +97,7 @@ struct segment_set {
 struct session_segments {
 	/* The dispatcher's */
 	struct segment_set *free_sets;
+	uint32_t n_begun;         /* sets that tasks have */
 	struct list_node waiting; /* tasks that wait for a set, oldest first */
 	/* If segments run at once */
 	uint32_t n_tasks;          /* that have begun; wraps */

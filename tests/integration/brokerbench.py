@@ -24,7 +24,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
           'ratio', 'target', 'p999', 'baseline_p999']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'mid', 'clients', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
-           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'graphs', 'residency', 'ledger', 'decision',
+           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'graphs', 'pipeline', 'residency', 'ledger', 'decision',
            'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
 # Seconds that no command line may exceed, however slow the machine is.
@@ -209,6 +209,15 @@ def test_graphs(program):
         expect(row['p50'] > 0 and row['target'] == 1.05, f'{row}: figures')
 
 
+def test_pipeline(program):
+    """Segments by turns on a timed device and the CPU; a stream of micro-batches."""
+    rows = measure(program, '--seconds=0.05', 'pipeline')
+    expect([row['params'] for row in rows] == ['tasks=8 segments=12 rows=512',
+                                               'tasks=1 segments=12 rows=512 micro-batches'], f'rows {rows}')
+    # The device takes 20 us for a task and 1.9 us for a row, three times.
+    expect(all(row['p50'] > 0 for row in rows) and rows[0]['baseline_p50'] > 2979000, f'{rows}: figures')
+
+
 def test_lease(program):
     """Targets are differences and times, reported as ratios; skipped without Vulkan; without ffmpeg,
     which takes long."""
@@ -339,6 +348,7 @@ def main():
         test_mid_models(program, folder)
         test_cholesky(program)
         test_graphs(program)
+        test_pipeline(program)
         test_lease(program)
         test_device(program)
         test_operators(program)

@@ -69,18 +69,24 @@ static void keep_on(struct scene *scene, uint32_t segment, uint8_t device)
 	segment_plan(scene, segment)->device_state[CPU + GPU - device] = PLAN_DEVICE_UNSUPPORTED;
 }
 
-/* A row takes 10 us in each segment. The first runs on the CPU only, the others on the GPU only. */
-static void begin_as(struct scene *scene, float min_gain)
+/*
+ * A row takes 100 us in each segment, less on a faster GPU. The first runs on the CPU only, the
+ * others on the GPU only.
+ */
+static void begin_as(struct scene *scene, float min_gain, float gpu_speedup)
 {
-	const struct bench_speed speeds[] = {{.bytes_per_ns = 0.0128f}, {.bytes_per_ns = 0.0128f}};
+	const struct bench_speed speeds[] = {{.bytes_per_ns = 0.00128f},
+					     {.bytes_per_ns = 0.00128f * gpu_speedup}};
 	struct place_config config = PLACE_CONFIG_DEFAULT;
 
 	memset(scene, 0, sizeof(*scene));
 	config.partition_min_bytes = 4096;
+	/* All rows of a segment run at once. */
+	config.submission_max_ns = 1000000000;
 	config.partition_min_gain = min_gain;
 	bench_begin_placement(&scene->bench, 2, N_ENTRIES, &config, speeds);
 	scene->bench.rig.session->features = ALL_FEATURES;
-	scene->bench.cpu->row_ns = scene->bench.gpu->row_ns = 10000;
+	scene->bench.cpu->row_ns = scene->bench.gpu->row_ns = 100000;
 	scene->arena = rig_arena_new(&scene->bench.rig, ARENA_BYTES, false);
 	scene->plan = bench_cut_plan(&scene->bench, chain(), chain());
 	scene->plan->segments->is_random = false;
@@ -91,7 +97,7 @@ static void begin_as(struct scene *scene, float min_gain)
 
 static void scene_begin(struct scene *scene)
 {
-	begin_as(scene, 0.2f);
+	begin_as(scene, 0.2f, 1);
 }
 
 /* Assert that nothing is left of any task. */
@@ -238,24 +244,27 @@ TEST(test_stream__each_row_once)
 		rig_settle(&scene.bench.rig);
 	assert_true(rbk_stats_view(&view, tenant->page.header, tenant->page.bytes));
 	for (uint64_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
-		/* In steps of 4 rows, which are as long as the alignment of tensors */
-		const uint32_t n_rows = ((counts[i] - 1) / CUT_MAX_BATCHES / 4 + 1) * 4;
+		uint32_t n_rows, n_batches;
 
 		put(&scene, i, counts[i]);
-		assert_int_equal(scene.bench.cpu->tasks[0]->count, n_rows);
+		n_rows = scene.bench.cpu->tasks[0]->count;
+		n_batches = (counts[i] - 1) / n_rows + 1;
+		assert_in_range(n_batches, CUT_MAX_BATCHES - 2, CUT_MAX_BATCHES);
+		/* 4 rows are as long as the alignment of tensors. */
+		assert_int_equal(n_rows % 4, 0);
 		/* As many as may run at once have begun. */
 		assert_int_equal(n_begun(&scene), SEGMENTS_AT_ONCE);
 		run_all(&scene);
 		cqe = expect_cqe(&scene.bench, i, 0);
 		assert_int_equal(cqe.flags & RBK_CQE_PARTITIONED, RBK_CQE_PARTITIONED);
 		assert_true(scene.was_on_both);
-		expect_rows(&scene, counts[i], CUT_MAX_BATCHES);
-		for (uint32_t k = 0; k < CUT_MAX_BATCHES * N_SEGMENTS; k++) {
+		expect_rows(&scene, counts[i], n_batches);
+		for (uint32_t k = 0; k < n_batches * N_SEGMENTS; k++) {
 			const uint32_t batch = k / N_SEGMENTS, rows = counts[i] - batch * n_rows;
 
 			assert_true(rbk_stats_segment(&view, n++, &segment));
 			assert_fields(segment, (segment, k % N_SEGMENTS), (batch, batch),
-				      (n_batches, CUT_MAX_BATCHES), (n_segments, N_SEGMENTS),
+				      (n_batches, n_batches), (n_segments, N_SEGMENTS),
 				      (device, k % N_SEGMENTS == 0 ? CPU : GPU));
 			assert_int_equal(
 				segment.crossed_bytes,
@@ -295,7 +304,7 @@ TEST(test_stream__rows_of_different_lengths)
 	struct scene scene;
 
 	for (unsigned int order = 0; order < 3; order++) {
-		begin_as(&scene, 0.2f);
+		begin_as(&scene, 0.2f, 1);
 		scene.plan = bench_cut_plan(&scene.bench, widths(), widths());
 		scene.plan->segments->is_random = true;
 		for (uint32_t i = 0; i < scene.plan->segments->n; i++)
@@ -331,39 +340,39 @@ static void expect_whole(struct scene *scene, uint64_t user_data, uint32_t count
 TEST(test_stream__only_if_permitted)
 {
 	SCENE(scene);
-	put_as(&scene, 1, 500, RBK_STRATEGY_AUTO, 0);
-	expect_whole(&scene, 1, 500);
+	put_as(&scene, 1, 512, RBK_STRATEGY_AUTO, 0);
+	expect_whole(&scene, 1, 512);
 	put(&scene, 2, 4096 / (2 * ROW_BYTES) - 1);
 	expect_whole(&scene, 2, 4096 / (2 * ROW_BYTES) - 1);
-	put_as(&scene, 3, 500, RBK_STRATEGY_PREFER_CPU, RBK_SQE_PARTITION);
-	expect_whole(&scene, 3, 500);
-	put_as(&scene, 4, 500, RBK_STRATEGY_AUTO, RBK_SQE_PARTITION);
+	put_as(&scene, 3, 512, RBK_STRATEGY_PREFER_CPU, RBK_SQE_PARTITION);
+	expect_whole(&scene, 3, 512);
+	put_as(&scene, 4, 512, RBK_STRATEGY_AUTO, RBK_SQE_PARTITION);
 	run_all(&scene);
 	expect_cqe(&scene.bench, 4, 0);
-	expect_rows(&scene, 500, 8);
+	expect_rows(&scene, 512, 8);
 }
 
 /* Several tasks of a plan fill the devices; the last of them is alone again. */
 TEST(test_stream__only_alone)
 {
 	SCENE(scene);
-	put_as(&scene, 1, 500, RBK_STRATEGY_AUTO, 0);
-	put(&scene, 2, 500);
+	put_as(&scene, 1, 512, RBK_STRATEGY_AUTO, 0);
+	put(&scene, 2, 512);
 	assert_int_equal(n_begun(&scene), 2);
 	while (n_begun(&scene) > 0) {
 		struct fake *fake =
 			scene.bench.cpu->n_tasks > 0 ? scene.bench.cpu : scene.bench.gpu;
 
-		assert_int_equal(fake->tasks[0]->count, 500);
+		assert_int_equal(fake->tasks[0]->count, 512);
 		fake_finish_at(fake, 0, 0);
 		rig_work(&scene.bench.rig);
 	}
 	expect_cqe(&scene.bench, 1, 0);
 	expect_cqe(&scene.bench, 2, 0);
-	put(&scene, 3, 500);
+	put(&scene, 3, 512);
 	run_all(&scene);
 	expect_cqe(&scene.bench, 3, 0);
-	expect_rows(&scene, 500, 8);
+	expect_rows(&scene, 512, 8);
 }
 
 /*
@@ -375,22 +384,71 @@ TEST(test_stream__least_gain)
 	struct scene scene;
 
 	for (unsigned int i = 0; i < 4; i++) {
-		begin_as(&scene, i == 0 ? 0.3f : i == 1 ? 0.5f : 0);
+		begin_as(&scene, i == 0 ? 0.3f : i == 1 ? 0.5f : 0, 1);
 		if (i == 2) {
 			for (uint32_t k = 1; k < N_SEGMENTS; k++)
 				keep_on(&scene, k, CPU);
 		}
 		/* A task that asks for partition has it for the least gain. */
-		put_as(&scene, 1, 500, i == 3 ? RBK_STRATEGY_PARTITION : RBK_STRATEGY_AUTO,
+		put_as(&scene, 1, 512, i == 3 ? RBK_STRATEGY_PARTITION : RBK_STRATEGY_AUTO,
 		       i == 3 ? 0 : RBK_SQE_PARTITION);
 		if (i == 1 || i == 2) {
-			expect_whole(&scene, 1, 500);
+			expect_whole(&scene, 1, 512);
 		} else {
 			run_all(&scene);
 			expect_cqe(&scene.bench, 1, 0);
-			expect_rows(&scene, 500, 8);
+			expect_rows(&scene, 512, 8);
 		}
 		scene_end(&scene);
+	}
+}
+
+/* A device that has much other work is not there for a stream. */
+TEST(test_stream__other_device_is_busy)
+{
+	struct session_plan *other;
+	struct scene scene;
+	struct rbk_sqe sqe;
+
+	begin_as(&scene, 0.2f, 4);
+	other = bench_relu(&scene.bench, WIDE, MAX_ROWS);
+	for (uint32_t i = 1; i < N_SEGMENTS; i++)
+		segment_plan(&scene, i)->device_state[CPU] = PLAN_DEVICE_READY;
+	for (uint64_t i = 10; i < 20; i++) {
+		sqe = bench_entry(other, scene.arena, Y, MAX_ROWS, i);
+		sqe.strategy = RBK_STRATEGY_ONLY_GPU;
+		rig_put(&scene.bench.ring, &sqe);
+	}
+	put(&scene, 1, 512);
+	for (uint32_t i = 0; i < N_SEGMENTS; i++) {
+		assert_int_equal(scene.bench.cpu->n_tasks, 1);
+		assert_int_equal(scene.bench.cpu->tasks[0]->count, 512);
+		step(&scene, scene.bench.cpu, 0);
+	}
+	expect_cqe(&scene.bench, 1, 0);
+	for (uint64_t i = 10; i < 20; i++) {
+		finish(&scene.bench, scene.bench.gpu, i, 0);
+		expect_cqe(&scene.bench, i, 0);
+	}
+	/* It is again once it has none. */
+	memset(scene.done, 0, sizeof(scene.done));
+	put(&scene, 2, 512);
+	assert_true(scene.bench.cpu->tasks[0]->count < 512);
+	run_all(&scene);
+	expect_cqe(&scene.bench, 2, 0);
+	scene_end(&scene);
+}
+
+/* Residency compares tenants by their tasks: micro-batches are not several. */
+TEST(test_stream__is_wanted_once)
+{
+	SCENE(scene);
+	for (uint32_t i = 1; i <= 3; i++) {
+		put_as(&scene, i, 512, RBK_STRATEGY_AUTO, i % 2 ? RBK_SQE_PARTITION : 0);
+		run_all(&scene);
+		expect_cqe(&scene.bench, i, 0);
+		expect_rows(&scene, 512, i % 2 ? 8 : 1);
+		assert_int_equal(scene.plan->segments->of[1].plan.memory.n_wanted, i);
 	}
 }
 
@@ -405,8 +463,8 @@ TEST(test_stream__forced)
 	run_all(&scene);
 	expect_cqe(&scene.bench, 1, 0);
 	expect_rows(&scene, 9, 3);
-	put(&scene, 2, 500);
-	expect_whole(&scene, 2, 500);
+	put(&scene, 2, 512);
+	expect_whole(&scene, 2, 512);
 }
 
 /* --- ends before the end --- */
@@ -415,7 +473,7 @@ TEST(test_stream__forced)
 TEST(test_stream__failure)
 {
 	SCENE(scene);
-	put(&scene, 1, 500);
+	put(&scene, 1, 512);
 	step(&scene, scene.bench.cpu, 0);
 	step(&scene, scene.bench.cpu, 0);
 	step(&scene, scene.bench.gpu, -EDOM);
@@ -427,10 +485,10 @@ TEST(test_stream__failure)
 	memset(scene.done, 0, sizeof(scene.done));
 	memset(scene.n_runs, 0, sizeof(scene.n_runs));
 
-	put(&scene, 2, 500);
+	put(&scene, 2, 512);
 	run_all(&scene);
 	expect_cqe(&scene.bench, 2, 0);
-	expect_rows(&scene, 500, 8);
+	expect_rows(&scene, 512, 8);
 }
 
 /* The CPU computes what a GPU that fails has left, and the result is whole. */
@@ -438,21 +496,21 @@ TEST(test_stream__gpu_fails)
 {
 	SCENE(scene);
 	segment_plan(&scene, 1)->device_state[CPU] = PLAN_DEVICE_READY;
-	put_as(&scene, 1, 500, RBK_STRATEGY_PARTITION, 0);
+	put_as(&scene, 1, 512, RBK_STRATEGY_PARTITION, 0);
 	while (scene.bench.gpu->n_tasks == 0)
 		step(&scene, scene.bench.cpu, 0);
 	step(&scene, scene.bench.gpu, -EIO);
 	scene.n_runs[1]--;
 	run_all(&scene);
 	assert_int_equal(expect_cqe(&scene.bench, 1, 0).reason, RBK_REASON_CPU_FALLBACK);
-	expect_rows(&scene, 500, 8);
+	expect_rows(&scene, 512, 8);
 }
 
 TEST(test_stream__cancel)
 {
 	SCENE(scene);
 	for (uint64_t i = 1; i < 12; i++) {
-		put(&scene, i, 500);
+		put(&scene, i, 512);
 		for (uint64_t k = 1; k < i; k++)
 			step(&scene,
 			     scene.bench.cpu->n_tasks > 0 && k % 3 ? scene.bench.cpu
@@ -479,7 +537,7 @@ TEST(test_stream__ring_closes)
 	SCENE(scene);
 	closing = scene.bench.ring;
 	rig_ring_new(&scene.bench.rig, N_ENTRIES, &scene.bench.ring);
-	put(&scene, 1, 500);
+	put(&scene, 1, 512);
 	step(&scene, scene.bench.cpu, 0);
 	assert_int_equal(session_ring_remove(scene.bench.rig.session, 5, scene.bench.ring.ring->id),
 			 0);
@@ -502,7 +560,7 @@ TEST(test_stream__branches)
 	struct scene scene;
 	struct describe *d[2];
 
-	begin_as(&scene, 0.2f);
+	begin_as(&scene, 0.2f, 1);
 	for (unsigned int i = 0; i < 2; i++) {
 		d[i] = describe_new("branches", MAX_ROWS);
 		describe_input(d[i], "x", DESCRIBE_DIMS(DESCRIBE_COUNT, WIDE));
@@ -521,8 +579,8 @@ TEST(test_stream__branches)
 		uint32_t n = 0;
 
 		keep_on(&scene, 1, i == 2 ? GPU : CPU);
-		put_as(&scene, i, 500, RBK_STRATEGY_AUTO, i != 1 ? RBK_SQE_PARTITION : 0);
-		assert_int_equal(scene.bench.cpu->tasks[0]->count, i == 0 ? 64 : 500);
+		put_as(&scene, i, 512, RBK_STRATEGY_AUTO, i != 1 ? RBK_SQE_PARTITION : 0);
+		assert_int_equal(scene.bench.cpu->tasks[0]->count, i == 0 ? 64 : 512);
 		while (scene.bench.cpu->n_tasks + scene.bench.gpu->n_tasks > 0) {
 			struct fake *fake =
 				scene.bench.cpu->n_tasks > 0 ? scene.bench.cpu : scene.bench.gpu;
@@ -531,7 +589,7 @@ TEST(test_stream__branches)
 			fake_finish_at(fake, 0, 0);
 			rig_work(&scene.bench.rig);
 		}
-		assert_int_equal(n, 500 * N_SEGMENTS);
+		assert_int_equal(n, 512 * N_SEGMENTS);
 		expect_cqe(&scene.bench, i, 0);
 	}
 	scene_end(&scene);

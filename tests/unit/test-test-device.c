@@ -11,7 +11,7 @@
 #include "util/clock.h"
 #include "util/waker.h"
 
-enum { LATENCY_NS = 300000 };
+enum { LATENCY_NS = 300000, ROW_NS = 1000 };
 
 struct kit {
 	struct waker waker;
@@ -23,7 +23,7 @@ static void kit_begin(struct kit *kit)
 {
 	*kit = (struct kit){.waker = {.fd = -1}};
 	assert_int_equal(waker_init(&kit->waker), 0);
-	assert_int_equal(test_device_new(LATENCY_NS, &kit->waker, &kit->device), 0);
+	assert_int_equal(test_device_new(LATENCY_NS, ROW_NS, &kit->waker, &kit->device), 0);
 	kit->device->index = 1;
 }
 
@@ -96,6 +96,15 @@ TEST(test_tasks)
 		assert_true(clock_ticks() >= task->end_ticks);
 	}
 	assert_true(clock_elapsed_ns(begin_ticks, clock_ticks()) >= 3 * LATENCY_NS);
+
+	/* Each row adds its time. */
+	kit.tasks[0].count = 200;
+	assert_int_equal(submit(&kit, 0), 0);
+	kit.device->ops->flush(kit.device);
+	assert_ptr_equal(wait_for_one(&kit), &kit.tasks[0]);
+	took_ns = clock_elapsed_ns(kit.tasks[0].start_ticks, kit.tasks[0].end_ticks);
+	assert_in_range(took_ns, LATENCY_NS + 200 * ROW_NS - 1000,
+			LATENCY_NS + 200 * ROW_NS + 1000);
 }
 
 TEST(test_tasks__cancelled)
@@ -135,7 +144,7 @@ TEST(test_new__no_memory)
 	assert_int_equal(waker_init(&waker), 0);
 	for (unsigned int n = 1;; n++) {
 		fail_alloc_at(n);
-		r = test_device_new(LATENCY_NS, &waker, &device);
+		r = test_device_new(LATENCY_NS, 0, &waker, &device);
 		if (!fail_alloc_stop())
 			break;
 		assert_int_equal(r, -ENOMEM);

@@ -132,7 +132,7 @@ static int run(struct bench_env *env)
 		snprintf(params, sizeof(params), "time=%u us cpu", times_us[i]);
 		if (!bench_is_wanted(env, params))
 			continue;
-		r = target_init_timed(&target, env, times_us[i]);
+		r = target_init_timed(&target, env, times_us[i], 0, 0);
 		if (r)
 			return r;
 		r = compare(env, &target, times_us[i]);

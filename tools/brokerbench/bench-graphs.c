@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include <ringbroker.h>
-#include <ringbroker/stats.h>
 
 #include "bench.h"
 #include "plans.h"
@@ -143,28 +142,6 @@ static int prepare(struct chain *chain, struct bench_env *env, const struct grap
 	return 0;
 }
 
-/* Find how many segments the broker cut the plan into. Return: a negative errno if it is unknown.
- */
-static int count_segments(const struct chain *chain)
-{
-	struct rbk_stats_plan plan;
-	struct rbk_stats_view view;
-	int n = -ENOENT;
-	int r = rbk_stats_map(chain->target.rbk, RBK_STATS_OWN, 0, &view, NULL);
-
-	if (r)
-		return r;
-	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_PLANS) && n < 0; i++) {
-		const void *record = rbk_stats_record(&view, RBK_STATS_SECTION_PLANS, i);
-
-		if (rbk_stats_copy(&plan, record, sizeof(plan)) &&
-		    plan.state == RBK_STATS_PLAN_LIVE && plan.plan_id == rbk_plan_id(chain->plan))
-			n = (int)plan.n_segments;
-	}
-	rbk_stats_unmap(&view);
-	return n;
-}
-
 static void chain_deinit(struct chain *chain)
 {
 	rbk_plan_free(chain->plan);
@@ -205,7 +182,7 @@ static int measure(struct bench_env *env, const struct graph *graph)
 		r = target_init_cut(&whole.target, env, 0);
 	if (r == 0)
 		r = prepare(&whole, env, graph);
-	n = r == 0 ? count_segments(&cut) : 0;
+	n = r == 0 ? target_n_segments(&cut.target, cut.plan) : 0;
 	if (r == 0 && n != NODES)
 		r = bench_fail(env, n < 0 ? n : -EBADMSG, "the plan has %d segments, not %d", n,
 			       NODES);

@@ -30,10 +30,10 @@ static const struct bench *const benches[] = {
 	&bench_matmul_int8,    &bench_operators,      &bench_nets,
 	&bench_fusion,         &bench_device_tasks,   &bench_matmul_vulkan,
 	&bench_copied_bytes,   &bench_starpu,         &bench_cholesky,
-	&bench_graphs,         &bench_residency,      &bench_ledger,
-	&bench_decision,       &bench_churn,          &bench_contention,
-	&bench_probes,         &bench_scrape,         &bench_watched,
-	&bench_brokertop,      &bench_lease,
+	&bench_graphs,         &bench_pipeline,       &bench_residency,
+	&bench_ledger,         &bench_decision,       &bench_churn,
+	&bench_contention,     &bench_probes,         &bench_scrape,
+	&bench_watched,        &bench_brokertop,      &bench_lease,
 };
 
 static const char help[] =
@@ -48,8 +48,8 @@ static const char help[] =
 	"  -t, --seconds=N    measuring time of one row, both sides together (default 1)\n"
 	"  -r, --rows=TEXT    print only rows whose params contain TEXT; mid, clients,\n"
 	"                     operators, nets, fusion, task-overhead, device-tasks, cholesky, "
-	"graphs\n"
-	"                     and matmul-vulkan also measure only those\n"
+	"graphs,\n"
+	"                     pipeline and matmul-vulkan also measure only those\n"
 	"  -m, --model=FILE,INPUT...\n"
 	"                     let mid measure an ONNX model, too, with an array (.npy or .pb) for\n"
 	"                     each of its inputs; may be given up to 16 times\n"

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <ringbroker/stats.h>
+
 #include "broker-process/broker-process.h"
 #include "cost.h"
 #include "util/clock.h"
@@ -77,9 +79,9 @@ static bool is_pinned(enum target_kind kind)
 
 /* @device: an option for a device, or NULL */
 static int start_private(struct target *target, struct bench_env *env, enum target_kind kind,
-			 const char *gpu, const char *device)
+			 const char *gpu, const char *const *more)
 {
-	const char *arguments[5];
+	const char *arguments[8];
 	unsigned int n = 0;
 	int r;
 
@@ -87,8 +89,8 @@ static int start_private(struct target *target, struct bench_env *env, enum targ
 	arguments[n++] = "--cache=none";
 	if (kind == TARGET_ONE_WORKER || kind == TARGET_INLINE)
 		arguments[n++] = "--workers=1";
-	if (device)
-		arguments[n++] = device;
+	for (; more && *more; more++)
+		arguments[n++] = *more;
 	arguments[n] = NULL;
 	r = broker_process_new(arguments, is_pinned(kind) ? env->peer_cpu : -1, &target->process);
 	if (r == -ENOENT)
@@ -142,15 +144,19 @@ error:
 	return r;
 }
 
-int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us)
+int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us,
+		      uint32_t row_ns, unsigned int seed)
 {
-	char device[48];
+	char device[48], row[48], cut[32];
+	const char *const more[] = {device, row, cut, NULL};
 	int r;
 
 	*target = (struct target)TARGET_INIT;
 	snprintf(device, sizeof(device), "--test-device=%uus", task_us);
+	snprintf(row, sizeof(row), "--test-device-row=%u.%03uus", row_ns / 1000, row_ns % 1000);
+	snprintf(cut, sizeof(cut), "--cut=%u", seed);
 	bench_pin(env, -1);
-	r = start_private(target, env, TARGET_WORKERS, "--gpu=none", device);
+	r = start_private(target, env, TARGET_WORKERS, "--gpu=none", more);
 	if (!r) {
 		r = find_gpu(target->rbk, &target->gpu);
 		if (r)
@@ -164,15 +170,36 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
 int target_init_cut(struct target *target, struct bench_env *env, unsigned int seed)
 {
 	char cut[32];
+	const char *const more[] = {cut, NULL};
 	int r;
 
 	*target = (struct target)TARGET_INIT;
 	snprintf(cut, sizeof(cut), "--cut=%u", seed);
 	bench_pin(env, -1);
-	r = start_private(target, env, TARGET_ONE_WORKER, "--gpu=none", cut);
+	r = start_private(target, env, TARGET_ONE_WORKER, "--gpu=none", more);
 	if (r)
 		target_deinit(target);
 	return r;
+}
+
+int target_n_segments(const struct target *target, const struct rbk_plan *wanted)
+{
+	struct rbk_stats_plan plan;
+	struct rbk_stats_view view;
+	int n = -ENOENT;
+	int r = rbk_stats_map(target->rbk, RBK_STATS_OWN, 0, &view, NULL);
+
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_PLANS) && n < 0; i++) {
+		const void *record = rbk_stats_record(&view, RBK_STATS_SECTION_PLANS, i);
+
+		if (rbk_stats_copy(&plan, record, sizeof(plan)) &&
+		    plan.state == RBK_STATS_PLAN_LIVE && plan.plan_id == rbk_plan_id(wanted))
+			n = (int)plan.n_segments;
+	}
+	rbk_stats_unmap(&view);
+	return n;
 }
 
 void target_deinit(struct target *target)
@@ -195,6 +222,7 @@ static inline void prepare(const struct target_task *task, struct rbk_sqe *sqe)
 	}
 	rbk_prep_run(sqe, task->plan_id, task->count, task->refs, task->n_refs);
 	rbk_sqe_set_strategy(sqe, task->strategy);
+	rbk_sqe_set_flags(sqe, task->flags);
 }
 
 /* Submit the task's entry; @output_offset is added to its last reference. */

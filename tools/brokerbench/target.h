@@ -51,10 +51,11 @@ struct target {
 int target_init(struct target *target, struct bench_env *env, enum target_kind kind);
 
 /*
- * The same with a device whose tasks take @task_us and no processor, as target->gpu, and with all
- * workers.
+ * The same with a device whose tasks take @task_us, plus @row_ns for each row, and no processor, as
+ * target->gpu, and with all workers. With a @seed plans are cut as target_init_cut() says.
  */
-int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us);
+int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us,
+		      uint32_t row_ns, unsigned int seed);
 
 /*
  * Open a further session of the broker at @socket, with a ring of its own. End it with
@@ -68,6 +69,9 @@ int target_connect(struct target *target, struct bench_env *env, const char *soc
  * target_init() does for TARGET_ONE_WORKER. Not with --socket.
  */
 int target_init_cut(struct target *target, struct bench_env *env, unsigned int seed);
+
+/* Return how many segments the broker cut a plan into, or a negative errno if it is not known. */
+int target_n_segments(const struct target *target, const struct rbk_plan *wanted);
 
 /* Disconnect and stop the broker. The session's objects must be freed before. */
 void target_deinit(struct target *target);
@@ -83,6 +87,7 @@ struct target_task {
 	uint64_t refs[RBK_SQE_REFS];
 	unsigned int n_refs;
 	unsigned int strategy;
+	unsigned int flags;     /* RBK_SQE_* */
 	uint32_t depth;         /* target_waits(): tasks in flight, each with its own output */
 	uint64_t output_stride; /* bytes from one task's output to the next */
 	uint32_t batch;         /* target_throughput(): entries per publication */
