@@ -99,6 +99,7 @@ struct session_segments {
 	struct segment_set *free_sets;
 	uint32_t n_begun;         /* sets that tasks have */
 	struct list_node waiting; /* tasks that wait for a set, oldest first */
+	uint32_t n_streams;       /* tasks that were worth micro-batches; wraps */
 	/* If segments run at once */
 	uint32_t n_tasks;          /* that have begun; wraps */
 	uint32_t n_steps_left;     /* of the search for a better schedule */

@@ -115,7 +115,7 @@ enum rbk_op {
  * joins more than RBK_SQE_AFTER_MAX entries step by step. A BARRIER names none.
  */
 #define RBK_SQE_LINK        (1u << 0) /* the next entry starts after this entry succeeded */
-#define RBK_SQE_PARTITION   (1u << 1) /* this task may be split over devices */
+#define RBK_SQE_PARTITION   (1u << 1) /* rows may be split over devices, or stream (brokerd(8)) */
 #define RBK_SQE_ARG_TABLE   (1u << 2) /* references are in a table: struct rbk_sqe.table */
 #define RBK_SQE_WAIT_MEMORY (1u << 3) /* RUN, PREFETCH: wait for device memory, see below */
 #define RBK_SQE_AFTER       (1u << 4) /* starts after the entries of struct rbk_sqe.after */
@@ -162,7 +162,7 @@ enum rbk_strategy {
 	/* RBK_FEAT_STRATEGIES: criterion by which the broker chooses the device. */
 	RBK_STRATEGY_LATENCY = 5,   /* the earliest completion that is reliable */
 	RBK_STRATEGY_ENERGY = 6,    /* the least energy, unless the task takes much longer */
-	RBK_STRATEGY_PARTITION = 7, /* split over CPU and GPU where possible */
+	RBK_STRATEGY_PARTITION = 7, /* RBK_SQE_PARTITION, whatever the size and the gain */
 };
 #define RBK_STRATEGY_COUNT     8
 #define RBK_STRATEGY_NAMED     0x80u /* ORed with a device index below 16 */

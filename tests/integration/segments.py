@@ -259,7 +259,7 @@ def check_stream(broker, folder):
     expect(outputs[0] == outputs[1], 'micro-batches compute something else')
     expect(check_micro_batches(report['segments']) == MOST_BATCHES, report['segments'][0])
     text = ctl(broker, 'run', '--profile', '--device=partition', '--input=x=' + values, model)
-    expect('0 of batch 1' in text, text)
+    expect('0, batch 1' in text, text)
     client = run_until_stopped(broker, model, values, '--device=partition')
     why = json.loads(ctl(broker, 'why', 'task', 'last', '--json'))
     check_micro_batches(why['segments'])

@@ -403,6 +403,22 @@ TEST(test_stream__least_gain)
 	}
 }
 
+/* Now and then a task has no micro-batches, so that brokerd learns how long all rows take. */
+TEST(test_stream__one_of_many_is_whole)
+{
+	uint32_t n_whole = 0;
+
+	SCENE(scene);
+	for (uint64_t i = 1; i <= 130; i++) {
+		put(&scene, i, 512);
+		n_whole += scene.bench.cpu->tasks[0]->count == 512;
+		run_all(&scene);
+		expect_cqe(&scene.bench, i, 0);
+		memset(scene.done, 0, sizeof(scene.done));
+	}
+	assert_int_equal(n_whole, 2);
+}
+
 /* A device that has much other work is not there for a stream. */
 TEST(test_stream__other_device_is_busy)
 {

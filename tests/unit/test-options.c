@@ -242,7 +242,8 @@ TEST(test_test_device)
 	assert_int_equal(parse(&options, "--test-device=2s", NULL), OPTIONS_EXIT_USAGE);
 	assert_int_equal(read_key(&options, "test-device", "1ms"), POLICY_E_UNKNOWN);
 	assert_int_equal(options.test_device_row_ns, 0);
-	assert_int_equal(parse(&options, "--test-device-row=1.5us", NULL), -1);
+	assert_int_equal(parse(&options, "--test-device-row=1.5us", NULL), OPTIONS_EXIT_USAGE);
+	assert_int_equal(parse(&options, "--test-device=1ms", "--test-device-row=1.5us"), -1);
 	assert_int_equal(options.test_device_row_ns, 1500);
 }
 

@@ -76,9 +76,9 @@ static const struct about about[N_OPTIONS] = {
 		      "|got - expected| <= atol + rtol * |expected| (1e-3; bfloat16: 1e-2)"},
 	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu|prefer-gpu|partition", false,
 			    "cpu, gpu: run on that device only; prefer-gpu: on the CPU what the "
-			    "GPU cannot run or has no room for; partition: rows on all devices "
-			    "at once where that is possible; auto, the default: the broker "
-			    "decides"},
+			    "GPU cannot run or has no room for; partition: split rows over the "
+			    "devices, or let them stream through segments; auto, the default: "
+			    "the broker decides"},
 	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false,
 			    "write an output to this file; may be repeated"},
 	[OPT_RUN_SECONDS] = {"seconds", "N", false,

@@ -102,9 +102,10 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 		total_ns += shares[i].exec_ns + shares[i].wait_ns;
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++)
 		if (shares[i].n > 0)
-			append(text, bytes, &n, "%s%s on %s (%" PRIu32 " of %" PRIu32 " segments)",
+			append(text, bytes, &n, "%s%s on %s (%" PRIu32 " of %" PRIu32 " %s)",
 			       n ? ", " : "", text_percent(shares[i].exec_ns, total_ns),
-			       device_label(i), shares[i].n, n_all);
+			       device_label(i), shares[i].n, n_all,
+			       n_batches > 1 ? "executions" : "segments");
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES && total_ns > 0; i++) {
 		if (!(shares[i].wait_ns > 0))
 			continue;
@@ -154,7 +155,7 @@ void segments_table(const struct task_segments *segments, const char *title)
 		const struct rbk_stats_segment *segment = &segments->of[i].segment;
 
 		if (segment->n_batches > 1)
-			table_cell("%u of batch %u", segment->segment, segment->batch);
+			table_cell("%u, batch %u", segment->segment, segment->batch);
 		else
 			table_cell("%u", segment->segment);
 		nodes_cell(segments, segment);
