@@ -64,20 +64,20 @@ struct task *segments_next(struct segment_set *set)
 	if (set->res || set->n_busy == set->n_slots)
 		return NULL;
 	/* The first micro-batches go first: they have come furthest. */
-	for (uint32_t i = 0; i < segments->n * set->n_batches; i++) {
-		const uint32_t batch = i / segments->n, first = batch * segments->n;
-		const uint32_t next = segments_in_order(segments, set, i - first);
+	for (uint32_t batch = 0, first = 0; batch < set->n_batches; batch++, first += segments->n)
+		for (uint32_t i = 0; i < segments->n; i++) {
+			const uint32_t next = segments_in_order(segments, set, i);
 
-		if (set->begun & bit_u64(first + next) ||
-		    segments->of[next].cut.needs << first & ~set->done)
-			continue;
-		for (uint32_t k = 0; !slot || slot->phase != TASK_IDLE; k++)
-			slot = segments_slot(set, k);
-		segments_describe(slot, next, batch);
-		set->begun |= bit_u64(first + next);
-		set->n_busy++;
-		return slot;
-	}
+			if (set->begun & bit_u64(first + next) ||
+			    segments->of[next].cut.needs << first & ~set->done)
+				continue;
+			for (uint32_t k = 0; !slot || slot->phase != TASK_IDLE; k++)
+				slot = segments_slot(set, k);
+			segments_describe(slot, next, batch);
+			set->begun |= bit_u64(first + next);
+			set->n_busy++;
+			return slot;
+		}
 	return NULL;
 }
 

@@ -81,13 +81,13 @@ struct segment_set {
 	struct segment_run *runs;
 	uint64_t noted; /* bit i: runs[i] is of this task */
 
+	uint32_t n_batches;         /* micro-batches of the task; 1: it has all rows at once */
+	uint32_t batch_rows;        /* rows of each, but for the last, which may have fewer */
 	uint32_t n_slots;           /* that the task may use; 1: one segment after the other */
 	struct segment_slot *slots; /* those beside its own */
 	/* If n_slots > 1 */
 	struct task *task;
 	uint64_t begin_ns;    /* when the task got the set */
-	uint32_t n_batches;   /* micro-batches of the task; 1: it has all rows at once */
-	uint32_t batch_rows;  /* rows of each, but for the last, which may have fewer */
 	float stream_ns;      /* predicted time of the task, if there are several */
 	uint64_t begun, done; /* bit i: segment i has begun; has ended well (segments_instance()) */
 	uint32_t n_busy;      /* slots that have a segment */
