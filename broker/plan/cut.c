@@ -160,7 +160,7 @@ static uint16_t last_beside(const struct cut *cut, uint16_t t)
 
 /*
  * Place what tensors that cross have for @n_rows of the plan's rows, their lives counted in
- * segments. Return: 0; -ENOMEM.
+ * segments. Return: 0; CUT_E_BYTES; -ENOMEM.
  */
 static int lay_out(struct cut *cut, struct plan *block, uint32_t n_rows)
 {
@@ -190,7 +190,7 @@ static int lay_out(struct cut *cut, struct plan *block, uint32_t n_rows)
 	if (r == 0)
 		r = layout_end(&layout, block, message);
 	layout_deinit(&layout);
-	return r > 0 ? error_origin(-ENOMEM) : r;
+	return r > 0 ? CUT_E_BYTES : r;
 }
 
 /* Return true if rows of a plan's tensors that cross are independent. */
@@ -217,7 +217,8 @@ static bool may_stream(const struct cut *cut)
  */
 static int place_grain(struct cut *cut)
 {
-	const uint64_t most_bytes = cut->crossing_bytes + cut->crossing_bytes / 2;
+	const uint64_t most_bytes =
+		min_u64(cut->crossing_bytes + cut->crossing_bytes / 2, PLAN_MAX_BYTES);
 	const uint32_t max_count = cut->plan->max_count;
 
 	for (uint32_t rows = cut->plan->row_grain; rows < max_count; rows *= 2) {
@@ -228,9 +229,10 @@ static int place_grain(struct cut *cut)
 		if (!block)
 			return error_origin(-ENOMEM);
 		r = lay_out(cut, block, rows);
-		if (r)
+		if (r < 0)
 			return error_fold(r);
-		if (!checked_mul(block->scratch_bytes, (max_count - 1) / rows + 1, &bytes) ||
+		if (r > 0 ||
+		    !checked_mul(block->scratch_bytes, (max_count - 1) / rows + 1, &bytes) ||
 		    bytes > most_bytes)
 			continue;
 		for (uint32_t i = 0; i < cut->n_segments; i++)
@@ -257,7 +259,7 @@ static int place_crossing(struct cut *cut)
 		return error_origin(-ENOMEM);
 	r = lay_out(cut, block, cut->plan->max_count);
 	if (r)
-		return error_fold(r);
+		return r < 0 ? error_fold(r) : r;
 	for (uint32_t i = 0; i < cut->n_segments; i++)
 		for (uint16_t b = 0; b < cut->segments[i].n_refs; b++) {
 			struct cut_ref *ref = &cut->segments[i].refs[b];
@@ -349,7 +351,7 @@ static int find_tensors(struct cut *cut)
 			return r;
 	}
 	r = place_crossing(cut);
-	return r ? error_fold(r) : 0;
+	return r < 0 ? error_fold(r) : r;
 }
 
 int cut_new(const void *desc, size_t desc_bytes, const struct plan *plan, const uint16_t *firsts,

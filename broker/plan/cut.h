@@ -30,6 +30,7 @@ struct cut;
 
 enum {
 	CUT_E_REFS = 1, /* a segment would have more than RBK_MAX_REFS references */
+	CUT_E_BYTES,    /* the crossing block would have more than PLAN_MAX_BYTES */
 	CUT_MAX_SEGMENTS = 64,
 	/* Micro-batches of one task, at most; together with segments at most CUT_MAX_SEGMENTS */
 	CUT_MAX_BATCHES = 8,
@@ -64,7 +65,7 @@ struct cut_segment {
 /*
  * Cut @plan, which plan_new() made of @desc, before each node of @firsts: @n_firsts indices of
  * nodes, ascending, from 1 to the plan's last node; at most CUT_MAX_SEGMENTS - 1.
- * Return: 0; CUT_E_REFS; -ENOMEM.
+ * Return: 0; CUT_E_*; -ENOMEM.
  */
 int cut_new(const void *desc, size_t desc_bytes, const struct plan *plan, const uint16_t *firsts,
 	    uint32_t n_firsts, struct cut **ret);

@@ -196,7 +196,7 @@ static int cut(struct session_plan *plan)
 		r = CUT_E_REFS;
 	if (r) {
 		segments_free(segments);
-		return r == CUT_E_REFS ? 0 : error_fold(r);
+		return r > 0 ? 0 : error_fold(r);
 	}
 	segments->is_random = description->wish.seed != 0;
 	segments->n_batches = cut_n_batches(segments->cut);

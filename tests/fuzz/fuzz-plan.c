@@ -316,7 +316,10 @@ static void run_plan(const struct plan *plan, const struct cut *cut, uint32_t co
 	reference_buffers_deinit(&buffers);
 }
 
-/* Cut a plan, and check the segments. Return: NULL: a segment would have too many references. */
+/*
+ * Cut a plan, and check the segments. Return: NULL: a segment would have too many references, or
+ * the crossing block too many bytes.
+ */
 static struct cut *cut_plan(const void *desc, size_t bytes, const struct plan *plan)
 {
 	const struct plan_arena_lookup lookup = {.find = find_arena};
@@ -328,7 +331,7 @@ static struct cut *cut_plan(const void *desc, size_t bytes, const struct plan *p
 	int r;
 
 	r = cut_new(desc, bytes, plan, firsts, n, &cut);
-	assert(r == 0 || (r == CUT_E_REFS && n > 0));
+	assert(r == 0 || ((r == CUT_E_REFS || r == CUT_E_BYTES) && n > 0));
 	for (uint32_t i = 0; r == 0 && i < cut_n_segments(cut); i++) {
 		segment = reference_segment(cut, i, &lookup);
 		check_plan(segment);

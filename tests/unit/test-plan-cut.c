@@ -545,6 +545,32 @@ TEST(test_cut__too_many_references)
 	whole_deinit(&whole);
 }
 
+/* In a whole plan, each node works in place; between segments, two tensors are there at once. */
+TEST(test_cut__too_large)
+{
+	struct describe *d = describe_new("", 1 << 20);
+	const uint16_t first[] = {1}, both[] = {1, 2};
+	struct whole whole;
+	struct cut *cut;
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3 << 23));
+	describe_scratch(d, "a");
+	describe_scratch(d, "b");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 3 << 23));
+	describe_node(d, "Relu", "", "x", "a");
+	describe_node(d, "Abs", "", "a", "b");
+	describe_node(d, "Neg", "", "b", "y");
+	whole_init(&whole, d);
+	assert_true(whole.plan->tensors[1].max_bytes <= PLAN_MAX_BYTES);
+	cut = cut_at(&whole, 1, first);
+	assert_true(cut_crossing_bytes(cut) <= PLAN_MAX_BYTES);
+	cut = cut_free(cut);
+	assert_int_equal(cut_new(whole.desc, whole.desc_bytes, whole.plan, both, 2, &cut),
+			 CUT_E_BYTES);
+	assert_null(cut);
+	whole_deinit(&whole);
+}
+
 TEST(test_cut__no_memory)
 {
 	struct cut *cut = NULL;
