@@ -269,8 +269,9 @@ int options_parse(int argc, char **argv, struct options *ret)
 			argv[optind]);
 		return OPTIONS_EXIT_USAGE;
 	}
-	if (ret->test_device_row_ns && !ret->test_device_ns) {
-		fprintf(stderr, "brokerd: --test-device-row wants --test-device, too\n");
+	if ((ret->test_device_row_ns || ret->test_device_gflops) && !ret->test_device_ns) {
+		fprintf(stderr, "brokerd: --test-device-%s wants --test-device, too\n",
+			ret->test_device_row_ns ? "row" : "rate");
 		return OPTIONS_EXIT_USAGE;
 	}
 	return -1;

@@ -67,6 +67,7 @@ struct options {
 	int reactor_nice;            /* its nice level; OPTIONS_NICE_DEFAULT: 10 below brokerd's */
 	uint64_t test_device_ns;     /* duration of a task on the test device; 0: no test device */
 	uint64_t test_device_row_ns; /* what each of its rows adds */
+	uint32_t test_device_gflops; /* GFLOP/s that it computes; 0: in no time */
 	/* The kernel's name of the memory of every GPU; empty: it is found out. */
 	char test_dmem_region[DMEM_REGION_BYTES];
 	enum run_queue_source contention;

@@ -104,17 +104,26 @@ int parts_make_executors(struct broker *broker)
 	broker->n_executors = 1;
 
 	if (broker->options.test_device_ns) {
-		r = test_device_new(broker->options.test_device_ns,
-				    broker->options.test_device_row_ns, &broker->waker,
-				    &broker->test_device);
+		r = test_device_new(
+			&(const struct test_device_options){
+				.latency_ns = broker->options.test_device_ns,
+				.row_ns = broker->options.test_device_row_ns,
+				.flops_per_ns = broker->options.test_device_gflops,
+				.memory_bytes = broker->options.vulkan.memory_cap_bytes,
+			},
+			&broker->waker, &broker->test_device);
 		if (r)
 			return error_fold(r);
 		broker->executors[broker->n_executors++] = broker->test_device;
 		log_warning(LOG_TEST_DEVICE,
 			    "device %u is for tests: it computes nothing and takes %g us for each "
-			    "task, and %g us for each of its rows",
+			    "task, %g us for each of its rows, and %g us for 1,000,000 of its "
+			    "operations",
 			    broker->n_executors - 1, (double)broker->options.test_device_ns / 1e3,
-			    (double)broker->options.test_device_row_ns / 1e3);
+			    (double)broker->options.test_device_row_ns / 1e3,
+			    broker->options.test_device_gflops
+				    ? 1e3 / broker->options.test_device_gflops
+				    : 0);
 	}
 
 	r = vulkan_open(&broker->options.vulkan, &broker->waker, &broker->vulkan);

@@ -27,8 +27,9 @@
 struct test_device {
 	struct executor executor;
 	struct place_profile profile;
-	uint64_t latency_ns, row_ns;
-	struct spsc todo, done; /* executor_private[0] of a task: time of submission in ns */
+	struct test_device_options options;
+	_Atomic uint64_t used_bytes; /* of memory, by the setup thread */
+	struct spsc todo, done;      /* executor_private[0] of a task: time of submission in ns */
 	/* Reactor: tasks submitted and not reaped; tasks submitted since the last flush(). */
 	uint32_t n_held, n_unstarted;
 	pthread_t thread;
@@ -42,17 +43,10 @@ static struct test_device *device_of(struct executor *executor)
 	return container_of(executor, struct test_device, executor);
 }
 
-/* ---- Functions without effect: the device needs no arenas, plans or memory ---- */
+/* ---- Functions without effect: the device needs no arenas or plans ---- */
 
 static void arena_nothing(struct executor *executor, struct exec_arena *arena)
 {
-}
-
-static int plan_prepare(struct executor *executor, struct plan *plan)
-{
-	plan->footprint[executor->index] = (struct exec_footprint){.max_slots = 1};
-	plan->device_state[executor->index] = PLAN_DEVICE_READY;
-	return 0;
 }
 
 static void plan_release(struct executor *executor, struct plan *plan)
@@ -69,6 +63,67 @@ static bool is_lost(struct executor *executor)
 	return false;
 }
 
+/* ---- Memory, which is only counted ---- */
+
+static int plan_prepare(struct executor *executor, struct plan *plan)
+{
+	const bool has_memory = executor->info.memory_page_bytes > 0;
+
+	plan->footprint[executor->index] = (struct exec_footprint){
+		.slot_device_bytes = has_memory ? plan->scratch_bytes : 0,
+		.max_slots = 1,
+	};
+	plan->device_state[executor->index] = has_memory ? PLAN_DEVICE_EVICTED : PLAN_DEVICE_READY;
+	return 0;
+}
+
+static int block_load(struct executor *executor, struct exec_block *block)
+{
+	struct test_device *device = device_of(executor);
+
+	if (atomic_load(&block->is_cancelled))
+		return EXECUTOR_E_CANCELLED;
+	device->used_bytes += block->bytes;
+	block->memory = device;
+	block->loaded_bytes = block->bytes;
+	return 0;
+}
+
+static void block_unload(struct executor *executor, struct exec_block *block)
+{
+	if (!block->memory)
+		return;
+	device_of(executor)->used_bytes -= block->bytes;
+	block->memory = NULL;
+}
+
+/* Return the bytes of a loaded plan's working memory. */
+static uint64_t loaded_bytes(const struct executor *executor, const struct plan *plan)
+{
+	return (uintptr_t)plan->exec[executor->index];
+}
+
+static int plan_load(struct executor *executor, struct plan *plan, const struct exec_load *load)
+{
+	const uint64_t bytes = exec_footprint_device_bytes(&plan->footprint[executor->index],
+							   &executor->info, load->n_slots);
+
+	device_of(executor)->used_bytes += bytes;
+	plan->exec[executor->index] = (void *)(uintptr_t)bytes;
+	return 0;
+}
+
+static void plan_unload(struct executor *executor, struct plan *plan)
+{
+	device_of(executor)->used_bytes -= loaded_bytes(executor, plan);
+	plan->exec[executor->index] = NULL;
+}
+
+static uint64_t memory_used(struct executor *executor, enum exec_tier tier)
+{
+	return tier == EXEC_TIER_VRAM ? device_of(executor)->used_bytes : 0;
+}
+
 /* ---- Tasks ---- */
 
 static void sleep_until(uint64_t at_ns)
@@ -82,10 +137,20 @@ static void sleep_until(uint64_t at_ns)
 		;
 }
 
+static uint64_t duration_ns(const struct test_device_options *options, const struct exec_task *task)
+{
+	const struct cost *cost = &task->plan->cost;
+	uint64_t ns = options->latency_ns + task->count * options->row_ns;
+
+	if (options->flops_per_ns > 0)
+		ns += (cost->flops_fixed + cost->flops_row * task->count) / options->flops_per_ns;
+	return ns;
+}
+
 /* @free_ns: end of the task before; set to the end of this task. */
 static void run_task(const struct test_device *device, struct exec_task *task, uint64_t *free_ns)
 {
-	const uint64_t takes_ns = device->latency_ns + task->count * device->row_ns;
+	const uint64_t takes_ns = duration_ns(&device->options, task);
 	uint64_t begin_ns = (uint64_t)(uintptr_t)task->executor_private[0], late_ns;
 
 	task->start_ticks = task->end_ticks = clock_ticks();
@@ -190,6 +255,11 @@ static const struct executor_ops ops = {
 	.arena_release = arena_nothing,
 	.plan_prepare = plan_prepare,
 	.plan_release = plan_release,
+	.block_load = block_load,
+	.block_unload = block_unload,
+	.plan_load = plan_load,
+	.plan_unload = plan_unload,
+	.memory_used = memory_used,
 	.reopen = reopen,
 	.is_lost = is_lost,
 	.submit = submit,
@@ -198,41 +268,48 @@ static const struct executor_ops ops = {
 	.free = device_free,
 };
 
-/* Describe a device on which work takes no time, however much there is. */
-static void describe(struct place_profile *profile, uint64_t latency_ns)
+/* Describe a device on which bytes take no time, however many there are. */
+static void describe(struct place_profile *profile, const struct test_device_options *options)
 {
+	const float flops_per_ns =
+		options->flops_per_ns > 0 ? (float)options->flops_per_ns : PLACE_MAX_RATE;
+
 	*profile = (struct place_profile){
 		.name = "test device",
 		.source = "test device",
 		.is_valid = true,
 		.n_servers = 1,
 		.n_servers_per_task = 1,
-		.task_ns = (float)latency_ns,
+		.task_ns = (float)options->latency_ns,
+		.memory_bytes = options->memory_bytes,
 	};
 	for (unsigned int i = 0; i < OP_FAMILY_COUNT; i++)
 		for (unsigned int k = 0; k < PLACE_SIZE_CLASSES; k++)
-			profile->rates[i][k] = (struct place_rate){PLACE_MAX_RATE, PLACE_MAX_RATE};
+			profile->rates[i][k] = (struct place_rate){flops_per_ns, PLACE_MAX_RATE};
 }
 
-int test_device_new(uint64_t latency_ns, uint64_t row_ns, struct waker *waker,
+int test_device_new(const struct test_device_options *options, struct waker *waker,
 		    struct executor **ret)
 {
+	enum { PAGE_BYTES = 4096 };
 	struct test_device *device = calloc(1, sizeof(*device));
 	int r;
 
 	if (!device)
 		return error_origin(-ENOMEM);
-	device->latency_ns = latency_ns;
-	device->row_ns = row_ns;
+	device->options = *options;
 	device->executor = (struct executor){
 		.ops = &ops,
 		.waker = waker,
 		.info = {.kind = EXECUTOR_GPU,
 			 .name = "test device",
 			 .driver = "none",
-			 .paths = "computes nothing"},
+			 .paths = "computes nothing",
+			 .memory_bytes = options->memory_bytes,
+			 .memory_page_bytes = options->memory_bytes ? PAGE_BYTES : 0,
+			 .memory_align_bytes = PLAN_SCRATCH_ALIGN},
 	};
-	describe(&device->profile, latency_ns);
+	describe(&device->profile, options);
 	sem_init(&device->wake, 0, 0);
 	if (!spsc_init(&device->todo, TEST_DEVICE_QUEUE) ||
 	    !spsc_init(&device->done, TEST_DEVICE_QUEUE)) {

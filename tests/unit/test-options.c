@@ -245,6 +245,10 @@ TEST(test_test_device)
 	assert_int_equal(parse(&options, "--test-device-row=1.5us", NULL), OPTIONS_EXIT_USAGE);
 	assert_int_equal(parse(&options, "--test-device=1ms", "--test-device-row=1.5us"), -1);
 	assert_int_equal(options.test_device_row_ns, 1500);
+	assert_int_equal(options.test_device_gflops, 0);
+	assert_int_equal(parse(&options, "--test-device-rate=9", NULL), OPTIONS_EXIT_USAGE);
+	assert_int_equal(parse(&options, "--test-device=1ms", "--test-device-rate=9"), -1);
+	assert_int_equal(options.test_device_gflops, 9);
 }
 
 /* The command line takes precedence over the file, for every option: each has its own bit. */

@@ -21,9 +21,14 @@ struct kit {
 
 static void kit_begin(struct kit *kit)
 {
+	const struct test_device_options options = {
+		.latency_ns = LATENCY_NS,
+		.row_ns = ROW_NS,
+	};
+
 	*kit = (struct kit){.waker = {.fd = -1}};
 	assert_int_equal(waker_init(&kit->waker), 0);
-	assert_int_equal(test_device_new(LATENCY_NS, ROW_NS, &kit->waker, &kit->device), 0);
+	assert_int_equal(test_device_new(&options, &kit->waker, &kit->device), 0);
 	kit->device->index = 1;
 }
 
@@ -107,6 +112,57 @@ TEST(test_tasks)
 			LATENCY_NS + 200 * ROW_NS + 1000);
 }
 
+/* Operations take time, which the profile has, and memory is counted. */
+TEST(test_rate_and_memory)
+{
+	const struct test_device_options options = {
+		.latency_ns = LATENCY_NS,
+		.flops_per_ns = 4,
+		.memory_bytes = 1 << 20,
+	};
+	struct plan plan = {.name = "any",
+			    .scratch_bytes = 5000,
+			    .cost = {.flops_fixed = 400000, .flops_row = 40000}};
+	struct exec_block block = {.bytes = 8192};
+	struct exec_load load = {.n_slots = 1};
+	struct kit kit = {.waker = {.fd = -1}};
+	const struct executor_ops *ops;
+	double ns;
+
+	assert_int_equal(waker_init(&kit.waker), 0);
+	assert_int_equal(test_device_new(&options, &kit.waker, &kit.device), 0);
+	kit.device->index = 1;
+	ops = kit.device->ops;
+	assert_null(place_profile_refusal(test_device_profile(kit.device)));
+	ns = place_profile_node_ns(test_device_profile(kit.device), OP_FAMILY_MATMUL, 400000, 1);
+	assert_float_equal((float)ns, 100000, 1);
+
+	assert_int_equal(ops->plan_prepare(kit.device, &plan), 0);
+	assert_int_equal(plan.device_state[1], PLAN_DEVICE_EVICTED);
+	assert_int_equal(ops->block_load(kit.device, &block), 0);
+	assert_int_equal(ops->plan_load(kit.device, &plan, &load), 0);
+	assert_int_equal(ops->memory_used(kit.device, EXEC_TIER_VRAM), 8192 + 8192);
+
+	kit.tasks[0] = (struct exec_task){.plan = &plan, .count = 5, .state = EXEC_QUEUED};
+	assert_int_equal(ops->submit(kit.device, &kit.tasks[0]), 0);
+	ops->flush(kit.device);
+	assert_ptr_equal(wait_for_one(&kit), &kit.tasks[0]);
+	ns = (double)clock_elapsed_ns(kit.tasks[0].start_ticks, kit.tasks[0].end_ticks);
+	assert_in_range(ns, LATENCY_NS + 150000 - 1000, LATENCY_NS + 150000 + 1000);
+
+	ops->plan_unload(kit.device, &plan);
+	ops->plan_unload(kit.device, &plan);
+	assert_int_equal(ops->memory_used(kit.device, EXEC_TIER_VRAM), 8192);
+	ops->block_unload(kit.device, &block);
+	ops->block_unload(kit.device, &block);
+	assert_int_equal(ops->memory_used(kit.device, EXEC_TIER_VRAM), 0);
+	atomic_store(&block.is_cancelled, true);
+	assert_int_equal(ops->block_load(kit.device, &block), EXECUTOR_E_CANCELLED);
+	ops->block_unload(kit.device, &block);
+	assert_int_equal(ops->memory_used(kit.device, EXEC_TIER_VRAM), 0);
+	kit_end(&kit);
+}
+
 TEST(test_tasks__cancelled)
 {
 	KIT(kit);
@@ -144,7 +200,8 @@ TEST(test_new__no_memory)
 	assert_int_equal(waker_init(&waker), 0);
 	for (unsigned int n = 1;; n++) {
 		fail_alloc_at(n);
-		r = test_device_new(LATENCY_NS, 0, &waker, &device);
+		r = test_device_new(&(const struct test_device_options){.latency_ns = LATENCY_NS},
+				    &waker, &device);
 		if (!fail_alloc_stop())
 			break;
 		assert_int_equal(r, -ENOMEM);

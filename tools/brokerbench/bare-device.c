@@ -28,7 +28,9 @@ int bare_device_new(uint32_t task_us, struct bare_device **ret)
 	bare->task.plan = &bare->plan;
 	r = waker_init(&bare->waker);
 	if (!r)
-		r = test_device_new(task_us * 1000ull, 0, &bare->waker, &bare->device);
+		r = test_device_new(
+			&(const struct test_device_options){.latency_ns = task_us * 1000ull},
+			&bare->waker, &bare->device);
 	if (r) {
 		bare_device_free(bare);
 		return r;
