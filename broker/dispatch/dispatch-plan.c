@@ -7,6 +7,7 @@
  */
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
+#include "place/cut-devices.h"
 #include "place/graph.h"
 #include "util/error.h"
 
@@ -121,6 +122,60 @@ static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
 		if (plan->small_reason)
 			break;
 	}
+}
+
+/* Return true if tasks on the device take no time from the processors of another. */
+static bool works_apart(const struct dispatch *dispatch, uint8_t device)
+{
+	const enum executor_kind kind = dispatch->executors[device]->info.kind;
+
+	return kind != EXECUTOR_SOFTWARE_GPU &&
+	       placer_profile(dispatch->placer, device)->is_valid &&
+	       !placer_is_drained(dispatch->placer, device);
+}
+
+void *dispatch_cut_begin(void *context, const struct session *session, uint64_t n_tensors,
+			 uint64_t *bytes)
+{
+	const struct dispatch *dispatch = context;
+	const struct place_config *config = placer_config(dispatch->placer);
+	const size_t basis_bytes = sizeof(struct place_cut_basis) +
+				   dispatch->n_executors * sizeof(struct place_cut_device);
+	_cleanup_(freep) struct place_cut_basis *basis = NULL;
+	uint64_t room_bytes = UINT64_MAX;
+
+	/* Where the CPU is not known or does not count, neither does what others would save. */
+	if (config->force_cpu || dispatch->n_executors < 2 || !works_apart(dispatch, 0))
+		return NULL;
+	basis = calloc(1, basis_bytes);
+	if (!basis)
+		return NULL;
+	for (uint8_t i = 0; i < dispatch->n_executors; i++) {
+		const struct executor_info *info = &dispatch->executors[i]->info;
+
+		if (i != RBK_DEVICE_CPU)
+			room_bytes =
+				residency_room(dispatch->options.residency, i, session->tenant);
+		if (room_bytes > 0 && works_apart(dispatch, i))
+			basis->devices[basis->n_devices++] = (struct place_cut_device){
+				.profile = *placer_profile(dispatch->placer, i),
+				.room_bytes = room_bytes,
+				.types = info->types,
+				.kind = i == RBK_DEVICE_CPU ? OP_ON_CPU : OP_ON_VULKAN,
+			};
+	}
+	if (basis->n_devices < 2)
+		return NULL;
+	basis->threshold_bytes = config->threshold_bytes;
+	basis->min_count = config->min_count;
+	basis->min_gain = config->partition_min_gain;
+	*bytes += basis_bytes + place_cut_bytes(basis->n_devices, n_tensors);
+	return steal_ptr(basis);
+}
+
+uint32_t dispatch_cut_choose(const void *basis, const struct plan *plan, uint16_t *ret_firsts)
+{
+	return place_cut_points(basis, plan, ret_firsts);
 }
 
 /* Return how many pairs of segments there are of which one needs the other. */

@@ -620,6 +620,9 @@ void flows_deinit(struct dispatch *dispatch);
 /* dispatch-plan.c */
 
 /* For server_hooks. */
+void *dispatch_cut_begin(void *context, const struct session *session, uint64_t n_tensors,
+			 uint64_t *bytes);
+uint32_t dispatch_cut_choose(const void *basis, const struct plan *plan, uint16_t *ret_firsts);
 uint64_t dispatch_plan_bytes(void *context, const struct session_plan *plan);
 void dispatch_plan_make(void *context);
 int dispatch_plan_ready(void *context, struct session_plan *plan);

@@ -714,6 +714,8 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 		.plan_make = dispatch_plan_make,
 		.plan_ready = dispatch_plan_ready,
 		.plan_removing = on_plan_removing,
+		.cut_begin = dispatch_cut_begin,
+		.cut_choose = dispatch_cut_choose,
 		.plan_freed = dispatch_plan_freed,
 		.tasks_in_flight = on_tasks_in_flight,
 		.others_work = dispatch_others_work,

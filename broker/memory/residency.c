@@ -236,6 +236,8 @@ uint64_t residency_room(const struct residency *residency, unsigned int device,
 {
 	const struct residency_device *of = &residency->devices[device];
 
+	if (of->state == RESIDENCY_DEVICE_NONE)
+		return UINT64_MAX;
 	return of->state == RESIDENCY_DEVICE_UP ? residency_available(of, tenant) : 0;
 }
 

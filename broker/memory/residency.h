@@ -139,7 +139,8 @@ void residency_about(const struct residency *residency, const struct plan_memory
 
 /*
  * Return the largest number of bytes that a plan of @tenant could have on a device now, by the
- * device's and the tenant's limits; 0: no plan can be loaded there.
+ * device's and the tenant's limits; 0: no plan can be loaded there. UINT64_MAX: the device has no
+ * memory of its own.
  */
 uint64_t residency_room(const struct residency *residency, unsigned int device,
 			const struct tenant *tenant);

@@ -46,20 +46,10 @@ struct prior {
 static void prior_add(struct prior *prior, const struct place_profile *profile,
 		      enum op_family family, const struct cost *cost, double n, double count)
 {
-	uint32_t n_sharing = profile->is_valid ? profile->n_servers_per_task : 1;
-	double share_ns = (double)profile->share_min_ns, node_ns, shared_ns;
+	double work_ns;
 
-	node_ns = place_profile_node_ns(
-		profile, family, ((double)cost->flops_fixed + (double)cost->flops_row * count) / n,
-		((double)cost->bytes_fixed + (double)cost->bytes_row * count) / n);
-	shared_ns = node_ns;
-	if (n_sharing > 1 && node_ns > share_ns) {
-		shared_ns = node_ns / n_sharing;
-		if (shared_ns < share_ns)
-			shared_ns = share_ns;
-	}
-	prior->work_ns += n * node_ns;
-	prior->exec_ns += n * shared_ns;
+	prior->exec_ns += place_profile_cost_ns(profile, family, cost, n, count, &work_ns);
+	prior->work_ns += work_ns;
 }
 
 /*

@@ -91,6 +91,13 @@ double place_profile_node_ns(const struct place_profile *profile, enum op_family
 			     double flops, double bytes);
 
 /*
+ * Return the time of @n nodes whose total cost for @count rows is @cost, with as many servers as
+ * may share each; *ret_work_ns: that of all servers together. In nanoseconds.
+ */
+double place_profile_cost_ns(const struct place_profile *profile, enum op_family family,
+			     const struct cost *cost, double n, double count, double *ret_work_ns);
+
+/*
  * Check that all figures are in their ranges. Every profile from outside must pass this check
  * before use.
  * Return: NULL if they are; otherwise a static phrase that names the first bad figure.

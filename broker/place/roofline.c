@@ -50,3 +50,23 @@ double place_profile_node_ns(const struct place_profile *profile, enum op_family
 		ns += node_ns;
 	return fmin(fmax(ns, MIN_NS), MAX_NS);
 }
+
+double place_profile_cost_ns(const struct place_profile *profile, enum op_family family,
+			     const struct cost *cost, double n, double count, double *ret_work_ns)
+{
+	const uint32_t n_sharing = profile->is_valid ? profile->n_servers_per_task : 1;
+	const double share_ns = (double)profile->share_min_ns;
+	double node_ns, shared_ns;
+
+	node_ns = place_profile_node_ns(
+		profile, family, ((double)cost->flops_fixed + (double)cost->flops_row * count) / n,
+		((double)cost->bytes_fixed + (double)cost->bytes_row * count) / n);
+	shared_ns = node_ns;
+	if (n_sharing > 1 && node_ns > share_ns) {
+		shared_ns = node_ns / n_sharing;
+		if (shared_ns < share_ns)
+			shared_ns = share_ns;
+	}
+	*ret_work_ns = n * node_ns;
+	return n * shared_ns;
+}

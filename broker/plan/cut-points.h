@@ -4,7 +4,7 @@
  * Cut points: where a plan is cut into segments (plan/cut.h)
  *
  * A plan stays whole if a device can have it whole: segments cost submissions, and crossing tensors
- * are written and read once more. It is cut
+ * are written and read once more. (It may be cut by time then: see place/cut-devices.h.) It is cut
  *   - where an operator that a device lacks begins or ends, if the run of nodes that the device has
  *     is worth a submission of its own;
  *   - into pieces of constants, if constants and scratch are larger than the device memory that the

@@ -265,6 +265,7 @@ struct description *description_free(struct description *description)
 	plan_pins_deinit(&description->pins);
 	description_uncharge(description);
 	free(description->bytes);
+	free(description->cut_basis);
 	free(description);
 	return NULL;
 }

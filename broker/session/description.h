@@ -38,6 +38,7 @@ struct description {
 	struct plan_pins pins;    /* of the arenas named; see description_pin() */
 	struct charge charges[3]; /* waiting; the descriptor; verification */
 	struct cut_wish wish;     /* for segments_make() */
+	void *cut_basis;          /* likewise, of server_hooks.cut_begin(), or NULL */
 	uint64_t cut_bytes;       /* the most that segments_make() takes; 0: the plan stays whole */
 	char message[PLAN_MESSAGE_BYTES]; /* valid if result is PLAN_E_INVALID or -EDQUOT */
 	struct plan_maker *maker;         /* set during verification */

@@ -178,6 +178,7 @@ static int make_runs(struct session_plan *plan)
  */
 static int cut(struct session_plan *plan)
 {
+	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 	const struct description *description = plan->description;
 	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
 	struct session_segments *segments;
@@ -185,6 +186,8 @@ static int cut(struct session_plan *plan)
 	int r;
 
 	n = cut_points(plan->plan, &description->wish, firsts);
+	if (n == 0 && description->cut_basis)
+		n = hooks->cut_choose(description->cut_basis, plan->plan, firsts);
 	if (n == 0)
 		return 0;
 	segments = segments_new(plan, n + 1);

@@ -117,6 +117,16 @@ struct server_hooks {
 	void (*plan_removing)(void *context, struct session_plan *plan);
 	/* Also called for a plan that never became ready. */
 	void (*plan_freed)(void *context, struct session_plan *plan);
+	/*
+	 * Describe the devices, as they are now, for cut_choose() of a plan of @session with at
+	 * most @n_tensors. Adds to *bytes what both allocate. The caller frees the answer, in one
+	 * allocation, on any thread. NULL: as if the answer were NULL.
+	 * Return: NULL: plans that a device can have whole stay so.
+	 */
+	void *(*cut_begin)(void *context, const struct session *session, uint64_t n_tensors,
+			   uint64_t *bytes);
+	/* Setup thread: choose where such a plan is cut, as cut_points() (plan/cut-points.h). */
+	uint32_t (*cut_choose)(const void *basis, const struct plan *plan, uint16_t *ret_firsts);
 	uint64_t (*tasks_in_flight)(void *context);
 	/*
 	 * Return true if rings of other tenants than @tenant, NULL for none, are busy. NULL: they

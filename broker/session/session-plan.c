@@ -27,6 +27,7 @@
 #include "session/plan-executors.h"
 #include "session/segments.h"
 #include "session/server-private.h"
+#include "shm/plan-wire.h"
 #include "util/error.h"
 #include "util/size.h"
 
@@ -65,10 +66,16 @@ static void plan_check(struct session_plan *plan)
 /* Set the limits that decide where the plan is cut, and the bytes to charge for cutting it. */
 static void plan_wish(const struct session_plan *plan)
 {
+	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 	struct description *description = plan->description;
+	const uint64_t n_tensors = description->n_bytes / sizeof(struct rbk_plan_tensor);
 
-	if (segments_wish(plan->session, &description->wish))
-		description->cut_bytes = segments_most_bytes(description->n_bytes);
+	if (!segments_wish(plan->session, &description->wish))
+		return;
+	description->cut_bytes = segments_most_bytes(description->n_bytes);
+	if (hooks->cut_begin && description->wish.seed == 0)
+		description->cut_basis = hooks->cut_begin(hooks->context, plan->session, n_tensors,
+							  &description->cut_bytes);
 }
 
 /*

@@ -1,0 +1,55 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cuts by time: plans that several devices complete sooner than one
+ *
+ * plan/cut-points.h cuts a plan that no device can have whole. A plan that a device can have whole
+ * is cut only if it is predicted to end sooner in segments on several devices: where branches are
+ * independent, or where a device is slow at some of the operators. The prediction is made before
+ * any task has run, from the profiles of the devices alone.
+ *
+ * Neighbouring nodes are joined to units until a unit takes a share of the plan's time. A schedule
+ * of the units (place/graph.h) has execution, transfers of bound tensors and of what crosses, and
+ * the fixed time of each submission. Units that follow each other on one device become a segment
+ * unless that delays the end of the schedule. The plan is cut if this end comes sooner than that of
+ * the whole plan on the best device, by the configured share (partition-min-gain), for a task of
+ * all rows, while submissions add little to a task of one row. A segment that the rules of
+ * placement would leave to the CPU (threshold) counts as there.
+ *
+ * Afterwards each segment is placed by itself, as learned times and backlogs suggest: a prediction
+ * that was wrong costs the submissions of segments, not the choice of devices.
+ */
+#include <stdint.h>
+
+#include "place/profile.h"
+#include "plan/cut.h"
+#include "plan/plan.h"
+
+/* A device on which segments may run */
+struct place_cut_device {
+	struct place_profile profile;
+	uint64_t room_bytes; /* of its memory, for the plan's tenant; UINT64_MAX: host memory */
+	uint32_t types;      /* OP_TYPE() of the element types that it holds; 0: all */
+	uint8_t kind;        /* OP_ON_* */
+};
+
+/* The basis of the choice, a copy: the placer belongs to another thread. */
+struct place_cut_basis {
+	uint64_t threshold_bytes; /* as in struct place_config */
+	uint32_t min_count;
+	float min_gain;     /* 0.2: the whole plan takes at least 1.2 times as long */
+	uint32_t n_devices; /* at least 2; the first is the CPU */
+	struct place_cut_device devices[];
+};
+
+/*
+ * Choose the nodes to cut @plan before, which a device can have whole. @ret_firsts has
+ * CUT_MAX_SEGMENTS - 1 elements. Takes some milliseconds for thousands of nodes. Any thread.
+ * Return: their number, ascending, as cut_new() takes them; 0: the plan stays whole, also for want
+ * of memory.
+ */
+uint32_t place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
+			  uint16_t *ret_firsts);
+
+/* Return the bytes of host memory that place_cut_points() allocates at most. */
+uint64_t place_cut_bytes(uint32_t n_devices, uint64_t n_tensors);

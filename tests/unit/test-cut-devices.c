@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of place/cut-devices.c: plans that several devices complete sooner than one */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "place/cut-devices.h"
+#include "fail-alloc.h"
+#include "support/one-op.h"
+#include "support/test.h"
+
+/* A product of 64 rows takes some 840 us at 10 GFLOP/s. */
+enum { SIDE = 256, ROWS = 64, MATRIX_BYTES = SIDE * SIDE * 4, CPU = 0, GPU = 1, MOST = 3 };
+
+static struct place_cut_basis *basis;
+
+/* Devices that compute 10 GFLOP/s, whatever the operator, with a way between that takes no time */
+static int setup(void **state)
+{
+	basis = calloc(1, sizeof(*basis) + MOST * sizeof(basis->devices[0]));
+	assert_non_null(basis);
+	basis->min_gain = 0.2f;
+	basis->n_devices = 2;
+	for (unsigned int d = 0; d < MOST; d++) {
+		struct place_cut_device *device = &basis->devices[d];
+
+		device->room_bytes = UINT64_MAX;
+		device->kind = d == CPU ? OP_ON_CPU : OP_ON_VULKAN;
+		device->profile.is_valid = true;
+		device->profile.n_servers = device->profile.n_servers_per_task = 1;
+		device->profile.task_ns = d == CPU ? 0 : 20000;
+		for (unsigned int i = 0; i < OP_FAMILY_COUNT; i++)
+			for (unsigned int k = 0; k < PLACE_SIZE_CLASSES; k++)
+				device->profile.rates[i][k] = (struct place_rate){
+					.flops_per_ns = 10, .bytes_per_ns = 1000};
+	}
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	free(basis);
+	basis = NULL;
+	return 0;
+}
+
+static void set_rate(unsigned int device, enum op_family family, float flops_per_ns)
+{
+	for (unsigned int k = 0; k < PLACE_SIZE_CLASSES; k++)
+		basis->devices[device].profile.rates[family][k].flops_per_ns = flops_per_ns;
+}
+
+static void set_link(float bytes_per_ns)
+{
+	basis->devices[GPU].profile.up_bytes_per_ns = bytes_per_ns;
+	basis->devices[GPU].profile.down_bytes_per_ns = bytes_per_ns;
+	basis->devices[GPU].profile.link_ns = 5000;
+}
+
+/* Describe a product of tensors that exist. */
+static void product(struct describe *d, const char *from, const char *to)
+{
+	char w[RBK_NAME_BYTES + 1], in[2 * RBK_NAME_BYTES + 2];
+
+	snprintf(w, sizeof(w), "w%s", to);
+	describe_constant(d, w, RBK_REF(1, 0), DESCRIBE_DIMS(SIDE, SIDE));
+	snprintf(in, sizeof(in), "%s,%s", from, w);
+	describe_node(d, "MatMul", "", in, to);
+}
+
+static struct describe *begin(const char *name)
+{
+	struct describe *d = describe_new(name, 1);
+
+	describe_input(d, "x", DESCRIBE_DIMS(ROWS, SIDE));
+	describe_output(d, "y", DESCRIBE_DIMS(ROWS, SIDE));
+	return d;
+}
+
+/* Add @n products in a row from @from, of which the first is @name0, the next @name1, ... */
+static void chain(struct describe *d, const char *name, const char *from, unsigned int n)
+{
+	char tensor[RBK_NAME_BYTES], before[RBK_NAME_BYTES];
+
+	snprintf(before, sizeof(before), "%s", from);
+	for (unsigned int i = 0; i < n; i++) {
+		snprintf(tensor, sizeof(tensor), "%s%u", name, i);
+		describe_scratch(d, tensor);
+		product(d, before, tensor);
+		snprintf(before, sizeof(before), "%s", tensor);
+	}
+}
+
+/* Describe two branches of @n products each, nodes 1 to 2n, between a node and their product. */
+static struct describe *branches(unsigned int n)
+{
+	struct describe *d = begin("branches");
+	char in[64];
+
+	describe_scratch(d, "s");
+	describe_node(d, "Tanh", "", "x", "s");
+	chain(d, "a", "s", n);
+	chain(d, "b", "s", n);
+	snprintf(in, sizeof(in), "a%u,b%u", n - 1, n - 1);
+	describe_node(d, "Mul", "", in, "y");
+	return d;
+}
+
+/* Describe two products, a softmax, two products, and so on: nodes 2, 5, ... are softmax. */
+static struct describe *mixed(unsigned int n)
+{
+	struct describe *d = begin("mixed");
+	char from[RBK_NAME_BYTES] = "x", name[16];
+
+	for (unsigned int i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "t%u_", i);
+		chain(d, name, from, 2);
+		snprintf(from, sizeof(from), "t%u_1", i);
+		snprintf(name, sizeof(name), i + 1 < n ? "p%u" : "y", i);
+		if (i + 1 < n)
+			describe_scratch(d, name);
+		describe_node(d, "Softmax", "", from, name);
+		snprintf(from, sizeof(from), "%s", name);
+	}
+	return d;
+}
+
+/* Assert where a plan is cut: before the nodes of @wanted, 0 behind the last. */
+static void check(struct describe *describe, const uint16_t *wanted)
+{
+	struct plan *plan = expect_plan(describe);
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	const uint32_t n = place_cut_points(basis, plan, firsts);
+
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(firsts[i], wanted[i]);
+	assert_int_equal(wanted[n], 0);
+	plan_free(plan);
+}
+
+#define CHECK(describe, ...) check(describe, (const uint16_t[]){__VA_ARGS__})
+
+TEST(test_cut__branches, setup, teardown)
+{
+	CHECK(branches(1), 1, 2, 3, 0);
+	CHECK(branches(4), 1, 5, 9, 0);
+}
+
+/* Segments would take longer than the whole plan on the faster device. */
+TEST(test_cut__whole, setup, teardown)
+{
+	struct describe *d = begin("chain");
+
+	chain(d, "t", "x", 8);
+	describe_node(d, "Tanh", "", "t7", "y");
+	CHECK(d, 0);
+	set_rate(GPU, OP_FAMILY_MATMUL, 100);
+	CHECK(branches(4), 0);
+	set_rate(GPU, OP_FAMILY_MATMUL, 1);
+	CHECK(branches(4), 0);
+	/* Segments would be shorter than what a submission takes. */
+	set_rate(CPU, OP_FAMILY_MATMUL, 1000);
+	set_rate(GPU, OP_FAMILY_MATMUL, 1000);
+	CHECK(branches(1), 0);
+}
+
+/* Twelve products take 5 ms on the GPU alone, and at least 3.4 ms on both devices. */
+TEST(test_cut__gain, setup, teardown)
+{
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	struct plan *plan = expect_plan(branches(6));
+
+	set_rate(GPU, OP_FAMILY_MATMUL, 20);
+	assert_in_range(place_cut_points(basis, plan, firsts), 3, 13);
+	basis->min_gain = 0.5f;
+	assert_int_equal(place_cut_points(basis, plan, firsts), 0);
+	plan_free(plan);
+}
+
+/* A GPU is ten times as fast at products, and very slow at softmax. */
+TEST(test_cut__operators, setup, teardown)
+{
+	set_rate(GPU, OP_FAMILY_MATMUL, 100);
+	CHECK(mixed(3), 0);
+	set_rate(GPU, OP_FAMILY_SOFTMAX, 0.1f);
+	CHECK(mixed(3), 2, 3, 5, 6, 8, 0);
+	/* 64 KiB cross in 65 us, then in 6.5 ms. */
+	set_link(1);
+	CHECK(mixed(3), 2, 3, 5, 6, 8, 0);
+	set_link(0.01f);
+	CHECK(mixed(3), 0);
+}
+
+/* Devices that have no part in any cut */
+TEST(test_cut__other_devices, setup, teardown)
+{
+	basis->devices[GPU].room_bytes = 8 * MATRIX_BYTES - 1;
+	CHECK(branches(4), 0);
+	basis->devices[GPU].room_bytes = UINT64_MAX;
+	basis->devices[GPU].types = OP_TYPE(RBK_DTYPE_F16);
+	CHECK(branches(4), 0);
+	basis->devices[GPU].types = OP_TYPE(RBK_DTYPE_F32);
+	CHECK(branches(4), 1, 5, 9, 0);
+	/* Two GPUs, and a CPU that is of no use */
+	basis->n_devices = 3;
+	set_rate(CPU, OP_FAMILY_MATMUL, 0.1f);
+	CHECK(branches(4), 1, 5, 9, 0);
+	basis->devices[2].room_bytes = 0;
+	CHECK(branches(4), 0);
+}
+
+/* Placement keeps small tasks on the CPU, so their segments are there. */
+TEST(test_cut__thresholds, setup, teardown)
+{
+	struct describe *d;
+
+	/* A branch reads four matrices; its ends have 64 KiB each. */
+	basis->threshold_bytes = 4 * MATRIX_BYTES + 2 * 65536;
+	CHECK(branches(4), 1, 5, 9, 0);
+	basis->threshold_bytes++;
+	CHECK(branches(4), 0);
+	basis->threshold_bytes = 0;
+	d = branches(4);
+	describe_pin(d, GPU);
+	CHECK(d, 0);
+	d = branches(4);
+	describe_state(d, "z", DESCRIBE_DIMS(1));
+	describe_node(d, "Neg", "", "z", "z");
+	CHECK(d, 0);
+}
+
+/* Describe two branches of two products of @n rows each. */
+static struct describe *rows(uint32_t n)
+{
+	struct describe *d = describe_new("rows", n);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, SIDE));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, SIDE));
+	chain(d, "a", "x", 2);
+	chain(d, "b", "x", 2);
+	describe_node(d, "Mul", "", "a1,b1", "y");
+	return d;
+}
+
+/*
+ * A plan of up to 64 rows is cut if submissions add little to a task of one row, which takes 52 us
+ * on the CPU, or ten times as long.
+ */
+TEST(test_cut__rows, setup, teardown)
+{
+	CHECK(rows(64), 0);
+	set_rate(CPU, OP_FAMILY_MATMUL, 1);
+	set_rate(GPU, OP_FAMILY_MATMUL, 1);
+	CHECK(rows(64), 2, 4, 0);
+	basis->min_count = 65;
+	CHECK(rows(64), 0);
+	basis->min_count = 64;
+	CHECK(rows(64), 2, 4, 0);
+}
+
+/* Branches whose nodes take turns in the description are cut at each turn, if that is worth it. */
+TEST(test_cut__branches_by_turns, setup, teardown)
+{
+	struct describe *d = begin("turns");
+	char a[RBK_NAME_BYTES] = "x", b[RBK_NAME_BYTES] = "x";
+
+	for (unsigned int i = 0; i < 3; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "a%u_", i);
+		chain(d, name, a, 1);
+		snprintf(a, sizeof(a), "a%u_0", i);
+		snprintf(name, sizeof(name), "b%u_", i);
+		chain(d, name, b, 1);
+		snprintf(b, sizeof(b), "b%u_0", i);
+	}
+	describe_node(d, "Mul", "", "a2_0,b2_0", "y");
+	CHECK(d, 1, 2, 3, 4, 5, 6, 0);
+}
+
+/* A product and the activation that is computed along with it stay together. */
+TEST(test_cut__fused_nodes, setup, teardown)
+{
+	struct describe *d = begin("fused");
+
+	chain(d, "a", "x", 1);
+	describe_scratch(d, "ra");
+	describe_node(d, "Relu", "", "a0", "ra");
+	chain(d, "b", "x", 1);
+	describe_scratch(d, "rb");
+	describe_node(d, "Relu", "", "b0", "rb");
+	describe_node(d, "Mul", "", "ra,rb", "y");
+	CHECK(d, 2, 4, 0);
+}
+
+/* Return a random plan of @n nodes: products, sums, and nodes that take no time, in branches. */
+static struct describe *random_plan(unsigned int n, unsigned int seed)
+{
+	struct describe *d = begin("random");
+	char in[64], to[RBK_NAME_BYTES];
+
+	srand(seed);
+	describe_constant(d, "w", RBK_REF(1, 0), DESCRIBE_DIMS(SIDE, SIDE));
+	describe_scratch(d, "t0");
+	describe_node(d, "Tanh", "", "x", "t0");
+	for (unsigned int i = 1; i < n; i++) {
+		const unsigned int a = i - 1 - (unsigned int)rand() % (i < 9 ? i : 9);
+		const unsigned int b = i - 1 - (unsigned int)rand() % (i < 9 ? i : 9);
+
+		snprintf(to, sizeof(to), i + 1 < n ? "t%u" : "y", i);
+		if (i + 1 < n)
+			describe_scratch(d, to);
+		if (rand() % 3 > 0)
+			snprintf(in, sizeof(in), "t%u,w", a);
+		else
+			snprintf(in, sizeof(in), "t%u,t%u", a, b);
+		describe_node(d, strchr(in, 'w') ? "MatMul" : "Add", "", in, to);
+	}
+	return d;
+}
+
+/* A cut of any plan is one that cut_new() accepts. */
+TEST(test_cut__any_plan, setup, teardown)
+{
+	static const unsigned int sizes[] = {2, 7, 40, 300, 3000};
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	unsigned int n_cut = 0;
+
+	basis->n_devices = MOST;
+	for (unsigned int seed = 0; seed < 60; seed++) {
+		struct describe *d = random_plan(sizes[seed % 5], seed);
+		size_t desc_bytes;
+		void *desc = describe_finish(d, &desc_bytes);
+		struct plan *plan;
+		struct cut *cut;
+		uint32_t n;
+		char message[PLAN_MESSAGE_BYTES];
+		int r;
+
+		set_link(seed % 2 ? 0.5f : 100);
+		r = plan_new(desc, desc_bytes, &one_op_arenas, message, &plan);
+		assert_int_equal(r, 0);
+		n = place_cut_points(basis, plan, firsts);
+		assert_in_range(n, 0, CUT_MAX_SEGMENTS - 1);
+		for (uint32_t i = 0; i < n; i++)
+			assert_in_range(firsts[i], i > 0 ? firsts[i - 1] + 1 : 1,
+					plan->n_nodes - 1);
+		if (n > 0) {
+			assert_int_equal(cut_new(desc, desc_bytes, plan, firsts, n, &cut), 0);
+			cut_free(cut);
+		}
+		n_cut += n > 0;
+		plan_free(plan);
+		free(desc);
+	}
+	assert_in_range(n_cut, 10, 60);
+}
+
+/* Without memory plans stay whole. */
+TEST(test_cut__no_memory, setup, teardown)
+{
+	struct plan *plan = expect_plan(branches(4));
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	uint32_t n = 0;
+
+	for (unsigned int i = 1;; i++) {
+		fail_alloc_at(i);
+		n = place_cut_points(basis, plan, firsts);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(n, 0);
+	}
+	assert_int_equal(n, 3);
+	plan_free(plan);
+}
