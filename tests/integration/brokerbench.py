@@ -24,7 +24,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
           'ratio', 'target', 'p999', 'baseline_p999']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'mid', 'clients', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
-           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'graphs', 'pipeline', 'residency', 'ledger', 'decision',
+           'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'graphs', 'pipeline', 'cut', 'residency', 'ledger', 'decision',
            'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
 # Seconds that no command line may exceed, however slow the machine is.
@@ -218,6 +218,14 @@ def test_pipeline(program):
     expect(all(row['p50'] > 0 for row in rows) and rows[0]['baseline_p50'] > 3971000, f'{rows}: figures')
 
 
+def test_cut(program):
+    """Plans over the CPU and a timed device. The first is cut only if both are about as fast."""
+    rows = measure(program, '--seconds=0.05', 'cut')
+    expect(rows and rows[-1]['params'] == 'memory=1/1.5 device=4', f'rows {rows}')
+    expect([row['params'] for row in rows[:-1]] in ([], ['branches=2 device=1']), f'rows {rows}')
+    expect(all(row['p50'] > 0 for row in rows), f'{rows}: figures')
+
+
 def test_lease(program):
     """Targets are differences and times, reported as ratios; skipped without Vulkan; without ffmpeg,
     which takes long."""
@@ -349,6 +357,7 @@ def main():
         test_cholesky(program)
         test_graphs(program)
         test_pipeline(program)
+        test_cut(program)
         test_lease(program)
         test_device(program)
         test_operators(program)

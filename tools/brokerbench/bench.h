@@ -76,6 +76,7 @@ extern const struct bench bench_starpu;
 extern const struct bench bench_cholesky;
 extern const struct bench bench_graphs;
 extern const struct bench bench_pipeline;
+extern const struct bench bench_cut;
 extern const struct bench bench_residency;
 extern const struct bench bench_ledger;
 extern const struct bench bench_lease;

@@ -30,10 +30,11 @@ static const struct bench *const benches[] = {
 	&bench_matmul_int8,    &bench_operators,      &bench_nets,
 	&bench_fusion,         &bench_device_tasks,   &bench_matmul_vulkan,
 	&bench_copied_bytes,   &bench_starpu,         &bench_cholesky,
-	&bench_graphs,         &bench_pipeline,       &bench_residency,
-	&bench_ledger,         &bench_decision,       &bench_churn,
-	&bench_contention,     &bench_probes,         &bench_scrape,
-	&bench_watched,        &bench_brokertop,      &bench_lease,
+	&bench_graphs,         &bench_pipeline,       &bench_cut,
+	&bench_residency,      &bench_ledger,         &bench_decision,
+	&bench_churn,          &bench_contention,     &bench_probes,
+	&bench_scrape,         &bench_watched,        &bench_brokertop,
+	&bench_lease,
 };
 
 static const char help[] =

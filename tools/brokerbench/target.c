@@ -144,19 +144,15 @@ error:
 	return r;
 }
 
-int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us,
-		      uint32_t row_ns, unsigned int seed)
+/* Start a broker of all workers with a device for tests, and find the device. */
+static int start_with_device(struct target *target, struct bench_env *env,
+			     const char *const *options)
 {
-	char device[48], row[48], cut[32];
-	const char *const more[] = {device, row, cut, NULL};
 	int r;
 
 	*target = (struct target)TARGET_INIT;
-	snprintf(device, sizeof(device), "--test-device=%uus", task_us);
-	snprintf(row, sizeof(row), "--test-device-row=%u.%03uus", row_ns / 1000, row_ns % 1000);
-	snprintf(cut, sizeof(cut), "--cut=%u", seed);
 	bench_pin(env, -1);
-	r = start_private(target, env, TARGET_WORKERS, "--gpu=none", more);
+	r = start_private(target, env, TARGET_WORKERS, "--gpu=none", options);
 	if (!r) {
 		r = find_gpu(target->rbk, &target->gpu);
 		if (r)
@@ -165,6 +161,29 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
 	if (r)
 		target_deinit(target);
 	return r;
+}
+
+int target_init_timed(struct target *target, struct bench_env *env, uint32_t task_us,
+		      uint32_t row_ns, unsigned int seed)
+{
+	char device[48], row[48], cut[32];
+	const char *const more[] = {device, row, cut, NULL};
+
+	snprintf(device, sizeof(device), "--test-device=%uus", task_us);
+	snprintf(row, sizeof(row), "--test-device-row=%u.%03uus", row_ns / 1000, row_ns % 1000);
+	snprintf(cut, sizeof(cut), "--cut=%u", seed);
+	return start_with_device(target, env, more);
+}
+
+int target_init_rated(struct target *target, struct bench_env *env, uint32_t flops_per_ns,
+		      uint64_t memory_bytes)
+{
+	char rate[48], memory[48];
+	const char *const more[] = {"--test-device=20us", rate, memory_bytes ? memory : NULL, NULL};
+
+	snprintf(rate, sizeof(rate), "--test-device-rate=%u", flops_per_ns);
+	snprintf(memory, sizeof(memory), "--device-memory=%llu", (unsigned long long)memory_bytes);
+	return start_with_device(target, env, more);
 }
 
 int target_init_cut(struct target *target, struct bench_env *env, unsigned int seed)

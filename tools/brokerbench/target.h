@@ -58,6 +58,13 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
 		      uint32_t row_ns, unsigned int seed);
 
 /*
+ * The same with a device whose tasks take 20 us and compute @flops_per_ns floating-point operations
+ * in a nanosecond, and with plans cut as brokerd sees fit. @memory_bytes: of the device; 0: any.
+ */
+int target_init_rated(struct target *target, struct bench_env *env, uint32_t flops_per_ns,
+		      uint64_t memory_bytes);
+
+/*
  * Open a further session of the broker at @socket, with a ring of its own. End it with
  * target_deinit(), also after a failure.
  * Return: 0; a negative errno, which has been reported.
