@@ -46,8 +46,7 @@ struct cutter {
 	uint16_t first[UNITS_MOST + 1]; /* node */
 	/* Units with execution and what crosses; the rest as place/graph.h has it */
 	struct place_graph *graph;
-	uint16_t *writer, *reader;        /* by tensor: node that writes it, last that reads it */
-	double whole_ns[RBK_MAX_DEVICES]; /* see predict_whole() */
+	uint16_t *writer, *reader; /* by tensor: node that writes it, last that reads it */
 
 	/* Units as segments */
 	bool begins[UNITS_MOST]; /* a segment begins with the unit */
@@ -164,32 +163,51 @@ static void add_times(const struct cutter *cutter, struct times *sum, const stru
 		sum->ns[d] += times->ns[d];
 }
 
+/* Return true if the plan's tenant has room for all of it on the device. */
+static bool has_room(const struct place_cut_device *device, const struct plan *plan)
+{
+	return plan->constant_bytes <= device->room_bytes &&
+	       plan->scratch_bytes <= device->room_bytes - plan->constant_bytes;
+}
+
+/* Return true if a device beside the CPU has room. */
+static bool has_any_room(const struct place_cut_basis *basis, const struct plan *plan)
+{
+	for (uint32_t d = 1; d < basis->n_devices; d++)
+		if (has_room(&basis->devices[d], plan))
+			return true;
+	return false;
+}
+
 /* Return the time of the whole plan on a device; INFINITY: it lacks memory or an operator. */
 static double predict_whole(const struct cutter *cutter, uint32_t d)
 {
 	const struct place_cut_device *device = &cutter->basis->devices[d];
-	const struct plan *plan = cutter->plan;
-	double ns = submission_ns(device);
+	double ns = has_room(device, cutter->plan) ? submission_ns(device) : INFINITY;
 
-	if (plan->constant_bytes > device->room_bytes ||
-	    plan->scratch_bytes > device->room_bytes - plan->constant_bytes)
-		return INFINITY;
-	for (uint16_t i = 0; i < plan->n_nodes && !isinf(ns); i++)
+	for (uint16_t i = 0; i < cutter->plan->n_nodes && !isinf(ns); i++)
 		ns += node_ns(cutter, i, d);
 	return ns;
 }
 
-/* Predict a task of @count rows of the whole plan. Return: the time of the fastest device. */
-static double predict(struct cutter *cutter, uint32_t count)
+/* Predict a task of @count rows of the whole plan on each device. */
+static struct times predict(struct cutter *cutter, uint32_t count)
 {
-	double least_ns = INFINITY;
+	struct times ret = {{0}};
 
 	cutter->count = count;
-	for (uint32_t d = 0; d < cutter->basis->n_devices; d++) {
-		cutter->whole_ns[d] = predict_whole(cutter, d);
-		least_ns = fmin(least_ns, cutter->whole_ns[d]);
-	}
-	return least_ns;
+	for (uint32_t d = 0; d < cutter->basis->n_devices; d++)
+		ret.ns[d] = predict_whole(cutter, d);
+	return ret;
+}
+
+/* Return true if a device beside the CPU can run the whole plan. */
+static bool is_whole(const struct cutter *cutter, const struct times *whole)
+{
+	for (uint32_t d = 1; d < cutter->basis->n_devices; d++)
+		if (!isinf(whole->ns[d]))
+			return true;
+	return false;
 }
 
 /* --- Units --- */
@@ -384,7 +402,7 @@ static int make_graph(struct cutter *cutter)
 		if (!add_edges(cutter, u, edge_to))
 			return CUT_E_MANY;
 		for (uint32_t d = 0; d < basis->n_devices; d++) {
-			double ns = isinf(cutter->whole_ns[d]) ? INFINITY : 0;
+			double ns = has_room(&basis->devices[d], cutter->plan) ? 0 : INFINITY;
 
 			for (uint16_t i = cutter->first[u]; i < cutter->first[u + 1]; i++)
 				ns += node_ns(cutter, i, d);
@@ -571,32 +589,52 @@ static bool make_arrays(struct cutter *cutter)
 	return cutter->writer && cutter->reader;
 }
 
+/*
+ * Return true if submissions of segments add too much to a task of one row, which gains nothing. A
+ * plan that only the CPU can run as a whole is for large tasks, or would not be worth a cut.
+ */
+static bool loses_rows(struct cutter *cutter, const struct times *whole)
+{
+	const struct times row = predict(cutter, 1);
+
+	return is_whole(cutter, whole) &&
+	       cutter->n_segments * hop_ns > most_loss * least_of(cutter, &row);
+}
+
 uint32_t place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
 			  uint16_t *ret_firsts)
 {
-	_cleanup_(cutter_freep) struct cutter *cutter = calloc(1, sizeof(*cutter));
+	_cleanup_(cutter_freep) struct cutter *cutter = NULL;
 	uint32_t n = 0, n_parts = PARTS;
-	double row_ns, whole_ns;
+	struct times whole;
 	float span_ns = 0;
+	double whole_ns;
 	int r;
 
-	/* States are updated in order, and rows below min-count stay on the CPU. */
-	if (!cutter || plan->pinned || plan->has_state || plan->n_nodes < 2 ||
-	    (plan->max_count > 1 && plan->max_count < basis->min_count))
+	/* States are updated in order, and what no device has room for is cut into pieces. */
+	if (plan->has_state || !has_any_room(basis, plan))
+		return CUT_UNDECIDED;
+	/* Tasks of few rows stay on the CPU. */
+	if (plan->pinned || (plan->max_count > 1 && plan->max_count < basis->min_count))
 		return 0;
+	cutter = calloc(1, sizeof(*cutter));
+	if (!cutter)
+		return CUT_UNDECIDED;
 	cutter->basis = basis;
 	cutter->plan = plan;
-	row_ns = predict(cutter, 1);
-	whole_ns = predict(cutter, plan->max_count);
+	whole = predict(cutter, plan->max_count);
+	whole_ns = least_of(cutter, &whole);
 	if (isinf(whole_ns) || !make_arrays(cutter))
-		return 0;
+		return CUT_UNDECIDED;
 	find_uses(cutter);
 	do {
 		r = make_segments(cutter, whole_ns, n_parts, &span_ns);
 		n_parts /= 2;
 	} while (r == CUT_E_MANY && n_parts >= PARTS_LEAST);
-	if (r || cutter->n_segments * hop_ns > row_ns * most_loss || !is_apart(cutter) ||
-	    (double)span_ns * (1 + (double)basis->min_gain) > whole_ns)
+	if (r)
+		return CUT_UNDECIDED;
+	if (!is_apart(cutter) || (double)span_ns * (1 + (double)basis->min_gain) > whole_ns ||
+	    loses_rows(cutter, &whole))
 		return 0;
 	for (uint32_t s = 1; s < cutter->n_segments; s++)
 		ret_firsts[n++] = cutter->first[cutter->first_unit[s]];

@@ -3,10 +3,10 @@
 /*
  * Cuts by time: plans that several devices complete sooner than one
  *
- * plan/cut-points.h cuts a plan that no device can have whole. A plan that a device can have whole
- * is cut only if it is predicted to end sooner in segments on several devices: where branches are
- * independent, or where a device is slow at some of the operators. The prediction is made before
- * any task has run, from the profiles of the devices alone.
+ * A plan is cut if it is predicted to end sooner in segments on several devices: where branches are
+ * independent, where a device lacks operators, or where it is slow at some. The prediction is made
+ * before any task has run, from the profiles of the devices alone. Plans for which no device has
+ * room, and those with states, are left to plan/cut-points.h.
  *
  * Neighbouring nodes are joined to units until a unit takes a share of the plan's time. A schedule
  * of the units (place/graph.h) has execution, transfers of bound tensors and of what crosses, and
@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "place/profile.h"
-#include "plan/cut.h"
+#include "plan/cut-points.h"
 #include "plan/plan.h"
 
 /* A device on which segments may run */
@@ -43,10 +43,10 @@ struct place_cut_basis {
 };
 
 /*
- * Choose the nodes to cut @plan before, which a device can have whole. @ret_firsts has
- * CUT_MAX_SEGMENTS - 1 elements. Takes some milliseconds for thousands of nodes. Any thread.
- * Return: their number, ascending, as cut_new() takes them; 0: the plan stays whole, also for want
- * of memory.
+ * Choose the nodes to cut @plan before. @ret_firsts has CUT_MAX_SEGMENTS - 1 elements. Takes some
+ * milliseconds for thousands of nodes. Any thread.
+ * Return: their number, ascending, as cut_new() takes them; 0: the plan stays whole; CUT_UNDECIDED:
+ * see above, also for want of memory here.
  */
 uint32_t place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
 			  uint16_t *ret_firsts);

@@ -3,8 +3,9 @@
 /*
  * Cut points: where a plan is cut into segments (plan/cut.h)
  *
- * A plan stays whole if a device can have it whole: segments cost submissions, and crossing tensors
- * are written and read once more. (It may be cut by time then: see place/cut-devices.h.) It is cut
+ * Where devices are known by profiles, predicted times decide (place/cut-devices.h), unless there
+ * is no room for the plan. Otherwise a plan stays whole if a device can have it whole: segments
+ * cost submissions, and crossing tensors are written and read once more. It is cut
  *   - where an operator that a device lacks begins or ends, if the run of nodes that the device has
  *     is worth a submission of its own;
  *   - into pieces of constants, if constants and scratch are larger than the device memory that the
@@ -15,6 +16,9 @@
 
 #include "plan/cut.h"
 #include "plan/plan.h"
+
+/* In place of a number of points: those of cut_points() are as good as any. */
+#define CUT_UNDECIDED UINT32_MAX
 
 struct cut_wish {
 	uint8_t devices;       /* OP_ON_*: the kind of the device; 0: there is none */

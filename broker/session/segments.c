@@ -185,9 +185,10 @@ static int cut(struct session_plan *plan)
 	uint32_t n;
 	int r;
 
-	n = cut_points(plan->plan, &description->wish, firsts);
-	if (n == 0 && description->cut_basis)
-		n = hooks->cut_choose(description->cut_basis, plan->plan, firsts);
+	n = description->cut_basis ? hooks->cut_choose(description->cut_basis, plan->plan, firsts)
+				   : CUT_UNDECIDED;
+	if (n == CUT_UNDECIDED)
+		n = cut_points(plan->plan, &description->wish, firsts);
 	if (n == 0)
 		return 0;
 	segments = segments_new(plan, n + 1);

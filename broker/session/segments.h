@@ -9,8 +9,8 @@
  * tasks, the statistics. It owns the segments, which no task can name, and the memory of the
  * tensors that cross between them: one crossing block for each task that runs at a time.
  *
- * The setup thread cuts a plan once it is verified (segments_make()), for want of memory or
- * operators, or to save time (server_hooks.cut_choose()), and makes the memory before
+ * The setup thread cuts a plan once it is verified (segments_make()), to save time
+ * (server_hooks.cut_choose()) or for want of memory (cut_points()), and makes the memory before
  * executors prepare the segments (segments_map()). The reactor charges the plan's tenant in
  * between. Cutting is optional: a plan for which there is no room in segments stays whole.
  */

@@ -121,11 +121,14 @@ struct server_hooks {
 	 * Describe the devices, as they are now, for cut_choose() of a plan of @session with at
 	 * most @n_tensors. Adds to *bytes what both allocate. The caller frees the answer, in one
 	 * allocation, on any thread. NULL: as if the answer were NULL.
-	 * Return: NULL: plans that a device can have whole stay so.
+	 * Return: NULL: nothing is known; see cut_points() (plan/cut-points.h).
 	 */
 	void *(*cut_begin)(void *context, const struct session *session, uint64_t n_tensors,
 			   uint64_t *bytes);
-	/* Setup thread: choose where such a plan is cut, as cut_points() (plan/cut-points.h). */
+	/*
+	 * Setup thread: choose where such a plan is cut, so that it is predicted to end soonest.
+	 * Return: as cut_points(); CUT_UNDECIDED.
+	 */
 	uint32_t (*cut_choose)(const void *basis, const struct plan *plan, uint16_t *ret_firsts);
 	uint64_t (*tasks_in_flight)(void *context);
 	/*

@@ -138,6 +138,15 @@ static void check(struct describe *describe, const uint16_t *wanted)
 	plan_free(plan);
 }
 
+static void check_undecided(struct describe *describe)
+{
+	struct plan *plan = expect_plan(describe);
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+
+	assert_int_equal(place_cut_points(basis, plan, firsts), CUT_UNDECIDED);
+	plan_free(plan);
+}
+
 #define CHECK(describe, ...) check(describe, (const uint16_t[]){__VA_ARGS__})
 
 TEST(test_cut__branches, setup, teardown)
@@ -191,11 +200,54 @@ TEST(test_cut__operators, setup, teardown)
 	CHECK(mixed(3), 0);
 }
 
+/* Describe products of @rows rows with the sine of float64, which GPUs lack, after the third. */
+static struct describe *lacking(uint32_t rows)
+{
+	struct describe *d = describe_new("lacking", rows);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, SIDE));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, SIDE));
+	chain(d, "a", "x", 3);
+	describe_inferred(d, "wide", RBK_TENSOR_SCRATCH, RBK_DTYPE_F64);
+	describe_inferred(d, "sine", RBK_TENSOR_SCRATCH, RBK_DTYPE_F64);
+	describe_scratch(d, "narrow");
+	describe_node(d, "Cast", "", "a2", "wide");
+	describe_attr_int(d, "to", 11);
+	describe_node(d, "Sin", "", "wide", "sine");
+	describe_node(d, "Cast", "", "sine", "narrow");
+	describe_attr_int(d, "to", 1);
+	chain(d, "b", "narrow", 2);
+	describe_node(d, "Tanh", "", "b1", "y");
+	return d;
+}
+
+/* A fast GPU gets what it has of a plan, if the way there is not too long. */
+TEST(test_cut__lacking_operator, setup, teardown)
+{
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	struct plan *plan;
+	uint32_t n;
+
+	set_rate(GPU, OP_FAMILY_MATMUL, 100);
+	plan = expect_plan(lacking(ROWS));
+	n = place_cut_points(basis, plan, firsts);
+	assert_int_equal(n, 2);
+	/* The casts are on either side. */
+	assert_in_range(firsts[0], 3, 4);
+	assert_in_range(firsts[1], 5, 6);
+	plan_free(plan);
+	set_link(0.01f);
+	CHECK(lacking(ROWS), 0);
+	set_link(100);
+	set_rate(GPU, OP_FAMILY_MATMUL, 9);
+	CHECK(lacking(ROWS), 0);
+}
+
 /* Devices that have no part in any cut */
 TEST(test_cut__other_devices, setup, teardown)
 {
 	basis->devices[GPU].room_bytes = 8 * MATRIX_BYTES - 1;
-	CHECK(branches(4), 0);
+	check_undecided(branches(4));
 	basis->devices[GPU].room_bytes = UINT64_MAX;
 	basis->devices[GPU].types = OP_TYPE(RBK_DTYPE_F16);
 	CHECK(branches(4), 0);
@@ -226,7 +278,7 @@ TEST(test_cut__thresholds, setup, teardown)
 	d = branches(4);
 	describe_state(d, "z", DESCRIBE_DIMS(1));
 	describe_node(d, "Neg", "", "z", "z");
-	CHECK(d, 0);
+	check_undecided(d);
 }
 
 /* Describe two branches of two products of @n rows each. */
@@ -368,7 +420,7 @@ TEST(test_cut__no_memory, setup, teardown)
 		n = place_cut_points(basis, plan, firsts);
 		if (!fail_alloc_stop())
 			break;
-		assert_int_equal(n, 0);
+		assert_int_equal(n, CUT_UNDECIDED);
 	}
 	assert_int_equal(n, 3);
 	plan_free(plan);
