@@ -68,7 +68,7 @@ static struct rbk_builder *describe(uint32_t n_branches, const struct rbk_arena 
 		if (i + 1 == PRODUCTS / n_branches)
 			end = to;
 	}
-	/* Of one branch, the square of its end */
+	/* If there is one branch, the square of its end */
 	to = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, dims);
 	rbk_builder_binary(b, "Mul", end, from, to);
 	return b;
