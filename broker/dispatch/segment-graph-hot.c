@@ -20,7 +20,7 @@
 
 enum {
 	LOOK_EVERY_TASKS = 64, /* tasks of a plan after which predictions are compared */
-	SEARCH_STEPS = 4096,
+	SEARCH_STEPS = 16384,
 };
 
 /* Share by which a prediction changes before the schedule is made anew */

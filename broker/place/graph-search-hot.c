@@ -2,23 +2,23 @@
 /*
  * Schedules of graphs: local search
  *
- * A step moves one node of the chain of nodes that determines the end: to another device, to
- * another place in the order, or both. The search is simulated annealing (Kirkpatrick, Gelatt,
- * Vecchi, Optimization by Simulated Annealing, 1983) in rounds, each of which begins with the best
- * plan and ends without accepting anything worse.
+ * A step moves one node of the chain of nodes that determines the end: to another device, alone or
+ * with others, to another place in the order, or both. The search is simulated annealing
+ * (Kirkpatrick, Gelatt, Vecchi, Optimization by Simulated Annealing, 1983) in rounds, each of which
+ * begins with the best plan and ends without accepting anything worse.
  */
 #include <math.h>
 
 #include "place/graph-private.h"
 #include "util/number.h"
 
-enum { ROUND_STEPS = 512 };
+enum { ROUND_STEPS = 512, SMALL_NODES = 64 };
 
 /*
  * A worse plan is accepted if it ends later by at most this share at the beginning of a round.
  * Small graphs need large ones to leave where they are; large graphs get lost with these.
  */
-static const float first_excess[] = {0.01f, 0.03f, 0.1f};
+static const float first_excess[2][2] = {{0.01f, 0.05f}, {0.1f, 0.4f}};
 
 static uint32_t random_below(struct graph_search *search, uint32_t n)
 {
@@ -54,6 +54,56 @@ static void move_node(struct graph_search *search, uint16_t node, uint16_t to)
 	place[node] = to;
 }
 
+/* Return true if a node that @i needs, or with @is_forward false one that needs it, has moved. */
+static bool neighbour_moved(const struct graph_search *search, uint32_t i, bool is_forward)
+{
+	const struct place_graph *graph = &search->graph;
+	const uint32_t *first = is_forward ? graph->first : search->to_first;
+	const uint32_t *ends = is_forward ? graph->from : search->to;
+
+	for (uint32_t e = first[i]; e < first[i + 1]; e++)
+		if (search->trial.device[ends[e]] != search->now.device[ends[e]])
+			return true;
+	return false;
+}
+
+/*
+ * Move a node to a device, and with it nodes around: those that need it, or that it needs, directly
+ * or through others that move, if they are on the same device; at random some stay. Where transfers
+ * take long, no single node is worth one.
+ */
+static void move_around(struct graph_search *search, uint16_t node, uint8_t device)
+{
+	const struct place_graph *graph = &search->graph;
+	const uint8_t from = search->trial.device[node];
+	const bool is_forward = random_below(search, 2);
+	const uint32_t n = is_forward ? graph->n_nodes - node - 1 : node;
+	const uint32_t one_in = 2 + random_below(search, 15); /* stays */
+
+	search->trial.device[node] = device;
+	for (uint32_t k = 1; k <= n; k++) {
+		const uint32_t i = is_forward ? node + k : node - k;
+
+		if (search->trial.device[i] == from && !isinf(graph_exec_ns(graph, i, device)) &&
+		    neighbour_moved(search, i, is_forward) && random_below(search, one_in) > 0)
+			search->trial.device[i] = device;
+	}
+}
+
+/* Move all nodes of a device that come after @node, or before it, to another device. */
+static void move_side(struct graph_search *search, uint16_t node, uint8_t device)
+{
+	const struct place_graph *graph = &search->graph;
+	const uint8_t from = search->trial.device[node];
+	const uint16_t place = search->trial.place[node];
+	const bool is_after = random_below(search, 2);
+
+	for (uint32_t i = 0; i < graph->n_nodes; i++)
+		if (search->trial.device[i] == from && !isinf(graph_exec_ns(graph, i, device)) &&
+		    (is_after ? search->trial.place[i] >= place : search->trial.place[i] <= place))
+			search->trial.device[i] = device;
+}
+
 /* Change the trial at one place. */
 static void change(struct graph_search *search)
 {
@@ -68,8 +118,16 @@ static void change(struct graph_search *search)
 					 random_below(search, graph->n_devices - 1)) %
 					graph->n_devices;
 
-		if (!isinf(graph_exec_ns(graph, node, device)))
-			search->trial.device[node] = (uint8_t)device;
+		if (isinf(graph_exec_ns(graph, node, device)))
+			return;
+		if (kind == 1 || kind == 2) {
+			if (random_below(search, 2))
+				move_around(search, node, (uint8_t)device);
+			else
+				move_side(search, node, (uint8_t)device);
+			return;
+		}
+		search->trial.device[node] = (uint8_t)device;
 		if (kind < 4)
 			return;
 	}
@@ -102,9 +160,9 @@ static void begin_round(struct graph_search *search)
 static bool step(struct graph_search *search)
 {
 	const uint32_t at = search->n_steps % ROUND_STEPS;
-	const uint32_t kind =
-		search->n_steps++ / ROUND_STEPS % (sizeof(first_excess) / sizeof(first_excess[0]));
-	const float excess = first_excess[kind] * (1 - (float)at / ROUND_STEPS);
+	const uint32_t round = search->n_steps++ / ROUND_STEPS;
+	const float first = first_excess[search->graph.n_nodes <= SMALL_NODES][round % 2];
+	const float excess = first * (1 - (float)at / ROUND_STEPS);
 	float ns;
 
 	if (at == 0)

@@ -169,7 +169,7 @@ static int begin_section(struct reader *reader, char *text)
 							    .devices_max = 2,
 							    .ratios = {1},
 							    .n_ratios = 1,
-							    .n_steps = 4096,
+							    .n_steps = 16384,
 							    .n_tasks = 1,
 							    .n_in_flight = 1};
 		__attribute__((fallthrough));
