@@ -103,6 +103,20 @@ const char *stats_memory_state_name(uint32_t state)
 	return state < N_OF(names) ? names[state] : unknown.name;
 }
 
+const char *stats_cut_name(uint32_t cut)
+{
+	static const char *const names[] = {
+		[RBK_CUT_UNKNOWN] = "unknown",     [RBK_CUT_FASTER] = "faster",
+		[RBK_CUT_TO_FIT] = "to-fit",       [RBK_CUT_AT_RANDOM] = "at-random",
+		[RBK_CUT_NO_GAIN] = "no-gain",     [RBK_CUT_SMALL] = "small",
+		[RBK_CUT_NO_DEVICE] = "no-device", [RBK_CUT_FITS] = "fits",
+		[RBK_CUT_PINNED] = "pinned",       [RBK_CUT_REFUSED] = "refused",
+	};
+
+	_Static_assert(N_OF(names) == RBK_CUT_COUNT, "each has a name");
+	return cut < N_OF(names) ? names[cut] : unknown.name;
+}
+
 const char *stats_memory_tier_name(uint32_t tier)
 {
 	static const char *const names[] = {

@@ -39,4 +39,5 @@ const char *stats_breaker_name(uint32_t state);
 const char *stats_device_kind_name(uint32_t kind);
 /* Likewise, of enum rbk_memory_state and of enum rbk_memory_tier. */
 const char *stats_memory_state_name(uint32_t state);
+const char *stats_cut_name(uint32_t cut); /* enum rbk_cut */
 const char *stats_memory_tier_name(uint32_t tier);

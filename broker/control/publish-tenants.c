@@ -101,6 +101,9 @@ void publish_plan(struct publish *publish, struct session_plan *plan)
 		.n_constraints = plan_n_constrained(plan),
 		.n_segments = plan_n_segments(plan),
 		.n_segments_resident = plan_n_resident(plan),
+		.cut = plan->cut,
+		.cut_ns = plan->cut_ns,
+		.whole_ns = plan->whole_ns,
 	};
 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {

@@ -173,9 +173,9 @@ void *dispatch_cut_begin(void *context, const struct session *session, uint64_t 
 	return steal_ptr(basis);
 }
 
-uint32_t dispatch_cut_choose(const void *basis, const struct plan *plan, uint16_t *ret_firsts)
+bool dispatch_cut_choose(const void *basis, const struct plan *plan, struct cut_choice *ret)
 {
-	return place_cut_points(basis, plan, ret_firsts);
+	return place_cut_points(basis, plan, ret);
 }
 
 /* Return how many pairs of segments there are of which one needs the other. */

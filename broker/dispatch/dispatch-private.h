@@ -622,7 +622,7 @@ void flows_deinit(struct dispatch *dispatch);
 /* For server_hooks. */
 void *dispatch_cut_begin(void *context, const struct session *session, uint64_t n_tensors,
 			 uint64_t *bytes);
-uint32_t dispatch_cut_choose(const void *basis, const struct plan *plan, uint16_t *ret_firsts);
+bool dispatch_cut_choose(const void *basis, const struct plan *plan, struct cut_choice *ret);
 uint64_t dispatch_plan_bytes(void *context, const struct session_plan *plan);
 void dispatch_plan_make(void *context);
 int dispatch_plan_ready(void *context, struct session_plan *plan);

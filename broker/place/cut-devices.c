@@ -601,44 +601,66 @@ static bool loses_rows(struct cutter *cutter, const struct times *whole)
 	       cutter->n_segments * hop_ns > most_loss * least_of(cutter, &row);
 }
 
-uint32_t place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
-			  uint16_t *ret_firsts)
+/* Return why a plan stays whole whose segments would end after @span_ns; 0: it is cut. */
+static enum rbk_cut why_whole(struct cutter *cutter, const struct times *whole, float span_ns)
+{
+	const double gain = 1 + (double)cutter->basis->min_gain;
+
+	if (!is_apart(cutter) || (double)span_ns * gain > least_of(cutter, whole))
+		return RBK_CUT_NO_GAIN;
+	return loses_rows(cutter, whole) ? RBK_CUT_SMALL : RBK_CUT_UNKNOWN;
+}
+
+static void choose(struct cutter *cutter, const struct times *whole, float span_ns,
+		   struct cut_choice *ret)
+{
+	const enum rbk_cut why = why_whole(cutter, whole, span_ns);
+
+	*ret = (struct cut_choice){
+		.why = why ? why : RBK_CUT_FASTER,
+		.whole_ns = (float)least_of(cutter, whole),
+		.cut_ns = is_apart(cutter) ? span_ns : 0,
+	};
+	for (uint32_t s = 1; !why && s < cutter->n_segments; s++)
+		ret->firsts[ret->n++] = cutter->first[cutter->first_unit[s]];
+}
+
+bool place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
+		      struct cut_choice *ret)
 {
 	_cleanup_(cutter_freep) struct cutter *cutter = NULL;
-	uint32_t n = 0, n_parts = PARTS;
+	uint32_t n_parts = PARTS;
 	struct times whole;
 	float span_ns = 0;
 	double whole_ns;
 	int r;
 
 	/* States are updated in order, and what no device has room for is cut into pieces. */
-	if (plan->has_state || !has_any_room(basis, plan))
-		return CUT_UNDECIDED;
+	if (plan->pinned || plan->has_state || !has_any_room(basis, plan))
+		return false;
 	/* Tasks of few rows stay on the CPU. */
-	if (plan->pinned || (plan->max_count > 1 && plan->max_count < basis->min_count))
-		return 0;
+	if (plan->max_count > 1 && plan->max_count < basis->min_count) {
+		*ret = (struct cut_choice){.why = RBK_CUT_SMALL};
+		return true;
+	}
 	cutter = calloc(1, sizeof(*cutter));
 	if (!cutter)
-		return CUT_UNDECIDED;
+		return false;
 	cutter->basis = basis;
 	cutter->plan = plan;
 	whole = predict(cutter, plan->max_count);
 	whole_ns = least_of(cutter, &whole);
 	if (isinf(whole_ns) || !make_arrays(cutter))
-		return CUT_UNDECIDED;
+		return false;
 	find_uses(cutter);
 	do {
 		r = make_segments(cutter, whole_ns, n_parts, &span_ns);
 		n_parts /= 2;
 	} while (r == CUT_E_MANY && n_parts >= PARTS_LEAST);
 	if (r)
-		return CUT_UNDECIDED;
-	if (!is_apart(cutter) || (double)span_ns * (1 + (double)basis->min_gain) > whole_ns ||
-	    loses_rows(cutter, &whole))
-		return 0;
-	for (uint32_t s = 1; s < cutter->n_segments; s++)
-		ret_firsts[n++] = cutter->first[cutter->first_unit[s]];
-	return n;
+		return false;
+	choose(cutter, &whole, span_ns, ret);
+	return true;
 }
 
 uint64_t place_cut_bytes(uint32_t n_devices, uint64_t n_tensors)

@@ -19,6 +19,7 @@
  * Afterwards each segment is placed by itself, as learned times and backlogs suggest: a prediction
  * that was wrong costs the submissions of segments, not the choice of devices.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "place/profile.h"
@@ -43,13 +44,11 @@ struct place_cut_basis {
 };
 
 /*
- * Choose the nodes to cut @plan before. @ret_firsts has CUT_MAX_SEGMENTS - 1 elements. Takes some
- * milliseconds for thousands of nodes. Any thread.
- * Return: their number, ascending, as cut_new() takes them; 0: the plan stays whole; CUT_UNDECIDED:
- * see above, also for want of memory here.
+ * Choose the nodes to cut @plan before. Takes some milliseconds for thousands of nodes. Any thread.
+ * Return: true; false, and *ret is unchanged: see above, also for want of memory here.
  */
-uint32_t place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
-			  uint16_t *ret_firsts);
+bool place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
+		      struct cut_choice *ret);
 
 /* Return the bytes of host memory that place_cut_points() allocates at most. */
 uint64_t place_cut_bytes(uint32_t n_devices, uint64_t n_tensors);

@@ -246,16 +246,28 @@ static bool fits(const struct points *points)
 	return bytes <= points->wish->memory_bytes;
 }
 
-uint32_t cut_points(const struct plan *plan, const struct cut_wish *wish, uint16_t *ret_firsts)
+/* Return why a plan stays whole that no part of it would make better. */
+static enum rbk_cut why_whole(const struct plan *plan, const struct cut_wish *wish)
+{
+	if (plan->pinned)
+		return RBK_CUT_PINNED;
+	return wish->devices ? RBK_CUT_FITS : RBK_CUT_NO_DEVICE;
+}
+
+void cut_points(const struct plan *plan, const struct cut_wish *wish, struct cut_choice *ret)
 {
 	const uint64_t piece_bytes =
 		max_u64(wish->memory_bytes / PIECES_RESIDENT, plan->constant_bytes / PIECES_MOST);
 	_cleanup_(freep) struct uses *uses = NULL;
 
-	if (wish->seed)
-		return random_points(plan, wish->seed, ret_firsts);
+	*ret = (struct cut_choice){.why = why_whole(plan, wish)};
+	if (wish->seed) {
+		ret->n = random_points(plan, wish->seed, ret->firsts);
+		ret->why = RBK_CUT_AT_RANDOM;
+		return;
+	}
 	if (!wish->devices || plan->pinned || is_whole(plan, wish))
-		return 0;
+		return;
 	uses = find_uses(plan);
 	/* If there are too many segments, shorter runs are left to the CPU, and pieces are larger.
 	 */
@@ -265,15 +277,20 @@ uint32_t cut_points(const struct plan *plan, const struct cut_wish *wish, uint16
 			.uses = uses,
 			.wish = wish,
 			.worth_ns = WORTH_NS * scale,
-			.firsts = ret_firsts,
+			.firsts = ret->firsts,
 		};
 
 		points.piece_bytes = fits(&points) ? UINT64_MAX : piece_bytes * scale;
 		find_points(&points);
-		if (!points.has_device)
-			return 0;
-		if (points.n < CUT_MAX_SEGMENTS)
-			return points.n;
+		if (!points.has_device) {
+			ret->why = RBK_CUT_NO_DEVICE;
+			return;
+		}
+		if (points.n < CUT_MAX_SEGMENTS) {
+			ret->n = points.n;
+			ret->why = points.n > 0 ? RBK_CUT_TO_FIT : RBK_CUT_FITS;
+			return;
+		}
 	}
-	return 0;
+	ret->why = RBK_CUT_REFUSED;
 }

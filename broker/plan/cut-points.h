@@ -17,9 +17,6 @@
 #include "plan/cut.h"
 #include "plan/plan.h"
 
-/* In place of a number of points: those of cut_points() are as good as any. */
-#define CUT_UNDECIDED UINT32_MAX
-
 struct cut_wish {
 	uint8_t devices;       /* OP_ON_*: the kind of the device; 0: there is none */
 	uint32_t types;        /* OP_TYPE() of the element types that it holds; 0: all */
@@ -27,8 +24,13 @@ struct cut_wish {
 	uint64_t seed;         /* cut at random, before any node, for tests; 0: no */
 };
 
-/*
- * Choose the nodes to cut @plan before. @ret_firsts has CUT_MAX_SEGMENTS - 1 elements. Any thread.
- * Return: their number, ascending, as cut_new() takes them; 0: the plan stays whole.
- */
-uint32_t cut_points(const struct plan *plan, const struct cut_wish *wish, uint16_t *ret_firsts);
+/* Where a plan is cut, and why */
+struct cut_choice {
+	uint32_t n;                            /* nodes to cut before; 0: the plan stays whole */
+	uint16_t firsts[CUT_MAX_SEGMENTS - 1]; /* these nodes, ascending, as cut_new() takes them */
+	enum rbk_cut why;
+	float cut_ns, whole_ns; /* predicted, as in struct rbk_stats_plan; 0: not predicted */
+};
+
+/* Choose the nodes to cut @plan before. Any thread. */
+void cut_points(const struct plan *plan, const struct cut_wish *wish, struct cut_choice *ret);

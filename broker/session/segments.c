@@ -180,25 +180,27 @@ static int cut(struct session_plan *plan)
 {
 	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 	const struct description *description = plan->description;
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
 	struct session_segments *segments;
-	uint32_t n;
+	struct cut_choice choice;
 	int r;
 
-	n = description->cut_basis ? hooks->cut_choose(description->cut_basis, plan->plan, firsts)
-				   : CUT_UNDECIDED;
-	if (n == CUT_UNDECIDED)
-		n = cut_points(plan->plan, &description->wish, firsts);
-	if (n == 0)
+	if (!description->cut_basis ||
+	    !hooks->cut_choose(description->cut_basis, plan->plan, &choice))
+		cut_points(plan->plan, &description->wish, &choice);
+	plan->cut = (uint8_t)choice.why;
+	plan->cut_ns = choice.cut_ns;
+	plan->whole_ns = choice.whole_ns;
+	if (choice.n == 0)
 		return 0;
-	segments = segments_new(plan, n + 1);
+	segments = segments_new(plan, choice.n + 1);
 	if (!segments)
 		return error_origin(-ENOMEM);
-	r = cut_new(description->bytes, description->n_bytes, plan->plan, firsts, n,
+	r = cut_new(description->bytes, description->n_bytes, plan->plan, choice.firsts, choice.n,
 		    &segments->cut);
 	if (r == 0 && cut_n_tensors(segments->cut) > TENSORS_MOST * plan->plan->n_tensors)
 		r = CUT_E_REFS;
 	if (r) {
+		plan->cut = RBK_CUT_REFUSED;
 		segments_free(segments);
 		return r > 0 ? 0 : error_fold(r);
 	}
@@ -253,9 +255,10 @@ bool segments_make(struct session_plan *plan)
 		if (r == PLAN_E_MORE || (r == 0 && i + 1 < plan->segments->n))
 			return true;
 	}
-	if (r)
+	if (r) {
+		plan->cut = RBK_CUT_REFUSED;
 		plan->segments = segments_free(plan->segments);
-	else if (plan->segments)
+	} else if (plan->segments)
 		plan->segments->cut = cut_free(plan->segments->cut);
 	description->result = 0;
 	return false;

@@ -15,6 +15,7 @@
 #include "shm/wire.h"
 #include "util/cleanup.h"
 
+struct cut_choice;
 struct loop;
 struct offload;
 struct residency;
@@ -127,9 +128,9 @@ struct server_hooks {
 			   uint64_t *bytes);
 	/*
 	 * Setup thread: choose where such a plan is cut, so that it is predicted to end soonest.
-	 * Return: as cut_points(); CUT_UNDECIDED.
+	 * Return: false, and *ret is unchanged: cut_points() decides.
 	 */
-	uint32_t (*cut_choose)(const void *basis, const struct plan *plan, uint16_t *ret_firsts);
+	bool (*cut_choose)(const void *basis, const struct plan *plan, struct cut_choice *ret);
 	uint64_t (*tasks_in_flight)(void *context);
 	/*
 	 * Return true if rings of other tenants than @tenant, NULL for none, are busy. NULL: they

@@ -64,14 +64,17 @@ static void plan_check(struct session_plan *plan)
 }
 
 /* Set the limits that decide where the plan is cut, and the bytes to charge for cutting it. */
-static void plan_wish(const struct session_plan *plan)
+static void plan_wish(struct session_plan *plan)
 {
 	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 	struct description *description = plan->description;
 	const uint64_t n_tensors = description->n_bytes / sizeof(struct rbk_plan_tensor);
 
+	plan->cut = RBK_CUT_NO_DEVICE;
 	if (!segments_wish(plan->session, &description->wish))
 		return;
+	/* Until the setup thread cuts it, if there is memory for that. */
+	plan->cut = RBK_CUT_REFUSED;
 	description->cut_bytes = segments_most_bytes(description->n_bytes);
 	if (hooks->cut_begin && description->wish.seed == 0)
 		description->cut_basis = hooks->cut_begin(hooks->context, plan->session, n_tensors,

@@ -156,9 +156,11 @@ struct session_plan {
 	struct list_node ending; /* in dispatch.ending while waiting is emptied; the dispatcher's */
 	struct place_plan *place;          /* the placer's record; the dispatcher's */
 	struct session_segments *segments; /* the plan is cut; NULL: it is whole; see segments.h */
-	struct session_plan *whole;        /* of a segment: the plan that clients know; else NULL */
-	bool is_prepared;                  /* by the executors; the setup thread's */
-	uint32_t n_entered; /* segments that dispatcher and residency know; reactor */
+	uint8_t cut; /* enum rbk_cut; this and the next two: see rbk_stats_plan */
+	float cut_ns, whole_ns;
+	struct session_plan *whole; /* of a segment: the plan that clients know; else NULL */
+	bool is_prepared;           /* by the executors; the setup thread's */
+	uint32_t n_entered;         /* segments that dispatcher and residency know; reactor */
 	uint32_t n_loading; /* segments still being loaded, plus 1 until all are entered; reactor */
 	uint32_t n_leaving; /* segments whose memory residency has still to release; reactor */
 	struct plan_memory memory; /* residency's record; hot */

@@ -520,6 +520,8 @@ void stats_set_tenant(struct stats_tenant *tenant, const struct rbk_stats_tenant
 struct stats_plan_memory {
 	uint64_t n_evictions, n_returns, n_constraints;
 	uint32_t n_segments, n_segments_resident;
+	uint8_t cut;
+	float cut_ns, whole_ns;
 };
 /*
  * Set the derived figures of a plan; @figures has one element for each device, whose counts are

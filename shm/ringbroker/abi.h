@@ -198,6 +198,23 @@ enum rbk_reason {
 };
 #define RBK_REASON_COUNT 10
 
+/* struct rbk_stats_plan.cut: why a plan is cut into segments, or is whole (SEGMENTS in brokerd(8))
+ */
+enum rbk_cut {
+	RBK_CUT_UNKNOWN = 0,   /* a broker before statistics 1.18 */
+	RBK_CUT_FASTER = 1,    /* it is predicted to end earlier in segments */
+	RBK_CUT_TO_FIT = 2,    /* no device has memory, or all operators, for it whole */
+	RBK_CUT_AT_RANDOM = 3, /* brokerd --cut */
+	RBK_CUT_NO_GAIN = 4,   /* whole: not predicted to end earlier by enough in segments */
+	RBK_CUT_SMALL =
+		5, /* whole: its tasks are too small, or those of few rows would be slower */
+	RBK_CUT_NO_DEVICE = 6, /* whole: only the CPU can have anything of it */
+	RBK_CUT_FITS = 7,      /* whole: no times are known, and a device can have it, or no part */
+	RBK_CUT_PINNED = 8,    /* whole: as its client asked */
+	RBK_CUT_REFUSED = 9,   /* whole: no host memory for segments, or too many references */
+};
+#define RBK_CUT_COUNT 10
+
 /* struct rbk_cqe.flags */
 #define RBK_CQE_DEADLINE_MISSED (1u << 0) /* completed after the entry's deadline */
 /* ran on several devices; device had the most rows, or worked longest on segments of the plan */

@@ -51,7 +51,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   17          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   18          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -286,7 +286,10 @@ struct rbk_stats_plan {
 	/* Since 1.14. */
 	uint32_t n_segments;          /* segments that the plan is cut into; 1: it is whole */
 	uint32_t n_segments_resident; /* of these, segments in the memory of a device */
-	uint64_t reserved[2];
+	/* Since 1.18. Times predicted for a task of all rows when the plan was made; 0: none */
+	float cut_ns, whole_ns; /* in segments; as a whole, on the best device */
+	uint8_t cut;            /* enum rbk_cut */
+	uint8_t reserved[7];
 	struct rbk_stats_plan_device devices[]; /* header.n_devices elements */
 };
 

@@ -37,8 +37,7 @@ static void cut_by_time(const struct plan *plan)
 						    DEVICES * sizeof(struct place_cut_device)] = {
 		0};
 	struct place_cut_basis *basis = (void *)bytes;
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
-	uint32_t n;
+	struct cut_choice choice = {.n = 0};
 
 	/* The search takes as long as a hundred plans. */
 	if (plan->fingerprint % 64 != 0)
@@ -57,10 +56,12 @@ static void cut_by_time(const struct plan *plan)
 					.flops_per_ns = family % DEVICES == i ? 1 : 0.001f,
 					.bytes_per_ns = 1};
 	}
-	n = place_cut_points(basis, plan, firsts);
-	assert(n < CUT_MAX_SEGMENTS && n < plan->n_nodes);
-	for (uint32_t i = 0; i < n; i++)
-		assert(firsts[i] > (i > 0 ? firsts[i - 1] : 0) && firsts[i] < plan->n_nodes);
+	if (!place_cut_points(basis, plan, &choice))
+		return;
+	assert(choice.n < CUT_MAX_SEGMENTS && choice.n < plan->n_nodes);
+	for (uint32_t i = 0; i < choice.n; i++)
+		assert(choice.firsts[i] > (i > 0 ? choice.firsts[i - 1] : 0) &&
+		       choice.firsts[i] < plan->n_nodes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

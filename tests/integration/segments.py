@@ -22,6 +22,8 @@ from started import LIMIT, Broker, expect, start, wait_for
 CTL, BROKERD, PAGE = map(os.path.abspath, sys.argv[1:4])
 N_NODES, ROW_BYTES = 9, 64 * 64 * 4
 N_ROWS, MOST_BATCHES = 500, 8
+SIDE = 512
+MATRIX_BYTES = 4 * SIDE * SIDE
 # Tasks of a plan that is cut which have begun
 MOST_AT_ONCE = 8
 LABELS = ('CPU', 'GPU1', 'GPU2')
@@ -56,6 +58,20 @@ def make_rows(folder):
     inputs, outputs = ([(name, onnx.FLOAT, ['rows', 64])] for name in 'xy')
     model = onnx.write(os.path.join(folder, 'rows.onnx'), onnx.model(nodes, inputs, outputs))
     values = onnx.npy(os.path.join(folder, 'rows.npy'), onnx.FLOAT, [N_ROWS, 64], [i / 8 for i in range(N_ROWS * 64)])
+    return model, values
+
+
+def make_matrices(folder):
+    """y = the product of two chains of products of x with eight different matrices."""
+    names, nodes, matrices = ['x'] * 2, [], []
+    for i in range(8):
+        matrices.append(onnx.tensor(f'w{i}', onnx.FLOAT, [SIDE, SIDE], [(i + 1) / SIDE] * SIDE * SIDE))
+        nodes.append(onnx.node('MatMul', [names[i % 2], f'w{i}'], [f't{i}'], f'product{i}'))
+        names[i % 2] = f't{i}'
+    nodes.append(onnx.node('Mul', names, ['y'], 'tail'))
+    inputs, outputs = ([(name, onnx.FLOAT, [SIDE, SIDE])] for name in 'xy')
+    model = onnx.write(os.path.join(folder, 'matrices.onnx'), onnx.model(nodes, inputs, outputs, matrices))
+    values = onnx.npy(os.path.join(folder, 'matrix.npy'), onnx.FLOAT, [SIDE, SIDE], [1] * SIDE * SIDE)
     return model, values
 
 
@@ -273,6 +289,20 @@ def check_stream(broker, folder):
     client.wait(LIMIT)
 
 
+def check_cut(model, values, options, cuts, sentence):
+    """The broker says why it cut the plan or left it whole."""
+    with Broker(BROKERD, '--cache=none', *options) as broker:
+        client = run_until_stopped(broker, model, values)
+        plan = json.loads(ctl(broker, 'plans', '--json').splitlines()[-1])
+        why = json.loads(ctl(broker, 'why', 'plan', plan['plan'], '--json'))
+        expect(plan['cut'] in cuts, plan)
+        expect((plan['segments'] > 1) == (plan['cut'] in ('faster', 'to-fit', 'at-random')), plan)
+        expect((plan['whole_ns'] is not None) == (plan['cut'] in ('faster', 'no-gain')), plan)
+        expect(any(sentence in fact for fact in why['facts']), sentence, why['facts'])
+        client.kill()
+        client.wait(LIMIT)
+
+
 def check_no_last(broker):
     result = subprocess.run([CTL, '--socket', broker.socket, 'why', 'task', 'last'], stderr=subprocess.PIPE,
                             timeout=LIMIT, check=False, text=True)
@@ -304,6 +334,14 @@ def main():
         # With this seed, each branch has segments of its own.
         with Broker(BROKERD, '--gpu=software:2', '--cache=none', '--calibration=none', '--cut=5') as broker:
             check_branches(broker, make_branches(folder), values)
+        check_cut(model, values, ('--gpu=software:2', '--calibration=none', '--cut=1'), ['at-random'],
+                  ' segments at random (brokerd --cut)')
+        check_cut(model, values, ('--gpu=software', '--calibration=none'), ['fits'], 'the plan is whole: a device can')
+        # Some of the device's memory is kept back for others.
+        check_cut(*make_matrices(folder), ('--gpu=software', '--calibration=none', f'--device-memory={4 * MATRIX_BYTES}'),
+                  ['to-fit'], ', since no device has memory')
+        check_cut(*make_matrices(folder), ('--gpu=none', '--test-device=20us', '--test-device-rate=100'),
+                  ['faster', 'no-gain'], ' in segments, ')
         # A plan that is not cut has none.
         with Broker(BROKERD, '--gpu=none', '--cache=none', '--calibration=none') as broker:
             report = json.loads(ctl(broker, 'run', '--json', '--profile', '--input=x=' + values, model))

@@ -125,11 +125,13 @@ void put_cancel(struct bench *bench, uint64_t user_data, uint64_t target, uint8_
 uint64_t bench_cut_seed(struct describe *describe)
 {
 	struct plan *plan = expect_plan(describe);
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
-	struct cut_wish wish = {.seed = 1};
+	struct cut_wish wish = {.seed = 0};
+	struct cut_choice choice;
 
-	while (cut_points(plan, &wish, firsts) + 1 != plan->n_nodes)
+	do {
 		wish.seed++;
+		cut_points(plan, &wish, &choice);
+	} while (choice.n + 1 != plan->n_nodes);
 	plan_free(plan);
 	return wish.seed;
 }

@@ -125,34 +125,37 @@ static struct describe *mixed(unsigned int n)
 	return d;
 }
 
-/* Assert where a plan is cut: before the nodes of @wanted, 0 behind the last. */
-static void check(struct describe *describe, const uint16_t *wanted)
+/* Assert where a plan is cut, and why: before the nodes of @wanted, 0 behind the last. */
+static void check(struct describe *describe, enum rbk_cut why, const uint16_t *wanted)
 {
 	struct plan *plan = expect_plan(describe);
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
-	const uint32_t n = place_cut_points(basis, plan, firsts);
+	struct cut_choice choice = {.why = RBK_CUT_UNKNOWN};
 
-	for (uint32_t i = 0; i < n; i++)
-		assert_int_equal(firsts[i], wanted[i]);
-	assert_int_equal(wanted[n], 0);
+	assert_true(place_cut_points(basis, plan, &choice));
+	for (uint32_t i = 0; i < choice.n; i++)
+		assert_int_equal(choice.firsts[i], wanted[i]);
+	assert_int_equal(wanted[choice.n], 0);
+	assert_int_equal(choice.why, why);
 	plan_free(plan);
 }
 
 static void check_undecided(struct describe *describe)
 {
 	struct plan *plan = expect_plan(describe);
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	struct cut_choice choice = {.n = 7};
 
-	assert_int_equal(place_cut_points(basis, plan, firsts), CUT_UNDECIDED);
+	assert_false(place_cut_points(basis, plan, &choice));
+	assert_int_equal(choice.n, 7);
 	plan_free(plan);
 }
 
-#define CHECK(describe, ...) check(describe, (const uint16_t[]){__VA_ARGS__})
+#define CHECK(describe, ...)       check(describe, RBK_CUT_FASTER, (const uint16_t[]){__VA_ARGS__, 0})
+#define CHECK_WHOLE(describe, why) check(describe, why, (const uint16_t[]){0})
 
 TEST(test_cut__branches, setup, teardown)
 {
-	CHECK(branches(1), 1, 2, 3, 0);
-	CHECK(branches(4), 1, 5, 9, 0);
+	CHECK(branches(1), 1, 2, 3);
+	CHECK(branches(4), 1, 5, 9);
 }
 
 /* Segments would take longer than the whole plan on the faster device. */
@@ -162,27 +165,33 @@ TEST(test_cut__whole, setup, teardown)
 
 	chain(d, "t", "x", 8);
 	describe_node(d, "Tanh", "", "t7", "y");
-	CHECK(d, 0);
+	CHECK_WHOLE(d, RBK_CUT_NO_GAIN);
 	set_rate(GPU, OP_FAMILY_MATMUL, 100);
-	CHECK(branches(4), 0);
+	CHECK_WHOLE(branches(4), RBK_CUT_NO_GAIN);
 	set_rate(GPU, OP_FAMILY_MATMUL, 1);
-	CHECK(branches(4), 0);
+	CHECK_WHOLE(branches(4), RBK_CUT_NO_GAIN);
 	/* Segments would be shorter than what a submission takes. */
 	set_rate(CPU, OP_FAMILY_MATMUL, 1000);
 	set_rate(GPU, OP_FAMILY_MATMUL, 1000);
-	CHECK(branches(1), 0);
+	CHECK_WHOLE(branches(1), RBK_CUT_NO_GAIN);
 }
 
 /* Twelve products take 5 ms on the GPU alone, and at least 3.4 ms on both devices. */
 TEST(test_cut__gain, setup, teardown)
 {
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
 	struct plan *plan = expect_plan(branches(6));
+	struct cut_choice choice;
 
 	set_rate(GPU, OP_FAMILY_MATMUL, 20);
-	assert_in_range(place_cut_points(basis, plan, firsts), 3, 13);
+	assert_true(place_cut_points(basis, plan, &choice));
+	assert_in_range(choice.n, 3, 13);
+	assert_in_range((int)choice.whole_ns, 5000000, 5200000);
+	assert_in_range((int)choice.cut_ns, 3400000, 3900000);
 	basis->min_gain = 0.5f;
-	assert_int_equal(place_cut_points(basis, plan, firsts), 0);
+	assert_true(place_cut_points(basis, plan, &choice));
+	assert_int_equal(choice.n, 0);
+	assert_int_equal(choice.why, RBK_CUT_NO_GAIN);
+	assert_in_range((int)choice.cut_ns, 3400000, 3900000);
 	plan_free(plan);
 }
 
@@ -190,14 +199,14 @@ TEST(test_cut__gain, setup, teardown)
 TEST(test_cut__operators, setup, teardown)
 {
 	set_rate(GPU, OP_FAMILY_MATMUL, 100);
-	CHECK(mixed(3), 0);
+	CHECK_WHOLE(mixed(3), RBK_CUT_NO_GAIN);
 	set_rate(GPU, OP_FAMILY_SOFTMAX, 0.1f);
-	CHECK(mixed(3), 2, 3, 5, 6, 8, 0);
+	CHECK(mixed(3), 2, 3, 5, 6, 8);
 	/* 64 KiB cross in 65 us, then in 6.5 ms. */
 	set_link(1);
-	CHECK(mixed(3), 2, 3, 5, 6, 8, 0);
+	CHECK(mixed(3), 2, 3, 5, 6, 8);
 	set_link(0.01f);
-	CHECK(mixed(3), 0);
+	CHECK_WHOLE(mixed(3), RBK_CUT_NO_GAIN);
 }
 
 /* Describe products of @rows rows with the sine of float64, which GPUs lack, after the third. */
@@ -224,23 +233,22 @@ static struct describe *lacking(uint32_t rows)
 /* A fast GPU gets what it has of a plan, if the way there is not too long. */
 TEST(test_cut__lacking_operator, setup, teardown)
 {
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	struct cut_choice choice;
 	struct plan *plan;
-	uint32_t n;
 
 	set_rate(GPU, OP_FAMILY_MATMUL, 100);
 	plan = expect_plan(lacking(ROWS));
-	n = place_cut_points(basis, plan, firsts);
-	assert_int_equal(n, 2);
+	assert_true(place_cut_points(basis, plan, &choice));
+	assert_int_equal(choice.n, 2);
 	/* The casts are on either side. */
-	assert_in_range(firsts[0], 3, 4);
-	assert_in_range(firsts[1], 5, 6);
+	assert_in_range(choice.firsts[0], 3, 4);
+	assert_in_range(choice.firsts[1], 5, 6);
 	plan_free(plan);
 	set_link(0.01f);
-	CHECK(lacking(ROWS), 0);
+	CHECK_WHOLE(lacking(ROWS), RBK_CUT_NO_GAIN);
 	set_link(100);
 	set_rate(GPU, OP_FAMILY_MATMUL, 9);
-	CHECK(lacking(ROWS), 0);
+	CHECK_WHOLE(lacking(ROWS), RBK_CUT_NO_GAIN);
 }
 
 /* Devices that have no part in any cut */
@@ -250,15 +258,15 @@ TEST(test_cut__other_devices, setup, teardown)
 	check_undecided(branches(4));
 	basis->devices[GPU].room_bytes = UINT64_MAX;
 	basis->devices[GPU].types = OP_TYPE(RBK_DTYPE_F16);
-	CHECK(branches(4), 0);
+	CHECK_WHOLE(branches(4), RBK_CUT_NO_GAIN);
 	basis->devices[GPU].types = OP_TYPE(RBK_DTYPE_F32);
-	CHECK(branches(4), 1, 5, 9, 0);
+	CHECK(branches(4), 1, 5, 9);
 	/* Two GPUs, and a CPU that is of no use */
 	basis->n_devices = 3;
 	set_rate(CPU, OP_FAMILY_MATMUL, 0.1f);
-	CHECK(branches(4), 1, 5, 9, 0);
+	CHECK(branches(4), 1, 5, 9);
 	basis->devices[2].room_bytes = 0;
-	CHECK(branches(4), 0);
+	CHECK_WHOLE(branches(4), RBK_CUT_NO_GAIN);
 }
 
 /* Placement keeps small tasks on the CPU, so their segments are there. */
@@ -268,13 +276,13 @@ TEST(test_cut__thresholds, setup, teardown)
 
 	/* A branch reads four matrices; its ends have 64 KiB each. */
 	basis->threshold_bytes = 4 * MATRIX_BYTES + 2 * 65536;
-	CHECK(branches(4), 1, 5, 9, 0);
+	CHECK(branches(4), 1, 5, 9);
 	basis->threshold_bytes++;
-	CHECK(branches(4), 0);
+	CHECK_WHOLE(branches(4), RBK_CUT_NO_GAIN);
 	basis->threshold_bytes = 0;
 	d = branches(4);
 	describe_pin(d, GPU);
-	CHECK(d, 0);
+	check_undecided(d);
 	d = branches(4);
 	describe_state(d, "z", DESCRIBE_DIMS(1));
 	describe_node(d, "Neg", "", "z", "z");
@@ -300,14 +308,14 @@ static struct describe *rows(uint32_t n)
  */
 TEST(test_cut__rows, setup, teardown)
 {
-	CHECK(rows(64), 0);
+	CHECK_WHOLE(rows(64), RBK_CUT_SMALL);
 	set_rate(CPU, OP_FAMILY_MATMUL, 1);
 	set_rate(GPU, OP_FAMILY_MATMUL, 1);
-	CHECK(rows(64), 2, 4, 0);
+	CHECK(rows(64), 2, 4);
 	basis->min_count = 65;
-	CHECK(rows(64), 0);
+	CHECK_WHOLE(rows(64), RBK_CUT_SMALL);
 	basis->min_count = 64;
-	CHECK(rows(64), 2, 4, 0);
+	CHECK(rows(64), 2, 4);
 }
 
 /* Branches whose nodes take turns in the description are cut at each turn, if that is worth it. */
@@ -327,7 +335,7 @@ TEST(test_cut__branches_by_turns, setup, teardown)
 		snprintf(b, sizeof(b), "b%u_0", i);
 	}
 	describe_node(d, "Mul", "", "a2_0,b2_0", "y");
-	CHECK(d, 1, 2, 3, 4, 5, 6, 0);
+	CHECK(d, 1, 2, 3, 4, 5, 6);
 }
 
 /* A product and the activation that is computed along with it stay together. */
@@ -342,7 +350,7 @@ TEST(test_cut__fused_nodes, setup, teardown)
 	describe_scratch(d, "rb");
 	describe_node(d, "Relu", "", "b0", "rb");
 	describe_node(d, "Mul", "", "ra,rb", "y");
-	CHECK(d, 2, 4, 0);
+	CHECK(d, 2, 4);
 }
 
 /* Return a random plan of @n nodes: products, sums, and nodes that take no time, in branches. */
@@ -375,7 +383,8 @@ static struct describe *random_plan(unsigned int n, unsigned int seed)
 TEST(test_cut__any_plan, setup, teardown)
 {
 	static const unsigned int sizes[] = {2, 7, 40, 300, 3000};
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
+	char message[PLAN_MESSAGE_BYTES];
+	struct cut_choice choice;
 	unsigned int n_cut = 0;
 
 	basis->n_devices = MOST;
@@ -385,43 +394,44 @@ TEST(test_cut__any_plan, setup, teardown)
 		void *desc = describe_finish(d, &desc_bytes);
 		struct plan *plan;
 		struct cut *cut;
-		uint32_t n;
-		char message[PLAN_MESSAGE_BYTES];
-		int r;
 
 		set_link(seed % 2 ? 0.5f : 100);
-		r = plan_new(desc, desc_bytes, &one_op_arenas, message, &plan);
-		assert_int_equal(r, 0);
-		n = place_cut_points(basis, plan, firsts);
-		assert_in_range(n, 0, CUT_MAX_SEGMENTS - 1);
-		for (uint32_t i = 0; i < n; i++)
-			assert_in_range(firsts[i], i > 0 ? firsts[i - 1] + 1 : 1,
+		assert_int_equal(plan_new(desc, desc_bytes, &one_op_arenas, message, &plan), 0);
+		assert_true(place_cut_points(basis, plan, &choice));
+		assert_in_range(choice.n, 0, CUT_MAX_SEGMENTS - 1);
+		for (uint32_t i = 0; i < choice.n; i++)
+			assert_in_range(choice.firsts[i], i > 0 ? choice.firsts[i - 1] + 1 : 1,
 					plan->n_nodes - 1);
-		if (n > 0) {
-			assert_int_equal(cut_new(desc, desc_bytes, plan, firsts, n, &cut), 0);
+		if (choice.n > 0) {
+			assert_int_equal(
+				cut_new(desc, desc_bytes, plan, choice.firsts, choice.n, &cut), 0);
 			cut_free(cut);
+			assert_true(choice.cut_ns * 1.2f <= choice.whole_ns);
 		}
-		n_cut += n > 0;
+		n_cut += choice.n > 0;
 		plan_free(plan);
 		free(desc);
 	}
 	assert_in_range(n_cut, 10, 60);
 }
 
-/* Without memory plans stay whole. */
+/* Without memory others decide. */
 TEST(test_cut__no_memory, setup, teardown)
 {
 	struct plan *plan = expect_plan(branches(4));
-	uint16_t firsts[CUT_MAX_SEGMENTS - 1];
-	uint32_t n = 0;
+	struct cut_choice choice;
+	unsigned int n;
+	bool is_decided;
 
-	for (unsigned int i = 1;; i++) {
-		fail_alloc_at(i);
-		n = place_cut_points(basis, plan, firsts);
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
+		is_decided = place_cut_points(basis, plan, &choice);
 		if (!fail_alloc_stop())
 			break;
-		assert_int_equal(n, CUT_UNDECIDED);
+		assert_false(is_decided);
 	}
-	assert_int_equal(n, 3);
+	assert_true(is_decided);
+	assert_int_equal(choice.n, 3);
+	assert_in_range(n, 3, 10);
 	plan_free(plan);
 }

@@ -7,6 +7,7 @@
  */
 #include "objects.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "monitor/json-figures.h"
@@ -94,6 +95,9 @@ void json_plan(const char *tenant, const union plan_copy *copy, uint32_t n_devic
 		      plan->last_device == RBK_DEVICE_NONE ? UINT64_MAX : plan->last_device);
 	json_string("last_reason", rbk_reason_name(plan->last_reason));
 	json_figures_part(plan_figures, plan, 0, "evictions", NULL);
+	json_string("cut", stats_cut_name(plan->cut));
+	json_number("whole_ns", plan->whole_ns > 0 ? (double)plan->whole_ns : NAN);
+	json_number("cut_ns", plan->cut_ns > 0 ? (double)plan->cut_ns : NAN);
 	json_array("devices");
 	for (uint32_t i = 0; i < n_devices; i++) {
 		const struct rbk_stats_plan_device *device = &copy->plan.devices[i];

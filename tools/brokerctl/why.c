@@ -582,6 +582,7 @@ static void refused_facts(struct why *why)
 static void plan_facts(struct why *why)
 {
 	const struct rbk_stats_plan *plan = &why->plan.plan;
+	char cut[TEXT_CUT_BYTES];
 
 	for (uint32_t i = 0; i < page_of(why)->view.n_devices; i++)
 		time_fact(why, i, &plan->devices[i]);
@@ -603,9 +604,12 @@ static void plan_facts(struct why *why)
 			fact(why, "the plan is in host memory, which %s reads over its bus",
 			     device_label(i));
 	}
+	text_cut(plan, cut);
+	if (cut[0] && page_of(why)->view.n_devices > 1)
+		fact(why, "%s", cut);
 	if (plan->n_segments > 1)
-		fact(why, "the plan is cut into %u segments; in device memory now: %u",
-		     plan->n_segments, plan->n_segments_resident);
+		fact(why, "segments in device memory now: %u of %u", plan->n_segments_resident,
+		     plan->n_segments);
 	if (plan->n_evictions > 0)
 		fact(why, "the plan left device memory %" PRIu64 " time%s and came back %" PRIu64,
 		     plan->n_evictions, plural(plan->n_evictions), plan->n_returns);

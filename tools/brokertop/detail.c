@@ -335,6 +335,7 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 		      struct sheet_lines *lines)
 {
 	const struct model_plan *plan = model_plan(model, tenant, slot);
+	char cut[TEXT_CUT_BYTES];
 	uint64_t age_ns;
 
 	if (!plan) {
@@ -358,6 +359,9 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
 	     count(plan->now.n_evictions), count(plan->now.n_returns),
 	     count(plan->now.n_memory_constraints));
+	text_cut(&plan->now, cut);
+	if (cut[0] && model->n_devices > 1)
+		line(lines, STYLE_PLAIN, "%s", cut);
 	if (plan->now.n_segments > 1)
 		line(lines, STYLE_PLAIN, "segments %u, of which %u are in device memory",
 		     plan->now.n_segments, plan->now.n_segments_resident);

@@ -3,6 +3,7 @@
 #include "monitor/text.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include <ringbroker.h>
@@ -85,4 +86,61 @@ const char *text_lease_states(const struct rbk_stats_lease *lease)
 			n += snprintf(text + n, (size_t)(TEXT_BYTES - n), "%s%s", n ? " " : "",
 				      state->json);
 	return text;
+}
+
+/* Return what follows "the plan is cut into N segments". */
+static const char *why_cut(uint32_t cut)
+{
+	switch (cut) {
+	case RBK_CUT_FASTER:
+		return ", by which it is predicted to end earlier";
+	case RBK_CUT_TO_FIT:
+		return ", since no device has memory, or all operators, for all of it";
+	case RBK_CUT_AT_RANDOM:
+		return " at random (brokerd --cut)";
+	default:
+		return "";
+	}
+}
+
+/* Return what follows "the plan is whole"; NULL: nothing is known. */
+static const char *why_whole(uint32_t cut)
+{
+	switch (cut) {
+	case RBK_CUT_NO_GAIN:
+		return ": segments on several devices are not predicted to gain enough";
+	case RBK_CUT_SMALL:
+		return ": its tasks, or those of few rows, are too small for several devices";
+	case RBK_CUT_NO_DEVICE:
+		return ": no part of it is for another device than the CPU";
+	case RBK_CUT_FITS:
+		return ": a device can have all of it, or no part";
+	case RBK_CUT_AT_RANDOM:
+		return " by chance (brokerd --cut)";
+	case RBK_CUT_PINNED:
+		return ": its client has pinned it to a device";
+	case RBK_CUT_REFUSED:
+		return ": there was no host memory for segments, or one would be too large";
+	default:
+		return NULL;
+	}
+}
+
+void text_cut(const struct rbk_stats_plan *plan, char text[TEXT_CUT_BYTES])
+{
+	const bool is_cut = plan->n_segments > 1;
+	const char *why = is_cut ? why_cut(plan->cut) : why_whole(plan->cut);
+	int n = 0;
+
+	text[0] = '\0';
+	if (!why)
+		return;
+	if (is_cut)
+		n = snprintf(text, TEXT_CUT_BYTES, "the plan is cut into %u segments%s",
+			     plan->n_segments, why);
+	else
+		n = snprintf(text, TEXT_CUT_BYTES, "the plan is whole%s", why);
+	if (plan->cut_ns > 0 && n < TEXT_CUT_BYTES)
+		snprintf(text + n, (size_t)(TEXT_CUT_BYTES - n), " (%s in segments, %s whole)",
+			 text_ns((double)plan->cut_ns), text_ns((double)plan->whole_ns));
 }

@@ -18,5 +18,10 @@ const char *text_percent(double part, double whole);
  * terminal.
  */
 const char *text_name(const char *name);
+/*
+ * Write why the plan is cut into segments or whole: a sentence, or "" if the broker does not say.
+ */
+enum { TEXT_CUT_BYTES = 160 };
+void text_cut(const struct rbk_stats_plan *plan, char text[TEXT_CUT_BYTES]);
 /* Return words such as "over waiting"; "" if there is nothing to report. */
 const char *text_lease_states(const struct rbk_stats_lease *lease);
