@@ -141,8 +141,8 @@ const struct option_row option_rows[] = {
 	 "number by which plans are cut into random segments, for tests",
 	 "cut every plan into random segments, which depend on\n"
 	 "the number, and tasks that ask for partition into\n"
-	 "micro-batches: for tests (default: 0, plans are cut where no GPU could\n"
-	 "have them whole)",
+	 "micro-batches: for tests (default: 0, plans are cut where they are\n"
+	 "faster so, or no GPU could have them whole)",
 	 AT(cut_seed), .most = INT32_MAX},
 	{"reactor-nice", "N", OPTION_START, &option_kind_nice,
 	 "nice level of the reactor, -20 to 19",
@@ -216,9 +216,9 @@ const struct option_row option_rows[] = {
 	 "size of the smallest task that is split", NULL, AT(place.partition_min_bytes),
 	 .joins_next = true},
 	{"partition-min-gain", "SHARE", OPTION_LIVE, &option_kind_share,
-	 "least gain for which a task is split",
-	 "least size and gain of tasks that are split over devices (default:\n"
-	 "10MiB, 20%)",
+	 "least gain for which a task is split, or a plan cut",
+	 "least size and gain of tasks that are split over devices, and least\n"
+	 "gain of plans that are cut (default: 10MiB, 20%)",
 	 AT(place.partition_min_gain), .most = 100},
 	{"balance-high", "RATIO", OPTION_LIVE, &option_kind_factor,
 	 "ratio of backlogs above which queued tasks move", NULL, AT(place.balance_high),

@@ -134,7 +134,7 @@ static bool works_apart(const struct dispatch *dispatch, uint8_t device)
 	       !placer_is_drained(dispatch->placer, device);
 }
 
-void *dispatch_cut_begin(void *context, const struct session *session, uint64_t n_tensors,
+void *dispatch_cut_begin(void *context, const struct session *session, size_t desc_bytes,
 			 uint64_t *bytes)
 {
 	const struct dispatch *dispatch = context;
@@ -145,7 +145,8 @@ void *dispatch_cut_begin(void *context, const struct session *session, uint64_t 
 	uint64_t room_bytes = UINT64_MAX;
 
 	/* Where the CPU is not known or does not count, neither does what others would save. */
-	if (config->force_cpu || dispatch->n_executors < 2 || !works_apart(dispatch, 0))
+	if (config->force_cpu || config->strategy == RBK_STRATEGY_ENERGY ||
+	    dispatch->n_executors < 2 || !works_apart(dispatch, 0))
 		return NULL;
 	basis = calloc(1, basis_bytes);
 	if (!basis)
@@ -169,13 +170,14 @@ void *dispatch_cut_begin(void *context, const struct session *session, uint64_t 
 	basis->threshold_bytes = config->threshold_bytes;
 	basis->min_count = config->min_count;
 	basis->min_gain = config->partition_min_gain;
-	*bytes += basis_bytes + place_cut_bytes(basis->n_devices, n_tensors);
+	*bytes += basis_bytes + place_cut_bytes(basis->n_devices, desc_bytes);
 	return steal_ptr(basis);
 }
 
-bool dispatch_cut_choose(const void *basis, const struct plan *plan, struct cut_choice *ret)
+bool dispatch_cut_choose(const void *basis, const struct plan *plan, const struct cut_wish *wish,
+			 struct cut_choice *ret)
 {
-	return place_cut_points(basis, plan, ret);
+	return place_cut_points(basis, plan, wish, ret);
 }
 
 /* Return how many pairs of segments there are of which one needs the other. */

@@ -620,9 +620,10 @@ void flows_deinit(struct dispatch *dispatch);
 /* dispatch-plan.c */
 
 /* For server_hooks. */
-void *dispatch_cut_begin(void *context, const struct session *session, uint64_t n_tensors,
+void *dispatch_cut_begin(void *context, const struct session *session, size_t desc_bytes,
 			 uint64_t *bytes);
-bool dispatch_cut_choose(const void *basis, const struct plan *plan, struct cut_choice *ret);
+bool dispatch_cut_choose(const void *basis, const struct plan *plan, const struct cut_wish *wish,
+			 struct cut_choice *ret);
 uint64_t dispatch_plan_bytes(void *context, const struct session_plan *plan);
 void dispatch_plan_make(void *context);
 int dispatch_plan_ready(void *context, struct session_plan *plan);

@@ -5,48 +5,49 @@
  * All steps take time in proportion to nodes and operands, or to the units, whose number is
  * bounded, and edges between them.
  */
-#include "place/cut-devices.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "place/cut-private.h"
 #include "place/graph.h"
+#include "shm/plan-wire.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "util/number.h"
 
 enum {
 	/* Units and edges between them, at most */
-	UNITS_MOST = 512,
+	UNITS_MOST = 256,
 	EDGES_MOST = 4096,
 	/* A unit is full at this part of the plan's time; a larger one if there are too many. */
 	PARTS = 64,
-	PARTS_LEAST = 8,
+	PARTS_LEAST = CUT_MAX_SEGMENTS * PARTS / UNITS_MOST,
 	UNITS_PER_PART = UNITS_MOST / PARTS,
-	LONG_PARTS = 8,      /* a node is long at this part of a full unit */
-	SEARCH_STEPS = 1024, /* of 64 units; fewer if there are more */
+	LONG_PARTS = 8,          /* a node is long at this part of a full unit */
+	SEARCH_STEPS = 1u << 15, /* divided by the number of units, each takes some 25 ns */
+	SEARCH_STEPS_MOST = 1024,
 };
 
 enum { CUT_E_MANY = 1 }; /* too many segments, or edges: larger units have fewer */
 
 /* Least time of a unit, in ns: some submissions */
 static const double least_unit_ns = 50000;
-/* Time between the end of a segment and the start of another that waits for it */
-static const double hop_ns = 10000;
-/* Share that these may add to a task of one row, which gains nothing */
+/* Time that a segment adds to a task of one row, all on the CPU: brokerbench graphs measures 500 */
+static const double row_hop_ns = 2000;
+/* Share that these may add to such a task, which gains nothing */
 static const double most_loss = 0.1;
+/* Share that segments may add if all are on one device, where a task may have to run, at least */
+static const double least_loss_on_one = 0.25;
 
 struct cutter {
-	const struct place_cut_basis *basis;
-	const struct plan *plan;
-	uint32_t count; /* rows of the task that is predicted */
+	struct cut_model model;
 	uint32_t n_units;
 	uint16_t first[UNITS_MOST + 1]; /* node */
 	/* Units with execution and what crosses; the rest as place/graph.h has it */
 	struct place_graph *graph;
-	uint16_t *writer, *reader; /* by tensor: node that writes it, last that reads it */
+	struct cut_times unit_ns[UNITS_MOST]; /* nodes alone */
 
 	/* Units as segments */
 	bool begins[UNITS_MOST]; /* a segment begins with the unit */
@@ -55,6 +56,7 @@ struct cutter {
 	uint32_t n_segments;
 	uint16_t first_unit[UNITS_MOST + 1]; /* by segment */
 	float end_ns[UNITS_MOST];
+	struct cut_range ranges[UNITS_MOST]; /* of the segment that begins with the unit */
 };
 
 static struct cutter *cutter_free(struct cutter *cutter)
@@ -62,182 +64,23 @@ static struct cutter *cutter_free(struct cutter *cutter)
 	if (!cutter)
 		return NULL;
 	place_graph_free(cutter->graph);
-	free(cutter->writer);
-	free(cutter->reader);
+	cut_model_deinit(&cutter->model);
 	free(cutter);
 	return NULL;
 }
 DEFINE_CLEANUP(struct cutter *, cutter_free)
 
-/* --- Times of nodes --- */
-
-static double submission_ns(const struct place_cut_device *device)
-{
-	return (double)device->profile.task_ns + hop_ns;
-}
-
-/* Return true if the device has the operator, and memory that holds the types. */
-static bool has_node(const struct place_cut_device *device, const struct plan *plan,
-		     const struct node *node)
-{
-	if (!(node->devices & device->kind))
-		return false;
-	for (uint32_t i = 0; device->types && i < (uint32_t)node->n_in + node->n_out; i++) {
-		const uint16_t t = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
-
-		if (t != PLAN_NO_TENSOR && !(device->types & OP_TYPE(plan->tensors[t].dtype)))
-			return false;
-	}
-	return true;
-}
-
-static uint64_t bytes_of(const struct cutter *cutter, uint16_t t)
-{
-	return tensor_bytes(&cutter->plan->tensors[t], cutter->count);
-}
-
-/* Return the time that bound tensors of a node take to a device or back. */
-static double bound_ns(const struct cutter *cutter, const struct place_profile *profile,
-		       const struct node *node)
-{
-	double ns = 0;
-
-	if (!(profile->up_bytes_per_ns > 0) || !(profile->down_bytes_per_ns > 0))
-		return 0;
-	for (uint32_t i = 0; i < (uint32_t)node->n_in + node->n_out; i++) {
-		const bool is_input = i < node->n_in;
-		const uint16_t t = is_input ? node->in[i] : node->out[i - node->n_in];
-
-		if (t == PLAN_NO_TENSOR ||
-		    cutter->plan->tensors[t].kind !=
-			    (is_input ? RBK_TENSOR_INPUT : RBK_TENSOR_OUTPUT))
-			continue;
-		ns += (double)profile->link_ns +
-		      (double)bytes_of(cutter, t) / (double)(is_input ? profile->up_bytes_per_ns
-								      : profile->down_bytes_per_ns);
-	}
-	return ns;
-}
-
-/* Return the time of a node on a device; INFINITY: the device lacks it. */
-static double node_ns(const struct cutter *cutter, uint16_t i, uint32_t d)
-{
-	const struct place_cut_device *device = &cutter->basis->devices[d];
-	const struct node *node = &cutter->plan->nodes[i];
-	double ns = 0, work_ns;
-
-	if (!has_node(device, cutter->plan, node))
-		return INFINITY;
-	if (node->computed_by == PLAN_NO_NODE)
-		ns = place_profile_cost_ns(&device->profile, node->op->family, &node->cost, 1,
-					   cutter->count, &work_ns);
-	return ns + bound_ns(cutter, &device->profile, node);
-}
-
-/* Times by device */
-struct times {
-	double ns[RBK_MAX_DEVICES];
-};
-
-static double least_of(const struct cutter *cutter, const struct times *times)
-{
-	double ns = INFINITY;
-
-	for (uint32_t d = 0; d < cutter->basis->n_devices; d++)
-		ns = fmin(ns, times->ns[d]);
-	return ns;
-}
-
-static struct times node_times(const struct cutter *cutter, uint16_t i)
-{
-	struct times ret = {{0}};
-
-	for (uint32_t d = 0; d < cutter->basis->n_devices; d++)
-		ret.ns[d] = node_ns(cutter, i, d);
-	return ret;
-}
-
-static void add_times(const struct cutter *cutter, struct times *sum, const struct times *times)
-{
-	for (uint32_t d = 0; d < cutter->basis->n_devices; d++)
-		sum->ns[d] += times->ns[d];
-}
-
-/* Return true if the plan's tenant has room for all of it on the device. */
-static bool has_room(const struct place_cut_device *device, const struct plan *plan)
-{
-	return plan->constant_bytes <= device->room_bytes &&
-	       plan->scratch_bytes <= device->room_bytes - plan->constant_bytes;
-}
-
-/* Return true if a device beside the CPU has room. */
-static bool has_any_room(const struct place_cut_basis *basis, const struct plan *plan)
-{
-	for (uint32_t d = 1; d < basis->n_devices; d++)
-		if (has_room(&basis->devices[d], plan))
-			return true;
-	return false;
-}
-
-/* Return the time of the whole plan on a device; INFINITY: it lacks memory or an operator. */
-static double predict_whole(const struct cutter *cutter, uint32_t d)
-{
-	const struct place_cut_device *device = &cutter->basis->devices[d];
-	double ns = has_room(device, cutter->plan) ? submission_ns(device) : INFINITY;
-
-	for (uint16_t i = 0; i < cutter->plan->n_nodes && !isinf(ns); i++)
-		ns += node_ns(cutter, i, d);
-	return ns;
-}
-
-/* Predict a task of @count rows of the whole plan on each device. */
-static struct times predict(struct cutter *cutter, uint32_t count)
-{
-	struct times ret = {{0}};
-
-	cutter->count = count;
-	for (uint32_t d = 0; d < cutter->basis->n_devices; d++)
-		ret.ns[d] = predict_whole(cutter, d);
-	return ret;
-}
-
-/* Return true if a device beside the CPU can run the whole plan. */
-static bool is_whole(const struct cutter *cutter, const struct times *whole)
-{
-	for (uint32_t d = 1; d < cutter->basis->n_devices; d++)
-		if (!isinf(whole->ns[d]))
-			return true;
-	return false;
-}
-
 /* --- Units --- */
-
-static void find_uses(struct cutter *cutter)
-{
-	const struct plan *plan = cutter->plan;
-
-	for (uint16_t t = 0; t < plan->n_tensors; t++)
-		cutter->writer[t] = cutter->reader[t] = PLAN_NO_NODE;
-	for (uint16_t i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
-
-		for (uint32_t k = 0; k < node->n_in; k++)
-			if (node->in[k] != PLAN_NO_TENSOR)
-				cutter->reader[node->in[k]] = i;
-		for (uint32_t k = 0; k < node->n_out; k++)
-			if (node->out[k] != PLAN_NO_TENSOR)
-				cutter->writer[node->out[k]] = i;
-	}
-}
 
 /* Return true if node @i reads what a node from @first on has written. */
 static bool follows(const struct cutter *cutter, uint16_t i, uint16_t first)
 {
-	const struct node *node = &cutter->plan->nodes[i];
+	const struct node *node = &cutter->model.plan->nodes[i];
 
 	for (uint32_t k = 0; k < node->n_in; k++) {
-		const uint16_t writer =
-			node->in[k] == PLAN_NO_TENSOR ? PLAN_NO_NODE : cutter->writer[node->in[k]];
+		const uint16_t writer = node->in[k] == PLAN_NO_TENSOR
+						? PLAN_NO_NODE
+						: cutter->model.writer[node->in[k]];
 
 		if (writer != PLAN_NO_NODE && writer >= first)
 			return true;
@@ -248,12 +91,12 @@ static bool follows(const struct cutter *cutter, uint16_t i, uint16_t first)
 /* Return true if a node behind @i reads what node @k has written. */
 static bool is_read_later(const struct cutter *cutter, uint16_t k, uint16_t i)
 {
-	const struct node *node = &cutter->plan->nodes[k];
+	const struct node *node = &cutter->model.plan->nodes[k];
 
 	for (uint32_t o = 0; o < node->n_out; o++) {
 		const uint16_t reader = node->out[o] == PLAN_NO_TENSOR
 						? PLAN_NO_NODE
-						: cutter->reader[node->out[o]];
+						: cutter->model.reader[node->out[o]];
 
 		if (reader != PLAN_NO_NODE && reader > i)
 			return true;
@@ -262,13 +105,14 @@ static bool is_read_later(const struct cutter *cutter, uint16_t k, uint16_t i)
 }
 
 /* Return true if devices would save time by having a unit and the node after it apart. */
-static bool is_better_apart(const struct cutter *cutter, const struct times *unit,
-			    const struct times *node)
+static bool is_better_apart(const struct cutter *cutter, const struct cut_times *unit,
+			    const struct cut_times *node)
 {
-	struct times both = *unit;
+	struct cut_times both = *unit;
 
-	add_times(cutter, &both, node);
-	return least_of(cutter, &both) >= least_of(cutter, unit) + least_of(cutter, node) + hop_ns;
+	cut_add_times(&cutter->model, &both, node);
+	return cut_least_of(&cutter->model, &both) >=
+	       cut_least_of(&cutter->model, unit) + cut_least_of(&cutter->model, node) + CUT_HOP_NS;
 }
 
 /*
@@ -278,11 +122,11 @@ static bool is_better_apart(const struct cutter *cutter, const struct times *uni
  */
 static void make_units(struct cutter *cutter, double whole_ns, uint32_t n_parts)
 {
-	const struct plan *plan = cutter->plan;
+	const struct plan *plan = cutter->model.plan;
 	const double full_ns = fmax(least_unit_ns, whole_ns / n_parts);
 	const uint32_t n_most = n_parts * UNITS_PER_PART;
 	const double long_ns = full_ns / LONG_PARTS;
-	struct times unit = {{0}};
+	struct cut_times unit = {{0}};
 	bool others_wait = false;
 	uint16_t joined = 0;
 
@@ -290,8 +134,9 @@ static void make_units(struct cutter *cutter, double whole_ns, uint32_t n_parts)
 	for (uint16_t i = 0; i < plan->n_nodes; i++) {
 		const struct node *node = &plan->nodes[i];
 		const uint16_t first = cutter->first[cutter->n_units - 1];
-		const struct times times = node_times(cutter, i);
-		const double unit_ns = least_of(cutter, &unit), ns = least_of(cutter, &times);
+		const struct cut_times times = cut_node_times(&cutter->model, i);
+		const double unit_ns = cut_least_of(&cutter->model, &unit),
+			     ns = cut_least_of(&cutter->model, &times);
 		bool is_end = unit_ns >= full_ns || is_better_apart(cutter, &unit, &times);
 
 		/* Half of the units are for what takes time. */
@@ -300,10 +145,10 @@ static void make_units(struct cutter *cutter, double whole_ns, uint32_t n_parts)
 		is_end |= ns >= long_ns && others_wait;
 		if (is_end && i > joined && i > first && cutter->n_units < n_most) {
 			cutter->first[cutter->n_units++] = i;
-			unit = (struct times){{0}};
+			unit = (struct cut_times){{0}};
 			others_wait = false;
 		}
-		add_times(cutter, &unit, &times);
+		cut_add_times(&cutter->model, &unit, &times);
 		/* The next node may read it; later ones are others. */
 		others_wait |= is_read_later(cutter, i, (uint16_t)(i + 1));
 		if (node->sum != PLAN_NO_NODE && node->sum > joined)
@@ -332,19 +177,22 @@ static uint32_t unit_of(const struct cutter *cutter, uint16_t node)
 /* Add what unit @u reads of others to the graph. Return: false: there are too many edges. */
 static bool add_edges(struct cutter *cutter, uint32_t u, uint32_t *edge_to)
 {
-	const struct plan *plan = cutter->plan;
+	const struct plan *plan = cutter->model.plan;
 	struct place_graph *graph = cutter->graph;
 	uint32_t n = graph->first[u];
 
+	cutter->model.mark++;
 	for (uint16_t i = cutter->first[u]; i < cutter->first[u + 1]; i++)
 		for (uint32_t k = 0; k < plan->nodes[i].n_in; k++) {
 			const uint16_t t = plan->nodes[i].in[k];
 			uint32_t from;
 
-			if (t == PLAN_NO_TENSOR || cutter->writer[t] == PLAN_NO_NODE ||
-			    cutter->writer[t] >= cutter->first[u])
+			if (t == PLAN_NO_TENSOR || cutter->model.writer[t] == PLAN_NO_NODE ||
+			    cutter->model.writer[t] >= cutter->first[u] ||
+			    cutter->model.seen[t] == cutter->model.mark)
 				continue;
-			from = unit_of(cutter, cutter->writer[t]);
+			cutter->model.seen[t] = cutter->model.mark;
+			from = unit_of(cutter, cutter->model.writer[t]);
 			if (edge_to[from] < graph->first[u] || edge_to[from] >= n) {
 				if (n == EDGES_MOST)
 					return false;
@@ -352,10 +200,34 @@ static bool add_edges(struct cutter *cutter, uint32_t u, uint32_t *edge_to)
 				graph->from[n] = from;
 				graph->edge_bytes[n++] = 0;
 			}
-			graph->edge_bytes[edge_to[from]] += (float)bytes_of(cutter, t);
+			graph->edge_bytes[edge_to[from]] += (float)cut_bytes_of(&cutter->model, t);
 		}
 	graph->first[u + 1] = n;
 	return true;
+}
+
+/* Return the time in which a unit's part of the task's own tensors crosses a link. */
+static double bound_ns(const struct cutter *cutter, uint32_t u, const struct place_profile *profile)
+{
+	double ns = 0;
+
+	if (!(profile->up_bytes_per_ns > 0) || !(profile->down_bytes_per_ns > 0))
+		return 0;
+	for (uint16_t i = cutter->first[u]; i < cutter->first[u + 1]; i++) {
+		const struct node *node = &cutter->model.plan->nodes[i];
+
+		for (uint32_t k = 0; k < node->n_in; k++)
+			if (node->in[k] != PLAN_NO_TENSOR &&
+			    cutter->model.plan->tensors[node->in[k]].kind == RBK_TENSOR_INPUT)
+				ns += (double)cut_bytes_of(&cutter->model, node->in[k]) /
+				      (double)profile->up_bytes_per_ns;
+		for (uint32_t k = 0; k < node->n_out; k++)
+			if (node->out[k] != PLAN_NO_TENSOR &&
+			    cutter->model.plan->tensors[node->out[k]].kind == RBK_TENSOR_OUTPUT)
+				ns += (double)cut_bytes_of(&cutter->model, node->out[k]) /
+				      (double)profile->down_bytes_per_ns;
+	}
+	return ns;
 }
 
 static float per_byte(float bytes_per_ns)
@@ -372,7 +244,7 @@ static void set_links(const struct place_cut_basis *basis, struct place_graph *g
 			const struct place_profile *to = &basis->devices[b].profile;
 
 			graph->link_ns[a][b] = from->link_ns + to->link_ns +
-					       (float)submission_ns(&basis->devices[b]);
+					       (float)cut_submission_ns(&basis->devices[b]);
 			graph->link_ns_per_byte[a][b] =
 				per_byte(from->down_bytes_per_ns) + per_byte(to->up_bytes_per_ns);
 		}
@@ -391,22 +263,25 @@ static uint32_t most_edges(const struct plan *plan)
 /* Make the graph of units. Return: 0; CUT_E_MANY; -ENOMEM. */
 static int make_graph(struct cutter *cutter)
 {
-	const struct place_cut_basis *basis = cutter->basis;
+	const struct place_cut_basis *basis = cutter->model.basis;
 	uint32_t edge_to[UNITS_MOST] = {0};
 
 	cutter->graph = place_graph_free(cutter->graph);
-	if (place_graph_new(cutter->n_units, most_edges(cutter->plan), basis->n_devices,
+	if (place_graph_new(cutter->n_units, most_edges(cutter->model.plan), basis->n_devices,
 			    &cutter->graph))
 		return error_origin(-ENOMEM);
 	for (uint32_t u = 0; u < cutter->n_units; u++) {
 		if (!add_edges(cutter, u, edge_to))
 			return CUT_E_MANY;
 		for (uint32_t d = 0; d < basis->n_devices; d++) {
-			double ns = has_room(&basis->devices[d], cutter->plan) ? 0 : INFINITY;
+			double ns =
+				cut_has_room(&basis->devices[d], cutter->model.plan) ? 0 : INFINITY;
 
 			for (uint16_t i = cutter->first[u]; i < cutter->first[u + 1]; i++)
-				ns += node_ns(cutter, i, d);
-			cutter->graph->exec_ns[u * basis->n_devices + d] = (float)ns;
+				ns += cut_node_ns(&cutter->model, i, d);
+			cutter->unit_ns[u].ns[d] = ns;
+			cutter->graph->exec_ns[u * basis->n_devices + d] =
+				(float)(ns + bound_ns(cutter, u, &basis->devices[d].profile));
 		}
 	}
 	cutter->graph->n_edges = cutter->graph->first[cutter->n_units];
@@ -429,7 +304,7 @@ static void number_segments(struct cutter *cutter)
 	cutter->first_unit[cutter->n_segments] = (uint16_t)cutter->n_units;
 }
 
-/* Return when all that a segment needs is on its device; below 0: it is not known yet. */
+/* Return when all have ended that a segment needs; below 0: it is not known yet. */
 static float ready_ns(const struct cutter *cutter, uint32_t s)
 {
 	const struct place_graph *graph = cutter->graph;
@@ -437,16 +312,25 @@ static float ready_ns(const struct cutter *cutter, uint32_t s)
 	float ns = 0;
 
 	for (uint32_t e = graph->first[first]; e < graph->first[end]; e++) {
-		const uint32_t from = graph->from[e];
+		const uint32_t from = cutter->segment_of[graph->from[e]];
 
-		if (cutter->segment_of[from] == s)
+		if (from == s)
 			continue;
-		if (cutter->end_ns[cutter->segment_of[from]] < 0)
+		if (cutter->end_ns[from] < 0)
 			return -1;
-		ns = max_float(ns, cutter->end_ns[cutter->segment_of[from]] +
-					   place_graph_transfer_ns(graph, e, cutter->device[from],
-								   cutter->device[first]));
+		ns = max_float(ns, cutter->end_ns[from]);
 	}
+	return ns;
+}
+
+/* Return the time of segment @s on a device. */
+static double segment_ns(const struct cutter *cutter, uint32_t s, uint32_t d)
+{
+	const uint32_t first = cutter->first_unit[s];
+	double ns = cut_around_ns(&cutter->model.basis->devices[d], &cutter->ranges[first]);
+
+	for (uint32_t u = first; u < cutter->first_unit[s + 1]; u++)
+		ns += cutter->unit_ns[u].ns[d];
 	return ns;
 }
 
@@ -472,14 +356,17 @@ static float run_segments(struct cutter *cutter)
 		ns = ready_ns(cutter, s);
 		if (ns < 0)
 			continue;
-		ns = max_float(ns, free_ns[d]) + (float)submission_ns(&cutter->basis->devices[d]);
-		for (uint32_t u = cutter->first_unit[s]; u < cutter->first_unit[s + 1]; u++)
-			ns += graph->exec_ns[u * graph->n_devices + d];
+		ns = max_float(ns, free_ns[d]) + (float)segment_ns(cutter, s, d);
 		cutter->end_ns[s] = free_ns[d] = ns;
 		span_ns = max_float(span_ns, ns);
 		n_left--;
 	}
 	return span_ns;
+}
+
+static bool has_too_many_refs(const struct cut_range *range)
+{
+	return range->n_in + range->n_out > RBK_MAX_REFS;
 }
 
 /*
@@ -489,62 +376,47 @@ static float run_segments(struct cutter *cutter)
 static float join_segments(struct cutter *cutter)
 {
 	float span_ns = run_segments(cutter), ns;
+	uint32_t before = 0; /* first unit of the segment before */
 
 	for (uint32_t u = 1; u < cutter->n_units; u++) {
-		if (!cutter->begins[u] || cutter->device[u] != cutter->device[u - 1])
+		const struct cut_range apart = cutter->ranges[before];
+		uint32_t end = u + 1;
+
+		if (!cutter->begins[u])
 			continue;
-		cutter->begins[u] = false;
-		ns = run_segments(cutter);
-		if (ns <= span_ns)
-			span_ns = ns;
-		else
+		while (end < cutter->n_units && !cutter->begins[end])
+			end++;
+		if (cutter->device[u] == cutter->device[before]) {
+			cutter->ranges[before] = cut_measure(&cutter->model, cutter->first[before],
+							     cutter->first[end]);
+			cutter->begins[u] = false;
+			ns = has_too_many_refs(&cutter->ranges[before]) ? INFINITY
+									: run_segments(cutter);
+			if (ns <= span_ns) {
+				span_ns = ns;
+				continue;
+			}
 			cutter->begins[u] = true;
+			cutter->ranges[before] = apart;
+		}
+		before = u;
 	}
 	run_segments(cutter);
 	return span_ns;
 }
 
-/* Return the bytes of a tensor that the placer counts as touched by segment @s. */
-static uint64_t touched_bytes(const struct cutter *cutter, uint32_t s, uint16_t t, bool is_written)
-{
-	uint16_t other;
-
-	if (t == PLAN_NO_TENSOR)
-		return 0;
-	if (cutter->plan->tensors[t].kind != RBK_TENSOR_SCRATCH)
-		return bytes_of(cutter, t);
-	other = is_written ? cutter->reader[t] : cutter->writer[t];
-	if (other == PLAN_NO_NODE || cutter->segment_of[unit_of(cutter, other)] == s)
-		return 0;
-	return bytes_of(cutter, t);
-}
-
 /* Move segments that touch less than the threshold to the CPU. Return: true if there are any. */
 static bool leave_small(struct cutter *cutter)
 {
-	const struct plan *plan = cutter->plan;
-	uint64_t bytes = 0;
 	bool ret = false;
 
-	for (uint32_t u = 0; u < cutter->n_units; u++) {
-		const uint32_t s = cutter->segment_of[u];
+	for (uint32_t s = 0; s < cutter->n_segments; s++) {
+		const uint32_t first = cutter->first_unit[s];
 
-		if (u == 0 || cutter->begins[u])
-			bytes = 0;
-		for (uint16_t i = cutter->first[u]; i < cutter->first[u + 1]; i++) {
-			const struct node *node = &plan->nodes[i];
-
-			for (uint32_t k = 0; k < node->n_in; k++)
-				bytes += touched_bytes(cutter, s, node->in[k], false);
-			for (uint32_t k = 0; k < node->n_out; k++)
-				bytes += touched_bytes(cutter, s, node->out[k], true);
-		}
-		if (u + 1 < cutter->n_units && !cutter->begins[u + 1])
+		if (cutter->device[first] == RBK_DEVICE_CPU ||
+		    cutter->ranges[first].touched_bytes >= cutter->model.basis->threshold_bytes)
 			continue;
-		if (bytes >= cutter->basis->threshold_bytes || cutter->device[u] == RBK_DEVICE_CPU)
-			continue;
-		for (uint32_t i = u + 1; i-- > 0 && cutter->segment_of[i] == s;)
-			cutter->device[i] = RBK_DEVICE_CPU;
+		memset(&cutter->device[first], RBK_DEVICE_CPU, cutter->first_unit[s + 1] - first);
 		ret = true;
 	}
 	return ret;
@@ -572,8 +444,14 @@ static int make_segments(struct cutter *cutter, double whole_ns, uint32_t n_part
 	r = make_graph(cutter);
 	if (r)
 		return r;
+	for (uint32_t u = 0; u < cutter->n_units; u++) {
+		cutter->ranges[u] =
+			cut_measure(&cutter->model, cutter->first[u], cutter->first[u + 1]);
+		if (has_too_many_refs(&cutter->ranges[u]))
+			return CUT_E_MANY;
+	}
 	place_graph_improve(cutter->graph,
-			    SEARCH_STEPS * PARTS / (uint32_t)max_u64(cutter->n_units, PARTS));
+			    min_u32(SEARCH_STEPS / cutter->n_units, SEARCH_STEPS_MOST));
 	memcpy(cutter->device, cutter->graph->device, cutter->n_units);
 	memset(cutter->begins, true, sizeof(cutter->begins));
 	*ret_ns = join_segments(cutter);
@@ -582,80 +460,88 @@ static int make_segments(struct cutter *cutter, double whole_ns, uint32_t n_part
 	return cutter->n_segments > CUT_MAX_SEGMENTS ? CUT_E_MANY : 0;
 }
 
-static bool make_arrays(struct cutter *cutter)
-{
-	cutter->writer = calloc(cutter->plan->n_tensors, sizeof(*cutter->writer));
-	cutter->reader = calloc(cutter->plan->n_tensors, sizeof(*cutter->reader));
-	return cutter->writer && cutter->reader;
-}
-
 /*
  * Return true if submissions of segments add too much to a task of one row, which gains nothing. A
  * plan that only the CPU can run as a whole is for large tasks, or would not be worth a cut.
  */
-static bool loses_rows(struct cutter *cutter, const struct times *whole)
+static bool loses_rows(struct cutter *cutter, const struct cut_times *whole)
 {
-	const struct times row = predict(cutter, 1);
+	struct cut_times row;
 
-	return is_whole(cutter, whole) &&
-	       cutter->n_segments * hop_ns > most_loss * least_of(cutter, &row);
+	if (cutter->model.plan->max_count == 1 || !cut_is_whole(&cutter->model, whole))
+		return false;
+	row = cut_predict(&cutter->model, 1);
+	return cutter->n_segments * row_hop_ns > most_loss * cut_least_of(&cutter->model, &row);
+}
+
+/*
+ * Return true if a task of which all segments are on one device, where it may have to run, loses
+ * more than others gain: what crosses between segments goes over the device's link.
+ */
+static bool loses_on_one(const struct cutter *cutter, double whole_ns, double span_ns)
+{
+	double least_ns = INFINITY;
+
+	for (uint32_t d = 0; d < cutter->model.basis->n_devices; d++) {
+		double ns = 0;
+
+		for (uint32_t s = 0; s < cutter->n_segments; s++)
+			ns += segment_ns(cutter, s, d);
+		least_ns = fmin(least_ns, ns);
+	}
+	return least_ns > whole_ns * fmax(1 + least_loss_on_one, whole_ns / span_ns);
 }
 
 /* Return why a plan stays whole whose segments would end after @span_ns; 0: it is cut. */
-static enum rbk_cut why_whole(struct cutter *cutter, const struct times *whole, float span_ns)
+static enum rbk_cut why_whole(struct cutter *cutter, const struct cut_times *whole, float span_ns)
 {
-	const double gain = 1 + (double)cutter->basis->min_gain;
+	const double gain = 1 + (double)cutter->model.basis->min_gain;
+	const double whole_ns = cut_least_of(&cutter->model, whole);
 
-	if (!is_apart(cutter) || (double)span_ns * gain > least_of(cutter, whole))
+	if (!is_apart(cutter) || (double)span_ns * gain > whole_ns ||
+	    loses_on_one(cutter, whole_ns, (double)span_ns))
 		return RBK_CUT_NO_GAIN;
 	return loses_rows(cutter, whole) ? RBK_CUT_SMALL : RBK_CUT_UNKNOWN;
 }
 
-static void choose(struct cutter *cutter, const struct times *whole, float span_ns,
+static void choose(struct cutter *cutter, const struct cut_times *whole, float span_ns,
 		   struct cut_choice *ret)
 {
 	const enum rbk_cut why = why_whole(cutter, whole, span_ns);
 
 	*ret = (struct cut_choice){
 		.why = why ? why : RBK_CUT_FASTER,
-		.whole_ns = (float)least_of(cutter, whole),
+		.whole_ns = (float)cut_least_of(&cutter->model, whole),
 		.cut_ns = is_apart(cutter) ? span_ns : 0,
 	};
 	for (uint32_t s = 1; !why && s < cutter->n_segments; s++)
 		ret->firsts[ret->n++] = cutter->first[cutter->first_unit[s]];
 }
 
-bool place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
-		      struct cut_choice *ret)
+/* --- The choice --- */
+
+static bool choose_by_schedule(struct cutter *cutter, struct cut_choice *ret)
 {
-	_cleanup_(cutter_freep) struct cutter *cutter = NULL;
+	const struct plan *plan = cutter->model.plan;
 	uint32_t n_parts = PARTS;
-	struct times whole;
+	struct cut_times whole;
 	float span_ns = 0;
 	double whole_ns;
 	int r;
 
-	/* States are updated in order, and what no device has room for is cut into pieces. */
-	if (plan->pinned || plan->has_state || !has_any_room(basis, plan))
-		return false;
-	/* Tasks of few rows stay on the CPU. */
-	if (plan->max_count > 1 && plan->max_count < basis->min_count) {
+	/* Tasks that stay on the CPU */
+	if ((plan->max_count > 1 && plan->max_count < cutter->model.basis->min_count) ||
+	    plan_touched_bytes(plan, plan->max_count) < cutter->model.basis->threshold_bytes) {
 		*ret = (struct cut_choice){.why = RBK_CUT_SMALL};
 		return true;
 	}
-	cutter = calloc(1, sizeof(*cutter));
-	if (!cutter)
+	whole = cut_predict(&cutter->model, plan->max_count);
+	whole_ns = cut_least_of(&cutter->model, &whole);
+	if (isinf(whole_ns))
 		return false;
-	cutter->basis = basis;
-	cutter->plan = plan;
-	whole = predict(cutter, plan->max_count);
-	whole_ns = least_of(cutter, &whole);
-	if (isinf(whole_ns) || !make_arrays(cutter))
-		return false;
-	find_uses(cutter);
 	do {
 		r = make_segments(cutter, whole_ns, n_parts, &span_ns);
-		n_parts /= 2;
+		n_parts /= UNITS_MOST / CUT_MAX_SEGMENTS;
 	} while (r == CUT_E_MANY && n_parts >= PARTS_LEAST);
 	if (r)
 		return false;
@@ -663,8 +549,27 @@ bool place_cut_points(const struct place_cut_basis *basis, const struct plan *pl
 	return true;
 }
 
-uint64_t place_cut_bytes(uint32_t n_devices, uint64_t n_tensors)
+bool place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
+		      const struct cut_wish *wish, struct cut_choice *ret)
 {
+	_cleanup_(cutter_freep) struct cutter *cutter = NULL;
+
+	if (plan->pinned)
+		return false;
+	cutter = calloc(1, sizeof(*cutter));
+	if (!cutter || cut_model_init(&cutter->model, basis, plan))
+		return false;
+	/* States are updated in order. */
+	return plan->has_state || !cut_has_any_room(&cutter->model)
+		       ? cut_choose_pieces(&cutter->model, wish, ret)
+		       : choose_by_schedule(cutter, ret);
+}
+
+uint64_t place_cut_bytes(uint32_t n_devices, size_t desc_bytes)
+{
+	const uint64_t n_tensors = desc_bytes / sizeof(struct rbk_plan_tensor);
+	const uint64_t n_nodes = desc_bytes / sizeof(struct rbk_plan_node);
+
 	return sizeof(struct cutter) + place_graph_bytes(UNITS_MOST, EDGES_MOST, n_devices) +
-	       2 * n_tensors * sizeof(uint16_t);
+	       n_tensors * (2 * sizeof(uint16_t) + sizeof(uint32_t)) + n_nodes * sizeof(float);
 }

@@ -5,8 +5,9 @@
  *
  * A plan is cut if it is predicted to end sooner in segments on several devices: where branches are
  * independent, where a device lacks operators, or where it is slow at some. The prediction is made
- * before any task has run, from the profiles of the devices alone. Plans for which no device has
- * room, and those with states, are left to plan/cut-points.h.
+ * before any task has run, from the profiles of the devices alone. A plan for which no device has
+ * room, or with states, is cut by plan/cut-points.h, which is told what each node gains, if the
+ * device saves more with the pieces that have room than submissions take.
  *
  * Neighbouring nodes are joined to units until a unit takes a share of the plan's time. A schedule
  * of the units (place/graph.h) has execution, transfers of bound tensors and of what crosses, and
@@ -20,6 +21,7 @@
  * that was wrong costs the submissions of segments, not the choice of devices.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "place/profile.h"
@@ -44,11 +46,15 @@ struct place_cut_basis {
 };
 
 /*
- * Choose the nodes to cut @plan before. Takes some milliseconds for thousands of nodes. Any thread.
- * Return: true; false, and *ret is unchanged: see above, also for want of memory here.
+ * Choose the nodes to cut @plan before. @wish is for cut_points(), without gains. Takes some
+ * milliseconds for thousands of nodes. Any thread.
+ * Return: true; false, and *ret is not set: nothing is known, also for want of memory here.
  */
 bool place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
-		      struct cut_choice *ret);
+		      const struct cut_wish *wish, struct cut_choice *ret);
 
-/* Return the bytes of host memory that place_cut_points() allocates at most. */
-uint64_t place_cut_bytes(uint32_t n_devices, uint64_t n_tensors);
+/*
+ * Return the bytes of host memory that place_cut_points() allocates at most for a plan of a
+ * description of @desc_bytes.
+ */
+uint64_t place_cut_bytes(uint32_t n_devices, size_t desc_bytes);

@@ -13,6 +13,7 @@ enum {
 	 * nodes that goes to a device: several times what a submission takes
 	 */
 	WORTH_NS = 100000,
+	KNOWN_WORTH_NS = 10000, /* the same of known gains, less the submissions of the pieces */
 	FLOPS_PER_NS = 32,
 	BYTES_PER_NS = 16,
 	CROSSING_BYTES_PER_NS = 8,
@@ -52,6 +53,11 @@ static uint64_t constants_of(const struct plan *plan, const struct node *node)
 	return bytes;
 }
 
+static bool is_scratch(const struct plan *plan, uint16_t t)
+{
+	return t != PLAN_NO_TENSOR && plan->tensors[t].kind == RBK_TENSOR_SCRATCH;
+}
+
 /* Return true if devices hold the type of tensor @t, if any. */
 static bool has_type(const struct plan *plan, const struct cut_wish *wish, uint16_t t)
 {
@@ -80,9 +86,23 @@ static bool is_whole(const struct plan *plan, const struct cut_wish *wish)
 	       plan->scratch_bytes <= wish->memory_bytes - plan->constant_bytes;
 }
 
+/* Return the bytes of scratch tensors that a node reads and writes. */
+static uint64_t operands_of(const struct plan *plan, const struct node *node)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < (uint32_t)node->n_in + node->n_out; i++) {
+		const uint16_t t = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+
+		if (is_scratch(plan, t))
+			bytes += plan->tensors[t].max_bytes;
+	}
+	return bytes;
+}
+
 /*
  * Return true if a device has @node and everything that is computed along with it, and memory for
- * its constants.
+ * its constants and what it computes with.
  */
 static bool is_on_device(const struct points *points, const struct node *node)
 {
@@ -92,7 +112,8 @@ static bool is_on_device(const struct points *points, const struct node *node)
 	if (node->computed_by != PLAN_NO_NODE)
 		node = &nodes[node->computed_by];
 	if (!has_types(points, node) ||
-	    constants_of(points->plan, node) > points->wish->memory_bytes)
+	    constants_of(points->plan, node) + operands_of(points->plan, node) >
+		    points->wish->memory_bytes)
 		return false;
 	devices &= node->devices;
 	if (node->sum != PLAN_NO_NODE)
@@ -112,11 +133,6 @@ static uint16_t run_end(const struct points *points, uint16_t first)
 	while (end < plan->n_nodes && is_on_device(points, &plan->nodes[end]) == is_on)
 		end++;
 	return end;
-}
-
-static bool is_scratch(const struct plan *plan, uint16_t t)
-{
-	return t != PLAN_NO_TENSOR && plan->tensors[t].kind == RBK_TENSOR_SCRATCH;
 }
 
 /*
@@ -145,11 +161,31 @@ static double crossing_bytes(const struct points *points, uint16_t first, uint16
 	return bytes;
 }
 
+/* Return the time that the device saves with the nodes from @first to before @end. */
+static double known_gain_ns(const struct points *points, uint16_t first, uint16_t end)
+{
+	const struct cut_wish *wish = points->wish;
+	double ns = -(double)wish->submission_ns;
+	uint64_t bytes = 0;
+
+	for (uint16_t i = first; i < end; i++) {
+		ns += (double)wish->gain_ns[i];
+		bytes += constants_of(points->plan, &points->plan->nodes[i]);
+	}
+	ns -= (double)wish->submission_ns * (double)(bytes / points->piece_bytes);
+	if (wish->link_bytes_per_ns > 0)
+		ns -= crossing_bytes(points, first, end) / (double)wish->link_bytes_per_ns;
+	return ns;
+}
+
 static bool is_worth_it(const struct points *points, uint16_t first, uint16_t end)
 {
 	const struct plan *plan = points->plan;
 	struct cost cost = {.flops_fixed = 0};
 	double ns;
+
+	if (points->wish->gain_ns)
+		return known_gain_ns(points, first, end) >= (double)points->worth_ns;
 
 	for (uint16_t i = first; i < end; i++)
 		cost_add(&cost, &plan->nodes[i].cost);
@@ -276,7 +312,7 @@ void cut_points(const struct plan *plan, const struct cut_wish *wish, struct cut
 			.plan = plan,
 			.uses = uses,
 			.wish = wish,
-			.worth_ns = WORTH_NS * scale,
+			.worth_ns = (wish->gain_ns ? KNOWN_WORTH_NS : WORTH_NS) * scale,
 			.firsts = ret->firsts,
 		};
 

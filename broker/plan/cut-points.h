@@ -22,6 +22,13 @@ struct cut_wish {
 	uint32_t types;        /* OP_TYPE() of the element types that it holds; 0: all */
 	uint64_t memory_bytes; /* most that the tenant may have of its memory */
 	uint64_t seed;         /* cut at random, before any node, for tests; 0: no */
+	/*
+	 * By node: time that the device saves beside the CPU, for a task of all rows; -INFINITY if
+	 * it lacks the node. NULL: not known.
+	 */
+	const float *gain_ns;
+	/* If known: time that a segment adds, and rate of the link; 0: none */
+	float submission_ns, link_bytes_per_ns;
 };
 
 /* Where a plan is cut, and why */
@@ -32,5 +39,5 @@ struct cut_choice {
 	float cut_ns, whole_ns; /* predicted, as in struct rbk_stats_plan; 0: not predicted */
 };
 
-/* Choose the nodes to cut @plan before. Any thread. */
+/* Choose the nodes to cut @plan before. Sets no predicted times. Any thread. */
 void cut_points(const struct plan *plan, const struct cut_wish *wish, struct cut_choice *ret);

@@ -141,6 +141,8 @@ int description_charge_check(struct description *description, struct account *ac
 	if (r == 0 || description->cut_bytes == 0)
 		return r;
 	description->cut_bytes = 0;
+	free(description->cut_basis);
+	description->cut_basis = NULL;
 	return account_charge(account, &description->charges[2], ACCOUNT_HOST_BYTES, bytes);
 }
 

@@ -28,6 +28,7 @@ enum {
 	 */
 	SETS_MOST = 8,
 	SETS_LEAST = 2,
+	SETS_OF_FASTER = 4, /* least for RBK_CUT_FASTER */
 	/*
 	 * A plan stays whole if its segments would have more tensors together than so many times
 	 * its own: thousands of nodes may share thousands of constants.
@@ -173,36 +174,30 @@ static int make_runs(struct session_plan *plan)
 }
 
 /*
- * Decide whether and where the plan is cut.
- * Return: 0: see plan->segments; -ENOMEM.
+ * Cut the plan where @choice says.
+ * Return: 0; CUT_E_REFS, CUT_E_BYTES: segments would be too large; -ENOMEM.
  */
-static int cut(struct session_plan *plan)
+static int cut_at(struct session_plan *plan, const struct cut_choice *choice)
 {
-	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 	const struct description *description = plan->description;
-	struct session_segments *segments;
-	struct cut_choice choice;
+	struct session_segments *segments = segments_new(plan, choice->n + 1);
+	uint64_t most_bytes = UINT64_MAX;
 	int r;
 
-	if (!description->cut_basis ||
-	    !hooks->cut_choose(description->cut_basis, plan->plan, &choice))
-		cut_points(plan->plan, &description->wish, &choice);
-	plan->cut = (uint8_t)choice.why;
-	plan->cut_ns = choice.cut_ns;
-	plan->whole_ns = choice.whole_ns;
-	if (choice.n == 0)
-		return 0;
-	segments = segments_new(plan, choice.n + 1);
 	if (!segments)
 		return error_origin(-ENOMEM);
-	r = cut_new(description->bytes, description->n_bytes, plan->plan, choice.firsts, choice.n,
+	/* A plan that a device could have whole must not have fewer tasks in flight. */
+	if (choice->why == RBK_CUT_FASTER)
+		most_bytes = sets_bytes / SETS_OF_FASTER;
+	r = cut_new(description->bytes, description->n_bytes, plan->plan, choice->firsts, choice->n,
 		    &segments->cut);
 	if (r == 0 && cut_n_tensors(segments->cut) > TENSORS_MOST * plan->plan->n_tensors)
 		r = CUT_E_REFS;
+	if (r == 0 && cut_crossing_bytes(segments->cut) > most_bytes)
+		r = CUT_E_BYTES;
 	if (r) {
-		plan->cut = RBK_CUT_REFUSED;
 		segments_free(segments);
-		return r > 0 ? 0 : error_fold(r);
+		return r;
 	}
 	segments->is_random = description->wish.seed != 0;
 	segments->n_batches = cut_n_batches(segments->cut);
@@ -210,8 +205,38 @@ static int cut(struct session_plan *plan)
 	segments->grain_bytes = cut_grain_bytes(segments->cut);
 	place_sets(&plan->session->server->options, segments, cut_crossing_bytes(segments->cut));
 	plan->segments = segments;
-	r = make_runs(plan);
-	return r ? error_fold(r) : 0;
+	return make_runs(plan);
+}
+
+/* Choose where the plan is cut, by times if they are known and @by_time, and cut it. */
+static int choose(struct session_plan *plan, bool by_time)
+{
+	const struct server_hooks *hooks = &plan->session->server->options.hooks;
+	const struct description *description = plan->description;
+	struct cut_choice choice;
+
+	if (!by_time || !description->cut_basis ||
+	    !hooks->cut_choose(description->cut_basis, plan->plan, &description->wish, &choice))
+		cut_points(plan->plan, &description->wish, &choice);
+	plan->cut = (uint8_t)choice.why;
+	plan->cut_ns = choice.cut_ns;
+	plan->whole_ns = choice.whole_ns;
+	return choice.n > 0 ? cut_at(plan, &choice) : 0;
+}
+
+/*
+ * Decide whether and where the plan is cut.
+ * Return: 0: see plan->segments; -ENOMEM.
+ */
+static int cut(struct session_plan *plan)
+{
+	int r = choose(plan, true);
+
+	if (r > 0)
+		r = choose(plan, false);
+	if (r > 0)
+		plan->cut = RBK_CUT_REFUSED;
+	return r < 0 ? error_fold(r) : 0;
 }
 
 /* Do a part of the work of making segment @i's plan. Return: as plan_maker_work(). */

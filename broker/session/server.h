@@ -16,6 +16,7 @@
 #include "util/cleanup.h"
 
 struct cut_choice;
+struct cut_wish;
 struct loop;
 struct offload;
 struct residency;
@@ -119,18 +120,19 @@ struct server_hooks {
 	/* Also called for a plan that never became ready. */
 	void (*plan_freed)(void *context, struct session_plan *plan);
 	/*
-	 * Describe the devices, as they are now, for cut_choose() of a plan of @session with at
-	 * most @n_tensors. Adds to *bytes what both allocate. The caller frees the answer, in one
-	 * allocation, on any thread. NULL: as if the answer were NULL.
+	 * Describe the devices, as they are now, for cut_choose() of a plan of @session, with a
+	 * description of @desc_bytes. Adds to *bytes what both allocate. The caller frees the
+	 * answer, in one allocation, on any thread. NULL: as if the answer were NULL.
 	 * Return: NULL: nothing is known; see cut_points() (plan/cut-points.h).
 	 */
-	void *(*cut_begin)(void *context, const struct session *session, uint64_t n_tensors,
+	void *(*cut_begin)(void *context, const struct session *session, size_t desc_bytes,
 			   uint64_t *bytes);
 	/*
 	 * Setup thread: choose where such a plan is cut, so that it is predicted to end soonest.
-	 * Return: false, and *ret is unchanged: cut_points() decides.
+	 * Return: false: cut_points() decides.
 	 */
-	bool (*cut_choose)(const void *basis, const struct plan *plan, struct cut_choice *ret);
+	bool (*cut_choose)(const void *basis, const struct plan *plan, const struct cut_wish *wish,
+			   struct cut_choice *ret);
 	uint64_t (*tasks_in_flight)(void *context);
 	/*
 	 * Return true if rings of other tenants than @tenant, NULL for none, are busy. NULL: they

@@ -4,7 +4,7 @@
  *
  * The reactor takes a description (description.h), which waits for its tenant's turn: one plan of a
  * tenant at a time is charged for the maximum that it may need. The setup thread reads and verifies
- * the description, and cuts the plan if no device could have it whole (segments.h). Each executor
+ * the description, and cuts the plan if segments of it serve better (segments.h). Each executor
  * then reports the host memory that it will take for the plan. The reactor charges that memory
  * before any of it is allocated, and ends the turn. Then each executor prepares the plan, and
  * residency loads its memory onto a device if there is room. The client is answered after that.
@@ -27,7 +27,6 @@
 #include "session/plan-executors.h"
 #include "session/segments.h"
 #include "session/server-private.h"
-#include "shm/plan-wire.h"
 #include "util/error.h"
 #include "util/size.h"
 
@@ -68,7 +67,6 @@ static void plan_wish(struct session_plan *plan)
 {
 	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 	struct description *description = plan->description;
-	const uint64_t n_tensors = description->n_bytes / sizeof(struct rbk_plan_tensor);
 
 	plan->cut = RBK_CUT_NO_DEVICE;
 	if (!segments_wish(plan->session, &description->wish))
@@ -77,8 +75,9 @@ static void plan_wish(struct session_plan *plan)
 	plan->cut = RBK_CUT_REFUSED;
 	description->cut_bytes = segments_most_bytes(description->n_bytes);
 	if (hooks->cut_begin && description->wish.seed == 0)
-		description->cut_basis = hooks->cut_begin(hooks->context, plan->session, n_tensors,
-							  &description->cut_bytes);
+		description->cut_basis =
+			hooks->cut_begin(hooks->context, plan->session, description->n_bytes,
+					 &description->cut_bytes);
 }
 
 /*
@@ -575,6 +574,7 @@ static void plan_uncut_done(struct offload_job *job)
 /* Leave a plan whole for whose segments there is no room. */
 static void plan_uncut(struct session_plan *plan)
 {
+	plan->cut = RBK_CUT_REFUSED;
 	plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_uncut_run, plan_uncut_done);
 }
 

@@ -37,6 +37,7 @@ static void cut_by_time(const struct plan *plan)
 						    DEVICES * sizeof(struct place_cut_device)] = {
 		0};
 	struct place_cut_basis *basis = (void *)bytes;
+	const struct cut_wish wish = {.devices = OP_ON_VULKAN, .memory_bytes = 1 << 16};
 	struct cut_choice choice = {.n = 0};
 
 	/* The search takes as long as a hundred plans. */
@@ -46,7 +47,7 @@ static void cut_by_time(const struct plan *plan)
 	for (uint32_t i = 0; i < DEVICES; i++) {
 		struct place_cut_device *device = &basis->devices[i];
 
-		device->room_bytes = UINT64_MAX;
+		device->room_bytes = plan->fingerprint & 64 ? UINT64_MAX : wish.memory_bytes;
 		device->kind = i == 0 ? OP_ON_CPU : OP_ON_VULKAN;
 		device->profile.is_valid = true;
 		device->profile.n_servers_per_task = 1;
@@ -56,7 +57,7 @@ static void cut_by_time(const struct plan *plan)
 					.flops_per_ns = family % DEVICES == i ? 1 : 0.001f,
 					.bytes_per_ns = 1};
 	}
-	if (!place_cut_points(basis, plan, &choice))
+	if (!place_cut_points(basis, plan, &wish, &choice))
 		return;
 	assert(choice.n < CUT_MAX_SEGMENTS && choice.n < plan->n_nodes);
 	for (uint32_t i = 0; i < choice.n; i++)
