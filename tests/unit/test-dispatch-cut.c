@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of plans that are cut to save time: server_hooks.cut_begin() and cut_choose() */
+#include <stdlib.h>
+
 #include "dispatch/dispatch-private.h"
+#include "place/cut-devices.h"
 #include "session/segments.h"
 #include "support/fake-residency.h"
 #include "support/one-op.h"
@@ -124,9 +127,36 @@ TEST(test_cut__configuration)
 	config.threshold_bytes = 1 << 20;
 	assert_false(is_cut(&scene, &config));
 	config = scene.config;
+	config.strategy = RBK_STRATEGY_ENERGY;
+	assert_false(is_cut(&scene, &config));
+	config = scene.config;
 	config.partition_min_gain = 1;
 	assert_false(is_cut(&scene, &config));
 	assert_true(is_cut(&scene, &scene.config));
+}
+
+/* A plan that is cut at random is not cut by time, too. */
+TEST(test_cut__random)
+{
+	SCENE(scene);
+	scene.bench.rig.server->options.cut_seed = 1;
+	assert_int_equal(prepare(&scene)->cut, RBK_CUT_AT_RANDOM);
+	scene.bench.rig.server->options.cut_seed = 0;
+	assert_int_equal(prepare(&scene)->cut, RBK_CUT_FASTER);
+}
+
+/* The basis, and what the choice takes, are told before they are charged. */
+TEST(test_cut__bytes)
+{
+	enum { DESC_BYTES = 100000 };
+	uint64_t bytes = 1;
+
+	SCENE(scene);
+	free(dispatch_cut_begin(scene.bench.rig.dispatch, scene.bench.rig.session, DESC_BYTES,
+				&bytes));
+	assert_int_equal(bytes, 1 + place_cut_bytes(2, DESC_BYTES) +
+					sizeof(struct place_cut_basis) +
+					2 * sizeof(struct place_cut_device));
 }
 
 TEST_MAIN(NULL, NULL)

@@ -966,6 +966,7 @@ TEST(test_segments__no_room)
 	rig->server->options.cut_seed = bench_cut_seed(long_chain(5));
 	plan = rig_plan_new(rig, long_chain(5));
 	assert_null(plan->segments);
+	assert_int_equal(plan->cut, RBK_CUT_REFUSED);
 	sqe = bench_entry(plan, scene.bench.arena, Y, 1, 1);
 	sqe.strategy = RBK_STRATEGY_DEVICE(GPU);
 	rig_put(&scene.bench.ring, &sqe);
