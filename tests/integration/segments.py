@@ -323,10 +323,11 @@ def main():
                 report = json.loads(ctl(broker, 'run', '--json', *options, '--input=x=' + values, model))
                 expect(('segments' in report) == bool(options), report)
             check_segments(report['segments'])
-            ran = {segment['device'] for segment in json.loads(
-                ctl(broker, 'run', '--json', '--profile', '--device=prefer-gpu', '--input=x=' + values,
-                    model))['segments']}
+            report = json.loads(ctl(broker, 'run', '--json', '--profile', '--device=prefer-gpu', '--input=x=' + values,
+                                    model))
+            ran = {segment['device'] for segment in report['segments']}
             expect(ran <= {1, 2}, 'with prefer-gpu it ran on', ran)
+            expect(report['partitioned'] == (len(ran) > 1), report)
             text = ctl(broker, 'run', '--profile', '--input=x=' + values, model)
             expect('The last task, segment by segment' in text and 'node0' in text, text)
             check_logged(broker, model, values)

@@ -60,9 +60,19 @@ static uint64_t tasks_on(const struct run *run, unsigned int device)
 	return n;
 }
 
+/* Count the tasks that ran on several devices, over all runs. */
+static uint64_t partitioned_tasks(const struct run *run)
+{
+	uint64_t n = 0;
+
+	for (unsigned int i = 0; i < run->n_repeats; i++)
+		n += run->times[i].n_partitioned;
+	return n;
+}
+
 static void print_where(const struct run *run)
 {
-	uint64_t n_tasks = run->times[0].n_tasks;
+	uint64_t n_tasks = run->times[0].n_tasks, n_partitioned = partitioned_tasks(run);
 	const struct spread wall = spread_of(run, true), exec = spread_of(run, false);
 	unsigned int n_devices = 0;
 
@@ -79,6 +89,9 @@ static void print_where(const struct run *run)
 			printf(" (%s)", text_name(run->devices[i].name));
 	}
 	printf("%s", run->broker ? " of a broker for this run" : "");
+	if (n_partitioned > 0)
+		printf(", %" PRIu64 " of %" PRIu64 " tasks on several devices", n_partitioned,
+		       n_tasks * run->n_repeats);
 	if (model_rows(run->model) > 1)
 		printf(", %" PRIu64 " rows in %" PRIu64 " task%s", model_rows(run->model), n_tasks,
 		       n_tasks == 1 ? "" : "s");
@@ -364,6 +377,7 @@ void run_print_json(const struct run *run)
 	json_spread("exec_ns", spread_of(run, false));
 	json_string("reason", rbk_reason_name(run->times[run->n_repeats - 1].reason));
 	json_devices(run);
+	json_unsigned("partitioned", partitioned_tasks(run));
 	json_array("outputs");
 	for (unsigned int i = 0; i < rbk_onnx_n_outputs(run->onnx); i++)
 		json_output(run, i);

@@ -153,6 +153,7 @@ int prepared_run(struct prepared *prepared, uint32_t rows, unsigned int strategy
 	times->n_rows += rows;
 	if (cqe.device < RBK_MAX_DEVICES)
 		times->n_tasks_on[cqe.device]++;
+	times->n_partitioned += (cqe.flags & RBK_CQE_PARTITIONED) != 0;
 	times->reason = cqe.reason;
 	return 0;
 }

@@ -104,8 +104,9 @@ struct model_times {
 	uint64_t queue_ns, exec_ns;
 	uint64_t n_tasks, n_rows;
 	uint64_t n_tasks_on[RBK_MAX_DEVICES];
-	unsigned int reason; /* enum rbk_reason of the last task */
-	uint64_t user_data;  /* of the last task, by which the broker's logs know it */
+	uint64_t n_partitioned; /* tasks on several devices, counted where most of each ran */
+	unsigned int reason;    /* enum rbk_reason of the last task */
+	uint64_t user_data;     /* of the last task, by which the broker's logs know it */
 };
 
 struct model_how {
