@@ -141,6 +141,9 @@ void text_cut(const struct rbk_stats_plan *plan, char text[TEXT_CUT_BYTES])
 	else
 		n = snprintf(text, TEXT_CUT_BYTES, "the plan is whole%s", why);
 	if (plan->cut_ns > 0 && n < TEXT_CUT_BYTES)
-		snprintf(text + n, (size_t)(TEXT_CUT_BYTES - n), " (%s in segments, %s whole)",
-			 text_ns((double)plan->cut_ns), text_ns((double)plan->whole_ns));
+		n += snprintf(text + n, (size_t)(TEXT_CUT_BYTES - n), " (%s in segments, ",
+			      text_ns((double)plan->cut_ns));
+	if (plan->whole_ns > 0 && n < TEXT_CUT_BYTES)
+		snprintf(text + n, (size_t)(TEXT_CUT_BYTES - n), "%s%s whole)",
+			 plan->cut_ns > 0 ? "" : " (", text_ns((double)plan->whole_ns));
 }
