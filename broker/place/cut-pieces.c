@@ -76,6 +76,9 @@ bool cut_choose_pieces(struct cut_model *model, const struct cut_wish *wish, str
 	for (uint16_t i = 0; i < model->plan->n_nodes; i++)
 		gain_ns[i] =
 			(float)(cut_node_ns(model, i, RBK_DEVICE_CPU) - cut_node_ns(model, i, d));
+	/* The wish may be for another device, which shares the CPU's processors. */
+	known.memory_bytes = device->room_bytes;
+	known.types = device->types;
 	known.gain_ns = gain_ns;
 	known.submission_ns = (float)cut_submission_ns(device);
 	known.link_bytes_per_ns = device->profile.down_bytes_per_ns;

@@ -283,8 +283,9 @@ bool segments_make(struct session_plan *plan)
 	if (r) {
 		plan->cut = RBK_CUT_REFUSED;
 		plan->segments = segments_free(plan->segments);
-	} else if (plan->segments)
+	} else if (plan->segments) {
 		plan->segments->cut = cut_free(plan->segments->cut);
+	}
 	description->result = 0;
 	return false;
 }
