@@ -219,7 +219,7 @@ TEST(test_cut__pieces, setup, teardown)
 	assert_in_range(choice.n, 7, 9);
 	assert_in_range((int)choice.whole_ns, 6700000, 6800000);
 	assert_in_range((int)choice.cut_ns, 3700000, 4000000);
-	/* Whatever room others have, such as a software device: this one's counts. */
+	/* The room of this device counts, not that of others, such as a software device. */
 	wish.memory_bytes = UINT64_MAX;
 	assert_true(place_cut_points(basis, plan, &wish, &choice));
 	assert_int_equal(choice.why, RBK_CUT_TO_FIT);
