@@ -363,6 +363,21 @@ static void residence_count(struct residence *residence, bool is_in)
 }
 
 /*
+ * Count a load that is given up, although the device has not answered yet, or no longer. Other
+ * requests see from leaving_bytes how much room there will be.
+ */
+static void load_count(struct residence *residence, bool is_given_up)
+{
+	const uint64_t bytes = residence->tier == EXEC_TIER_VRAM && is_given_up
+				       ? residence->work_charge.device.amount
+				       : 0;
+
+	count_leaving(residence, bytes - residence->leaving_bytes);
+	residence->leaving_bytes = bytes;
+	blocks_count(residence, (struct sharer_counts){.there = is_given_up ? -1 : 1});
+}
+
+/*
  * Leave some blocks, and refund those without other sharers. A plan may share as many blocks as it
  * has constants, so this may take several turns.
  * Return: true if no block is left.
@@ -526,8 +541,10 @@ static void load_done(struct offload_job *job)
 	plan->tenant->memory->n_loads[device->index]--;
 	device->n_jobs--;
 	residence->load_result = r;
+	/* The load may have succeeded before it could be stopped: then the plan is evicted. */
+	if (residence->must_leave != (r != 0))
+		load_count(residence, r != 0);
 	if (r) {
-		blocks_count(residence, (struct sharer_counts){.there = -1});
 		/* The residence may be the last that stays in its blocks. */
 		residence_unload(residence);
 	} else {
@@ -653,6 +670,8 @@ void residence_evict(struct residence *residence)
 		residency_tell_added(residence->plan);
 		break;
 	case RESIDENCE_LOADING:
+		if (!residence->must_leave)
+			load_count(residence, true);
 		residence->must_leave = true;
 		if (residence->own)
 			atomic_store_explicit(&residence->own->exec.is_cancelled, true,

@@ -193,6 +193,35 @@ TEST(test_owed__while_other_plans_load)
 	assert_int_equal(rig_is_ready(others[0]) + rig_is_ready(others[1]), 1);
 }
 
+/*
+ * A load that is stopped keeps its memory until the device has answered. Its tenant's next request
+ * waits for that memory instead of being refused.
+ */
+TEST(test_owed__while_an_own_plan_stops_loading)
+{
+	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, wish = evict;
+	struct plan_memory *loading, *next;
+
+	BEGIN(rig);
+	rig_share(&rig, 1, 25 * MIB, 25 * MIB, 25 * MIB);
+	rig_add(&rig, next = rig_plan_of(&rig, 1, 25 * MIB));
+	rig_ask(&rig, next, &evict, RESIDENCY_EVICT);
+	hold(&rig);
+	rig_add(&rig, loading = rig_plan_of(&rig, 1, 25 * MIB));
+	evict.n_done = 0;
+	residency_ask(rig.residency, loading, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
+	residency_ask(rig.residency, next, &wish.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
+	for (int i = 0; i < 20; i++)
+		rig_turn(&rig);
+	assert_int_equal(evict.n_done + wish.n_done, 0);
+	release(&rig);
+	rig_settle(&rig);
+	assert_true(evict.n_done == 1 && evict.res == 0);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(next) && !rig_is_ready(loading));
+	assert_int_equal(rig_used(&rig, 1), 25 * MIB);
+}
+
 /* All memory is reserved for another tenant's plan. */
 TEST(test_owed__before_reservations)
 {
