@@ -595,7 +595,7 @@ uint32_t rbk_plan_id(const struct rbk_plan *plan);
 
 struct rbk_plan_info {
 	uint32_t id;
-	uint32_t devices;        /* bit i: device i can run the plan */
+	uint32_t devices;        /* bit i: device i can run the plan, now or once it is back */
 	uint32_t n_refs;         /* references of a task: inputs, outputs and states */
 	uint32_t max_count;      /* most rows of a task */
 	uint64_t constant_bytes; /* read from arenas, mirrored once on each device */

@@ -214,6 +214,14 @@ uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int dev
 	return resident_bytes(residence);
 }
 
+bool residency_waits_for_device(const struct plan_memory *memory, unsigned int device)
+{
+	const struct residency_plan *plan = memory->residency;
+
+	return plan->supported & 1u << device &&
+	       plan->on[device].device->state > RESIDENCY_DEVICE_UP;
+}
+
 void residency_about(const struct residency *residency, const struct plan_memory *memory,
 		     unsigned int device, struct residency_about *ret)
 {

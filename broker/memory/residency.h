@@ -146,6 +146,12 @@ uint64_t residency_room(const struct residency *residency, unsigned int device,
 			const struct tenant *tenant);
 
 /*
+ * Return true if an added plan is prepared for a device that is lost or drained: the plan may be
+ * loaded when the device is back.
+ */
+bool residency_waits_for_device(const struct plan_memory *memory, unsigned int device);
+
+/*
  * Return the VRAM bytes that an added plan holds on a device, counting its share of shared blocks.
  * Unlike residency_about(), this reads that plan only.
  */

@@ -239,8 +239,8 @@ static void plan_prepare_run(struct offload_job *job)
 }
 
 /*
- * Return the devices, as bits, that can run a whole plan or a segment now or once its memory is
- * resident.
+ * Return the devices, as bits, that can run a whole plan or a segment now, once its memory is
+ * resident, or once the device is back: it is lost, or drained.
  */
 static uint32_t plan_devices(const struct session_plan *plan)
 {
@@ -249,7 +249,8 @@ static uint32_t plan_devices(const struct session_plan *plan)
 
 	for (unsigned int i = 0; i < plan->session->server->options.n_executors; i++)
 		if (parsed->device_state[i] == PLAN_DEVICE_READY ||
-		    parsed->device_state[i] == PLAN_DEVICE_EVICTED)
+		    parsed->device_state[i] == PLAN_DEVICE_EVICTED ||
+		    residency_waits_for_device(&plan->memory, i))
 			devices |= 1u << i;
 	if (parsed->pinned)
 		devices &= 1u << parsed->pinned_device;

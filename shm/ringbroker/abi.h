@@ -251,8 +251,9 @@ enum rbk_cut {
  *   -ERANGE      count is 0 or above the plan's maximum
  *   -EDOM        an index in a tensor's contents (Gather, for example) is out of range, on any
  *                device; outputs may hold anything
- *   -ENODEV      RBK_STRATEGY_ONLY_GPU and no GPU can run the plan; PREFETCH, EVICT: the device
- *                does not exist, cannot run the plan, or has no memory of its own (the CPU)
+ *   -ENODEV      the task or its plan is for the GPU alone, and no GPU can run the plan, or the GPU
+ *                is lost and not open again; PREFETCH, EVICT: the device does not exist, cannot
+ *                run the plan, or has no memory of its own (the CPU)
  *   -EOPNOTSUPP  needs a feature that was not offered
  *   -EALREADY    CANCEL: the task has begun on a GPU, or updates a state, and cannot be stopped;
  *                it had begun to update a state when an earlier broker died, and is to run again

@@ -103,6 +103,32 @@ static unsigned int drain_under_load(struct rbk *admin, struct customer *custome
 	return n_moved;
 }
 
+/*
+ * Run a task of a plan that is pinned to the software device, which is drained. The plan can be
+ * made, as if the device were drained later; its tasks run once the drain ends.
+ */
+static void pin_to_drained(struct rbk *admin, struct customer *customer)
+{
+	const uint64_t end_ns = deadline_ns();
+	struct rbk_plan *own = customer->plan, *pinned = customer_plan(customer, 1 + SOFTWARE);
+	struct rbk_cqe cqe;
+
+	customer->plan = pinned;
+	customer_put(customer, 8, RBK_STRATEGY_AUTO);
+	cqe = customer_take(customer);
+	assert_fields(cqe, (res, -ENODEV), (reason, RBK_REASON_GPU_UNAVAILABLE));
+	assert_int_equal(drain(admin, SOFTWARE, RBK_DRAIN_ASK).device_bytes, 0);
+	drain(admin, SOFTWARE, RBK_DRAIN_END);
+	do {
+		assert_true(harness_now_ns() < end_ns);
+		customer_put(customer, 8, RBK_STRATEGY_AUTO);
+		cqe = customer_take(customer);
+	} while (cqe.res == -ENODEV);
+	assert_fields(cqe, (res, 0), (device, SOFTWARE));
+	customer->plan = own;
+	rbk_plan_free(pinned);
+}
+
 TEST(test_drain_one_of_two_devices)
 {
 	static const char *const two[] = {"--gpu=software", "--test-device=2ms", NULL};
@@ -133,7 +159,7 @@ TEST(test_drain_one_of_two_devices)
 	/* A plan made while the device is drained is not loaded there until the drain ends. */
 	rbk_plan_free(customer_plan(&customer, 0));
 	assert_int_equal(drain(admin, SOFTWARE, RBK_DRAIN_ASK).device_bytes, 0);
-	drain(admin, SOFTWARE, RBK_DRAIN_END);
+	pin_to_drained(admin, &customer);
 	run_until_on(&customer, SOFTWARE);
 	assert_true(drain(admin, SOFTWARE, RBK_DRAIN_ASK).device_bytes > 0);
 

@@ -125,6 +125,11 @@ void residency_remove(struct residency *residency, struct plan_memory *memory,
 	offload_submit(residency->options.offload, &plan->job);
 }
 
+bool residency_waits_for_device(const struct plan_memory *memory, unsigned int device)
+{
+	return false;
+}
+
 void residency_about(const struct residency *residency, const struct plan_memory *memory,
 		     unsigned int device, struct residency_about *ret)
 {
