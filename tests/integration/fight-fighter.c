@@ -82,7 +82,7 @@ static void forget_plan(struct slot *slot)
 }
 
 /* Return true if an entry may complete with @res. Its plan may have been removed since. */
-static bool is_allowed(const struct slot *slot, int res)
+static bool is_allowed(const struct fighter *f, const struct slot *slot, int res)
 {
 	const bool is_bound =
 		slot->plan && (slot->plan->is_pinned || slot->strategy == RBK_STRATEGY_ONLY_GPU ||
@@ -95,6 +95,8 @@ static bool is_allowed(const struct slot *slot, int res)
 		return slot->opcode == RBK_OP_PREFETCH || (slot->opcode == RBK_OP_RUN && is_bound);
 	case -ENODEV:
 		/* The plan is pinned to one device, the entry names another. */
+		if (f->fight->may_be_lost)
+			return slot->opcode == RBK_OP_RUN && is_bound;
 		return slot->opcode == RBK_OP_RUN && slot->plan->is_pinned &&
 		       slot->strategy == RBK_STRATEGY_ONLY_CPU;
 	case -ECANCELED:
@@ -103,6 +105,10 @@ static bool is_allowed(const struct slot *slot, int res)
 		return slot->opcode == RBK_OP_CANCEL || slot->has_lost_plan;
 	case -EALREADY:
 		return slot->opcode == RBK_OP_CANCEL;
+	case -EIO:
+		return f->fight->may_be_lost &&
+		       (slot->opcode == RBK_OP_PREFETCH || slot->opcode == RBK_OP_EVICT ||
+			(slot->opcode == RBK_OP_RUN && is_bound));
 	default:
 		return false;
 	}
@@ -118,8 +124,11 @@ static void check_result(struct fighter *f, const struct slot *slot, const struc
 		FAIL(f, "a pinned plan ran on the CPU");
 	f->score->n_results++;
 	f->score->n_on_gpu += cqe->device == RBK_DEVICE_GPU;
-	if (f->fight->is_card)
+	f->score->n_partitioned += (cqe->flags & RBK_CQE_PARTITIONED) != 0;
+	if (f->fight->is_card &&
+	    (cqe->device != RBK_DEVICE_CPU || cqe->flags & RBK_CQE_PARTITIONED))
 		return;
+	f->score->n_checked++;
 	wrong = fight_check(slot->plan, f->constants, slot->y, slot->n_rows, &f->random);
 	if (wrong)
 		FAIL(f, "%s: %u parts of %u x %u, %u rows, on device %u, reason %s", wrong,
@@ -135,7 +144,7 @@ static void complete(struct fighter *f, const struct rbk_cqe *cqe)
 	if (!slot->is_used || slot->serial != cqe->user_data)
 		FAIL(f, "entry %llu completes, which is not in flight",
 		     (unsigned long long)cqe->user_data);
-	if (!is_allowed(slot, cqe->res))
+	if (!is_allowed(f, slot, cqe->res))
 		FAIL(f, "opcode %u with strategy %u completes with %s (pinned: %d)", slot->opcode,
 		     slot->strategy, strerror(-cqe->res), slot->plan && slot->plan->is_pinned);
 	if (slot->opcode == RBK_OP_RUN && cqe->res == 0)
@@ -337,19 +346,20 @@ static void shape(struct fighter *f, struct fight_plan *plan)
 {
 	uint32_t kind = below(f, 8);
 
-	if (f->fight->is_card) {
+	if (f->fight->is_large) {
 		*plan = (struct fight_plan){
 			.kind = FIGHT_PRODUCTS, .k = CARD_SIDE, .n = CARD_SIDE, .is_pinned = true};
 		/* From half a gigabyte to three; one plan in four is small. */
 		plan->n_parts = below(f, 4) ? 32 + below(f, 161) : 1 + below(f, 12);
-	} else if (kind < 4) {
+	} else if (kind < (f->fight->has_graphs ? 2 : 4)) {
 		*plan = (struct fight_plan){
 			.kind = FIGHT_PRODUCTS, .k = SOFTWARE_K, .n = below(f, 2) ? 256 : 1024};
 		plan->n_parts = 1 + below(f, 1 + below(f, plan->n == 256 ? 24 : 15));
 		plan->is_pinned = plan->n_parts > UNPINNED_PARTS;
 	} else if (kind < 7) {
 		*plan = (struct fight_plan){.kind = FIGHT_SUMS, .k = 1, .n = SOFTWARE_SUM};
-		plan->n_parts = 2 + below(f, 1 + below(f, 119));
+		plan->n_parts = f->fight->has_graphs ? 96 + below(f, FIGHT_MAX_PARTS - 95)
+						     : 2 + below(f, 1 + below(f, 119));
 	} else {
 		*plan = (struct fight_plan){.kind = FIGHT_SOFTMAX, .k = SOFTWARE_K, .n = SOFTMAX_N};
 		plan->n_parts = 1 + below(f, 4);
@@ -455,7 +465,8 @@ static void claim(struct fighter *f)
 	unsigned int n;
 	int res;
 
-	if (!home->plan)
+	/* A card that is reset may not have the reserve at once. */
+	if (!home->plan || f->fight->may_be_lost)
 		return;
 	if (f->tenant->is_alone) {
 		drain(f);
@@ -523,8 +534,8 @@ static void step(struct fighter *f)
 
 static void make_tensors(struct fighter *f)
 {
-	const uint32_t n_in[2] = {f->fight->is_card ? CARD_SIDE : SOFTWARE_K, SOFTWARE_SUM};
-	const uint32_t n_out = f->fight->is_card ? CARD_SIDE : SOFTWARE_SUM;
+	const uint32_t n_in[2] = {f->fight->is_large ? CARD_SIDE : SOFTWARE_K, SOFTWARE_SUM};
+	const uint32_t n_out = f->fight->is_large ? CARD_SIDE : SOFTWARE_SUM;
 	struct rbk_error error = {""};
 
 	if (rbk_arena_new(f->rbk,
@@ -553,9 +564,9 @@ static void begin(struct fighter *f)
 	struct rbk_error error = {""};
 
 	f->rbk = fight_connect(f->fight, f->member, "fighter");
-	if (fight_constants_new(f->rbk,
-				f->fight->is_card ? CARD_CONSTANTS_BYTES : SOFTWARE_CONSTANTS_BYTES,
-				&f->constants, &error))
+	if (fight_constants_new(
+		    f->rbk, f->fight->is_large ? CARD_CONSTANTS_BYTES : SOFTWARE_CONSTANTS_BYTES,
+		    &f->constants, &error))
 		FAIL(f, "no constants: %s", error.text);
 	make_tensors(f);
 	if (rbk_ring_new(f->rbk, N_ENTRIES, &f->ring, &error))
@@ -566,8 +577,8 @@ static void begin(struct fighter *f)
 				    .is_pinned = true,
 				    .is_home = true,
 				    .n_parts = f->tenant->home_parts};
-	home->k = f->fight->is_card ? CARD_SIDE : SOFTWARE_K;
-	home->n = f->fight->is_card ? CARD_SIDE : SOFTWARE_K;
+	home->k = f->fight->is_large ? CARD_SIDE : SOFTWARE_K;
+	home->n = f->fight->is_large ? CARD_SIDE : SOFTWARE_K;
 	if (!make(f, home))
 		home->plan = NULL;
 	if (below(f, 2))

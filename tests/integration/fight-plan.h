@@ -18,7 +18,7 @@ enum fight_kind {
 	FIGHT_SOFTMAX,  /* y = softmax(x W1 + x W2 + ...) */
 };
 
-enum { FIGHT_MAX_PARTS = 192, FIGHT_ROWS = 2 };
+enum { FIGHT_MAX_PARTS = 384, FIGHT_ROWS = 2 };
 
 struct fight_plan {
 	enum fight_kind kind;

@@ -17,7 +17,7 @@
 
 unsigned int fight_tenant_of(unsigned int member)
 {
-	static const unsigned int of[FIGHT_MEMBERS] = {0, 1, 1, 2, 2, 0, 1, 2};
+	static const unsigned int of[FIGHT_MEMBERS] = {0, 1, 1, 2, 2, 0, 1, 2, 1, 2};
 
 	return of[member];
 }

@@ -3,9 +3,9 @@
 /*
  * Three tenants that compete for one device's memory, in processes of their own
  *
- * The referee (test-fight.c), the fighters (fight-fighter.c) and the watchers (fight-watcher.c)
- * share a mapping, which the referee makes and the others inherit. Fighters and watchers are no
- * cmocka tests: they record a failure with fight_fail(), which ends the process.
+ * The referee (test-fight.c), the fighters (fight-fighter.c), the watchers (fight-watcher.c) and
+ * the lenders (fight-lender.c) share a mapping, which the referee makes and the others inherit. The
+ * others are no cmocka tests: they record a failure with fight_fail(), which ends the process.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,7 +17,9 @@
 enum {
 	FIGHT_TENANTS = 3,
 	FIGHT_FIGHTERS = 5,
-	FIGHT_MEMBERS = FIGHT_FIGHTERS + FIGHT_TENANTS, /* one watcher per tenant */
+	FIGHT_LENDERS = 2,
+	FIGHT_FIRST_LENDER = FIGHT_FIGHTERS + FIGHT_TENANTS, /* one watcher per tenant */
+	FIGHT_MEMBERS = FIGHT_FIRST_LENDER + FIGHT_LENDERS,
 	FIGHT_TEXT_BYTES = 512,
 };
 
@@ -38,12 +40,12 @@ struct fight_tenant {
 
 /* Sums over all lives of a fighter, which alone writes them. */
 struct fight_score {
-	_Atomic uint64_t n_tasks; /* tasks completed, of any kind */
-	/* RUN tasks with result 0; their outputs were checked, except on a card that computes none
-	 */
-	_Atomic uint64_t n_results;
+	_Atomic uint64_t n_tasks;   /* tasks completed, of any kind */
+	_Atomic uint64_t n_results; /* RUN tasks with result 0 */
 	_Atomic uint64_t n_on_gpu;
-	_Atomic uint64_t n_refused; /* tasks with -ENOMEM */
+	_Atomic uint64_t n_partitioned; /* of the results, those of several devices */
+	_Atomic uint64_t n_checked;     /* their outputs were computed, by other than a card */
+	_Atomic uint64_t n_refused;     /* tasks with -ENOMEM */
 	_Atomic uint64_t n_cancelled;
 	_Atomic uint64_t n_plans;
 	_Atomic uint64_t n_plans_refused; /* plans rejected with -EDQUOT */
@@ -62,10 +64,20 @@ struct fight_sight {
 	_Atomic uint64_t n_evictions, n_returns, n_constraints;
 };
 
+/* A lender's requests, which it alone counts. */
+struct fight_loan {
+	_Atomic uint64_t n_opened, n_taken, n_given, n_refused;
+	_Atomic bool is_quiet;
+};
+
 struct fight {
 	char socket_path[96];
 	uint64_t seed;
-	bool is_card; /* the GPU is a simulated card, which executes nothing */
+	bool is_card;     /* the GPU is a simulated card, which executes nothing */
+	bool is_large;    /* it has gigabytes, and plans are of that size */
+	bool has_graphs;  /* plans are cut into segments; there are lenders */
+	bool may_be_lost; /* the card is reset now and then */
+	unsigned int n_members;
 	struct fight_tenant tenants[FIGHT_TENANTS];
 
 	/* Written by the referee. */
@@ -75,9 +87,13 @@ struct fight {
 	char failure[FIGHT_TEXT_BYTES];
 	struct fight_score scores[FIGHT_FIGHTERS];
 	struct fight_sight sights[FIGHT_TENANTS];
+	struct fight_loan loans[FIGHT_LENDERS];
 };
 
-/* Return the tenant of a member; members from FIGHT_FIGHTERS on are watchers. */
+/*
+ * Return the tenant of a member; members from FIGHT_FIGHTERS on are watchers, those from
+ * FIGHT_FIRST_LENDER on lenders.
+ */
 unsigned int fight_tenant_of(unsigned int member);
 
 /* Record a failure for the referee to report, and end the process. */
@@ -92,3 +108,9 @@ int fight_fighter(struct fight *fight, unsigned int member);
 
 /* Watch the tenant's memory until the referee sets stop. Return: the exit status. */
 int fight_watcher(struct fight *fight, unsigned int member);
+
+/*
+ * Open a lease, make it larger and smaller and close it, until the referee sets stop.
+ * Return: the exit status.
+ */
+int fight_lender(struct fight *fight, unsigned int member);

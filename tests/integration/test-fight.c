@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * test-fight card|software [SECONDS [SEED]]
+ * test-fight card|software|card-graphs|software-graphs [SECONDS [SEED]]
  *
  * Three tenants compete for a device of a real broker. The device is a simulated RX 580 with 8 GiB
  * (the test runs under amdgpu-sim run), or a software Vulkan device limited to 256 MiB, whose
@@ -9,6 +9,11 @@
  * card's memory. Meanwhile no tenant allocates beyond its maximum, every claim of a reserve is
  * granted, and every task completes once with the right result. At the end the broker holds
  * nothing.
+ *
+ * Graphs: most plans are larger than what their tenant may have on the device, so that the broker
+ * cuts them into segments, which come and go. The limits change ten times a second, and so do
+ * leases (fight-lender.c). A card is reset every few seconds. It has 384 MiB, and computes nothing:
+ * results of tasks that ran on the CPU alone are checked.
  *
  * Tenants are matched by user if possible, else by user and executable: copies of this program. The
  * seed, which is printed, determines what happens, but not when.
@@ -41,7 +46,9 @@ enum {
 	/* Average intervals, in ticks. */
 	KILL_EVERY = 120,
 	RELOAD_EVERY = 80,
+	RELOAD_EVERY_OF_GRAPHS = 10,
 	HOG_EVERY = 70,
+	RESET_EVERY = 300,
 	QUIET_EVERY = 200,
 };
 
@@ -59,8 +66,19 @@ static const struct fight_tenant of_software[FIGHT_TENANTS] = {
 	{"greedy", 0, 224 * MIB, 64 * MIB, 0, 0, false},
 };
 
+static const struct mode {
+	const char *name;
+	bool is_card, is_large, has_graphs; /* as in struct fight */
+	uint64_t device_bytes;
+} modes[] = {
+	{"card", true, true, false, 8192 * MIB},
+	{"software", false, false, false, 256 * MIB},
+	{"card-graphs", true, false, true, 384 * MIB},
+	{"software-graphs", false, false, true, 256 * MIB},
+};
+
 static char program[4096]; /* path of this program */
-static bool is_card;
+static const struct mode *mode;
 static uint64_t n_ms = SHORT_MS, seed;
 
 struct referee {
@@ -72,7 +90,7 @@ struct referee {
 	pid_t members[FIGHT_MEMBERS];
 	pid_t hog; /* 0: none */
 	int hog_fd;
-	unsigned int n_kills, n_reloads, n_hogs, n_quiet;
+	unsigned int n_kills, n_reloads, n_hogs, n_quiet, n_resets;
 	uint64_t most_device_bytes, most_kernel_bytes, first_kernel_bytes;
 };
 
@@ -106,7 +124,7 @@ static void make_policy(const struct referee *referee, const unsigned int percen
 		n += (size_t)snprintf(
 			text + n, POLICY_BYTES - n,
 			"[tenant %s]\nmatch-uid = %u\nvram-max = %llu\nvram-high = %llu\n"
-			"vram-reserve = %llu\nhost-max = 320MiB\ngtt-max = 100MiB\n",
+			"vram-reserve = %llu\nhost-max = 4GiB\ngtt-max = 100MiB\n",
 			tenant->name, (unsigned int)tenant->uid, (unsigned long long)max,
 			(unsigned long long)high, (unsigned long long)tenant->reserve_bytes);
 		if (geteuid() != 0) {
@@ -143,8 +161,10 @@ static void reload(struct referee *referee)
 
 static int be_member(struct fight *fight, unsigned int member)
 {
-	return member < FIGHT_FIGHTERS ? fight_fighter(fight, member)
-				       : fight_watcher(fight, member);
+	if (member < FIGHT_FIGHTERS)
+		return fight_fighter(fight, member);
+	return member < FIGHT_FIGHTERS + FIGHT_TENANTS ? fight_watcher(fight, member)
+						       : fight_lender(fight, member);
 }
 
 static void start_member(struct referee *referee, unsigned int member)
@@ -189,7 +209,7 @@ static void look_after_members(struct referee *referee)
 {
 	int status;
 
-	for (unsigned int i = 0; i < FIGHT_MEMBERS; i++)
+	for (unsigned int i = 0; i < referee->fight->n_members; i++)
 		if (waitpid(referee->members[i], &status, WNOHANG) == referee->members[i]) {
 			referee->members[i] = 0;
 			fail_fight(referee, "a member has died", i, status);
@@ -219,7 +239,7 @@ static void end_members(struct referee *referee)
 	int status = 0;
 
 	referee->fight->stop = true;
-	for (unsigned int i = 0; i < FIGHT_MEMBERS; i++) {
+	for (unsigned int i = 0; i < referee->fight->n_members; i++) {
 		while (waitpid(referee->members[i], &status, WNOHANG) == 0) {
 			if (harness_now_ns() - start_ns > 2 * harness_slow_ns(FIGHT_BOUND_NS))
 				fail_fight(referee, "does not end", i, 0);
@@ -285,18 +305,19 @@ static uint64_t kernel_bytes(const struct referee *referee)
 
 static void look_at_broker(struct referee *referee)
 {
-	uint64_t device_bytes = is_card ? 8192 * MIB : 256 * MIB, bytes;
 	struct rbk_stats stats;
+	uint64_t bytes;
 
 	assert_int_equal(rbk_stats(referee->rbk, &stats), 0);
 	if (stats.device_bytes > referee->most_device_bytes)
 		referee->most_device_bytes = stats.device_bytes;
 	/* On the card, GTT is counted too. */
-	if (stats.device_bytes > device_bytes + (is_card ? FIGHT_TENANTS * 100 * MIB : 0))
+	if (stats.device_bytes >
+	    mode->device_bytes + (mode->is_card ? FIGHT_TENANTS * 100 * MIB : 0))
 		fail_fight(referee, "more is charged than there is", 0, 0);
 	if (stats.sessions_ended_hostile)
 		fail_fight(referee, "a session broke a rule", 0, 0);
-	if (!is_card)
+	if (!mode->is_card)
 		return;
 	bytes = kernel_bytes(referee);
 	if (bytes > referee->most_kernel_bytes)
@@ -308,11 +329,14 @@ static void look_at_broker(struct referee *referee)
 static void start_hog(struct referee *referee)
 {
 	/* The hog leaves the tenants' reserves and the broker's headroom free. */
-	uint32_t most = 8192 - 8192 / 20 - 2048 - 2 * OVERHEAD_BYTES / MIB;
+	uint64_t most = mode->device_bytes / MIB * 19 / 20 - 2 * OVERHEAD_BYTES / MIB;
+	uint32_t least = mode->is_large ? 256 : 16;
 	char size[32];
 	int ends[2];
 
-	snprintf(size, sizeof(size), "%uMiB", 256 + below(referee, most - 256));
+	for (unsigned int i = 0; i < FIGHT_TENANTS; i++)
+		most -= referee->fight->tenants[i].reserve_bytes / MIB;
+	snprintf(size, sizeof(size), "%uMiB", least + below(referee, (uint32_t)most - least));
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	referee->hog = fork();
 	assert_true(referee->hog >= 0);
@@ -341,6 +365,16 @@ static void stop_hog(struct referee *referee)
 	assert_true(WIFSIGNALED(status));
 }
 
+static void reset_card(struct referee *referee)
+{
+	char command[sizeof(AMDGPU_SIM_PATH) + 64];
+
+	snprintf(command, sizeof(command), "'%s' reset card0%s", AMDGPU_SIM_PATH,
+		 below(referee, 2) ? " --vram-lost" : "");
+	assert_int_equal(system(command), 0);
+	referee->n_resets++;
+}
+
 /* ---- The fight ---- */
 
 static uint64_t now_charged(const struct referee *referee)
@@ -356,6 +390,9 @@ static bool is_quiet(const struct referee *referee)
 {
 	for (unsigned int i = 0; i < FIGHT_FIGHTERS; i++)
 		if (!referee->fight->scores[i].is_quiet)
+			return false;
+	for (unsigned int i = 0; mode->has_graphs && i < FIGHT_LENDERS; i++)
+		if (!referee->fight->loans[i].is_quiet)
 			return false;
 	return true;
 }
@@ -386,11 +423,26 @@ static void be_quiet(struct referee *referee)
 		for (unsigned int i = 0; i < FIGHT_TENANTS; i++)
 			vram -= referee->fight->sights[i].gtt_bytes;
 		assert_int_equal(rbk_stats(referee->rbk, &stats), 0);
-		kernel = is_card ? kernel_bytes(referee) : 0;
+		kernel = mode->is_card ? kernel_bytes(referee) : 0;
 	} while (!is_quiet(referee) || stats.device_bytes != charged || stats.tasks_in_flight > 0 ||
 		 kernel > vram + OVERHEAD_BYTES);
 	referee->fight->pause = false;
 	referee->n_quiet++;
+}
+
+/* Return true if tasks have run on several devices, leases have been granted, and cards were lost.
+ */
+static bool was_fight_of_graphs(const struct referee *referee)
+{
+	const struct fight *fight = referee->fight;
+	uint64_t n_partitioned = 0;
+
+	for (unsigned int i = 0; i < FIGHT_FIGHTERS; i++)
+		n_partitioned += fight->scores[i].n_partitioned;
+	for (unsigned int i = 0; i < FIGHT_LENDERS; i++)
+		if (fight->loans[i].n_taken == 0)
+			return false;
+	return n_partitioned > 0 && (!mode->is_card || referee->n_resets > 0);
 }
 
 /*
@@ -408,9 +460,12 @@ static bool was_fight(const struct referee *referee)
 	}
 	for (unsigned int i = 0; i < FIGHT_TENANTS; i++)
 		if (n_results[i] == 0 || fight->sights[i].n_evictions == 0 ||
-		    (fight->tenants[i].is_alone && n_claims[i] == 0))
+		    (fight->tenants[i].is_alone && !fight->may_be_lost && n_claims[i] == 0))
 			return false;
-	return referee->n_kills > 0 && referee->n_reloads > 0 && (!is_card || referee->n_hogs > 0);
+	if (mode->has_graphs && !was_fight_of_graphs(referee))
+		return false;
+	return referee->n_kills > 0 && referee->n_reloads > 0 &&
+	       (!mode->is_card || referee->n_hogs > 0);
 }
 
 static void tick(struct referee *referee)
@@ -420,16 +475,18 @@ static void tick(struct referee *referee)
 	look_at_broker(referee);
 	if (below(referee, KILL_EVERY) == 0)
 		kill_one(referee);
-	if (below(referee, RELOAD_EVERY) == 0)
+	if (below(referee, mode->has_graphs ? RELOAD_EVERY_OF_GRAPHS : RELOAD_EVERY) == 0)
 		reload(referee);
 	if (below(referee, QUIET_EVERY) == 0)
 		be_quiet(referee);
-	if (is_card && below(referee, HOG_EVERY) == 0) {
+	if (mode->is_card && below(referee, HOG_EVERY) == 0) {
 		if (referee->hog)
 			stop_hog(referee);
 		else
 			start_hog(referee);
 	}
+	if (referee->fight->may_be_lost && below(referee, RESET_EVERY) == 0)
+		reset_card(referee);
 }
 
 static void report(const struct referee *referee)
@@ -449,6 +506,8 @@ static void report(const struct referee *referee)
 			sum.n_tasks += score->n_tasks;
 			sum.n_results += score->n_results;
 			sum.n_on_gpu += score->n_on_gpu;
+			sum.n_partitioned += score->n_partitioned;
+			sum.n_checked += score->n_checked;
 			sum.n_refused += score->n_refused;
 			sum.n_cancelled += score->n_cancelled;
 			sum.n_plans += score->n_plans;
@@ -459,12 +518,14 @@ static void report(const struct referee *referee)
 		}
 		n_tasks += sum.n_tasks;
 		print_message(
-			"%s: %llu entries, %llu results (%llu on the GPU), %llu refused, %llu "
-			"cancelled, %llu plans (%llu refused), %llu evictions, %llu returns, most "
+			"%s: %llu entries, %llu results (%llu on the GPU, %llu on several "
+			"devices; %llu checked), %llu refused, %llu cancelled, %llu plans (%llu "
+			"refused), %llu evictions, %llu returns, most "
 			"used %llu of %llu MiB, %llu claims of the reserve (longest %llu ms), seen "
 			"%llu times, %llu above a lowered maximum\n",
 			fight->tenants[i].name, (unsigned long long)sum.n_tasks,
 			(unsigned long long)sum.n_results, (unsigned long long)sum.n_on_gpu,
+			(unsigned long long)sum.n_partitioned, (unsigned long long)sum.n_checked,
 			(unsigned long long)sum.n_refused, (unsigned long long)sum.n_cancelled,
 			(unsigned long long)sum.n_plans, (unsigned long long)sum.n_plans_refused,
 			(unsigned long long)sight->n_evictions,
@@ -475,10 +536,19 @@ static void report(const struct referee *referee)
 			(unsigned long long)(sum.longest_claim_ns / 1000000),
 			(unsigned long long)sight->n_looks, (unsigned long long)sight->n_over);
 	}
-	print_message("all: %llu entries, %u kills, %u reloads, %u hogs, %u quiet points, most "
-		      "charged %llu MiB, most by fdinfo %llu MiB\n",
+	for (unsigned int i = 0; mode->has_graphs && i < FIGHT_LENDERS; i++)
+		print_message(
+			"leases of %s: %llu opened, %llu times more and %llu times less, %llu "
+			"times refused\n",
+			fight->tenants[fight_tenant_of(FIGHT_FIRST_LENDER + i)].name,
+			(unsigned long long)fight->loans[i].n_opened,
+			(unsigned long long)fight->loans[i].n_taken,
+			(unsigned long long)fight->loans[i].n_given,
+			(unsigned long long)fight->loans[i].n_refused);
+	print_message("all: %llu entries, %u kills, %u reloads, %u hogs, %u resets, %u quiet "
+		      "points, most charged %llu MiB, most by fdinfo %llu MiB\n",
 		      (unsigned long long)n_tasks, referee->n_kills, referee->n_reloads,
-		      referee->n_hogs, referee->n_quiet,
+		      referee->n_hogs, referee->n_resets, referee->n_quiet,
 		      (unsigned long long)(referee->most_device_bytes / MIB),
 		      (unsigned long long)(referee->most_kernel_bytes / MIB));
 }
@@ -497,6 +567,30 @@ static struct rbk_stats at_rest(const struct referee *referee)
 	return stats;
 }
 
+/*
+ * Check that the log has no warnings and errors but those about memory that the card's driver moved
+ * for other processes, and about the loss of the card. A machine with a journal has no levels in
+ * the log.
+ */
+static void expect_no_complaints(struct referee *referee)
+{
+	FILE *log = fopen(referee->broker.log_path, "re");
+	char line[1024];
+
+	assert_non_null(log);
+	while (fgets(line, sizeof(line), log)) {
+		const bool is_warning = strstr(line, "<4>") || strstr(line, "<3>");
+
+		if (!is_warning || strstr(line, "its driver moved") ||
+		    (referee->fight->may_be_lost &&
+		     (strstr(line, "is lost") || strstr(line, "was reset"))))
+			continue;
+		print_message("%s", line);
+		fail_fight(referee, "the broker complained", 0, 0);
+	}
+	fclose(log);
+}
+
 /* Check that the broker holds nothing but the referee's own session. */
 static void expect_nothing_left(struct referee *referee, const struct rbk_stats *before)
 {
@@ -512,16 +606,9 @@ static void expect_nothing_left(struct referee *referee, const struct rbk_stats 
 	} while (stats.host_bytes > before->host_bytes || stats.device_bytes > 0);
 	assert_fields(stats, (host_bytes, before->host_bytes), (device_bytes, 0), (plans, 0),
 		      (arenas, before->arenas), (rings, before->rings), (tasks_in_flight, 0));
-	if (is_card)
+	if (mode->is_card)
 		assert_true(kernel_bytes(referee) <= OVERHEAD_BYTES);
-	/*
-	 * No warnings and errors but those about memory that the card's driver moved for other
-	 * processes. A machine with a journal has no levels in the log.
-	 */
-	if (broker_log_has(&referee->broker, "<6>") &&
-	    broker_log_count(&referee->broker, "<4>") + broker_log_count(&referee->broker, "<3>") !=
-		    broker_log_count(&referee->broker, "its driver moved"))
-		fail_fight(referee, "the broker complained", 0, 0);
+	expect_no_complaints(referee);
 }
 
 static void copy_program(const struct referee *referee)
@@ -556,7 +643,7 @@ static void begin(struct referee *referee)
 	static const char *const software_args[] = {"--socket-mode=0666", "--threshold=0",
 						    "--gpu=software", "--device-memory=256MiB",
 						    NULL};
-	const struct broker_options options = {.args = is_card ? card_args : software_args,
+	const struct broker_options options = {.args = mode->is_card ? card_args : software_args,
 					       .policy = "",
 					       .in_child = take_log_for_journal};
 	char policy[POLICY_BYTES];
@@ -569,8 +656,12 @@ static void begin(struct referee *referee)
 			      referee->fight_fd, 0);
 	assert_true(referee->fight != MAP_FAILED);
 	referee->fight->seed = seed;
-	referee->fight->is_card = is_card;
-	memcpy(referee->fight->tenants, is_card ? of_card : of_software, sizeof(of_card));
+	referee->fight->is_card = mode->is_card;
+	referee->fight->is_large = mode->is_large;
+	referee->fight->has_graphs = mode->has_graphs;
+	referee->fight->may_be_lost = mode->is_card && mode->has_graphs;
+	referee->fight->n_members = mode->has_graphs ? FIGHT_MEMBERS : FIGHT_FIRST_LENDER;
+	memcpy(referee->fight->tenants, mode->is_large ? of_card : of_software, sizeof(of_card));
 	for (unsigned int i = 0; i < FIGHT_TENANTS; i++)
 		referee->fight->tenants[i].uid = geteuid() ? geteuid() : FIRST_UID + i;
 
@@ -601,7 +692,7 @@ TEST(test_fight__three_tenants)
 	print_message("seed %llu, %llu ms\n", (unsigned long long)seed, (unsigned long long)n_ms);
 	begin(&referee);
 	before = at_rest(&referee);
-	for (unsigned int i = 0; i < FIGHT_MEMBERS; i++)
+	for (unsigned int i = 0; i < referee.fight->n_members; i++)
 		start_member(&referee, i);
 	end_ns = harness_now_ns() + n_ms * 1000000;
 	while (harness_now_ns() < end_ns || !was_fight(&referee)) {
@@ -637,7 +728,11 @@ int main(int argc, char **argv)
 		return 2;
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
 		return 2;
-	is_card = strcmp(argv[1], "card") == 0;
+	for (unsigned int i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (strcmp(argv[1], modes[i].name) == 0)
+			mode = &modes[i];
+	if (!mode)
+		return 2;
 	if (argc > 2)
 		n_ms = strtoull(argv[2], NULL, 10) * 1000;
 	seed = argc > 3 ? strtoull(argv[3], NULL, 10) : (uint64_t)time(NULL);
