@@ -456,6 +456,26 @@ static void move(struct fighter *f, uint8_t opcode)
 	submit(f);
 }
 
+/*
+ * Wait until the broker knows that the fighter's former life has ended, if it was killed: what that
+ * session has and has asked for counts for its tenant until then.
+ */
+static void await_former_end(struct fighter *f)
+{
+	enum { SESSIONS = 2 }; /* the fighter's and the watcher's */
+	const uint64_t start_ns = harness_now_ns();
+	struct rbk_tenant tenant;
+	int r;
+
+	while (!(r = rbk_tenant(f->rbk, &tenant)) && tenant.sessions.used > SESSIONS) {
+		if (harness_now_ns() - start_ns > harness_slow_ns(FIGHT_BOUND_NS))
+			FAIL(f, "a session of a killed process does not end");
+		pump(f, 1000000);
+	}
+	if (r)
+		FAIL(f, "rbk_tenant(): %s", strerror(-r));
+}
+
 /* Claim the tenant's reserve, which the broker must grant. */
 static void claim(struct fighter *f)
 {
@@ -469,6 +489,7 @@ static void claim(struct fighter *f)
 	if (!home->plan || f->fight->may_be_lost)
 		return;
 	if (f->tenant->is_alone) {
+		await_former_end(f);
 		drain(f);
 		for (unsigned int i = 0; i < MAX_PLANS; i++)
 			if (f->plans[i].plan)
