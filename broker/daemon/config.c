@@ -144,10 +144,10 @@ static void print_files(const struct policy *policy, const struct options *optio
 /* Write the options on which the devices and their sizes depend. */
 static int print_device_options(const struct options *options, char *text, size_t bytes)
 {
-	return snprintf(text, bytes, "%d,%llu,%u,%llu,%llu,%u", (int)options->vulkan.mode,
+	return snprintf(text, bytes, "%d,%llu,%u,%llu,%llu,%u,%u", (int)options->vulkan.mode,
 			ull(options->vulkan.memory_cap_bytes), options->vulkan.force,
 			ull(options->test_device_ns), ull(options->test_device_row_ns),
-			options->test_device_gflops);
+			options->test_device_gflops, options->test_device_link);
 }
 
 void config_state_facts(const struct options *options, const uint64_t *device_bytes,

@@ -262,6 +262,10 @@ const struct option_row option_rows[] = {
 	 "for tests of brokerd: floating-point operations per nanosecond there\n"
 	 "(default: 0, any number in no time)",
 	 AT(test_device_gflops), .most = 1000000},
+	{"test-device-link", "MB/S", OPTION_OWN, &option_kind_number, "for tests of brokerd",
+	 "for tests of brokerd: bytes per microsecond in which plans are loaded\n"
+	 "there (default: 0, any number in no time)",
+	 AT(test_device_link), .most = 1000000},
 	{"test-dmem-region", "NAME", OPTION_OWN, &option_kind_path, "for tests of brokerd",
 	 "for tests of brokerd: the kernel's name for the memory of GPUs", AT(test_dmem_region)},
 	{"help", NULL, OPTION_OWN, &option_kind_flag, "print help", NULL, AT(wants_help),

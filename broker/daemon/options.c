@@ -269,9 +269,12 @@ int options_parse(int argc, char **argv, struct options *ret)
 			argv[optind]);
 		return OPTIONS_EXIT_USAGE;
 	}
-	if ((ret->test_device_row_ns || ret->test_device_gflops) && !ret->test_device_ns) {
+	if ((ret->test_device_row_ns || ret->test_device_gflops || ret->test_device_link) &&
+	    !ret->test_device_ns) {
 		fprintf(stderr, "brokerd: --test-device-%s wants --test-device, too\n",
-			ret->test_device_row_ns ? "row" : "rate");
+			ret->test_device_row_ns   ? "row"
+			: ret->test_device_gflops ? "rate"
+						  : "link");
 		return OPTIONS_EXIT_USAGE;
 	}
 	return -1;

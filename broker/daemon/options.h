@@ -68,6 +68,7 @@ struct options {
 	uint64_t test_device_ns;     /* duration of a task on the test device; 0: no test device */
 	uint64_t test_device_row_ns; /* what each of its rows adds */
 	uint32_t test_device_gflops; /* GFLOP/s that it computes; 0: in no time */
+	uint32_t test_device_link;   /* MB/s in which it is loaded; 0: in no time */
 	/* The kernel's name of the memory of every GPU; empty: it is found out. */
 	char test_dmem_region[DMEM_REGION_BYTES];
 	enum run_queue_source contention;

@@ -109,6 +109,7 @@ int parts_make_executors(struct broker *broker)
 				.latency_ns = broker->options.test_device_ns,
 				.row_ns = broker->options.test_device_row_ns,
 				.flops_per_ns = broker->options.test_device_gflops,
+				.link_bytes_per_us = broker->options.test_device_link,
 				.memory_bytes = broker->options.vulkan.memory_cap_bytes,
 			},
 			&broker->waker, &broker->test_device);

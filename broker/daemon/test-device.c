@@ -20,6 +20,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/number.h"
 #include "util/spsc.h"
 #include "util/thread.h"
 #include "util/waker.h"
@@ -63,6 +64,17 @@ static bool is_lost(struct executor *executor)
 	return false;
 }
 
+static void sleep_until(uint64_t at_ns)
+{
+	const struct timespec time = {
+		.tv_sec = (time_t)(at_ns / 1000000000u),
+		.tv_nsec = (long)(at_ns % 1000000000u),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
+		;
+}
+
 /* ---- Memory, which is only counted ---- */
 
 static int plan_prepare(struct executor *executor, struct plan *plan)
@@ -77,12 +89,28 @@ static int plan_prepare(struct executor *executor, struct plan *plan)
 	return 0;
 }
 
+/* Sleep while a part of the block comes over the link. Return: true if a part is left. */
+static bool load_some(struct exec_block *block, uint32_t link_bytes_per_us)
+{
+	enum { PART_US = 1000 };
+	const uint64_t left = block->bytes - block->loaded_bytes;
+	const uint64_t bytes = min_u64(left, (uint64_t)PART_US * link_bytes_per_us);
+
+	if (link_bytes_per_us == 0)
+		return false;
+	sleep_until(clock_now_ns() + bytes * 1000 / link_bytes_per_us);
+	block->loaded_bytes += bytes;
+	return block->loaded_bytes < block->bytes;
+}
+
 static int block_load(struct executor *executor, struct exec_block *block)
 {
 	struct test_device *device = device_of(executor);
 
 	if (atomic_load(&block->is_cancelled))
 		return EXECUTOR_E_CANCELLED;
+	if (load_some(block, device->options.link_bytes_per_us))
+		return EXECUTOR_E_MORE;
 	device->used_bytes += block->bytes;
 	block->memory = device;
 	block->loaded_bytes = block->bytes;
@@ -125,17 +153,6 @@ static uint64_t memory_used(struct executor *executor, enum exec_tier tier)
 }
 
 /* ---- Tasks ---- */
-
-static void sleep_until(uint64_t at_ns)
-{
-	const struct timespec time = {
-		.tv_sec = (time_t)(at_ns / 1000000000u),
-		.tv_nsec = (long)(at_ns % 1000000000u),
-	};
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
-		;
-}
 
 static uint64_t duration_ns(const struct test_device_options *options, const struct exec_task *task)
 {

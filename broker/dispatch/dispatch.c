@@ -67,6 +67,7 @@ static void on_plan_removing(void *context, struct session_plan *plan)
 {
 	for (uint32_t i = 0; i < plan_n_segments(plan); i++)
 		waits_plan_removing(context, plan_segment(plan, i));
+	weights_forget(context, plan);
 }
 
 static void on_table_there(void *context, struct session_ring *session_ring)

@@ -27,7 +27,7 @@ static bool end_one_of_plan(struct dispatch *dispatch)
 	/* Plans take turns. The last task of a plan removes it from the list. */
 	list_remove(&plan->ending);
 	list_append(&dispatch->ending, &plan->ending);
-	wait_cancel(container_of(plan->waiting.next, struct task, waiting));
+	wait_leave(container_of(plan->waiting.next, struct task, waiting));
 	return true;
 }
 

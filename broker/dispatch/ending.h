@@ -12,6 +12,12 @@ void waits_plan_removing(struct dispatch *dispatch, struct session_plan *plan);
 void waits_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring);
 
 /*
+ * End the waiting of a TASK_WAITING whose plan is being removed: with -ECANCELED, or, if the task
+ * can run without what it waits for, by going on. In wait.c.
+ */
+void wait_leave(struct task *task);
+
+/*
  * Continue to end the waiting of tasks.
  * Return: the tasks and rings visited.
  */

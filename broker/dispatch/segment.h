@@ -216,3 +216,25 @@ void segments_withdraw(struct dispatch *dispatch, struct task *task);
  * Return: @res, or the error of a task that has updated states where @res says that it has not.
  */
 int segments_end(struct dispatch *dispatch, struct task *task, int res);
+
+/* weights.c */
+
+/*
+ * Have a task wait until its segment, which was to run on the CPU for lack of memory, is on
+ * @device, if it is expected to end sooner so. @device may be RBK_DEVICE_NONE. Cold. Return: true
+ * if the task waits, as after wait_begin().
+ */
+bool weights_wait(struct dispatch *dispatch, struct task *task, uint8_t device);
+
+/* Forget a segment that was to come, of a plan that is being removed and may not be cut. */
+void weights_forget(struct dispatch *dispatch, struct session_plan *plan);
+
+/* Bring the segment after that of @task, which has just been placed, if that pays. Cold. */
+void weights_ahead(struct dispatch *dispatch, const struct task *task);
+
+/* Do so if the task's plan has waited for a segment before. */
+static inline void weights_go_on(struct dispatch *dispatch, const struct task *task)
+{
+	if (__builtin_expect(task->whole && task->whole->segments->streamed_to, 0))
+		weights_ahead(dispatch, task);
+}

@@ -45,6 +45,10 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 			wait_begin(task, RESIDENCY_PREFETCH, decision.wanted);
 			return false;
 		}
+		if (!is_nowhere && weights_wait(dispatch, task, decision.wanted)) {
+			note_wanted(task->plan, task->admit_ticks, task->batch);
+			return false;
+		}
 	}
 	note_constraint(dispatch, task->plan, decision, task->admit_ticks, task->batch);
 	if (!is_nowhere) {
@@ -52,6 +56,7 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		if (decision.device != RBK_DEVICE_CPU)
 			note_wanted(task->plan, task->admit_ticks, task->batch);
 		runs_place(dispatch, task, decision);
+		weights_go_on(dispatch, task);
 		return false;
 	}
 	*ret_res = task->wait_res ? task->wait_res : -ENOMEM;
@@ -94,6 +99,7 @@ static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *re
 	if (decision.device != RBK_DEVICE_CPU && !task->has_waited)
 		note_wanted(task->plan, task->admit_ticks, task->batch);
 	runs_place(dispatch, task, decision);
+	weights_go_on(dispatch, task);
 	return false;
 }
 

@@ -15,6 +15,7 @@
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/ending.h"
 
 static void task_wake(struct dispatch *dispatch, struct task *task, int res)
 {
@@ -59,6 +60,19 @@ void wait_cancel(struct task *task)
 
 	residency_withdraw(dispatch->options.residency, &task->waiter);
 	task_wake(dispatch, task, -ECANCELED);
+}
+
+void wait_leave(struct task *task)
+{
+	struct dispatch *dispatch = task->ring->dispatch;
+
+	if (task->waiter.wish != RESIDENCY_STREAM) {
+		wait_cancel(task);
+		return;
+	}
+	/* It never asked to wait: it goes on as if there were no room. */
+	residency_withdraw(dispatch->options.residency, &task->waiter);
+	task_wake(dispatch, task, -ENOMEM);
 }
 
 void wait_by_opcode(struct dispatch *dispatch, struct task *task, int *ret_res)

@@ -43,11 +43,15 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 	unsigned int n;
 
 	for (n = 0; n < WAKE_BATCH && (task = dispatch->woken.first); n++) {
+		/* A task that did not ask to wait is not lost with its plan. */
+		const bool goes_on = task->waiter.wish == RESIDENCY_STREAM;
+
+		task->waiter.wish = RESIDENCY_PREFETCH;
 		dispatch->woken.first = task->next;
 		if (!task->next)
 			dispatch->woken.end = &dispatch->woken.first;
 		if (task->is_cancelled || task->wait_res == -ECANCELED ||
-		    task->plan->state != SLOT_READY || segments_have_failed(task)) {
+		    (task->plan->state != SLOT_READY && !goes_on) || segments_have_failed(task)) {
 			task_end(dispatch, task, -ECANCELED);
 		} else if (task->opcode == RBK_OP_RUN) {
 			/* Place it anew after any answer: the placer knows what is possible. */

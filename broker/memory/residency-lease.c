@@ -288,7 +288,7 @@ static enum verdict try_bytes(struct residency_device *device, struct lease_wait
 		return GRANTED;
 	}
 	if (bytes > residency_lease_room(device, seeker.tenant) ||
-	    !seeker_displace(&seeker, &bytes, true))
+	    !seeker_displace(&seeker, &bytes, RESIDENCY_BY_HAND))
 		return NO_ROOM;
 	set_awaited(device, wait, bytes);
 	return LEAVING;

@@ -22,6 +22,7 @@
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/number.h"
 
 enum {
 	MIN_STAY_NS = 2000000000,       /* an eviction after a shorter stay doubles the hold-off */
@@ -271,7 +272,7 @@ static struct residence *residence_of_job(struct offload_job *job)
 	return container_of(job, struct residence, job);
 }
 
-static void load_run(struct offload_job *job)
+static void load_part(struct offload_job *job)
 {
 	struct residence *residence = residence_of_job(job);
 	struct executor *executor = residence->device->executor;
@@ -293,6 +294,14 @@ static void load_run(struct offload_job *job)
 	residence->job_result =
 		executor->ops->plan_load(executor, residence->plan->memory->plan, &load);
 	job->has_more = residence->job_result == EXECUTOR_E_MORE;
+}
+
+static void load_run(struct offload_job *job)
+{
+	const uint64_t begin_ns = clock_now_ns();
+
+	load_part(job);
+	residence_of_job(job)->load_ns += clock_now_ns() - begin_ns;
 }
 
 /* Return the bytes of a block that one eviction would free: 0 while several plans share it. */
@@ -527,6 +536,23 @@ void residence_drained(struct residence *residence)
 
 /* Completed and new loads */
 
+/*
+ * Learn how long plans take to come: alone, from the time that loading took, and this one when
+ * tasks wait, from the whole time. Each time that is held up counts.
+ */
+static void learn_bring(struct residence *residence)
+{
+	static const double part = 0.25;
+	const double ns = (double)(clock_now_ns() - residence->sought_ns);
+	struct residency_device *device = residence->device;
+
+	device->load_ns += (double)residence->load_ns - part * device->load_ns;
+	device->load_bytes += (double)residence->required_bytes - part * device->load_bytes;
+	if (residence->plan->n_held[RESIDENCY_STREAM] > 0)
+		residence->bring_ns +=
+			residence->bring_ns > 0 ? part * (ns - residence->bring_ns) : ns;
+}
+
 static void load_done(struct offload_job *job)
 {
 	struct residence *residence = residence_of_job(job);
@@ -548,6 +574,7 @@ static void load_done(struct offload_job *job)
 		/* The residence may be the last that stays in its blocks. */
 		residence_unload(residence);
 	} else {
+		learn_bring(residence);
 		if (residence->own)
 			residence->own->is_loaded = true;
 		residence->own = NULL;
@@ -602,8 +629,11 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 		resident_index_add(&device->index_of_constants, residence->own);
 	*draft = (struct draft){.residence = residence};
 
+	if (residence->state != RESIDENCE_AWAITED)
+		residence->sought_ns = clock_now_ns();
 	residence_forget_awaited(residence);
 	residence->state = RESIDENCE_LOADING;
+	residence->load_ns = 0;
 	residence->must_leave = false;
 	list_append(&device->residences, &residence->link);
 	residence->plan->tenant->memory->n_loads[device->index]++;

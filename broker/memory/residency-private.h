@@ -118,6 +118,7 @@ struct residence {
 	uint64_t tried_number; /* residency.n_reviews at the last attempt to load it */
 	uint64_t asked_number; /* residency.n_asked_turns at the last attempt for a waiter */
 	int asked_result;      /* result of that attempt: enum try_result */
+	uint8_t asked_force;   /* enum residency_force of that attempt */
 	bool is_retry;         /* second attempt, after the driver had no memory */
 	bool must_leave;       /* to be evicted as soon as it is loaded */
 	bool is_moving;        /* being unloaded in order to be reloaded; not counted */
@@ -142,6 +143,9 @@ struct residence {
 	int load_result; /* not 0: the load that is being undone failed */
 
 	uint64_t came_ns, left_ns;
+	uint64_t sought_ns; /* time at which the present load was begun, or room set aside for it */
+	double bring_ns;    /* how long it came for tasks that waited, a mean; 0: none has */
+	uint64_t load_ns;   /* time of the present load alone; the setup thread's while LOADING */
 	uint64_t holdoff_ns; /* time after left_ns before it may be loaded unasked */
 	uint32_t n_lost;     /* consecutive loads that ended with the loss of the device */
 	uint64_t n_evictions, n_returns;
@@ -236,6 +240,8 @@ struct residency_device {
 	uint64_t outside_bytes;   /* VRAM bytes that outside processes use */
 	uint64_t refused_bytes;   /* VRAM bytes withheld while a refused load is retried */
 	uint64_t leased_bytes;    /* bytes granted to leases at the last look, or more */
+	/* sums over the last loads: their times alone, and what was loaded */
+	double load_ns, load_bytes;
 	/* part of each tenant beside its reserve: see residency-lease.c */
 	uint64_t lease_part_bytes;
 	uint64_t holding_bytes;  /* sum of tenant_memory.holding_bytes */
@@ -577,6 +583,16 @@ void residency_empty_on(struct residency_device *device);
 
 /* ---- residency-seek.c: which plans are evicted ---- */
 
+/* Plans that a request may evict */
+enum residency_force {
+	RESIDENCY_BY_VALUE, /* what the policy allows */
+	/* what the policy allows, or else idle streamed segments of its plan, the last used first
+	 */
+	RESIDENCY_OWN_SEGMENTS,
+	RESIDENCY_BY_HAND, /* what the policy allows, and its own tenant's plans, whatever their
+			      value */
+};
+
 /*
  * Fill in the claim of a seeker for @bytes. Bytes set aside for its tenant's other requests count
  * as used.
@@ -593,7 +609,7 @@ bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand);
  * without them.
  * Return: true in both cases, otherwise false.
  */
-bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, bool by_hand);
+bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, enum residency_force force);
 /*
  * Evict the least wanted plans of tenants above a lowered maximum, even below their reserves.
  * Return: false if the turn ended before all were evicted.
@@ -622,11 +638,8 @@ enum try_result {
 	TRY_LATER,   /* a temporary obstacle, such as a load under way */
 	TRY_NO_ROOM,
 };
-/*
- * Try to load a plan. With @by_hand, plans of its own tenant are evicted for it whatever their
- * value.
- */
-enum try_result residence_try(struct residence *residence, bool by_hand);
+/* Try to load a plan; @force says what is evicted for it. */
+enum try_result residence_try(struct residence *residence, enum residency_force force);
 /* Decide whether to retry a load that failed and has been undone, and answer the waiters. */
 void residency_load_failed(struct residence *residence, int r);
 /*

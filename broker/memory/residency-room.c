@@ -160,7 +160,18 @@ static bool may_try(const struct residence *residence)
 	return !residence->must_return || (device->n_moving == 0 && !device->renew_next);
 }
 
-enum try_result residence_try(struct residence *residence, bool by_hand)
+/*
+ * Evict plans for @bytes. Segments that are in use for the plan's own tasks stay: the room for the
+ * next one is that of the one before.
+ */
+static bool displace(const struct seeker *seeker, uint64_t *bytes, enum residency_force force)
+{
+	if (force == RESIDENCY_OWN_SEGMENTS && seeker_displace(seeker, bytes, RESIDENCY_BY_VALUE))
+		return true;
+	return seeker_displace(seeker, bytes, force);
+}
+
+enum try_result residence_try(struct residence *residence, enum residency_force force)
 {
 	struct residency_device *device = residence->device;
 	bool was_awaited = residence->state == RESIDENCE_AWAITED;
@@ -189,8 +200,9 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	if (residence->plan->tenant->memory->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
 		return try_gtt(residence) == TRY_STARTED ? TRY_STARTED : TRY_LATER;
 
-	if (seeker_displace(&seeker, &bytes, by_hand)) {
+	if (displace(&seeker, &bytes, force)) {
 		residence->state = RESIDENCE_AWAITED;
+		residence->sought_ns = clock_now_ns();
 		residence->awaited_bytes = bytes;
 		residence->plan->tenant->memory->awaited[device->index] += bytes;
 		residence->plan->tenant->memory->n_awaited[device->index]++;
@@ -274,10 +286,10 @@ void residency_load_failed(struct residence *residence, int r)
 		residence->is_retry = true;
 		residency_look(residency);
 		device->refused_bytes = residence->required_bytes;
-		result = residence_try(residence, false);
+		result = residence_try(residence, RESIDENCY_BY_VALUE);
 		device->refused_bytes = 0;
 		if (result > TRY_AWAITED)
-			result = residence_try(residence, false);
+			result = residence_try(residence, RESIDENCY_BY_VALUE);
 		if (result <= TRY_AWAITED)
 			return;
 		residence->is_retry = false;
@@ -310,7 +322,17 @@ void residency_load_failed(struct residence *residence, int r)
 /* Return true if waiters for a load of the plan are held. */
 static bool is_waited_for(const struct residency_plan *plan)
 {
-	return plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] > 0;
+	return plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_STREAM] +
+		       plan->n_held[RESIDENCY_WAIT] >
+	       0;
+}
+
+/* Return what may be evicted for the plan's waiters. */
+static enum residency_force force_of(const struct residency_plan *plan)
+{
+	if (plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] > 0)
+		return RESIDENCY_BY_HAND;
+	return plan->n_held[RESIDENCY_STREAM] > 0 ? RESIDENCY_OWN_SEGMENTS : RESIDENCY_BY_VALUE;
 }
 
 /*
@@ -341,7 +363,8 @@ static bool yield(struct residency_device *device)
 
 		if (residency_device_free(device) >= 0)
 			return true;
-		if (!is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan))) {
+		if (!is_owed(residence, residence->awaited_bytes,
+			     force_of(residence->plan) == RESIDENCY_BY_HAND)) {
 			residence_forget_awaited(residence);
 			residency_tell(residence, -ENOMEM);
 		}
@@ -391,9 +414,11 @@ static bool bring_one_awaited(struct residence *residence)
 	if (!may_try(residence) ||
 	    (device->leaving_bytes > 0 && !has_room(residence, residence->awaited_bytes)))
 		return false;
-	if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
+	if (residence_try(residence, RESIDENCY_BY_VALUE) != TRY_NO_ROOM ||
+	    device->leaving_bytes > 0)
 		return true;
-	is_due = is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan));
+	is_due = is_owed(residence, residence->awaited_bytes,
+			 force_of(residence->plan) == RESIDENCY_BY_HAND);
 	/* Plans that are in the way and being loaded are evicted once they are loaded. */
 	if (is_due && device->n_jobs > 0)
 		return true;
@@ -421,7 +446,7 @@ static bool bring_one_moved(struct residence *residence)
 		residence_stay_out(residence);
 		return true;
 	}
-	result = residence_try(residence, false);
+	result = residence_try(residence, RESIDENCY_BY_VALUE);
 	if (result == TRY_NO_ROOM)
 		residence_stay_out(residence);
 	return result != TRY_LATER;
@@ -563,7 +588,7 @@ static bool bring_candidate(struct residency *residency, struct residence *resid
 	if (!is_candidate(plan, residence, now_ns))
 		return false;
 	residence->tried_number = residency->n_reviews;
-	result = residence_try(residence, is_waited_for(plan));
+	result = residence_try(residence, force_of(plan));
 	/* An AWAITED plan is tried again, since the evictions may not free enough. */
 	if (result <= TRY_AWAITED)
 		return result == TRY_AWAITED;

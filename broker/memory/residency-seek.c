@@ -69,7 +69,7 @@ struct victim {
 struct wish {
 	const struct seeker *seeker; /* NULL: outside pressure */
 	struct residency_claim claim;
-	bool by_hand;  /* displaces its own tenant's plans whatever their value */
+	enum residency_force force;
 	bool own_only; /* the tenant's maximum is short, not the device's memory */
 	/* bytes requested: they grow with blocks that leave, up to most_bytes */
 	uint64_t bytes, most_bytes;
@@ -82,7 +82,7 @@ static int rank_of(const struct residency_device *device, const struct wish *wis
 
 	if (!wish->seeker)
 		return residency_rank_pressure(holder);
-	if (wish->by_hand && holder->tenant == claim.tenant)
+	if (wish->force != RESIDENCY_BY_VALUE && holder->tenant == claim.tenant)
 		claim.value = INFINITY;
 	return residency_rank(device->residency->options.policy, &claim, holder);
 }
@@ -100,7 +100,8 @@ static bool may_give(const struct residency_device *device, const struct wish *w
 		.used = residency_tenant_used(device, tenant),
 	};
 
-	if (wish->own_only && tenant != wish->seeker->tenant)
+	if ((wish->own_only || wish->force == RESIDENCY_OWN_SEGMENTS) &&
+	    tenant != wish->seeker->tenant)
 		return false;
 	return rank_of(device, wish, &least_wanted) != RESIDENCY_KEEP;
 }
@@ -136,6 +137,28 @@ struct finding {
 	uint32_t n, max;
 };
 
+/* Return true if both are segments of one plan, and @other may make way at present. */
+static bool is_idle_sibling(const struct residence *residence, const struct residence *other)
+{
+	const struct plan_memory *of = residence->plan->memory, *memory = other->plan->memory;
+
+	return memory->session == of->session && memory->id == of->id && memory->is_streamed &&
+	       memory->n_on_device[other->device->index] == 0;
+}
+
+/*
+ * Return true if @a is evicted before @b. Tasks need the segments of their plan in turn, so the one
+ * that was used last is the one that is needed last.
+ */
+static bool goes_first(const struct finding *finding, const struct victim *a,
+		       const struct victim *b)
+{
+	if (finding->wish->force == RESIDENCY_OWN_SEGMENTS)
+		return a->claim.used_ns > b->claim.used_ns;
+	return residency_goes_first(finding->device->residency->options.policy, a->rank, &a->claim,
+				    b->rank, &b->claim);
+}
+
 static void find(struct residence *other, uint64_t bytes, void *data)
 {
 	struct finding *finding = data;
@@ -145,15 +168,14 @@ static void find(struct residence *other, uint64_t bytes, void *data)
 
 	if (wish->seeker && is_needed(wish->seeker, other))
 		return;
+	if (wish->force == RESIDENCY_OWN_SEGMENTS &&
+	    !is_idle_sibling(wish->seeker->residence, other))
+		return;
 	claim_of(other, bytes, &victim.claim);
 	victim.rank = rank_of(finding->device, wish, &victim.claim);
 	if (victim.rank == RESIDENCY_KEEP)
 		return;
-	for (at = finding->n;
-	     at > 0 &&
-	     residency_goes_first(finding->device->residency->options.policy, victim.rank,
-				  &victim.claim, victims[at - 1].rank, &victims[at - 1].claim);
-	     at--)
+	for (at = finding->n; at > 0 && goes_first(finding, &victim, &victims[at - 1]); at--)
 		if (at < finding->max)
 			victims[at] = victims[at - 1];
 	if (at < finding->max)
@@ -300,7 +322,8 @@ static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by
 {
 	const struct residency_device *device = seeker->device;
 	const uint64_t own = memory_of(seeker->tenant)->evictable[device->index];
-	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
+	struct wish wish = {.seeker = seeker,
+			    .force = by_hand ? RESIDENCY_BY_HAND : RESIDENCY_BY_VALUE};
 	int64_t lacking = (int64_t)bytes - residency_device_free(device);
 
 	if (seeker_tenant_free(seeker) + (int64_t)own < (int64_t)bytes)
@@ -336,10 +359,12 @@ static bool displace(const struct seeker *seeker, struct wish *wish)
 	struct residency_device *device = seeker->device;
 	struct victim found[RESIDENCY_MAX_VICTIMS], victims[RESIDENCY_MAX_VICTIMS];
 	bool enough = is_enough(seeker, wish->bytes, &wish->own_only);
-	bool is_promised = seeker_is_owed(seeker, wish->most_bytes, wish->by_hand);
+	const bool by_hand = wish->force == RESIDENCY_BY_HAND;
+	bool is_promised = wish->force != RESIDENCY_OWN_SEGMENTS &&
+			   seeker_is_owed(seeker, wish->most_bytes, by_hand);
 	uint32_t n = 0, n_found, n_before;
 
-	if (!is_promised && !could_be_enough(seeker, wish->bytes, wish->by_hand))
+	if (!is_promised && !could_be_enough(seeker, wish->bytes, by_hand))
 		return false;
 	/* First make room below the tenant's own maximum, then on the device. */
 	do {
@@ -370,11 +395,11 @@ static bool displace(const struct seeker *seeker, struct wish *wish)
 	return is_promised;
 }
 
-bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, bool by_hand)
+bool seeker_displace(const struct seeker *seeker, uint64_t *bytes, enum residency_force force)
 {
 	struct seeker alone = *seeker;
 	struct wish wish = {
-		.seeker = seeker, .by_hand = by_hand, .bytes = *bytes, .most_bytes = *bytes};
+		.seeker = seeker, .force = force, .bytes = *bytes, .most_bytes = *bytes};
 
 	if (displace(seeker, &wish))
 		return true;

@@ -43,7 +43,9 @@ static void waiter_take(struct residency_waiter *waiter)
 	}
 	if (--plan->n_held[wish] == 0)
 		recall(plan, wish);
-	if (plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] == 0) {
+	if (plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_STREAM] +
+		    plan->n_held[RESIDENCY_WAIT] ==
+	    0) {
 		plan->is_named = 0;
 		list_remove(&plan->waited);
 	}
@@ -104,6 +106,7 @@ void residency_tell_added(struct residency_plan *plan)
 void residency_tell_interrupted(struct residence *residence)
 {
 	tell_held(residence, RESIDENCY_PREFETCH, -EINTR);
+	tell_held(residence, RESIDENCY_STREAM, -EINTR);
 }
 
 void residency_tell(struct residence *residence, int res)
@@ -111,6 +114,7 @@ void residency_tell(struct residence *residence, int res)
 	struct residency_plan *plan = residence->plan;
 
 	tell_held(residence, RESIDENCY_PREFETCH, res);
+	tell_held(residence, RESIDENCY_STREAM, res);
 	if (res == 0)
 		tell_held(residence, RESIDENCY_WAIT, res);
 	/* A waiter wanted the plan again after it was evicted by hand. */
@@ -175,6 +179,7 @@ void residency_tell_on(struct residency *residency)
 		list_remove(&plan->waited);
 		list_append(&residency->waited, &plan->waited);
 		tell_hopeless(plan, RESIDENCY_PREFETCH);
+		tell_hopeless(plan, RESIDENCY_STREAM);
 		tell_hopeless(plan, RESIDENCY_WAIT);
 	}
 	list_remove(&residency->told);

@@ -23,6 +23,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "loop/loop.h"
@@ -31,6 +32,9 @@
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
+
+/* Time after which a time that was learned counts for half */
+#define BRING_HALF_LIFE_NS 10e9
 
 static void ask_evict(struct residency_plan *plan, struct residency_waiter *waiter)
 {
@@ -53,13 +57,15 @@ static void ask_evict(struct residency_plan *plan, struct residency_waiter *wait
 }
 
 /* Try to load a plan at most once per turn, however many waiters ask for it. */
-static int try_asked(struct residence *residence)
+static int try_asked(struct residence *residence, enum residency_force force)
 {
 	struct residency *residency = residence->plan->residency;
 
-	if (residence->asked_number != residency->n_asked_turns) {
+	if (residence->asked_number != residency->n_asked_turns ||
+	    residence->asked_force < (uint8_t)force) {
 		residence->asked_number = residency->n_asked_turns;
-		residence->asked_result = residence_try(residence, true);
+		residence->asked_force = (uint8_t)force;
+		residence->asked_result = residence_try(residence, force);
 	}
 	return residence->asked_result;
 }
@@ -83,8 +89,11 @@ static void ask_bring(struct residency_plan *plan, struct residency_waiter *wait
 		return;
 	}
 	waiter_stay(waiter);
-	if (residence->state == RESIDENCE_OUT && try_asked(residence) == TRY_NO_ROOM &&
-	    waiter->wish == RESIDENCY_PREFETCH)
+	if (residence->state == RESIDENCE_OUT &&
+	    try_asked(residence, waiter->wish == RESIDENCY_STREAM
+					 ? RESIDENCY_OWN_SEGMENTS
+					 : RESIDENCY_BY_HAND) == TRY_NO_ROOM &&
+	    waiter->wish != RESIDENCY_WAIT)
 		waiter_finish(waiter, -ENOMEM);
 }
 
@@ -149,7 +158,7 @@ int residency_add(struct residency *residency, struct plan_memory *memory,
 
 	residency_look(residency);
 	residence = residency_choose(plan);
-	if (!residence || residence_try(residence, false) != TRY_STARTED) {
+	if (!residence || residence_try(residence, RESIDENCY_BY_VALUE) != TRY_STARTED) {
 		residency_review_in(residency, 0);
 		return RESIDENCY_E_SETTLED;
 	}
@@ -212,6 +221,26 @@ uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int dev
 	if (!(plan->supported & 1u << device) || residence->tier == EXEC_TIER_GTT)
 		return 0;
 	return resident_bytes(residence);
+}
+
+uint64_t residency_bring_ns(const struct plan_memory *memory, unsigned int device)
+{
+	const struct residence *residence = &memory->residency->on[device];
+	const uint64_t now_ns = clock_now_ns();
+	double ns = residence->bring_ns;
+
+	if (!(memory->residency->supported & 1u << device))
+		return 0;
+	/* A time that is not used is not learned anew, so it is believed less and less. */
+	if (ns > 0)
+		ns *= exp2(-(double)(now_ns - residence->came_ns) / BRING_HALF_LIFE_NS);
+	else if (residence->device->load_bytes > 0)
+		ns = residence->device->load_ns / residence->device->load_bytes *
+		     (double)residence->required_bytes;
+	if (ns > 0 &&
+	    (residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING))
+		ns = fmax(ns - (double)(now_ns - residence->sought_ns), 1);
+	return (uint64_t)ns;
 }
 
 bool residency_waits_for_device(const struct plan_memory *memory, unsigned int device)

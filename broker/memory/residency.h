@@ -70,7 +70,9 @@ struct plan_memory {
 	 * then that a device with memory ran, or would have run if the plan had been resident.
 	 */
 	uint32_t n_wanted;
-	bool is_wanted;        /* added to residency_demand since the last review */
+	bool is_wanted; /* added to residency_demand since the last review */
+	/* The dispatcher's: a segment that may make way for another by RESIDENCY_STREAM */
+	bool is_streamed;
 	uint16_t leaving;      /* bit i: call residency_plan_idle() when n_on_device[i] becomes 0 */
 	uint64_t wanted_ticks; /* admission time of the last task in n_wanted */
 	uint64_t n_constrained; /* tasks refused or placed elsewhere for lack of memory */
@@ -146,6 +148,12 @@ uint64_t residency_room(const struct residency *residency, unsigned int device,
 			const struct tenant *tenant);
 
 /*
+ * Return how many ns it takes to bring the plan into a device's memory, or to end a load under way,
+ * by the last loads of plans, their evictions included; 0: nothing is known. Constant time.
+ */
+uint64_t residency_bring_ns(const struct plan_memory *memory, unsigned int device);
+
+/*
  * Return true if an added plan is prepared for a device that is lost or drained: the plan may be
  * loaded when the device is back.
  */
@@ -185,6 +193,11 @@ void residency_turn(struct residency *residency);
 enum residency_wish {
 	/* load now, evicting what the policy allows; -ENOMEM if that is not enough */
 	RESIDENCY_PREFETCH,
+	/*
+	 * load a segment now, evicting what the policy allows, or else idle streamed segments of
+	 * the same plan, the last used first; -ENOMEM if that is not enough
+	 */
+	RESIDENCY_STREAM,
 	RESIDENCY_WAIT,  /* load when there is room, however long that takes */
 	RESIDENCY_EVICT, /* evict, and stay evicted until a task or a client wants the plan */
 	RESIDENCY_WISHES,
@@ -197,8 +210,8 @@ struct residency_waiter {
 	/*
 	 * @res is 0: the plan is resident (EVICT: evicted); -ENOMEM: there is no room, or never
 	 * will be; -ENODEV: no device can run the plan; -EIO: the device was lost; -EINTR:
-	 * PREFETCH, and the plan was evicted by hand while it was being loaded; -ECANCELED: the
-	 * plan is being removed. The callback may submit a new request.
+	 * PREFETCH or STREAM, and the plan was evicted by hand while it was being loaded;
+	 * -ECANCELED: the plan is being removed. The callback may submit a new request.
 	 */
 	void (*done)(struct residency_waiter *waiter, int res);
 	uint8_t wish;   /* enum residency_wish */

@@ -101,6 +101,9 @@ struct session_segments {
 	uint32_t n_begun;         /* sets that tasks have */
 	struct list_node waiting; /* tasks that wait for a set, oldest first */
 	uint32_t n_streams;       /* tasks that were worth micro-batches; wraps */
+	uint8_t streamed_to;      /* device for whose memory a task has waited; 0: none */
+	bool is_coming;           /* @ahead waits for a segment that no task needs yet */
+	struct residency_waiter ahead;
 	/* If segments run at once */
 	uint32_t n_tasks;          /* that have begun; wraps */
 	uint32_t n_steps_left;     /* of the search for a better schedule */

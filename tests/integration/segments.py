@@ -7,6 +7,7 @@
 A broker with two software devices cuts the plans of small models: a chain with one value that skips the middle, two
 branches that meet again, and a chain of rows, which stream through its segments in micro-batches. PAGE is brokerctl's manual, which lists the members of a segment.
 """
+import array
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree
 
 import onnxfile as onnx
@@ -61,17 +63,18 @@ def make_rows(folder):
     return model, values
 
 
-def make_matrices(folder):
+def make_matrices(folder, side=SIDE):
     """y = the product of two chains of products of x with eight different matrices."""
     names, nodes, matrices = ['x'] * 2, [], []
     for i in range(8):
-        matrices.append(onnx.tensor(f'w{i}', onnx.FLOAT, [SIDE, SIDE], [(i + 1) / SIDE] * SIDE * SIDE))
+        matrices.append(onnx.tensor(f'w{i}', onnx.FLOAT, [side, side], array.array('f', [(i + 1) / side] * side * side)))
         nodes.append(onnx.node('MatMul', [names[i % 2], f'w{i}'], [f't{i}'], f'product{i}'))
         names[i % 2] = f't{i}'
     nodes.append(onnx.node('Mul', names, ['y'], 'tail'))
-    inputs, outputs = ([(name, onnx.FLOAT, [SIDE, SIDE])] for name in 'xy')
+    inputs, outputs = ([(name, onnx.FLOAT, [side, side])] for name in 'xy')
     model = onnx.write(os.path.join(folder, 'matrices.onnx'), onnx.model(nodes, inputs, outputs, matrices))
-    values = onnx.npy(os.path.join(folder, 'matrix.npy'), onnx.FLOAT, [SIDE, SIDE], [1] * SIDE * SIDE)
+    values = onnx.npy(os.path.join(folder, 'matrix.npy'), onnx.FLOAT, [side, side],
+                      array.array('f', [1] * side * side).tobytes())
     return model, values
 
 
@@ -303,6 +306,26 @@ def check_cut(model, values, options, cuts, sentence):
         client.wait(LIMIT)
 
 
+def check_weights(folder):
+    """Segments without room come for a task if the link is fast, and run on the CPU if it is slow."""
+    model, values = make_matrices(folder, 2 * SIDE)
+    options = ('--gpu=none', '--cache=none', '--test-device=20us', '--test-device-rate=1000000',
+               f'--device-memory={16 * MATRIX_BYTES}')
+    for link, comes in (('', True), ('--test-device-link=10', False)):
+        with Broker(BROKERD, *options, *([link] if link else [])) as broker:
+            client = run_until_stopped(broker, model, values)
+            client.send_signal(signal.SIGCONT)
+            end = time.monotonic() + (LIMIT if comes else 2)
+            plan = {'returns': 0, 'segments': 2}
+            while time.monotonic() < end and plan['returns'] <= 2 * plan['segments']:
+                time.sleep(0.1)
+                plan = json.loads(ctl(broker, 'plans', '--json').splitlines()[-1])
+                expect(plan['segments'] > 1, plan)
+            expect((plan['returns'] > 2 * plan['segments']) == comes, link, plan)
+            client.kill()
+            client.wait(LIMIT)
+
+
 def check_no_last(broker):
     result = subprocess.run([CTL, '--socket', broker.socket, 'why', 'task', 'last'], stderr=subprocess.PIPE,
                             timeout=LIMIT, check=False, text=True)
@@ -345,6 +368,7 @@ def main():
         for rate, cuts in ((100, ['faster', 'no-gain']), (1000000, ['no-gain'])):
             check_cut(*make_matrices(folder), ('--gpu=none', '--test-device=20us', f'--test-device-rate={rate}'), cuts,
                       's whole)')
+        check_weights(folder)
         # A plan that is not cut has none.
         with Broker(BROKERD, '--gpu=none', '--cache=none', '--calibration=none') as broker:
             report = json.loads(ctl(broker, 'run', '--json', '--profile', '--input=x=' + values, model))

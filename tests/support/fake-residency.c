@@ -21,6 +21,8 @@ struct residency_plan {
 	void (*done)(struct plan_memory *memory);
 };
 
+uint64_t fake_residency_bring_ns;
+
 static void check(bool is_fine, const char *what, int line)
 {
 	if (is_fine)
@@ -123,6 +125,11 @@ void residency_remove(struct residency *residency, struct plan_memory *memory,
 	plan->done = done;
 	plan->job = (struct offload_job){.run = run_nothing, .done = removed};
 	offload_submit(residency->options.offload, &plan->job);
+}
+
+uint64_t residency_bring_ns(const struct plan_memory *memory, unsigned int device)
+{
+	return fake_residency_bring_ns;
 }
 
 bool residency_waits_for_device(const struct plan_memory *memory, unsigned int device)

@@ -44,6 +44,9 @@ struct residency {
 	struct residency_about about;
 };
 
+/* Answer of residency_bring_ns() for any plan. */
+extern uint64_t fake_residency_bring_ns;
+
 /* Return the oldest waiter, or NULL. */
 struct residency_waiter *fake_residency_oldest(struct residency *residency);
 

@@ -35,8 +35,10 @@ static struct counting *counting_of(struct executor *executor)
 
 static void wait_while_held(struct counting *device)
 {
-	while (atomic_load(&device->is_held))
+	while (atomic_load(&device->is_held)) {
+		atomic_store(&device->has_held, true);
 		usleep(100);
+	}
 }
 
 static int take(struct counting *device, enum exec_tier tier, uint64_t bytes)

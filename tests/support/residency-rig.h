@@ -39,8 +39,9 @@ struct counting {
 	uint32_t lost_part; /* set by the test: lose the device after this many parts of a block */
 	/* set by the test: lose the device when it loads a block of this many pages */
 	atomic_uint fatal_pages;
-	atomic_bool is_lost; /* set by the test */
-	atomic_bool is_held; /* set by the test: loads wait */
+	atomic_bool is_lost;  /* set by the test */
+	atomic_bool is_held;  /* set by the test: loads wait */
+	atomic_bool has_held; /* a load has waited since hold */
 };
 
 struct residency_rig {

@@ -249,6 +249,10 @@ TEST(test_test_device)
 	assert_int_equal(parse(&options, "--test-device-rate=9", NULL), OPTIONS_EXIT_USAGE);
 	assert_int_equal(parse(&options, "--test-device=1ms", "--test-device-rate=9"), -1);
 	assert_int_equal(options.test_device_gflops, 9);
+	assert_int_equal(options.test_device_link, 0);
+	assert_int_equal(parse(&options, "--test-device-link=12", NULL), OPTIONS_EXIT_USAGE);
+	assert_int_equal(parse(&options, "--test-device=1ms", "--test-device-link=12"), -1);
+	assert_int_equal(options.test_device_link, 12);
 }
 
 /* The command line takes precedence over the file, for every option: each has its own bit. */

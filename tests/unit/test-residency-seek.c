@@ -424,7 +424,7 @@ TEST(test_limit__no_search_before_its_end)
 	}
 	assert_in_range(n_there(memories, N), 1, N - 1);
 	n_summed = 0;
-	assert_int_equal(residence_try(out, false), TRY_NO_ROOM);
+	assert_int_equal(residence_try(out, RESIDENCY_BY_VALUE), TRY_NO_ROOM);
 	assert_int_equal(n_summed, 0);
 	turn_set_budget(loop_current(rig.loop), 1000000000);
 	rig_settle(&rig);

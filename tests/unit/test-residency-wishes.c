@@ -145,7 +145,15 @@ static void release(struct residency_rig *rig)
 
 static void hold(struct residency_rig *rig)
 {
+	atomic_store(&rig->devices[RIG_DEVICE].has_held, false);
 	atomic_store(&rig->devices[RIG_DEVICE].is_held, true);
+}
+
+/* Wait until the device executes a load that is held. */
+static void await_held(struct residency_rig *rig)
+{
+	while (!atomic_load(&rig->devices[RIG_DEVICE].has_held))
+		rig_turn(rig);
 }
 
 /* A waiter for room keeps waiting when its plan is evicted by hand. */
@@ -208,6 +216,7 @@ TEST(test_owed__while_an_own_plan_stops_loading)
 	rig_ask(&rig, next, &evict, RESIDENCY_EVICT);
 	hold(&rig);
 	rig_add(&rig, loading = rig_plan_of(&rig, 1, 25 * MIB));
+	await_held(&rig);
 	evict.n_done = 0;
 	residency_ask(rig.residency, loading, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
 	residency_ask(rig.residency, next, &wish.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
@@ -548,12 +557,119 @@ TEST(test_lost__load_frees_earlier_parts)
 	assert_int_equal(device->n_shrink_slices, PARTS / 2);
 }
 
-/* ---- Loads that the driver refuses ---- */
-
 static enum residence_state state_of(const struct plan_memory *memory)
 {
 	return memory->residency->on[RIG_DEVICE].state;
 }
+
+/* ---- Streaming ---- */
+
+enum { N_STREAMED = 3 };
+
+/*
+ * Make three segments of one plan, of 40 MiB each, and another plan of 20 MiB, all of them wanted:
+ * the last segment is out, and the second was used last.
+ */
+static void make_segments(struct residency_rig *rig, struct plan_memory *segments[N_STREAMED],
+			  struct plan_memory **ret_other)
+{
+	*ret_other = rig_settled(rig, 0, 20 * MIB);
+	rig_want(rig, *ret_other, 10);
+	for (int i = 0; i < N_STREAMED; i++) {
+		rig_add(rig, segments[i] = rig_plan_of(rig, 0, 40 * MIB));
+		segments[i]->session = 7;
+		segments[i]->id = 3;
+		segments[i]->is_streamed = true;
+		rig_want(rig, segments[i], 10);
+		rig_settle(rig);
+	}
+	rig_want(rig, segments[1], 1);
+	assert_true(rig_is_ready(segments[0]) && rig_is_ready(segments[1]));
+	assert_true(rig_is_ready(*ret_other) && !rig_is_ready(segments[2]));
+}
+
+/* The segment that was used last makes way, unless tasks use it: it is the one needed last. */
+TEST(test_stream__segment_used_last_makes_way)
+{
+	struct plan_memory *segments[N_STREAMED], *other;
+	struct rig_wish wish;
+
+	BEGIN(rig);
+	make_segments(&rig, segments, &other);
+	rig_ask(&rig, segments[2], &wish, RESIDENCY_STREAM);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(segments[0]) && !rig_is_ready(segments[1]));
+	assert_true(rig_is_ready(segments[2]) && rig_is_ready(other));
+
+	segments[2]->n_on_device[RIG_DEVICE] = 1;
+	rig_want(&rig, segments[2], 1);
+	rig_ask(&rig, segments[1], &wish, RESIDENCY_STREAM);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(segments[2]) && !rig_is_ready(segments[0]));
+	rig_idle(&rig, segments[2]);
+}
+
+/* Nothing but segments that are streamed makes way, whatever else the tenant has there. */
+TEST(test_stream__nothing_else_makes_way)
+{
+	struct plan_memory *segments[N_STREAMED], *other;
+	struct rig_wish wish;
+
+	BEGIN(rig);
+	make_segments(&rig, segments, &other);
+	segments[0]->is_streamed = segments[1]->is_streamed = false;
+	rig_ask(&rig, segments[2], &wish, RESIDENCY_STREAM);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	segments[0]->is_streamed = true;
+	segments[0]->id = 4;
+	rig_ask(&rig, segments[2], &wish, RESIDENCY_STREAM);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	segments[0]->id = 3;
+	segments[0]->n_on_device[RIG_DEVICE] = 1;
+	rig_ask(&rig, segments[2], &wish, RESIDENCY_STREAM);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	assert_true(rig_is_ready(segments[0]) && rig_is_ready(segments[1]));
+	assert_true(rig_is_ready(other) && !rig_is_ready(segments[2]));
+	rig_idle(&rig, segments[0]);
+}
+
+/* The time that a plan took to come is known, and what is left of it while it comes. */
+TEST(test_stream__time_to_bring)
+{
+	struct plan_memory *first, *next;
+	struct rig_wish wish;
+	uint64_t whole_ns;
+
+	BEGIN(rig);
+	hold(&rig);
+	rig_add(&rig, first = rig_plan_of(&rig, 0, 40 * MIB));
+	assert_int_equal(residency_bring_ns(first, RIG_DEVICE), 0);
+	await_held(&rig);
+	usleep(20000);
+	release(&rig);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(first));
+	whole_ns = residency_bring_ns(first, RIG_DEVICE);
+	assert_in_range(whole_ns, 10000000, 10000000000);
+	/* A plan that never came is judged by its bytes. */
+	next = rig_plan_of(&rig, 0, 80 * MIB);
+	rig_add(&rig, next);
+	assert_true(residency_bring_ns(next, RIG_DEVICE) > whole_ns);
+
+	rig_ask(&rig, next, &wish, RESIDENCY_EVICT);
+	rig_ask(&rig, first, &wish, RESIDENCY_EVICT);
+	hold(&rig);
+	wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+	residency_ask(rig.residency, first, &wish.waiter, RESIDENCY_STREAM, RIG_DEVICE);
+	await_held(&rig);
+	usleep(5000);
+	assert_true(residency_bring_ns(first, RIG_DEVICE) + 4000000 < whole_ns);
+	release(&rig);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+}
+
+/* ---- Loads that the driver refuses ---- */
 
 /* Add @memory while loads are held, ask @what, and wait until the request has been examined. */
 static void add_and_ask(struct residency_rig *rig, struct plan_memory *memory,
