@@ -130,7 +130,7 @@ struct rbk_options {
  * itself: a thread of the library connects to the next broker at the same socket, and restores
  * leases, arenas, plans and rings there; all but leases under the same numbers. Tasks that were
  * submitted and had not completed run again, and each completes exactly once; meanwhile more can be
- * submitted. Waits and requests wait, at most as long as they would otherwise. What a task wrote
+ * submitted. Waits and requests go on, at most until reattach_ns. What a task wrote
  * into its outputs before may be written again. States of a task that had begun are first written
  * back as they were before it, so that each update is applied once. The broker keeps them for up to
  * 64 KiB in all of the states that a ring's tasks in flight update (in units of 1 KiB for each
@@ -677,8 +677,8 @@ void rbk_ring_set_spin_ns(struct rbk_ring *ring, uint64_t spin_ns);
  * holds old contents. The broker sees the entry after rbk_submit(). An entry is free again once its
  * completion was seen, and often before.
  * Return: the entry; NULL if the ring is full (submit, and consume completions). Without a broker,
- * or in a fork()ed child, the ring stays full; if no broker will come, rbk_submit() returns the
- * reason.
+ * an entry is free only once its completion was seen; in a fork()ed child, a full ring stays full.
+ * If no broker will come, rbk_submit() returns the reason.
  */
 struct rbk_sqe *rbk_get_sqe(struct rbk_ring *ring);
 

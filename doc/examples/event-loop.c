@@ -36,7 +36,7 @@ static void start_task(struct service *service, uint64_t number)
 				 rbk_ref(service->arena, slot->out)};
 	struct rbk_sqe *sqe;
 
-	/* Without a broker there is no entry, and the next rbk_peek_cqe() returns the reason. */
+	/* The ring is full: not here, since it has an entry for each task in flight. */
 	if (service->n_submitted == N_TASKS || !(sqe = rbk_get_sqe(service->ring)))
 		return;
 	for (unsigned int i = 0; i < N_ELEMS; i++)

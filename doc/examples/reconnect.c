@@ -24,7 +24,7 @@
 #define MIN_BACKOFF_MS 20
 #define MAX_BACKOFF_MS 2000
 
-/* All that belongs to one session. The broker's death ends it; nothing of it can be kept. */
+/* All that belongs to one session, which RBK_CONNECT_NO_REATTACH lets end with its broker. */
 struct session {
 	struct rbk *rbk;
 	struct rbk_arena *arena;

@@ -103,7 +103,7 @@ static void begin(struct service *service, uint64_t number)
 	if (service->n_started == N_REQUESTS)
 		return;
 	sqe = rbk_get_sqe(service->ring);
-	if (!sqe) /* the ring is full: here, only if the broker is gone; the next peek says so */
+	if (!sqe) /* the ring is full: not here, since it has an entry for each slot */
 		return;
 	for (int i = 0; i < N_IN; i++)
 		slot->in[i] = (float)service->n_started;
