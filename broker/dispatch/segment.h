@@ -232,9 +232,12 @@ void weights_forget(struct dispatch *dispatch, struct session_plan *plan);
 /* Bring the segment after that of @task, which has just been placed, if that pays. Cold. */
 void weights_ahead(struct dispatch *dispatch, const struct task *task);
 
-/* Do so if the task's plan has waited for a segment before. */
-static inline void weights_go_on(struct dispatch *dispatch, const struct task *task)
+/* Do so if a task of the plan has waited for that device's memory, which this task would use. */
+static inline void weights_go_on(struct dispatch *dispatch, const struct task *task,
+				 struct place_decision decision)
 {
-	if (__builtin_expect(task->whole && task->whole->segments->streamed_to, 0))
+	if (__builtin_expect(task->whole && task->whole->segments->streamed_to, 0) &&
+	    (decision.device == task->whole->segments->streamed_to ||
+	     decision.wanted == task->whole->segments->streamed_to))
 		weights_ahead(dispatch, task);
 }

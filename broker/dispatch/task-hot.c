@@ -56,7 +56,7 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		if (decision.device != RBK_DEVICE_CPU)
 			note_wanted(task->plan, task->admit_ticks, task->batch);
 		runs_place(dispatch, task, decision);
-		weights_go_on(dispatch, task);
+		weights_go_on(dispatch, task, decision);
 		return false;
 	}
 	*ret_res = task->wait_res ? task->wait_res : -ENOMEM;
@@ -99,7 +99,7 @@ static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *re
 	if (decision.device != RBK_DEVICE_CPU && !task->has_waited)
 		note_wanted(task->plan, task->admit_ticks, task->batch);
 	runs_place(dispatch, task, decision);
-	weights_go_on(dispatch, task);
+	weights_go_on(dispatch, task, decision);
 	return false;
 }
 

@@ -543,14 +543,20 @@ void residence_drained(struct residence *residence)
 static void learn_bring(struct residence *residence)
 {
 	static const double part = 0.25;
-	const double ns = (double)(clock_now_ns() - residence->sought_ns);
+	const uint64_t now_ns = clock_now_ns(),
+		       own = residence->own ? residence->own->exec.bytes : 0;
+	const double ns = (double)(now_ns - residence->sought_ns);
 	struct residency_device *device = residence->device;
 
+	if (residence->tier != EXEC_TIER_VRAM)
+		return;
 	device->load_ns += (double)residence->load_ns - part * device->load_ns;
-	device->load_bytes += (double)residence->required_bytes - part * device->load_bytes;
-	if (residence->plan->n_held[RESIDENCY_STREAM] > 0)
-		residence->bring_ns +=
-			residence->bring_ns > 0 ? part * (ns - residence->bring_ns) : ns;
+	device->load_bytes +=
+		(double)(residence->work_charge.device.amount + own) - part * device->load_bytes;
+	if (residence->plan->n_held[RESIDENCY_STREAM] == 0)
+		return;
+	residence->bring_ns += residence->bring_ns > 0 ? part * (ns - residence->bring_ns) : ns;
+	residence->brought_ns = now_ns;
 }
 
 static void load_done(struct offload_job *job)

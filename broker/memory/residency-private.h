@@ -145,7 +145,8 @@ struct residence {
 	uint64_t came_ns, left_ns;
 	uint64_t sought_ns; /* time at which the present load was begun, or room set aside for it */
 	double bring_ns;    /* how long it came for tasks that waited, a mean; 0: none has */
-	uint64_t load_ns;   /* time of the present load alone; the setup thread's while LOADING */
+	uint64_t brought_ns; /* time at which that was learned */
+	uint64_t load_ns;    /* time of the present load alone; the setup thread's while LOADING */
 	uint64_t holdoff_ns; /* time after left_ns before it may be loaded unasked */
 	uint32_t n_lost;     /* consecutive loads that ended with the loss of the device */
 	uint64_t n_evictions, n_returns;
@@ -585,12 +586,10 @@ void residency_empty_on(struct residency_device *device);
 
 /* Plans that a request may evict */
 enum residency_force {
-	RESIDENCY_BY_VALUE, /* what the policy allows */
-	/* what the policy allows, or else idle streamed segments of its plan, the last used first
-	 */
-	RESIDENCY_OWN_SEGMENTS,
-	RESIDENCY_BY_HAND, /* what the policy allows, and its own tenant's plans, whatever their
-			      value */
+	RESIDENCY_BY_VALUE,     /* what the policy allows */
+	RESIDENCY_OWN_SEGMENTS, /* idle streamed segments of its plan, the last used first */
+	RESIDENCY_BY_HAND, /* what the policy allows, and its tenant's plans, whatever their value
+			    */
 };
 
 /*

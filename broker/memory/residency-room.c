@@ -160,17 +160,6 @@ static bool may_try(const struct residence *residence)
 	return !residence->must_return || (device->n_moving == 0 && !device->renew_next);
 }
 
-/*
- * Evict plans for @bytes. Segments that are in use for the plan's own tasks stay: the room for the
- * next one is that of the one before.
- */
-static bool displace(const struct seeker *seeker, uint64_t *bytes, enum residency_force force)
-{
-	if (force == RESIDENCY_OWN_SEGMENTS && seeker_displace(seeker, bytes, RESIDENCY_BY_VALUE))
-		return true;
-	return seeker_displace(seeker, bytes, force);
-}
-
 enum try_result residence_try(struct residence *residence, enum residency_force force)
 {
 	struct residency_device *device = residence->device;
@@ -200,7 +189,7 @@ enum try_result residence_try(struct residence *residence, enum residency_force 
 	if (residence->plan->tenant->memory->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
 		return try_gtt(residence) == TRY_STARTED ? TRY_STARTED : TRY_LATER;
 
-	if (displace(&seeker, &bytes, force)) {
+	if (seeker_displace(&seeker, &bytes, force)) {
 		residence->state = RESIDENCE_AWAITED;
 		residence->sought_ns = clock_now_ns();
 		residence->awaited_bytes = bytes;

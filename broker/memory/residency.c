@@ -82,6 +82,10 @@ static void ask_bring(struct residency_plan *plan, struct residency_waiter *wait
 		waiter_finish(waiter, 0);
 		return;
 	}
+	if (waiter->wish == RESIDENCY_STREAM && plan->tenant->is_emptied) {
+		waiter_finish(waiter, -ENOMEM);
+		return;
+	}
 	if (res == 0 && (!residence || residence->device->state != RESIDENCY_DEVICE_UP))
 		res = -EIO;
 	if (res) {
@@ -223,24 +227,35 @@ uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int dev
 	return resident_bytes(residence);
 }
 
+/* Return the time that the plan's own bytes take over the device's link; 0: unknown. */
+static double link_ns(const struct residence *residence)
+{
+	const struct residency_device *device = residence->device;
+
+	return device->load_bytes > 0
+		       ? device->load_ns / device->load_bytes * (double)residence->required_bytes
+		       : 0;
+}
+
 uint64_t residency_bring_ns(const struct plan_memory *memory, unsigned int device)
 {
 	const struct residence *residence = &memory->residency->on[device];
 	const uint64_t now_ns = clock_now_ns();
-	double ns = residence->bring_ns;
+	double ns = link_ns(residence), part, since_ns;
 
-	if (!(memory->residency->supported & 1u << device))
+	if (!(memory->residency->supported & 1u << device) || !(ns > 0))
 		return 0;
 	/* A time that is not used is not learned anew, so it is believed less and less. */
-	if (ns > 0)
-		ns *= exp2(-(double)(now_ns - residence->came_ns) / BRING_HALF_LIFE_NS);
-	else if (residence->device->load_bytes > 0)
-		ns = residence->device->load_ns / residence->device->load_bytes *
-		     (double)residence->required_bytes;
-	if (ns > 0 &&
-	    (residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING))
-		ns = fmax(ns - (double)(now_ns - residence->sought_ns), 1);
-	return (uint64_t)ns;
+	if (residence->bring_ns > 0) {
+		part = exp2(-(double)(now_ns - residence->brought_ns) / BRING_HALF_LIFE_NS);
+		ns += part * (residence->bring_ns - ns);
+	}
+	/* One that is late may be late for as long again. */
+	if (residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING) {
+		since_ns = (double)(now_ns - residence->sought_ns);
+		ns = since_ns < ns ? ns - since_ns : since_ns;
+	}
+	return (uint64_t)ns + 1;
 }
 
 bool residency_waits_for_device(const struct plan_memory *memory, unsigned int device)

@@ -194,8 +194,8 @@ enum residency_wish {
 	/* load now, evicting what the policy allows; -ENOMEM if that is not enough */
 	RESIDENCY_PREFETCH,
 	/*
-	 * load a segment now, evicting what the policy allows, or else idle streamed segments of
-	 * the same plan, the last used first; -ENOMEM if that is not enough
+	 * load a segment now, evicting idle streamed segments of the same plan, the last used
+	 * first; -ENOMEM if that is not enough
 	 */
 	RESIDENCY_STREAM,
 	RESIDENCY_WAIT,  /* load when there is room, however long that takes */

@@ -321,7 +321,6 @@ static void plan_settled(struct plan_memory *memory)
 	struct rbk_wire_plan reply = {
 		.reply = {.type = RBK_WIRE_PLAN_ADD, .cookie = plan->cookie},
 		.id = plan->id,
-		.devices = plan_all_devices(plan),
 		.constant_bytes = parsed->constant_bytes,
 		.scratch_bytes = parsed->scratch_bytes,
 		.flops_fixed = parsed->cost.flops_fixed,
@@ -332,6 +331,8 @@ static void plan_settled(struct plan_memory *memory)
 
 	if (--plan->n_loading > 0 || session->is_ending)
 		return;
+	/* Only now are all segments known. */
+	reply.devices = plan_all_devices(plan);
 	plan_set_state(plan, SLOT_READY);
 	session_stats_plan_added(plan);
 	session->plans[plan->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = plan;

@@ -46,6 +46,8 @@ struct residency {
 
 /* Answer of residency_bring_ns() for any plan. */
 extern uint64_t fake_residency_bring_ns;
+/* Plans that are added are loaded by the setup thread, not settled at once. */
+extern bool fake_residency_loads;
 
 /* Return the oldest waiter, or NULL. */
 struct residency_waiter *fake_residency_oldest(struct residency *residency);

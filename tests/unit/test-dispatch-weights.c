@@ -173,6 +173,53 @@ TEST(test_weights__ahead)
 	expect_cqe(&scene.bench, 2, 0);
 }
 
+/* A task that is to use the CPU brings nothing, whatever the tasks before have done. */
+TEST(test_weights__task_for_the_cpu)
+{
+	struct rbk_sqe sqe;
+
+	SCENE(scene, 1 << 1, WORTH_NS);
+	put(&scene, 1);
+	end_segment(&scene, scene.bench.gpu, 1, 0);
+	answer(&scene, 1, 0);
+	end_segment(&scene, scene.bench.gpu, 1, 1);
+	end_segment(&scene, scene.bench.gpu, 1, 2);
+	expect_cqe(&scene.bench, 1, 0);
+	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	sqe = bench_entry(scene.plan, scene.bench.arena, Y, 1, 2);
+	sqe.strategy = RBK_STRATEGY_ONLY_CPU;
+	rig_put(&scene.bench.ring, &sqe);
+	rig_work(&scene.bench.rig);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(scene.bench.rig.residency->n_waiters, 0);
+		end_segment(&scene, scene.bench.cpu, 2, i);
+	}
+	expect_cqe(&scene.bench, 2, 0);
+}
+
+/* A segment is loaded before the last segments of its plan are entered. */
+TEST(test_weights__early_load)
+{
+	static const char *const names[] = {"x", "a", "b", "c", "d", "e",
+					    "f", "g", "h", "i", "j", "y"};
+	struct describe *d[2];
+
+	BENCH(bench, 2, N_ENTRIES);
+	bench.gpu->prepare_state = PLAN_DEVICE_UNSUPPORTED;
+	fake_residency_loads = true;
+	for (int k = 0; k < 2; k++) {
+		d[k] = describe_new("chain", 8);
+		describe_input(d[k], "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+		for (int i = 1; i < 11; i++)
+			describe_scratch(d[k], names[i]);
+		describe_output(d[k], "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+		for (int i = 0; i < 11; i++)
+			describe_node(d[k], i & 1 ? "Abs" : "Neg", "", names[i], names[i + 1]);
+	}
+	bench_cut_plan(&bench, d[0], d[1]);
+	fake_residency_loads = false;
+}
+
 /* A task that waits for a segment of a plan that is removed runs on the CPU, like any other. */
 TEST(test_weights__plan_of_a_task_is_removed)
 {
