@@ -588,8 +588,7 @@ void residency_empty_on(struct residency_device *device);
 enum residency_force {
 	RESIDENCY_BY_VALUE,     /* what the policy allows */
 	RESIDENCY_OWN_SEGMENTS, /* idle streamed segments of its plan, the last used first */
-	RESIDENCY_BY_HAND, /* what the policy allows, and its tenant's plans, whatever their value
-			    */
+	RESIDENCY_BY_HAND,      /* what the policy allows, and all plans of its tenant */
 };
 
 /*

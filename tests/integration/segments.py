@@ -313,8 +313,9 @@ def check_weights(folder):
                f'--device-memory={16 * MATRIX_BYTES}')
     for link, comes in (('', True), ('--test-device-link=10', False)):
         with Broker(BROKERD, *options, *([link] if link else [])) as broker:
-            client = run_until_stopped(broker, model, values)
-            client.send_signal(signal.SIGCONT)
+            client = start([CTL, '--socket', broker.socket, 'run', '--repeat=1000000', '--input=x=' + values, model],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            wait_for(lambda: n_tasks(broker) > 3, 'no tasks')
             end = time.monotonic() + (LIMIT if comes else 2)
             plan = {'returns': 0, 'segments': 2}
             while time.monotonic() < end and plan['returns'] <= 2 * plan['segments']:
