@@ -122,6 +122,20 @@ void put_cancel(struct bench *bench, uint64_t user_data, uint64_t target, uint8_
 						      .flags = flags});
 }
 
+struct describe *bench_chain(void)
+{
+	struct describe *d = describe_new("chain", 8);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_scratch(d, "a");
+	describe_scratch(d, "b");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_node(d, "Relu", "", "x", "a");
+	describe_node(d, "Abs", "", "a", "b");
+	describe_node(d, "Neg", "", "b", "y");
+	return d;
+}
+
 uint64_t bench_cut_seed(struct describe *describe)
 {
 	struct plan *plan = expect_plan(describe);

@@ -46,6 +46,9 @@ void put_bad(struct bench *bench, uint64_t user_data, uint8_t flags);
 
 void put_cancel(struct bench *bench, uint64_t user_data, uint64_t target, uint8_t flags);
 
+/* Describe y = -|relu(x)|, all [count,64]: a chain of three nodes. */
+struct describe *bench_chain(void);
+
 /* Return a number that cuts the plan of @describe before each of its nodes. */
 uint64_t bench_cut_seed(struct describe *describe);
 

@@ -41,30 +41,15 @@ static struct describe *long_chain(unsigned int n)
 	return d;
 }
 
-/* y = -|relu(x)|, in three segments */
-static struct describe *chain(void)
-{
-	struct describe *d = describe_new("chain", 8);
-
-	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
-	describe_scratch(d, "a");
-	describe_scratch(d, "b");
-	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
-	describe_node(d, "Relu", "", "x", "a");
-	describe_node(d, "Abs", "", "a", "b");
-	describe_node(d, "Neg", "", "b", "y");
-	return d;
-}
-
 struct scene {
 	struct bench bench;
-	struct session_plan *plan; /* chain() */
+	struct session_plan *plan; /* bench_chain() */
 };
 
 static void scene_begin(struct scene *scene, uint32_t n_entries)
 {
 	bench_begin(&scene->bench, 2, n_entries);
-	scene->plan = bench_cut_plan(&scene->bench, chain(), chain());
+	scene->plan = bench_cut_plan(&scene->bench, bench_chain(), bench_chain());
 }
 
 static void scene_end(struct scene *scene)
@@ -681,7 +666,7 @@ static void begin_with_reactor(struct bench *bench)
 TEST(test_segments__on_reactor)
 {
 	SCOPED(bench, bench, begin_with_reactor, bench_end);
-	struct session_plan *plan = bench_cut_plan(&bench, chain(), chain());
+	struct session_plan *plan = bench_cut_plan(&bench, bench_chain(), bench_chain());
 	struct rbk_sqe sqe = bench_entry(plan, bench.arena, Y, 1, 1);
 
 	rig_put(&bench.ring, &sqe);

@@ -14,24 +14,9 @@
 
 enum { Y = 4096, WORTH_NS = 100000, TOO_LONG_NS = 500000000 };
 
-/* y = -|relu(x)|, in three segments */
-static struct describe *chain(void)
-{
-	struct describe *d = describe_new("chain", 8);
-
-	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
-	describe_scratch(d, "a");
-	describe_scratch(d, "b");
-	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
-	describe_node(d, "Relu", "", "x", "a");
-	describe_node(d, "Abs", "", "a", "b");
-	describe_node(d, "Neg", "", "b", "y");
-	return d;
-}
-
 struct scene {
 	struct bench bench;
-	/* chain(), of which the CPU takes 5 ms for each segment and row; NULL: removed */
+	/* bench_chain(), of which the CPU takes 5 ms for each segment and row; NULL: removed */
 	struct session_plan *plan;
 };
 
@@ -42,7 +27,7 @@ static void scene_begin(struct scene *scene, uint32_t evicted, uint64_t bring_ns
 	const struct place_config config = PLACE_CONFIG_DEFAULT;
 
 	bench_begin_placement(&scene->bench, 2, N_ENTRIES, &config, speeds);
-	scene->plan = bench_cut_plan(&scene->bench, chain(), chain());
+	scene->plan = bench_cut_plan(&scene->bench, bench_chain(), bench_chain());
 	fake_residency_bring_ns = bring_ns;
 	for (uint32_t i = 0; i < 3; i++)
 		if (evicted & 1u << i)
