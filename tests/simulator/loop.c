@@ -263,17 +263,13 @@ static int run_handlers(struct loop *loop)
 	return n_run;
 }
 
-/*
- * A device that has done a task must not have let the reactor sleep. A step may take twice its mean
- * time.
- */
+/* A device that has done a task must not have let the reactor sleep. */
 static void check_sleep(uint64_t begin_ns, uint64_t end_ns)
 {
-	const uint64_t wake_ns = 2 * SLEEP_STEPS * sim_step_ns();
 	const uint64_t told_ns = sim_device_told_ns();
 	const uint64_t from_ns = told_ns > begin_ns ? told_ns : begin_ns;
 
-	if (told_ns > 0 && end_ns > from_ns + wake_ns)
+	if (told_ns > 0 && end_ns > from_ns + SLEEP_STEPS * sim_step_ns())
 		sim_violation("the reactor sleeps for %llu us while a device has done a task",
 			      (unsigned long long)(end_ns - from_ns) / 1000);
 }
