@@ -70,11 +70,13 @@ static const struct mode {
 	const char *name;
 	bool is_card, is_large, has_graphs; /* as in struct fight */
 	uint64_t device_bytes;
+	unsigned int
+		host_max_mib; /* with crossing blocks of up to 64 MiB for each plan that is cut */
 } modes[] = {
-	{"card", true, true, false, 8192 * MIB},
-	{"software", false, false, false, 256 * MIB},
-	{"card-graphs", true, false, true, 384 * MIB},
-	{"software-graphs", false, false, true, 256 * MIB},
+	{"card", true, true, false, 8192 * MIB, 320},
+	{"software", false, false, false, 256 * MIB, 1024},
+	{"card-graphs", true, false, true, 384 * MIB, 4096},
+	{"software-graphs", false, false, true, 256 * MIB, 4096},
 };
 
 static char program[4096]; /* path of this program */
@@ -124,9 +126,10 @@ static void make_policy(const struct referee *referee, const unsigned int percen
 		n += (size_t)snprintf(
 			text + n, POLICY_BYTES - n,
 			"[tenant %s]\nmatch-uid = %u\nvram-max = %llu\nvram-high = %llu\n"
-			"vram-reserve = %llu\nhost-max = 4GiB\ngtt-max = 100MiB\n",
+			"vram-reserve = %llu\nhost-max = %uMiB\ngtt-max = 100MiB\n",
 			tenant->name, (unsigned int)tenant->uid, (unsigned long long)max,
-			(unsigned long long)high, (unsigned long long)tenant->reserve_bytes);
+			(unsigned long long)high, (unsigned long long)tenant->reserve_bytes,
+			mode->host_max_mib);
 		if (geteuid() != 0) {
 			char path[96];
 

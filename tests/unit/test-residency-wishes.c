@@ -667,6 +667,12 @@ TEST(test_stream__time_to_bring)
 	release(&rig);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
+
+	/* A time that was learned long ago counts for nothing, but the link is as fast as before.
+	 */
+	assert_true(first->residency->on[RIG_DEVICE].bring_ns > 0);
+	first->residency->on[RIG_DEVICE].brought_ns -= 4000000000000ull;
+	assert_true(residency_bring_ns(first, RIG_DEVICE) > 1000000);
 }
 
 /* ---- Loads that the driver refuses ---- */
