@@ -97,6 +97,7 @@ static struct machine {
 	uint64_t random;
 	uint64_t lowest_rank;
 	uint64_t now_ns, n_steps, n_touched, n_polled;
+	uint64_t touched_ns; /* the first touch that poll_waiting() has not seen */
 	unsigned int n_calm;
 	struct thread threads[MAX_THREADS];
 	unsigned int n_threads; /* the first of these, in which there has been a thread */
@@ -709,8 +710,11 @@ bool sim_wait(const struct pollfd *fds, unsigned int n_fds, const void *address,
 		machine.running = thread;
 	}
 	/* The descriptors may be ready already. */
-	if (n_fds > 0)
+	if (n_fds > 0) {
+		if (machine.n_polled == machine.n_touched)
+			machine.touched_ns = machine.now_ns;
 		machine.n_polled = machine.n_touched - 1;
+	}
 	machine.processes[thread->process].n_sleeps +=
 		machine.processes[thread->process].first == thread;
 	rest(deadline_ns);
@@ -729,11 +733,11 @@ uint64_t sim_woken_ns(void)
 	return machine.running->woken_ns;
 }
 
-static void wake(struct thread *thread, bool is_woken)
+static void wake(struct thread *thread, bool is_woken, uint64_t now_ns)
 {
 	thread->state = THREAD_READY;
 	thread->is_woken = is_woken;
-	thread->woken_ns = machine.now_ns;
+	thread->woken_ns = now_ns;
 }
 
 unsigned int sim_wake(const void *address, unsigned int n)
@@ -746,7 +750,7 @@ unsigned int sim_wake(const void *address, unsigned int n)
 		struct thread *thread = &machine.threads[(first + i) % MAX_THREADS];
 
 		if (thread->state == THREAD_WAITS && thread->address == address) {
-			wake(thread, true);
+			wake(thread, true, machine.now_ns);
 			n_woken++;
 		}
 	}
@@ -755,6 +759,8 @@ unsigned int sim_wake(const void *address, unsigned int n)
 
 void sim_touched(void)
 {
+	if (machine.n_polled == machine.n_touched)
+		machine.touched_ns = machine.now_ns;
 	machine.n_touched++;
 }
 
@@ -814,7 +820,10 @@ static void run_slots(void)
 	}
 }
 
-/* Wake the threads whose descriptors are ready. */
+/*
+ * Wake the threads whose descriptors are ready. The kernel would have when these became so; the
+ * thread that touched them has gone on since.
+ */
 static void poll_waiting(void)
 {
 	static struct pollfd fds[MAX_POLLED] __attribute__((__section__("sim_variables")));
@@ -838,7 +847,7 @@ static void poll_waiting(void)
 		return;
 	for (unsigned int i = 0; i < n; i++)
 		if (fds[i].revents && machine.threads[owner[i]].state == THREAD_WAITS)
-			wake(&machine.threads[owner[i]], true);
+			wake(&machine.threads[owner[i]], true, machine.touched_ns);
 }
 
 /* Wake the threads whose deadline has come. Return: the next deadline, of the director too. */
@@ -852,7 +861,7 @@ static uint64_t wake_due(void)
 		if (thread->state != THREAD_WAITS)
 			continue;
 		if (thread->deadline_ns <= machine.now_ns)
-			wake(thread, false);
+			wake(thread, false, machine.now_ns);
 		else if (thread->deadline_ns < next_ns)
 			next_ns = thread->deadline_ns;
 	}
@@ -927,9 +936,9 @@ bool sim_run(bool (*is_over)(void))
 
 	while (!is_over()) {
 		run_slots();
-		next_ns = wake_due();
 		if (machine.n_polled != machine.n_touched)
 			poll_waiting();
+		next_ns = wake_due();
 		thread = choose();
 		if (!thread) {
 			if (next_ns == SIM_NEVER)
