@@ -18,7 +18,7 @@ enum { AT_END, AT_BROKER, AT_DEATH, AT_STOP, AT_RELOAD, AT_CLIENT, AT_OTHERS };
 enum { MAX_STEPS = 400000, MIN_STEPS = 20000 };
 
 /* One round in so many is quiet. */
-enum { QUIET_ROUNDS = 8 };
+enum { QUIET_ROUNDS = 5 };
 
 /* Longest end of a round; clients wait two minutes for a broker that does not come back. */
 static const uint64_t max_end_ns = 3600000000000u;
@@ -266,15 +266,22 @@ static void choose(void)
 static void make_quiet(void)
 {
 	static const uint64_t longer = 1000;
+	/* A broker that dies takes thousands of steps for what clients give it back, in no time. */
+	static const uint32_t fewer = 64;
 
 	sim.n_hostile = sim.n_holders = 0;
-	sim.client.think_ns = (uint64_t)1 << (26 + sim_below(10));
+	sim.client.think_ns = (uint64_t)1 << (29 + sim_below(9));
 	sim.client.mix.n_helpers = 0;
 	sim.length_ns = sim.client.think_ns * (1000 + sim_below(10000));
 	sim.broker_dies_ns *= longer;
 	sim.stop_ns *= longer;
 	sim.reload_ns *= longer;
 	sim.others_ns *= longer;
+	sim.broker_dies_steps *= fewer;
+	sim.client_dies_steps *= fewer;
+	sim.chances.fatal_messages /= fewer;
+	sim.chances.fatal_naps /= fewer;
+	sim.chances.fatal_stores /= fewer;
 }
 
 /* Let allocations and calls fail. Then clients accept that they lose connections, and nothing else.
