@@ -565,6 +565,32 @@ bool place_cut_points(const struct place_cut_basis *basis, const struct plan *pl
 		       : choose_by_schedule(cutter, ret);
 }
 
+int place_cut_graph(const struct place_cut_basis *basis, const struct plan *plan,
+		    struct place_graph **ret)
+{
+	_cleanup_(cutter_freep) struct cutter *cutter = calloc(1, sizeof(*cutter));
+	uint32_t n_parts = PARTS;
+	struct cut_times whole;
+	double whole_ns;
+	int r;
+
+	if (!cutter || cut_model_init(&cutter->model, basis, plan))
+		return error_origin(-ENOMEM);
+	whole = cut_predict(&cutter->model, plan->max_count);
+	whole_ns = cut_least_of(&cutter->model, &whole);
+	if (isinf(whole_ns))
+		return error_origin(-EOPNOTSUPP);
+	do {
+		make_units(cutter, whole_ns, n_parts);
+		r = make_graph(cutter);
+		n_parts /= 2;
+	} while (r == CUT_E_MANY);
+	if (r)
+		return error_fold(r);
+	*ret = steal_ptr(cutter->graph);
+	return 0;
+}
+
 uint64_t place_cut_bytes(uint32_t n_devices, size_t desc_bytes)
 {
 	const uint64_t n_tensors = desc_bytes / sizeof(struct rbk_plan_tensor);

@@ -28,6 +28,8 @@
 #include "plan/cut-points.h"
 #include "plan/plan.h"
 
+struct place_graph;
+
 /* A device on which segments may run */
 struct place_cut_device {
 	struct place_profile profile;
@@ -52,6 +54,14 @@ struct place_cut_basis {
  */
 bool place_cut_points(const struct place_cut_basis *basis, const struct plan *plan,
 		      const struct cut_wish *wish, struct cut_choice *ret);
+
+/*
+ * Make the graph of the units of @plan, of which place_cut_points() makes its schedule, for tasks
+ * of all rows: so that a program can look for schedules of it, too. Any thread. Return: 0;
+ * -EOPNOTSUPP: no device can run the whole plan; -ENOMEM.
+ */
+int place_cut_graph(const struct place_cut_basis *basis, const struct plan *plan,
+		    struct place_graph **ret);
 
 /*
  * Return the bytes of host memory that place_cut_points() allocates at most for a plan of a

@@ -24,7 +24,7 @@ struct placed {
 
 struct maker {
 	struct graph *graph;
-	struct rbk *rbk;
+	struct rbk *rbk; /* NULL: constants get places in the arena, which has no memory */
 	struct rbk_error *error;
 	uint32_t first, end; /* steps */
 	struct names *names;
@@ -73,7 +73,10 @@ static bool is_equal(const struct constant *a, const struct constant *b)
 	       (a->data == b->data || !memcmp(a->data, b->data, a->n_bytes));
 }
 
-/* Find equal constants, so that they share an offset. Return: the arena's size in bytes. */
+/*
+ * Find equal constants, so that they share an offset, and place them one after the other.
+ * Return: the arena's size in bytes.
+ */
 static uint64_t place_constants(struct maker *maker)
 {
 	bool shares = !(maker->graph->options.disable & RBK_ONNX_OPT_SHARE);
@@ -93,8 +96,10 @@ static uint64_t place_constants(struct maker *maker)
 		if (shares && i > 0 && placed[-1].hash == placed->hash &&
 		    is_equal(placed[-1].tensor->constant, placed->tensor->constant)) {
 			placed->is_same = true;
+			placed->offset = placed[-1].offset;
 			continue;
 		}
+		placed->offset = bytes;
 		bytes += round_up(placed->tensor->constant->n_bytes, RBK_REF_ALIGN);
 	}
 	return bytes;
@@ -105,7 +110,7 @@ static int fill_arena(struct maker *maker)
 	uint64_t bytes = place_constants(maker);
 	int r;
 
-	if (maker->n_placed == 0)
+	if (maker->n_placed == 0 || !maker->rbk)
 		return 0;
 	/* An arena cannot be empty, even if no constant has any bytes. */
 	r = rbk_arena_new_flags(maker->rbk, bytes ? bytes : RBK_REF_ALIGN, RBK_ARENA_MEMFD,
@@ -384,10 +389,10 @@ static uint32_t plan_max_count(const struct maker *maker)
 	return 1;
 }
 
-static int make(struct maker *maker, uint32_t pin, struct rbk_plan **ret)
+/* Fill the arena, and declare all to the builder. */
+static int make(struct maker *maker)
 {
-	struct graph *graph = maker->graph;
-	bool is_whole = maker->first == 0 && maker->end == graph->n_steps;
+	bool is_whole = maker->first == 0 && maker->end == maker->graph->n_steps;
 	int r;
 
 	r = collect(maker);
@@ -402,13 +407,17 @@ static int make(struct maker *maker, uint32_t pin, struct rbk_plan **ret)
 		r = fill_arena(maker);
 	if (!r)
 		r = declare(maker);
-	if (r)
-		return r;
-	if (pin)
-		rbk_builder_pin_device(maker->builder, pin - 1);
-	if (graph->options.disable & RBK_ONNX_OPT_FUSION)
+	if (!r && maker->graph->options.disable & RBK_ONNX_OPT_FUSION)
 		rbk_builder_disable_fusion(maker->builder);
-	return rbk_plan_new(maker->rbk, maker->builder, plan_max_count(maker), ret, maker->error);
+	return r;
+}
+
+/* Free all but the arena and the builder. */
+static void maker_deinit(struct maker *maker)
+{
+	names_free(maker->names);
+	free(maker->placed);
+	free(maker->bound);
 }
 
 int graph_plan(struct graph *graph, struct rbk *rbk, const struct rbk_onnx_options *options,
@@ -430,7 +439,11 @@ int graph_plan(struct graph *graph, struct rbk *rbk, const struct rbk_onnx_optio
 		maker.first = options->first_step;
 		maker.end = maker.first + options->n_steps;
 	}
-	r = make(&maker, options->pin, ret);
+	r = make(&maker);
+	if (!r && options->pin)
+		rbk_builder_pin_device(maker.builder, options->pin - 1);
+	if (!r)
+		r = rbk_plan_new(rbk, maker.builder, plan_max_count(&maker), ret, error);
 	bound = r ? NULL : graph_take(graph, maker.n_bound * sizeof(*bound));
 	if (bound) {
 		memcpy(bound, maker.bound, maker.n_bound * sizeof(*bound));
@@ -440,8 +453,24 @@ int graph_plan(struct graph *graph, struct rbk *rbk, const struct rbk_onnx_optio
 	}
 	rbk_builder_free(maker.builder);
 	rbk_arena_free(maker.arena);
-	names_free(maker.names);
-	free(maker.placed);
-	free(maker.bound);
+	maker_deinit(&maker);
+	return r;
+}
+
+int graph_declare(struct graph *graph, struct rbk_arena *arena, struct rbk_builder **ret,
+		  uint32_t *ret_max_count, struct rbk_error *error)
+{
+	struct maker maker = {
+		.graph = graph,
+		.error = error,
+		.end = graph->n_steps,
+		.arena = arena,
+	};
+	int r;
+
+	r = make(&maker);
+	*ret_max_count = plan_max_count(&maker);
+	*ret = r ? rbk_builder_free(maker.builder) : maker.builder;
+	maker_deinit(&maker);
 	return r;
 }

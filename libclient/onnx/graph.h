@@ -150,6 +150,14 @@ int graph_new(struct rbk_onnx *model, const struct rbk_onnx_options *options, st
 int graph_plan(struct graph *graph, struct rbk *rbk, const struct rbk_onnx_options *options,
 	       struct rbk_plan **ret, struct rbk_error *error);
 
+/*
+ * Declare the whole graph to a builder, without a broker. Constants get places in @arena, whose
+ * memory is not touched. The caller frees *ret.
+ * Return: 0; -E2BIG: a plan cannot have so many steps or bound tensors; -ENOMEM.
+ */
+int graph_declare(struct graph *graph, struct rbk_arena *arena, struct rbk_builder **ret,
+		  uint32_t *ret_max_count, struct rbk_error *error);
+
 /* Allocate memory of the graph. On failure set graph->fatal and return NULL. */
 void *graph_take(struct graph *graph, uint64_t bytes);
 void *graph_zero(struct graph *graph, uint64_t n, uint64_t item_bytes);

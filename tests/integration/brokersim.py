@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """brokersim's interface, whatever the figures are, and the figures of the quick scenarios.
 
-    brokersim.py BROKERSIM DATA
+    brokersim.py BROKERSIM DATA MODELS
 """
 import json
 import os
@@ -50,7 +50,19 @@ communication = 0.1, 1
 graphs = 2
 '''
 
-program, data = sys.argv[1:3]
+MODELS = '''[scenario]
+about = two models
+[graphs]
+models = fr_pose, ppocr4_rec
+profiles = cpu-8core, rx580
+graphs = 1
+tasks = 10
+in-flight = 4
+[expect]
+busy >= 0.1
+'''
+
+program, data, models = sys.argv[1:4]
 
 
 def run(*arguments, **kwargs):
@@ -138,6 +150,16 @@ def check_bad_input(folder):
         'graphs twice': (GRAPHS + '[graphs]\n', 'bad.scenario:9: '),
         'graphs and a plan': (GRAPHS + '[generate]\nplans = 1\n', 'bad.scenario:9: '),
         'graphs and a profile': (GRAPHS.replace('exact', 'cpu = a\nexact'), 'bad.scenario:1: '),
+        'models without profiles': (MODELS.replace('profiles', '#'), 'bad.scenario:3: '),
+        'one profile': (MODELS.replace(', rx580', ''), 'bad.scenario:3: '),
+        'profiles without models': (MODELS.replace('models =', '#'), 'bad.scenario:3: '),
+        'models and nodes': (MODELS.replace('graphs = 1', 'nodes = 10'), 'bad.scenario:3: '),
+        'models and ratios': (MODELS.replace('graphs = 1', 'communication = 1'), 'bad.scenario:3: '),
+        'models and the optimum': (MODELS.replace('about', 'exact = yes #'), 'bad.scenario:'),
+        'no model': (MODELS.replace('fr_pose, ppocr4_rec', ','), 'bad.scenario:4: '),
+        'too many models': (MODELS.replace('fr_pose', 'm ' * 16), 'bad.scenario:4: '),
+        'long name': (MODELS.replace('fr_pose', 'm' * 48), 'bad.scenario:4: '),
+        'no folder of models': (MODELS, '--models=DIR'),
         'figure of plans': (GRAPHS + '[expect]\nratio >= 1\n', 'bad.scenario:10: '),
         'figure of graphs': (good + '[expect]\nbusy >= 1\n', 'bad.scenario:17: '),
         'long line': ('# ' + 'x' * 5000, 'bad.scenario:1: '),
@@ -219,6 +241,9 @@ def check_graphs(folder):
     expect(1 <= figures['optimum-mean'] <= figures['optimum-worst'], f'{figures}')
     expect(objects(path) == found and objects('--seed=7', path) != found, 'graphs: seeds')
 
+    devices, links = check_utilization(path, 'family')
+    expect(len(devices) == 4 and links, f'{devices}')
+
     # If two tasks run at a time, the busiest device works more; noise changes times. Neither has a bound.
     for change in ('tasks = 2\nin-flight = 2', 'noise = 0.5'):
         with open(path, 'w', encoding='utf-8') as file:
@@ -245,6 +270,67 @@ def check_graphs(folder):
         result = run('--svg', folder, path)
         expect(result.returncode == 1 and 'graphs.svg: No space left on device' in result.stderr,
                result.stderr)
+
+
+def check_utilization(path, group, *options):
+    """Each device's three shares make one, and what crosses came from somewhere."""
+    lines = [line for line in objects('--utilization', *options, path) if group in line]
+    devices = [line for line in lines if 'device' in line]
+    links = [line for line in lines if 'from' in line]
+    expect(devices, f'no devices in {lines}')
+    for line in devices:
+        shares = [line[key] for key in ('busy', 'bubbles', 'idle')]
+        expect(abs(sum(shares) - 1) < 1e-6 and min(shares) > -1e-9, f'{line}')
+        expect((line['nodes'] > 0) == (line['busy'] > 0), f'{line}')
+    for line in links:
+        expect(line['from'] != line['to'] and line['bytes'] > 0, f'{line}')
+        expect(any(d[group] == line[group] and d['device'] == line['to'] and d['nodes'] > 0
+                   for d in devices), f'{line}')
+    text = run('--utilization', *options, path)
+    expect(text.returncode == 0 and 'bubbles' in text.stdout, text.stderr)
+    return devices, links
+
+
+def check_models(folder):
+    path = os.path.join(folder, 'models.scenario')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(MODELS)
+    result = run('--models', os.path.join(folder, 'nothing'), path)
+    expect(result.returncode == 2 and 'nothing/fr_pose/model.onnx' in result.stderr, result.stderr)
+    if not os.path.isdir(models):
+        print(f'no models: there is no folder {models}')
+        return
+    option = f'--models={models}'
+    if 'built without ONNX' in run(option, path).stderr:
+        print('no models: built without ONNX')
+        return
+    found = objects(option, path)
+    expect(sorted((line['model'], line['policy']) for line in found[:-1]) == sorted(
+        (model, policy) for model in ('fr_pose', 'ppocr4_rec')
+        for policy in ('ours', 'heft', 'peft', 'dmdas')), f'{found}')
+    devices, _ = check_utilization(path, 'model', option)
+    expect({line['device'] for line in devices} == {'cpu-8core', 'rx580'}, f'{devices}')
+    # With the tasks of fr_pose, the card is the better one, and the CPU helps.
+    work = {line['device']: line['nodes'] for line in devices if line['model'] == 'fr_pose'}
+    expect(work['rx580'] > work['cpu-8core'] > 0, f'{work}')
+    # A slow link keeps them on the CPU.
+    slow = os.path.join(folder, 'far.profile')
+    with open(os.path.join(data, 'profiles/rx580.profile'), encoding='utf-8') as file:
+        text = file.read().replace('6.2 GB/s', '1 MB/s').replace('6 GB/s', '1 MB/s')
+    with open(slow, 'w', encoding='utf-8') as file:
+        file.write(text)
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(MODELS.replace('rx580', slow))
+    devices, _ = check_utilization(path, 'model', option)
+    work = {line['device']: line['nodes'] for line in devices if line['model'] == 'fr_pose'}
+    expect(work['far'] == 0 and work['cpu-8core'] > 0, f'{work}')
+    broken = os.path.join(folder, 'fr_pose', 'model.onnx')
+    os.mkdir(os.path.dirname(broken))
+    with open(broken, 'w', encoding='utf-8') as file:
+        file.write('not a model')
+    result = run('--models', folder, path)
+    expect(result.returncode == 2 and broken in result.stderr and result.stderr.count('\n') == 1,
+           result.stderr)
 
 
 def check_starpu():
@@ -306,6 +392,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_golden(temporary)
     check_json()
     check_graphs(temporary)
+    check_models(temporary)
     check_starpu()
     check_svg(temporary)
     check_figures(temporary)

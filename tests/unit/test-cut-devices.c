@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of place/cut-devices.c: plans that several devices complete sooner than one */
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "place/cut-devices.h"
 #include "fail-alloc.h"
+#include "place/graph.h"
 #include "support/one-op.h"
 #include "support/test.h"
 
@@ -504,4 +507,85 @@ TEST(test_cut__no_memory, setup, teardown)
 	assert_int_equal(choice.n, 3);
 	assert_in_range(n, 3, 10);
 	plan_free(plan);
+}
+
+/* --- Graphs of units, for other programs --- */
+
+/* Two branches are units of their own, which another one joins; times are those of the profiles. */
+TEST(test_cut_graph__branches, setup, teardown)
+{
+	struct plan *plan = expect_plan(branches(2));
+	struct place_graph *graph = NULL;
+	float cpu_ns = 0;
+
+	set_link(1);
+	set_rate(GPU, OP_FAMILY_MATMUL, 20);
+	assert_int_equal(place_cut_graph(basis, plan, &graph), 0);
+	assert_int_equal(graph->n_devices, 2);
+	/* The sum, a0, a1, b0, b1 and the product of both, some of them joined */
+	assert_in_range(graph->n_nodes, 3, 6);
+	assert_int_equal(graph->n_edges, graph->first[graph->n_nodes]);
+	for (uint32_t i = 0; i < graph->n_nodes; i++) {
+		cpu_ns += graph->exec_ns[2 * i + CPU];
+		for (uint32_t e = graph->first[i]; e < graph->first[i + 1]; e++) {
+			assert_in_range(graph->from[e], 0, i - 1);
+			assert_int_equal(graph->edge_bytes[e], ROWS * SIDE * 4);
+		}
+	}
+	assert_int_equal(graph->first[graph->n_nodes] - graph->first[graph->n_nodes - 1], 2);
+	/* Four products of 839 us each, and little else */
+	assert_in_range(cpu_ns, 4 * 838000, 4 * 850000);
+	/* A way between devices: the link's fixed time, and a submission there */
+	assert_true(graph->link_ns[CPU][GPU] >= 25000);
+	assert_true(graph->link_ns_per_byte[GPU][CPU] == 1);
+	place_graph_improve(graph, 256);
+	assert_true(graph->span_ns < 0.5f * cpu_ns);
+	place_graph_free(graph);
+	plan_free(plan);
+}
+
+/* A device without room, or without the operator, has no time. */
+TEST(test_cut_graph__unable, setup, teardown)
+{
+	struct plan *plan = expect_plan(branches(2));
+	struct place_graph *graph = NULL;
+
+	set_room(0);
+	assert_int_equal(place_cut_graph(basis, plan, &graph), 0);
+	for (uint32_t i = 0; i < graph->n_nodes; i++) {
+		assert_true(isfinite(graph->exec_ns[2 * i + CPU]));
+		assert_true(isinf(graph->exec_ns[2 * i + GPU]));
+	}
+	graph = place_graph_free(graph);
+	basis->devices[CPU].kind = 0;
+	assert_int_equal(place_cut_graph(basis, plan, &graph), -EOPNOTSUPP);
+	assert_null(graph);
+	plan_free(plan);
+}
+
+/* A plan of thousands of nodes has a few hundred units; without memory there is no graph. */
+TEST(test_cut_graph__bounds, setup, teardown)
+{
+	struct describe *d = random_plan(3000, 5);
+	char message[PLAN_MESSAGE_BYTES];
+	struct place_graph *graph = NULL;
+	struct plan *plan;
+	size_t desc_bytes;
+	void *desc = describe_finish(d, &desc_bytes);
+	int r;
+
+	assert_int_equal(plan_new(desc, desc_bytes, &one_op_arenas, message, &plan), 0);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = place_cut_graph(basis, plan, &graph);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(graph);
+	}
+	assert_int_equal(r, 0);
+	assert_in_range(graph->n_nodes, 16, 256);
+	place_graph_free(graph);
+	plan_free(plan);
+	free(desc);
 }

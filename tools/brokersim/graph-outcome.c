@@ -36,23 +36,6 @@ struct sums {
 
 /* --- One graph --- */
 
-/* Return the @k-th graph of a family and ratio, with advice. */
-static int make_graph(const struct scenario_graphs *graphs, const struct graph_family *family,
-		      double ratio, uint32_t k, uint64_t seed, struct place_graph **ret)
-{
-	const uint32_t n_devices =
-		graphs->devices_min + k % (graphs->devices_max - graphs->devices_min + 1);
-	struct place_graph *graph;
-	int r;
-
-	r = family->make(graphs->n_nodes, n_devices, ratio, seed, &graph);
-	if (r)
-		return error_fold(r);
-	place_graph_improve(graph, graphs->n_steps);
-	*ret = graph;
-	return 0;
-}
-
 static double busiest(const struct place_graph *graph, const struct graph_result *result)
 {
 	double ns = 0;
@@ -81,8 +64,8 @@ static int compare_optimum(struct graph_outcome *outcome, const struct place_gra
 	return 0;
 }
 
-/* Run one graph under all policies, and add what comes of it to its family. */
-static int run_graph(struct graph_outcome *outcome, struct graph_family_outcome *of,
+/* Run one graph under all policies, and add what comes of it to its group. */
+static int run_graph(struct graph_outcome *outcome, struct graph_group_outcome *of,
 		     struct place_graph *graph, uint64_t seed, double seconds, struct sums *sums)
 {
 	const struct scenario_graphs *graphs = &outcome->scenario->graphs;
@@ -117,11 +100,6 @@ static int run_graph(struct graph_outcome *outcome, struct graph_family_outcome 
 
 /* --- All graphs --- */
 
-static bool has_family(const struct scenario_graphs *graphs, uint32_t family)
-{
-	return graphs->families == 0 || graphs->families >> family & 1;
-}
-
 static int by_value(const void *a, const void *b)
 {
 	const double left = *(const double *)a, right = *(const double *)b;
@@ -129,7 +107,7 @@ static int by_value(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-static void finish_family(struct graph_family_outcome *of)
+static void finish_group(struct graph_group_outcome *of)
 {
 	for (unsigned int p = 0; p < GRAPH_POLICIES; p++) {
 		of->over_bound[p] = exp(of->over_bound[p] / of->n);
@@ -144,12 +122,12 @@ static void finish(struct graph_outcome *outcome, struct sums *sums)
 
 	for (unsigned int i = 0; i < GRAPH_FIG_COUNT; i++)
 		figures[i] = NAN;
-	for (uint32_t f = 0; f < n_graph_families; f++) {
-		struct graph_family_outcome *of = &outcome->families[f];
+	for (uint32_t i = 0; i < graph_n_groups(&outcome->scenario->graphs); i++) {
+		struct graph_group_outcome *of = &outcome->groups[i];
 
 		if (of->n == 0)
 			continue;
-		finish_family(of);
+		finish_group(of);
 		figures[GRAPH_FIG_LEAD_WORST] =
 			fmin(figures[GRAPH_FIG_LEAD_WORST],
 			     fmin(of->lead[GRAPH_HEFT], of->lead[GRAPH_PEFT]));
@@ -169,12 +147,13 @@ static void finish(struct graph_outcome *outcome, struct sums *sums)
 	figures[GRAPH_FIG_OPTIMUM_SOLVED] = (double)outcome->n_solved / outcome->n_graphs;
 }
 
-int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario, uint64_t seed,
-		      double solver_seconds)
+int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario,
+		      const char *models_dir, uint64_t seed, double solver_seconds,
+		      char message[SCENARIO_MESSAGE_BYTES])
 {
 	const struct scenario_graphs *graphs = &scenario->graphs;
-	_cleanup_(freep) double *leads =
-		calloc((size_t)n_graph_families * graphs->n_ratios * graphs->n + 1, sizeof(*leads));
+	const uint32_t n_groups = graph_n_groups(graphs), n_of = graph_n_of_group(graphs);
+	_cleanup_(freep) double *leads = calloc((size_t)n_groups * n_of + 1, sizeof(*leads));
 	struct sums sums = {.leads = leads};
 	int r;
 
@@ -182,19 +161,17 @@ int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario
 		return error_origin(-ENOMEM);
 	seed = seed ? seed : scenario->seed;
 	*ret = (struct graph_outcome){.scenario = scenario};
-	for (uint32_t f = 0; f < n_graph_families; f++)
-		for (uint32_t i = 0; i < graphs->n_ratios * graphs->n && has_family(graphs, f);
-		     i++) {
+	for (uint32_t i = 0; i < n_groups; i++)
+		for (uint32_t k = 0; k < n_of && graph_has_group(graphs, i); k++) {
 			_cleanup_(place_graph_freep) struct place_graph *graph = NULL;
-			const uint64_t seed_of = seed + f * 1000003ull + i;
+			const uint64_t seed_of = graph_seed(seed, i, k);
 
-			r = make_graph(graphs, &graph_families[f], graphs->ratios[i / graphs->n],
-				       i % graphs->n, seed_of, &graph);
+			r = graph_of_group(scenario, models_dir, i, k, seed_of, message, &graph);
 			if (r == 0)
-				r = run_graph(ret, &ret->families[f], graph, seed_of,
-					      solver_seconds, &sums);
+				r = run_graph(ret, &ret->groups[i], graph, seed_of, solver_seconds,
+					      &sums);
 			if (r)
-				return error_fold(r);
+				return r == SCENARIO_E_INVALID ? r : error_fold(r);
 		}
 	finish(ret, &sums);
 	return 0;
@@ -231,31 +208,46 @@ static void table_ratio(FILE *file, double ratio)
 		fprintf(file, " %6s", "-");
 }
 
+/* Print what the graphs are of, and the devices. */
+static void table_devices(FILE *file, const struct scenario_graphs *graphs)
+{
+	if (graphs->n_models > 0) {
+		fputs("models on ", file);
+		for (uint32_t d = 0; d < graphs->n_profiles; d++)
+			fprintf(file, "%s%s", d ? " + " : "", graphs->profile_names[d]);
+		fputc('\n', file);
+		return;
+	}
+	fprintf(file, "about %u nodes on ", graphs->n_nodes);
+	if (graphs->devices_min < graphs->devices_max)
+		fprintf(file, "%u to ", graphs->devices_min);
+	fprintf(file, "%u devices\n", graphs->devices_max);
+}
+
 void graph_report_table(FILE *file, const struct graph_outcome *outcome)
 {
 	const struct scenario_graphs *graphs = &outcome->scenario->graphs;
 
-	fprintf(file, "%s: %u graph%s of about %u nodes on ", outcome->scenario->name,
-		outcome->n_graphs, outcome->n_graphs == 1 ? "" : "s", graphs->n_nodes);
-	if (graphs->devices_min < graphs->devices_max)
-		fprintf(file, "%u to ", graphs->devices_min);
-	fprintf(file, "%u devices\n", graphs->devices_max);
+	fprintf(file, "%s: %u graph%s of ", outcome->scenario->name, outcome->n_graphs,
+		outcome->n_graphs == 1 ? "" : "s");
+	table_devices(file, graphs);
 	if (*outcome->scenario->about)
 		fprintf(file, "  %s\n", outcome->scenario->about);
 	fprintf(file, "  %-16s %6s | %-27s | %-20s | busiest\n  %-16s %6s |", "", "",
-		"time by the lower bound", "time by that of ours", "family", "graphs");
+		"time by the lower bound", "time by that of ours",
+		graphs->n_models > 0 ? "model" : "family", "graphs");
 	for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
 		fprintf(file, " %6s", graph_policy_names[p]);
 	fputs(" |", file);
 	for (unsigned int p = 1; p < GRAPH_POLICIES; p++)
 		fprintf(file, " %6s", graph_policy_names[p]);
 	fputs(" | device\n", file);
-	for (uint32_t f = 0; f < n_graph_families; f++) {
-		const struct graph_family_outcome *of = &outcome->families[f];
+	for (uint32_t i = 0; i < graph_n_groups(graphs); i++) {
+		const struct graph_group_outcome *of = &outcome->groups[i];
 
 		if (of->n == 0)
 			continue;
-		fprintf(file, "  %-16s %6u |", graph_families[f].name, of->n);
+		fprintf(file, "  %-16s %6u |", graph_group_name(graphs, i), of->n);
 		for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
 			table_ratio(file, of->over_bound[p]);
 		fputs(" |", file);
@@ -278,15 +270,17 @@ static void json_begin(FILE *file, const struct graph_outcome *outcome)
 
 void graph_report_json(FILE *file, const struct graph_outcome *outcome)
 {
-	for (uint32_t f = 0; f < n_graph_families; f++)
+	const struct scenario_graphs *graphs = &outcome->scenario->graphs;
+
+	for (uint32_t i = 0; i < graph_n_groups(graphs); i++)
 		for (unsigned int p = 0; p < GRAPH_POLICIES; p++) {
-			const struct graph_family_outcome *of = &outcome->families[f];
+			const struct graph_group_outcome *of = &outcome->groups[i];
 
 			if (of->n == 0)
 				continue;
-			fprintf(file, "{\"scenario\":\"%s\",\"family\":\"%s\",\"policy\":\"%s\"",
-				outcome->scenario->name, graph_families[f].name,
-				graph_policy_names[p]);
+			fprintf(file, "{\"scenario\":\"%s\",\"%s\":\"%s\",\"policy\":\"%s\"",
+				outcome->scenario->name, graphs->n_models > 0 ? "model" : "family",
+				graph_group_name(graphs, i), graph_policy_names[p]);
 			report_json_number(file, "graphs", of->n);
 			report_json_number(file, "over_bound", of->over_bound[p]);
 			report_json_number(file, "by_ours", of->lead[p]);

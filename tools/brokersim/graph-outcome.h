@@ -5,14 +5,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "graph-family.h"
+#include "graph-group.h"
 #include "graph-run.h"
 #include "scenario.h"
 
-enum { GRAPH_MAX_FAMILIES = 16 };
-
-/* All graphs of a family; ratios are geometric means over graphs */
-struct graph_family_outcome {
+/* All graphs of a family, or that of a model; ratios are geometric means over graphs */
+struct graph_group_outcome {
 	uint32_t n;
 	double over_bound[GRAPH_POLICIES]; /* last end, by the lower bound; NAN: there is none */
 	double lead[GRAPH_POLICIES];       /* last end, by that of GRAPH_OURS */
@@ -35,17 +33,18 @@ enum graph_figure {
 struct graph_outcome {
 	const struct scenario *scenario;
 	uint32_t n_graphs, n_solved;
-	struct graph_family_outcome families[GRAPH_MAX_FAMILIES];
+	struct graph_group_outcome groups[GRAPH_MAX_GROUPS];
 	double figures[GRAPH_FIG_COUNT]; /* NAN: there is none */
 };
 
 /*
  * Run a scenario of graphs. @seed 0: the scenario's; the search for an optimum takes at most
- * @solver_seconds for each graph.
- * Return: 0 or -ENOMEM.
+ * @solver_seconds for each graph; @models_dir as in graph-group.h.
+ * Return: as graph_of_group().
  */
-int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario, uint64_t seed,
-		      double solver_seconds);
+int graph_outcome_run(struct graph_outcome *ret, const struct scenario *scenario,
+		      const char *models_dir, uint64_t seed, double solver_seconds,
+		      char message[SCENARIO_MESSAGE_BYTES]);
 
 /* Return false if there is no figure @name; @outcome NULL: only look for the name. */
 bool graph_figure_find(const struct graph_outcome *outcome, const char *name, double *ret);
@@ -53,14 +52,22 @@ bool graph_figure_find(const struct graph_outcome *outcome, const char *name, do
 /* Return which keys a figure needs that the scenario lacks; NULL: it has them. */
 const char *graph_figure_lacks(const struct scenario *scenario, const char *name);
 
-/* Print a line for each family and a few for all. */
+/* Print a line for each family or model, and a few for all. */
 void graph_report_table(FILE *file, const struct graph_outcome *outcome);
-/* Print a JSON object for each family and policy, and one of all figures, a line each. */
+/* Print a JSON object for each family or model, and policy, and one of all figures, a line each. */
 void graph_report_json(FILE *file, const struct graph_outcome *outcome);
 
 /*
- * Write DIRECTORY/SCENARIO.svg: the nodes of the first graph's tasks on their devices. @path as in
- * svg.h. Return: 0 or a negative errno.
+ * Print what devices and links did under GRAPH_OURS, for the first graph of each family or model: a
+ * table, or a JSON object for each device and each link that moved something.
+ * Return: as graph_of_group().
  */
-int graph_svg(const char *directory, const struct scenario *scenario, uint64_t seed, char *path,
-	      size_t path_bytes);
+int graph_utilization(FILE *file, bool is_json, const struct scenario *scenario,
+		      const char *models_dir, uint64_t seed, char message[SCENARIO_MESSAGE_BYTES]);
+
+/*
+ * Write DIRECTORY/SCENARIO.svg: the nodes of the first graph's tasks on their devices. @path as in
+ * svg.h. Return: 0; a negative errno; SCENARIO_E_INVALID, as graph_of_group().
+ */
+int graph_svg(const char *directory, const struct scenario *scenario, const char *models_dir,
+	      uint64_t seed, char *path, size_t path_bytes, char message[SCENARIO_MESSAGE_BYTES]);

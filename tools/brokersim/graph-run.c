@@ -186,9 +186,14 @@ static void put(struct engine *engine, uint32_t instance, uint8_t device)
 
 	of->device = device;
 	of->arrival_ns = arrival_ns(engine, instance, device, is_known ? 0 : engine->now_ns);
-	for (uint32_t e = graph->first[node]; e < graph->first[node + 1]; e++)
-		if (engine->instances[instance - node + graph->from[e]].device != device)
-			engine->result->moved_bytes += (double)graph->edge_bytes[e];
+	for (uint32_t e = graph->first[node]; e < graph->first[node + 1]; e++) {
+		const uint8_t from = engine->instances[instance - node + graph->from[e]].device;
+
+		if (from == device)
+			continue;
+		engine->result->moved_bytes += (double)graph->edge_bytes[e];
+		engine->result->link_bytes[from][device] += (double)graph->edge_bytes[e];
+	}
 	lane->queue[lane->n_queue++] = instance;
 }
 
@@ -279,6 +284,9 @@ static void start(struct engine *engine, uint32_t device, uint32_t i)
 	lane->end_ns = engine->now_ns + predicted_ns * noise * contention(engine, device);
 	lane->predicted_end_ns = engine->now_ns + predicted_ns * contention(engine, device);
 	engine->result->busy_ns[device] += lane->end_ns - engine->now_ns;
+	if (engine->result->n_run[device]++ == 0)
+		engine->result->first_ns[device] = engine->now_ns;
+	engine->result->last_ns[device] = lane->end_ns;
 	if (engine->run->events)
 		engine->run->events[engine->n_events++] = (struct graph_event){
 			engine->now_ns, lane->end_ns, instance / engine->graph->n_nodes,

@@ -34,7 +34,11 @@ struct graph_truth {
 struct graph_result {
 	double span_ns; /* from 0 to the last end */
 	double busy_ns[PLACE_GRAPH_DEVICES];
-	double moved_bytes;   /* over all links */
+	double first_ns[PLACE_GRAPH_DEVICES]; /* start of its first node */
+	double last_ns[PLACE_GRAPH_DEVICES];  /* end of its last node; both 0: it ran none */
+	uint32_t n_run[PLACE_GRAPH_DEVICES];  /* nodes */
+	double link_bytes[PLACE_GRAPH_DEVICES][PLACE_GRAPH_DEVICES]; /* moved [from][to] */
+	double moved_bytes;                                          /* over all links */
 	uint32_t n_left_plan; /* nodes that ran elsewhere than where the advice has them */
 };
 

@@ -23,7 +23,7 @@ static void draw(FILE *file, const struct scenario *scenario, const struct graph
 	/* Bars beyond MAX_BARS are cut off at the end. */
 	const double span_ns = n < n_events ? run->events[n - 1].start_ns : result->span_ns;
 	const double bottom = 46 + n_devices * LANE;
-	char text[256];
+	char text[256], name[SCENARIO_NAME_BYTES];
 
 	snprintf(text, sizeof(text), "%s: %s, %u nodes, %u task%s on %u devices", scenario->name,
 		 family, run->graph->n_nodes, run->n_tasks, run->n_tasks == 1 ? "" : "s",
@@ -31,7 +31,8 @@ static void draw(FILE *file, const struct scenario *scenario, const struct graph
 	picture_text(file, PICTURE_LEFT, 24, "t", "start", text);
 	picture_axis(file, span_ns, 36, bottom, " ms", 1e-6);
 	for (uint32_t d = 0; d < n_devices; d++) {
-		snprintf(text, sizeof(text), "device %u, %.0f%%", d,
+		snprintf(text, sizeof(text), "%s, %.0f%%",
+			 graph_device_name(&scenario->graphs, d, name),
 			 result->busy_ns[d] / result->span_ns * 100);
 		picture_text(file, PICTURE_LEFT - 8, 46 + d * LANE + 19, "n", "end", text);
 	}
@@ -52,11 +53,11 @@ static void draw(FILE *file, const struct scenario *scenario, const struct graph
 	picture_text(file, PICTURE_LEFT, bottom + 40, "s", "start", text);
 }
 
-int graph_svg(const char *directory, const struct scenario *scenario, uint64_t seed, char *path,
-	      size_t path_bytes)
+int graph_svg(const char *directory, const struct scenario *scenario, const char *models_dir,
+	      uint64_t seed, char *path, size_t path_bytes, char message[SCENARIO_MESSAGE_BYTES])
 {
 	const struct scenario_graphs *graphs = &scenario->graphs;
-	const uint32_t family = graphs->families ? (uint32_t)__builtin_ctzll(graphs->families) : 0;
+	const uint32_t group = graphs->families ? (uint32_t)__builtin_ctzll(graphs->families) : 0;
 	_cleanup_(place_graph_freep) struct place_graph *graph = NULL;
 	_cleanup_(freep) struct graph_event *events = NULL;
 	_cleanup_(fclosep) FILE *file = NULL;
@@ -64,12 +65,10 @@ int graph_svg(const char *directory, const struct scenario *scenario, uint64_t s
 	struct graph_run run;
 	int r;
 
-	seed = (seed ? seed : scenario->seed) + family * 1000003ull;
-	r = graph_families[family].make(graphs->n_nodes, graphs->devices_min, graphs->ratios[0],
-					seed, &graph);
+	seed = graph_seed(seed ? seed : scenario->seed, group, 0);
+	r = graph_of_group(scenario, models_dir, group, 0, seed, message, &graph);
 	if (r)
-		return error_fold(r);
-	place_graph_improve(graph, graphs->n_steps);
+		return r == SCENARIO_E_INVALID ? r : error_fold(r);
 	events = calloc((size_t)graphs->n_tasks * graph->n_nodes, sizeof(*events));
 	if (!events)
 		return error_origin(-ENOMEM);
@@ -87,6 +86,6 @@ int graph_svg(const char *directory, const struct scenario *scenario, uint64_t s
 	if (!file)
 		return error_origin(-errno);
 	picture_begin(file, 46 + graph->n_devices * LANE + 60);
-	draw(file, scenario, &run, &result, graph_families[family].name);
+	draw(file, scenario, &run, &result, graph_group_name(graphs, group));
 	return picture_end(file);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "data.h"
+#include "graph-family.h"
 #include "graph-outcome.h"
 #include "report.h"
 #include "run.h"
@@ -45,8 +46,10 @@ static const char help[] =
 	"  -p, --policies=LIST  only these policies, separated by commas; by default all\n"
 	"  -s, --seed=N         seed of the first run; by default the scenario's\n"
 	"  -n, --runs=N         number of runs, with consecutive seeds; by default the scenario's\n"
+	"  -u, --utilization    of graphs also what devices and links did under ours\n"
 	"      --cpu=PROFILE    a device instead of the scenario's: a name or a file\n"
 	"      --gpu=PROFILE\n"
+	"      --models=DIR     the folder of the models that scenarios name\n"
 	"      --starpu         also run the tasks on StarPU's schedulers, in real time\n"
 	"  -l, --list           list policies, families of graphs, profiles and scenarios, then\n"
 	"                       exit\n"
@@ -56,7 +59,7 @@ static const char help[] =
 	"Exit status: 0; 1, a figure was missed (--check), or something failed; 2, the command\n"
 	"line, a scenario or a profile is wrong.\n";
 
-enum { OPTION_CPU = 256, OPTION_GPU, OPTION_STARPU };
+enum { OPTION_CPU = 256, OPTION_GPU, OPTION_MODELS, OPTION_STARPU };
 
 static const struct option long_options[] = {
 	{"all", no_argument, NULL, 'a'},
@@ -70,7 +73,9 @@ static const struct option long_options[] = {
 	{"runs", required_argument, NULL, 'n'},
 	{"cpu", required_argument, NULL, OPTION_CPU},
 	{"gpu", required_argument, NULL, OPTION_GPU},
+	{"models", required_argument, NULL, OPTION_MODELS},
 	{"starpu", no_argument, NULL, OPTION_STARPU},
+	{"utilization", no_argument, NULL, 'u'},
 	{"list", no_argument, NULL, 'l'},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, 'V'},
@@ -78,9 +83,9 @@ static const struct option long_options[] = {
 };
 
 struct options {
-	bool all, quick, check, json, starpu;
+	bool all, quick, check, json, starpu, utilization;
 	bool is_of_plans; /* an option that has no effect on graphs */
-	const char *svg, *cpu, *gpu;
+	const char *svg, *cpu, *gpu, *models;
 	uint32_t n_misses;
 	struct run_options run;
 	char data[4096], profiles[4200];
@@ -153,6 +158,9 @@ static int list(const char *data)
 	puts("policies:");
 	for (unsigned int i = 0; policies[i]; i++)
 		printf("  %-12s %s\n", policies[i]->name, policies[i]->about);
+	puts("policies of graphs:");
+	for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
+		printf("  %s\n", graph_policy_names[p]);
 	puts("families of graphs:");
 	for (uint32_t i = 0; i < n_graph_families; i++)
 		printf("  %-16s %s\n", graph_families[i].name, graph_families[i].about);
@@ -272,6 +280,7 @@ static int run_pair(struct options *options, const struct scenario *scenario)
 
 static int run_graphs(struct options *options, const struct scenario *scenario)
 {
+	char message[SCENARIO_MESSAGE_BYTES] = "";
 	struct graph_outcome outcome;
 	char devices[32];
 	int r;
@@ -283,9 +292,15 @@ static int run_graphs(struct options *options, const struct scenario *scenario)
 			scenario->path);
 		return 2;
 	}
-	r = graph_outcome_run(&outcome, scenario, options->run.seed, GRAPH_SOLVER_SECONDS);
+	if (options->all && scenario->graphs.n_models > 0 && !options->models) {
+		fprintf(stderr, "brokersim: %s is left out: --models=DIR names no folder\n",
+			scenario->name);
+		return 0;
+	}
+	r = graph_outcome_run(&outcome, scenario, options->models, options->run.seed,
+			      GRAPH_SOLVER_SECONDS, message);
 	if (r)
-		return failed(scenario->path, r, NULL);
+		return failed(scenario->path, r, message);
 	if (options->json)
 		graph_report_json(stdout, &outcome);
 	else if (!options->all)
@@ -294,11 +309,16 @@ static int run_graphs(struct options *options, const struct scenario *scenario)
 	if (!options->json || options->check)
 		add_checks(options, report_checks(options->json ? stderr : stdout, scenario,
 						  devices, find_graph_figure, &outcome));
+	r = options->utilization ? graph_utilization(stdout, options->json, scenario,
+						     options->models, options->run.seed, message)
+				 : 0;
+	if (r)
+		return failed(scenario->path, r, message);
 	if (!options->svg)
 		return 0;
-	r = graph_svg(options->svg, scenario, options->run.seed, options->svg_path,
-		      sizeof(options->svg_path));
-	return r ? failed(options->svg_path, r, NULL) : 0;
+	r = graph_svg(options->svg, scenario, options->models, options->run.seed, options->svg_path,
+		      sizeof(options->svg_path), message);
+	return r ? failed(options->svg_path, r, message) : 0;
 }
 
 static int run_file(struct options *options, const char *path)
@@ -318,6 +338,10 @@ static int run_file(struct options *options, const char *path)
 		return 0;
 	if (scenario->graphs.n)
 		return run_graphs(options, scenario);
+	if (options->utilization && !options->all) {
+		fprintf(stderr, "%s: --utilization goes only with [graphs]\n", scenario->path);
+		return 2;
+	}
 	n_pairs = options->cpu || options->gpu ? 0 : scenario->n_pairs;
 	if (!n_pairs)
 		return run_pair(options, scenario);
@@ -365,7 +389,7 @@ static int parse_options(struct options *options, int argc, char **argv)
 	int c, status = 0;
 
 	while (!status &&
-	       (c = getopt_long(argc, argv, "aqcjS:m:p:s:n:lhV", long_options, NULL)) >= 0) {
+	       (c = getopt_long(argc, argv, "aqcjS:m:p:s:n:ulhV", long_options, NULL)) >= 0) {
 		options->is_of_plans |= c == 'm' || c == 'p' || c == 'n' || c == OPTION_CPU ||
 					c == OPTION_GPU || c == OPTION_STARPU;
 		switch (c) {
@@ -399,11 +423,17 @@ static int parse_options(struct options *options, int argc, char **argv)
 			status = parse_whole("--runs", optarg, 1000, &value);
 			options->run.n_runs = status ? 0 : (uint32_t)value;
 			break;
+		case 'u':
+			options->utilization = true;
+			break;
 		case OPTION_CPU:
 			options->cpu = optarg;
 			break;
 		case OPTION_GPU:
 			options->gpu = optarg;
+			break;
+		case OPTION_MODELS:
+			options->models = optarg;
 			break;
 		case OPTION_STARPU:
 			options->starpu = true;

@@ -161,9 +161,16 @@ static struct exec_arena *find_arena(void *context, uint16_t arena_id, const cha
 	return &arena;
 }
 
-int plans_new(const struct scenario_plan *spec, char message[PLAN_MESSAGE_BYTES], struct plan **ret)
+int plans_of_description(const void *desc, size_t bytes, char message[PLAN_MESSAGE_BYTES],
+			 struct plan **ret)
 {
 	static const struct plan_arena_lookup lookup = {.find = find_arena};
+
+	return plan_new(desc, bytes, &lookup, message, ret);
+}
+
+int plans_new(const struct scenario_plan *spec, char message[PLAN_MESSAGE_BYTES], struct plan **ret)
+{
 	_Alignas(8) uint8_t desc[sizeof(struct description)];
 	struct description d = {
 		.header = {.magic = RBK_PLAN_MAGIC,
@@ -186,7 +193,7 @@ int plans_new(const struct scenario_plan *spec, char message[PLAN_MESSAGE_BYTES]
 	end = put(end, d.edges, (d.header.n_edges * sizeof(d.edges[0]) + 7) & ~(size_t)7);
 	end = put(end, d.values, d.header.blob_bytes);
 
-	r = plan_new(desc, (size_t)(end - desc), &lookup, message, ret);
+	r = plans_of_description(desc, (size_t)(end - desc), message, ret);
 	return r == PLAN_E_INVALID ? SCENARIO_E_INVALID : r ? error_fold(r) : 0;
 }
 

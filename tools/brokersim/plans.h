@@ -17,6 +17,13 @@ int plans_new(const struct scenario_plan *spec, char message[PLAN_MESSAGE_BYTES]
 	      struct plan **ret);
 
 /*
+ * Make a plan from a description on the wire (shm/plan-wire.h), whose constants are never read.
+ * Return: as plan_new().
+ */
+int plans_of_description(const void *desc, size_t bytes, char message[PLAN_MESSAGE_BYTES],
+			 struct plan **ret);
+
+/*
  * Return the dimensions of an operator that a scenario must give, as a mask of 1 << enum
  * scenario_dims; 0 for an operator that scenarios cannot describe.
  */

@@ -401,6 +401,40 @@ static int read_families(struct reader *reader, const char *key, char *value)
 	return 0;
 }
 
+/* Read @max names at most, and set *ret_n. */
+static int read_names(struct reader *reader, const char *key, char *value, uint32_t max,
+		      char (*names)[SCENARIO_NAME_BYTES], uint32_t *ret_n)
+{
+	char *save = NULL;
+
+	*ret_n = 0;
+	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
+		if (strlen(word) >= SCENARIO_NAME_BYTES)
+			return reader_refuse(reader, "%s: \"%s\" is longer than %u characters", key,
+					     word, SCENARIO_NAME_BYTES - 1);
+		if (*ret_n == max)
+			return reader_refuse(reader, "%s: more than %u names", key, max);
+		strcpy(names[(*ret_n)++], word);
+	}
+	return *ret_n > 0 ? 0 : reader_refuse(reader, "%s: no name", key);
+}
+
+static int read_models(struct reader *reader, const char *key, char *value)
+{
+	struct scenario_graphs *graphs = &reader->scenario->graphs;
+
+	return read_names(reader, key, value, SCENARIO_MAX_MODELS, graphs->models,
+			  &graphs->n_models);
+}
+
+static int read_profiles(struct reader *reader, const char *key, char *value)
+{
+	struct scenario_graphs *graphs = &reader->scenario->graphs;
+
+	return read_names(reader, key, value, SCENARIO_MAX_PROFILES, graphs->profile_names,
+			  &graphs->n_profiles);
+}
+
 /* Read ratios of communication to execution. */
 static int read_ratios(struct reader *reader, const char *key, char *value)
 {
@@ -499,6 +533,8 @@ static const struct key keys[] = {
 	READ(EVENT, "device-is", read_event),
 
 	READ(GRAPHS, "families", read_families),
+	READ(GRAPHS, "models", read_models),
+	READ(GRAPHS, "profiles", read_profiles),
 	KEY(GRAPHS, "graphs", WHOLE, 1, 10000, n),
 	KEY(GRAPHS, "nodes", WHOLE, 3, 4000, n_nodes),
 	KEY(GRAPHS, "devices", WHOLE, 1, PLACE_GRAPH_DEVICES, devices_max),

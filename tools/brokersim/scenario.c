@@ -164,14 +164,8 @@ static int begin_section(struct reader *reader, char *text)
 	case SECTION_GRAPHS:
 		if (scenario->graphs.n > 0)
 			return reader_refuse(reader, "there is a section [graphs] already");
-		scenario->graphs = (struct scenario_graphs){.n = 10,
-							    .n_nodes = 50,
-							    .devices_max = 2,
-							    .ratios = {1},
-							    .n_ratios = 1,
-							    .n_steps = 16384,
-							    .n_tasks = 1,
-							    .n_in_flight = 1};
+		scenario->graphs = (struct scenario_graphs){
+			.n = 10, .n_steps = 16384, .n_tasks = 1, .n_in_flight = 1};
 		__attribute__((fallthrough));
 	default:
 		if (*name)
@@ -201,6 +195,36 @@ static int check_beside_graphs(struct reader *reader)
 	return 0;
 }
 
+/* Check a scenario of models, which have nodes, and of profiles, which have times. */
+static int check_models(struct reader *reader)
+{
+	const struct scenario_graphs *graphs = &reader->scenario->graphs;
+
+	if (graphs->n_models == 0)
+		return reader_refuse(reader, "profiles needs models");
+	if (graphs->n_profiles < 2)
+		return reader_refuse(reader, "models needs profiles, that of the CPU and others");
+	if (graphs->families || graphs->n_nodes || graphs->devices_max || graphs->devices_min ||
+	    graphs->n_ratios)
+		return reader_refuse(reader, "families, nodes, devices, devices-min and "
+					     "communication do not go with models");
+	if (reader->scenario->is_exact)
+		return reader_refuse(reader, "exact = yes does not go with models");
+	return 0;
+}
+
+static void set_graph_defaults(struct scenario_graphs *graphs)
+{
+	if (graphs->n_nodes == 0)
+		graphs->n_nodes = 50;
+	if (graphs->devices_max == 0)
+		graphs->devices_max = 2;
+	if (graphs->devices_min == 0)
+		graphs->devices_min = graphs->devices_max;
+	if (graphs->n_ratios == 0)
+		graphs->ratios[graphs->n_ratios++] = 1;
+}
+
 /* Check a scenario of graphs. */
 static int check_graphs(struct reader *reader)
 {
@@ -212,8 +236,12 @@ static int check_graphs(struct reader *reader)
 	if (r)
 		return r;
 	reader->line = reader->section_lines[SECTION_GRAPHS];
-	if (graphs->devices_min == 0)
-		graphs->devices_min = graphs->devices_max;
+	if (graphs->n_models > 0 || graphs->n_profiles > 0) {
+		r = check_models(reader);
+		if (r)
+			return r;
+	}
+	set_graph_defaults(graphs);
 	if (graphs->devices_min > graphs->devices_max)
 		return reader_refuse(reader, "devices-min is more than devices, which is %u",
 				     graphs->devices_max);
@@ -310,23 +338,20 @@ static void beside(const char *path, const char *name, char *ret, size_t n)
 		snprintf(ret, n, "%.*s%s", (int)(slash + 1 - path), path, name);
 }
 
-static int load_profile(struct reader *reader, unsigned int device, const char *profiles_dir)
+/* Load the profile @name, which may be a path, and shorten the name to its file's. */
+static int load_profile(struct reader *reader, const char *name, const char *profiles_dir,
+			struct place_profile *ret, char ret_name[SCENARIO_NAME_BYTES])
 {
-	struct scenario *scenario = reader->scenario;
-	const char *name = reader->profiles[device];
 	const char *base = strrchr(name, '/');
 	_cleanup_(freep) char *errors = NULL;
 	char path[1024];
 	int r;
 
-	if (!*name)
-		return reader_refuse(reader, "[scenario] needs \"%s = PROFILE\"",
-				     device ? "gpu" : "cpu");
 	if (base)
 		snprintf(path, sizeof(path), "%s", name);
 	else
 		snprintf(path, sizeof(path), "%s/%s.profile", profiles_dir, name);
-	r = place_profile_load(path, &scenario->profiles[device], &errors);
+	r = place_profile_load(path, ret, &errors);
 	if (r == PLACE_PROFILE_E_INVALID) {
 		snprintf(reader->message, SCENARIO_MESSAGE_BYTES, "%.*s",
 			 (int)strcspn(errors, "\n"), errors);
@@ -335,10 +360,46 @@ static int load_profile(struct reader *reader, unsigned int device, const char *
 	if (r)
 		return error_fold(r);
 	base = base ? base + 1 : name;
-	snprintf(scenario->profile_names[device], SCENARIO_NAME_BYTES, "%.*s",
-		 (int)strcspn(base, "."), base);
-	if (device == RBK_DEVICE_GPU && scenario->memory_bytes)
-		scenario->profiles[device].memory_bytes = scenario->memory_bytes;
+	snprintf(ret_name, SCENARIO_NAME_BYTES, "%.*s", (int)strcspn(base, "."), base);
+	return 0;
+}
+
+/* Load the profiles of the CPU and the GPU. */
+static int load_pair(struct reader *reader, const char *profiles_dir)
+{
+	struct scenario *scenario = reader->scenario;
+
+	for (unsigned int d = 0; d < SCENARIO_DEVICES; d++) {
+		int r;
+
+		if (!*reader->profiles[d])
+			return reader_refuse(reader, "[scenario] needs \"%s = PROFILE\"",
+					     d ? "gpu" : "cpu");
+		r = load_profile(reader, reader->profiles[d], profiles_dir, &scenario->profiles[d],
+				 scenario->profile_names[d]);
+		if (r)
+			return r;
+	}
+	if (scenario->memory_bytes)
+		scenario->profiles[RBK_DEVICE_GPU].memory_bytes = scenario->memory_bytes;
+	return 0;
+}
+
+/* Load the profiles of the devices on which models run. */
+static int load_list(struct reader *reader, const char *profiles_dir)
+{
+	struct scenario_graphs *graphs = &reader->scenario->graphs;
+
+	for (uint32_t i = 0; i < graphs->n_profiles; i++) {
+		char name[SCENARIO_NAME_BYTES];
+		int r;
+
+		memcpy(name, graphs->profile_names[i], sizeof(name));
+		r = load_profile(reader, name, profiles_dir, &graphs->profiles[i],
+				 graphs->profile_names[i]);
+		if (r)
+			return r;
+	}
 	return 0;
 }
 
@@ -565,12 +626,13 @@ int scenario_load(const char *path, const char *profiles_dir, const char *cpu, c
 	r = read_lines(&reader);
 	if (!r)
 		r = check(&reader);
-	for (unsigned int i = 0; !r && i < SCENARIO_DEVICES && !scenario->graphs.n; i++) {
+	for (unsigned int i = 0; i < SCENARIO_DEVICES; i++)
 		if (overrides[i])
 			snprintf(reader.profiles[i], sizeof(reader.profiles[i]), "%s",
 				 overrides[i]);
-		r = load_profile(&reader, i, profiles_dir);
-	}
+	if (!r)
+		r = scenario->graphs.n ? load_list(&reader, profiles_dir)
+				       : load_pair(&reader, profiles_dir);
 	if (r)
 		return r == SCENARIO_E_INVALID ? r : error_fold(r);
 	*ret = steal_ptr(scenario);

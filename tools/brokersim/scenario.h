@@ -29,6 +29,8 @@ enum {
 	SCENARIO_MAX_EXPECTED = 32,
 	SCENARIO_MAX_PAIRS = 32,
 	SCENARIO_MAX_RATIOS = 8,
+	SCENARIO_MAX_MODELS = 16,
+	SCENARIO_MAX_PROFILES = RBK_MAX_DEVICES, /* of devices for models */
 	SCENARIO_MAX_TASKS = 1000000,
 };
 
@@ -119,6 +121,11 @@ struct scenario_arrival {
 struct scenario_graphs {
 	uint32_t n;        /* of each family and communication ratio; 0: no such section */
 	uint64_t families; /* bit i: graph_families[i]; 0: all */
+	/* Models in place of families, on devices of which the first is the CPU; none: families */
+	char models[SCENARIO_MAX_MODELS][SCENARIO_NAME_BYTES];
+	char profile_names[SCENARIO_MAX_PROFILES][SCENARIO_NAME_BYTES];
+	struct place_profile profiles[SCENARIO_MAX_PROFILES];
+	uint32_t n_models, n_profiles;
 	uint32_t n_nodes;
 	uint32_t devices_min, devices_max; /* in turn */
 	double ratios[SCENARIO_MAX_RATIOS];
