@@ -82,6 +82,7 @@ const struct figure plan_figures[] = {
 	PLAN(n_memory_constraints, 224, .json = "memory_constraints"),
 	PLAN(n_segments, 232, .json = "segments"),
 	PLAN(n_segments_resident, 236, .json = "segments_resident"),
+	PLAN(n_streamed, 252, .json = "segments_streamed"),
 	PLAN(reasons, 72, .kind = FIGURE_SINCE_RESET, .json = "reasons"),
 	{.json = NULL},
 };

@@ -101,6 +101,7 @@ void publish_plan(struct publish *publish, struct session_plan *plan)
 		.n_constraints = plan_n_constrained(plan),
 		.n_segments = plan_n_segments(plan),
 		.n_segments_resident = plan_n_resident(plan),
+		.n_streamed = plan->segments ? plan->segments->n_streamed : 0,
 		.cut = plan->cut,
 		.cut_ns = plan->cut_ns,
 		.whole_ns = plan->whole_ns,

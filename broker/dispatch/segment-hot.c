@@ -279,6 +279,18 @@ static uint64_t ready_ticks(const struct task *task)
 	return ticks;
 }
 
+/* Return true if the present segment's constants came to its device just for this task. */
+static bool is_streamed(const struct task *task)
+{
+	struct session_segments *segments = task->whole->segments;
+	struct session_segment *segment = &segments->of[task->segment];
+	const bool has_come = segment->has_come;
+
+	segment->has_come = false;
+	segments->n_streamed += has_come;
+	return has_come;
+}
+
 /* Keep what the slot says of the present segment, for the statistics. */
 static void note_run(const struct task *task, bool is_partitioned)
 {
@@ -298,6 +310,8 @@ static void note_run(const struct task *task, bool is_partitioned)
 		run->flags |= task->ring->dispatch->contention_flags;
 	if (is_partitioned)
 		run->flags |= RBK_DECISION_PARTITIONED;
+	if (run->device == task->whole->segments->streamed_to && run->device && is_streamed(task))
+		run->flags |= RBK_DECISION_STREAMED;
 	if (task->is_explored)
 		run->flags |= RBK_DECISION_EXPLORED;
 	if (task->is_moved)

@@ -67,8 +67,10 @@ bool weights_wait(struct dispatch *dispatch, struct task *task, uint8_t device)
 
 static void on_ahead(struct residency_waiter *waiter, int res)
 {
-	(void)res;
-	container_of(waiter, struct session_segments, ahead)->is_coming = false;
+	struct session_segments *segments = container_of(waiter, struct session_segments, ahead);
+
+	segments->is_coming = false;
+	segments->of[segments->coming].has_come |= res == 0;
 }
 
 void weights_ahead(struct dispatch *dispatch, const struct task *task)
@@ -81,6 +83,7 @@ void weights_ahead(struct dispatch *dispatch, const struct task *task)
 	    !pays(dispatch, task, segment, segments->streamed_to))
 		return;
 	segments->is_coming = true;
+	segments->coming = (uint8_t)next;
 	segments->ahead.done = on_ahead;
 	residency_ask(dispatch->options.residency, &segment->memory, &segments->ahead,
 		      RESIDENCY_STREAM, segments->streamed_to);

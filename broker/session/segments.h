@@ -38,6 +38,7 @@ struct session_segment {
 
 	/* The dispatcher's */
 	bool updates_state;           /* a node writes to a state */
+	bool has_come;                /* to a device just for the next task that runs it there */
 	uint64_t from;                /* bit i: it reads what segment i wrote */
 	uint64_t crossed_fixed_bytes; /* bytes of these tensors, without those of rows, */
 	uint64_t crossed_row_bytes;   /* and those of each row of a task */
@@ -103,6 +104,8 @@ struct session_segments {
 	uint32_t n_streams;       /* tasks that were worth micro-batches; wraps */
 	uint8_t streamed_to;      /* device for whose memory a task has waited; 0: none */
 	bool is_coming;           /* @ahead waits for a segment that no task needs yet */
+	uint8_t coming;           /* that segment */
+	uint32_t n_streamed;      /* runs of segments that came just for them; wraps */
 	struct residency_waiter ahead;
 	/* If segments run at once */
 	uint32_t n_tasks;          /* that have begun; wraps */

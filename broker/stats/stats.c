@@ -651,6 +651,7 @@ void stats_set_plan(struct stats_plan *plan, const struct rbk_stats_plan_device 
 	STATS_SET(record->n_memory_constraints, memory->n_constraints);
 	STATS_SET(record->n_segments, memory->n_segments);
 	STATS_SET(record->n_segments_resident, memory->n_segments_resident);
+	STATS_SET(record->n_streamed, memory->n_streamed);
 	STATS_SET(record->cut, memory->cut);
 	STATS_SET(record->cut_ns, memory->cut_ns);
 	STATS_SET(record->whole_ns, memory->whole_ns);

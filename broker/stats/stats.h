@@ -519,7 +519,7 @@ void stats_set_tenant(struct stats_tenant *tenant, const struct rbk_stats_tenant
 /* Derived members of struct rbk_stats_plan, summed over all devices. */
 struct stats_plan_memory {
 	uint64_t n_evictions, n_returns, n_constraints;
-	uint32_t n_segments, n_segments_resident;
+	uint32_t n_segments, n_segments_resident, n_streamed;
 	uint8_t cut;
 	float cut_ns, whole_ns;
 };

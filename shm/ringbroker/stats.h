@@ -51,7 +51,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   18          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   19          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -289,7 +289,8 @@ struct rbk_stats_plan {
 	/* Since 1.18. Times predicted for a task of all rows when the plan was made; 0: none */
 	float cut_ns, whole_ns; /* in segments; as a whole, on the best device */
 	uint8_t cut;            /* enum rbk_cut */
-	uint8_t reserved[7];
+	uint8_t reserved[3];
+	uint32_t n_streamed; /* since 1.19: runs of RBK_DECISION_STREAMED segments; wraps */
 	struct rbk_stats_plan_device devices[]; /* header.n_devices elements */
 };
 
@@ -299,7 +300,9 @@ struct rbk_stats_plan {
 #define RBK_DECISION_EXPLORED        RBK_CQE_EXPLORED
 /* ran on the reactor; represents up to 64 such tasks */
 #define RBK_DECISION_INLINE (1u << 8)
-#define RBK_DECISION_MOVED  (1u << 9) /* was first queued on another device */
+/* of a segment, since 1.19: its constants came to the device just for this task */
+#define RBK_DECISION_STREAMED (1u << 8)
+#define RBK_DECISION_MOVED    (1u << 9) /* was first queued on another device */
 /*
  * The upper six bits, for a task on the CPU: 0 if the CPU was uncontended when the task ended.
  * Otherwise the task took 2^(n/9) times as long because other processes kept the CPU busy, where n
@@ -347,7 +350,7 @@ struct rbk_stats_segment {
 	uint16_t n_segments;  /* of the plan */
 	uint8_t device;       /* RBK_DEVICE_* */
 	uint8_t reason;       /* enum rbk_reason */
-	/* RBK_DECISION_MOVED, _EXPLORED, _PARTITIONED; contention as in a decision */
+	/* RBK_DECISION_MOVED, _EXPLORED, _PARTITIONED, _STREAMED; contention as in a decision */
 	uint16_t flags;
 	float predicted_ns; /* as in struct rbk_stats_decision */
 	float other_ns;

@@ -306,6 +306,26 @@ def check_cut(model, values, options, cuts, sentence):
         client.wait(LIMIT)
 
 
+def check_streamed(broker, plan):
+    """Where constants came for a task, the task, its plan and a trace say so."""
+    streamed = []
+
+    def is_last_streamed():
+        task = json.loads(ctl(broker, 'why', 'task', 'last', '--json').splitlines()[-1])
+        streamed[:] = [segment['device'] for segment in task['segments'] if segment['streamed']]
+        return streamed
+
+    def is_last_said():
+        text = ctl(broker, 'why', 'task', 'last')
+        return 'were brought for this task' in text and ', streamed' in text
+
+    wait_for(is_last_streamed, 'no task is said to have got constants')
+    expect(set(streamed) == {1}, streamed)
+    wait_for(is_last_said, 'the text does not say so')
+    text = ctl(broker, 'why', 'plan', plan)
+    expect('brought into device memory just for a task' in text, text)
+
+
 def check_weights(folder):
     """Segments without room come for a task if the link is fast, and run on the CPU if it is slow."""
     model, values = make_matrices(folder, 2 * SIDE)
@@ -323,6 +343,9 @@ def check_weights(folder):
                 plan = json.loads(ctl(broker, 'plans', '--json').splitlines()[-1])
                 expect(plan['segments'] > 1, plan)
             expect((plan['returns'] > 2 * plan['segments']) == comes, link, plan)
+            expect((plan['segments_streamed'] > plan['segments']) == comes, link, plan)
+            if comes:
+                check_streamed(broker, plan['plan'])
             client.kill()
             client.wait(LIMIT)
 

@@ -96,6 +96,7 @@ TEST(test_weights__wait)
 	cqe = expect_cqe(&scene.bench, 1, 0);
 	assert_int_equal(cqe.device, GPU);
 	assert_int_equal(scene.bench.rig.residency->n_asked, 1);
+	assert_int_equal(scene.plan->segments->n_streamed, 1);
 }
 
 /* A segment without room runs on the CPU, and the task does not ask for it again. */
@@ -112,6 +113,7 @@ TEST(test_weights__no_room)
 	cqe = expect_cqe(&scene.bench, 1, 0);
 	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
 	assert_int_equal(scene.bench.rig.residency->n_asked, 1);
+	assert_int_equal(scene.plan->segments->n_streamed, 0);
 }
 
 /* Nothing is asked for where it is not worth the time, or where no time is known. */
@@ -143,6 +145,7 @@ TEST(test_weights__ahead)
 	assert_int_equal(scene.bench.rig.residency->n_waiters, 0);
 	end_segment(&scene, scene.bench.gpu, 1, 2);
 	expect_cqe(&scene.bench, 1, 0);
+	assert_int_equal(scene.plan->segments->n_streamed, 2);
 
 	/* A task that comes to a segment before it is there waits for the same load. */
 	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
@@ -156,6 +159,14 @@ TEST(test_weights__ahead)
 	end_segment(&scene, scene.bench.gpu, 2, 1);
 	end_segment(&scene, scene.bench.gpu, 2, 2);
 	expect_cqe(&scene.bench, 2, 0);
+	assert_int_equal(scene.plan->segments->n_streamed, 3);
+
+	/* All are there: nothing comes. */
+	put(&scene, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		end_segment(&scene, scene.bench.gpu, 3, i);
+	expect_cqe(&scene.bench, 3, 0);
+	assert_int_equal(scene.plan->segments->n_streamed, 3);
 }
 
 /* A task that is to use the CPU brings nothing, whatever the tasks before have done. */

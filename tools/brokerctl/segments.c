@@ -46,6 +46,15 @@ static void add_shares(const struct task_segments *segments, struct share shares
 	}
 }
 
+static uint32_t count_streamed(const struct task_segments *segments)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < segments->n; i++)
+		n += segments->of[i].segment.flags & RBK_DECISION_STREAMED ? 1 : 0;
+	return n;
+}
+
 /*
  * Find the tenant whose tasks ran longest on a device while segments @from to @to waited for it. If
  * they are several, only those on the critical path count.
@@ -92,6 +101,7 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 	const uint32_t n_batches = first ? n_batches_of(first) : 1;
 	const uint32_t n_all = first ? first->n_segments * n_batches : 0;
 	struct share shares[RBK_MAX_DEVICES] = {{.n = 0}};
+	const uint32_t n_streamed = count_streamed(segments);
 	double total_ns = 0, ahead_ns;
 	const char *name;
 	size_t n = 0;
@@ -121,6 +131,9 @@ void segments_path(const struct task_segments *segments, char *text, size_t byte
 	if (n_beside > 0)
 		append(text, bytes, &n, "; %" PRIu32 " ran beside others, off the critical path",
 		       n_beside);
+	if (n_streamed > 0)
+		append(text, bytes, &n, "; the constants of %" PRIu32 " were brought for this task",
+		       n_streamed);
 	if (n_batches > 1)
 		append(text, bytes, &n, "; the rows streamed in %" PRIu32 " micro-batches",
 		       n_batches);
@@ -165,7 +178,8 @@ void segments_table(const struct task_segments *segments, const char *title)
 		table_cell("%s", text_ns(duration_ns(segment->predicted_ns)));
 		table_cell("%s", text_ns(duration_ns(segment->other_ns)));
 		table_cell("%s", text_bytes(segment->crossed_bytes));
-		table_cell("%s", rbk_reason_name(segment->reason));
+		table_cell("%s%s", rbk_reason_name(segment->reason),
+			   segment->flags & RBK_DECISION_STREAMED ? ", streamed" : "");
 	}
 	table_end();
 }
@@ -191,6 +205,7 @@ void segment_members(const struct rbk_stats_segment *segment)
 	json_boolean("moved", segment->flags & RBK_DECISION_MOVED);
 	json_boolean("explored", segment->flags & RBK_DECISION_EXPLORED);
 	json_boolean("partitioned", segment->flags & RBK_DECISION_PARTITIONED);
+	json_boolean("streamed", segment->flags & RBK_DECISION_STREAMED);
 }
 
 void segments_json(const struct task_segments *segments)

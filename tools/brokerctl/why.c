@@ -610,6 +610,9 @@ static void plan_facts(struct why *why)
 	if (plan->n_segments > 1)
 		fact(why, "segments in device memory now: %u of %u", plan->n_segments_resident,
 		     plan->n_segments);
+	if (plan->n_streamed > 0)
+		fact(why, "segments brought into device memory just for a task: %u",
+		     plan->n_streamed);
 	if (plan->n_evictions > 0)
 		fact(why, "the plan left device memory %" PRIu64 " time%s and came back %" PRIu64,
 		     plan->n_evictions, plural(plan->n_evictions), plan->n_returns);

@@ -363,8 +363,10 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 	if (cut[0] && model->n_devices > 1)
 		line(lines, STYLE_PLAIN, "%s", cut);
 	if (plan->now.n_segments > 1)
-		line(lines, STYLE_PLAIN, "segments %u, of which %u are in device memory",
-		     plan->now.n_segments, plan->now.n_segments_resident);
+		line(lines, STYLE_PLAIN,
+		     "segments %u, of which %u are in device memory; brought just for a task %s",
+		     plan->now.n_segments, plan->now.n_segments_resident,
+		     count(plan->now.n_streamed));
 	draw_reasons(lines, plan->now.reasons);
 	draw_plan_decisions(model, plan, lines);
 	draw_top(plan_figures, &plan->now, lines);
