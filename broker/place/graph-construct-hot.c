@@ -158,8 +158,18 @@ static void insert(struct graph_search *search, struct graph_machine_device *dev
 	device->queue[i] = node;
 }
 
-/* Put a node where it ends first; with the table, where the way through it ends first. */
-static void place_node(struct graph_search *search, uint16_t node, bool has_table)
+/*
+ * A construction places nodes in one of these ways: where each ends first; with the table, where
+ * the way through it ends first; with a weight of prices, where that and the price are least
+ * together
+ */
+struct way {
+	bool has_table, is_ranked_by_table;
+	float price_weight;
+};
+
+/* Put a node where the way has it. */
+static void place_node(struct graph_search *search, uint16_t node, const struct way *way)
 {
 	const struct place_graph *graph = &search->graph;
 	struct graph_outcome *outcome = &search->outcome;
@@ -173,8 +183,8 @@ static void place_node(struct graph_search *search, uint16_t node, bool has_tabl
 			continue;
 		start_ns = find_gap(search, &search->machine.devices[d],
 				    graph_arrival_ns(search, &search->trial, node, d, &source), ns);
-		sum_ns = start_ns + ns;
-		if (has_table)
+		sum_ns = start_ns + ns + way->price_weight * search->price[d] * ns;
+		if (way->has_table)
 			sum_ns += search->after_ns[(size_t)node * graph->n_devices + d];
 		if (sum_ns >= least_ns)
 			continue;
@@ -214,7 +224,7 @@ static void sort_by(struct graph_search *search, const float *key, float sign)
 }
 
 /* Take nodes by rank, and place each; search.trial and search.outcome have the schedule. */
-static void construct(struct graph_search *search, bool has_table)
+static void construct(struct graph_search *search, const struct way *way)
 {
 	const struct place_graph *graph = &search->graph;
 	struct graph_machine *machine = &search->machine;
@@ -233,7 +243,7 @@ static void construct(struct graph_search *search, bool has_table)
 			if (machine->n_needed[node] != 0)
 				continue;
 			machine->n_needed[node] = GRAPH_NO_NODE;
-			place_node(search, node, has_table);
+			place_node(search, node, way);
 			n_placed++;
 			for (uint32_t e = search->to_first[node]; e < search->to_first[node + 1];
 			     e++)
@@ -321,11 +331,27 @@ static void construct_on_one(struct graph_search *search)
 	}
 }
 
+/* The constructions of the literature, then some with prices: graphs differ in what these are
+ * worth. */
+static const struct way ways[GRAPH_CONSTRUCTIONS] = {
+	{.has_table = false},
+	{.has_table = false}, /* all on one device */
+	{.has_table = true},
+	{.has_table = true, .is_ranked_by_table = true},
+	{.price_weight = 4},
+	{.price_weight = 16},
+	{.price_weight = 64},
+	{.price_weight = 256},
+	{.price_weight = 4, .has_table = true},
+	{.price_weight = 16, .has_table = true},
+};
+
 bool graph_construct_next(struct graph_search *search)
 {
 	const uint32_t i = search->n_constructed++;
+	const struct way *way = &ways[i];
 
-	if (i == GRAPH_CONSTRUCTIONS - 1)
+	if (way->is_ranked_by_table)
 		rank_by_table(search);
 	else
 		rank_upward(search);
@@ -333,7 +359,10 @@ bool graph_construct_next(struct graph_search *search)
 		construct_on_one(search);
 		return keep_best(search);
 	}
-	construct(search, i > 0);
+	/* The first of them needs none, and takes least. */
+	if (way->price_weight > 0 && !(ways[i - 1].price_weight > 0))
+		graph_set_prices(search);
+	construct(search, way);
 	graph_order_by_start(search, &search->trial);
 	return keep_best(search);
 }
@@ -342,6 +371,7 @@ float place_graph_construct(struct place_graph *graph, enum place_graph_method m
 			    float *ret_start_ns, uint8_t *ret_device)
 {
 	struct graph_search *search = graph_search_of(graph);
+	const struct way way = {.has_table = method == PLACE_GRAPH_PEFT};
 	float span_ns = 0;
 
 	graph_prepare(search);
@@ -349,7 +379,7 @@ float place_graph_construct(struct place_graph *graph, enum place_graph_method m
 		rank_upward(search);
 	else
 		rank_by_table(search);
-	construct(search, method == PLACE_GRAPH_PEFT);
+	construct(search, &way);
 	for (uint32_t i = 0; i < graph->n_nodes; i++) {
 		ret_start_ns[i] = search->outcome.start_ns[i];
 		ret_device[i] = search->trial.device[i];

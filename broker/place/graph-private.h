@@ -5,7 +5,7 @@
 
 #include "place/graph.h"
 
-enum { GRAPH_NO_NODE = UINT16_MAX, GRAPH_CONSTRUCTIONS = 4 };
+enum { GRAPH_NO_NODE = UINT16_MAX, GRAPH_CONSTRUCTIONS = 10 };
 
 /* A plan: a device for each node, and an order of all */
 struct graph_plan {
@@ -47,6 +47,8 @@ struct graph_search {
 	/* PEFT's optimistic cost table: the least time from a node's end on a device to the last */
 	float *after_ns;
 	float *rank_ns; /* of the construction */
+	/* graph_set_prices(): what a nanosecond of each device adds to the end; their sum is 1 */
+	float price[PLACE_GRAPH_DEVICES];
 	uint16_t *sorted;
 	struct graph_machine machine;
 	uint32_t n_steps, n_constructed;
@@ -92,6 +94,11 @@ bool graph_construct_next(struct graph_search *search);
 
 /* Have the order of a plan be that in which nodes start in search.outcome. */
 void graph_order_by_start(struct graph_search *search, struct graph_plan *plan);
+
+/* graph-price-hot.c */
+
+/* Set search.price. */
+void graph_set_prices(struct graph_search *search);
 
 /* graph-advise-hot.c */
 

@@ -12,10 +12,11 @@
  * the completion that is predicted now, with backlogs and contention, and takes the least sum: the
  * node follows the schedule while the devices do, and leaves it when its device falls behind.
  *
- * The search begins with the best of four: all nodes on the fastest device; HEFT (Topcuoglu,
- * Hariri, Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing,
- * 2002); PEFT (Arabnejad, Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an
- * Optimistic Cost Table, 2014); and PEFT's choice of devices in HEFT's order. Each step of the
+ * The search begins with the best of ten: all nodes on the fastest device; HEFT (Topcuoglu, Hariri,
+ * Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing, 2002);
+ * PEFT (Arabnejad, Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic
+ * Cost Table, 2014); PEFT's choice of devices in HEFT's order; and HEFT's and PEFT's choices with
+ * prices of the devices' time, of different weights (graph-price-hot.c). Each step of the
  * search changes the order or a device at one place, and the best schedule of all is kept.
  *
  * Nothing is allocated after place_graph_new(), and a step takes time in proportion to nodes, edges

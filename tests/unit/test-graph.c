@@ -280,6 +280,49 @@ TEST(test_graph__tries_one_device)
  * A Fourier transform of 4 points whose transfers take six times as long as its nodes: several have
  * to move at once for any gain. The optimum is 962, all on one device 1120.
  */
+/*
+ * Nodes that only one device is good at go there, though others are free: 30 that take 100 ns and
+ * 12, and 30 that take 10 and 11. What ends first wins without prices.
+ */
+TEST(test_graph__scarce_device)
+{
+	enum { N = 60, CONSTRUCTIONS = 10 };
+	struct place_graph *graph;
+	uint8_t device[N];
+	float start_ns[N];
+
+	assert_int_equal(place_graph_new(N, 0, 2, &graph), 0);
+	for (uint32_t i = 0; i < N; i++) {
+		graph->exec_ns[2 * i] = i % 2 ? 100 : 10;
+		graph->exec_ns[2 * i + 1] = i % 2 ? 12 : 11;
+	}
+	assert_true(place_graph_construct(graph, PLACE_GRAPH_HEFT, start_ns, device) > 420);
+	/* The first construction comes before the steps. */
+	place_graph_improve(graph, CONSTRUCTIONS - 1);
+	assert_true(graph->span_ns == 30 * 12);
+	for (uint32_t i = 0; i < N; i++)
+		assert_int_equal(graph->device[i], i % 2);
+	check_advice(graph);
+	place_graph_free(graph);
+}
+
+/* Prices with devices that lack nodes, that do nothing well, and nodes that take no time */
+TEST(test_graph__prices_of_odd_times)
+{
+	static const float odd_ns[][3] = {
+		{0, 0, 0}, {INFINITY, 1, INFINITY}, {1e9f, 1e-3f, 1e9f}, {1, 1, 1}};
+
+	for (uint32_t k = 0; k < 4; k++) {
+		struct place_graph *graph = random_graph(20, 3, k);
+
+		for (uint32_t i = 0; i < 20; i += k == 0 ? 1 : 2)
+			memcpy(&graph->exec_ns[3 * i], odd_ns[k], sizeof(odd_ns[k]));
+		place_graph_improve(graph, 64);
+		check_advice(graph);
+		place_graph_free(graph);
+	}
+}
+
 TEST(test_graph__moves_nodes_together)
 {
 	enum { NODES = 15, DEVICES = 3 };
