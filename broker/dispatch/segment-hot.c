@@ -279,14 +279,17 @@ static uint64_t ready_ticks(const struct task *task)
 	return ticks;
 }
 
-/* Return true if the present segment's constants came to its device just for this task. */
-static bool is_streamed(const struct task *task)
+/*
+ * Return true if the present segment's constants came to its device just for this task. If it ran
+ * elsewhere, whoever runs it there later does not owe it to this.
+ */
+static bool is_streamed(const struct task *task, uint8_t device)
 {
 	struct session_segments *segments = task->whole->segments;
 	struct session_segment *segment = &segments->of[task->segment];
-	const bool has_come = segment->has_come;
+	const bool has_come = segment->came_to && segment->came_to == device;
 
-	segment->has_come = false;
+	segment->came_to = 0;
 	segments->n_streamed += has_come;
 	return has_come;
 }
@@ -310,7 +313,7 @@ static void note_run(const struct task *task, bool is_partitioned)
 		run->flags |= task->ring->dispatch->contention_flags;
 	if (is_partitioned)
 		run->flags |= RBK_DECISION_PARTITIONED;
-	if (run->device == task->whole->segments->streamed_to && run->device && is_streamed(task))
+	if (task->whole->segments->streamed_to && is_streamed(task, run->device))
 		run->flags |= RBK_DECISION_STREAMED;
 	if (task->is_explored)
 		run->flags |= RBK_DECISION_EXPLORED;

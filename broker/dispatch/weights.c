@@ -70,7 +70,8 @@ static void on_ahead(struct residency_waiter *waiter, int res)
 	struct session_segments *segments = container_of(waiter, struct session_segments, ahead);
 
 	segments->is_coming = false;
-	segments->of[segments->coming].has_come |= res == 0;
+	if (res == 0)
+		segments->of[segments->coming].came_to = segments->coming_to;
 }
 
 void weights_ahead(struct dispatch *dispatch, const struct task *task)
@@ -84,6 +85,7 @@ void weights_ahead(struct dispatch *dispatch, const struct task *task)
 		return;
 	segments->is_coming = true;
 	segments->coming = (uint8_t)next;
+	segments->coming_to = segments->streamed_to;
 	segments->ahead.done = on_ahead;
 	residency_ask(dispatch->options.residency, &segment->memory, &segments->ahead,
 		      RESIDENCY_STREAM, segments->streamed_to);

@@ -56,7 +56,8 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		} else if (task->opcode == RBK_OP_RUN) {
 			/* Place it anew after any answer: the placer knows what is possible. */
 			if (goes_on && task->wait_res == 0)
-				task->whole->segments->of[task->segment].has_come = true;
+				task->whole->segments->of[task->segment].came_to =
+					task->waiter.device;
 			task_start(dispatch, task);
 		} else {
 			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)

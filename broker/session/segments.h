@@ -38,7 +38,7 @@ struct session_segment {
 
 	/* The dispatcher's */
 	bool updates_state;           /* a node writes to a state */
-	bool has_come;                /* to a device just for the next task that runs it there */
+	uint8_t came_to;              /* device to which it came just for a task; 0: none */
 	uint64_t from;                /* bit i: it reads what segment i wrote */
 	uint64_t crossed_fixed_bytes; /* bytes of these tensors, without those of rows, */
 	uint64_t crossed_row_bytes;   /* and those of each row of a task */
@@ -104,7 +104,8 @@ struct session_segments {
 	uint32_t n_streams;       /* tasks that were worth micro-batches; wraps */
 	uint8_t streamed_to;      /* device for whose memory a task has waited; 0: none */
 	bool is_coming;           /* @ahead waits for a segment that no task needs yet */
-	uint8_t coming;           /* that segment */
+	uint8_t coming;           /* that segment, */
+	uint8_t coming_to;        /* and its device */
 	uint32_t n_streamed;      /* runs of segments that came just for them; wraps */
 	struct residency_waiter ahead;
 	/* If segments run at once */

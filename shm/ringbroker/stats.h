@@ -290,7 +290,7 @@ struct rbk_stats_plan {
 	float cut_ns, whole_ns; /* in segments; as a whole, on the best device */
 	uint8_t cut;            /* enum rbk_cut */
 	uint8_t reserved[3];
-	uint32_t n_streamed; /* since 1.19: runs of RBK_DECISION_STREAMED segments; wraps */
+	uint32_t n_streamed; /* since 1.19, 0 before: RBK_DECISION_STREAMED segments; wraps */
 	struct rbk_stats_plan_device devices[]; /* header.n_devices elements */
 };
 
@@ -300,7 +300,7 @@ struct rbk_stats_plan {
 #define RBK_DECISION_EXPLORED        RBK_CQE_EXPLORED
 /* ran on the reactor; represents up to 64 such tasks */
 #define RBK_DECISION_INLINE (1u << 8)
-/* of a segment, since 1.19: its constants came to the device just for this task */
+/* of a segment, since 1.19: streamed (brokerd(8)): its constants came just for this task */
 #define RBK_DECISION_STREAMED (1u << 8)
 #define RBK_DECISION_MOVED    (1u << 9) /* was first queued on another device */
 /*

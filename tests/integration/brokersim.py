@@ -150,16 +150,19 @@ def check_bad_input(folder):
         'graphs twice': (GRAPHS + '[graphs]\n', 'bad.scenario:9: '),
         'graphs and a plan': (GRAPHS + '[generate]\nplans = 1\n', 'bad.scenario:9: '),
         'graphs and a profile': (GRAPHS.replace('exact', 'cpu = a\nexact'), 'bad.scenario:1: '),
-        'models without profiles': (MODELS.replace('profiles', '#'), 'bad.scenario:3: '),
-        'one profile': (MODELS.replace(', rx580', ''), 'bad.scenario:3: '),
-        'profiles without models': (MODELS.replace('models =', '#'), 'bad.scenario:3: '),
-        'models and nodes': (MODELS.replace('graphs = 1', 'nodes = 10'), 'bad.scenario:3: '),
-        'models and ratios': (MODELS.replace('graphs = 1', 'communication = 1'), 'bad.scenario:3: '),
-        'models and the optimum': (MODELS.replace('about', 'exact = yes #'), 'bad.scenario:'),
+        'models without profiles': (MODELS.replace('profiles', '#'), 'bad.scenario:4: models need two'),
+        'one profile': (MODELS.replace(', rx580', ''), 'bad.scenario:5: models need two'),
+        'profiles without models': (MODELS.replace('models =', '#'), 'bad.scenario:5: profiles are for'),
+        'models and nodes': (MODELS.replace('graphs = 1', 'nodes = 10'), 'bad.scenario:4: nodes does'),
+        'models and ratios': (MODELS.replace('graphs = 1', 'communication = 1'), ':4: communication does'),
+        'models and the optimum': (MODELS.replace('about', 'exact = yes\nabout'), ':5: exact does not'),
         'no model': (MODELS.replace('fr_pose, ppocr4_rec', ','), 'bad.scenario:4: '),
         'too many models': (MODELS.replace('fr_pose', 'm ' * 16), 'bad.scenario:4: '),
         'long name': (MODELS.replace('fr_pose', 'm' * 48), 'bad.scenario:4: '),
-        'no folder of models': (MODELS, '--models=DIR'),
+        'no such device': (MODELS.replace('rx580', 'rx850'), 'bad.scenario:5: profiles: there is no "rx850"'),
+        'no CPU': (MODELS.replace('cpu-8core', 'h100'), 'bad.scenario:5: profiles: the first is to be the CPU'),
+        'half a graph': (MODELS.replace('graphs = 1', 'graphs = 0.5'), 'bad.scenario:6: graphs: "0.5"'),
+        'no folder of models': (MODELS, 'bad.scenario:4: models need --models=DIR'),
         'figure of plans': (GRAPHS + '[expect]\nratio >= 1\n', 'bad.scenario:10: '),
         'figure of graphs': (good + '[expect]\nbusy >= 1\n', 'bad.scenario:17: '),
         'long line': ('# ' + 'x' * 5000, 'bad.scenario:1: '),
@@ -296,14 +299,16 @@ def check_models(folder):
     with open(path, 'w', encoding='utf-8') as file:
         file.write(MODELS)
     result = run('--models', os.path.join(folder, 'nothing'), path)
-    expect(result.returncode == 2 and 'nothing/fr_pose/model.onnx' in result.stderr, result.stderr)
+    expect(result.returncode == 2 and 'models.scenario:4: model fr_pose: ' in result.stderr, result.stderr)
+    if 'built without ONNX' in result.stderr:
+        print('no models: built without ONNX')
+        return
+    expect('nothing/fr_pose/model.onnx' in result.stderr, result.stderr)
+    expect(run('--models', 'a' * 1100, path).returncode == 2, 'a long path')
     if not os.path.isdir(models):
         print(f'no models: there is no folder {models}')
         return
     option = f'--models={models}'
-    if 'built without ONNX' in run(option, path).stderr:
-        print('no models: built without ONNX')
-        return
     found = objects(option, path)
     expect(sorted((line['model'], line['policy']) for line in found[:-1]) == sorted(
         (model, policy) for model in ('fr_pose', 'ppocr4_rec')
@@ -313,8 +318,14 @@ def check_models(folder):
     # With the tasks of fr_pose, the card is the better one, and the CPU helps.
     work = {line['device']: line['nodes'] for line in devices if line['model'] == 'fr_pose'}
     expect(work['rx580'] > work['cpu-8core'] > 0, f'{work}')
+    # Both times are there, and a second device of the same kind has a name of its own.
+    expect(all(line['span_ns'] > 0 for line in found[:-1]), f'{found}')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(MODELS.replace('rx580', 'rx580, rx580'))
+    devices, _ = check_utilization(path, 'model', option)
+    expect({line['device'] for line in devices} == {'cpu-8core', 'rx580', 'rx580 #2'}, f'{devices}')
     # A slow link keeps them on the CPU.
-    slow = os.path.join(folder, 'far.profile')
+    slow = os.path.join(folder, 'far-0.1.profile')
     with open(os.path.join(data, 'profiles/rx580.profile'), encoding='utf-8') as file:
         text = file.read().replace('6.2 GB/s', '1 MB/s').replace('6 GB/s', '1 MB/s')
     with open(slow, 'w', encoding='utf-8') as file:
@@ -323,7 +334,7 @@ def check_models(folder):
         file.write(MODELS.replace('rx580', slow))
     devices, _ = check_utilization(path, 'model', option)
     work = {line['device']: line['nodes'] for line in devices if line['model'] == 'fr_pose'}
-    expect(work['far'] == 0 and work['cpu-8core'] > 0, f'{work}')
+    expect(work['far-0.1'] == 0 and work['cpu-8core'] > 0, f'{work}')
     broken = os.path.join(folder, 'fr_pose', 'model.onnx')
     os.mkdir(os.path.dirname(broken))
     with open(broken, 'w', encoding='utf-8') as file:
@@ -331,6 +342,18 @@ def check_models(folder):
     result = run('--models', folder, path)
     expect(result.returncode == 2 and broken in result.stderr and result.stderr.count('\n') == 1,
            result.stderr)
+    # The sentence names the array at fault, and JSON has any name.
+    os.symlink(os.path.join(models, 'fr_pose', 'model.onnx'), broken + '.link')
+    os.replace(broken + '.link', broken)
+    with open(os.path.join(os.path.dirname(broken), 'in0.npy'), 'w', encoding='utf-8') as file:
+        file.write('no array')
+    result = run('--models', folder, path)
+    expect(result.returncode == 2 and 'in0.npy' in result.stderr, result.stderr)
+    odd = 'a"b\\c'
+    os.symlink(os.path.join(models, 'fr_pose'), os.path.join(folder, odd))
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(MODELS.replace('fr_pose, ppocr4_rec', odd))
+    expect(objects('--models', folder, path)[0]['model'] == odd, 'names in JSON')
 
 
 def check_starpu():

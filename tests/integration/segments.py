@@ -323,7 +323,7 @@ def check_streamed(broker, plan):
     expect(set(streamed) == {1}, streamed)
     wait_for(is_last_said, 'the text does not say so')
     text = ctl(broker, 'why', 'plan', plan)
-    expect('brought into device memory just for a task' in text, text)
+    expect('were brought into device memory just for a task ' in text, text)
 
 
 def check_weights(folder):

@@ -61,8 +61,8 @@ struct thread {
 	const void *address;
 	uint64_t deadline_ns;
 	bool is_woken;
-	uint64_t woken_ns;
-	void *calls[MAX_CALLS]; /* that led to the wait, in a trace */
+	uint64_t rest_ns, woken_ns; /* when it began to wait last, and when that ended */
+	void *calls[MAX_CALLS];     /* that led to the wait, in a trace */
 	int n_calls;
 };
 
@@ -555,6 +555,7 @@ static void rest(uint64_t until_ns)
 	struct thread *thread = machine.running;
 
 	thread->deadline_ns = until_ns;
+	thread->rest_ns = machine.now_ns;
 	thread->is_woken = false;
 	thread->state = THREAD_WAITS;
 	leave();
@@ -737,7 +738,7 @@ static void wake(struct thread *thread, bool is_woken, uint64_t now_ns)
 {
 	thread->state = THREAD_READY;
 	thread->is_woken = is_woken;
-	thread->woken_ns = now_ns;
+	thread->woken_ns = now_ns > thread->rest_ns ? now_ns : thread->rest_ns;
 }
 
 unsigned int sim_wake(const void *address, unsigned int n)

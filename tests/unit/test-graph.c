@@ -277,10 +277,6 @@ TEST(test_graph__tries_one_device)
 }
 
 /*
- * A Fourier transform of 4 points whose transfers take six times as long as its nodes: several have
- * to move at once for any gain. The optimum is 962, all on one device 1120.
- */
-/*
  * Nodes that only one device is good at go there, though others are free: 30 that take 100 ns and
  * 12, and 30 that take 10 and 11. What ends first wins without prices.
  */
@@ -323,6 +319,10 @@ TEST(test_graph__prices_of_odd_times)
 	}
 }
 
+/*
+ * A Fourier transform of 4 points whose transfers take six times as long as its nodes: several have
+ * to move at once for any gain. The optimum is 962, all on one device 1120.
+ */
 TEST(test_graph__moves_nodes_together)
 {
 	enum { NODES = 15, DEVICES = 3 };

@@ -611,14 +611,15 @@ static void plan_facts(struct why *why)
 		fact(why, "segments in device memory now: %u of %u", plan->n_segments_resident,
 		     plan->n_segments);
 	if (plan->n_streamed > 0)
-		fact(why, "segments brought into device memory just for a task: %u",
-		     plan->n_streamed);
+		fact(why, "segments were brought into device memory just for a task %u time%s",
+		     plan->n_streamed, plural(plan->n_streamed));
 	if (plan->n_evictions > 0)
 		fact(why, "the plan left device memory %" PRIu64 " time%s and came back %" PRIu64,
 		     plan->n_evictions, plural(plan->n_evictions), plan->n_returns);
 	if (plan->n_memory_constraints > 0)
-		fact(why, "%" PRIu64 " of its tasks went elsewhere for want of device memory",
-		     plan->n_memory_constraints);
+		fact(why, "%" PRIu64 " of its %s went elsewhere for want of device memory",
+		     plan->n_memory_constraints,
+		     plan->n_segments > 1 ? "tasks' segments" : "tasks");
 }
 
 static void reason_facts(struct why *why, const uint64_t reasons[RBK_STATS_MAX_REASONS])
@@ -717,8 +718,8 @@ static void tenant_facts(struct why *why)
 		fact(why, "the tenant is drained now: its rings are not read any further");
 	if (about->n_memory_constraints > 0)
 		fact(why,
-		     "%" PRIu64 " of the tenant's tasks went elsewhere for want of device "
-		     "memory",
+		     "%" PRIu64 " of the tenant's tasks, or segments of tasks, went elsewhere for "
+		     "want of device memory",
 		     about->n_memory_constraints);
 	if (why->subject != SUBJECT_TENANT)
 		return;

@@ -46,16 +46,25 @@ static int model_of(const struct scenario *scenario, const char *models_dir, uin
 		    char message[SCENARIO_MESSAGE_BYTES], struct place_graph **ret)
 {
 	const struct scenario_graphs *graphs = &scenario->graphs;
-	char folder[512];
+	char folder[1024], why[SCENARIO_MESSAGE_BYTES] = "";
+	int r;
 
 	if (!models_dir) {
 		snprintf(message, SCENARIO_MESSAGE_BYTES,
-			 "%s: its graphs are models, whose folder --models=DIR names",
-			 scenario->path);
+			 "%s:%u: models need --models=DIR, the folder that they are in",
+			 scenario->path, graphs->models_line);
 		return SCENARIO_E_INVALID;
 	}
-	snprintf(folder, sizeof(folder), "%s/%s", models_dir, graphs->models[group]);
-	return graph_model_new(folder, graphs->profiles, graphs->n_profiles, message, ret);
+	if (snprintf(folder, sizeof(folder), "%s/%s", models_dir, graphs->models[group]) >=
+	    (int)sizeof(folder)) {
+		snprintf(message, SCENARIO_MESSAGE_BYTES, "--models: the path is too long");
+		return SCENARIO_E_INVALID;
+	}
+	r = graph_model_new(folder, graphs->profiles, graphs->n_profiles, why, ret);
+	if (r == SCENARIO_E_INVALID)
+		snprintf(message, SCENARIO_MESSAGE_BYTES, "%s:%u: model %s: %.400s", scenario->path,
+			 graphs->models_line, graphs->models[group], why);
+	return r;
 }
 
 static int family_of(const struct scenario_graphs *graphs, uint32_t group, uint32_t k,

@@ -8,6 +8,6 @@ int graph_model_new(const char *folder, const struct place_profile *profiles, ui
 		    char message[SCENARIO_MESSAGE_BYTES], struct place_graph **ret)
 {
 	snprintf(message, SCENARIO_MESSAGE_BYTES,
-		 "%s: this brokersim is built without ONNX (meson option onnx)", folder);
+		 "this brokersim is built without ONNX (meson option onnx)");
 	return SCENARIO_E_INVALID;
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model-describe.h"
 #include "models/model.h"
@@ -21,23 +22,28 @@
 
 enum { OPEN_SIZE = 64, MAX_INPUTS = 256 };
 
+/* An array of the folder. The model refers to both. */
+struct given {
+	struct array array;
+	char path[1100];
+};
+
 DEFINE_CLEANUP(struct model *, model_free)
 
 /* Give the model the arrays that the folder has; *ret_n is their number. */
-static int give_inputs(struct model *model, const char *folder, struct array *arrays,
+static int give_inputs(struct model *model, const char *folder, struct given *given,
 		       unsigned int *ret_n, char why[MODEL_WHY_BYTES])
 {
-	char path[600];
 	int r;
 
 	*ret_n = 0;
 	for (unsigned int i = 0; i < rbk_onnx_n_inputs(model_onnx(model)) && i < MAX_INPUTS; i++) {
-		snprintf(path, sizeof(path), "%s/in%u.npy", folder, i);
-		r = model_read_array(path, &arrays[i], why);
+		snprintf(given[i].path, sizeof(given[i].path), "%s/in%u.npy", folder, i);
+		r = model_read_array(given[i].path, &given[i].array, why);
 		if (r == -ENOENT)
 			continue;
 		if (r == 0)
-			r = model_give(model, i, &arrays[i], path, why);
+			r = model_give(model, i, &given[i].array, given[i].path, why);
 		if (r)
 			return r;
 		++*ret_n;
@@ -45,17 +51,21 @@ static int give_inputs(struct model *model, const char *folder, struct array *ar
 	return 0;
 }
 
-static int compile(struct model *model, const char *folder, struct array *arrays,
+static int compile(struct model *model, const char *folder, struct given *given,
 		   char why[MODEL_WHY_BYTES])
 {
 	unsigned int n;
 	int r;
 
-	r = give_inputs(model, folder, arrays, &n, why);
+	r = give_inputs(model, folder, given, &n, why);
 	if (r)
 		return r;
-	return n == rbk_onnx_n_inputs(model_onnx(model)) ? model_compile(model, 0, why)
-							 : model_try(model, OPEN_SIZE, why);
+	r = n == rbk_onnx_n_inputs(model_onnx(model)) ? model_compile(model, 0, why)
+						      : model_try(model, OPEN_SIZE, why);
+	if (r == MODEL_E_REFUSED)
+		strncat(why, "; brokerctl run --check says more",
+			MODEL_WHY_BYTES - strlen(why) - 1);
+	return r;
 }
 
 static int make_plan(struct model *model, char why[MODEL_WHY_BYTES], struct plan **ret)
@@ -98,26 +108,26 @@ static int make_graph(const struct plan *plan, const struct place_profile *profi
 int graph_model_new(const char *folder, const struct place_profile *profiles, uint32_t n_profiles,
 		    char message[SCENARIO_MESSAGE_BYTES], struct place_graph **ret)
 {
-	_cleanup_(freep) struct array *arrays = calloc(MAX_INPUTS, sizeof(*arrays));
+	_cleanup_(freep) struct given *given = calloc(MAX_INPUTS, sizeof(*given));
 	_cleanup_(model_freep) struct model *model = NULL;
 	_cleanup_(plan_freep) struct plan *plan = NULL;
-	char path[600], why[MODEL_WHY_BYTES] = "";
+	char path[1100], why[MODEL_WHY_BYTES] = "";
 	int r;
 
-	if (!arrays)
+	if (!given)
 		return error_origin(-ENOMEM);
 	snprintf(path, sizeof(path), "%s/model.onnx", folder);
 	r = model_open(path, &model, why);
 	if (!r)
-		r = compile(model, folder, arrays, why);
+		r = compile(model, folder, given, why);
 	if (!r)
 		r = make_plan(model, why, &plan);
 	if (!r)
 		r = make_graph(plan, profiles, n_profiles, why, ret);
 	for (unsigned int i = 0; i < MAX_INPUTS; i++)
-		array_deinit(&arrays[i]);
+		array_deinit(&given[i].array);
 	if (!r || r == -ENOMEM)
 		return r ? error_origin(r) : 0;
-	snprintf(message, SCENARIO_MESSAGE_BYTES, "%s: %.900s", folder, why);
+	snprintf(message, SCENARIO_MESSAGE_BYTES, "%s", why);
 	return SCENARIO_E_INVALID;
 }

@@ -87,6 +87,7 @@ static int run_graph(struct graph_outcome *outcome, struct graph_group_outcome *
 		spans_ns[p] = result.span_ns;
 		of->over_bound[p] += log(result.span_ns / bound_ns);
 		of->busy[p] += busiest(graph, &result);
+		of->span_ns[p] += result.span_ns;
 	}
 	for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
 		of->lead[p] += log(spans_ns[p] / spans_ns[GRAPH_OURS]);
@@ -113,6 +114,7 @@ static void finish_group(struct graph_group_outcome *of)
 		of->over_bound[p] = exp(of->over_bound[p] / of->n);
 		of->lead[p] = exp(of->lead[p] / of->n);
 		of->busy[p] /= of->n;
+		of->span_ns[p] /= of->n;
 	}
 }
 
@@ -233,7 +235,7 @@ void graph_report_table(FILE *file, const struct graph_outcome *outcome)
 	table_devices(file, graphs);
 	if (*outcome->scenario->about)
 		fprintf(file, "  %s\n", outcome->scenario->about);
-	fprintf(file, "  %-16s %6s | %-27s | %-20s | busiest\n  %-16s %6s |", "", "",
+	fprintf(file, "  %-16s %6s | %-27s | %-20s | busiest | time of\n  %-16s %6s |", "", "",
 		"time by the lower bound", "time by that of ours",
 		graphs->n_models > 0 ? "model" : "family", "graphs");
 	for (unsigned int p = 0; p < GRAPH_POLICIES; p++)
@@ -241,7 +243,7 @@ void graph_report_table(FILE *file, const struct graph_outcome *outcome)
 	fputs(" |", file);
 	for (unsigned int p = 1; p < GRAPH_POLICIES; p++)
 		fprintf(file, " %6s", graph_policy_names[p]);
-	fputs(" | device\n", file);
+	fputs(" | device  | ours, ms\n", file);
 	for (uint32_t i = 0; i < graph_n_groups(graphs); i++) {
 		const struct graph_group_outcome *of = &outcome->groups[i];
 
@@ -253,7 +255,8 @@ void graph_report_table(FILE *file, const struct graph_outcome *outcome)
 		fputs(" |", file);
 		for (unsigned int p = 1; p < GRAPH_POLICIES; p++)
 			table_ratio(file, of->lead[p]);
-		fprintf(file, " | %5.1f%%\n", of->busy[GRAPH_OURS] * 100);
+		fprintf(file, " | %6.1f%% | %8.3f\n", of->busy[GRAPH_OURS] * 100,
+			of->span_ns[GRAPH_OURS] * 1e-6);
 	}
 	for (unsigned int i = 0; i < GRAPH_FIG_COUNT; i++)
 		if (isfinite(outcome->figures[i]))
@@ -262,10 +265,10 @@ void graph_report_table(FILE *file, const struct graph_outcome *outcome)
 	fflush(file);
 }
 
-static void json_begin(FILE *file, const struct graph_outcome *outcome)
+static void json_begin(FILE *file, const struct scenario *scenario)
 {
 	fputs("{\"scenario\":", file);
-	report_json_string(file, outcome->scenario->name);
+	report_json_string(file, scenario->name);
 }
 
 void graph_report_json(FILE *file, const struct graph_outcome *outcome)
@@ -278,16 +281,18 @@ void graph_report_json(FILE *file, const struct graph_outcome *outcome)
 
 			if (of->n == 0)
 				continue;
-			fprintf(file, "{\"scenario\":\"%s\",\"%s\":\"%s\",\"policy\":\"%s\"",
-				outcome->scenario->name, graphs->n_models > 0 ? "model" : "family",
-				graph_group_name(graphs, i), graph_policy_names[p]);
+			json_begin(file, outcome->scenario);
+			fprintf(file, ",\"%s\":", graphs->n_models > 0 ? "model" : "family");
+			report_json_string(file, graph_group_name(graphs, i));
+			fprintf(file, ",\"policy\":\"%s\"", graph_policy_names[p]);
 			report_json_number(file, "graphs", of->n);
 			report_json_number(file, "over_bound", of->over_bound[p]);
 			report_json_number(file, "by_ours", of->lead[p]);
 			report_json_number(file, "busy", of->busy[p]);
+			report_json_number(file, "span_ns", of->span_ns[p]);
 			fputs("}\n", file);
 		}
-	json_begin(file, outcome);
+	json_begin(file, outcome->scenario);
 	fputs(",\"family\":null,\"policy\":\"ours\"", file);
 	for (unsigned int i = 0; i < GRAPH_FIG_COUNT; i++)
 		report_json_number(file, figure_names[i], outcome->figures[i]);

@@ -15,6 +15,7 @@ struct graph_group_outcome {
 	double over_bound[GRAPH_POLICIES]; /* last end, by the lower bound; NAN: there is none */
 	double lead[GRAPH_POLICIES];       /* last end, by that of GRAPH_OURS */
 	double busy[GRAPH_POLICIES];       /* mean share of the busiest device */
+	double span_ns[GRAPH_POLICIES];    /* last end, mean */
 };
 
 enum graph_figure {

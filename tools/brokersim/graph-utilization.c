@@ -45,6 +45,7 @@ static void table_group(FILE *file, const struct scenario_graphs *graphs, const 
 					graph_device_name(graphs, d, from),
 					graph_device_name(graphs, e, to),
 					result->link_bytes[d][e] * 1e-6);
+	fprintf(file, "  %-16s ends after %.4g ms\n", "", result->span_ns * 1e-6);
 }
 
 static void json_begin(FILE *file, const struct scenario *scenario, const char *group)

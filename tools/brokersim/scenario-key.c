@@ -401,38 +401,49 @@ static int read_families(struct reader *reader, const char *key, char *value)
 	return 0;
 }
 
-/* Read @max names at most, and set *ret_n. */
+/* Read @max names of fewer than @bytes bytes at most into @names, and set *ret_n. */
 static int read_names(struct reader *reader, const char *key, char *value, uint32_t max,
-		      char (*names)[SCENARIO_NAME_BYTES], uint32_t *ret_n)
+		      char *names, size_t bytes, uint32_t *ret_n)
 {
 	char *save = NULL;
 
 	*ret_n = 0;
 	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
-		if (strlen(word) >= SCENARIO_NAME_BYTES)
-			return reader_refuse(reader, "%s: \"%s\" is longer than %u characters", key,
-					     word, SCENARIO_NAME_BYTES - 1);
+		if (strlen(word) >= bytes)
+			return reader_refuse(reader, "%s: \"%s\" is longer than %zu characters",
+					     key, word, bytes - 1);
 		if (*ret_n == max)
 			return reader_refuse(reader, "%s: more than %u names", key, max);
-		strcpy(names[(*ret_n)++], word);
+		strcpy(names + (*ret_n)++ * bytes, word);
 	}
 	return *ret_n > 0 ? 0 : reader_refuse(reader, "%s: no name", key);
+}
+
+static int read_n_of_each(struct reader *reader, const char *key, char *value)
+{
+	double n;
+
+	if (!reader_parse_number(value, &n) || n < 1 || n > 10000 || n != floor(n))
+		return reader_refuse(reader, "%s: \"%s\" is not a number from 1 to 10000", key,
+				     value);
+	reader->n_of_each = (uint32_t)n;
+	return 0;
 }
 
 static int read_models(struct reader *reader, const char *key, char *value)
 {
 	struct scenario_graphs *graphs = &reader->scenario->graphs;
 
-	return read_names(reader, key, value, SCENARIO_MAX_MODELS, graphs->models,
-			  &graphs->n_models);
+	graphs->models_line = reader->line;
+	return read_names(reader, key, value, SCENARIO_MAX_MODELS, graphs->models[0],
+			  sizeof(graphs->models[0]), &graphs->n_models);
 }
 
 static int read_profiles(struct reader *reader, const char *key, char *value)
 {
-	struct scenario_graphs *graphs = &reader->scenario->graphs;
-
-	return read_names(reader, key, value, SCENARIO_MAX_PROFILES, graphs->profile_names,
-			  &graphs->n_profiles);
+	reader->profiles_line = reader->line;
+	return read_names(reader, key, value, SCENARIO_MAX_PROFILES, reader->model_profiles[0],
+			  sizeof(reader->model_profiles[0]), &reader->scenario->graphs.n_profiles);
 }
 
 /* Read ratios of communication to execution. */
@@ -535,7 +546,7 @@ static const struct key keys[] = {
 	READ(GRAPHS, "families", read_families),
 	READ(GRAPHS, "models", read_models),
 	READ(GRAPHS, "profiles", read_profiles),
-	KEY(GRAPHS, "graphs", WHOLE, 1, 10000, n),
+	READ(GRAPHS, "graphs", read_n_of_each),
 	KEY(GRAPHS, "nodes", WHOLE, 3, 4000, n_nodes),
 	KEY(GRAPHS, "devices", WHOLE, 1, PLACE_GRAPH_DEVICES, devices_max),
 	KEY(GRAPHS, "devices-min", WHOLE, 1, PLACE_GRAPH_DEVICES, devices_min),

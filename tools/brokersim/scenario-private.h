@@ -29,6 +29,10 @@ struct reader {
 	char profiles[SCENARIO_DEVICES][512];
 	char trace[512];
 	unsigned int trace_line;
+	/* [graphs] */
+	char model_profiles[SCENARIO_MAX_PROFILES][512];
+	unsigned int profiles_line;
+	uint32_t n_of_each; /* 0: not given */
 	/* [generate] */
 	uint32_t n_generated;
 	bool ops[OP_KIND_COUNT];

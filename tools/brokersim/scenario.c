@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "calibrate/profile-file.h"
 #include "graph-exact.h"
@@ -195,26 +196,43 @@ static int check_beside_graphs(struct reader *reader)
 	return 0;
 }
 
-/* Check a scenario of models, which have nodes, and of profiles, which have times. */
+/* Return a key that does not go with models, which bring nodes, and profiles, which bring times. */
+static const char *find_not_of_models(const struct scenario *scenario)
+{
+	const struct scenario_graphs *graphs = &scenario->graphs;
+
+	return graphs->families      ? "families"
+	       : graphs->n_nodes     ? "nodes"
+	       : graphs->devices_max ? "devices"
+	       : graphs->devices_min ? "devices-min"
+	       : graphs->n_ratios    ? "communication"
+	       : scenario->is_exact  ? "exact"
+				     : NULL;
+}
+
 static int check_models(struct reader *reader)
 {
 	const struct scenario_graphs *graphs = &reader->scenario->graphs;
+	const char *key = find_not_of_models(reader->scenario);
 
-	if (graphs->n_models == 0)
-		return reader_refuse(reader, "profiles needs models");
-	if (graphs->n_profiles < 2)
-		return reader_refuse(reader, "models needs profiles, that of the CPU and others");
-	if (graphs->families || graphs->n_nodes || graphs->devices_max || graphs->devices_min ||
-	    graphs->n_ratios)
-		return reader_refuse(reader, "families, nodes, devices, devices-min and "
-					     "communication do not go with models");
-	if (reader->scenario->is_exact)
-		return reader_refuse(reader, "exact = yes does not go with models");
-	return 0;
+	if (graphs->n_models == 0) {
+		reader->line = reader->profiles_line;
+		return reader_refuse(reader, "profiles are for models, and there is no key models");
+	}
+	if (graphs->n_profiles < 2) {
+		reader->line = graphs->n_profiles ? reader->profiles_line : graphs->models_line;
+		return reader_refuse(reader,
+				     "models need two profiles or more, such as \"profiles = "
+				     "cpu-8core, rx580\": that of the CPU, then others");
+	}
+	reader->line = graphs->models_line;
+	return key ? reader_refuse(reader, "%s does not go with models", key) : 0;
 }
 
-static void set_graph_defaults(struct scenario_graphs *graphs)
+static void set_graph_defaults(struct scenario_graphs *graphs, uint32_t n_of_each)
 {
+	/* Graphs of a family differ. */
+	graphs->n = n_of_each ? n_of_each : graphs->n_models > 0 ? 1 : 10;
 	if (graphs->n_nodes == 0)
 		graphs->n_nodes = 50;
 	if (graphs->devices_max == 0)
@@ -241,7 +259,7 @@ static int check_graphs(struct reader *reader)
 		if (r)
 			return r;
 	}
-	set_graph_defaults(graphs);
+	set_graph_defaults(graphs, reader->n_of_each);
 	if (graphs->devices_min > graphs->devices_max)
 		return reader_refuse(reader, "devices-min is more than devices, which is %u",
 				     graphs->devices_max);
@@ -338,19 +356,27 @@ static void beside(const char *path, const char *name, char *ret, size_t n)
 		snprintf(ret, n, "%.*s%s", (int)(slash + 1 - path), path, name);
 }
 
-/* Load the profile @name, which may be a path, and shorten the name to its file's. */
+/* Write the path of the profile @name, which is one if it has a slash. */
+static void profile_path(const char *name, const char *profiles_dir, char ret[1024])
+{
+	if (strchr(name, '/'))
+		snprintf(ret, 1024, "%s", name);
+	else
+		snprintf(ret, 1024, "%s/%s.profile", profiles_dir, name);
+}
+
+/* Load the profile @name, and shorten the name to its file's. */
 static int load_profile(struct reader *reader, const char *name, const char *profiles_dir,
 			struct place_profile *ret, char ret_name[SCENARIO_NAME_BYTES])
 {
 	const char *base = strrchr(name, '/');
+	static const size_t suffix = sizeof(".profile") - 1;
 	_cleanup_(freep) char *errors = NULL;
 	char path[1024];
+	size_t n;
 	int r;
 
-	if (base)
-		snprintf(path, sizeof(path), "%s", name);
-	else
-		snprintf(path, sizeof(path), "%s/%s.profile", profiles_dir, name);
+	profile_path(name, profiles_dir, path);
 	r = place_profile_load(path, ret, &errors);
 	if (r == PLACE_PROFILE_E_INVALID) {
 		snprintf(reader->message, SCENARIO_MESSAGE_BYTES, "%.*s",
@@ -359,8 +385,11 @@ static int load_profile(struct reader *reader, const char *name, const char *pro
 	}
 	if (r)
 		return error_fold(r);
-	base = base ? base + 1 : name;
-	snprintf(ret_name, SCENARIO_NAME_BYTES, "%.*s", (int)strcspn(base, "."), base);
+	base = base && base[1] ? base + 1 : name;
+	n = strlen(base);
+	if (n > suffix && !strcmp(base + n - suffix, ".profile"))
+		n -= suffix;
+	snprintf(ret_name, SCENARIO_NAME_BYTES, "%.*s", (int)n, base);
 	return 0;
 }
 
@@ -385,21 +414,41 @@ static int load_pair(struct reader *reader, const char *profiles_dir)
 	return 0;
 }
 
-/* Load the profiles of the devices on which models run. */
+/* Load the profiles of the devices on which models run. A profile that comes again has a number. */
 static int load_list(struct reader *reader, const char *profiles_dir)
 {
 	struct scenario_graphs *graphs = &reader->scenario->graphs;
 
+	reader->line = reader->profiles_line;
 	for (uint32_t i = 0; i < graphs->n_profiles; i++) {
-		char name[SCENARIO_NAME_BYTES];
+		const char *wanted = reader->model_profiles[i];
+		char name[SCENARIO_NAME_BYTES], path[1024];
+		unsigned int n_same = 1;
 		int r;
 
-		memcpy(name, graphs->profile_names[i], sizeof(name));
-		r = load_profile(reader, name, profiles_dir, &graphs->profiles[i],
-				 graphs->profile_names[i]);
+		profile_path(wanted, profiles_dir, path);
+		if (access(path, R_OK))
+			return reader_refuse(reader,
+					     "profiles: there is no \"%s\"; brokersim --list names "
+					     "profiles, and a file of your own has a slash",
+					     wanted);
+		r = load_profile(reader, wanted, profiles_dir, &graphs->profiles[i], name);
 		if (r)
 			return r;
+		for (uint32_t k = 0; k < i; k++)
+			n_same += !strcmp(wanted, reader->model_profiles[k]);
+		if (n_same == 1)
+			memcpy(graphs->profile_names[i], name, sizeof(name));
+		else
+			snprintf(graphs->profile_names[i], SCENARIO_NAME_BYTES, "%.40s #%u", name,
+				 n_same);
 	}
+	if (graphs->n_profiles > 0 &&
+	    (graphs->profiles[0].memory_bytes > 0 || graphs->profiles[0].up_bytes_per_ns > 0))
+		return reader_refuse(reader,
+				     "profiles: the first is to be the CPU, and %s has a link or "
+				     "memory of its own",
+				     graphs->profile_names[0]);
 	return 0;
 }
 

@@ -126,6 +126,7 @@ struct scenario_graphs {
 	char profile_names[SCENARIO_MAX_PROFILES][SCENARIO_NAME_BYTES];
 	struct place_profile profiles[SCENARIO_MAX_PROFILES];
 	uint32_t n_models, n_profiles;
+	unsigned int models_line;
 	uint32_t n_nodes;
 	uint32_t devices_min, devices_max; /* in turn */
 	double ratios[SCENARIO_MAX_RATIOS];

@@ -172,7 +172,7 @@ static void report_plan(const struct model_plan *plan)
 	json_string("tier", stats_memory_tier_name(plan->tier));
 	json_unsigned("resident_bytes", plan->resident_bytes);
 	json_unsigned("footprint_bytes", plan->footprint_bytes);
-	json_figures_part(plan_figures, now, 0, "evictions", "segments_resident");
+	json_figures_part(plan_figures, now, 0, "evictions", "segments_streamed");
 	json_string("cut", stats_cut_name(now->cut));
 	time_ns("whole_ns", (double)now->whole_ns);
 	time_ns("cut_ns", (double)now->cut_ns);
