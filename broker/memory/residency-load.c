@@ -537,25 +537,41 @@ void residence_drained(struct residence *residence)
 /* Completed and new loads */
 
 /*
+ * Return a time as far as it counts for a mean: one that is twenty times as long, because a thread
+ * had no processor, would keep tasks from waiting for half a minute. If times stay long, the mean
+ * follows within a few.
+ */
+static double at_most_twice(double ns, double mean_ns)
+{
+	return mean_ns > 0 && ns > 2 * mean_ns ? 2 * mean_ns : ns;
+}
+
+/*
  * Learn how long plans take to come: alone, from the time that loading took, and this one when
- * tasks wait, from the whole time. Each time that is held up counts.
+ * tasks wait, from the whole time.
  */
 static void learn_bring(struct residence *residence)
 {
 	static const double part = 0.25;
 	const uint64_t now_ns = clock_now_ns(),
 		       own = residence->own ? residence->own->exec.bytes : 0;
-	const double ns = (double)(now_ns - residence->sought_ns);
+	const double bytes = (double)(residence->work_charge.device.amount + own);
+	const double whole_ns = (double)(now_ns - residence->sought_ns);
 	struct residency_device *device = residence->device;
+	double link_ns, mean_ns;
 
 	if (residence->tier != EXEC_TIER_VRAM)
 		return;
-	device->load_ns += (double)residence->load_ns - part * device->load_ns;
-	device->load_bytes +=
-		(double)(residence->work_charge.device.amount + own) - part * device->load_bytes;
+	mean_ns = residence->bring_ns > 0 ? residence->bring_ns : residence_link_ns(residence);
+	link_ns = device->load_bytes > 0 ? device->load_ns / device->load_bytes * bytes : 0;
+	device->load_ns +=
+		at_most_twice((double)residence->load_ns, link_ns) - part * device->load_ns;
+	device->load_bytes += bytes - part * device->load_bytes;
 	if (residence->plan->n_held[RESIDENCY_STREAM] == 0)
 		return;
-	residence->bring_ns += residence->bring_ns > 0 ? part * (ns - residence->bring_ns) : ns;
+	if (!(mean_ns > 0))
+		mean_ns = whole_ns;
+	residence->bring_ns = mean_ns + part * (at_most_twice(whole_ns, mean_ns) - mean_ns);
 	residence->brought_ns = now_ns;
 }
 

@@ -381,6 +381,16 @@ struct resident_constant *resident_index_find(const struct resident_index *index
 
 /* ---- residency-figures.c: sizes, values and free memory ---- */
 
+/* Return the time that the plan's own bytes take over the device's link; 0: unknown. */
+static inline double residence_link_ns(const struct residence *residence)
+{
+	const struct residency_device *device = residence->device;
+
+	return device->load_bytes > 0
+		       ? device->load_ns / device->load_bytes * (double)residence->required_bytes
+		       : 0;
+}
+
 /* Update the state that placement sees. */
 void residence_show(struct residence *residence);
 /* Return true if the plan is OUT on @device, or with RBK_DEVICE_NONE on all devices. */

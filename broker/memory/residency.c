@@ -227,21 +227,11 @@ uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int dev
 	return resident_bytes(residence);
 }
 
-/* Return the time that the plan's own bytes take over the device's link; 0: unknown. */
-static double link_ns(const struct residence *residence)
-{
-	const struct residency_device *device = residence->device;
-
-	return device->load_bytes > 0
-		       ? device->load_ns / device->load_bytes * (double)residence->required_bytes
-		       : 0;
-}
-
 uint64_t residency_bring_ns(const struct plan_memory *memory, unsigned int device)
 {
 	const struct residence *residence = &memory->residency->on[device];
 	const uint64_t now_ns = clock_now_ns();
-	double ns = link_ns(residence), part, since_ns;
+	double ns = residence_link_ns(residence), part, since_ns;
 
 	if (!(memory->residency->supported & 1u << device) || !(ns > 0))
 		return 0;

@@ -675,6 +675,43 @@ TEST(test_stream__time_to_bring)
 	assert_true(residency_bring_ns(first, RIG_DEVICE) > 1000000);
 }
 
+/* Evict the plan, and have it come for a waiting task in @us microseconds. */
+static void bring_in(struct residency_rig *rig, struct plan_memory *memory, unsigned int us)
+{
+	struct rig_wish wish;
+
+	rig_ask(rig, memory, &wish, RESIDENCY_EVICT);
+	hold(rig);
+	wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+	residency_ask(rig->residency, memory, &wish.waiter, RESIDENCY_STREAM, RIG_DEVICE);
+	await_held(rig);
+	usleep(us);
+	release(rig);
+	rig_settle(rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+}
+
+/* A load that is late once says little; loads that are late each time are believed. */
+TEST(test_stream__one_late_load)
+{
+	enum { USUAL_US = 10000, LATE_US = 300000 };
+	struct plan_memory *memory;
+
+	BEGIN(rig);
+	hold(&rig);
+	rig_add(&rig, memory = rig_plan_of(&rig, 0, 40 * MIB));
+	await_held(&rig);
+	usleep(USUAL_US);
+	release(&rig);
+	rig_settle(&rig);
+	bring_in(&rig, memory, USUAL_US);
+	bring_in(&rig, memory, LATE_US);
+	assert_true(residency_bring_ns(memory, RIG_DEVICE) < LATE_US * 1000ull / 2);
+	for (unsigned int i = 0; i < 16; i++)
+		bring_in(&rig, memory, LATE_US / 3);
+	assert_true(residency_bring_ns(memory, RIG_DEVICE) > LATE_US * 1000ull / 4);
+}
+
 /* ---- Loads that the driver refuses ---- */
 
 /* Add @memory while loads are held, ask @what, and wait until the request has been examined. */
