@@ -176,13 +176,19 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
 }
 
 int target_init_rated(struct target *target, struct bench_env *env, uint32_t flops_per_ns,
-		      uint64_t memory_bytes)
+		      uint64_t memory_bytes, uint32_t link_mb_per_s)
 {
-	char rate[48], memory[48];
-	const char *const more[] = {"--test-device=20us", rate, memory_bytes ? memory : NULL, NULL};
+	char rate[48], memory[48], link[48];
+	const char *more[5] = {"--test-device=20us", rate};
+	unsigned int n = 2;
 
 	snprintf(rate, sizeof(rate), "--test-device-rate=%u", flops_per_ns);
 	snprintf(memory, sizeof(memory), "--device-memory=%llu", (unsigned long long)memory_bytes);
+	snprintf(link, sizeof(link), "--test-device-link=%u", link_mb_per_s);
+	if (memory_bytes)
+		more[n++] = memory;
+	if (link_mb_per_s)
+		more[n++] = link;
 	return start_with_device(target, env, more);
 }
 

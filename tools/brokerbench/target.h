@@ -60,9 +60,10 @@ int target_init_timed(struct target *target, struct bench_env *env, uint32_t tas
 /*
  * The same with a device whose tasks take 20 us and compute @flops_per_ns floating-point operations
  * in a nanosecond, and with plans cut as brokerd sees fit. @memory_bytes: of the device; 0: any.
+ * @link_mb_per_s: its link's megabytes in a second; 0: constants cross in no time.
  */
 int target_init_rated(struct target *target, struct bench_env *env, uint32_t flops_per_ns,
-		      uint64_t memory_bytes);
+		      uint64_t memory_bytes, uint32_t link_mb_per_s);
 
 /*
  * Open a further session of the broker at @socket, with a ring of its own. End it with
