@@ -57,8 +57,8 @@ bool place_cut_points(const struct place_cut_basis *basis, const struct plan *pl
 
 /*
  * Make the graph of the units of @plan, of which place_cut_points() makes its schedule, for tasks
- * of all rows: so that a program can look for schedules of it, too. Any thread. Return: 0;
- * -EOPNOTSUPP: no device can run the whole plan; -ENOMEM.
+ * of all rows: so that a program can look for schedules of it, too. Any thread.
+ * Return: 0; -EOPNOTSUPP: no device can run the whole plan; -ENOMEM.
  */
 int place_cut_graph(const struct place_cut_basis *basis, const struct plan *plan,
 		    struct place_graph **ret);

@@ -331,8 +331,7 @@ static void construct_on_one(struct graph_search *search)
 	}
 }
 
-/* The constructions of the literature, then some with prices: graphs differ in what these are
- * worth. */
+/* Constructions of the literature, then with prices: graphs differ in what these are worth. */
 static const struct way ways[GRAPH_CONSTRUCTIONS] = {
 	{.has_table = false},
 	{.has_table = false}, /* all on one device */
