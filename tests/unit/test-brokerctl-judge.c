@@ -229,6 +229,31 @@ TEST(test_judge__contention_of_segment)
 	assert_cause(&verdict, CAUSE_SLOWER, 1000);
 }
 
+/* A segment that came just for its task waited for that, and for what ran meanwhile. */
+TEST(test_judge__streamed_segment)
+{
+	struct segment_entry segment = timed(1, 1000, 4000, 6000);
+	struct busy busy = {1000, 2000, GPU, true, 6, 0};
+	struct judge judge = {.busy = &busy, .n_busy = 1, .longest_ns = 1000, .has_returned = true};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict = {.n_tasks = 0};
+
+	task.sequence = 9;
+	judge_add(&judge, &task, &segment, 1, &verdict);
+	assert_cause(&verdict, CAUSE_RETURN, 2000);
+	assert_cause(&verdict, CAUSE_STREAM, 0);
+	segment.segment.flags = RBK_DECISION_STREAMED;
+	judge_add(&judge, &task, &segment, 1, &verdict);
+	assert_cause(&verdict, CAUSE_RETURN, 2000);
+	assert_cause(&verdict, CAUSE_STREAM, 2000);
+	assert_cause(&verdict, CAUSE_OWN_QUEUE, 2000);
+	/* The bit of a task says that it ran on the reactor. */
+	task.device = GPU;
+	task.flags = RBK_DECISION_INLINE;
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_STREAM, 0);
+}
+
 /* Time in which several tasks ran counts once, and is shared among them. */
 TEST(test_judge__behind_both)
 {

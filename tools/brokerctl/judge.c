@@ -24,6 +24,7 @@ const char *cause_name(enum cause cause)
 		[CAUSE_OTHERS_QUEUE] = "queue-others",
 		[CAUSE_QUOTA] = "quota",
 		[CAUSE_RETURN] = "return",
+		[CAUSE_STREAM] = "stream",
 		[CAUSE_WAIT] = "wait",
 		[CAUSE_TRANSFER] = "transfer",
 		[CAUSE_MEMORY] = "eviction",
@@ -49,6 +50,8 @@ const char *cause_phrase(enum cause cause)
 				"has held tasks up",
 		[CAUSE_RETURN] = "waiting, presumably until its evicted plan was back in the "
 				 "device's memory",
+		[CAUSE_STREAM] = "waiting until constants that were streamed were in the device's "
+				 "memory",
 		[CAUSE_WAIT] = "waiting, though no task in front of it is logged",
 		[CAUSE_TRANSFER] = "moving data to the device and back (its tenant's average; of "
 				   "segments, what they read of earlier ones)",
@@ -175,7 +178,7 @@ static struct overlap overlap_with(const struct judge *judge, const struct rbk_s
 }
 
 static void judge_wait(const struct judge *judge, const struct rbk_stats_decision *task,
-		       struct verdict *verdict)
+		       bool is_streamed, struct verdict *verdict)
 {
 	uint64_t wait_ns = whole_ns(task->queue_ns);
 	uint64_t started_ns = saturating_sub(task->ended_at_ns, whole_ns(task->exec_ns));
@@ -196,6 +199,8 @@ static void judge_wait(const struct judge *judge, const struct rbk_stats_decisio
 		rest = CAUSE_FALLBACK;
 	else if (judge->is_throttled && task->device == RBK_DEVICE_CPU)
 		rest = CAUSE_QUOTA;
+	else if (is_streamed)
+		rest = CAUSE_STREAM;
 	else if (judge->has_returned && task->device != RBK_DEVICE_CPU)
 		rest = CAUSE_RETURN;
 	verdict->ns[rest] += (double)(wait_ns - overlap.covered_ns);
@@ -253,10 +258,10 @@ static void judge_execution(const struct rbk_stats_decision *task, double transf
 }
 
 static void judge_part(const struct judge *judge, const struct rbk_stats_decision *part,
-		       double transfer_ns, struct verdict *verdict)
+		       bool is_streamed, double transfer_ns, struct verdict *verdict)
 {
 	verdict->total_ns += (double)whole_ns(part->queue_ns) + (double)whole_ns(part->exec_ns);
-	judge_wait(judge, part, verdict);
+	judge_wait(judge, part, is_streamed, verdict);
 	judge_execution(part, transfer_ns, verdict);
 }
 
@@ -340,11 +345,11 @@ void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 					    : 0;
 
 		if (path >> i & 1)
-			judge_part(judge, &part,
+			judge_part(judge, &part, segment->flags & RBK_DECISION_STREAMED,
 				   rate > 0 ? (double)segment->crossed_bytes / rate : 0, verdict);
 	}
 	if (n_segments == 0)
-		judge_part(judge, task, judge->transfer_ns, verdict);
+		judge_part(judge, task, false, judge->transfer_ns, verdict);
 }
 
 void judge_ahead(const struct judge *judge, const struct rbk_stats_segment *segment,

@@ -22,6 +22,7 @@ enum cause {
 	CAUSE_OTHERS_QUEUE, /* waited while tasks of other tenants ran on its device */
 	CAUSE_QUOTA,        /* waited; the tenant's CPU quota delayed tasks */
 	CAUSE_RETURN,       /* waited; the plan had to be loaded into device memory again */
+	CAUSE_STREAM,       /* waited; the segment's constants came just for the task */
 	CAUSE_WAIT,         /* waited; no log tells the cause */
 	CAUSE_TRANSFER,     /* transfer over the link to the device */
 	CAUSE_MEMORY,       /* ran on a slower device for lack of device memory */
