@@ -144,6 +144,19 @@ static void choose_weights(uint16_t *weights, unsigned int n, unsigned int max_s
 }
 
 /*
+ * Have many tasks of one plan in flight, one of those with several nodes: tasks then wait for what
+ * a plan has a few of, such as crossing blocks.
+ */
+static void make_crowded(struct sim_client_mix *mix)
+{
+	memset(mix->plans, 0, sizeof(mix->plans));
+	mix->plans[SIM_PLANS - 1 - sim_below(2)] = 1;
+	mix->n_slots = 24;
+	mix->burst = 32;
+	mix->max_ring_shift = 4;
+}
+
+/*
  * Decide what clients do. All features in each round would keep some from meeting often: a random
  * half of them finds more (Groce et al., "Swarm Testing", 2012).
  */
@@ -176,6 +189,8 @@ static void choose_mix(struct sim_client_mix *mix)
 	mix->burst = 1u << sim_below(6);
 	mix->max_ring_shift = (unsigned int)sim_below(5);
 	mix->n_helpers = one_of(2) ? 0 : 1 + (unsigned int)sim_below(SIM_MAX_HELPERS);
+	if (one_of(8))
+		make_crowded(mix);
 }
 
 /* Decide where brokers die. Each needs a few thousand steps for what clients give it back. */
