@@ -298,6 +298,9 @@ def check_cut(model, values, options, cuts, sentence):
         client = run_until_stopped(broker, model, values)
         plan = json.loads(ctl(broker, 'plans', '--json').splitlines()[-1])
         why = json.loads(ctl(broker, 'why', 'plan', plan['plan'], '--json'))
+        # Beside other programs the broker may not get to know the CPU. Then it cuts nothing for its time.
+        if 'no-gain' in cuts and broker.says('device 0 not measured'):
+            cuts, sentence = ['fits'], 'the plan is whole: a device can'
         expect(plan['cut'] in cuts, plan)
         expect((plan['segments'] > 1) == (plan['cut'] in ('faster', 'to-fit', 'at-random')), plan)
         expect((plan['whole_ns'] is not None) == (plan['cut'] in ('faster', 'no-gain')), plan)
