@@ -183,6 +183,7 @@ TEST(test_weights__task_for_the_cpu)
 	expect_cqe(&scene.bench, 1, 0);
 	scene.plan->segments->of[1].plan.plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 	sqe = bench_entry(scene.plan, scene.bench.arena, Y, 1, 2);
+	scene.plan->segments->of[2].came_to = GPU;
 	sqe.strategy = RBK_STRATEGY_ONLY_CPU;
 	rig_put(&scene.bench.ring, &sqe);
 	rig_work(&scene.bench.rig);
@@ -191,6 +192,10 @@ TEST(test_weights__task_for_the_cpu)
 		end_segment(&scene, scene.bench.cpu, 2, i);
 	}
 	expect_cqe(&scene.bench, 2, 0);
+	assert_int_equal(scene.plan->segments->n_streamed, 1);
+	/* A segment that came for it is not for a later task. */
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(scene.plan->segments->of[i].came_to, 0);
 }
 
 /* A segment is loaded before the last segments of its plan are entered. */
