@@ -36,7 +36,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "graph-bound.h"
@@ -45,9 +44,9 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-#define NO_STATE UINT32_MAX
-
 enum {
+	NO_STATE, /* no child's number */
+	FIRST_CHILD,
 	FIRST_WIDTH = 64,
 	GROWTH = 8,
 	LAST_WIDTH = 1 << 19,
@@ -70,7 +69,7 @@ struct search {
 	struct exact_state *children;
 	struct ranked *ranked;
 	uint32_t *heads; /* first child of each set of nodes, or NO_STATE */
-	uint32_t n_parents, n_children;
+	uint32_t n_parents, end_children, max_children;
 	uint64_t until_ns;
 };
 
@@ -146,13 +145,13 @@ static void add_child(struct search *search, struct exact_state *child)
 			at = &other->next;
 		}
 	}
-	if (search->n_children == MAX_CHILDREN) {
+	if (search->end_children == search->max_children) {
 		search->cut = exact_min(search->cut, child->bound);
 		return;
 	}
 	child->next = search->heads[child->done];
-	search->heads[child->done] = search->n_children;
-	search->children[search->n_children++] = *child;
+	search->heads[child->done] = search->end_children;
+	search->children[search->end_children++] = *child;
 }
 
 /* Continue a state by one node on one device. @is_next: nodes whose predecessors are done. */
@@ -218,7 +217,7 @@ static void choose_parents(struct search *search)
 {
 	uint32_t n = 0;
 
-	for (uint32_t k = 0; k < search->n_children; k++) {
+	for (uint32_t k = FIRST_CHILD; k < search->end_children; k++) {
 		struct exact_state *child = &search->children[k];
 		uint32_t bound;
 		uint64_t key = 0;
@@ -246,7 +245,7 @@ static void choose_parents(struct search *search)
 	if (n > search->width)
 		search->cut = exact_min(
 			search->cut, search->children[search->ranked[search->width].child].bound);
-	search->n_children = 0;
+	search->end_children = FIRST_CHILD;
 }
 
 /* Search once over all levels. Return: 0 or GRAPH_EXACT_E_LIMIT. */
@@ -260,6 +259,7 @@ static int run_pass(struct search *search)
 			search->parents[0].idle[d] = EXACT_NEVER;
 	}
 	search->n_parents = 1;
+	search->end_children = FIRST_CHILD;
 	search->cut = EXACT_NEVER;
 	for (uint32_t level = 0; level < search->problem->n_nodes; level++) {
 		for (uint32_t k = 0; k < search->n_parents; k++) {
@@ -272,9 +272,34 @@ static int run_pass(struct search *search)
 	return 0;
 }
 
+static void free_states(struct search *search)
+{
+	free(search->parents);
+	free(search->children);
+	free(search->ranked);
+	search->parents = search->children = NULL;
+	search->ranked = NULL;
+}
+
+/* Get memory for passes of a width. Most searches end at the first ones. Return: 0 or -ENOMEM. */
+static int widen(struct search *search, const struct exact_problem *problem, uint32_t width)
+{
+	const uint32_t most = width * problem->n_nodes * problem->n_devices;
+
+	free_states(search);
+	search->width = width;
+	search->max_children = FIRST_CHILD + exact_min(most, MAX_CHILDREN);
+	search->parents = malloc(width * sizeof(*search->parents));
+	search->children = malloc(search->max_children * sizeof(*search->children));
+	search->ranked = malloc(search->max_children * sizeof(*search->ranked));
+	if (!search->parents || !search->children || !search->ranked)
+		return error_origin(-ENOMEM);
+	return 0;
+}
+
 /*
  * Run wider and wider passes, at each width first in the direction with the better bound.
- * Return: 0 or GRAPH_EXACT_E_LIMIT. @ret_lower is the proven bound in both cases.
+ * Return: 0, GRAPH_EXACT_E_LIMIT or -ENOMEM. @ret_lower is the proven bound in all cases.
  */
 static int run_passes(struct search *search, const struct exact_problem *directions,
 		      uint32_t *ret_lower)
@@ -283,11 +308,14 @@ static int run_passes(struct search *search, const struct exact_problem *directi
 
 	*ret_lower = 0;
 	for (uint32_t width = FIRST_WIDTH; width <= LAST_WIDTH; width *= GROWTH) {
+		const int r = widen(search, directions, width);
+
+		if (r)
+			return width == FIRST_WIDTH ? r : GRAPH_EXACT_E_LIMIT;
 		first = bounds[1] > bounds[0];
 		for (uint32_t k = 0; k < 2; k++) {
 			uint32_t at = k ? !first : first;
 
-			search->width = width;
 			search->problem = &directions[at];
 			if (run_pass(search))
 				return GRAPH_EXACT_E_LIMIT;
@@ -326,12 +354,11 @@ static double serial_ns(const struct place_graph *graph)
 int graph_exact(const struct place_graph *graph, double upper_ns, double seconds, double *ret_ns)
 {
 	_cleanup_(freep) struct exact_problem *directions = NULL;
-	_cleanup_(freep) struct exact_state *parents = NULL, *children = NULL;
-	_cleanup_(freep) struct ranked *ranked = NULL;
 	_cleanup_(freep) uint32_t *heads = NULL;
 	double bound_ns = graph_bound_ns(graph), unit_ns;
 	struct search search;
 	uint32_t lower;
+	int r;
 
 	upper_ns = fmin(upper_ns, serial_ns(graph));
 	unit_ns = upper_ns / EXACT_UNIT;
@@ -343,29 +370,22 @@ int graph_exact(const struct place_graph *graph, double upper_ns, double seconds
 		*ret_ns = bound_ns;
 		return GRAPH_EXACT_E_LIMIT;
 	}
-	/* Pages that a search does not use stay without memory. */
 	directions = calloc(2, sizeof(*directions));
-	parents = malloc(LAST_WIDTH * sizeof(*parents));
-	children = malloc(MAX_CHILDREN * sizeof(*children));
-	ranked = malloc(MAX_CHILDREN * sizeof(*ranked));
-	heads = malloc(sizeof(*heads) << graph->n_nodes);
-	if (!directions || !parents || !children || !ranked || !heads)
+	heads = calloc((size_t)1 << graph->n_nodes, sizeof(*heads));
+	if (!directions || !heads)
 		return error_origin(-ENOMEM);
-	memset(heads, 0xff, sizeof(*heads) << graph->n_nodes);
 	exact_problem_init(&directions[0], graph, unit_ns, false);
 	exact_problem_init(&directions[1], graph, unit_ns, true);
 	search = (struct search){
 		.upper = EXACT_UNIT - MARGIN,
-		.parents = parents,
-		.children = children,
-		.ranked = ranked,
 		.heads = heads,
 		.until_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) + (uint64_t)(seconds * 1e9),
 	};
-	if (run_passes(&search, directions, &lower)) {
+	r = run_passes(&search, directions, &lower);
+	free_states(&search);
+	if (r == GRAPH_EXACT_E_LIMIT)
 		*ret_ns = fmax(bound_ns, lower * unit_ns);
-		return GRAPH_EXACT_E_LIMIT;
-	}
-	*ret_ns = search.upper < EXACT_UNIT - MARGIN ? search.upper * unit_ns : upper_ns;
-	return 0;
+	else if (r == 0)
+		*ret_ns = search.upper < EXACT_UNIT - MARGIN ? search.upper * unit_ns : upper_ns;
+	return r;
 }
