@@ -8,18 +8,25 @@
  * Columns of one unit of a matrix product, multiples of every gemm_nr, and rows, multiples of every
  * gemm_mr. A packed b costs nothing to reread, while every unit packs its rows of a: so with a
  * packed b units are wide and low. Without, every unit packs its columns of b, so units are high.
- * Where there are few units, they are lower still, so that a small product can be shared with more
- * threads: those that one thread computes together are merged.
+ * Where there are few units, they are smaller still, so that a small product can be shared with
+ * more threads: low if b is packed, else narrow, and low only if that is not enough. Those that one
+ * thread computes together are merged.
  */
 enum {
 	GEMM_UNIT_N = 128,
 	GEMM_UNIT_N_MAX = 512,
+	GEMM_UNIT_N_FEW = 64,
 	GEMM_UNIT_M = 60,
 	GEMM_UNIT_M_MAX = 240,
 	GEMM_ENOUGH_UNITS = 64,
 	GEMM_FEW_UNITS = 16,
 	GEMM_UNIT_M_FEW = 24
 };
+
+static size_t n_units(const struct cpu_gemm_grid *grid, size_t m, size_t n)
+{
+	return grid->batches * div_up(m, grid->m_unit) * div_up(n, grid->n_unit);
+}
 
 struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count)
 {
@@ -32,12 +39,14 @@ struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t co
 
 	for (unsigned int i = 0; i < step->n_batch; i++)
 		grid.batches *= cpu_extent_at(&step->batch[i], count);
-	while (grid.batches * div_up(m, grid.m_unit) * div_up(n, grid.n_unit) < GEMM_ENOUGH_UNITS &&
+	while (n_units(&grid, m, n) < GEMM_ENOUGH_UNITS &&
 	       (grid.m_unit > GEMM_UNIT_M || grid.n_unit > GEMM_UNIT_N)) {
 		grid.m_unit = grid.m_unit > GEMM_UNIT_M ? grid.m_unit / 2 : grid.m_unit;
 		grid.n_unit = grid.n_unit > GEMM_UNIT_N ? grid.n_unit / 2 : grid.n_unit;
 	}
-	if (grid.batches * div_up(m, grid.m_unit) * div_up(n, grid.n_unit) < GEMM_FEW_UNITS)
+	if (!step->b_is_packed && n_units(&grid, m, n) < GEMM_FEW_UNITS)
+		grid.n_unit = GEMM_UNIT_N_FEW;
+	if (n_units(&grid, m, n) < GEMM_FEW_UNITS)
 		grid.m_unit = GEMM_UNIT_M_FEW;
 	grid.m_units = div_up(m, grid.m_unit);
 	grid.n_units = div_up(n, grid.n_unit);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cpu/internal.h"
+#include "cpu/run-matmul.h"
 #include "support/describe.h"
 #include "support/test.h"
 #include "unit/cpu-rig.h"
@@ -51,9 +52,9 @@ static const struct unit_case unit_cases[] = {
 	{"Add", {{2, {2, 1 << 20}}, {2, {2, 1}}}, .max_units = 2},
 	{"MaxPool", {{4, {1, 1, 1024, 1024}}}, .attr = {"kernel_shape", 2, {5, 5}}},
 	{"Conv", {{4, {1, 2048, 8, 8}}, {4, {512, 2048, 3, 3}}}, .max_units = 12},
-	{"MatMul", {{2, {24, 40000}}, {2, {40000, 100}}}},
+	{"MatMul", {{2, {24, 40000}}, {2, {40000, 64}}}},
 	{"MaxPool", {{4, {1, 1, 1, 1 << 14}}}, .attr = {"kernel_shape", 2, {1, 1 << 13}}},
-	{"MatMul", {{2, {24, 20000}}, {2, {20000, 100}}}, .is_double = true},
+	{"MatMul", {{2, {24, 20000}}, {2, {20000, 64}}}, .is_double = true},
 	{"Conv", {{4, {1, 1024, 7, 6}}, {4, {96, 1024, 3, 3}}}, .is_double = true},
 	{"ConvTranspose", {{4, {1, 512, 16, 16}}, {4, {512, 48, 3, 3}}}, .is_double = true},
 	{"LpPool", {{4, {1, 1, 512, 512}}}, .is_double = true, .attr = {"kernel_shape", 2, {5, 5}}},
@@ -246,10 +247,36 @@ TEST(test_units__bounded)
 	cpu_rig_deinit(&rig);
 }
 
+/* Every unit packs its columns of b anew: a product has enough units, but of many rows. */
+TEST(test_units__of_many_rows)
+{
+	static const struct unit_case products[] = {
+		{"MatMul", {{2, {256, 256}}, {2, {256, 256}}}},
+		{"Gemm", {{2, {256, 256}}, {2, {256, 256}}}, .attr = {"transB", 0, {1}}},
+		{"MatMul", {{2, {120, 256}}, {2, {256, 512}}}},
+		{"MatMul", {{2, {250, 128}}, {2, {128, 256}}}, .is_double = true},
+	};
+	struct cpu_rig rig;
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (size_t i = 0; i < ARRAY_SIZE(products); i++) {
+		struct plan *plan = unit_plan(&products[i]);
+		struct cpu_gemm_grid grid;
+
+		cpu_rig_prepare(&rig, plan);
+		grid = cpu_gemm_grid(
+			cpu_step_args(((struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->steps), 1);
+		assert_in_range(grid.m_units * grid.n_units, 16, 64);
+		assert_true(grid.m_unit >= 60);
+		cpu_rig_release(&rig, plan);
+	}
+	cpu_rig_deinit(&rig);
+}
+
 /* A product of one unit that is stopped after each piece of work continues with its next terms. */
 TEST(test_units__stop_between_rounds)
 {
-	static const struct unit_case deep = {"MatMul", {{2, {24, 60000}}, {2, {60000, 100}}}};
+	static const struct unit_case deep = {"MatMul", {{2, {24, 90000}}, {2, {90000, 64}}}};
 
 	for (unsigned int n_workers = 1; n_workers <= 2; n_workers++) {
 		struct reference_buffers want;
