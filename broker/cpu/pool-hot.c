@@ -371,8 +371,9 @@ static bool team_join(struct cpu_worker *worker, const struct cpu_worker *leader
 		atomic_fetch_add_explicit(&team->helper_ticks,
 					  clock_ticks() - since - (worker->between_ticks - between),
 					  memory_order_relaxed);
-		cpu_team_leave(team);
+		/* Before the leader sees it leave: it cuts its next step for idle workers. */
 		atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
+		cpu_team_leave(team);
 		return true;
 	}
 	return false;

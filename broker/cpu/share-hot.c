@@ -12,7 +12,12 @@
  * it only for long steps, or where short ones follow each other, so that it stays awake. What a
  * leader has computed in steps that it could have shared is added up for this, until there is a
  * pause after which workers sleep.
+ *
+ * While every worker has a task of its own, no helper comes. Then pieces are as long as for a
+ * thread alone: many kernels pack operands anew for each piece.
  */
+#include <math.h>
+
 #include "cpu/internal.h"
 #include "util/clock.h"
 
@@ -21,13 +26,13 @@ static const double share_min_ns = 12000, helper_min_ns = 8000;
 /* Time for which one sleeping worker is woken; the first needs twice as much. */
 static const double wake_each_ns = 50000;
 /*
- * Time of a chunk: short enough for all threads to end at about the same time. Chunks are longer
- * where there would be more than CHUNKS_PER_THREAD, but not longer than chunk_max_ns as long as
- * units can be cut.
+ * Time of a chunk that helpers may take: short enough for all threads to end at about the same
+ * time. Chunks are longer where there would be more than CHUNKS_PER_THREAD, but not longer than
+ * chunk_max_ns as long as units can be cut.
  */
 static const double chunk_ns = 4000, chunk_max_ns = 20000;
 enum { CHUNKS_PER_THREAD = 8 };
-/* Longest step that one thread alone computes in one call, by whether its kernel polls within */
+/* Longest piece that one thread alone computes in one call, by whether its kernel polls within */
 static const double whole_max_ns = 100000, whole_blind_max_ns = 60000;
 /* Where the kernel does not poll, the reactor looks after each chunk of so long. */
 static const double here_chunk_ns = 5000;
@@ -68,13 +73,30 @@ static unsigned int most_threads(const struct cpu_worker *worker)
 		       : atomic_load_explicit(&cpu->n_active, memory_order_relaxed);
 }
 
+/* Return true if a worker has nothing to do. Those beyond a limit count, too. */
+static bool has_idle_worker(const struct cpu_executor *cpu)
+{
+	return atomic_load_explicit(&cpu->n_looking, memory_order_relaxed) > 0 ||
+	       atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) > 0;
+}
+
+/* Return true if no other thread is expected to help with the worker's steps. */
+static bool is_alone(const struct cpu_worker *worker)
+{
+	return most_threads(worker) == 1 ||
+	       (!cpu_worker_is_reactor(worker) && !has_idle_worker(worker->cpu));
+}
+
+static double alone_max_ns(const struct cpu_step *step)
+{
+	return step->looks ? whole_max_ns : whole_blind_max_ns;
+}
+
 bool cpu_step_is_whole(const struct cpu_worker *worker, const struct cpu_step *step, double ns)
 {
 	if (cpu_worker_is_reactor(worker) && !step->looks)
 		return ns <= here_chunk_ns;
-	if (most_threads(worker) > 1)
-		return ns <= share_min_ns;
-	return ns <= (step->looks ? whole_max_ns : whole_blind_max_ns);
+	return ns <= (is_alone(worker) ? alone_max_ns(step) : share_min_ns);
 }
 
 size_t cpu_step_chunks(const struct cpu_worker *worker, const struct cpu_step *step, double ns,
@@ -85,6 +107,8 @@ size_t cpu_step_chunks(const struct cpu_worker *worker, const struct cpu_step *s
 
 	if (cpu_worker_is_reactor(worker) && !step->looks)
 		n_chunks = ns / here_chunk_ns;
+	else if (is_alone(worker))
+		n_chunks = ceil(ns / alone_max_ns(step));
 	else if (n_chunks > most)
 		n_chunks = ns / chunk_max_ns > most ? ns / chunk_max_ns : most;
 	if (n_chunks > (double)ENDS_MAX)

@@ -100,19 +100,24 @@ TEST(test_share__tasks_teach)
 	reference_arena_deinit(&arena);
 }
 
-/* A short step is computed in one call; the reactor looks between short pieces. */
+/*
+ * A short step is computed in one call; the reactor looks between short pieces. Where no helper is
+ * expected, pieces are as long as a step in one call.
+ */
 TEST(test_share__cuts_long_steps)
 {
 	const struct cpu_step blind = {0}, looking = {.looks = true};
 	static const struct {
-		unsigned int n_workers, n_helpers;
+		unsigned int n_workers, n_helpers, n_idle;
 		bool is_reactor, looks;
-		double whole_ns; /* longest step that is not cut */
+		double whole_ns;        /* longest step that is not cut */
+		size_t n_least, n_most; /* chunks of a step of 0.4 ms */
 	} cases[] = {
-		{1, 0, false, false, 60000}, {1, 0, false, true, 100000},
-		{4, 0, false, true, 12000},  {4, 0, true, false, 5000},
-		{4, 0, true, true, 100000},  {4, 3, true, true, 12000},
-		{4, 3, true, false, 5000},
+		{1, 0, 0, false, false, 60000, 7, 7},  {1, 0, 0, false, true, 100000, 4, 4},
+		{4, 0, 1, false, true, 12000, 20, 32}, {4, 0, 3, false, false, 12000, 20, 32},
+		{4, 0, 0, false, false, 60000, 7, 7},  {4, 0, 0, false, true, 100000, 4, 4},
+		{4, 0, 0, true, false, 5000, 80, 80},  {4, 0, 0, true, true, 100000, 4, 4},
+		{4, 3, 0, true, true, 12000, 20, 32},  {4, 3, 0, true, false, 5000, 80, 80},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -121,18 +126,31 @@ TEST(test_share__cuts_long_steps)
 		struct bare bare;
 
 		bare_init(&bare, cases[i].n_workers, cases[i].n_helpers);
+		atomic_store(&bare.cpu.n_looking, cases[i].n_idle);
 		worker = cases[i].is_reactor ? bare.reactor : bare.workers;
 		assert_true(cpu_step_is_whole(worker, step, cases[i].whole_ns));
 		assert_false(cpu_step_is_whole(worker, step, cases[i].whole_ns + 1));
 		/* No more chunks than units; not many more than threads, unless they are long. */
 		assert_int_equal(cpu_step_chunks(worker, step, 1e9, 3), 3);
-		if (!cases[i].is_reactor || cases[i].looks)
-			assert_in_range(cpu_step_chunks(worker, step, 400000, 1000), 20, 32);
-		else
-			assert_int_equal(cpu_step_chunks(worker, step, 400000, 1000), 80);
-		assert_in_range(cpu_step_chunks(worker, step, 1e9, 1 << 20), 50000, 200000);
+		assert_in_range(cpu_step_chunks(worker, step, 400000, 1000), cases[i].n_least,
+				cases[i].n_most);
+		assert_in_range(cpu_step_chunks(worker, step, 1e9, 1 << 20),
+				cases[i].n_least < 20 ? 10000 : 50000, 200000);
 		bare_deinit(&bare);
 	}
+}
+
+/* Any worker without a task may come, also one that sleeps. */
+TEST(test_share__expects_sleepers)
+{
+	const struct cpu_step step = {.looks = true};
+	struct bare bare;
+
+	bare_init(&bare, 4, 0);
+	assert_true(cpu_step_is_whole(bare.workers, &step, 100000));
+	atomic_store(&bare.cpu.n_sleeping, 1);
+	assert_false(cpu_step_is_whole(bare.workers, &step, 100000));
+	bare_deinit(&bare);
 }
 
 /* Each thread gets a piece that is worth fetching. */
