@@ -130,15 +130,15 @@ struct rbk_options {
  * itself: a thread of the library connects to the next broker at the same socket, and restores
  * leases, arenas, plans and rings there; all but leases under the same numbers. Tasks that were
  * submitted and had not completed run again, and each completes exactly once; meanwhile more can be
- * submitted. Waits and requests go on, at most until reattach_ns. What a task wrote
- * into its outputs before may be written again. States of a task that had begun are first written
- * back as they were before it, so that each update is applied once. The broker keeps them for up to
- * 64 KiB in all of the states that a ring's tasks in flight update (in units of 1 KiB for each
- * task), with RBK_FEAT_UNDO; a task that had begun without room for its states completes with
- * -ECONNRESET, and they may be half updated. A task that crashes two brokers does not run again: it
- * completes with -ECONNABORTED. While the session is being restored, calls that make, seal or free
- * objects wait for that, too. Arenas keep their addresses, but are new memory if the broker had
- * fixed them (RBK_FEAT_FIXED_ARENAS): see rbk_arena_new().
+ * submitted. Waits and requests go on, at most until reattach_ns. What a task wrote into its
+ * outputs before may be written again. States of a task that had begun are first written back as
+ * they were before it, so that each update is applied once. The broker keeps them for up to 64 KiB
+ * in all of the states that a ring's tasks in flight update (in units of 1 KiB for each task), with
+ * RBK_FEAT_UNDO; a task that had begun without room for its states completes with -ECONNRESET, and
+ * they may be half updated. A task that crashes two brokers (a kill is no crash) does not run
+ * again: it completes with -ECONNABORTED. While the session is being restored, calls that make,
+ * seal or free objects wait for that, too. Arenas keep their addresses, but are new memory if the
+ * broker had fixed them (RBK_FEAT_FIXED_ARENAS): see rbk_arena_new().
  *
  * The library has no thread while there is a broker, so an idle program notices the death at its
  * next call or wait, or when an event loop reports it (rbk_ring_fd(), rbk_fd()); on_reattach is
@@ -153,9 +153,9 @@ struct rbk_options {
  *
  * The connection is lost for ever (-ECONNRESET) if no broker comes back within options.reattach_ns,
  * or if the next broker does not offer a feature that this one did, or does not restore an object.
- * The sentences of later errors say why. It is also lost if the broker ended the session, if it has
- * an arena that cannot be restored (see rbk_arena_new()), if it has or had a lease and the broker
- * does not offer RBK_FEAT_RESTORE, or with RBK_CONNECT_NO_REATTACH. Then free the session's
+ * The sentences of later errors say why. It is also lost if the broker ended this session alone, if
+ * it has an arena that cannot be restored (see rbk_arena_new()), if it has or had a lease and the
+ * broker does not offer RBK_FEAT_RESTORE, or with RBK_CONNECT_NO_REATTACH. Then free the session's
  * objects, connect anew after a pause, and make arenas, plans and rings again, as the example
  * reconnect.c of the documentation does.
  *
@@ -822,9 +822,9 @@ static inline void rbk_prep_nop(struct rbk_sqe *sqe)
 }
 
 /*
- * Run a plan over @count rows (1 if no tensor has RBK_DIM_COUNT). @n_refs references, at most
- * RBK_SQE_REFS, follow the order in which inputs, outputs and states were declared. If @n_refs is
- * not the plan's number (struct rbk_plan_info), the entry completes with -EINVAL.
+ * Run a plan over @count rows (1 if no tensor has RBK_DIM_COUNT). @n_refs references (at most
+ * RBK_SQE_REFS; -EINVAL if not the plan's number) are of inputs, outputs and states as declared.
+ * Until the entry completes, do not write to the inputs, and leave the outputs and states alone.
  */
 static inline void rbk_prep_run(struct rbk_sqe *sqe, uint32_t plan_id, uint32_t count,
 				const uint64_t *refs, unsigned int n_refs)

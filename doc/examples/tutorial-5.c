@@ -96,7 +96,10 @@ static int show_tenant(struct service *service, struct rbk_error *error)
 	struct rbk_tenant tenant;
 	int r = rbk_get_tenant(service->rbk, &tenant, error);
 
-	if (r == 0)
+	if (r == 0 && tenant.arena_bytes.max == UINT64_MAX)
+		printf("tenant %s: %" PRIu64 " KiB of arenas, without a limit\n", tenant.name,
+		       tenant.arena_bytes.used / 1024);
+	else if (r == 0)
 		printf("tenant %s: %" PRIu64 " KiB of arenas, %" PRIu64 " KiB allowed\n",
 		       tenant.name, tenant.arena_bytes.used / 1024, tenant.arena_bytes.max / 1024);
 	return r;
