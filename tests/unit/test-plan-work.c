@@ -3,7 +3,10 @@
  * Time of verifying a plan: about four times as much for a graph four times as large
  *
  * CPU time of this thread is compared only with itself, so the machine's speed does not matter.
+ * Sanitizers take new pages for the larger plan, which cost a slow machine more than the work: no
+ * times are judged with them.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,6 +17,12 @@
 #include "util/clock.h"
 
 enum { SMALL = 1000, LARGE = 4 * SMALL };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { TRIES = 1, IS_JUDGED = false };
+#else
+enum { TRIES = 10, IS_JUDGED = true };
+#endif
 
 /* Return the minimum of several times: disturbances only add time. */
 static uint64_t verify_ns(enum big_plan kind, unsigned int n)
@@ -47,13 +56,13 @@ TEST(test_work__linear)
 		uint64_t small_ns = 0, large_ns = UINT64_MAX;
 
 		/* Caches hold less of the larger plan, so more than four times is accepted. */
-		for (unsigned int i = 0; i < 10 && large_ns >= 8 * small_ns; i++) {
+		for (unsigned int i = 0; i < TRIES && large_ns >= 8 * small_ns; i++) {
 			small_ns = verify_ns((enum big_plan)kind, SMALL);
 			large_ns = verify_ns((enum big_plan)kind, LARGE);
 		}
 		print_message("%-32s %6.2f ms, %6.2f ms: %.1f times\n",
 			      big_plan_name((enum big_plan)kind), (double)small_ns / 1e6,
 			      (double)large_ns / 1e6, (double)large_ns / (double)small_ns);
-		assert_true(large_ns < 8 * small_ns);
+		assert_true(large_ns < 8 * small_ns || !IS_JUDGED);
 	}
 }
