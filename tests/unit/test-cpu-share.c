@@ -135,7 +135,8 @@ TEST(test_share__cuts_long_steps)
 		assert_in_range(cpu_step_chunks(worker, step, 400000, 1000), cases[i].n_least,
 				cases[i].n_most);
 		assert_in_range(cpu_step_chunks(worker, step, 1e9, 1 << 20),
-				cases[i].n_least < 20 ? 10000 : 50000, 200000);
+				cases[i].n_least < 20 ? 10000 : 50000,
+				cases[i].n_least < 20 ? 17000 : 200000);
 		bare_deinit(&bare);
 	}
 }
