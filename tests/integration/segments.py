@@ -24,7 +24,6 @@ from started import LIMIT, Broker, expect, start, wait_for
 CTL, BROKERD, PAGE = map(os.path.abspath, sys.argv[1:4])
 N_NODES, ROW_BYTES = 9, 64 * 64 * 4
 N_ROWS, MOST_BATCHES = 500, 8
-IS_SLOW = 'RBK_TEST_SLOW' in os.environ  # by a sanitizer
 SIDE = 512
 MATRIX_BYTES = 4 * SIDE * SIDE
 # Tasks of a plan that is cut which have begun
@@ -346,8 +345,8 @@ def check_weights(folder):
                 time.sleep(0.1)
                 plan = json.loads(ctl(broker, 'plans', '--json').splitlines()[-1])
                 expect(plan['segments'] > 1, plan)
-            # To a CPU that a sanitizer slows down any link seems fast, as to one that was not measured.
-            if comes or not (IS_SLOW or broker.says('device 0 not measured')):
+            # The slow link takes three seconds. A CPU that was not measured, or is instrumented, may seem slower.
+            if comes or plan['whole_ns'] < 1e9:
                 expect((plan['returns'] > 2 * plan['segments']) == comes, link, plan)
                 expect((plan['segments_streamed'] > plan['segments']) == comes, link, plan)
             if comes:
