@@ -69,6 +69,23 @@ TEST(test_rates__of_two_updates, setup, teardown)
 	assert_true(model.worst_part > 0.7 && strcmp(model.worst.comm, "rsync") == 0);
 }
 
+/* The bubbles of all tenants, as a part of the time between two updates. */
+TEST(test_rates__of_bubbles, setup, teardown)
+{
+	const uint64_t bubbles_ns[] = {120000000, 60000000};
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 0);
+	assert_true(model.devices[RBK_DEVICE_GPU].bubble_part <= 0);
+	stats_scene_make(STATS_SCENE_THREE, 1, &pages);
+	for (uint32_t i = 0; i < 2; i++)
+		tenant_record(&pages, i)->devices[RBK_DEVICE_GPU].bubble_ns = bubbles_ns[i];
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_true(is_near(model.devices[RBK_DEVICE_GPU].bubble_part, 0.18));
+	assert_true(model.devices[RBK_DEVICE_CPU].bubble_part == 0);
+}
+
 /* Showing the same update again changes no rate and counts nothing twice. */
 TEST(test_rates__same_update_again, setup, teardown)
 {

@@ -342,6 +342,8 @@ TEST(test_keys__details, setup, teardown)
 	gpu = &model.tenants[0].now.devices[RBK_DEVICE_GPU];
 	gpu->n_segments = 12;
 	gpu->bubble_ns = 34000000;
+	model.devices[RBK_DEVICE_GPU].bubble_part = 0.12;
+	assert_true(is_shown("bubbles  12%  "));
 	press(INPUT_ENTER);
 	assert_int_equal(canvas_resize(&canvas, 120, 50), 0);
 	assert_true(is_shown("Tenant llm"));

@@ -32,6 +32,8 @@ static struct model_counts counts_of(const struct rbk_stats_tenant *tenant)
 
 	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++)
 		counts.n_gpu_tasks += tenant->devices[i].n_tasks;
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
+		counts.bubble_ns[i] = tenant->devices[i].bubble_ns;
 	memcpy(counts.reasons, tenant->reasons, sizeof(counts.reasons));
 	return counts;
 }
@@ -95,7 +97,7 @@ void rates_forget_plan(struct model_plan *plan)
 void rates_forget_device(struct model_device *device)
 {
 	device->then_ns = 0;
-	device->tasks_per_s = MODEL_UNKNOWN;
+	device->tasks_per_s = device->bubble_part = MODEL_UNKNOWN;
 }
 
 /* --- Ends --- */
@@ -152,6 +154,10 @@ static void add_to_totals(struct model *model, const struct model_tenant *tenant
 	model->tasks_per_s += tenant->tasks_per_s;
 	if (tenant->gpu_part > 0)
 		model->gpu_per_s += tenant->tasks_per_s * tenant->gpu_part;
+	for (uint32_t i = 0; i < model->n_devices; i++)
+		model->devices[i].bubble_part += interval_rate(tenant->now.devices[i].bubble_ns,
+							       tenant->then.bubble_ns[i], ns) /
+						 1e9;
 }
 
 /* Return: true unless there are tenants and none of them has rates. */
@@ -163,6 +169,8 @@ static bool all_tenants(struct model *model, const struct rbk_stats_view *view, 
 	model->tasks_per_s = model->gpu_per_s = model->split_per_s = model->latency_p99_ns = 0;
 	memset(model->reasons_per_s, 0, sizeof(model->reasons_per_s));
 	memset(model->latency_now, 0, sizeof(model->latency_now));
+	for (uint32_t i = 0; i < model->n_devices; i++)
+		model->devices[i].bubble_part = 0;
 	for (uint32_t i = 0; i < model->n_tenants; i++) {
 		struct model_tenant *tenant = &model->tenants[i];
 		const uint64_t ns = now_ns - tenant->then_ns;

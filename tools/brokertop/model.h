@@ -36,6 +36,8 @@ struct model_device {
 	uint64_t then_ns; /* time of then_tasks; 0: none */
 	uint64_t then_tasks;
 	double tasks_per_s;
+	/* fraction of the last interval in bubbles of tasks in segments; negative: not known */
+	double bubble_part;
 	double reserved_bytes; /* bytes reserved for tenants but not used */
 	struct series load;    /* fractions from 0 to 1 */
 };
@@ -45,6 +47,7 @@ struct model_counts {
 	uint64_t n_tasks, n_gpu_tasks, n_partitioned, n_errors, n_evictions;
 	uint64_t copied_bytes, transferred_bytes;
 	uint64_t reasons[RBK_STATS_MAX_REASONS];
+	uint64_t bubble_ns[RBK_MAX_DEVICES];
 };
 
 struct model_tenant {

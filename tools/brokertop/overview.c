@@ -30,6 +30,9 @@ enum {
 	TOTAL_BYTES = 64,
 };
 
+/* The least part of an interval that is shown */
+static const double shown_bubbles = 0.005;
+
 /* --- Lines of parts, of which those are left out that do not fit --- */
 
 struct part {
@@ -256,6 +259,17 @@ static void draw_own_vram(const struct model *model, struct canvas *canvas, int 
 
 /* --- Devices --- */
 
+/* Draw the part of the last second that a device was idle between segments of one task. */
+static void draw_bubbles(const struct model *model, struct canvas *canvas, struct part *part, int y,
+			 uint32_t device)
+{
+	const double bubbles = model->devices[device].bubble_part;
+
+	if (model->has_rates && bubbles >= shown_bubbles)
+		add_format(canvas, part, y, STYLE_PLAIN, "  bubbles %4s",
+			   figure_part(bubbles).text);
+}
+
 static void draw_device(const struct model *model, struct canvas *canvas, int y, uint32_t device)
 {
 	const struct rbk_stats_device *about = &model->devices[device].now;
@@ -274,6 +288,7 @@ static void draw_device(const struct model *model, struct canvas *canvas, int y,
 			   about->breaker == RBK_STATS_BREAKER_PROBING ? "probing" : "not used");
 	add_format(canvas, &part, y, STYLE_PLAIN, "  load %4s",
 		   figure_part(model_load(about)).text);
+	draw_bubbles(model, canvas, &part, y, device);
 	if (about->clock_hz != RBK_STATS_ABSENT)
 		add_format(canvas, &part, y, STYLE_PLAIN, "  %.0f MHz",
 			   fmin((double)about->clock_hz / 1e6, 99999));
@@ -376,8 +391,9 @@ static void draw_cpu(const struct model *model, struct canvas *canvas, int y)
 	if (about->n_workers_total)
 		add_format(canvas, &part, y, STYLE_PLAIN, " workers %u/%u", about->n_workers,
 			   about->n_workers_total);
-	add_format(canvas, &part, y, STYLE_PLAIN, "  busy %4s  queue %s (%s)",
-		   figure_part(model_load(cpu)).text,
+	add_format(canvas, &part, y, STYLE_PLAIN, "  busy %4s", figure_part(model_load(cpu)).text);
+	draw_bubbles(model, canvas, &part, y, RBK_DEVICE_CPU);
+	add_format(canvas, &part, y, STYLE_PLAIN, "  queue %s (%s)",
 		   figure_count((double)cpu->n_queued + (double)cpu->n_released).text,
 		   figure_ns((double)cpu->backlog_ns).text);
 	if (model->broker.flags & RBK_STATS_BROKER_FORCE_CPU)

@@ -64,6 +64,7 @@ static void report_device(const struct model *model, uint32_t index)
 		json_figures_part(device_figures, now, 0, "queued", "released");
 		json_unsigned("backlog_ns", now->backlog_ns);
 		rate("tasks_per_s", device->tasks_per_s);
+		rate("bubble_part", model->has_rates ? device->bubble_part : -1);
 		json_figures_part(device_figures, now, 0, "drained", "lost");
 		json_boolean("breaker_open", now->breaker != RBK_STATS_BREAKER_CLOSED);
 	}
