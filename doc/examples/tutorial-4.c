@@ -66,13 +66,27 @@ static struct rbk_builder *describe(const struct rbk_arena *weights)
 	return b;
 }
 
+/* The broker has died or was restarted: say what became of the session, for the service's log. */
+static void log_reattachment(struct rbk *rbk, const struct rbk_reattachment *about, void *data)
+{
+	(void)rbk, (void)data;
+	if (about->r)
+		fprintf(stderr, "no broker has taken over: %s\n", about->text);
+	else
+		fprintf(stderr,
+			"another broker has taken over within %.0f ms; %u tasks run again\n",
+			(double)about->gap_ns / 1e6, about->n_tasks);
+}
+
 /* Connect and make all that the service needs. Return: 0, or a negative errno and a sentence. */
 static int service_open(struct service *service, struct rbk_error *error)
 {
+	const struct rbk_options options = {.size = sizeof(options),
+					    .on_reattach = log_reattachment};
 	struct rbk_builder *b;
 	int r;
 
-	if ((r = rbk_connect(NULL, &service->rbk, error)) ||
+	if ((r = rbk_connect(&options, &service->rbk, error)) ||
 	    (r = load_weights(service->rbk, &service->weights, error)) ||
 	    (r = rbk_arena_new(service->rbk, N_SLOTS * sizeof(struct slot), &service->arena,
 			       error)) ||
