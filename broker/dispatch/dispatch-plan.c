@@ -190,6 +190,12 @@ static uint32_t n_needs(const struct session_segments *segments)
 	return n;
 }
 
+/* Return true if there is a choice of devices, or of the order of segments. */
+static bool has_graph(const struct dispatch *dispatch, const struct session_segments *segments)
+{
+	return segments->n_at_once > 1 || dispatch->n_executors > 1;
+}
+
 uint64_t dispatch_plan_bytes(void *context, const struct session_plan *plan)
 {
 	const struct dispatch *dispatch = context;
@@ -197,19 +203,19 @@ uint64_t dispatch_plan_bytes(void *context, const struct session_plan *plan)
 
 	if (!segments)
 		return place_plan_bytes(dispatch->placer, plan->plan);
-	return segments->n_at_once > 1
+	return has_graph(dispatch, segments)
 		       ? place_graph_bytes(segments->n, n_needs(segments), dispatch->n_executors)
 		       : 0;
 }
 
-/* Make the graph of a plan whose segments run at once. Return: 0; -ENOMEM. */
+/* Make the graph of a plan that is cut. Return: 0; -ENOMEM. */
 static int make_graph(const struct dispatch *dispatch, struct session_segments *segments)
 {
 	struct place_graph *graph;
 	uint32_t n = 0;
 	int r;
 
-	if (segments->n_at_once == 1)
+	if (!has_graph(dispatch, segments))
 		return 0;
 	r = place_graph_new(segments->n, n_needs(segments), dispatch->n_executors, &graph);
 	if (r)

@@ -19,7 +19,7 @@
 static void replace_run(struct dispatch *dispatch, struct run *run)
 {
 	const struct task *task = run->task;
-	const struct place_request request = {
+	struct place_request request = {
 		.count = task->count,
 		.strategy = task->strategy,
 		.flags = task->place_flags & (uint8_t)~PLACE_MAY_PARTITION,
@@ -31,6 +31,8 @@ static void replace_run(struct dispatch *dispatch, struct run *run)
 	if (run->is_over || run->place.state != PLACE_QUEUED || from == RBK_DEVICE_CPU ||
 	    run->exec.part > 0)
 		return;
+	if (task->whole)
+		segments_request(task, &request);
 	decision = place_decide(dispatch->placer, task->plan->place, task->ring->flow->place,
 				request, dispatch_now_ns(dispatch));
 	if (decision.device == RBK_DEVICE_NONE || decision.device == from)

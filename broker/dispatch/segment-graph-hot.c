@@ -11,6 +11,10 @@
  *
  * The placer adds the advice to completions (place_plan_advise()). A segment that may run only
  * elsewhere, or whose device is far behind, goes elsewhere as ever.
+ *
+ * Several tasks of a plan in flight fill all devices, whatever their order. Then the reduced costs
+ * count instead of the schedule, also for plans whose segments run one after the other: a segment
+ * does not go where it ends first if that device is worth more to others.
  */
 #include <math.h>
 
@@ -47,6 +51,16 @@ static bool has_changed(float before_ns, float now_ns)
 	return fabsf(now_ns - before_ns) > before_ns * most_change;
 }
 
+/* Return what a segment takes of a device's time; 0: as its predicted time. */
+static float share(const struct dispatch *dispatch, const struct session_segment *segment,
+		   uint32_t device, uint32_t count, float predicted_ns)
+{
+	if (isinf(predicted_ns) || !segment->plan.place)
+		return 0;
+	return place_share_ns(dispatch->placer, segment->plan.place, (uint8_t)device,
+			      segment->cut.is_counted ? count : 1);
+}
+
 /* Predict all times. Return: true if one has changed. */
 static bool predict_all(const struct dispatch *dispatch, struct session_segments *segments,
 			uint32_t count)
@@ -68,6 +82,8 @@ static bool predict_all(const struct dispatch *dispatch, struct session_segments
 			if (!has_changed(exec_ns[d], ns))
 				continue;
 			exec_ns[d] = ns;
+			graph->work_ns[(size_t)i * graph->n_devices + d] =
+				share(dispatch, &segments->of[i], d, count, ns);
 			ret = true;
 		}
 	}
@@ -79,19 +95,24 @@ void segments_advise(const struct dispatch *dispatch, struct session_segments *s
 {
 	struct place_graph *graph = segments->graph;
 	const uint32_t n = segments->n_tasks++, count = task->count;
+	const bool is_at_once = segments->n_at_once > 1;
 
 	if (n % LOOK_EVERY_TASKS == 0) {
 		segments->advised_count = count;
 		if (predict_all(dispatch, segments, count) || n == 0) {
 			place_graph_renew(graph);
 			place_graph_improve(graph, 0);
-			segments->n_steps_left = SEARCH_STEPS;
+			segments->n_steps_left = is_at_once ? SEARCH_STEPS : 0;
 		}
 	}
 	if (n == 0)
-		for (uint32_t i = 0; i < segments->n; i++)
+		for (uint32_t i = 0; i < segments->n; i++) {
+			const size_t first = (size_t)i * graph->n_devices;
+
 			place_plan_advise(segments->of[i].plan.place,
-					  &graph->bias_ns[(size_t)i * graph->n_devices]);
+					  is_at_once ? &graph->bias_ns[first] : NULL,
+					  &graph->reduced_ns[first]);
+		}
 	/* The schedule says little of a task with far more or fewer rows. */
 	if (count / 2 > segments->advised_count || segments->advised_count / 2 > count)
 		task->place_flags |= PLACE_UNADVISED;

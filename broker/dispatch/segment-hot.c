@@ -233,7 +233,7 @@ bool segments_begin(const struct dispatch *dispatch, struct task *task, int *ret
 	atomic_thread_fence(memory_order_release);
 	task->whole = whole;
 	task->set = set;
-	if (set->n_slots > 1 && set->n_batches == 1)
+	if (set->n_batches == 1 && (set->n_slots > 1 || segments_in_stream(segments)))
 		segments_advise(dispatch, segments, task);
 	/* The first in order needs none: whatever it needs begins earlier in any schedule. */
 	segments_describe(task, set->n_slots > 1 ? segments_in_order(segments, set, 0) : 0, 0);

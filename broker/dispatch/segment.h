@@ -146,8 +146,31 @@ void segments_add_up(struct task *slot);
 /* segment-graph-hot.c */
 
 /*
- * Update the schedule of a plan whose segments run at once, for @task, which begins: their order,
- * and what the placer adds to the completion on each device, unless the task has another size.
+ * Return true if segments are placed for all of the plan's tasks in flight together. A plan without
+ * a graph has one device.
+ */
+static inline bool segments_in_stream(const struct session_segments *segments)
+{
+	return segments->n_begun > 1 && segments->graph;
+}
+
+/* Have a decision about a segment regard the other tasks of the plan in flight, if any. */
+static inline void segments_request(const struct task *slot, struct place_request *request)
+{
+	const struct session_segments *segments = slot->whole->segments;
+
+	/* These clients want one task to end soon, not more of them in the same time. */
+	if (!segments_in_stream(segments) || slot->priority == RBK_PRIORITY_URGENT ||
+	    slot->strategy == RBK_STRATEGY_LATENCY)
+		return;
+	request->flags |= PLACE_IN_STREAM;
+	request->n_in_flight = (uint16_t)segments->n_begun;
+}
+
+/*
+ * Update the advice for a plan whose segments run at once, or that has several tasks in flight, for
+ * @task, which begins: the order of segments, and what the placer adds to the completion on each
+ * device, unless the task has another size.
  */
 void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
 		     struct task *task);

@@ -72,6 +72,8 @@ static struct place_decision task_decide(struct dispatch *dispatch, const struct
 		.flags = task->place_flags,
 	};
 
+	if (__builtin_expect(task->whole != NULL, 0))
+		segments_request(task, &request);
 	if (task->deadline_ticks != UINT64_MAX) {
 		/* A deadline in the past counts as the closest possible one. */
 		left_ns = clock_elapsed_ns(dispatch->now_ticks, task->deadline_ticks);

@@ -38,7 +38,8 @@ struct place_decision place_decide(struct placer *placer, struct place_plan *pla
 
 	if (!likely(placer->is_plain & place_plan->is_plain &
 		    (request.strategy == RBK_STRATEGY_AUTO) & (request.deadline_ns == 0) &
-		    !(request.flags & (PLACE_MAY_PARTITION | PLACE_AS_IF_IDLE))) ||
+		    !(request.flags &
+		      (PLACE_MAY_PARTITION | PLACE_AS_IF_IDLE | PLACE_IN_STREAM))) ||
 	    !likely(is_ready_on_both(place_plan->plan)))
 		return place_decide_in_full(placer, place_plan, flow, request, now_ns);
 

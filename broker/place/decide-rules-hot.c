@@ -28,7 +28,9 @@ struct survey {
 	struct placer *placer;
 	struct place_plan *place_plan;
 	struct place_request request;
-	const float *bias_ns; /* place_plan_advise(), by device; NULL: none */
+	/* place_plan_advise(), by device, times a weight; NULL: none */
+	const float *bias_ns;
+	float bias_weight;
 	uint32_t n_devices;
 	uint8_t strategy;
 	/*
@@ -100,7 +102,7 @@ static void look_at(struct survey *survey, uint8_t device, struct place_spot spo
 	offer->score_ns = offer->done_ns;
 	/* A device that was of no use when the advice was made may be ready now. */
 	if (survey->bias_ns && !isinf(survey->bias_ns[device]))
-		offer->score_ns += survey->bias_ns[device];
+		offer->score_ns += survey->bias_ns[device] * survey->bias_weight;
 	if (survey->strategy == RBK_STRATEGY_LATENCY)
 		offer->score_ns +=
 			offer->exec_ns * LATENCY_DEVIATIONS * (float)entry->spread / 1024;
@@ -141,6 +143,8 @@ static struct place_decision on(struct survey *survey, uint8_t device, uint8_t r
 	uint8_t other = least(survey, survey->ready & ~(1u << device));
 	uint8_t flags = survey->bias_ns ? PLACE_ADVISED : 0;
 
+	if (flags && survey->request.flags & PLACE_IN_STREAM)
+		flags |= PLACE_STREAMED;
 	if (offer->is_probe) {
 		flags |= PLACE_PROBES | PLACE_BOUND;
 		place_breaker_probing(&survey->placer->devices[device].breaker, offer->exec_ns,
@@ -443,12 +447,19 @@ struct place_decision place_decide_in_full(struct placer *placer, struct place_p
 		.place_plan = place_plan,
 		.request = request,
 		.strategy = request.strategy,
-		.bias_ns = request.flags & PLACE_UNADVISED ? NULL : place_plan->rest->bias_ns,
+		.bias_ns = place_plan->rest->bias_ns,
+		.bias_weight = 1,
 		/* force-CPU: as if the CPU were the only device */
 		.n_devices = placer->config.force_cpu ? 1 : place_plan->n_devices,
 	};
 	struct place_decision decision;
 
+	if (request.flags & PLACE_IN_STREAM) {
+		survey.bias_ns = place_plan->rest->reduced_ns;
+		survey.bias_weight = PLACE_STREAM_WEIGHT * (float)request.n_in_flight;
+	}
+	if (request.flags & PLACE_UNADVISED)
+		survey.bias_ns = NULL;
 	if (survey.strategy == RBK_STRATEGY_AUTO)
 		survey.strategy = placer->config.strategy;
 	make_survey(&survey, flow, now_ns);
@@ -488,8 +499,9 @@ bool place_can_move(const struct placer *placer, const struct place_plan *place_
 		 placer->closed & ~place_plan->rest->broken & 1u << device));
 }
 
-void place_plan_advise(struct place_plan *place_plan, const float *bias_ns)
+void place_plan_advise(struct place_plan *place_plan, const float *bias_ns, const float *reduced_ns)
 {
 	place_plan->rest->bias_ns = bias_ns;
+	place_plan->rest->reduced_ns = reduced_ns;
 	place_plan_set_broken(place_plan, place_plan->rest->broken);
 }

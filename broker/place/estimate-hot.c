@@ -643,6 +643,15 @@ float place_work_ns(const struct placer *placer, const struct place_plan *place_
 	return place_entry_alone_ns(entry, spot.into) * entry->servers;
 }
 
+float place_share_ns(const struct placer *placer, const struct place_plan *place_plan,
+		     uint8_t device, uint32_t count)
+{
+	if (device >= placer->n_devices)
+		return PLACE_MAX_NS;
+	return place_work_ns(placer, place_plan, device, count) *
+	       placer->devices[device].queue.inverse_servers;
+}
+
 float place_spread(const struct placer *placer, const struct place_plan *place_plan, uint8_t device,
 		   uint32_t count)
 {

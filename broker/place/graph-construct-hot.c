@@ -358,9 +358,6 @@ bool graph_construct_next(struct graph_search *search)
 		construct_on_one(search);
 		return keep_best(search);
 	}
-	/* The first of them needs none, and takes least. */
-	if (way->price_weight > 0 && !(ways[i - 1].price_weight > 0))
-		graph_set_prices(search);
 	construct(search, way);
 	graph_order_by_start(search, &search->trial);
 	return keep_best(search);

@@ -11,12 +11,24 @@
  *
  * Prices follow the loads that they cause, in steps that become smaller; those with the greatest
  * sum are kept.
+ *
+ * In a stream of tasks the program is exact: nodes of other tasks fill the time in which one waits
+ * for its predecessors. What a node's price on a device is above its least one (its reduced cost)
+ * is what that device adds to the time between two tasks.
  */
 #include <math.h>
 
 #include "place/graph-private.h"
 
 enum { PRICE_STEPS = 40 };
+
+/* Return what a node takes of a device's time. */
+static float work_ns(const struct place_graph *graph, uint32_t node, uint32_t device)
+{
+	const float ns = graph->work_ns[(size_t)node * graph->n_devices + device];
+
+	return ns > 0 ? ns : graph_exec_ns(graph, node, device);
+}
 
 /* Return the least price of a node over all devices; *ret_device has it. */
 static float least_price(const struct graph_search *search, uint32_t node, uint32_t *ret_device)
@@ -26,7 +38,7 @@ static float least_price(const struct graph_search *search, uint32_t node, uint3
 
 	*ret_device = 0;
 	for (uint32_t d = 0; d < graph->n_devices; d++) {
-		const float price = search->price[d] * graph_exec_ns(graph, node, d);
+		const float price = search->price[d] * work_ns(graph, node, d);
 
 		if (price >= least)
 			continue;
@@ -45,7 +57,7 @@ static float add_up(const struct graph_search *search, float loads_ns[PLACE_GRAP
 	memset(loads_ns, 0, PLACE_GRAPH_DEVICES * sizeof(*loads_ns));
 	for (uint32_t i = 0; i < search->graph.n_nodes; i++) {
 		sum_ns += least_price(search, i, &device);
-		loads_ns[device] += graph_exec_ns(&search->graph, i, device);
+		loads_ns[device] += work_ns(&search->graph, i, device);
 	}
 	return sum_ns;
 }
@@ -84,4 +96,18 @@ void graph_set_prices(struct graph_search *search)
 		follow(search, loads_ns, 1 / (1 + 0.2f * (float)k));
 	}
 	memcpy(search->price, best, sizeof(best));
+}
+
+void graph_set_reduced(struct graph_search *search)
+{
+	const struct place_graph *graph = &search->graph;
+	uint32_t device;
+
+	for (uint32_t i = 0; i < graph->n_nodes; i++) {
+		const float least = least_price(search, i, &device);
+
+		for (uint32_t d = 0; d < graph->n_devices; d++)
+			graph->reduced_ns[(size_t)i * graph->n_devices + d] =
+				search->price[d] * work_ns(graph, i, d) - least;
+	}
 }

@@ -87,7 +87,7 @@ float graph_arrival_ns(const struct graph_search *search, const struct graph_pla
 void graph_prepare(struct graph_search *search);
 
 /*
- * Try the next construction: HEFT first, which takes least.
+ * Try the next construction: HEFT first.
  * Return: true: it is the best plan so far, search.best.
  */
 bool graph_construct_next(struct graph_search *search);
@@ -99,6 +99,8 @@ void graph_order_by_start(struct graph_search *search, struct graph_plan *plan);
 
 /* Set search.price. */
 void graph_set_prices(struct graph_search *search);
+/* Set the graph's reduced costs, by search.price. */
+void graph_set_reduced(struct graph_search *search);
 
 /* graph-advise-hot.c */
 

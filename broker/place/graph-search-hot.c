@@ -199,6 +199,8 @@ static void leave_missing(struct graph_search *search)
 static void begin_search(struct graph_search *search)
 {
 	graph_prepare(search);
+	graph_set_prices(search);
+	graph_set_reduced(search);
 	search->graph.span_ns = INFINITY;
 	search->n_constructed = 0;
 	/* The next step begins a round. */

@@ -41,7 +41,9 @@ static size_t lay_out(struct graph_search *search, uint32_t n_nodes, uint32_t n_
 	ret->graph.from = take(search, &used, e * sizeof(uint32_t));
 	ret->graph.edge_bytes = take(search, &used, e * sizeof(float));
 	ret->graph.exec_ns = take(search, &used, cells);
+	ret->graph.work_ns = take(search, &used, cells);
 	ret->graph.bias_ns = take(search, &used, cells);
+	ret->graph.reduced_ns = take(search, &used, cells);
 	ret->graph.end_ns = take(search, &used, n * sizeof(float));
 	ret->graph.device = take(search, &used, n);
 	ret->graph.order = take(search, &used, n * sizeof(uint16_t));

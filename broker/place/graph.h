@@ -12,6 +12,10 @@
  * the completion that is predicted now, with backlogs and contention, and takes the least sum: the
  * node follows the schedule while the devices do, and leaves it when its device falls behind.
  *
+ * While several tasks of one graph are in flight, all devices are busy, and what a task takes of
+ * their time matters, not when one node ends. Whoever places a node then adds, instead of bias_ns,
+ * what the device costs the stream (reduced_ns), for each task in flight.
+ *
  * The search begins with the best of ten: all nodes on the fastest device; HEFT (Topcuoglu, Hariri,
  * Wu, Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing, 2002);
  * PEFT (Arabnejad, Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic
@@ -37,13 +41,20 @@ struct place_graph {
 	float *edge_bytes;
 	/* Execution of node i on device d: [i * n_devices + d]; INFINITY: d cannot run it */
 	float *exec_ns;
+	/* The part of the device's time that it takes, if others run beside it; 0: exec_ns */
+	float *work_ns;
 	/* A transfer between devices takes link_ns + bytes * link_ns_per_byte; 0 within one. */
 	float link_ns[PLACE_GRAPH_DEVICES][PLACE_GRAPH_DEVICES];
 	float link_ns_per_byte[PLACE_GRAPH_DEVICES][PLACE_GRAPH_DEVICES];
 
 	/* Advice, since the first place_graph_improve() */
-	float span_ns;   /* from the first start to the last end, in the best schedule */
-	float *bias_ns;  /* [i * n_devices + d]; INFINITY where exec_ns is */
+	float span_ns;  /* from the first start to the last end, in the best schedule */
+	float *bias_ns; /* [i * n_devices + d]; INFINITY where exec_ns is */
+	/*
+	 * Reduced costs, likewise: by how much the time between two tasks of a stream grows at
+	 * least if node i runs on device d, instead of where it costs least (graph-price-hot.c)
+	 */
+	float *reduced_ns;
 	float *end_ns;   /* of each node, in that schedule */
 	uint8_t *device; /* of each node, in that schedule */
 	uint16_t *order; /* nodes by start in that schedule, ties by number */

@@ -219,8 +219,9 @@ void place_saved_take(struct placer *placer, uint64_t fingerprint, struct place_
 /* The part of a plan that decisions read now and then; a cache line, then entries */
 struct place_rest {
 	struct place_history *history;
-	uint32_t broken;          /* devices barred by this plan's own breakers, as a mask */
-	const float *bias_ns;     /* place_plan_advise(), by device; NULL: none */
+	uint32_t broken; /* devices barred by this plan's own breakers, as a mask */
+	/* place_plan_advise(), by device; NULL: none */
+	const float *bias_ns, *reduced_ns;
 	struct place_gate *gates; /* [device] */
 	/* [bucket * n_devices + device] */
 	struct place_entry entries[] __attribute__((__aligned__(64)));

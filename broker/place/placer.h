@@ -207,10 +207,13 @@ void placer_prepare(struct placer *placer);
 void place_plan_configure(const struct placer *placer, struct place_plan *place_plan);
 /*
  * Have decisions for the plan compare completion plus @bias_ns of each device from now on, unless
- * it is INFINITY; NULL: completion alone. Borrowed until the record is freed: its owner may change
- * the elements, one for each device. See place/graph.h.
+ * it is INFINITY; with PLACE_IN_STREAM instead plus @reduced_ns, PLACE_STREAM_WEIGHT times for each
+ * task in flight. NULL: completion alone. Borrowed until the record is freed: their owner may
+ * change the elements, one for each device. See place/graph.h.
  */
-void place_plan_advise(struct place_plan *place_plan, const float *bias_ns);
+#define PLACE_STREAM_WEIGHT 8.0f
+void place_plan_advise(struct place_plan *place_plan, const float *bias_ns,
+		       const float *reduced_ns);
 /*
  * Free a plan's record. No task of the plan may be queued.
  * Return: NULL.
@@ -255,12 +258,14 @@ enum {
 	 */
 	PLACE_AS_IF_IDLE = 1 << 2,
 	PLACE_UNADVISED = 1 << 3, /* leave place_plan_advise() out */
+	PLACE_IN_STREAM = 1 << 4, /* n_in_flight tasks are to be done soon, not this one */
 };
 
 struct place_request {
 	uint32_t count;
 	uint8_t strategy;     /* validated */
 	uint8_t flags;        /* PLACE_MAY_* */
+	uint16_t n_in_flight; /* PLACE_IN_STREAM: like tasks in flight, with this one */
 	uint64_t deadline_ns; /* from now; 0: none */
 };
 
@@ -269,6 +274,8 @@ enum {
 	PLACE_PROBES = 1 << 1,   /* shows whether a failed device works again */
 	PLACE_BOUND = 1 << 2,    /* must not be moved to another device */
 	PLACE_ADVISED = 1 << 3,  /* place_plan_advise() had a part in it */
+	/* likewise, for a stream: it moves only to a device that is idle */
+	PLACE_STREAMED = 1 << 4,
 };
 
 /* Fits two registers: in memory, a decision would be read before its stores have completed. */
@@ -320,7 +327,15 @@ struct place_decision place_decide(struct placer *placer, struct place_plan *pla
 float place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
 		       uint8_t device, uint32_t count);
 
-/* Return the same, or INFINITY if no task of the plan is placed on the device at the moment. */
+/*
+ * Return what @count rows take of a device's time, undisturbed: less than place_predict_ns() where
+ * they leave servers to other tasks.
+ */
+float place_share_ns(const struct placer *placer, const struct place_plan *place_plan,
+		     uint8_t device, uint32_t count);
+
+/* Return the same as place_predict_ns(), or INFINITY if no task of the plan is placed on the device
+ * at the moment. */
 float place_offer_ns(const struct placer *placer, const struct place_plan *place_plan,
 		     uint8_t device, uint32_t count);
 

@@ -134,7 +134,7 @@ static float done_ns(const struct balance *balance, const struct place_task *tas
 
 /*
  * Return true if a task that has advice is not to move to @device: it is not late where it is; or
- * it is a little late, and @device has work itself.
+ * it is a little late, or one of a stream, and @device has work itself.
  */
 static bool is_advised(const struct balance *balance, const struct place_task *task,
 		       uint32_t device)
@@ -144,6 +144,8 @@ static bool is_advised(const struct balance *balance, const struct place_task *t
 	if (!(task->decision.flags & PLACE_ADVISED) || task->deadline_ns != UINT64_MAX ||
 	    is_held_up(task->flow, task->device))
 		return false;
+	if (task->decision.flags & PLACE_STREAMED)
+		return !is_idle(&balance->placer->devices[device].queue);
 	ns = exec_ns(balance, task, task->device);
 	late_ns = (float)(int64_t)(balance->now_ns - task->advised_ns) + ns;
 	if (late_ns > ns * ADVISED_MOST)

@@ -108,11 +108,10 @@ struct session_segments {
 	uint8_t coming_to;        /* and its device */
 	uint32_t n_streamed;      /* runs of segments that came just for them; wraps */
 	struct residency_waiter ahead;
-	/* If segments run at once */
-	uint32_t n_tasks;          /* that have begun; wraps */
+	uint32_t n_tasks;          /* for which there was advice; wraps */
 	uint32_t n_steps_left;     /* of the search for a better schedule */
 	uint32_t advised_count;    /* rows of the task that the schedule was made for */
-	struct place_graph *graph; /* segments with predicted times, and advice */
+	struct place_graph *graph; /* segments with predicted times, and advice; NULL: none */
 
 	uint32_t n;
 	uint32_t n_sets;

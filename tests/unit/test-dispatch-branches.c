@@ -437,7 +437,7 @@ TEST(test_branches__are_placed_for_the_whole_task)
 		      (device, GPU), (reason, RBK_REASON_COST_MODEL));
 
 	/* Without the advice for the side branch the GPU begins it at once. */
-	place_plan_advise(scene.plan->segments->of[SIDE].plan.place, NULL);
+	place_plan_advise(scene.plan->segments->of[SIDE].plan.place, NULL, NULL);
 	put_as(&scene, 2, RBK_STRATEGY_AUTO, 0);
 	has(&scene, gpu, SIDE);
 	end(&scene, cpu, BEFORE, 0);
@@ -446,6 +446,75 @@ TEST(test_branches__are_placed_for_the_whole_task)
 	end(&scene, gpu, LONG, 0);
 	end(&scene, gpu, LAST, 0);
 	expect_cqe(bench, 2, 0);
+}
+
+enum { FIRST = 0, SECOND = 1 };
+
+/* y = |relu(x)| */
+static struct describe *chain(void)
+{
+	struct describe *d = describe_new("chain", 8);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_scratch(d, "a");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	describe_node(d, "Relu", "", "x", "a");
+	describe_node(d, "Abs", "", "a", "y");
+	return d;
+}
+
+static uint8_t flags_of(const struct exec_task *exec)
+{
+	return container_of(exec, struct run, exec)->place.decision.flags;
+}
+
+/*
+ * The first segment ends earlier on the idle GPU. A stream of tasks needs the GPU for the second:
+ * 400 ms for each, while the CPU does the first in 150 ms.
+ */
+TEST(test_streams__leave_a_device_to_what_needs_it)
+{
+	static const uint64_t cpu_ms[] = {150, 2000}, gpu_ms[] = {100, 400};
+	struct bench *bench;
+	struct fake *cpu, *gpu;
+
+	SCENE(scene);
+	bench = &scene.bench;
+	cpu = bench->cpu;
+	gpu = bench->gpu;
+	scene.plan = bench_cut_plan(bench, chain(), chain());
+	teach(&scene, cpu, CPU, cpu_ms);
+	teach(&scene, gpu, GPU, gpu_ms);
+	put_as(&scene, 1, RBK_STRATEGY_AUTO, 0);
+	assert_int_equal(flags_of(has(&scene, gpu, FIRST)), 0);
+	end(&scene, gpu, FIRST, 0);
+	end(&scene, gpu, SECOND, 0);
+	expect_cqe(bench, 1, 0);
+
+	/* Beside others it waits for the CPU. */
+	put_as(&scene, 2, RBK_STRATEGY_DEVICE(GPU), 0);
+	put_as(&scene, 3, RBK_STRATEGY_AUTO, 0);
+	put_as(&scene, 4, RBK_STRATEGY_AUTO, 0);
+	end(&scene, cpu, FIRST, 0);
+	assert_int_equal(flags_of(has(&scene, cpu, FIRST)), PLACE_ADVISED | PLACE_STREAMED);
+	end(&scene, cpu, FIRST, 0);
+	end(&scene, gpu, FIRST, 0);
+	for (uint64_t i = 2; i <= 4; i++) {
+		end(&scene, gpu, SECOND, 0);
+		expect_cqe(bench, i, 0);
+	}
+
+	/* A client that asks for latency has no regard for others. */
+	bench->rig.session->features |= RBK_FEAT_STRATEGIES;
+	put(&scene, 5);
+	put_as(&scene, 6, RBK_STRATEGY_LATENCY, 0);
+	assert_int_equal(flags_of(has(&scene, gpu, FIRST)), 0);
+	end(&scene, gpu, FIRST, 0);
+	end(&scene, gpu, SECOND, 0);
+	expect_cqe(bench, 6, 0);
+	end(&scene, cpu, FIRST, 0);
+	end(&scene, cpu, SECOND, 0);
+	expect_cqe(bench, 5, 0);
 }
 
 /* Run a task whose segments take so long each, wherever they are placed. */

@@ -323,6 +323,37 @@ TEST(test_graph__prices_of_odd_times)
  * A Fourier transform of 4 points whose transfers take six times as long as its nodes: several have
  * to move at once for any gain. The optimum is 962, all on one device 1120.
  */
+/*
+ * In a stream, node 1 keeps device 0 busy for 6 of 6.7 ms, since device 1 takes ten times as long,
+ * and node 0 is divided: a ms of device 0 is worth two of device 1. If device 1 has room for four
+ * nodes 0 at once, they are for it alone.
+ */
+TEST(test_graph__reduced_costs)
+{
+	static const float exec_ns[] = {4, 8, 6, 60};
+	const float *reduced;
+	struct place_graph *graph;
+
+	assert_int_equal(place_graph_new(2, 1, 2, &graph), 0);
+	graph->first[1] = 0;
+	graph->first[2] = 1;
+	memcpy(graph->exec_ns, exec_ns, sizeof(exec_ns));
+	reduced = graph->reduced_ns;
+	place_graph_improve(graph, 0);
+	assert_true(reduced[0] < 0.2f && reduced[1] < 0.2f);
+	assert_true(reduced[2] == 0 && fabsf(reduced[3] - 16) < 0.5f);
+	graph->work_ns[1] = 2;
+	place_graph_renew(graph);
+	place_graph_improve(graph, 0);
+	assert_true(reduced[1] == 0 && reduced[0] > 1.5f);
+	/* Devices that cannot run a node cost more than any. */
+	graph->exec_ns[3] = INFINITY;
+	place_graph_renew(graph);
+	place_graph_improve(graph, 0);
+	assert_true(reduced[2] == 0 && isinf(reduced[3]));
+	place_graph_free(graph);
+}
+
 TEST(test_graph__moves_nodes_together)
 {
 	enum { NODES = 15, DEVICES = 3 };

@@ -8,7 +8,8 @@
  * when the node is placed.
  *
  * GRAPH_OURS does what brokerd does. A node that is ready goes where predicted completion, with
- * backlog and contention, plus bias_ns is least. A device with nothing to do takes over a queued
+ * backlog and contention, plus bias_ns is least; with several tasks in flight, plus reduced_ns,
+ * weighted, instead. A device with nothing to do takes over a queued
  * node that is late, if the node ends earlier there.
  */
 #include "graph-run.h"
@@ -17,6 +18,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "place/placer.h"
 #include "random.h"
 #include "util/cleanup.h"
 #include "util/error.h"
@@ -154,6 +156,18 @@ static double predict_ns(const struct engine *engine, uint32_t instance, uint32_
 	       exec_ns(engine, node_of(engine, instance), device) * factor;
 }
 
+/* Return what advice adds to the completion of a node on a device. */
+static double advised_ns(const struct engine *engine, uint32_t node, uint32_t device)
+{
+	const struct place_graph *graph = engine->graph;
+	const size_t at = (size_t)node * graph->n_devices + device;
+	const uint32_t n_in_flight = engine->n_begun - engine->n_ended;
+
+	if (n_in_flight < 2)
+		return (double)graph->bias_ns[at];
+	return (double)(PLACE_STREAM_WEIGHT * (float)n_in_flight * graph->reduced_ns[at]);
+}
+
 static uint8_t choose(const struct engine *engine, uint32_t instance)
 {
 	const uint32_t node = node_of(engine, instance), n = engine->graph->n_devices;
@@ -166,7 +180,7 @@ static uint8_t choose(const struct engine *engine, uint32_t instance)
 		double ns = predict_ns(engine, instance, d);
 
 		if (engine->policy == GRAPH_OURS)
-			ns += (double)engine->graph->bias_ns[(size_t)node * n + d];
+			ns += advised_ns(engine, node, d);
 		if (ns < least_ns) {
 			least_ns = ns;
 			best = (uint8_t)d;
