@@ -47,7 +47,7 @@ static void replace_run(struct dispatch *dispatch, struct run *run)
 	decision.flags |= run->place.decision.flags & PLACE_BOUND;
 	run->place.decision = decision;
 	if (decision.flags & PLACE_ADVISED)
-		run->place.advised_ns = segments_advised_ns(task);
+		run->place.advised_ns = segments_advised_ns(task, decision);
 	dispatch_moved(dispatch, &run->place, from);
 	place_enqueue(dispatch->placer, &run->place, dispatch_now_ns(dispatch));
 }

@@ -112,7 +112,7 @@ static void run_init(struct run *run, struct task *task, struct place_decision d
 	run->place.decision = decision;
 	run->place.decision.split_count = 0;
 	if (__builtin_expect(decision.flags & PLACE_ADVISED, 0))
-		run->place.advised_ns = segments_advised_ns(task);
+		run->place.advised_ns = segments_advised_ns(task, decision);
 	run->place.priority = task->priority;
 	run->place.admit_ns = clock_ticks_to_ns(task->admit_ticks);
 	run->place.deadline_ns = task->deadline_ticks == UINT64_MAX

@@ -51,14 +51,17 @@ static bool has_changed(float before_ns, float now_ns)
 	return fabsf(now_ns - before_ns) > before_ns * most_change;
 }
 
-/* Return what a segment takes of a device's time; 0: as its predicted time. */
-static float share(const struct dispatch *dispatch, const struct session_segment *segment,
-		   uint32_t device, uint32_t count, float predicted_ns)
+/* Note what a segment takes of a device. Return: true if it has changed. */
+static bool note_work(const struct dispatch *dispatch, const struct session_segment *segment,
+		      uint32_t device, uint32_t count, float *work_ns)
 {
-	if (isinf(predicted_ns) || !segment->plan.place)
-		return 0;
-	return place_share_ns(dispatch->placer, segment->plan.place, (uint8_t)device,
-			      segment->cut.is_counted ? count : 1);
+	const float ns = place_share_ns(dispatch->placer, segment->plan.place, (uint8_t)device,
+					segment->cut.is_counted ? count : 1);
+
+	if (!has_changed(*work_ns, ns))
+		return false;
+	*work_ns = ns;
+	return true;
 }
 
 /* Predict all times. Return: true if one has changed. */
@@ -69,7 +72,8 @@ static bool predict_all(const struct dispatch *dispatch, struct session_segments
 	bool ret = false;
 
 	for (uint32_t i = 0; i < segments->n; i++) {
-		float *exec_ns = &graph->exec_ns[(size_t)i * graph->n_devices];
+		const size_t first = (size_t)i * graph->n_devices;
+		float *exec_ns = &graph->exec_ns[first], *work_ns = &graph->work_ns[first];
 		float least_ns = INFINITY;
 
 		/* The CPU comes last: where no device runs the segment, it stands for them. */
@@ -77,13 +81,15 @@ static bool predict_all(const struct dispatch *dispatch, struct session_segments
 			float ns = predict(dispatch, &segments->of[i], d, count);
 
 			least_ns = ns < least_ns ? ns : least_ns;
+			if (isinf(ns))
+				work_ns[d] = 0;
+			else
+				ret |= note_work(dispatch, &segments->of[i], d, count, &work_ns[d]);
 			if (d == RBK_DEVICE_CPU && isinf(least_ns))
 				ns = 1;
 			if (!has_changed(exec_ns[d], ns))
 				continue;
 			exec_ns[d] = ns;
-			graph->work_ns[(size_t)i * graph->n_devices + d] =
-				share(dispatch, &segments->of[i], d, count, ns);
 			ret = true;
 		}
 	}
@@ -114,7 +120,7 @@ void segments_advise(const struct dispatch *dispatch, struct session_segments *s
 					  &graph->reduced_ns[first]);
 		}
 	/* The schedule says little of a task with far more or fewer rows. */
-	if (count / 2 > segments->advised_count || segments->advised_count / 2 > count)
+	if (!segments_fit_advice(segments, count))
 		task->place_flags |= PLACE_UNADVISED;
 	if (segments->n_steps_left == 0)
 		return;
@@ -122,8 +128,15 @@ void segments_advise(const struct dispatch *dispatch, struct session_segments *s
 	place_graph_improve(graph, 1);
 }
 
-uint64_t segments_advised_ns(const struct task *slot)
+uint64_t segments_advised_ns(const struct task *slot, struct place_decision decision)
 {
+	const struct dispatch *dispatch = slot->ring->dispatch;
+	const uint64_t now_ns = dispatch_now_ns(dispatch);
+
+	if (decision.flags & PLACE_STREAMED)
+		return now_ns + (uint64_t)decision.predicted_ns +
+		       place_flow_wait_ns(dispatch->placer, slot->ring->flow->place,
+					  decision.device, now_ns);
 	/* A task that runs one segment after the other, or a stream, is late from the beginning. */
 	if (!segments_at_once(slot) || slot->set->n_batches > 1)
 		return 0;

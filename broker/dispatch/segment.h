@@ -154,14 +154,22 @@ static inline bool segments_in_stream(const struct session_segments *segments)
 	return segments->n_begun > 1 && segments->graph;
 }
 
-/* Have a decision about a segment regard the other tasks of the plan in flight, if any. */
+/* Return true if advice was made for a task of about as many rows as one that has begun. */
+static inline bool segments_fit_advice(const struct session_segments *segments, uint32_t count)
+{
+	return count / 2 <= segments->advised_count && segments->advised_count / 2 <= count;
+}
+
+/*
+ * Have a decision about a segment regard the other tasks of the plan in flight, if any. An urgent
+ * task has no regard for others.
+ */
 static inline void segments_request(const struct task *slot, struct place_request *request)
 {
 	const struct session_segments *segments = slot->whole->segments;
 
-	/* These clients want one task to end soon, not more of them in the same time. */
 	if (!segments_in_stream(segments) || slot->priority == RBK_PRIORITY_URGENT ||
-	    slot->strategy == RBK_STRATEGY_LATENCY)
+	    slot->place_flags & PLACE_UNADVISED || !segments_fit_advice(segments, slot->set->count))
 		return;
 	request->flags |= PLACE_IN_STREAM;
 	request->n_in_flight = (uint16_t)segments->n_begun;
@@ -175,8 +183,11 @@ static inline void segments_request(const struct task *slot, struct place_reques
 void segments_advise(const struct dispatch *dispatch, struct session_segments *segments,
 		     struct task *task);
 
-/* Return when the schedule has the end of a slot's segment, whose plan has advice. */
-uint64_t segments_advised_ns(const struct task *slot);
+/*
+ * Return when a slot's segment should end, which was placed with advice by @decision: in a stream
+ * as predicted now, else as the schedule has it.
+ */
+uint64_t segments_advised_ns(const struct task *slot, struct place_decision decision);
 
 /* stream-hot.c */
 

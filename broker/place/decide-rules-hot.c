@@ -21,7 +21,8 @@ struct offer {
 	bool is_probe;
 	float exec_ns, work_ns;
 	float done_ns;  /* predicted time until completion */
-	float score_ns; /* done_ns, adapted to the strategy */
+	float bias_ns;  /* advice */
+	float score_ns; /* done_ns, adapted to the strategy, plus bias_ns */
 };
 
 struct survey {
@@ -101,8 +102,10 @@ static void look_at(struct survey *survey, uint8_t device, struct place_spot spo
 		offer->exec_ns = offer->done_ns = place_entry_alone_ns(entry, spot.into);
 	offer->score_ns = offer->done_ns;
 	/* A device that was of no use when the advice was made may be ready now. */
-	if (survey->bias_ns && !isinf(survey->bias_ns[device]))
-		offer->score_ns += survey->bias_ns[device] * survey->bias_weight;
+	offer->bias_ns = survey->bias_ns && !isinf(survey->bias_ns[device])
+				 ? survey->bias_ns[device] * survey->bias_weight
+				 : 0;
+	offer->score_ns += offer->bias_ns;
 	if (survey->strategy == RBK_STRATEGY_LATENCY)
 		offer->score_ns +=
 			offer->exec_ns * LATENCY_DEVIATIONS * (float)entry->spread / 1024;
@@ -305,9 +308,10 @@ static uint8_t cpu_or(const struct survey *survey, const struct place_flow *flow
 	}
 	if (other->score_ns >= cpu->score_ns)
 		return RBK_DEVICE_CPU;
-	/* The deviations added to the score are disturbed as well. */
+	/* The deviations added to the score are disturbed as well, the advice is not. */
 	if (place_is_disturbed(&survey->placer->devices[RBK_DEVICE_CPU], entry, contention,
-			       cpu_wait_ns, cpu->score_ns - cpu_wait_ns, other->score_ns))
+			       cpu_wait_ns, cpu->score_ns - cpu->bias_ns - cpu_wait_ns,
+			       other->score_ns - cpu->bias_ns))
 		*reason = RBK_REASON_CONTENTION;
 	return gpu;
 }
@@ -438,6 +442,24 @@ static bool partition(struct survey *survey, struct place_flow *flow, uint64_t n
 	return true;
 }
 
+/* Choose the advice. Latency and energy are the task's own, whatever others need. */
+static void advise(struct survey *survey)
+{
+	struct place_request *request = &survey->request;
+	const struct place_rest *rest = survey->place_plan->rest;
+
+	if (survey->strategy == RBK_STRATEGY_LATENCY || survey->strategy == RBK_STRATEGY_ENERGY)
+		request->flags &= (uint8_t)~PLACE_IN_STREAM;
+	survey->bias_ns = rest->bias_ns;
+	survey->bias_weight = 1;
+	if (request->flags & PLACE_UNADVISED) {
+		survey->bias_ns = NULL;
+	} else if (request->flags & PLACE_IN_STREAM) {
+		survey->bias_ns = rest->reduced_ns;
+		survey->bias_weight = PLACE_STREAM_WEIGHT * (float)request->n_in_flight;
+	}
+}
+
 struct place_decision place_decide_in_full(struct placer *placer, struct place_plan *place_plan,
 					   struct place_flow *flow, struct place_request request,
 					   uint64_t now_ns)
@@ -447,21 +469,14 @@ struct place_decision place_decide_in_full(struct placer *placer, struct place_p
 		.place_plan = place_plan,
 		.request = request,
 		.strategy = request.strategy,
-		.bias_ns = place_plan->rest->bias_ns,
-		.bias_weight = 1,
 		/* force-CPU: as if the CPU were the only device */
 		.n_devices = placer->config.force_cpu ? 1 : place_plan->n_devices,
 	};
 	struct place_decision decision;
 
-	if (request.flags & PLACE_IN_STREAM) {
-		survey.bias_ns = place_plan->rest->reduced_ns;
-		survey.bias_weight = PLACE_STREAM_WEIGHT * (float)request.n_in_flight;
-	}
-	if (request.flags & PLACE_UNADVISED)
-		survey.bias_ns = NULL;
 	if (survey.strategy == RBK_STRATEGY_AUTO)
 		survey.strategy = placer->config.strategy;
+	advise(&survey);
 	make_survey(&survey, flow, now_ns);
 	if (place_plan->is_pinned)
 		return pinned(&survey, now_ns);

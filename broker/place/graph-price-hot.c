@@ -12,15 +12,19 @@
  * Prices follow the loads that they cause, in steps that become smaller; those with the greatest
  * sum are kept.
  *
- * In a stream of tasks the program is exact: nodes of other tasks fill the time in which one waits
- * for its predecessors. What a node's price on a device is above its least one (its reduced cost)
- * is what that device adds to the time between two tasks.
+ * A stream of tasks may regard no edges: nodes of other tasks fill the time in which one waits for
+ * those that it needs. A node's reduced cost on a device, its price there above its least one, is
+ * what that device adds to the time between two tasks. Prices are those of the last step, not of
+ * the optimum, so small differences mean nothing.
  */
 #include <math.h>
 
 #include "place/graph-private.h"
 
 enum { PRICE_STEPS = 40 };
+
+/* Reduced costs below this share of the least price are none. */
+static const float least_reduced = 0.01f;
 
 /* Return what a node takes of a device's time. */
 static float work_ns(const struct place_graph *graph, uint32_t node, uint32_t device)
@@ -106,8 +110,11 @@ void graph_set_reduced(struct graph_search *search)
 	for (uint32_t i = 0; i < graph->n_nodes; i++) {
 		const float least = least_price(search, i, &device);
 
-		for (uint32_t d = 0; d < graph->n_devices; d++)
+		for (uint32_t d = 0; d < graph->n_devices; d++) {
+			const float ns = search->price[d] * work_ns(graph, i, d) - least;
+
 			graph->reduced_ns[(size_t)i * graph->n_devices + d] =
-				search->price[d] * work_ns(graph, i, d) - least;
+				ns > least * least_reduced ? ns : 0;
+		}
 	}
 }

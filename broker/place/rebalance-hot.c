@@ -18,7 +18,8 @@
  * The last two consider a device's whole work, not one task. They leave alone a task that has a
  * deadline or is urgent, or whose flow has a quota or gets its turn long before the device is
  * through. So they do with a task of a plan that has advice (place_plan_advise()). Without a
- * deadline such a task moves only if it is late, at first to devices that are idle.
+ * deadline such a task moves only if it is late, at first to devices that are idle. One of a stream
+ * moves to an idle device in any case.
  *
  * A call looks at REBALANCE_CANDIDATES tasks at most. Tasks that did not move go to the end of
  * their bucket, and later calls look at the rest. A call that moves nothing is followed by a pause.
@@ -133,8 +134,8 @@ static float done_ns(const struct balance *balance, const struct place_task *tas
 }
 
 /*
- * Return true if a task that has advice is not to move to @device: it is not late where it is; or
- * it is a little late, or one of a stream, and @device has work itself.
+ * Return true if a task that has advice is not to move to @device: it is not late where it is, and
+ * not one of a stream; or it is not late by much, and @device has work itself.
  */
 static bool is_advised(const struct balance *balance, const struct place_task *task,
 		       uint32_t device)
@@ -144,13 +145,12 @@ static bool is_advised(const struct balance *balance, const struct place_task *t
 	if (!(task->decision.flags & PLACE_ADVISED) || task->deadline_ns != UINT64_MAX ||
 	    is_held_up(task->flow, task->device))
 		return false;
-	if (task->decision.flags & PLACE_STREAMED)
-		return !is_idle(&balance->placer->devices[device].queue);
 	ns = exec_ns(balance, task, task->device);
 	late_ns = (float)(int64_t)(balance->now_ns - task->advised_ns) + ns;
 	if (late_ns > ns * ADVISED_MOST)
 		return false;
-	return late_ns <= ns * ADVISED_LEAST || !is_idle(&balance->placer->devices[device].queue);
+	return (late_ns <= ns * ADVISED_LEAST && !(task->decision.flags & PLACE_STREAMED)) ||
+	       !is_idle(&balance->placer->devices[device].queue);
 }
 
 /* Move @task if another device is predicted to be done with it earlier. */

@@ -122,7 +122,7 @@ struct place_task {
 	bool goes_on;
 	uint64_t admit_ns;
 	uint64_t deadline_ns; /* UINT64_MAX: none */
-	uint64_t advised_ns;  /* PLACE_ADVISED: when the schedule has its end; see place/graph.h */
+	uint64_t advised_ns;  /* PLACE_ADVISED: when its end was expected; see place/graph.h */
 
 	/* The scheduler's; 0 when the task is first queued */
 	bool has_slot;           /* has a slot of gate: since its first part was released */

@@ -450,7 +450,6 @@ TEST(test_branches__are_placed_for_the_whole_task)
 
 enum { FIRST = 0, SECOND = 1 };
 
-/* y = |relu(x)| */
 static struct describe *chain(void)
 {
 	struct describe *d = describe_new("chain", 8);
@@ -468,13 +467,11 @@ static uint8_t flags_of(const struct exec_task *exec)
 	return container_of(exec, struct run, exec)->place.decision.flags;
 }
 
-/*
- * The first segment ends earlier on the idle GPU. A stream of tasks needs the GPU for the second:
- * 400 ms for each, while the CPU does the first in 150 ms.
- */
+/* The first segment ends earlier on the GPU. A stream of tasks needs the GPU for the second one. */
 TEST(test_streams__leave_a_device_to_what_needs_it)
 {
 	static const uint64_t cpu_ms[] = {150, 2000}, gpu_ms[] = {100, 400};
+	struct rbk_sqe urgent;
 	struct bench *bench;
 	struct fake *cpu, *gpu;
 
@@ -485,6 +482,7 @@ TEST(test_streams__leave_a_device_to_what_needs_it)
 	scene.plan = bench_cut_plan(bench, chain(), chain());
 	teach(&scene, cpu, CPU, cpu_ms);
 	teach(&scene, gpu, GPU, gpu_ms);
+	urgent = bench_entry(scene.plan, bench->arena, Y, ROWS, 6);
 	put_as(&scene, 1, RBK_STRATEGY_AUTO, 0);
 	assert_int_equal(flags_of(has(&scene, gpu, FIRST)), 0);
 	end(&scene, gpu, FIRST, 0);
@@ -504,10 +502,12 @@ TEST(test_streams__leave_a_device_to_what_needs_it)
 		expect_cqe(bench, i, 0);
 	}
 
-	/* A client that asks for latency has no regard for others. */
-	bench->rig.session->features |= RBK_FEAT_STRATEGIES;
+	/* An urgent task has no regard for others. */
 	put(&scene, 5);
-	put_as(&scene, 6, RBK_STRATEGY_LATENCY, 0);
+	urgent.priority = RBK_PRIORITY_URGENT;
+	bench->rig.session->features |= RBK_FEAT_PRIORITY;
+	rig_put(&bench->ring, &urgent);
+	rig_work(&bench->rig);
 	assert_int_equal(flags_of(has(&scene, gpu, FIRST)), 0);
 	end(&scene, gpu, FIRST, 0);
 	end(&scene, gpu, SECOND, 0);

@@ -320,10 +320,6 @@ TEST(test_graph__prices_of_odd_times)
 }
 
 /*
- * A Fourier transform of 4 points whose transfers take six times as long as its nodes: several have
- * to move at once for any gain. The optimum is 962, all on one device 1120.
- */
-/*
  * In a stream, node 1 keeps device 0 busy for 6 of 6.7 ms, since device 1 takes ten times as long,
  * and node 0 is divided: a ms of device 0 is worth two of device 1. If device 1 has room for four
  * nodes 0 at once, they are for it alone.
@@ -354,6 +350,10 @@ TEST(test_graph__reduced_costs)
 	place_graph_free(graph);
 }
 
+/*
+ * A Fourier transform of 4 points whose transfers take six times as long as its nodes: several have
+ * to move at once for any gain. The optimum is 962, all on one device 1120.
+ */
 TEST(test_graph__moves_nodes_together)
 {
 	enum { NODES = 15, DEVICES = 3 };

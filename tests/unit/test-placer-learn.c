@@ -54,6 +54,12 @@ TEST(test_prior__sum_of_the_model)
 	assert_near(predict(&bench, GPU, 1024), 50000 + 1048576.0 / 64 + 1048576.0 / 32, 1e-5);
 }
 
+/* Return what a task takes of the CPU's time. */
+static double share(const struct placer_bench *bench, uint32_t count)
+{
+	return (double)place_share_ns(bench->placer, bench->place_plan, CPU, count);
+}
+
 TEST(test_prior__servers_share)
 {
 	struct place_profile profile = placer_bench_profile(1, 0);
@@ -68,6 +74,10 @@ TEST(test_prior__servers_share)
 	assert_near(predict(&bench, CPU, 1024), 1048576 / 4, 1e-5);
 	assert_near((double)place_work_ns(bench.placer, bench.place_plan, CPU, 1024), 1048576,
 		    1e-5);
+	assert_near(share(&bench, 1024), 1048576 / 8, 1e-5);
+	/* Two servers are all there is. */
+	placer_limit_servers(bench.placer, CPU, 2);
+	assert_near(share(&bench, 1024), 1048576 / 2, 1e-5);
 }
 
 TEST(test_prior__better_profile)

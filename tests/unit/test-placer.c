@@ -427,6 +427,57 @@ TEST(test_deadline__where_it_is_met, setup_two, teardown)
 	assert_int_equal(decision.device, CPU);
 }
 
+/* --- streams --- */
+
+static struct place_decision decide_in_stream(struct placer_bench *bench, uint8_t strategy,
+					      uint8_t flags, uint16_t n_in_flight)
+{
+	struct place_request request = {
+		.count = 8192,
+		.strategy = strategy,
+		.flags = PLACE_IN_STREAM | flags,
+		.n_in_flight = n_in_flight,
+	};
+
+	return place_decide(bench->placer, bench->place_plan, bench->flow, request, bench->now_ns);
+}
+
+/*
+ * The GPU ends first. For each task in flight it costs the stream 0.4 of what it is ahead: two may
+ * use it, three may not.
+ */
+TEST(test_stream__cost_for_each_task_in_flight, setup_two, teardown)
+{
+	struct placer_bench *bench = *state;
+	struct place_config config = bench->placer->config;
+	float ahead_ns, reduced_ns[2] = {0}, bias_ns[2] = {0};
+
+	placer_bench_trust(bench, 8192);
+	ahead_ns = place_predict_ns(bench->placer, bench->place_plan, CPU, 8192) -
+		   place_predict_ns(bench->placer, bench->place_plan, GPU, 8192);
+	assert_true(ahead_ns > 0);
+	reduced_ns[GPU] = ahead_ns / 2.5f / PLACE_STREAM_WEIGHT;
+	/* Advice for one task does not count. */
+	bias_ns[GPU] = 10 * ahead_ns;
+	place_plan_advise(bench->place_plan, bias_ns, reduced_ns);
+	assert_fields(decide_in_stream(bench, RBK_STRATEGY_AUTO, 0, 2), (device, GPU),
+		      (flags, PLACE_ADVISED | PLACE_STREAMED));
+	assert_fields(decide_in_stream(bench, RBK_STRATEGY_AUTO, 0, 3), (device, CPU),
+		      (reason, RBK_REASON_COST_MODEL), (flags, PLACE_ADVISED | PLACE_STREAMED));
+	assert_fields(decide_in_stream(bench, RBK_STRATEGY_AUTO, PLACE_UNADVISED, 3), (device, GPU),
+		      (flags, 0));
+	place_plan_advise(bench->place_plan, NULL, reduced_ns);
+	/* Asked for by the client, or configured. */
+	assert_fields(decide_in_stream(bench, RBK_STRATEGY_LATENCY, 0, 3), (device, GPU),
+		      (flags, 0));
+	config.strategy = RBK_STRATEGY_LATENCY;
+	placer_bench_configure(bench, config);
+	assert_fields(decide_in_stream(bench, RBK_STRATEGY_AUTO, 0, 3), (device, GPU), (flags, 0));
+	config.strategy = RBK_STRATEGY_ENERGY;
+	placer_bench_configure(bench, config);
+	assert_fields(decide_in_stream(bench, RBK_STRATEGY_AUTO, 0, 3), (device, GPU), (flags, 0));
+}
+
 /* --- evicted plans --- */
 
 TEST(test_evicted__to_the_cpu, setup_two, teardown)

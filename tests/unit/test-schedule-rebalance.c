@@ -147,7 +147,32 @@ TEST(test_rebalance__advised_leave_a_stalled_device)
 
 	assert_in_range(plain_ms, 1, 20);
 	assert_in_range(leaves_after_ms(PLACE_ADVISED, UINT64_MAX), 60, 70);
+	assert_in_range(leaves_after_ms(PLACE_ADVISED | PLACE_STREAMED, UINT64_MAX), 60, 70);
 	assert_int_equal(leaves_after_ms(PLACE_ADVISED, 1100 * MS), leaves_after_ms(0, 1100 * MS));
+}
+
+/* A device with nothing to do takes over a task of a stream early, another one once it is late. */
+TEST(test_rebalance__streamed_fill_an_idle_device)
+{
+	static const struct rig_plan plan = {{15e6f, 10e6f}};
+	static const uint8_t flags[] = {PLACE_ADVISED, PLACE_ADVISED | PLACE_STREAMED};
+	struct place_flow *flow;
+	struct rig_task tasks[3];
+
+	for (int k = 0; k < 2; k++) {
+		RIG(rig, 2, one_server);
+		flow = rig_flow(&rig, 100, RBK_PRIORITY_NORMAL, 0);
+		for (int i = 0; i < 3; i++) {
+			rig_task_init(&tasks[i], &plan, flow, 1);
+			tasks[i].task.decision.flags = flags[k];
+			tasks[i].task.advised_ns = rig.now_ns + 100 * MS;
+			rig_enqueue(&rig, &tasks[i]);
+		}
+		rig_pump(&rig);
+		assert_int_equal(place_rebalance(rig.placer, rig.now_ns), k);
+		rig_run(&rig, UINT64_MAX);
+		place_flow_free(rig.placer, flow);
+	}
 }
 
 /*
