@@ -211,7 +211,7 @@ void place_plan_configure(const struct placer *placer, struct place_plan *place_
  * task in flight. NULL: completion alone. Borrowed until the record is freed: their owner may
  * change the elements, one for each device. See place/graph.h.
  */
-#define PLACE_STREAM_WEIGHT 8.0f
+#define PLACE_STREAM_WEIGHT 4.0f
 void place_plan_advise(struct place_plan *place_plan, const float *bias_ns,
 		       const float *reduced_ns);
 /*
