@@ -91,7 +91,7 @@ struct rbk_reattachment {
 	uint32_t n_arenas; /* objects that were restored */
 	uint32_t n_plans;
 	uint32_t n_rings;
-	uint32_t n_tasks;  /* unfinished tasks of the earlier broker, which run again */
+	uint32_t n_tasks;  /* that the earlier broker had taken and not completed; they run again */
 	int r;             /* 0; negative errno: the connection is lost */
 	const char *text;  /* why, if r is not 0, as a sentence; lives until the callback returns */
 	uint32_t n_leases; /* leases that were restored */

@@ -71,7 +71,7 @@ static void log_reattachment(struct rbk *rbk, const struct rbk_reattachment *abo
 {
 	(void)rbk, (void)data;
 	if (about->r)
-		fprintf(stderr, "no broker has taken over: %s\n", about->text);
+		fprintf(stderr, "the session is lost: %s\n", about->text);
 	else
 		fprintf(stderr,
 			"another broker has taken over within %.0f ms; %u tasks run again\n",
@@ -142,8 +142,10 @@ static void end(struct service *service, const struct rbk_cqe *cqe)
 		else
 			service->n_failed++;
 		break;
-	case ENOMEM: /* no memory now: a service may try again later */
-	case EIO:    /* each device that may run the task failed */
+	case ENOMEM:       /* no memory now: a service may try again later */
+	case EIO:          /* each device that may run the task failed */
+	case ECONNRESET:   /* the end of a broker cost the task */
+	case ECONNABORTED: /* likewise, and the task may be the cause */
 		service->n_failed++;
 		break;
 	default: /* a defect of the service, such as a wrong reference */

@@ -24,6 +24,7 @@ static void draw(FILE *file, const struct scenario *scenario, const struct graph
 	const double span_ns = n < n_events ? run->events[n - 1].start_ns : result->span_ns;
 	const double bottom = 46 + n_devices * LANE;
 	char text[256], name[SCENARIO_NAME_BYTES];
+	int n_chars;
 
 	snprintf(text, sizeof(text), "%s: %s, %u nodes, %u task%s on %u devices", scenario->name,
 		 family, run->graph->n_nodes, run->n_tasks, run->n_tasks == 1 ? "" : "s",
@@ -46,10 +47,13 @@ static void draw(FILE *file, const struct scenario *scenario, const struct graph
 			    (event->end_ns - event->start_ns) / span_ns * PICTURE_SPAN, LANE - 8,
 			    picture_colour(event->task), 0.9);
 	}
-	snprintf(text, sizeof(text),
-		 "a colour is a task; %.3g GB moved between devices; %u of %u nodes ran elsewhere "
-		 "than advised",
-		 result->moved_bytes * 1e-9, result->n_left_plan, n_events);
+	n_chars = snprintf(text, sizeof(text), "a colour is a task; %.3g GB moved between devices",
+			   result->moved_bytes * 1e-9);
+	/* Several tasks in flight follow no schedule. */
+	if (run->n_in_flight == 1)
+		snprintf(text + n_chars, sizeof(text) - (size_t)n_chars,
+			 "; %u of %u nodes ran elsewhere than advised", result->n_left_plan,
+			 n_events);
 	picture_text(file, PICTURE_LEFT, bottom + 40, "s", "start", text);
 }
 
