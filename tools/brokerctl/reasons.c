@@ -18,8 +18,7 @@ const char *reason_meaning(unsigned int reason)
 		[RBK_REASON_GPU_AVAILABLE] = "large enough, and a GPU can run it",
 		[RBK_REASON_GPU_UNAVAILABLE] = "no GPU is there, or none can run it",
 		[RBK_REASON_CPU_FALLBACK] = "failed on a GPU, then ran on the CPU",
-		[RBK_REASON_COST_MODEL] = "predicted to be best there for its completion, its "
-					  "whole task, or its plan",
+		[RBK_REASON_COST_MODEL] = "predicted to serve the task or its plan best there",
 		[RBK_REASON_MEMORY_CONSTRAINT] = "no room in the device's memory",
 		[RBK_REASON_USER_PREFERENCE] = "the client asked for it",
 		[RBK_REASON_BELOW_THRESHOLD] = "too small to be worth a transfer",
