@@ -274,7 +274,7 @@ enum {
 	PLACE_PROBES = 1 << 1,   /* shows whether a failed device works again */
 	PLACE_BOUND = 1 << 2,    /* must not be moved to another device */
 	PLACE_ADVISED = 1 << 3,  /* place_plan_advise() had a part in it */
-	/* likewise, for a stream: it moves only to a device that is idle */
+	/* likewise, for a stream: until it is late it moves only to a device that is idle */
 	PLACE_STREAMED = 1 << 4,
 };
 
@@ -334,8 +334,10 @@ float place_predict_ns(const struct placer *placer, const struct place_plan *pla
 float place_share_ns(const struct placer *placer, const struct place_plan *place_plan,
 		     uint8_t device, uint32_t count);
 
-/* Return the same as place_predict_ns(), or INFINITY if no task of the plan is placed on the device
- * at the moment. */
+/*
+ * Return the same as place_predict_ns(), or INFINITY if no task of the plan is placed on the device
+ * at the moment.
+ */
 float place_offer_ns(const struct placer *placer, const struct place_plan *place_plan,
 		     uint8_t device, uint32_t count);
 
