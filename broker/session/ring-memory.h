@@ -58,10 +58,11 @@ int ring_restore(struct session_ring *ring);
 int ring_seal(struct session_ring *ring);
 
 /*
- * Undo ring_make(), even one that failed. The ring's watch must be gone, and the dispatcher must
- * have forgotten the ring. Our end of the bell stays open. Setup thread.
+ * Undo ring_make(), even one that failed, a step per call. The ring's watch must be gone, and the
+ * dispatcher must have forgotten the ring. Our end of the bell stays open. Setup thread.
+ * Return: true: call again.
  */
-void ring_unmake(struct session_ring *ring);
+bool ring_unmake(struct session_ring *ring);
 
 /* Undo ring_new(). Reactor. Return: NULL. */
 struct session_ring *ring_free(struct session_ring *ring);
