@@ -111,6 +111,10 @@ const struct figure tenant_device_figures[] = {
 	       .metric = "tenant_device_bubble_seconds",
 	       .help = "Total time for which the device had no work between two segments of a "
 		       "task of the tenant, while others of that task ran elsewhere"),
+	DEVICE(leased_ns, 112, .kind = FIGURE_SINCE_RESET, .unit = FIGURE_NS, .json = "leased_ns",
+	       .metric = "tenant_device_leased_seconds",
+	       .help = "Total time of the device that the tenant's leased programs used, as the "
+		       "kernel reports it"),
 	DEVICE(share, 40, .json = "share", .metric = "tenant_device_share_ratio",
 	       .help = "The tenant's share of the use of the device by all tenants"),
 	DEVICE(memory_used, 48, .unit = FIGURE_BYTES, .json = "memory_used",

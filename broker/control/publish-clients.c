@@ -179,6 +179,8 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		.waiting_bytes = lease->waiting_bytes,
 		.n_objects = lease->n_objects,
 		.n_refused = lease->n_refused,
+		.busy_ns = lease->has_busy ? lease->busy_ns : RBK_STATS_ABSENT,
+		.busy_percent = lease->has_busy ? lease->busy_percent : RBK_STATS_ABSENT,
 	};
 	if (lease->n_waits > 0)
 		figures.flags |= RBK_STATS_LEASE_WAITING;

@@ -55,6 +55,17 @@ static void on_lowered(void *context)
 	dispatch_limits_changed(broker->dispatch);
 }
 
+static void on_leased_time(void *context, const struct tenant *tenant, uint8_t device, uint64_t ns)
+{
+	struct broker *broker = context;
+
+	/* The first sample comes before there are tasks. */
+	if (broker->dispatch)
+		dispatch_charge_leased(broker->dispatch, tenant, device, ns);
+	if (broker->server)
+		server_stats_leased_time(broker->server, tenant, device, ns);
+}
+
 static void on_corrected(void *context, uint8_t device)
 {
 	struct broker *broker = context;
@@ -196,6 +207,8 @@ static int make_residency(struct broker *broker)
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 		.is_capped = broker->options.vulkan.memory_cap_bytes > 0,
+		.leased_time = on_leased_time,
+		.context = broker,
 	};
 	struct enforce_options enforce_options = {
 		.loop = broker->loop,

@@ -161,6 +161,12 @@ void dispatch_log_contention(struct dispatch *dispatch, float factor);
  */
 void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
 				 float share);
+/*
+ * Charge @tenant for @ns of @device that its leased programs used: place_flow_charge_outside(). A
+ * tenant without a flow is ignored, as above.
+ */
+void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tenant, uint8_t device,
+			    uint64_t ns);
 
 /*
  * Return the clients' tasks that have completed since start, and the tasks in flight; 0 before

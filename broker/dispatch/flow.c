@@ -99,22 +99,28 @@ static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flo
 	return 0;
 }
 
+/* Return the flow of a tenant. NULL: it has none. */
+static struct flow *find_flow(struct dispatch *dispatch, const struct tenant *tenant)
+{
+	list_for_each (node, &dispatch->flows) {
+		struct flow *flow = container_of(node, struct flow, link);
+
+		if (flow->tenant == tenant)
+			return flow;
+	}
+	return NULL;
+}
+
 int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	struct tenant *tenant = ring->ring->session->tenant;
 	int r;
 
-	list_for_each (node, &dispatch->flows) {
-		ring->flow = container_of(node, struct flow, link);
-		if (ring->flow->tenant == tenant) {
-			ring->flow->n_rings++;
-			return 0;
-		}
-	}
-	r = flow_new(dispatch, tenant, &ring->flow);
+	ring->flow = find_flow(dispatch, tenant);
+	r = ring->flow ? 0 : flow_new(dispatch, tenant, &ring->flow);
 	if (r)
 		return error_fold(r);
-	ring->flow->n_rings = 1;
+	ring->flow->n_rings++;
 	return 0;
 }
 
@@ -188,14 +194,19 @@ void dispatch_limits_changed(struct dispatch *dispatch)
 void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
 				 float share)
 {
-	list_for_each (node, &dispatch->flows) {
-		struct flow *flow = container_of(node, struct flow, link);
+	struct flow *flow = find_flow(dispatch, tenant);
 
-		if (flow->tenant == tenant) {
-			place_flow_set_own_contention(flow->place, share);
-			return;
-		}
-	}
+	if (flow)
+		place_flow_set_own_contention(flow->place, share);
+}
+
+void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tenant, uint8_t device,
+			    uint64_t ns)
+{
+	struct flow *flow = find_flow(dispatch, tenant);
+
+	if (flow)
+		place_flow_charge_outside(dispatch->placer, flow->place, device, ns);
 }
 
 /* --- who is busy --- */

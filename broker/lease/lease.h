@@ -154,6 +154,12 @@ struct lease {
 	/* The kernel's figures for the members' processes; is_seen: they are known. */
 	bool is_seen;
 	uint64_t seen_bytes;
+	/*
+	 * The time of the device that its programs used, as the kernel tells: since it was opened,
+	 * and as a percentage between the last two lists of processes. has_busy: it is known.
+	 */
+	bool has_busy;
+	uint64_t busy_ns, busy_percent;
 	bool is_over;           /* more than was granted and than drivers may need: see audit.h */
 	uint64_t audited_bytes; /* most bytes granted since the last audit */
 

@@ -243,32 +243,43 @@ static bool is_member(const struct lease *lease, pid_t pid)
 	return false;
 }
 
-/* Find the leases of processes that are no members, by their cgroups. */
+/* The lease whose programs a process belongs to; NULL: none. */
+struct owner {
+	struct lease *lease;
+	bool is_member; /* the process is a member; otherwise it is in the lease's cgroup */
+};
+
+/* Return the first lease of a device that a process is a member of. NULL: there is none. */
+static struct lease *find_membership(const struct leases *leases, unsigned int index, pid_t pid)
+{
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->device == index && is_member(lease, pid))
+			return lease;
+	}
+	return NULL;
+}
+
 static void find_owners(struct budget *budget, unsigned int index,
 			const struct device_reading *reading,
-			const struct lease *owners[static TELEMETRY_MAX_PROCESSES])
+			struct owner owners[static TELEMETRY_MAX_PROCESSES])
 {
 	const struct leases *leases = residency_leases(budget->options.residency);
 
 	for (uint32_t i = 0; i < reading->n_processes; i++) {
 		pid_t pid = reading->processes[i].pid;
-		bool is_other = false;
 
-		list_for_each (node, &leases->all) {
-			const struct lease *lease = container_of(node, struct lease, link);
-
-			is_other = lease->device == index && is_member(lease, pid);
-			if (is_other)
-				break;
-		}
-		owners[i] = is_other ? NULL
-				     : enforce_find_by_cgroup(budget->options.enforce,
-							      (uint8_t)index, pid);
+		owners[i].lease = find_membership(leases, index, pid);
+		owners[i].is_member = owners[i].lease != NULL;
+		if (!owners[i].lease)
+			owners[i].lease = enforce_find_by_cgroup(budget->options.enforce,
+								 (uint8_t)index, pid);
 	}
 }
 
 static void see_lease(struct lease *lease, const struct device_reading *reading,
-		      const struct lease *const owners[static TELEMETRY_MAX_PROCESSES])
+		      const struct owner owners[static TELEMETRY_MAX_PROCESSES])
 {
 	lease->is_seen = lease->n_members > 0;
 	lease->seen_bytes = 0;
@@ -284,11 +295,39 @@ static void see_lease(struct lease *lease, const struct device_reading *reading,
 	for (uint32_t i = 0; i < reading->n_processes; i++) {
 		uint64_t bytes;
 
-		if (owners[i] != lease)
+		if (owners[i].lease != lease || owners[i].is_member)
 			continue;
 		find_process(reading, reading->processes[i].pid, &bytes);
 		lease->seen_bytes += bytes;
 	}
+}
+
+/*
+ * Count the time of the device that the programs of a lease have used since the last list of
+ * processes, @elapsed_ns ago, and charge its tenant. Engines work at the same time, but no program
+ * gets more than all of the device.
+ */
+static void time_lease(struct budget *budget, struct lease *lease,
+		       const struct device_reading *reading,
+		       const struct owner owners[static TELEMETRY_MAX_PROCESSES],
+		       uint64_t elapsed_ns)
+{
+	const struct budget_options *options = &budget->options;
+	uint64_t busy_ns = 0;
+
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		const struct reading *busy = &reading->processes[i].busy_ns;
+
+		if (owners[i].lease != lease || !busy->is_valid)
+			continue;
+		lease->has_busy = true;
+		busy_ns = saturating_add(busy_ns, busy->value);
+	}
+	busy_ns = busy_ns < elapsed_ns ? busy_ns : elapsed_ns;
+	lease->busy_percent = elapsed_ns > 0 ? busy_ns * 100 / elapsed_ns : 0;
+	lease->busy_ns += busy_ns;
+	if (busy_ns > 0 && options->leased_time)
+		options->leased_time(options->context, lease->tenant, lease->device, busy_ns);
 }
 
 /* Return true if leases changed after the last list of processes. */
@@ -305,13 +344,16 @@ static bool has_lease_changes(const struct budget *budget, unsigned int index)
 static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			       const struct device_reading *reading)
 {
-	const struct lease *owners[TELEMETRY_MAX_PROCESSES];
+	struct owner owners[TELEMETRY_MAX_PROCESSES];
 	struct leases *leases = residency_leases(budget->options.residency);
 	struct budget_device *device = &budget->devices[index];
 	bool has_list = reading->processes_ns.is_valid;
 	bool is_new = has_list && reading->processes_ns.value != device->processes_ns;
-	uint64_t sum = 0;
+	uint64_t sum = 0, elapsed_ns;
 
+	elapsed_ns = is_new && device->processes_ns > 0
+			     ? reading->processes_ns.value - device->processes_ns
+			     : 0;
 	device->processes_ns = reading->processes_ns.value;
 	if (is_new || !has_list) {
 		device->n_changes = leases->n_changes;
@@ -325,8 +367,10 @@ static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 
 		if (lease->device != index)
 			continue;
-		if (is_new)
+		if (is_new) {
 			see_lease(lease, reading, owners);
+			time_lease(budget, lease, reading, owners, elapsed_ns);
+		}
 		if (lease->is_seen && lease->seen_bytes > bytes)
 			bytes = lease->seen_bytes;
 		if (has_lease_changes(budget, index) && lease->credited_bytes > bytes)

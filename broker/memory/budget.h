@@ -19,6 +19,7 @@ struct budget;
 struct enforce;
 struct loop;
 struct residency;
+struct tenant;
 struct tenants;
 struct waker;
 
@@ -37,6 +38,13 @@ struct budget_options {
 	struct enforce *enforce; /* told of new samples, and may need more of them; NULL: none */
 	struct executor *const *executors;
 	uint32_t n_executors;
+	/*
+	 * Called when the kernel tells that programs of a tenant's lease used @ns of a device;
+	 * NULL: not called.
+	 */
+	void (*leased_time)(void *context, const struct tenant *tenant, uint8_t device,
+			    uint64_t ns);
+	void *context;
 	/* An administrator set memory_bytes, and devices have no headroom. */
 	bool is_capped;
 };

@@ -113,24 +113,44 @@ uint64_t place_refill_ns(const struct placer *placer, uint64_t now_ns)
 	return refill_ns > now ? now_ns + (refill_ns - now) : now_ns;
 }
 
-void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns)
+/* Have the flow's next task on a device start later, by @virtual in virtual time. */
+static void flow_advance(struct place_queue *queue, struct place_flow_queue *fq, uint64_t virtual)
 {
-	struct place_queue *queue = &placer->devices[device].queue;
-	struct place_flow_queue *fq = &flow->on[device];
-
-	ns = ns < SCHEDULE_MAX_WORK_NS ? ns : SCHEDULE_MAX_WORK_NS;
-	fq->used_ns += ns;
 	if (!fq->is_startable && virtual_after(queue->virtual_time, fq->start))
 		fq->start = queue->virtual_time;
-	fq->start += flow_virtual(flow, ns);
+	fq->start += virtual;
 	if (virtual_after(fq->start, queue->last_finish))
 		queue->last_finish = fq->start;
 	if (fq->is_startable)
 		heap_update(&queue->flows, &fq->node, flow_before);
 	else if (!queue->flows && queue->n_released == 0)
 		queue->virtual_time = queue->last_finish;
+}
+
+void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns)
+{
+	struct place_flow_queue *fq = &flow->on[device];
+
+	ns = ns < SCHEDULE_MAX_WORK_NS ? ns : SCHEDULE_MAX_WORK_NS;
+	fq->used_ns += ns;
+	flow_advance(&placer->devices[device].queue, fq, flow_virtual(flow, ns));
 	if (flow->cpu_max > 0 && device == RBK_DEVICE_CPU)
 		flow_spend(placer, flow, (int64_t)ns, placer->schedule.now_ns);
+}
+
+void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,
+			       uint64_t ns)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+	const uint64_t most = flow_virtual(flow, PLACE_OUTSIDE_DEBT_NS);
+	const uint64_t owed =
+		virtual_after(fq->start, queue->virtual_time) ? fq->start - queue->virtual_time : 0;
+	const uint64_t more =
+		flow_virtual(flow, ns < PLACE_OUTSIDE_DEBT_NS ? ns : PLACE_OUTSIDE_DEBT_NS);
+
+	if (owed < most)
+		flow_advance(queue, fq, more < most - owed ? more : most - owed);
 }
 
 /*

@@ -47,6 +47,7 @@
 #define PLACE_SLICE_NS        500000ull     /* 0.5 ms; no task is asked to stop earlier */
 #define PLACE_NO_DEADLINE_NS  1000000000ull /* 1 s */
 #define PLACE_QUOTA_PERIOD_NS 100000000ull  /* 100 ms */
+#define PLACE_OUTSIDE_DEBT_NS 1000000000ull /* 1 s; see place_flow_charge_outside() */
 
 struct place_gate;
 
@@ -96,6 +97,15 @@ bool place_flow_is_throttled(struct place_flow *flow, uint64_t now_ns);
  * the CPU's, or for time in which the device was kept idle for it.
  */
 void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns);
+
+/*
+ * Charge a flow for @ns of @device that its tenant used without the scheduler: the flow's tasks
+ * there wait until other flows have had their shares. For this time a flow never owes more than
+ * PLACE_OUTSIDE_DEBT_NS, so that its tasks go on soon after such use has ended.
+ * place_flow_used_ns() does not include it.
+ */
+void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,
+			       uint64_t ns);
 
 /*
  * Predict how long a task of @flow would wait on @device before it starts: the time left of the

@@ -310,6 +310,9 @@ struct server_stats *server_stats(struct server *server);
 
 /* Return the counters of statistics pages, valid for the server's life. */
 struct stats *server_stats_pages(struct server *server);
+/* Count @ns of @device that programs of the tenant's leases used, if pages show the tenant. */
+void server_stats_leased_time(struct server *server, const struct tenant *tenant, uint8_t device,
+			      uint64_t ns);
 /*
  * Create the root page if needed, and keep it updated as for any watcher until
  * server_unwatch_root(). Parts of the broker that export its contents use this, such as the metrics

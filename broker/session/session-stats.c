@@ -96,6 +96,15 @@ struct stats *server_stats_pages(struct server *server)
 	return server->pages;
 }
 
+void server_stats_leased_time(struct server *server, const struct tenant *tenant, uint8_t device,
+			      uint64_t ns)
+{
+	struct stats_tenant *shown = stats_tenant_find(server->pages, tenant->number);
+
+	if (shown)
+		stats_leased_time(shown, device, ns);
+}
+
 void server_forget_tenants(struct server *server)
 {
 	struct stats_tenant *tenant = stats_first_tenant(server->pages), *next;

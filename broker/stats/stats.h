@@ -246,6 +246,12 @@ static inline void stats_device_time(struct stats_tenant *tenant, uint8_t device
 	tenant->devices[device].device_ns += ns;
 }
 
+/* Add the time of a device that a tenant's leased programs used. */
+static inline void stats_leased_time(struct stats_tenant *tenant, uint8_t device, uint64_t ns)
+{
+	stats_add(&tenant->totals->devices[device].leased_ns, ns);
+}
+
 /* Count a queued task that has completed, on any device and with any result. */
 static inline void stats_task_done(struct stats_plan *plan, const struct stats_task *task)
 {

@@ -53,7 +53,6 @@ struct seen {
 struct before {
 	pid_t pid;
 	uint64_t busy_ns;
-	bool has_busy;
 };
 
 struct device {
@@ -456,20 +455,21 @@ static void compare(struct device *device, struct device_reading *reading, uint6
 
 			/*
 			 * A smaller value: a client has ended. A process without an entry is new.
+			 * Drivers leave out the time of engines that a process has not used yet.
 			 */
-			if (before->pid != process->pid || !before->has_busy ||
-			    busy.value < before->busy_ns)
+			if (before->pid != process->pid || busy.value < before->busy_ns)
 				continue;
+			process->busy_ns =
+				(struct reading){busy.value - before->busy_ns, .is_valid = true};
 			process->busy_percent.is_valid = true;
 			process->busy_percent.value =
-				(uint64_t)((unsigned __int128)(busy.value - before->busy_ns) * 100 /
+				(uint64_t)((unsigned __int128)process->busy_ns.value * 100 /
 					   elapsed_ns);
 		}
 	}
 	for (uint32_t i = 0; i < reading->n_processes; i++)
 		device->before[i] =
-			(struct before){reading->processes[i].pid, device->busy_ns[i].value,
-					device->busy_ns[i].is_valid};
+			(struct before){reading->processes[i].pid, device->busy_ns[i].value};
 	device->n_before = reading->n_processes;
 	device->before_ns = now_ns;
 }

@@ -63,6 +63,7 @@ struct process_reading {
 	uint64_t vram_bytes;
 	uint64_t gtt_bytes;
 	struct reading busy_percent; /* all engines together, since the last look */
+	struct reading busy_ns;      /* the same as a time */
 };
 
 /* One sample of one device. */

@@ -26,8 +26,7 @@
  * rbk_stats_copy() copies a record and tells whether the copy is consistent. Members marked "count"
  * below change outside that sequence, as tasks complete: each is exact by itself, two of them may
  * be one task apart. Records of the decision log carry their index, so that a reader recognises a
- * record that was overwritten during the read. Neither readers nor the broker ever wait for each
- * other.
+ * record that was overwritten during the read. Readers and the broker never wait for each other.
  *
  * Times named _ns are durations. Times named _at_ns are points on the broker's own clock, which has
  * an arbitrary origin and never jumps: add header.monotonic_offset_ns for CLOCK_MONOTONIC, or
@@ -51,7 +50,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   19          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   20          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -157,7 +156,8 @@ struct rbk_stats_tenant_device {
 	/* Since 1.16, of tasks in segments. */
 	uint64_t n_segments; /* count of segments that ran on it */
 	uint64_t bubble_ns;  /* count: time without work between two, while others ran elsewhere */
-	uint64_t reserved[2];
+	uint64_t leased_ns;  /* since 1.20, count: time that its leased programs used */
+	uint64_t reserved[1];
 };
 
 /* struct rbk_stats_tenant.flags */
@@ -508,11 +508,8 @@ struct rbk_stats_session {
 	uint64_t n_errors;    /* completed tasks with a negative result */
 	uint64_t n_fallbacks; /* completed tasks of RBK_REASON_CPU_FALLBACK */
 	uint64_t copied_bytes, transferred_bytes;
-	uint64_t n_in_flight;      /* tasks in flight now */
-	uint64_t n_rings;          /* now */
-	uint64_t n_arenas;         /* now */
-	uint64_t arena_bytes;      /* now */
-	uint64_t n_plans;          /* now */
+	uint64_t n_in_flight;                             /* tasks in flight now */
+	uint64_t n_rings, n_arenas, arena_bytes, n_plans; /* now */
 	uint64_t n_plans_resident; /* plans resident now on some device with memory of its own */
 	/* Since 1.5. */
 	uint64_t memory_used; /* bytes of device memory that its plans hold */
@@ -567,7 +564,10 @@ struct rbk_stats_lease {
 	uint64_t waiting_bytes; /* bytes for which all members wait */
 	uint64_t n_objects;     /* allocations, as members report */
 	uint64_t n_refused;     /* refused allocations, as members report */
-	uint64_t reserved[6];
+	/* Since 1.20. From the kernel; or RBK_STATS_ABSENT. */
+	uint64_t busy_ns;      /* time of the device that its programs used */
+	uint64_t busy_percent; /* the same as a share of about the last second */
+	uint64_t reserved[4];
 };
 
 /* struct rbk_stats_broker.flags */

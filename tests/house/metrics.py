@@ -34,7 +34,7 @@ SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? \S+$')
 LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 PANELS = {'row', 'timeseries', 'stat', 'heatmap'}
 COLUMNS = 24
-SHOWN = re.compile(r'(process_(?!start_time_)|ringbroker_lease|ringbroker_tenant_device_(?:segments|bubble)_)\w+')  # metrics that the dashboard must show
+SHOWN = re.compile(r'(process_(?!start_time_)|ringbroker_lease|ringbroker_tenant_device_(?:segments|bubble|leased)_)\w+')  # metrics that the dashboard must show
 # Labels whose values are a tenant, a device, or words of the broker.
 LABELS = {'tenant', 'device', 'reason', 'state', 'role', 'cause', 'le', 'quantile'}
 INFO_LABELS = {'version', 'statistics', 'device', 'name', 'driver', 'kind', 'paths'}

@@ -169,6 +169,8 @@ def check_json(paths):
     expect([lease['over'] for lease in leases] == [False, False, True], leases)
     expect(leases[1]['waiting'] and leases[1]['waiting_bytes'] == 128 << 20, leases)
     expect([lease['seen_bytes'] for lease in leases] == [472 << 20, None, 672 << 20], leases)
+    expect([lease['busy_percent'] for lease in leases] == [25, None, 25], leases)
+    expect([lease['busy_ns'] for lease in leases] == [112500000000, None, 112500000000], leases)
     expect(leases[0]['granted_bytes'] == 512 << 20 and leases[0]['pid'] == 4301, leases)
     # The output has the sessions and leases of one tenant only.
     web = json.loads(top('--json', '--once', '--page', paths['three'], '--tenant=web')[0])

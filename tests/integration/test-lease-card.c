@@ -6,7 +6,7 @@
  *
  * This process has a lease, and allocates memory from the driver directly. Memory within the lease
  * is charged once, when the lease is granted, and does not count as use by other programs. Memory
- * beyond the lease does.
+ * beyond the lease does. The time of the card that its submissions take counts as its tenant's.
  */
 #include <amdgpu.h>
 #include <amdgpu_drm.h>
@@ -28,12 +28,16 @@ static struct rbk *admin;
 struct seen {
 	struct rbk_stats_lease lease;
 	struct rbk_stats_device device;
+	uint64_t leased_ns; /* of the tenant */
 };
+
+enum { JOB_MS = 1 }; /* time of a submission on the simulated card */
 
 static void look(uint32_t number, struct seen *ret)
 {
 	struct rbk_stats_view view;
 	struct rbk_stats_lease lease;
+	struct rbk_stats_tenant tenant;
 
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &view, NULL), 0);
 	assert_true(harness_stats_copy(&view, RBK_STATS_SECTION_DEVICES, RBK_DEVICE_GPU,
@@ -43,6 +47,11 @@ static void look(uint32_t number, struct seen *ret)
 		if (harness_stats_copy(&view, RBK_STATS_SECTION_LEASES, i, &lease, sizeof(lease)) &&
 		    lease.number == number)
 			ret->lease = lease;
+	ret->leased_ns = 0;
+	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_TENANTS); i++)
+		if (harness_stats_copy(&view, RBK_STATS_SECTION_TENANTS, i, &tenant,
+				       sizeof(tenant)))
+			ret->leased_ns += tenant.devices[RBK_DEVICE_GPU].leased_ns;
 	rbk_stats_unmap(&view);
 }
 
@@ -76,6 +85,58 @@ static amdgpu_bo_handle allocate(amdgpu_device_handle card, uint64_t bytes)
 
 	assert_int_equal(amdgpu_bo_alloc(card, &request, &buffer), 0);
 	return buffer;
+}
+
+/* Submit work that takes a millisecond of the card. */
+static void submit(amdgpu_device_handle card, amdgpu_context_handle context,
+		   amdgpu_bo_handle buffer)
+{
+	struct amdgpu_cs_ib_info ib = {.ib_mc_address = 0x100000, .size = 16};
+	struct amdgpu_cs_request request = {
+		.ip_type = AMDGPU_HW_IP_COMPUTE, .number_of_ibs = 1, .ibs = &ib};
+
+	assert_int_equal(amdgpu_bo_list_create(card, 1, &buffer, NULL, &request.resources), 0);
+	assert_int_equal(amdgpu_cs_submit(context, 0, &request, 1), 0);
+	amdgpu_bo_list_destroy(request.resources);
+}
+
+/* Keep half of the card busy until the broker has seen that, with all that was submitted. */
+static void check_time(uint32_t number, amdgpu_device_handle card, amdgpu_bo_handle buffer)
+{
+	const uint64_t until_ns = harness_now_ns() + harness_slow_ns(40000000000);
+	amdgpu_context_handle context;
+	uint64_t n_submitted = 0, busy_ns;
+	struct seen seen;
+
+	/* The driver tells nothing of a process that has submitted nothing. */
+	look(number, &seen);
+	assert_true(seen.lease.busy_percent == RBK_STATS_ABSENT);
+	assert_true(seen.lease.busy_ns == RBK_STATS_ABSENT);
+	assert_int_equal(seen.leased_ns, 0);
+	assert_int_equal(amdgpu_cs_ctx_create(card, &context), 0);
+	do {
+		submit(card, context, buffer);
+		n_submitted++;
+		harness_sleep_ms(2 * JOB_MS);
+		look(number, &seen);
+		assert_true(harness_now_ns() < until_ns);
+	} while (seen.lease.busy_percent == RBK_STATS_ABSENT || seen.lease.busy_percent < 10);
+	/* No more than was submitted, and in the end all of it. */
+	assert_in_range(seen.lease.busy_percent, 10, 60);
+	assert_in_range(seen.lease.busy_ns, JOB_MS * 1000000, n_submitted * JOB_MS * 1000000);
+	wait_until(number, &seen, seen.lease.busy_percent == 0);
+	busy_ns = seen.lease.busy_ns;
+	assert_int_equal(busy_ns, n_submitted * JOB_MS * 1000000);
+	assert_int_equal(seen.leased_ns, busy_ns);
+
+	/* Several engines may count a minute of work within a second, which is a second at most. */
+	for (unsigned int i = 0; i < 60000 / JOB_MS; i++)
+		submit(card, context, buffer);
+	wait_until(number, &seen, seen.lease.busy_percent == 100);
+	wait_until(number, &seen, seen.lease.busy_percent == 0);
+	assert_in_range(seen.lease.busy_ns - busy_ns, 1000000, harness_slow_ns(20000000000));
+	assert_int_equal(seen.leased_ns, seen.lease.busy_ns);
+	amdgpu_cs_ctx_free(context);
 }
 
 TEST(test_seen)
@@ -115,6 +176,8 @@ TEST(test_seen)
 	assert_false(seen.lease.flags & RBK_STATS_LEASE_OVER);
 	wait_until(number, &seen, seen.device.memory_outside <= before.device.memory_outside);
 	assert_true(seen.device.memory_budget >= before.device.memory_budget - 64 * MIB);
+
+	check_time(number, card, first);
 
 	/* Memory beyond the lease. */
 	second = allocate(card, 700 * MIB);

@@ -335,6 +335,8 @@ static struct rbk_stats_lease lease_of(uint32_t number, uint32_t tenant, unsigne
 		.waiting_bytes = i == 1 ? (uint64_t)(128 * MIB) : 0,
 		.n_objects = 211,
 		.n_refused = i,
+		.busy_ns = i == 1 ? RBK_STATS_ABSENT : 20 * second_ns + moment * second_ns / 4,
+		.busy_percent = i == 1 ? RBK_STATS_ABSENT : 25,
 	};
 
 	snprintf(lease.name, sizeof(lease.name), "%s", names[i]);

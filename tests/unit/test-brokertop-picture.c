@@ -378,9 +378,8 @@ static const char *first_lease(void)
 static void expect_cell(const char *column, const char *text)
 {
 	const struct table *table = picture_table(&picture);
-	unsigned int i = 0;
+	unsigned int i = 0, n = 0;
 	char cell[64] = "";
-	int n = 0;
 
 	assert_int_equal(canvas_resize(&canvas, 250, 40), 0);
 	picture_draw(&picture, &model, &origin, &canvas, true);
@@ -401,25 +400,16 @@ static void expect_cell(const char *column, const char *text)
 TEST(test_leases__columns, setup, teardown)
 {
 	static const char *const cells[][2] = {
-		{"LEASE", "4294967295"},
-		{"TENANT", "web"},
-		{"NAME", "a?[2J"},
-		{"PID", "?"},
-		{"USER", "4294967294"},
-		{"DEVICE", "GPU1"},
-		{"AGE", "3.0 min"},
-		{"MEMBERS", "5"},
-		{"MIN", "1.0 MiB"},
-		{"WISH", "2.0 MiB"},
-		{"GRANTED", "3.0 MiB"},
-		{"MAX", "4.0 MiB"},
-		{"DRAWN", "5.0 MiB"},
-		{"USED", "7.0 MiB"},
-		{"PEAK", "8.0 MiB"},
-		{"SEEN", "9.0 MiB"},
-		{"WAITING", "2.0 GiB"},
-		{"REFUSED", "3"},
-		{"IS", "over waiting shrinking capped restored"},
+		{"LEASE", "4294967295"}, {"TENANT", "web"},
+		{"NAME", "a?[2J"},       {"PID", "?"},
+		{"USER", "4294967294"},  {"DEVICE", "GPU1"},
+		{"AGE", "3.0 min"},      {"MEMBERS", "5"},
+		{"MIN", "1.0 MiB"},      {"WISH", "2.0 MiB"},
+		{"GRANTED", "3.0 MiB"},  {"MAX", "4.0 MiB"},
+		{"DRAWN", "5.0 MiB"},    {"USED", "7.0 MiB"},
+		{"PEAK", "8.0 MiB"},     {"SEEN", "9.0 MiB"},
+		{"BUSY", "37%"},         {"WAITING", "2.0 GiB"},
+		{"REFUSED", "3"},        {"IS", "over waiting shrinking capped restored"},
 	};
 	struct pages pages;
 
@@ -441,6 +431,8 @@ TEST(test_leases__columns, setup, teardown)
 		.extra_bytes = 3 << 20,
 		.peak_bytes = 8 << 20,
 		.seen_bytes = 9 << 20,
+		.busy_ns = 30000000000,
+		.busy_percent = 37,
 		.waiting_bytes = 2ull << 30,
 		.n_refused = 3,
 		.opened_at_ns = pages.root.page->updated_at_ns - 180000000000,
@@ -461,6 +453,7 @@ TEST(test_leases__columns, setup, teardown)
 	assert_true(is_shown("used 7.0 MiB   of that by drivers 3.0 MiB   peak 8.0 MiB"));
 	assert_true(is_shown("seen by the kernel 9.0 MiB   refused 3"));
 	assert_true(is_shown("waiting for 2.0 GiB"));
+	assert_true(is_shown("37% of the last second   30 s since it was opened"));
 	/* Changes apply to the lease's tenant. */
 	press(INPUT_F + 9);
 	assert_true(is_shown("Drain tenant web"));

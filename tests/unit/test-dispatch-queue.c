@@ -186,10 +186,16 @@ TEST(test_deadline__missed)
 
 /* --- Between tenants --- */
 
-/* Assert the shares of two tenants that both have a backlog. */
-static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
+/*
+ * Assert the shares of two tenants that both have a backlog. During each task the first tenant's
+ * leased programs use the device for the time of @leased_tasks tasks.
+ */
+static void share(uint32_t weight, uint32_t other_weight, uint8_t device, double leased_tasks)
 {
-	unsigned int n = 120, n_own = 0, wanted = n * weight / (weight + other_weight);
+	const unsigned int n = 120,
+			   wanted = (unsigned int)(n * (weight - leased_tasks * other_weight) /
+						   (weight + other_weight));
+	unsigned int n_own = 0;
 	struct rbk_sqe sqe;
 	struct fake *fake;
 
@@ -207,8 +213,11 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 		rig_put(&kit.ring, &sqe);
 	}
 	rig_work(&kit.bench.rig);
-	for (unsigned int i = 0; i < n; i++)
+	for (unsigned int i = 0; i < n; i++) {
 		n_own += step(&kit, fake) == 1;
+		dispatch_charge_leased(kit.bench.rig.dispatch, kit.bench.rig.session->tenant,
+				       device, (uint64_t)(leased_tasks * fake->row_ns * MAX_ROWS));
+	}
 	assert_in_range(n_own, wanted - 6, wanted + 6);
 	/* All tasks complete in the end. */
 	while (fake->n_tasks > 0)
@@ -219,10 +228,16 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 TEST(test_share__by_weight)
 {
 	for (uint8_t device = CPU; device <= GPU; device++) {
-		share(100, 100, device);
-		share(100, 300, device);
-		share(5000, 1000, device);
+		share(100, 100, device, 0);
+		share(100, 300, device, 0);
+		share(5000, 1000, device, 0);
 	}
+}
+
+TEST(test_share__includes_leased_time)
+{
+	share(100, 100, GPU, 0.5);
+	share(300, 100, GPU, 1);
 }
 
 /*

@@ -79,8 +79,12 @@ static void put_drm(const char *process, int fd, const char *pci, unsigned int c
 	put_link(process, fd, "/dev/dri/renderD128");
 	snprintf(text, sizeof(text),
 		 "pos:\t0\ndrm-driver:\tamdgpu\ndrm-client-id:\t%u\ndrm-pdev:\t%s\n"
-		 "drm-memory-vram:\t%u MiB\ndrm-memory-gtt:\t%u KiB\ndrm-engine-gfx:\t%llu ns\n",
-		 client, pci, vram_mib, gtt_mib * 1024, (unsigned long long)busy_ns);
+		 "drm-memory-vram:\t%u MiB\ndrm-memory-gtt:\t%u KiB\n",
+		 client, pci, vram_mib, gtt_mib * 1024);
+	/* As amdgpu_show_fdinfo() does, leave out an engine that was not used. */
+	if (busy_ns > 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 "drm-engine-gfx:\t%llu ns\n", (unsigned long long)busy_ns);
 	put(text, "%s/fdinfo/%d", process, fd);
 }
 
@@ -252,17 +256,24 @@ TEST(test_look__busy, set_up, tear_down)
 
 	put_drm("20", 3, first, 1, 100, 0, 5000000000u);
 	put_drm("21", 3, first, 2, 50, 0, 7);
+	put_drm("23", 3, first, 4, 5, 0, 0);
 	look(&rig, true);
 	assert_false(rig.readings[0]->processes[0].busy_percent.is_valid);
 	put_drm("20", 3, first, 1, 100, 0, 5250000000u);
 	put_drm("22", 3, first, 3, 10, 0, 9);
+	put_drm("23", 3, first, 4, 5, 0, 500000000u);
 	look(&rig, true);
 	assert_true(rig.readings[0]->processes[0].busy_percent.is_valid);
 	assert_int_equal(rig.readings[0]->processes[0].busy_percent.value, 25);
+	assert_true(rig.readings[0]->processes[0].busy_ns.is_valid);
+	assert_int_equal(rig.readings[0]->processes[0].busy_ns.value, 250000000);
 	assert_true(rig.readings[0]->processes[1].busy_percent.is_valid);
 	assert_int_equal(rig.readings[0]->processes[1].busy_percent.value, 0);
 	/* A new process has no busy time yet. */
 	assert_false(rig.readings[0]->processes[2].busy_percent.is_valid);
+	/* The first time of a process that has been there. */
+	assert_int_equal(rig.readings[0]->processes[3].busy_percent.value, 50);
+	assert_int_equal(rig.readings[0]->processes[3].busy_ns.value, 500000000);
 	/* A client of the process has ended, so the difference is unknown. */
 	put_drm("20", 3, first, 1, 100, 0, 5);
 	look(&rig, true);

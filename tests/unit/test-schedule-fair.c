@@ -281,6 +281,64 @@ TEST(test_charge__counts)
 }
 
 /*
+ * Time that a tenant uses without the scheduler is a part of its share. Once that use has ended,
+ * the tenant's tasks go on soon, however long it lasted.
+ */
+TEST(test_charge__outside)
+{
+	static struct tenant tenants[2];
+	struct place_flow *flow;
+	double used[2];
+	struct rig rig;
+
+	rig_init(&rig, 2, one_server);
+	rig.done = again;
+	for (int i = 0; i < 2; i++)
+		tenant_start(&rig, &tenants[i], rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0), 1, 1e5,
+			     1, DEPTH);
+	flow = tenants[0].flow;
+	used[0] = -(double)rig_used_ns(flow, 1);
+	used[1] = -(double)rig_used_ns(tenants[1].flow, 1);
+	for (int i = 0; i < 20; i++) {
+		place_flow_charge_outside(rig.placer, flow, 1, 50 * MS);
+		rig_run(&rig, rig.now_ns + 100 * MS);
+	}
+	used[0] += (double)rig_used_ns(flow, 1);
+	used[1] += (double)rig_used_ns(tenants[1].flow, 1);
+	assert_share(used, 2, 0, 0.25, 0.02);
+
+	/* All of the device for a minute, in one piece or in several: a debt of a second. */
+	place_flow_charge_outside(rig.placer, flow, 1, 60000 * MS);
+	for (int i = 0; i < 60; i++)
+		place_flow_charge_outside(rig.placer, flow, 1, 1000 * MS);
+	measure(&rig, tenants, 2, 1, 950 * MS, used);
+	assert_true(used[0] < 0.02 * used[1]);
+	rig_run(&rig, rig.now_ns + 100 * MS);
+	measure(&rig, tenants, 2, 1, 400 * MS, used);
+	assert_share(used, 2, 0, 0.5, 0.02);
+	free_all(&rig, tenants, 2);
+}
+
+/* Nothing is owed for the time of a device that no other tenant wanted. */
+TEST(test_charge__outside_of_an_idle_device)
+{
+	static struct tenant tenants[2];
+	double used[2];
+	struct rig rig;
+
+	rig_init(&rig, 2, one_server);
+	rig.done = again;
+	for (int i = 0; i < 2; i++)
+		tenants[i].flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
+	place_flow_charge_outside(rig.placer, tenants[0].flow, 1, 800 * MS);
+	for (int i = 0; i < 2; i++)
+		tenant_start(&rig, &tenants[i], tenants[i].flow, 1, 1e5, 1, DEPTH);
+	measure(&rig, tenants, 2, 1, 400 * MS, used);
+	assert_share(used, 2, 0, 0.5, 0.02);
+	free_all(&rig, tenants, 2);
+}
+
+/*
  * A tenant with an occasional task, beside tenants that always have 40 queued. The task waits only
  * for released tasks, of which one long task may be running. Its wait was predicted correctly.
  */

@@ -21,9 +21,19 @@ struct row {
 	char tenant[RBK_STATS_NAME_BYTES];
 };
 
-enum sort_by { BY_LEASE, BY_TENANT, BY_NAME, BY_AGE, BY_GRANTED, BY_USED, BY_PEAK, BY_SEEN };
+enum sort_by {
+	BY_LEASE,
+	BY_TENANT,
+	BY_NAME,
+	BY_AGE,
+	BY_GRANTED,
+	BY_USED,
+	BY_PEAK,
+	BY_SEEN,
+	BY_BUSY
+};
 const char *const lease_sort_keys[] = {
-	"lease", "tenant", "name", "age", "granted", "used", "peak", "seen", NULL,
+	"lease", "tenant", "name", "age", "granted", "used", "peak", "seen", "busy", NULL,
 };
 
 /* figures that serve as sort keys unchanged */
@@ -31,6 +41,7 @@ static const char *const sort_figures[] = {
 	[BY_GRANTED] = "granted_bytes",
 	[BY_PEAK] = "peak_bytes",
 	[BY_SEEN] = "seen_bytes",
+	[BY_BUSY] = "busy_percent",
 };
 
 static uint64_t used_of(const struct rbk_stats_lease *lease)

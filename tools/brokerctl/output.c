@@ -194,6 +194,8 @@ void table_figures(const struct figure *figures, const void *record)
 			table_cell("%.4g", value);
 		else if (figure->unit == FIGURE_BYTES)
 			table_cell("%s", text_bytes(number));
+		else if (figure->unit == FIGURE_PERCENT)
+			table_cell("%llu%%", (unsigned long long)number);
 		else
 			table_cell("%llu", (unsigned long long)number);
 		if (figure->is_fault && value > 0)

@@ -395,6 +395,16 @@ static void draw_lease_memory(const struct model_lease *lease, struct sheet_line
 	     count(now->n_refused));
 }
 
+static void draw_lease_time(const struct rbk_stats_lease *now, struct sheet_lines *lines)
+{
+	head(lines, "Time of the device");
+	if (now->busy_ns == RBK_STATS_ABSENT)
+		line(lines, STYLE_PLAIN, "not told by the kernel");
+	else
+		line(lines, STYLE_PLAIN, "%s%% of the last second   %s since it was opened",
+		     count(now->busy_percent), figure_ns((double)now->busy_ns).text);
+}
+
 void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_lines *lines)
 {
 	const struct model_lease *lease = model_lease(model, number);
@@ -419,5 +429,6 @@ void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_
 		     "opened by user %u, whose process is gone or not seen   member%s %u", now->uid,
 		     plural(now->n_members), now->n_members);
 	draw_lease_memory(lease, lines);
+	draw_lease_time(now, lines);
 	draw_top(lease_figures, now, lines);
 }

@@ -128,6 +128,11 @@ struct figure_text figure_of(const struct figure *figure, const void *record)
 		return figure_bytes(value);
 	case FIGURE_NS:
 		return figure_ns(value);
+	case FIGURE_PERCENT:
+		if (isnan(value))
+			return unknown;
+		snprintf(name.text, sizeof(name.text), "%.0f%%", value);
+		return name;
 	case FIGURE_MILLI:
 	case FIGURE_MICRO:
 		return figure_rate(value);
