@@ -58,7 +58,7 @@ static struct broker *broker;
 
 static uint64_t others_bytes __attribute__((__section__("sim_variables")));
 
-enum { SIGNAL_STOP = 1, SIGNAL_RELOAD = 1 << 20 };
+enum { SIGNAL_STOP = 1, SIGNAL_LEASED = 1 << 10, SIGNAL_RELOAD = 1 << 20 };
 
 static int reload(void)
 {
@@ -81,6 +81,17 @@ static int reload(void)
 	return r;
 }
 
+/* The kernel tells that leased programs of some tenants used a card for up to two seconds. */
+static void charge_leased(void)
+{
+	for (struct tenant *tenant = tenants_first(broker->tenants); tenant;
+	     tenant = tenants_next(broker->tenants, tenant))
+		if (sim_below(2))
+			dispatch_charge_leased(broker->dispatch, tenant,
+					       (uint8_t)(RBK_DEVICE_GPU + sim_below(SIM_CARDS)),
+					       sim_below(2000000000));
+}
+
 static void on_signal(void *data, uint32_t events)
 {
 	eventfd_t signals;
@@ -88,7 +99,9 @@ static void on_signal(void *data, uint32_t events)
 	while (eventfd_read(broker->signal_fd, &signals) == 0) {
 		if (signals >= SIGNAL_RELOAD)
 			sim_trace("reload: %d", reload());
-		if (signals % SIGNAL_RELOAD > 0 && !broker->is_stopped) {
+		if (signals % SIGNAL_RELOAD >= SIGNAL_LEASED)
+			charge_leased();
+		if (signals % SIGNAL_LEASED > 0 && !broker->is_stopped) {
 			broker->is_stopped = true;
 			dispatch_stop(broker->dispatch);
 		}
@@ -112,6 +125,11 @@ bool sim_broker_stop(void)
 void sim_broker_reload(void)
 {
 	send_signal(SIGNAL_RELOAD);
+}
+
+void sim_broker_charge_leased(void)
+{
+	send_signal(SIGNAL_LEASED);
 }
 
 void sim_broker_set_contended(bool is_contended)

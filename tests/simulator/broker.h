@@ -25,6 +25,8 @@ void sim_broker_main(void *data);
 bool sim_broker_stop(void);
 /* Ask it to read its policy again, as SIGHUP does; director. */
 void sim_broker_reload(void);
+/* Tell it that leased programs of some tenants used the cards; director. */
+void sim_broker_charge_leased(void);
 
 /* Tell the broker whether other programs wait for processors; any thread. */
 void sim_broker_set_contended(bool is_contended);

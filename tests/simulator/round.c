@@ -395,9 +395,10 @@ static void on_reload(void *data)
 	sim_at(AT_RELOAD, sim_now_ns() + about(sim.reload_ns), on_reload, NULL);
 }
 
-/* Another program takes memory of the card, or gives it back. */
+/* Another program takes memory of the card, or gives it back; leased programs use its time. */
 static void on_others(void *data)
 {
+	sim_broker_charge_leased();
 	sim_broker_others(sim_below(2) ? 0 : sim_below(sim.broker.devices[1].memory_bytes));
 	sim_at(AT_OTHERS, sim_now_ns() + about(sim.others_ns), on_others, NULL);
 }
