@@ -8,6 +8,7 @@
  * memory and every allocation.
  */
 #include "client.h"
+#include "engine.h"
 #include "memory.h"
 #include "sys.h"
 #include <string.h>
@@ -22,6 +23,7 @@ static struct flock lock_of(uint32_t slot)
 
 static void forget(struct sim_card *card, uint32_t slot)
 {
+	sim_engine_forget(card, slot);
 	sim_handle_close_all(card, slot);
 	for (uint32_t i = 0; i < card->n_contexts; i++) {
 		if (card->contexts[i].owner == slot + 1)

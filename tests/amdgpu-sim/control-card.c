@@ -3,6 +3,7 @@
 #include "control.h"
 #include "chips.h"
 #include "client.h"
+#include "engine.h"
 #include "memory.h"
 #include "names.h"
 #include "sysroot.h"
@@ -60,7 +61,11 @@ static const struct {
 	FIELD("bytes-moved", n_bytes_moved, KIND_SIZE, "the counter of bytes moved"),
 	FIELD("cpu-page-faults", n_cpu_page_faults, KIND_COUNT,
 	      "the counter of VRAM page faults of the CPU"),
-	FIELD("job-ns", job_ns, KIND_COUNT, "engine time that a submission counts as, in ns"),
+	FIELD("job-ns", job_ns, KIND_COUNT, "engine time of a submission, in ns"),
+	FIELD("group-ns", group_ns, KIND_COUNT,
+	      "engine time of each workgroup that it dispatches, in ns"),
+	FIELD("timeout-ns", timeout_ns, KIND_COUNT,
+	      "time after which a submission hangs and the GPU is reset; 0: never"),
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -77,7 +82,11 @@ void control_keys(FILE *file)
 			sensors[i].unit);
 	for (unsigned i = 0; i < N_FIELDS; i++)
 		fprintf(file, "    %-16s %s\n", fields[i].name, fields[i].help);
-	fputs("    spill            yes: as the kernel does; no: VRAM that is full is -ENOMEM\n"
+	fputs("    execution        instant: submissions are complete at once; timed: they take\n"
+	      "                     their engine time, one after the other on each engine\n"
+	      "    policy           between contexts: fifo, the highest priority first, or fair,\n"
+	      "                     as much time for each context\n"
+	      "    spill            yes: as the kernel does; no: VRAM that is full is -ENOMEM\n"
 	      "    kernel           6.1 or 6.14: which keys fdinfo has, which sensors there are,\n"
 	      "                     whether buffers that may be in GTT return from there\n"
 	      "    drm-minor        the driver's version, 3.N\n"
@@ -166,6 +175,15 @@ static int set_kernel(struct sim_card *card, const char *value)
 	return 0;
 }
 
+static int set_choice(const char *key, const char *value, const char *yes, const char *no,
+		      bool *ret)
+{
+	if (strcmp(value, yes) != 0 && strcmp(value, no) != 0)
+		return control_usage("%s=%s: %s or %s", key, value, yes, no);
+	*ret = !strcmp(value, yes);
+	return 0;
+}
+
 static int set_udmabuf(const char *value)
 {
 	if (!strcmp(value, "present"))
@@ -191,12 +209,12 @@ static int set_one(struct sim_card *card, const char *key, const char *value)
 		if (!strcmp(key, fields[i].name))
 			return set_field(card, i, value);
 	}
-	if (!strcmp(key, "spill")) {
-		if (strcmp(value, "yes") && strcmp(value, "no"))
-			return control_usage("spill=%s: yes or no", value);
-		card->may_spill = !strcmp(value, "yes");
-		return 0;
-	}
+	if (!strcmp(key, "spill"))
+		return set_choice(key, value, "yes", "no", &card->may_spill);
+	if (!strcmp(key, "execution"))
+		return set_choice(key, value, "timed", "instant", &card->is_timed);
+	if (!strcmp(key, "policy"))
+		return set_choice(key, value, "fair", "fifo", &card->is_fair);
 	if (!strcmp(key, "kernel"))
 		return set_kernel(card, value);
 	if (!strcmp(key, "drm-minor")) {
@@ -222,6 +240,7 @@ int control_set(struct sim_card *card, char **assignments, int n)
 	if (!n)
 		return control_usage("set: KEY=VALUE is missing");
 	sim_lock();
+	sim_engine_advance(card);
 	for (int i = 0; i < n && !r; i++) {
 		char *equals = strchr(assignments[i], '=');
 
@@ -481,6 +500,8 @@ static void show_card(struct sim_card *card, bool as_json)
 	}
 	for (unsigned i = 0; i < N_FIELDS; i++)
 		show_number(fields[i].name, *field_of(card, i), as_json);
+	show_word("execution", card->is_timed ? "timed" : "instant", as_json);
+	show_word("policy", card->is_fair ? "fair" : "fifo", as_json);
 	show_word("spill", card->may_spill ? "yes" : "no", as_json);
 	show_word("kernel", card->kernel == SIM_KERNEL_6_1 ? "6.1" : "6.14", as_json);
 	show_number("drm-minor", card->drm_minor, as_json);

@@ -7,6 +7,7 @@
 #include "control.h"
 #include "chips.h"
 #include "client.h"
+#include "engine.h"
 #include "memory.h"
 #include "names.h"
 #include "sysroot.h"
@@ -243,6 +244,8 @@ static int command_reset(struct options *options)
 	struct sim_card *card = options->card;
 
 	sim_lock();
+	sim_engine_advance(card);
+	sim_engine_drop_all(card);
 	card->reset_counter++;
 	if (options->is_vram_lost)
 		card->vram_lost_counter++;
@@ -259,6 +262,7 @@ static int command_unplug(struct options *options)
 	sim_lock();
 	if (card->is_plugged)
 		sim_sysroot_unplug(card);
+	sim_engine_drop_all(card);
 	card->is_plugged = false;
 	sim_unlock();
 	return 0;

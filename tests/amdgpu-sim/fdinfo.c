@@ -10,6 +10,7 @@
  * the client has handles of.
  */
 #include "fdinfo.h"
+#include "engine.h"
 #include "memory.h"
 #include "sys.h"
 #include "sysroot.h"
@@ -184,6 +185,7 @@ int sim_fdinfo_open(const char *path)
 	add(&to, "pos:\t0%s", begin);
 
 	sim_lock();
+	sim_engine_advance(client.card);
 	show(&to, &client);
 	sim_unlock();
 	n = (size_t)(to.at - text);

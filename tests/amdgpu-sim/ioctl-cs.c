@@ -2,23 +2,19 @@
 /*
  * Contexts and submissions: drivers/gpu/drm/amd/amdgpu/amdgpu_ctx.c, amdgpu_cs.c, amdgpu_bo_list.c
  *
- * The simulator checks a submission as the kernel does and marks the listed buffers as used. The
- * submission is complete when the ioctl returns: its fence has signalled, its user fence is
- * written, its engine time is counted. Nothing is executed. A comment above a function names the
+ * The simulator checks a submission as the kernel does, marks the listed buffers as used, and gives
+ * the submission to an engine (engine.h). Nothing is executed. A comment above a function names the
  * functions of the kernel that it imitates.
  */
+#include "engine.h"
+#include "ib.h"
 #include "ioctl.h"
 #include "memory.h"
-#include "sys.h"
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
-/* A submission that is being checked */
-struct job {
-	int engine; /* 0 gfx, 1 compute, 2 dma; -1: no IB seen */
-	uint32_t fence_handle;
-	uint32_t fence_offset;
-};
+enum { NO_ENGINE = SIM_N_ENGINES }; /* no IB was seen */
 
 static struct sim_context *context_of(const struct sim_fd *client, uint32_t id)
 {
@@ -27,6 +23,20 @@ static struct sim_context *context_of(const struct sim_fd *client, uint32_t id)
 	if (!id || id > card->n_contexts || card->contexts[id - 1].owner != client->slot + 1)
 		return NULL;
 	return &card->contexts[id - 1];
+}
+
+/* amdgpu_gem_timeout(): absolute; negative is for ever. */
+static int64_t deadline_of(uint64_t timeout_ns)
+{
+	return (int64_t)timeout_ns < 0 ? INT64_MAX : (int64_t)timeout_ns;
+}
+
+/* amdgpu_ctx_to_drm_sched_prio() */
+static uint32_t priority_of(int32_t priority)
+{
+	if (priority == AMDGPU_CTX_PRIORITY_UNSET || priority == AMDGPU_CTX_PRIORITY_NORMAL)
+		return 1;
+	return priority < AMDGPU_CTX_PRIORITY_NORMAL ? 0 : 2;
 }
 
 /* amdgpu_ctx_alloc(), amdgpu_ctx_priority_permit() */
@@ -48,6 +58,7 @@ static int ctx_alloc(const struct sim_fd *client, union drm_amdgpu_ctx *args)
 		card->n_contexts++;
 	card->contexts[at] = (struct sim_context){
 		.owner = client->slot + 1,
+		.priority = priority_of(priority),
 		.reset_counter = card->reset_counter,
 		.query_counter = card->reset_counter,
 		.vram_lost_counter = card->vram_lost_counter,
@@ -114,7 +125,7 @@ int sim_ioctl_ctx(const struct sim_fd *client, union drm_amdgpu_ctx *args)
 }
 
 /*
- * Use the buffers of an array of struct drm_amdgpu_bo_list_entry.
+ * Use the buffers of an array of struct drm_amdgpu_bo_list_entry, in the next submission.
  * Return: 0 or -ENOENT.
  */
 static int use_entries(const struct sim_fd *client, uint64_t pointer, uint32_t n_entries,
@@ -132,6 +143,7 @@ static int use_entries(const struct sim_fd *client, uint64_t pointer, uint32_t n
 		if (!object)
 			return -ENOENT;
 		sim_object_use(client->card, object);
+		object->job = client->card->last_job + 1;
 	}
 	return 0;
 }
@@ -176,7 +188,8 @@ int sim_ioctl_bo_list(const struct sim_fd *client, union drm_amdgpu_bo_list *arg
 }
 
 /* amdgpu_cs_p1_ib() and amdgpu_ctx_get_entity(). */
-static int check_ib(const struct drm_amdgpu_cs_chunk *chunk, struct job *job)
+static int check_ib(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk,
+		    struct sim_job *job)
 {
 	struct drm_amdgpu_cs_chunk_ib ib;
 
@@ -187,12 +200,15 @@ static int check_ib(const struct drm_amdgpu_cs_chunk *chunk, struct job *job)
 		return -EINVAL;
 	if (ib.ring >= (ib.ip_type == AMDGPU_HW_IP_GFX ? 1u : 4u))
 		return -EINVAL;
-	job->engine = (int)ib.ip_type;
+	job->engine = ib.ip_type;
+	if (client->card->group_ns > 0 && ib.ip_type != AMDGPU_HW_IP_DMA)
+		job->work_ns += client->card->group_ns *
+				sim_ib_groups(client->card, client->slot, ib.va_start, ib.ib_bytes);
 	return 0;
 }
 
 static int check_user_fence(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk,
-			    struct job *job)
+			    struct sim_job *job)
 {
 	struct drm_amdgpu_cs_chunk_fence fence;
 	struct sim_object *object;
@@ -202,9 +218,10 @@ static int check_user_fence(const struct sim_fd *client, const struct drm_amdgpu
 	memcpy(&fence, (void *)(uintptr_t)chunk->chunk_data, sizeof(fence));
 	object = sim_object_of(client, fence.handle);
 	/* amdgpu_cs_p1_user_fence(): one page, with room for the value. */
-	if (!object || object->bytes != SIM_PAGE_BYTES || fence.offset + 8ull > object->bytes)
+	if (!object || object->kind != SIM_OBJECT_MEMORY || object->bytes != SIM_PAGE_BYTES ||
+	    fence.offset + 8ull > object->bytes)
 		return -EINVAL;
-	job->fence_handle = fence.handle;
+	job->fence_object = object->id;
 	job->fence_offset = fence.offset;
 	return 0;
 }
@@ -219,10 +236,11 @@ static int use_bo_handles(const struct sim_fd *client, const struct drm_amdgpu_c
 	return use_entries(client, in.bo_info_ptr, in.bo_number, in.bo_info_size);
 }
 
-/* Call sim_syncobj_check() or _signal() for each syncobj of a chunk. */
+/* Call sim_syncobj_wait_for() or _will_signal() for each syncobj of a chunk. */
 static int for_syncobjs(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk,
-			bool is_timeline,
-			int (*function)(const struct sim_fd *, uint32_t, uint64_t))
+			bool is_timeline, struct sim_job *job,
+			int (*function)(const struct sim_fd *, uint32_t, uint64_t,
+					struct sim_job *))
 {
 	size_t entry_bytes = is_timeline ? sizeof(struct drm_amdgpu_cs_chunk_syncobj)
 					 : sizeof(struct drm_amdgpu_cs_chunk_sem);
@@ -233,43 +251,48 @@ static int for_syncobjs(const struct sim_fd *client, const struct drm_amdgpu_cs_
 		struct drm_amdgpu_cs_chunk_syncobj entry = {0};
 
 		memcpy(&entry, at + i * entry_bytes, entry_bytes);
-		r = function(client, entry.handle, is_timeline ? entry.point : 0);
+		r = function(client, entry.handle, is_timeline ? entry.point : 0, job);
 	}
 	return r;
 }
 
-static int check_dependencies(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk)
+static int check_dependencies(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk,
+			      struct sim_job *job)
 {
 	const struct drm_amdgpu_cs_chunk_dep *dep = (void *)(uintptr_t)chunk->chunk_data;
+	int r = 0;
 
-	for (size_t i = 0; i < chunk->length_dw * 4ull / sizeof(*dep); i++) {
+	for (size_t i = 0; i < chunk->length_dw * 4ull / sizeof(*dep) && !r; i++) {
 		if (!context_of(client, dep[i].ctx_id))
 			return -EINVAL;
+		r = sim_job_wait_for(job,
+				     sim_job_of_seq(client->card, client->slot, dep[i].handle));
 	}
-	return 0;
+	return r;
 }
 
 /* Check everything that can reject the submission. */
 static int check_chunk(const struct sim_fd *client, const struct drm_amdgpu_cs_chunk *chunk,
-		       struct job *job)
+		       struct sim_job *job)
 {
 	switch (chunk->chunk_id) {
 	case AMDGPU_CHUNK_ID_IB:
-		return check_ib(chunk, job);
+		return check_ib(client, chunk, job);
 	case AMDGPU_CHUNK_ID_FENCE:
 		return check_user_fence(client, chunk, job);
 	case AMDGPU_CHUNK_ID_BO_HANDLES:
 		return use_bo_handles(client, chunk);
 	case AMDGPU_CHUNK_ID_DEPENDENCIES:
 	case AMDGPU_CHUNK_ID_SCHEDULED_DEPENDENCIES:
-		return check_dependencies(client, chunk);
+		return check_dependencies(client, chunk, job);
 	case AMDGPU_CHUNK_ID_SYNCOBJ_IN:
-		return for_syncobjs(client, chunk, false, sim_syncobj_check);
+		return for_syncobjs(client, chunk, false, job, sim_syncobj_wait_for);
 	case AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT:
-		return for_syncobjs(client, chunk, true, sim_syncobj_check);
+		return for_syncobjs(client, chunk, true, job, sim_syncobj_wait_for);
 	case AMDGPU_CHUNK_ID_SYNCOBJ_OUT:
+		return for_syncobjs(client, chunk, false, job, sim_syncobj_will_signal);
 	case AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL:
-		return 0;
+		return for_syncobjs(client, chunk, true, job, sim_syncobj_will_signal);
 	default:
 		return -EINVAL;
 	}
@@ -292,25 +315,6 @@ static void use_always_valid(const struct sim_fd *client)
 	}
 }
 
-/* amdgpu_ring.h: write the fence's number to the submitter's address. */
-static int write_user_fence(const struct sim_fd *client, const struct job *job, uint64_t seq)
-{
-	struct sim_object *object = sim_object_of(client, job->fence_handle);
-	char name[64];
-	int fd, r = 0;
-
-	if (!object || object->kind != SIM_OBJECT_MEMORY)
-		return -EINVAL;
-	sim_object_file_name(client->card, object->id, name);
-	fd = sim_open_file(name, O_RDWR);
-	if (fd < 0)
-		return fd;
-	if (pwrite(fd, &seq, sizeof(seq), job->fence_offset) < 0)
-		r = -errno;
-	close(fd);
-	return r;
-}
-
 /*
  * amdgpu_cs_parser_init(), amdgpu_cs_pass1(): "skip guilty context job" is -ECANCELED. So is a
  * submission to a context that is older than the last loss of VRAM.
@@ -328,7 +332,7 @@ int sim_ioctl_cs(const struct sim_fd *client, union drm_amdgpu_cs *args)
 	struct sim_context *context = context_of(client, args->in.ctx_id);
 	struct sim_client *state = &client->card->clients[client->slot];
 	const uint64_t *chunks = (const uint64_t *)(uintptr_t)args->in.chunks;
-	struct job job = {.engine = -1};
+	struct sim_job job = {.engine = NO_ENGINE, .work_ns = client->card->job_ns};
 	uint32_t n_chunks = args->in.num_chunks;
 	int r;
 
@@ -347,74 +351,99 @@ int sim_ioctl_cs(const struct sim_fd *client, union drm_amdgpu_cs *args)
 		if (r)
 			return r;
 	}
-	if (job.engine < 0)
+	if (job.engine == NO_ENGINE)
 		return -EINVAL;
 	use_always_valid(client);
-
-	for (uint32_t i = 0; i < n_chunks && !r; i++) {
-		const struct drm_amdgpu_cs_chunk *chunk = (void *)(uintptr_t)chunks[i];
-
-		if (chunk->chunk_id == AMDGPU_CHUNK_ID_SYNCOBJ_OUT)
-			r = for_syncobjs(client, chunk, false, sim_syncobj_signal);
-		else if (chunk->chunk_id == AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL)
-			r = for_syncobjs(client, chunk, true, sim_syncobj_signal);
-	}
+	job.owner = client->slot + 1;
+	job.context = args->in.ctx_id - 1;
+	job.seq = ++state->seq;
+	r = sim_engine_submit(client, &job);
 	if (r)
 		return r;
-	state->engine_ns[job.engine] += client->card->job_ns;
-	state->seq++;
-	if (job.fence_handle) {
-		r = write_user_fence(client, &job, state->seq);
-		if (r)
-			return r;
-	}
 	memset(args, 0, sizeof(*args));
-	args->out.handle = state->seq;
+	args->out.handle = job.seq;
 	return 0;
 }
 
-/* amdgpu_cs_wait_ioctl() */
+/*
+ * amdgpu_cs_wait_ioctl(), amdgpu_ctx_get_fence(). A context's submissions to an engine end in
+ * order; here sequence numbers are the client's.
+ */
 int sim_ioctl_wait_cs(const struct sim_fd *client, union drm_amdgpu_wait_cs *args)
 {
+	const struct drm_amdgpu_wait_cs_in in = args->in;
 	const struct sim_client *state = &client->card->clients[client->slot];
+	const uint64_t seq = in.handle == ~0ull ? state->seq : in.handle;
+	int r = 0;
 
-	if (!context_of(client, args->in.ctx_id))
+	if (!context_of(client, in.ctx_id))
 		return -EINVAL;
-	if (args->in.handle != ~0ull && args->in.handle > state->seq)
+	if (seq > state->seq)
 		return -EINVAL;
+	while (!r && sim_job_of_seq(client->card, client->slot, seq))
+		r = sim_engine_wait(client, deadline_of(in.timeout));
+	if (r && r != -ETIME)
+		return r;
 	memset(args, 0, sizeof(*args));
+	args->out.status = r == -ETIME;
 	return 0;
 }
 
 /* amdgpu_cs_wait_fences_ioctl() */
 int sim_ioctl_wait_fences(const struct sim_fd *client, union drm_amdgpu_wait_fences *args)
 {
-	const struct drm_amdgpu_fence *fences = (void *)(uintptr_t)args->in.fences;
+	const struct drm_amdgpu_wait_fences_in in = args->in;
+	const struct drm_amdgpu_fence *fences = (void *)(uintptr_t)in.fences;
+	uint32_t n_done, first = 0;
+	int r = 0;
 
-	for (uint32_t i = 0; i < args->in.fence_count; i++) {
+	for (uint32_t i = 0; i < in.fence_count; i++) {
 		if (!context_of(client, fences[i].ctx_id))
 			return -EINVAL;
 	}
+	do {
+		n_done = 0;
+		for (uint32_t i = in.fence_count; i--;) {
+			if (sim_job_of_seq(client->card, client->slot, fences[i].seq_no))
+				continue;
+			n_done++;
+			first = i;
+		}
+		if (in.wait_all ? n_done == in.fence_count : n_done > 0)
+			break;
+		r = sim_engine_wait(client, deadline_of(in.timeout_ns));
+	} while (!r);
+	if (r && r != -ETIME)
+		return r;
 	memset(args, 0, sizeof(*args));
-	args->out.status = 1;
+	args->out.status = r != -ETIME;
+	args->out.first_signaled = first;
 	return 0;
 }
 
-/* amdgpu_cs_fence_to_handle_ioctl() */
+/* amdgpu_cs_fence_to_handle_ioctl(). A sync file is made once the fence has signalled. */
 int sim_ioctl_fence_to_handle(const struct sim_fd *client, union drm_amdgpu_fence_to_handle *args)
 {
+	const struct drm_amdgpu_fence fence = args->in.fence;
+	struct sim_card *card = client->card;
 	uint32_t handle;
 	int r;
 
-	if (!context_of(client, args->in.fence.ctx_id))
+	if (!context_of(client, fence.ctx_id))
 		return -EINVAL;
 	switch (args->in.what) {
 	case AMDGPU_FENCE_TO_HANDLE_GET_SYNCOBJ:
 		r = sim_syncobj_create(client, true, &handle);
 		if (r)
 			return r;
+		card->syncobjs[handle - 1].job = sim_job_of_seq(card, client->slot, fence.seq_no);
 		break;
 	case AMDGPU_FENCE_TO_HANDLE_GET_SYNC_FILE_FD:
+		while (sim_job_of_seq(card, client->slot, fence.seq_no)) {
+			r = sim_engine_wait(client, INT64_MAX);
+			if (r)
+				return r;
+		}
 		r = sim_sync_file();
 		if (r < 0)
 			return r;

@@ -2,6 +2,7 @@
 /*
  * Buffer objects: drivers/gpu/drm/amd/amdgpu/amdgpu_gem.c, and drm_gem.c of the DRM core.
  */
+#include "engine.h"
 #include "ioctl.h"
 #include "dma-buf.h"
 #include "memory.h"
@@ -206,16 +207,43 @@ int sim_ioctl_gem_userptr(const struct sim_fd *client, struct drm_amdgpu_gem_use
 	return 0;
 }
 
-/* amdgpu_gem_wait_idle_ioctl(): no buffer is ever busy. */
+/*
+ * amdgpu_gem_wait_idle_ioctl(). A buffer is busy until the submission that listed it last is done.
+ */
 int sim_ioctl_gem_wait_idle(const struct sim_fd *client, union drm_amdgpu_gem_wait_idle *args)
 {
-	if (!sim_object_of(client, args->in.handle))
+	const int64_t timeout_ns = (int64_t)args->in.timeout;
+	const uint32_t handle = args->in.handle;
+	const struct sim_object *object;
+	int r = 0;
+
+	/* Another thread may close the handle while this one sleeps. */
+	while ((object = sim_object_of(client, handle)) && !r &&
+	       !sim_job_is_done(client->card, object->job))
+		r = sim_engine_wait(client, timeout_ns < 0 ? INT64_MAX : timeout_ns);
+	if (r && r != -ETIME)
+		return r;
+	if (!object)
 		return -ENOENT;
 	memset(args, 0, sizeof(*args));
+	args->out.status = r == -ETIME;
 	return 0;
 }
 
-/* amdgpu_gem_va_ioctl(). Page tables are not kept: nothing that runs needs them. */
+static void note_mapping(struct sim_handle *handle, const struct drm_amdgpu_gem_va *args)
+{
+	const bool is_noted = handle->map_bytes > 0 && handle->map_address == args->va_address;
+
+	if (args->operation != AMDGPU_VA_OP_UNMAP) {
+		handle->map_address = args->va_address;
+		handle->map_offset = args->offset_in_bo;
+		handle->map_bytes = args->map_size;
+	} else if (is_noted) {
+		handle->map_bytes = 0;
+	}
+}
+
+/* amdgpu_gem_va_ioctl(). Of page tables one mapping of each handle is kept, for sim_ib_groups(). */
 int sim_ioctl_gem_va(const struct sim_fd *client, struct drm_amdgpu_gem_va *args)
 {
 	uint64_t mask = SIM_PAGE_BYTES - 1;
@@ -241,6 +269,7 @@ int sim_ioctl_gem_va(const struct sim_fd *client, struct drm_amdgpu_gem_va *args
 		    (args->offset_in_bo > object->bytes ||
 		     args->map_size > object->bytes - args->offset_in_bo))
 			return -EINVAL;
+		note_mapping(&client->card->handles[args->handle - 1], args);
 	}
 	return 0;
 }

@@ -2,19 +2,18 @@
 /*
  * Synchronisation objects: drivers/gpu/drm/drm_syncobj.c
  *
- * Work completes at once, so every existing fence has signalled. The state is only whether a fence
- * exists, and up to which point of a timeline. A wait for a fence that was not submitted yet sleeps
- * until its timeout, or until this or another process signals.
+ * A fence is that of a submission (engine.h), or has signalled. A wait for a fence that was not
+ * submitted yet, or has not signalled, sleeps until its timeout, or until that has happened.
  *
- * Sync files work. Syncobjs themselves cannot be passed to other processes: their descriptors are
- * -EOPNOTSUPP.
+ * Sync files work; making one waits until its fence has signalled. Syncobjs themselves cannot be
+ * passed to other processes: their descriptors are -EOPNOTSUPP.
  */
+#include "engine.h"
 #include "ioctl.h"
-#include "sys.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 static struct sim_syncobj *syncobj_of(const struct sim_fd *client, uint32_t handle)
 {
@@ -24,13 +23,6 @@ static struct sim_syncobj *syncobj_of(const struct sim_fd *client, uint32_t hand
 	    card->syncobjs[handle - 1].owner != client->slot + 1)
 		return NULL;
 	return &card->syncobjs[handle - 1];
-}
-
-/* Wake the waiters to look again. */
-static void announce(struct sim_card *card)
-{
-	__atomic_add_fetch(&card->sync_clock, 1, __ATOMIC_RELEASE);
-	sys_futex_wake(&card->sync_clock);
 }
 
 int sim_syncobj_create(const struct sim_fd *client, bool is_signalled, uint32_t *ret_handle)
@@ -60,16 +52,28 @@ int sim_syncobj_check(const struct sim_fd *client, uint32_t handle, uint64_t poi
 	return syncobj->has_fence && syncobj->point >= point ? 0 : -EINVAL;
 }
 
-int sim_syncobj_signal(const struct sim_fd *client, uint32_t handle, uint64_t point)
+/* Return true if the fence, which is there, has signalled. */
+static bool is_done(const struct sim_fd *client, uint32_t handle, uint64_t point)
 {
-	struct sim_syncobj *syncobj = syncobj_of(client, handle);
+	return sim_point_is_done(client->card, handle - 1, point);
+}
 
-	if (!syncobj)
+int sim_syncobj_wait_for(const struct sim_fd *client, uint32_t handle, uint64_t point,
+			 struct sim_job *job)
+{
+	int r = sim_syncobj_check(client, handle, point);
+
+	return r ? r : sim_point_wait_for(client->card, handle - 1, point, job);
+}
+
+int sim_syncobj_will_signal(const struct sim_fd *client, uint32_t handle, uint64_t point,
+			    struct sim_job *job)
+{
+	if (!syncobj_of(client, handle))
 		return -ENOENT;
-	syncobj->has_fence = true;
-	if (point > syncobj->point)
-		syncobj->point = point;
-	announce(client->card);
+	if (job->n_signals == SIM_MAX_SIGNALS)
+		return -ENOMEM;
+	job->signals[job->n_signals++] = (struct sim_signal){handle - 1, point};
 	return 0;
 }
 
@@ -87,6 +91,7 @@ static int destroy(const struct sim_fd *client, const struct drm_syncobj_destroy
 	if (!syncobj)
 		return -EINVAL;
 	syncobj->owner = 0;
+	sim_point_forget(client->card, args->handle - 1);
 	return 0;
 }
 
@@ -114,11 +119,11 @@ static int for_each(const struct sim_fd *client, unsigned nr, uint64_t handles, 
 		struct sim_syncobj *syncobj = syncobj_of(client, handle[i]);
 
 		if (nr == _IOC_NR(DRM_IOCTL_SYNCOBJ_RESET)) {
-			syncobj->has_fence = false;
-			syncobj->point = 0;
-		} else {
-			sim_syncobj_signal(client, handle[i], point ? point[i] : 0);
+			*syncobj = (struct sim_syncobj){.owner = syncobj->owner};
+			sim_point_forget(client->card, handle[i] - 1);
+			continue;
 		}
+		sim_point_signal(client->card, handle[i] - 1, point ? point[i] : 0);
 	}
 	return 0;
 }
@@ -136,7 +141,8 @@ static int query(const struct sim_fd *client, const struct drm_syncobj_timeline_
 
 		if (!syncobj)
 			return -ENOENT;
-		point[i] = syncobj->point;
+		point[i] = args->flags & DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED ? syncobj->point
+										: syncobj->value;
 	}
 	return 0;
 }
@@ -150,7 +156,9 @@ static int transfer(const struct sim_fd *client, const struct drm_syncobj_transf
 	if (!from || !syncobj_of(client, args->dst_handle))
 		return -ENOENT;
 	r = sim_syncobj_check(client, args->src_handle, args->src_point);
-	return r ? r : sim_syncobj_signal(client, args->dst_handle, args->dst_point);
+	return r ? r
+		 : sim_point_copy(client->card, args->src_handle - 1, args->src_point,
+				  args->dst_handle - 1, args->dst_point);
 }
 
 /* A wait, on timelines or binary syncobjs. */
@@ -161,14 +169,6 @@ struct wait {
 	uint32_t flags;
 	int64_t deadline_ns; /* CLOCK_MONOTONIC */
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
 
 /*
  * drm_syncobj_array_wait_timeout().
@@ -183,12 +183,13 @@ static int look(const struct sim_fd *client, const struct wait *wait, uint32_t *
 	uint32_t n_done = 0, first = 0;
 
 	for (uint32_t i = wait->n; i--;) {
-		int r = sim_syncobj_check(client, wait->handles[i],
-					  wait->points ? wait->points[i] : 0);
+		const uint64_t point = wait->points ? wait->points[i] : 0;
+		int r = sim_syncobj_check(client, wait->handles[i], point);
 
 		if (r == -ENOENT || (r && !may_come))
 			return r;
-		if (!r) {
+		if (!r && (wait->flags & DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE ||
+			   is_done(client, wait->handles[i], point))) {
 			n_done++;
 			first = i;
 		}
@@ -206,19 +207,9 @@ static int wait_for(const struct sim_fd *client, const struct wait *wait, uint32
 	if (!wait->n)
 		return -EINVAL;
 	while ((r = look(client, wait, ret_first)) == -ETIME) {
-		struct sim_card *card = client->card;
-		uint32_t seen = __atomic_load_n(&card->sync_clock, __ATOMIC_ACQUIRE);
-		int64_t left_ns = wait->deadline_ns - now_ns();
-		/* The nap is bounded, or this wait would not notice that the card was unplugged. */
-		struct timespec nap = {.tv_nsec = left_ns < 50000000 ? left_ns : 50000000};
-
-		if (left_ns <= 0)
-			return -ETIME;
-		sim_unlock();
-		sys_futex_wait(&card->sync_clock, seen, &nap);
-		sim_lock();
-		if (!card->is_plugged || card->clients[client->slot].generation != card->generation)
-			return -ENODEV;
+		r = sim_engine_wait(client, wait->deadline_ns);
+		if (r)
+			return r;
 	}
 	return r;
 }
@@ -257,7 +248,12 @@ static int to_fd(const struct sim_fd *client, struct drm_syncobj_handle *args)
 		return -EINVAL;
 	if (!(args->flags & DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE))
 		return -EOPNOTSUPP;
-	r = sim_syncobj_check(client, args->handle, 0);
+	while (!(r = sim_syncobj_check(client, args->handle, 0)) &&
+	       !is_done(client, args->handle, 0)) {
+		r = sim_engine_wait(client, INT64_MAX);
+		if (r)
+			return r;
+	}
 	if (r)
 		return r;
 	r = sim_sync_file();
@@ -273,7 +269,10 @@ static int from_fd(const struct sim_fd *client, const struct drm_syncobj_handle 
 		return -EOPNOTSUPP;
 	if (fcntl(args->fd, F_GETFD) < 0)
 		return -EINVAL;
-	return sim_syncobj_signal(client, args->handle, 0);
+	if (!syncobj_of(client, args->handle))
+		return -ENOENT;
+	sim_point_signal(client->card, args->handle - 1, 0);
+	return 0;
 }
 
 int sim_ioctl_syncobj(const struct sim_fd *client, unsigned nr, void *args)

@@ -6,6 +6,7 @@
  * sleeps releases the lock. Before an ioctl is answered, three conditions apply in this order: an
  * unplugged card fails, a suspended card sleeps, injected failures return their error.
  */
+#include "engine.h"
 #include "ioctl.h"
 #include "memory.h"
 #include "names.h"
@@ -224,6 +225,7 @@ int sim_ioctl(const struct sim_fd *client, unsigned long request, void *argument
 		sim_lock();
 	}
 	card->n_ioctls++;
+	sim_engine_advance(card);
 	r = is_gone(client) ? -ENODEV : injected(card, &call);
 	if (!r && nr >= DRM_COMMAND_BASE && nr < DRM_COMMAND_END)
 		r = driver_call(client, nr - DRM_COMMAND_BASE, argument);

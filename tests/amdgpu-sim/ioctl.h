@@ -43,10 +43,13 @@ int sim_ioctl_syncobj(const struct sim_fd *client, unsigned nr, void *args);
  */
 int sim_syncobj_check(const struct sim_fd *client, uint32_t handle, uint64_t point);
 /*
- * Give the syncobj a signalled fence.
- * Return: 0 or -ENOENT.
+ * Have a submission wait for a syncobj's fence, or signal the syncobj.
+ * Return: 0; -ENOENT; -EINVAL: it has no such fence; -ENOMEM: there are too many.
  */
-int sim_syncobj_signal(const struct sim_fd *client, uint32_t handle, uint64_t point);
+int sim_syncobj_wait_for(const struct sim_fd *client, uint32_t handle, uint64_t point,
+			 struct sim_job *job);
+int sim_syncobj_will_signal(const struct sim_fd *client, uint32_t handle, uint64_t point,
+			    struct sim_job *job);
 int sim_syncobj_create(const struct sim_fd *client, bool is_signalled, uint32_t *ret_handle);
 /*
  * Make a descriptor that polls like a signalled sync_file.

@@ -474,8 +474,8 @@ int sim_handle_create(struct sim_card *card, uint32_t slot, struct sim_object *o
 		return -ENOMEM;
 	if (at == card->n_handles)
 		card->n_handles++;
-	card->handles[at].object = (uint32_t)(object - card->objects);
-	card->handles[at].owner = slot + 1;
+	card->handles[at] = (struct sim_handle){.owner = slot + 1,
+						.object = (uint32_t)(object - card->objects)};
 	/* Imported again after its last handle was closed, the object is no longer an orphan. */
 	if (!object->n_handles++ && object->is_exported)
 		card->n_orphans--;

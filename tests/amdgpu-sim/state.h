@@ -25,6 +25,10 @@
 #define SIM_MAX_BO_LISTS 1024u
 #define SIM_MAX_FAILURES 16u
 #define SIM_N_ENGINES    3u
+#define SIM_MAX_JOBS     1024u
+#define SIM_MAX_WAITS    64u /* submissions that a submission waits for */
+#define SIM_MAX_SIGNALS  16u /* syncobjs that a submission signals */
+#define SIM_N_PRIORITIES 3u  /* low, normal, high */
 /* Each object has 1 TiB of mapping offsets in a descriptor, so heaps are smaller than that. */
 #define SIM_MMAP_SHIFT 40
 
@@ -108,12 +112,15 @@ struct sim_object {
 	uint64_t ino;       /* inode of its file, or of the import */
 	uint64_t import_dev;
 	uint64_t import_offset;
+	uint64_t job; /* number of the last submission that listed it */
 	struct sim_metadata metadata;
 };
 
 struct sim_handle {
 	uint32_t owner; /* slot + 1; 0: free */
 	uint32_t object;
+	/* where the client's GPU address space has it; map_bytes 0: nowhere */
+	uint64_t map_address, map_offset, map_bytes;
 };
 
 struct sim_context {
@@ -122,12 +129,40 @@ struct sim_context {
 	uint32_t query_counter; /* last value that QUERY_STATE reported */
 	uint32_t vram_lost_counter;
 	bool is_guilty;
+	uint32_t priority; /* below SIM_N_PRIORITIES */
+	uint64_t used_ns;  /* time of engines, weighted by priority */
 };
 
 struct sim_syncobj {
 	uint32_t owner;
 	bool has_fence;
-	uint64_t point;
+	uint64_t job; /* number of the submission whose fence it has; 0: a signalled fence */
+	/* Of a timeline: the last point with a fence, the last one whose own fence has signalled,
+	 * and the value. */
+	uint64_t point, passed, value;
+};
+
+struct sim_signal {
+	uint32_t syncobj; /* index */
+	uint64_t point;   /* 0: binary */
+};
+
+/* A submission whose fence has not signalled. */
+struct sim_job {
+	uint64_t number;  /* of the card's submissions, from 1 */
+	uint32_t owner;   /* slot + 1; 0: the client has ended */
+	uint32_t context; /* index */
+	uint32_t engine;
+	uint64_t seq;     /* of the client's submissions */
+	uint64_t work_ns; /* time that it takes */
+	bool is_running;
+	uint64_t ready_ns; /* time before which it cannot begin */
+	uint64_t began_ns, ends_ns;
+	uint32_t n_waits, n_signals;
+	uint64_t waits[SIM_MAX_WAITS]; /* numbers of submissions */
+	struct sim_signal signals[SIM_MAX_SIGNALS];
+	uint64_t fence_object; /* id of the user fence's buffer; 0: none */
+	uint32_t fence_offset;
 };
 
 struct sim_bo_list {
@@ -160,7 +195,11 @@ struct sim_card {
 	bool may_spill;
 	enum sim_kernel kernel;
 	uint32_t drm_minor;
-	uint64_t job_ns; /* engine time per submission, in ns */
+	uint64_t job_ns;     /* engine time per submission, in ns */
+	uint64_t group_ns;   /* engine time per workgroup that a submission dispatches, in ns */
+	bool is_timed;       /* submissions take their time */
+	uint64_t timeout_ns; /* time after which a submission counts as hung; 0: none */
+	bool is_fair;        /* policy between contexts: the one that has used least time first */
 	struct sim_failure failures[SIM_MAX_FAILURES];
 	bool is_plugged;
 	uint32_t generation;   /* number of times plugged in */
@@ -180,7 +219,10 @@ struct sim_card {
 	uint64_t next_client_id;
 	uint64_t next_object_id;
 	uint64_t use_clock;
-	uint32_t sync_clock; /* a futex: changes with every change of a syncobj */
+	uint32_t sync_clock; /* a futex: changes with every change of a syncobj or a submission */
+	uint64_t last_job;   /* number of the last submission */
+	uint64_t fair_ns;    /* used_ns of the context whose submission began last */
+	uint64_t free_ns[SIM_N_ENGINES]; /* time at which an idle engine became idle */
 
 	/* Used part of each table below: the end of every search. */
 	uint32_t n_objects;
@@ -188,6 +230,7 @@ struct sim_card {
 	uint32_t n_contexts;
 	uint32_t n_syncobjs;
 	uint32_t n_bo_lists;
+	uint32_t n_jobs;    /* all used: a job that is done is replaced by the last one */
 	uint32_t n_orphans; /* exported objects without handles */
 
 	struct sim_client clients[SIM_MAX_CLIENTS];
@@ -196,6 +239,7 @@ struct sim_card {
 	struct sim_context contexts[SIM_MAX_CONTEXTS];
 	struct sim_syncobj syncobjs[SIM_MAX_SYNCOBJS];
 	struct sim_bo_list bo_lists[SIM_MAX_BO_LISTS];
+	struct sim_job jobs[SIM_MAX_JOBS];
 };
 
 enum sim_udmabuf_mode {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include <vulkan/vulkan.h>
 
@@ -354,6 +355,77 @@ TEST(test_submit__completes)
 	success(vkDeviceWaitIdle(vulkan.device));
 	vkDestroySemaphore(vulkan.device, timeline, NULL);
 	vkDestroyFence(vulkan.device, fence, NULL);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The recorded commands dispatch four workgroups. */
+TEST(test_submit__takes_its_time)
+{
+	enum { COMMANDS_NS = 400000000 };
+	VkSemaphoreTypeCreateInfo type = {
+		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+		.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
+	};
+	VkSemaphoreCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+		.pNext = &type,
+	};
+	uint64_t value, reached, begin_ns;
+	VkTimelineSemaphoreSubmitInfo values = {
+		.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+		.signalSemaphoreValueCount = 1,
+		.pSignalSemaphoreValues = &value,
+	};
+	VkSemaphore timeline;
+	VkSubmitInfo with_timeline = {
+		.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+		.pNext = &values,
+		.signalSemaphoreCount = 1,
+		.pSignalSemaphores = &timeline,
+		.commandBufferCount = 1,
+	};
+	VkSemaphoreWaitInfo wait = {
+		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+		.semaphoreCount = 1,
+		.pSemaphores = &timeline,
+		.pValues = &value,
+	};
+	VkFence fence;
+
+	VULKAN(vulkan);
+	rig_control("set execution=timed job-ns=0 group-ns=%d", COMMANDS_NS / 4);
+	fence = make_fence(&vulkan);
+	begin_ns = now_ns();
+	success(submit(&vulkan, fence));
+	assert_int_equal(vkGetFenceStatus(vulkan.device, fence), VK_NOT_READY);
+	success(vkWaitForFences(vulkan.device, 1, &fence, VK_TRUE, UINT64_MAX));
+	assert_true(now_ns() - begin_ns >= COMMANDS_NS);
+
+	success(vkCreateSemaphore(vulkan.device, &info, NULL, &timeline));
+	with_timeline.pCommandBuffers = &vulkan.commands;
+	begin_ns = now_ns();
+	for (value = 3; value <= 7; value += 4)
+		success(vkQueueSubmit(vulkan.queue, 1, &with_timeline, VK_NULL_HANDLE));
+	value = 3;
+	assert_int_equal(vkWaitSemaphores(vulkan.device, &wait, 0), VK_TIMEOUT);
+	success(vkWaitSemaphores(vulkan.device, &wait, UINT64_MAX));
+	assert_true(now_ns() - begin_ns >= COMMANDS_NS);
+	success(vkGetSemaphoreCounterValue(vulkan.device, timeline, &reached));
+	assert_int_equal(reached, 3);
+	success(vkQueueWaitIdle(vulkan.queue));
+	assert_true(now_ns() - begin_ns >= 2 * COMMANDS_NS);
+	success(vkGetSemaphoreCounterValue(vulkan.device, timeline, &reached));
+	assert_int_equal(reached, 7);
+	vkDestroySemaphore(vulkan.device, timeline, NULL);
+	vkDestroyFence(vulkan.device, fence, NULL);
+	rig_control("set execution=instant job-ns=1000000 group-ns=0");
 }
 
 TEST(test_reset__loses_the_device)
