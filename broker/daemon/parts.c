@@ -62,7 +62,7 @@ static void on_leased_time(void *context, const struct tenant *tenant, uint8_t d
 	/* The first sample comes before there are tasks. */
 	if (broker->dispatch)
 		dispatch_charge_leased(broker->dispatch, tenant, device, ns);
-	if (broker->server)
+	if (tenant && broker->server)
 		server_stats_leased_time(broker->server, tenant, device, ns);
 }
 

@@ -163,7 +163,8 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 				 float share);
 /*
  * Charge @tenant for @ns of @device that its leased programs used: place_flow_charge_outside(). A
- * tenant without a flow is ignored, as above.
+ * tenant without a flow is ignored, as above. NULL: the time that the broker's own work used since
+ * the last such call, which comes first: place_note_engine_time().
  */
 void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tenant, uint8_t device,
 			    uint64_t ns);

@@ -203,8 +203,10 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tenant, uint8_t device,
 			    uint64_t ns)
 {
-	struct flow *flow = find_flow(dispatch, tenant);
+	struct flow *flow = tenant ? find_flow(dispatch, tenant) : NULL;
 
+	if (!tenant)
+		place_note_engine_time(dispatch->placer, device, ns);
 	if (flow)
 		place_flow_charge_outside(dispatch->placer, flow->place, device, ns);
 }

@@ -26,6 +26,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "lease/enforce.h"
 #include "loop/loop.h"
@@ -302,6 +303,26 @@ static void see_lease(struct lease *lease, const struct device_reading *reading,
 	}
 }
 
+static void tell_time(const struct budget *budget, const struct tenant *tenant, unsigned int index,
+		      uint64_t ns)
+{
+	const struct budget_options *options = &budget->options;
+
+	if (options->leased_time)
+		options->leased_time(options->context, tenant, (uint8_t)index, ns);
+}
+
+/* Tell how long the device's engines worked for the broker since the last list of processes. */
+static void time_self(const struct budget *budget, unsigned int index,
+		      const struct device_reading *reading)
+{
+	const pid_t own = getpid();
+
+	for (uint32_t i = 0; i < reading->n_processes; i++)
+		if (reading->processes[i].pid == own)
+			tell_time(budget, NULL, index, reading->processes[i].busy_ns.value);
+}
+
 /*
  * Count the time of the device that the programs of a lease have used since the last list of
  * processes, @elapsed_ns ago, and charge its tenant. Engines work at the same time, but no program
@@ -312,7 +333,6 @@ static void time_lease(struct budget *budget, struct lease *lease,
 		       const struct owner owners[static TELEMETRY_MAX_PROCESSES],
 		       uint64_t elapsed_ns)
 {
-	const struct budget_options *options = &budget->options;
 	uint64_t busy_ns = 0;
 
 	for (uint32_t i = 0; i < reading->n_processes; i++) {
@@ -326,8 +346,8 @@ static void time_lease(struct budget *budget, struct lease *lease,
 	busy_ns = busy_ns < elapsed_ns ? busy_ns : elapsed_ns;
 	lease->busy_percent = elapsed_ns > 0 ? busy_ns * 100 / elapsed_ns : 0;
 	lease->busy_ns += busy_ns;
-	if (busy_ns > 0 && options->leased_time)
-		options->leased_time(options->context, lease->tenant, lease->device, busy_ns);
+	if (busy_ns > 0)
+		tell_time(budget, lease->tenant, lease->device, busy_ns);
 }
 
 /* Return true if leases changed after the last list of processes. */
@@ -359,8 +379,10 @@ static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 		device->n_changes = leases->n_changes;
 		device->has_grown_outside = false;
 	}
-	if (is_new)
+	if (is_new) {
 		find_owners(budget, index, reading, owners);
+		time_self(budget, index, reading);
+	}
 	list_for_each (node, &leases->all) {
 		struct lease *lease = container_of(node, struct lease, link);
 		uint64_t bytes = lease->used_bytes + lease->extra_bytes;

@@ -39,8 +39,8 @@ struct budget_options {
 	struct executor *const *executors;
 	uint32_t n_executors;
 	/*
-	 * Called when the kernel tells that programs of a tenant's lease used @ns of a device;
-	 * NULL: not called.
+	 * Called when the kernel tells that programs of a tenant's lease used @ns of a device, and
+	 * before with NULL and the time that the broker itself used since then; NULL: not called.
 	 */
 	void (*leased_time)(void *context, const struct tenant *tenant, uint8_t device,
 			    uint64_t ns);

@@ -849,6 +849,7 @@ static void give_back(struct placer *placer, struct place_task *task, uint64_t u
 	assert(task->state == PLACE_RELEASED);
 	unhold_task(queue, task, now);
 	queue->n_without_choice -= !task->has_choice;
+	queue->done_ns += used_ns;
 	fq->n_released--;
 	forget_held_back(queue, fq, task);
 	task->state = PLACE_IDLE;

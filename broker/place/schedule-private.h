@@ -46,6 +46,9 @@ enum {
 /* Wait in a device, in ns, after which another task is stopped: a shorter wait may be chance. */
 #define SCHEDULE_PATIENCE_NS 250000ull /* 0.25 ms */
 
+/* The most that a task counts of a device per time that the device's engines worked for it */
+#define SCHEDULE_MAX_OUTSIDE_FACTOR 100.0f
+
 /* State common to all devices */
 struct place_schedule {
 	uint64_t last_now_ns;        /* last reading of the caller's clock */
@@ -88,6 +91,9 @@ struct place_queue {
 	uint32_t n_limited;            /* running tasks of flows with quotas */
 	struct list_node running; /* if preemptible: running tasks, in the order of their begin */
 	float pace;               /* recent ratio of actual to predicted time, at least 1 */
+	uint64_t done_ns;         /* time of the tasks that are back */
+	uint64_t noted_ns;        /* done_ns at the last place_note_engine_time() */
+	float outside_factor;     /* time of tasks per time of the device's engines, at least 1 */
 
 	/* Tasks of one plan that follow each other */
 	const struct place_flow *run_flow;

@@ -138,6 +138,19 @@ void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t d
 		flow_spend(placer, flow, (int64_t)ns, placer->schedule.now_ns);
 }
 
+void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t ns)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	const uint64_t tasks_ns = queue->done_ns - queue->noted_ns;
+
+	queue->noted_ns = queue->done_ns;
+	if (ns == 0)
+		return;
+	queue->outside_factor = tasks_ns > ns ? (float)tasks_ns / (float)ns : 1;
+	if (queue->outside_factor > SCHEDULE_MAX_OUTSIDE_FACTOR)
+		queue->outside_factor = SCHEDULE_MAX_OUTSIDE_FACTOR;
+}
+
 void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,
 			       uint64_t ns)
 {
@@ -146,8 +159,10 @@ void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, u
 	const uint64_t most = flow_virtual(flow, PLACE_OUTSIDE_DEBT_NS);
 	const uint64_t owed =
 		virtual_after(fq->start, queue->virtual_time) ? fq->start - queue->virtual_time : 0;
+	const float task_ns = (float)ns * queue->outside_factor;
 	const uint64_t more =
-		flow_virtual(flow, ns < PLACE_OUTSIDE_DEBT_NS ? ns : PLACE_OUTSIDE_DEBT_NS);
+		flow_virtual(flow, task_ns < (float)PLACE_OUTSIDE_DEBT_NS ? (uint64_t)task_ns
+									  : PLACE_OUTSIDE_DEBT_NS);
 
 	if (owed < most)
 		flow_advance(queue, fq, more < most - owed ? more : most - owed);

@@ -29,7 +29,7 @@ void place_queue_set_profile(struct place_queue *queue, const struct place_profi
 
 void place_queue_init(struct place_queue *queue, const struct place_profile *profile)
 {
-	*queue = (struct place_queue){.pace = 1};
+	*queue = (struct place_queue){.pace = 1, .outside_factor = 1};
 	place_queue_set_profile(queue, profile, 0);
 	list_init(&queue->waiting);
 	list_init(&queue->short_handed);
@@ -203,6 +203,9 @@ void place_recount_begin(struct placer *placer, uint8_t device, struct place_rec
 		.was_needed = queue->was_needed,
 		.is_preemptible = queue->is_preemptible,
 		.pace = 1,
+		.done_ns = queue->done_ns,
+		.noted_ns = queue->noted_ns,
+		.outside_factor = queue->outside_factor,
 	};
 	list_init(&queue->waiting);
 	list_init(&queue->short_handed);

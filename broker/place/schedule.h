@@ -99,9 +99,16 @@ bool place_flow_is_throttled(struct place_flow *flow, uint64_t now_ns);
 void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns);
 
 /*
- * Charge a flow for @ns of @device that its tenant used without the scheduler: the flow's tasks
- * there wait until other flows have had their shares. For this time a flow never owes more than
- * PLACE_OUTSIDE_DEBT_NS, so that its tasks go on soon after such use has ended.
+ * Note that the engines of @device worked for @ns on tasks since the last call, as the kernel
+ * tells; 0: not known. A task counts from its start to its end, also while the device works for
+ * other programs in between: place_flow_charge_outside() converts its time to that of tasks.
+ */
+void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t ns);
+
+/*
+ * Charge a flow for @ns of @device's engines that its tenant used without the scheduler: the flow's
+ * tasks there wait until other flows have had their shares. For this time a flow never owes more
+ * than PLACE_OUTSIDE_DEBT_NS, so that its tasks go on soon after such use has ended.
  * place_flow_used_ns() does not include it.
  */
 void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,

@@ -181,7 +181,7 @@ int sim_point_copy(struct sim_card *card, uint32_t from, uint64_t from_point, ui
 		sim_point_signal(card, to, to_point);
 		return 0;
 	}
-	/* Of several submissions, the one that ends last: about the last in order. */
+	/* The last of several submissions: it is about the last to end. */
 	job = (struct sim_job *)find(card, gathered.waits[0]);
 	for (uint32_t i = 1; i < gathered.n_waits; i++)
 		if (gathered.waits[i] > job->number)

@@ -137,9 +137,9 @@ struct sim_syncobj {
 	uint32_t owner;
 	bool has_fence;
 	uint64_t job; /* number of the submission whose fence it has; 0: a signalled fence */
-	/* Of a timeline: the last point with a fence, the last one whose own fence has signalled,
-	 * and the value. */
-	uint64_t point, passed, value;
+	/* for timelines: the last point with a fence, and the last one whose own fence signalled */
+	uint64_t point, passed;
+	uint64_t value; /* the last point that has signalled with all points before it */
 };
 
 struct sim_signal {

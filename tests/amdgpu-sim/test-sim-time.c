@@ -271,7 +271,7 @@ TEST(test_timeout__resets_the_queue)
 	rig_control("set kernel=6.1");
 }
 
-/* What a client that is killed has queued is dropped; what runs goes on. */
+/* A client that is killed leaves the submission that runs; those that it has queued are dropped. */
 TEST(test_client__is_killed)
 {
 	uint64_t begin_ns;

@@ -307,6 +307,20 @@ TEST(test_charge__outside)
 	used[1] += (double)rig_used_ns(tenants[1].flow, 1);
 	assert_share(used, 2, 0, 0.25, 0.02);
 
+	/* The device worked for other programs half of the time that tasks took. */
+	place_note_engine_time(rig.placer, 1, 0);
+	rig_run(&rig, rig.now_ns + 100 * MS);
+	for (int i = 0; i < 2; i++)
+		used[i] = -(double)rig_used_ns(tenants[i].flow, 1);
+	for (int i = 0; i < 20; i++) {
+		place_note_engine_time(rig.placer, 1, 50 * MS);
+		place_flow_charge_outside(rig.placer, flow, 1, 25 * MS);
+		rig_run(&rig, rig.now_ns + 100 * MS);
+	}
+	for (int i = 0; i < 2; i++)
+		used[i] += (double)rig_used_ns(tenants[i].flow, 1);
+	assert_share(used, 2, 0, 0.25, 0.02);
+
 	/* All of the device for a minute, in one piece or in several: a debt of a second. */
 	place_flow_charge_outside(rig.placer, flow, 1, 60000 * MS);
 	for (int i = 0; i < 60; i++)
