@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "telemetry/amdgpu.h"
 #include "telemetry/processes.h"
@@ -326,16 +327,54 @@ static void ask_processes(struct telemetry *telemetry, uint64_t now_ns, bool is_
 	telemetry->has_looked_at_processes = true;
 }
 
+static bool is_any_reset(const struct telemetry *telemetry)
+{
+	for (uint32_t i = 0; i < telemetry->n_watched; i++)
+		if (telemetry->watched[i].was_reset)
+			return true;
+	return false;
+}
+
 static void count(struct reading *reading, bool is_one_more)
 {
 	reading->is_valid = true;
 	reading->value += is_one_more;
 }
 
+/*
+ * Describe who used a device before it was reset: a program that keeps the device busy beyond the
+ * kernel's limit is the most common reason. The driver tells only a program itself.
+ */
+static void describe_users(const struct device_reading *reading, char *ret, size_t bytes)
+{
+	const struct process_reading *most = NULL;
+	const pid_t own = getpid();
+	uint64_t own_percent = 0;
+
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		const struct process_reading *process = &reading->processes[i];
+
+		if (!process->busy_percent.is_valid)
+			continue;
+		if (process->pid == own)
+			own_percent = process->busy_percent.value;
+		else if (!most || process->busy_percent.value > most->busy_percent.value)
+			most = process;
+	}
+	ret[0] = '\0';
+	if (most && most->busy_percent.value > 0)
+		snprintf(ret, bytes,
+			 "; process %d (%s) of uid %u used %llu%% of it before, brokerd %llu%%",
+			 (int)most->pid, most->comm, (unsigned int)most->uid,
+			 (unsigned long long)most->busy_percent.value,
+			 (unsigned long long)own_percent);
+}
+
 /* Count resets and suspends; only devices that are sampled can report a reset. */
 static void count_losses(struct telemetry *telemetry)
 {
 	bool was_suspended = suspend_look(&telemetry->suspend);
+	char users[128];
 
 	for (uint32_t i = 0; i < telemetry->n_watched; i++) {
 		struct watched *watched = &telemetry->watched[i];
@@ -343,10 +382,12 @@ static void count_losses(struct telemetry *telemetry)
 		count(&watched->reading.n_suspends, was_suspended);
 		if (watched->is_amdgpu)
 			count(&watched->reading.n_resets, watched->was_reset);
-		if (watched->was_reset)
+		if (watched->was_reset) {
+			describe_users(&watched->reading, users, sizeof(users));
 			log_warning_of(LOG_OF_DEVICE(watched->device.index), LOG_DEVICE_RESET,
-				       "device %u (%s) was reset", watched->device.index,
-				       watched->reading.pci);
+				       "device %u (%s) was reset%s", watched->device.index,
+				       watched->reading.pci, users);
+		}
 		watched->was_reset = false;
 	}
 }
@@ -421,6 +462,9 @@ static void sample(struct telemetry *telemetry, bool is_full)
 		if (telemetry->watched[i].is_amdgpu && !telemetry->watched[i].amdgpu)
 			find_again(telemetry, &telemetry->watched[i], now_ns);
 	ask_memory(telemetry, now_ns);
+	/* Find out who used the device until now. */
+	if (is_any_reset(telemetry))
+		ask_processes(telemetry, now_ns, true);
 	count_losses(telemetry);
 	if (is_full) {
 		for (uint32_t i = 0; i < telemetry->n_watched; i++)

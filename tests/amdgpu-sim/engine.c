@@ -377,6 +377,14 @@ void sim_engine_advance(struct sim_card *card)
 	}
 }
 
+uint64_t sim_engine_time(const struct sim_card *card, uint32_t slot, unsigned int engine)
+{
+	const struct sim_job *job = running_on((struct sim_card *)card, engine);
+	const uint64_t past_ns = card->clients[slot].engine_ns[engine];
+
+	return job && job->owner == slot + 1 ? past_ns + sim_now_ns() - job->began_ns : past_ns;
+}
+
 int sim_engine_wait(const struct sim_fd *client, int64_t deadline_ns)
 {
 	struct sim_card *card = client->card;

@@ -46,6 +46,12 @@ void sim_point_signal(struct sim_card *card, uint32_t syncobj, uint64_t point);
 /* Forget that submissions signal a syncobj, which is reset or destroyed. */
 void sim_point_forget(struct sim_card *card, uint32_t syncobj);
 
+/*
+ * Return the time that an engine has worked for a client, with that of a submission that runs now:
+ * amdgpu_ctx_fence_time().
+ */
+uint64_t sim_engine_time(const struct sim_card *card, uint32_t slot, unsigned int engine);
+
 /* Give a syncobj the fence of another one, for timelines that of a point. Return: 0 or -ENOMEM. */
 int sim_point_copy(struct sim_card *card, uint32_t from, uint64_t from_point, uint32_t to,
 		   uint64_t to_point);

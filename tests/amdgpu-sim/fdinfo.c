@@ -79,6 +79,7 @@ static void show(struct text *text, const struct sim_fd *client)
 {
 	static const char *const engines[SIM_N_ENGINES] = {"gfx", "compute", "dma"};
 	const struct sim_client *state = &client->card->clients[client->slot];
+	uint64_t engine_ns;
 	struct sim_client_memory memory;
 	bool is_new = client->card->kernel == SIM_KERNEL_6_14;
 	char address[16];
@@ -106,9 +107,10 @@ static void show(struct text *text, const struct sim_fd *client)
 		add_kib(text, "amd-requested-gtt:", memory.requested_gtt_bytes);
 	}
 	for (unsigned i = 0; i < SIM_N_ENGINES; i++) {
-		if (state->engine_ns[i])
+		engine_ns = sim_engine_time(client->card, client->slot, i);
+		if (engine_ns)
 			add(text, "drm-engine-%s:\t%llu ns\n", engines[i],
-			    (unsigned long long)state->engine_ns[i]);
+			    (unsigned long long)engine_ns);
 	}
 }
 

@@ -201,6 +201,44 @@ TEST(test_share__includes_leased_programs)
 	broker_stop(&broker);
 }
 
+/* A program that hangs the card costs other programs their memory: the log names it. */
+TEST(test_reset__names_the_program)
+{
+	const struct rbk_lease_options options = {.device = RBK_DEVICE_GPU, .max_bytes = 64 << 20};
+	static struct program program;
+	struct rbk_stats_lease record;
+	struct rbk_stats_view view;
+	struct rbk_lease *lease;
+	char text[128];
+	struct rbk *rbk;
+
+	broker_start(&broker,
+		     &(struct broker_options){
+			     .is_undisturbed = true,
+			     .args = (const char *const[]){"--gpu=auto", "--sandbox=off", NULL}});
+	rbk = broker_connect(&broker, "client");
+	program_begin(&program);
+	/* Wait until the broker knows the process. */
+	assert_int_equal(rbk_lease_open(rbk, &options, &lease, NULL), 0);
+	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OWN, 0, &view, NULL), 0);
+	do
+		harness_sleep_ms(20);
+	while (!harness_stats_copy(&view, RBK_STATS_SECTION_LEASES, 0, &record, sizeof(record)) ||
+	       record.number == 0 || record.seen_bytes == RBK_STATS_ABSENT ||
+	       record.seen_bytes == 0);
+	rbk_stats_unmap(&view);
+	sim_set("execution=timed policy=fifo job-ns=100000000000 timeout-ns=4000000000");
+	await(&program, submit(&program));
+	snprintf(text, sizeof(text), "was reset; process %d (test-lease-time) of uid %u used ",
+		 (int)getpid(), (unsigned int)geteuid());
+	broker_wait_log(&broker, text);
+	program_end(&program);
+	sim_set("execution=instant job-ns=1000000 timeout-ns=0");
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
