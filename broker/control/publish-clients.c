@@ -10,6 +10,7 @@
 #include "session/session.h"
 #include "stats/stats.h"
 #include "tenant/tenant.h"
+#include "util/clock.h"
 
 /* Sessions' plans whose residency one update checks */
 enum { MAX_SESSION_PLANS = 4096 };
@@ -156,8 +157,12 @@ void publish_next_session(struct publish *publish)
 
 /* --- Leases --- */
 
+/* A share of a device's time is not shown any longer than this after the last list. */
+static const uint64_t old_ns = 5000000000;
+
 static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 {
+	const bool is_recent = lease->has_busy && clock_now_ns() - lease->busy_at_ns < old_ns;
 	struct rbk_stats_lease figures = {
 		.number = lease->number,
 		.tenant = lease->tenant->number,
@@ -180,7 +185,7 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		.n_objects = lease->n_objects,
 		.n_refused = lease->n_refused,
 		.busy_ns = lease->has_busy ? lease->busy_ns : RBK_STATS_ABSENT,
-		.busy_percent = lease->has_busy ? lease->busy_percent : RBK_STATS_ABSENT,
+		.busy_percent = is_recent ? lease->busy_percent : RBK_STATS_ABSENT,
 	};
 	if (lease->n_waits > 0)
 		figures.flags |= RBK_STATS_LEASE_WAITING;

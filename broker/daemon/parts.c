@@ -55,14 +55,22 @@ static void on_lowered(void *context)
 	dispatch_limits_changed(broker->dispatch);
 }
 
+/* The first sample comes before there are tasks and sessions. */
+static void on_engine_time(void *context, uint8_t device, uint64_t own_ns, uint64_t others_ns)
+{
+	struct broker *broker = context;
+
+	if (broker->dispatch)
+		dispatch_note_engine_time(broker->dispatch, device, own_ns, others_ns);
+}
+
 static void on_leased_time(void *context, const struct tenant *tenant, uint8_t device, uint64_t ns)
 {
 	struct broker *broker = context;
 
-	/* The first sample comes before there are tasks. */
 	if (broker->dispatch)
 		dispatch_charge_leased(broker->dispatch, tenant, device, ns);
-	if (tenant && broker->server)
+	if (broker->server)
 		server_stats_leased_time(broker->server, tenant, device, ns);
 }
 
@@ -207,6 +215,7 @@ static int make_residency(struct broker *broker)
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 		.is_capped = broker->options.vulkan.memory_cap_bytes > 0,
+		.engine_time = on_engine_time,
 		.leased_time = on_leased_time,
 		.context = broker,
 	};

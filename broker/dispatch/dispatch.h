@@ -161,10 +161,12 @@ void dispatch_log_contention(struct dispatch *dispatch, float factor);
  */
 void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
 				 float share);
+/* Pass the times of a device's engines to place_note_engine_time(). */
+void dispatch_note_engine_time(struct dispatch *dispatch, uint8_t device, uint64_t own_ns,
+			       uint64_t others_ns);
 /*
  * Charge @tenant for @ns of @device that its leased programs used: place_flow_charge_outside(). A
- * tenant without a flow is ignored, as above. NULL: the time that the broker's own work used since
- * the last such call, which comes first: place_note_engine_time().
+ * tenant without rings has no tasks that could wait, and is ignored.
  */
 void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tenant, uint8_t device,
 			    uint64_t ns);

@@ -200,14 +200,18 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 		place_flow_set_own_contention(flow->place, share);
 }
 
+void dispatch_note_engine_time(struct dispatch *dispatch, uint8_t device, uint64_t own_ns,
+			       uint64_t others_ns)
+{
+	place_note_engine_time(dispatch->placer, device, own_ns, others_ns);
+}
+
 void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tenant, uint8_t device,
 			    uint64_t ns)
 {
-	struct flow *flow = tenant ? find_flow(dispatch, tenant) : NULL;
+	struct flow *flow = find_flow(dispatch, tenant);
 
-	if (!tenant)
-		place_note_engine_time(dispatch->placer, device, ns);
-	if (flow)
+	if (flow && flow->n_rings > 0)
 		place_flow_charge_outside(dispatch->placer, flow->place, device, ns);
 }
 

@@ -409,10 +409,15 @@ static struct lease *find_lease(struct enforce *enforce, uint8_t device, pid_t p
 	return lease;
 }
 
-struct lease *enforce_find_by_cgroup(struct enforce *enforce, uint8_t device, pid_t pid)
+struct lease *enforce_find_lease(struct enforce *enforce, uint8_t device, pid_t pid,
+				 bool *ret_is_member)
 {
-	return enforce ? process_find_lease(&enforce->view, enforce->options.leases, device, pid)
-		       : NULL;
+	const struct leases *leases = enforce->options.leases;
+	const uint64_t started_ns = process_start(&enforce->view, pid);
+	struct lease *lease = started_ns ? audit_find_lease(leases, device, pid, started_ns) : NULL;
+
+	*ret_is_member = lease != NULL;
+	return lease ? lease : process_find_lease(&enforce->view, leases, device, pid);
 }
 
 void enforce_look(struct enforce *enforce, uint8_t device, const struct device_reading *reading,

@@ -58,10 +58,11 @@ void enforce_look(struct enforce *enforce, uint8_t device, const struct device_r
 		  uint64_t now_ns);
 
 /*
- * Return the lease of a process that is no member of it, by the process's cgroup. NULL: there is
- * none.
+ * Return the lease of a process: that of its connections, or else of its cgroup. NULL: there is
+ * none. *ret_is_member: the process is a member of the lease.
  */
-struct lease *enforce_find_by_cgroup(struct enforce *enforce, uint8_t device, pid_t pid);
+struct lease *enforce_find_lease(struct enforce *enforce, uint8_t device, pid_t pid,
+				 bool *ret_is_member);
 
 /* Find the leases that the kernel enforces, too; called by the timer and by tests. */
 void enforce_look_at_caps(struct enforce *enforce);

@@ -156,10 +156,10 @@ struct lease {
 	uint64_t seen_bytes;
 	/*
 	 * The time of the device that its programs used, as the kernel tells: since it was opened,
-	 * and as a percentage between the last two lists of processes. has_busy: it is known.
+	 * and as a percentage between the last two looks, the later of which is busy_at_ns.
 	 */
-	bool has_busy;
-	uint64_t busy_ns, busy_percent;
+	bool has_busy; /* it is known */
+	uint64_t busy_ns, busy_percent, busy_at_ns;
 	bool is_over;           /* more than was granted and than drivers may need: see audit.h */
 	uint64_t audited_bytes; /* most bytes granted since the last audit */
 

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lease/busy.h"
 #include "lease/enforce.h"
 #include "loop/loop.h"
 #include "memory/residency.h"
@@ -42,6 +43,8 @@
 enum { OVERHEAD_SAMPLES = 8, GROWTH_BYTES = 4 << 20 };
 static const uint64_t look_again_ns = 20000000;
 static const uint64_t look_at_leases_ns = 100000000;
+/* Lists of processes, with the times that leased programs used, ring no waker. */
+static const uint64_t look_at_times_ns = 1000000000;
 /* Telemetry finds a returned device within this time. */
 static const uint64_t find_again_ns = 1500000000;
 
@@ -52,7 +55,7 @@ struct budget_device {
 	uint32_t n_samples; /* value at the last look */
 	uint64_t usable_bytes;
 	uint64_t leased_bytes; /* bytes of leases that programs use */
-	uint64_t processes_ns; /* time of the last list of processes looked at */
+	struct busy_seen busy; /* the last list of processes looked at */
 	uint64_t n_changes;    /* leases.n_changes at that time */
 	uint64_t outside_bytes;
 	bool has_grown_outside; /* since that time: perhaps leased programs allocated */
@@ -69,7 +72,7 @@ struct budget {
 	struct budget_options options;
 	struct loop_watch *watch;
 	struct loop_timer *timer, *lease_timer;
-	bool is_lease_timer_set;
+	uint64_t lease_timer_ns; /* when it is due; UINT64_MAX: not armed */
 	enum telemetry_pace pace;
 	struct budget_device devices[RBK_MAX_DEVICES];
 };
@@ -236,6 +239,12 @@ static bool is_first_of_pid(const struct lease *lease, const struct lease_member
 	return false;
 }
 
+/* The lease whose programs a process belongs to; NULL: none. */
+struct owner {
+	struct lease *lease;
+	bool is_member; /* the process is a member; otherwise it is in the lease's cgroup */
+};
+
 static bool is_member(const struct lease *lease, pid_t pid)
 {
 	list_for_each (node, &lease->members)
@@ -243,12 +252,6 @@ static bool is_member(const struct lease *lease, pid_t pid)
 			return true;
 	return false;
 }
-
-/* The lease whose programs a process belongs to; NULL: none. */
-struct owner {
-	struct lease *lease;
-	bool is_member; /* the process is a member; otherwise it is in the lease's cgroup */
-};
 
 /* Return the first lease of a device that a process is a member of. NULL: there is none. */
 static struct lease *find_membership(const struct leases *leases, unsigned int index, pid_t pid)
@@ -267,15 +270,18 @@ static void find_owners(struct budget *budget, unsigned int index,
 			struct owner owners[static TELEMETRY_MAX_PROCESSES])
 {
 	const struct leases *leases = residency_leases(budget->options.residency);
+	struct enforce *enforce = budget->options.enforce;
 
 	for (uint32_t i = 0; i < reading->n_processes; i++) {
 		pid_t pid = reading->processes[i].pid;
 
+		if (enforce) {
+			owners[i].lease = enforce_find_lease(enforce, (uint8_t)index, pid,
+							     &owners[i].is_member);
+			continue;
+		}
 		owners[i].lease = find_membership(leases, index, pid);
 		owners[i].is_member = owners[i].lease != NULL;
-		if (!owners[i].lease)
-			owners[i].lease = enforce_find_by_cgroup(budget->options.enforce,
-								 (uint8_t)index, pid);
 	}
 }
 
@@ -303,51 +309,28 @@ static void see_lease(struct lease *lease, const struct device_reading *reading,
 	}
 }
 
-static void tell_time(const struct budget *budget, const struct tenant *tenant, unsigned int index,
-		      uint64_t ns)
+/*
+ * Count the time of the device that the programs of a lease have used since the last look, and
+ * charge its tenant.
+ */
+static void time_lease(const struct budget *budget, struct lease *lease,
+		       const struct busy_times *times,
+		       const struct owner owners[static TELEMETRY_MAX_PROCESSES])
 {
 	const struct budget_options *options = &budget->options;
-
-	if (options->leased_time)
-		options->leased_time(options->context, tenant, (uint8_t)index, ns);
-}
-
-/* Tell how long the device's engines worked for the broker since the last list of processes. */
-static void time_self(const struct budget *budget, unsigned int index,
-		      const struct device_reading *reading)
-{
-	const pid_t own = getpid();
-
-	for (uint32_t i = 0; i < reading->n_processes; i++)
-		if (reading->processes[i].pid == own)
-			tell_time(budget, NULL, index, reading->processes[i].busy_ns.value);
-}
-
-/*
- * Count the time of the device that the programs of a lease have used since the last list of
- * processes, @elapsed_ns ago, and charge its tenant. Engines work at the same time, but no program
- * gets more than all of the device.
- */
-static void time_lease(struct budget *budget, struct lease *lease,
-		       const struct device_reading *reading,
-		       const struct owner owners[static TELEMETRY_MAX_PROCESSES],
-		       uint64_t elapsed_ns)
-{
 	uint64_t busy_ns = 0;
 
-	for (uint32_t i = 0; i < reading->n_processes; i++) {
-		const struct reading *busy = &reading->processes[i].busy_ns;
-
-		if (owners[i].lease != lease || !busy->is_valid)
+	for (uint32_t i = 0; i < TELEMETRY_MAX_PROCESSES; i++) {
+		if (owners[i].lease != lease || !times->processes[i].is_valid)
 			continue;
 		lease->has_busy = true;
-		busy_ns = saturating_add(busy_ns, busy->value);
+		busy_ns += times->processes[i].value;
 	}
-	busy_ns = busy_ns < elapsed_ns ? busy_ns : elapsed_ns;
-	lease->busy_percent = elapsed_ns > 0 ? busy_ns * 100 / elapsed_ns : 0;
+	lease->busy_percent = times->elapsed_ns > 0 ? busy_ns * 100 / times->elapsed_ns : 0;
+	lease->busy_at_ns = clock_now_ns();
 	lease->busy_ns += busy_ns;
-	if (busy_ns > 0)
-		tell_time(budget, lease->tenant, lease->device, busy_ns);
+	if (busy_ns > 0 && options->leased_time)
+		options->leased_time(options->context, lease->tenant, lease->device, busy_ns);
 }
 
 /* Return true if leases changed after the last list of processes. */
@@ -364,24 +347,23 @@ static bool has_lease_changes(const struct budget *budget, unsigned int index)
 static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			       const struct device_reading *reading)
 {
-	struct owner owners[TELEMETRY_MAX_PROCESSES];
-	struct leases *leases = residency_leases(budget->options.residency);
+	const struct budget_options *options = &budget->options;
+	struct leases *leases = residency_leases(options->residency);
 	struct budget_device *device = &budget->devices[index];
-	bool has_list = reading->processes_ns.is_valid;
-	bool is_new = has_list && reading->processes_ns.value != device->processes_ns;
-	uint64_t sum = 0, elapsed_ns;
+	struct owner owners[TELEMETRY_MAX_PROCESSES] = {{.lease = NULL}};
+	struct busy_times times;
+	bool is_new = busy_look(&device->busy, reading, getpid(), &times);
+	uint64_t sum = 0;
 
-	elapsed_ns = is_new && device->processes_ns > 0
-			     ? reading->processes_ns.value - device->processes_ns
-			     : 0;
-	device->processes_ns = reading->processes_ns.value;
-	if (is_new || !has_list) {
+	if (is_new || !reading->processes_ns.is_valid) {
 		device->n_changes = leases->n_changes;
 		device->has_grown_outside = false;
 	}
 	if (is_new) {
 		find_owners(budget, index, reading, owners);
-		time_self(budget, index, reading);
+		if (options->engine_time)
+			options->engine_time(options->context, (uint8_t)index, times.own_ns,
+					     times.others_ns);
 	}
 	list_for_each (node, &leases->all) {
 		struct lease *lease = container_of(node, struct lease, link);
@@ -391,7 +373,7 @@ static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			continue;
 		if (is_new) {
 			see_lease(lease, reading, owners);
-			time_lease(budget, lease, reading, owners, elapsed_ns);
+			time_lease(budget, lease, &times, owners);
 		}
 		if (lease->is_seen && lease->seen_bytes > bytes)
 			bytes = lease->seen_bytes;
@@ -489,7 +471,7 @@ static void on_lease_timer(void *data)
 {
 	struct budget *budget = data;
 
-	budget->is_lease_timer_set = false;
+	budget->lease_timer_ns = UINT64_MAX;
 	budget_look_at_leases(budget);
 }
 
@@ -504,17 +486,26 @@ void budget_look_at_leases(struct budget *budget)
 			look(budget, i);
 }
 
-/* Schedule a look at changed leases: members' allocations and reports ring no waker. */
+/*
+ * Schedule a look at leases: at changed ones soon, as members' allocations and reports ring no
+ * waker, and at the times that programs use.
+ */
 static void watch_leases(struct budget *budget)
 {
-	bool is_any = false;
+	uint64_t wait_ns = UINT64_MAX, now_ns;
 
+	if (residency_leases(budget->options.residency)->n > 0)
+		wait_ns = look_at_times_ns;
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
-		is_any |= has_lease_changes(budget, i);
-	if (!is_any || budget->is_lease_timer_set)
+		if (has_lease_changes(budget, i))
+			wait_ns = look_at_leases_ns;
+	if (wait_ns == UINT64_MAX)
 		return;
-	budget->is_lease_timer_set = true;
-	loop_timer_arm(budget->lease_timer, look_at_leases_ns);
+	now_ns = clock_now_ns();
+	if (budget->lease_timer_ns <= now_ns + wait_ns)
+		return;
+	budget->lease_timer_ns = now_ns + wait_ns;
+	loop_timer_arm(budget->lease_timer, wait_ns);
 }
 
 /* Return the sum of all tenants' reserves, including tenants without sessions. */
@@ -573,17 +564,18 @@ static bool is_missing(const struct budget *budget)
 void budget_set_pace(void *context, bool is_busy, bool has_sessions)
 {
 	struct budget *budget = context;
-	/* A program with a lease uses the device at any time. */
-	bool is_used = has_sessions || residency_leases(budget->options.residency)->n > 0;
-	enum telemetry_pace pace = is_used ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
+	enum telemetry_pace pace = has_sessions ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
 
 	if (budget->options.enforce)
 		enforce_wake(budget->options.enforce);
 
 	watch_leases(budget);
+	/* A program with a lease uses the device at any time. */
+	if (residency_leases(budget->options.residency)->n > 0)
+		pace = TELEMETRY_LEASES;
 	if (is_busy || is_watching(budget))
 		pace = TELEMETRY_BUSY;
-	else if (is_missing(budget))
+	else if (pace == TELEMETRY_IDLE && is_missing(budget))
 		pace = TELEMETRY_SESSIONS;
 
 	if (pace == budget->pace)
@@ -600,6 +592,7 @@ int budget_new(const struct budget_options *options, struct budget **ret)
 	if (!budget)
 		return error_origin(-ENOMEM);
 	budget->options = *options;
+	budget->lease_timer_ns = UINT64_MAX;
 	r = loop_timer_new(options->loop, on_timer, budget, &budget->timer);
 	if (r)
 		return error_fold(r);

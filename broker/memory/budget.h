@@ -39,8 +39,13 @@ struct budget_options {
 	struct executor *const *executors;
 	uint32_t n_executors;
 	/*
-	 * Called when the kernel tells that programs of a tenant's lease used @ns of a device, and
-	 * before with NULL and the time that the broker itself used since then; NULL: not called.
+	 * Called with each new list of processes: @own_ns is the time for which the device's
+	 * engines worked for the broker since the last call, @others_ns that for all other
+	 * processes. NULL: not called.
+	 */
+	void (*engine_time)(void *context, uint8_t device, uint64_t own_ns, uint64_t others_ns);
+	/*
+	 * Called afterwards for each lease whose programs used @ns of the device; NULL: not called.
 	 */
 	void (*leased_time)(void *context, const struct tenant *tenant, uint8_t device,
 			    uint64_t ns);

@@ -46,8 +46,10 @@ enum {
 /* Wait in a device, in ns, after which another task is stopped: a shorter wait may be chance. */
 #define SCHEDULE_PATIENCE_NS 250000ull /* 0.25 ms */
 
-/* The most that a task counts of a device per time that the device's engines worked for it */
-#define SCHEDULE_MAX_OUTSIDE_FACTOR 100.0f
+/* Time of a device's engines below which place_note_engine_time() learns nothing */
+#define SCHEDULE_LEAST_ENGINE_NS 5000000ull /* 5 ms */
+/* Weight of a call's factor in the mean */
+#define SCHEDULE_OUTSIDE_SHARE 0.5f
 
 /* State common to all devices */
 struct place_schedule {
@@ -92,8 +94,9 @@ struct place_queue {
 	struct list_node running; /* if preemptible: running tasks, in the order of their begin */
 	float pace;               /* recent ratio of actual to predicted time, at least 1 */
 	uint64_t done_ns;         /* time of the tasks that are back */
-	uint64_t noted_ns;        /* done_ns at the last place_note_engine_time() */
 	float outside_factor;     /* time of tasks per time of the device's engines, at least 1 */
+	uint64_t noted_ns, noted_virtual; /* done_ns, virtual_time at place_note_engine_time() */
+	uint64_t advance;                 /* of virtual_time between the last two calls of it */
 
 	/* Tasks of one plan that follow each other */
 	const struct place_flow *run_flow;

@@ -138,17 +138,28 @@ void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t d
 		flow_spend(placer, flow, (int64_t)ns, placer->schedule.now_ns);
 }
 
-void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t ns)
+/*
+ * Estimate how much of the tasks' time goes by per time of the engines, because the device works
+ * for others meanwhile. Tasks may wait for more than that, as for a copy on the CPU; but others
+ * cannot have taken more time than they had. The mean of some calls counts, without those in which
+ * there was hardly any task.
+ */
+void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t own_ns,
+			    uint64_t others_ns)
 {
 	struct place_queue *queue = &placer->devices[device].queue;
-	const uint64_t tasks_ns = queue->done_ns - queue->noted_ns;
+	const float tasks_ns = (float)(queue->done_ns - queue->noted_ns);
+	float factor = 1;
 
+	if (own_ns >= SCHEDULE_LEAST_ENGINE_NS && tasks_ns > (float)own_ns) {
+		factor = tasks_ns / (float)own_ns;
+		if (factor > 1 + (float)others_ns / (float)own_ns)
+			factor = 1 + (float)others_ns / (float)own_ns;
+	}
+	queue->outside_factor += (factor - queue->outside_factor) * SCHEDULE_OUTSIDE_SHARE;
+	queue->advance = queue->virtual_time - queue->noted_virtual;
 	queue->noted_ns = queue->done_ns;
-	if (ns == 0)
-		return;
-	queue->outside_factor = tasks_ns > ns ? (float)tasks_ns / (float)ns : 1;
-	if (queue->outside_factor > SCHEDULE_MAX_OUTSIDE_FACTOR)
-		queue->outside_factor = SCHEDULE_MAX_OUTSIDE_FACTOR;
+	queue->noted_virtual = queue->virtual_time;
 }
 
 void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,
@@ -156,16 +167,18 @@ void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, u
 {
 	struct place_queue *queue = &placer->devices[device].queue;
 	struct place_flow_queue *fq = &flow->on[device];
-	const uint64_t most = flow_virtual(flow, PLACE_OUTSIDE_DEBT_NS);
-	const uint64_t owed =
-		virtual_after(fq->start, queue->virtual_time) ? fq->start - queue->virtual_time : 0;
 	const float task_ns = (float)ns * queue->outside_factor;
 	const uint64_t more =
-		flow_virtual(flow, task_ns < (float)PLACE_OUTSIDE_DEBT_NS ? (uint64_t)task_ns
-									  : PLACE_OUTSIDE_DEBT_NS);
+		flow_virtual(flow, task_ns < (float)SCHEDULE_MAX_WORK_NS ? (uint64_t)task_ns
+									 : SCHEDULE_MAX_WORK_NS);
+	/* Without the predicted time of tasks that have not taken it yet */
+	const uint64_t tag = flow_tag(fq, placer->schedule.now_ns);
+	const uint64_t owed =
+		virtual_after(tag, queue->virtual_time) ? tag - queue->virtual_time : 0;
 
-	if (owed < most)
-		flow_advance(queue, fq, more < most - owed ? more : most - owed);
+	if (owed < queue->advance)
+		flow_advance(queue, fq,
+			     more < queue->advance - owed ? more : queue->advance - owed);
 }
 
 /*

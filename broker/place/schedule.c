@@ -205,6 +205,8 @@ void place_recount_begin(struct placer *placer, uint8_t device, struct place_rec
 		.pace = 1,
 		.done_ns = queue->done_ns,
 		.noted_ns = queue->noted_ns,
+		.noted_virtual = queue->noted_virtual,
+		.advance = queue->advance,
 		.outside_factor = queue->outside_factor,
 	};
 	list_init(&queue->waiting);

@@ -47,7 +47,6 @@
 #define PLACE_SLICE_NS        500000ull     /* 0.5 ms; no task is asked to stop earlier */
 #define PLACE_NO_DEADLINE_NS  1000000000ull /* 1 s */
 #define PLACE_QUOTA_PERIOD_NS 100000000ull  /* 100 ms */
-#define PLACE_OUTSIDE_DEBT_NS 1000000000ull /* 1 s; see place_flow_charge_outside() */
 
 struct place_gate;
 
@@ -99,17 +98,21 @@ bool place_flow_is_throttled(struct place_flow *flow, uint64_t now_ns);
 void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns);
 
 /*
- * Note that the engines of @device worked for @ns on tasks since the last call, as the kernel
- * tells; 0: not known. A task counts from its start to its end, also while the device works for
- * other programs in between: place_flow_charge_outside() converts its time to that of tasks.
+ * Note the times for which the engines of @device worked since the last call, as the kernel tells:
+ * @own_ns for tasks, @others_ns for other programs. Call about once a second, before
+ * place_flow_charge_outside().
  */
-void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t ns);
+void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t own_ns,
+			    uint64_t others_ns);
 
 /*
- * Charge a flow for @ns of @device's engines that its tenant used without the scheduler: the flow's
- * tasks there wait until other flows have had their shares. For this time a flow never owes more
- * than PLACE_OUTSIDE_DEBT_NS, so that its tasks go on soon after such use has ended.
- * place_flow_used_ns() does not include it.
+ * Charge a flow for @ns of @device's engines that its tenant used without the scheduler since the
+ * call of place_note_engine_time() before the last one: the flow's tasks there wait until other
+ * flows have had their shares. A task counts from its start to its end, in which the device also
+ * works for other programs; @ns is converted to that time. The flow owes at most as much as flows
+ * advanced in the meantime. So nothing is owed for time in which there were no tasks, and once such
+ * use ends, the flow's tasks wait about as long as the time between two calls, whatever the
+ * weights. place_flow_used_ns() does not include the charge.
  */
 void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,
 			       uint64_t ns);

@@ -49,8 +49,9 @@ enum {
 	RING_MAPPINGS = 3, /* each area, and the dispatcher's memory of a large ring */
 	RING_WATCHES = 2,  /* one per area */
 	/*
-	 * Bytes of the areas that one call of ring_make() fills, or of ring_unmake() unmaps: some
-	 * 80 us, for which jobs of other tenants wait.
+	 * Bytes of the areas that one call of ring_make() fills, or of ring_unmake() unmaps: jobs
+	 * of other tenants wait meanwhile. The last call of ring_unmake() may free all pages that
+	 * the client has left.
 	 */
 	STEP_BYTES = 256 << 10,
 };

@@ -52,7 +52,8 @@ struct seen {
 /* A process at the last look, to compute its share of time. */
 struct before {
 	pid_t pid;
-	uint64_t busy_ns;
+	uint64_t busy_ns; /* as the kernel told */
+	uint64_t sum_ns;  /* time since it was first listed */
 };
 
 struct device {
@@ -439,37 +440,40 @@ static void look_at_others(struct processes *processes, bool is_thorough)
 	processes->cursor = 0;
 }
 
-/* Compute shares of time since the last look. */
+/*
+ * Compute the time for which engines worked for a process since the last look, and add it to its
+ * sum. A smaller value than before: a client has ended. Drivers leave out the time of engines that
+ * a process has not used yet.
+ */
+static void compare_one(const struct device *device, const struct reading *busy,
+			struct process_reading *process, uint64_t elapsed_ns)
+{
+	const struct before *before = NULL;
+
+	if (!busy->is_valid)
+		return;
+	for (uint32_t i = 0; i < device->n_before && !before; i++)
+		if (device->before[i].pid == process->pid)
+			before = &device->before[i];
+	process->busy_ns = (struct reading){before ? before->sum_ns : 0, .is_valid = true};
+	if (!before || busy->value < before->busy_ns || elapsed_ns == 0)
+		return;
+	process->busy_ns.value += busy->value - before->busy_ns;
+	process->busy_percent.is_valid = true;
+	process->busy_percent.value =
+		(uint64_t)((unsigned __int128)(busy->value - before->busy_ns) * 100 / elapsed_ns);
+}
+
 static void compare(struct device *device, struct device_reading *reading, uint64_t now_ns)
 {
-	uint64_t elapsed_ns = now_ns - device->before_ns;
+	const uint64_t elapsed_ns = device->before_ns > 0 ? now_ns - device->before_ns : 0;
 
-	for (uint32_t i = 0; i < reading->n_processes; i++) {
-		struct process_reading *process = &reading->processes[i];
-		const struct reading busy = device->busy_ns[i];
-
-		if (device->before_ns == 0 || elapsed_ns == 0 || !busy.is_valid)
-			continue;
-		for (uint32_t j = 0; j < device->n_before; j++) {
-			const struct before *before = &device->before[j];
-
-			/*
-			 * A smaller value: a client has ended. A process without an entry is new.
-			 * Drivers leave out the time of engines that a process has not used yet.
-			 */
-			if (before->pid != process->pid || busy.value < before->busy_ns)
-				continue;
-			process->busy_ns =
-				(struct reading){busy.value - before->busy_ns, .is_valid = true};
-			process->busy_percent.is_valid = true;
-			process->busy_percent.value =
-				(uint64_t)((unsigned __int128)process->busy_ns.value * 100 /
-					   elapsed_ns);
-		}
-	}
+	for (uint32_t i = 0; i < reading->n_processes; i++)
+		compare_one(device, &device->busy_ns[i], &reading->processes[i], elapsed_ns);
 	for (uint32_t i = 0; i < reading->n_processes; i++)
 		device->before[i] =
-			(struct before){reading->processes[i].pid, device->busy_ns[i].value};
+			(struct before){reading->processes[i].pid, device->busy_ns[i].value,
+					reading->processes[i].busy_ns.value};
 	device->n_before = reading->n_processes;
 	device->before_ns = now_ns;
 }

@@ -10,11 +10,20 @@ uint64_t sampling_period_ns(enum telemetry_pace pace, bool is_tight)
 	case TELEMETRY_BUSY:
 		return fast_ns;
 	case TELEMETRY_SESSIONS:
+	case TELEMETRY_LEASES:
 		return is_tight ? fast_ns : slow_ns;
 	default:
 		/* Ignore @is_tight: without sessions, no plan could be evicted. */
 		return idle_ns;
 	}
+}
+
+uint64_t sampling_list_period_ns(enum telemetry_pace pace, bool is_tight)
+{
+	const uint64_t period_ns = sampling_period_ns(pace, is_tight);
+
+	return pace == TELEMETRY_LEASES && !is_tight ? period_ns
+						     : period_ns * SAMPLING_PROCESSES_FACTOR;
 }
 
 bool sampling_is_tight(const struct memory_reading *pool)

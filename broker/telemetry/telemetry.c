@@ -470,8 +470,7 @@ static void sample(struct telemetry *telemetry, bool is_full)
 		for (uint32_t i = 0; i < telemetry->n_watched; i++)
 			ask_sensors(&telemetry->watched[i]);
 		if (is_first || now_ns - telemetry->last_processes_ns >=
-					SAMPLING_PROCESSES_FACTOR *
-						sampling_period_ns(pace, telemetry->is_tight))
+					sampling_list_period_ns(pace, telemetry->is_tight))
 			ask_processes(telemetry, now_ns, is_first);
 	}
 	publish_all(telemetry);

@@ -63,7 +63,8 @@ struct process_reading {
 	uint64_t vram_bytes;
 	uint64_t gtt_bytes;
 	struct reading busy_percent; /* all engines together, since the last look */
-	struct reading busy_ns;      /* the same as a time */
+	/* The same as a time, since the process was first in a list. */
+	struct reading busy_ns;
 };
 
 /* One sample of one device. */
@@ -154,7 +155,12 @@ uint32_t telemetry_n_samples(const struct telemetry *telemetry, uint32_t device)
  */
 struct memory_reading telemetry_pool(const struct device_reading *reading);
 
-enum telemetry_pace { TELEMETRY_IDLE, TELEMETRY_SESSIONS, TELEMETRY_BUSY };
+enum telemetry_pace {
+	TELEMETRY_IDLE,
+	TELEMETRY_SESSIONS,
+	TELEMETRY_LEASES, /* as SESSIONS, and each sample lists processes */
+	TELEMETRY_BUSY,
+};
 
 /*
  * Set the pace of sampling. Reactor. Never blocks, and costs two loads while the pace does not

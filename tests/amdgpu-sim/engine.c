@@ -307,8 +307,9 @@ static void begin(struct sim_card *card, unsigned int engine, uint64_t at_ns)
 }
 
 /*
- * amdgpu_job_timedout(), amdgpu_device_gpu_recover(). Linux 6.1 resets the whole card, which loses
- * VRAM: all submissions are lost, and all contexts are told. Later versions reset the queue alone.
+ * amdgpu_job_timedout(), amdgpu_device_gpu_recover(). Of the ways in which kernels recover, there
+ * are two: as 6.1, the whole card is reset, which loses VRAM: all submissions are lost, and all
+ * contexts are told; as 6.14, the queue alone. Nothing is recovered softly.
  */
 static void time_out(struct sim_card *card, struct sim_job *job, uint64_t at_ns)
 {
@@ -414,18 +415,21 @@ int sim_engine_wait(const struct sim_fd *client, int64_t deadline_ns)
 	return 0;
 }
 
-int sim_engine_submit(const struct sim_fd *client, struct sim_job *job)
+int sim_engine_await_room(const struct sim_fd *client)
+{
+	int r = 0;
+
+	while (!r && client->card->n_jobs == SIM_MAX_JOBS)
+		r = sim_engine_wait(client, INT64_MAX);
+	return r;
+}
+
+void sim_engine_submit(const struct sim_fd *client, struct sim_job *job)
 {
 	struct sim_card *card = client->card;
 	struct sim_context *context = &card->contexts[job->context];
 	bool is_idle = true;
-	int r;
 
-	while (card->n_jobs == SIM_MAX_JOBS) {
-		r = sim_engine_wait(client, INT64_MAX);
-		if (r)
-			return r;
-	}
 	job->number = ++card->last_job;
 	job->ready_ns = sim_now_ns();
 	for (const struct sim_job *other = card->jobs; other < end_of(card); other++)
@@ -436,14 +440,11 @@ int sim_engine_submit(const struct sim_fd *client, struct sim_job *job)
 	card->jobs[card->n_jobs++] = *job;
 	for (uint32_t i = 0; i < job->n_signals; i++)
 		attach(card, job->number, &job->signals[i]);
-	if (!card->is_timed) {
-		struct sim_job *own = &card->jobs[card->n_jobs - 1];
-
-		card->clients[client->slot].engine_ns[job->engine] += job->work_ns;
-		retire(card, own, job->ready_ns);
-		return 0;
+	if (card->is_timed) {
+		sim_engine_announce(card);
+		sim_engine_advance(card);
+		return;
 	}
-	sim_engine_announce(card);
-	sim_engine_advance(card);
-	return 0;
+	card->clients[client->slot].engine_ns[job->engine] += job->work_ns;
+	retire(card, &card->jobs[card->n_jobs - 1], job->ready_ns);
 }

@@ -21,12 +21,14 @@ uint64_t sim_now_ns(void);
 /* Let engines do what they have done by now. Called before a card's state is read or changed. */
 void sim_engine_advance(struct sim_card *card);
 
+/* Wait until a submission has room. Return: 0; -ENODEV: the card was unplugged meanwhile. */
+int sim_engine_await_room(const struct sim_fd *client);
+
 /*
- * Begin or queue a submission: a copy of @job, whose number the function sets, as it does the fence
- * of each syncobj that the job signals. If the card's queue is full, it waits.
- * Return: 0; -ENODEV: the card was unplugged meanwhile.
+ * Begin or queue a submission, which must have room: a copy of @job, whose number the function
+ * sets, as it does the fence of each syncobj that the job signals.
  */
-int sim_engine_submit(const struct sim_fd *client, struct sim_job *job);
+void sim_engine_submit(const struct sim_fd *client, struct sim_job *job);
 
 /* Return true if the fence of a submission has signalled. 0 is a fence that always has. */
 bool sim_job_is_done(const struct sim_card *card, uint64_t number);

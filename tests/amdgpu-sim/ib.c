@@ -5,12 +5,14 @@
 #include <stdbool.h>
 
 enum {
-	MAX_BUFFERS = 64, /* that one submission chains */
+	MAX_BUFFERS = 64, /* that one submission enters */
+	MAX_CALLS = 4,
 	WINDOW_DWORDS = 1024,
 	PACKET3_DISPATCH_DIRECT = 0x15,
 	PACKET3_DISPATCH_INDIRECT = 0x16,
 	PACKET3_INDIRECT_BUFFER = 0x3f,
 	LONGEST_PACKET_DWORDS = 4, /* of those above, header included */
+	CHAIN = 1 << 20,           /* INDIRECT_BUFFER does not return: sid.h, S_3F2_CHAIN() */
 };
 
 /* Commands that are being read. */
@@ -23,6 +25,9 @@ struct reader {
 	uint32_t n_dwords;
 	uint32_t window[WINDOW_DWORDS];
 	uint32_t n_buffers;
+	/* where calls return to, outermost first */
+	uint32_t n_calls;
+	uint64_t return_address[MAX_CALLS], return_end[MAX_CALLS];
 };
 
 /* Read the window at reader.address. Return: false if no mapped buffer has bytes there. */
@@ -64,8 +69,14 @@ static const uint32_t *next(struct reader *reader, uint32_t *ret_n)
 {
 	uint64_t at = (reader->address - reader->window_address) / 4;
 
-	if (reader->address >= reader->end)
-		return NULL;
+	while (reader->address >= reader->end) {
+		if (reader->n_calls == 0)
+			return NULL;
+		reader->address = reader->return_address[--reader->n_calls];
+		reader->end = reader->return_end[reader->n_calls];
+		reader->n_dwords = 0;
+	}
+	at = (reader->address - reader->window_address) / 4;
 	if (reader->n_dwords == 0 || at >= reader->n_dwords ||
 	    (reader->n_dwords - at < LONGEST_PACKET_DWORDS &&
 	     reader->end - reader->address > (reader->n_dwords - at) * 4)) {
@@ -77,11 +88,15 @@ static const uint32_t *next(struct reader *reader, uint32_t *ret_n)
 	return reader->window + at;
 }
 
-/* Continue in the buffer that an INDIRECT_BUFFER packet names; a chain does not return. */
-static void enter(struct reader *reader, const uint32_t *packet)
+/* Continue in the buffer that an INDIRECT_BUFFER packet names, whose next packet is at @after. */
+static void enter(struct reader *reader, const uint32_t *packet, uint64_t after)
 {
 	const uint64_t bytes = (packet[3] & 0xfffff) * 4ull;
 
+	if (!(packet[3] & CHAIN) && reader->n_calls < MAX_CALLS) {
+		reader->return_address[reader->n_calls] = after;
+		reader->return_end[reader->n_calls++] = reader->end;
+	}
 	reader->address = (uint64_t)packet[2] << 32 | (packet[1] & ~3u);
 	reader->end = reader->address + bytes;
 	reader->n_dwords = 0;
@@ -111,9 +126,10 @@ uint64_t sim_ib_groups(struct sim_card *card, uint32_t slot, uint64_t address, u
 		else if (opcode == PACKET3_DISPATCH_INDIRECT)
 			n_groups++;
 		if (opcode == PACKET3_INDIRECT_BUFFER && n >= 4)
-			enter(&reader, packet);
+			enter(&reader, packet, reader.address + (1 + n_body) * 4ull);
 		else
 			reader.address += (1 + n_body) * 4ull;
 	}
-	return n_groups;
+	/* Bounded, so that no time overflows */
+	return n_groups < 1ull << 32 ? n_groups : 1ull << 32;
 }

@@ -125,11 +125,12 @@ int sim_ioctl_ctx(const struct sim_fd *client, union drm_amdgpu_ctx *args)
 }
 
 /*
- * Use the buffers of an array of struct drm_amdgpu_bo_list_entry, in the next submission.
+ * Use the buffers of an array of struct drm_amdgpu_bo_list_entry, in the submission that follows
+ * under the same lock, or in those of @list, if not NULL.
  * Return: 0 or -ENOENT.
  */
 static int use_entries(const struct sim_fd *client, uint64_t pointer, uint32_t n_entries,
-		       uint32_t entry_bytes)
+		       uint32_t entry_bytes, struct sim_bo_list *list)
 {
 	const char *at = (const char *)(uintptr_t)pointer;
 
@@ -143,7 +144,11 @@ static int use_entries(const struct sim_fd *client, uint64_t pointer, uint32_t n
 		if (!object)
 			return -ENOENT;
 		sim_object_use(client->card, object);
-		object->job = client->card->last_job + 1;
+		if (!list)
+			object->job = client->card->last_job + 1;
+		else if (list->n_objects < SIM_MAX_LISTED)
+			list->objects[list->n_objects++] =
+				(uint32_t)(object - client->card->objects);
 	}
 	return 0;
 }
@@ -155,6 +160,7 @@ static int use_entries(const struct sim_fd *client, uint64_t pointer, uint32_t n
 int sim_ioctl_bo_list(const struct sim_fd *client, union drm_amdgpu_bo_list *args)
 {
 	struct drm_amdgpu_bo_list_in in = args->in;
+	struct sim_bo_list list = {.owner = client->slot + 1};
 	struct sim_card *card = client->card;
 	uint32_t at;
 	int r;
@@ -168,7 +174,7 @@ int sim_ioctl_bo_list(const struct sim_fd *client, union drm_amdgpu_bo_list *arg
 	}
 	if (in.operation != AMDGPU_BO_LIST_OP_CREATE && in.operation != AMDGPU_BO_LIST_OP_UPDATE)
 		return -EINVAL;
-	r = use_entries(client, in.bo_info_ptr, in.bo_number, in.bo_info_size);
+	r = use_entries(client, in.bo_info_ptr, in.bo_number, in.bo_info_size, &list);
 	if (r)
 		return r;
 	if (in.operation == AMDGPU_BO_LIST_OP_UPDATE) {
@@ -181,7 +187,7 @@ int sim_ioctl_bo_list(const struct sim_fd *client, union drm_amdgpu_bo_list *arg
 		return -ENOMEM;
 	if (at == card->n_bo_lists)
 		card->n_bo_lists++;
-	card->bo_lists[at].owner = client->slot + 1;
+	card->bo_lists[at] = list;
 	memset(args, 0, sizeof(*args));
 	args->out.list_handle = at + 1;
 	return 0;
@@ -233,7 +239,16 @@ static int use_bo_handles(const struct sim_fd *client, const struct drm_amdgpu_c
 	if (chunk->length_dw < sizeof(in) / 4)
 		return -EINVAL;
 	memcpy(&in, (void *)(uintptr_t)chunk->chunk_data, sizeof(in));
-	return use_entries(client, in.bo_info_ptr, in.bo_number, in.bo_info_size);
+	return use_entries(client, in.bo_info_ptr, in.bo_number, in.bo_info_size, NULL);
+}
+
+/* Note that the next submission uses the buffers of a list, as far as the list remembers them. */
+static void use_list(struct sim_card *card, uint32_t handle)
+{
+	const struct sim_bo_list *list = &card->bo_lists[handle - 1];
+
+	for (uint32_t i = 0; i < list->n_objects; i++)
+		card->objects[list->objects[i]].job = card->last_job + 1;
 }
 
 /* Call sim_syncobj_wait_for() or _will_signal() for each syncobj of a chunk. */
@@ -329,13 +344,18 @@ static int check_context(const struct sim_card *card, const struct sim_context *
 /* amdgpu_cs_ioctl() */
 int sim_ioctl_cs(const struct sim_fd *client, union drm_amdgpu_cs *args)
 {
-	struct sim_context *context = context_of(client, args->in.ctx_id);
 	struct sim_client *state = &client->card->clients[client->slot];
+	struct sim_context *context;
 	const uint64_t *chunks = (const uint64_t *)(uintptr_t)args->in.chunks;
 	struct sim_job job = {.engine = NO_ENGINE, .work_ns = client->card->job_ns};
 	uint32_t n_chunks = args->in.num_chunks;
 	int r;
 
+	r = sim_engine_await_room(client);
+	if (r)
+		return r;
+	/* Another thread may have freed it meanwhile. */
+	context = context_of(client, args->in.ctx_id);
 	if (!context || !n_chunks)
 		return -EINVAL;
 	r = check_context(client->card, context);
@@ -354,12 +374,12 @@ int sim_ioctl_cs(const struct sim_fd *client, union drm_amdgpu_cs *args)
 	if (job.engine == NO_ENGINE)
 		return -EINVAL;
 	use_always_valid(client);
+	if (args->in.bo_list_handle)
+		use_list(client->card, args->in.bo_list_handle);
 	job.owner = client->slot + 1;
 	job.context = args->in.ctx_id - 1;
 	job.seq = ++state->seq;
-	r = sim_engine_submit(client, &job);
-	if (r)
-		return r;
+	sim_engine_submit(client, &job);
 	memset(args, 0, sizeof(*args));
 	args->out.handle = job.seq;
 	return 0;

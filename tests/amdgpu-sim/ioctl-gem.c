@@ -208,7 +208,8 @@ int sim_ioctl_gem_userptr(const struct sim_fd *client, struct drm_amdgpu_gem_use
 }
 
 /*
- * amdgpu_gem_wait_idle_ioctl(). A buffer is busy until the submission that listed it last is done.
+ * amdgpu_gem_wait_idle_ioctl(). A buffer is busy until the submission that listed it last is done;
+ * a list by its number counts with its first buffers.
  */
 int sim_ioctl_gem_wait_idle(const struct sim_fd *client, union drm_amdgpu_gem_wait_idle *args)
 {

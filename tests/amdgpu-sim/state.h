@@ -28,6 +28,7 @@
 #define SIM_MAX_JOBS     1024u
 #define SIM_MAX_WAITS    64u /* submissions that a submission waits for */
 #define SIM_MAX_SIGNALS  16u /* syncobjs that a submission signals */
+#define SIM_MAX_LISTED   16u /* buffers that a list remembers */
 #define SIM_N_PRIORITIES 3u  /* low, normal, high */
 /* Each object has 1 TiB of mapping offsets in a descriptor, so heaps are smaller than that. */
 #define SIM_MMAP_SHIFT 40
@@ -167,6 +168,8 @@ struct sim_job {
 
 struct sim_bo_list {
 	uint32_t owner;
+	uint32_t n_objects; /* the first of its buffers, for sim_object.job */
+	uint32_t objects[SIM_MAX_LISTED];
 };
 
 /* A failure: the next @n_left matching calls return -@error. */

@@ -404,7 +404,6 @@ TEST(test_submit__takes_its_time)
 	fence = make_fence(&vulkan);
 	begin_ns = now_ns();
 	success(submit(&vulkan, fence));
-	assert_int_equal(vkGetFenceStatus(vulkan.device, fence), VK_NOT_READY);
 	success(vkWaitForFences(vulkan.device, 1, &fence, VK_TRUE, UINT64_MAX));
 	assert_true(now_ns() - begin_ns >= COMMANDS_NS);
 
@@ -414,11 +413,11 @@ TEST(test_submit__takes_its_time)
 	for (value = 3; value <= 7; value += 4)
 		success(vkQueueSubmit(vulkan.queue, 1, &with_timeline, VK_NULL_HANDLE));
 	value = 3;
-	assert_int_equal(vkWaitSemaphores(vulkan.device, &wait, 0), VK_TIMEOUT);
 	success(vkWaitSemaphores(vulkan.device, &wait, UINT64_MAX));
 	assert_true(now_ns() - begin_ns >= COMMANDS_NS);
+	/* 7 by now, if this test was interrupted */
 	success(vkGetSemaphoreCounterValue(vulkan.device, timeline, &reached));
-	assert_int_equal(reached, 3);
+	assert_true(reached == 3 || now_ns() - begin_ns >= 2 * COMMANDS_NS);
 	success(vkQueueWaitIdle(vulkan.queue));
 	assert_true(now_ns() - begin_ns >= 2 * COMMANDS_NS);
 	success(vkGetSemaphoreCounterValue(vulkan.device, timeline, &reached));

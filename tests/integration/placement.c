@@ -130,9 +130,11 @@ void customer_init(struct customer *customer, const struct broker *broker,
 	if (customer->constants)
 		assert_int_equal(rbk_arena_seal(customer->constants, NULL), 0);
 	assert_int_equal(rbk_ring_new(customer->rbk, own->n_entries, &customer->ring, NULL), 0);
-	if (rbk_stats_map(customer->rbk, RBK_STATS_OWN, 0, &customer->stats, &error))
+	if (!own->has_no_stats &&
+	    rbk_stats_map(customer->rbk, RBK_STATS_OWN, 0, &customer->stats, &error))
 		fail_msg("%s", error.text);
-	customer->next_record = customer_totals(customer).log_head;
+	if (!own->has_no_stats)
+		customer->next_record = customer_totals(customer).log_head;
 	customer->plan = customer_plan(customer, own->pinned);
 
 	customer->free_slots = calloc(own->n_entries, sizeof(uint32_t));
@@ -147,7 +149,8 @@ void customer_init(struct customer *customer, const struct broker *broker,
 
 void customer_deinit(struct customer *customer)
 {
-	rbk_stats_unmap(&customer->stats);
+	if (!customer->options.has_no_stats)
+		rbk_stats_unmap(&customer->stats);
 	rbk_plan_free(customer->plan);
 	rbk_ring_free(customer->ring);
 	rbk_arena_free(customer->constants);

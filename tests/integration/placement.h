@@ -25,6 +25,7 @@ struct customer_options {
 	bool is_careless;   /* checks only every 64th result, to be faster than the broker */
 	/* checks only the CPU's results: devices of brokerd --test-device compute none */
 	bool has_test_device;
+	bool has_no_stats;   /* customer_totals() and the like are not for it */
 	bool has_constant;   /* [N,N] is a constant of the plan instead of an input */
 	unsigned int pinned; /* 1 + the device to which the plan is pinned; 0: not pinned */
 };

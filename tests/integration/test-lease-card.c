@@ -100,7 +100,7 @@ static void submit(amdgpu_device_handle card, amdgpu_context_handle context,
 	amdgpu_bo_list_destroy(request.resources);
 }
 
-/* Keep half of the card busy until the broker has seen that, with all that was submitted. */
+/* Use the card until the broker has seen that, with all that was submitted. */
 static void check_time(uint32_t number, amdgpu_device_handle card, amdgpu_bo_handle buffer)
 {
 	const uint64_t until_ns = harness_now_ns() + harness_slow_ns(40000000000);
@@ -114,27 +114,29 @@ static void check_time(uint32_t number, amdgpu_device_handle card, amdgpu_bo_han
 	assert_true(seen.lease.busy_ns == RBK_STATS_ABSENT);
 	assert_int_equal(seen.leased_ns, 0);
 	assert_int_equal(amdgpu_cs_ctx_create(card, &context), 0);
+	/* A fifth of a list's time, however long this loop takes */
+	for (unsigned int i = 0; i < 4; i++) {
+		for (unsigned int n = 0; n < 40; n++)
+			submit(card, context, buffer);
+		n_submitted += 40;
+		harness_sleep_ms(200);
+	}
 	do {
-		submit(card, context, buffer);
-		n_submitted++;
-		harness_sleep_ms(2 * JOB_MS);
 		look(number, &seen);
 		assert_true(harness_now_ns() < until_ns);
-	} while (seen.lease.busy_percent == RBK_STATS_ABSENT || seen.lease.busy_percent < 10);
-	/* No more than was submitted, and in the end all of it. */
-	assert_in_range(seen.lease.busy_percent, 10, 60);
-	assert_in_range(seen.lease.busy_ns, JOB_MS * 1000000, n_submitted * JOB_MS * 1000000);
+		harness_sleep_ms(20);
+	} while (seen.lease.busy_ns != n_submitted * JOB_MS * 1000000);
 	wait_until(number, &seen, seen.lease.busy_percent == 0);
 	busy_ns = seen.lease.busy_ns;
 	assert_int_equal(busy_ns, n_submitted * JOB_MS * 1000000);
 	assert_int_equal(seen.leased_ns, busy_ns);
 
-	/* Several engines may count a minute of work within a second, which is a second at most. */
-	for (unsigned int i = 0; i < 60000 / JOB_MS; i++)
+	/* Drivers may count minutes of work within a second, which is a second at most. */
+	for (unsigned int i = 0; i < 100000 / JOB_MS; i++)
 		submit(card, context, buffer);
 	wait_until(number, &seen, seen.lease.busy_percent == 100);
 	wait_until(number, &seen, seen.lease.busy_percent == 0);
-	assert_in_range(seen.lease.busy_ns - busy_ns, 1000000, harness_slow_ns(20000000000));
+	assert_in_range(seen.lease.busy_ns - busy_ns, 1000000, 99000000000);
 	assert_int_equal(seen.leased_ns, seen.lease.busy_ns);
 	amdgpu_cs_ctx_free(context);
 }

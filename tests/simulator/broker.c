@@ -81,9 +81,12 @@ static int reload(void)
 	return r;
 }
 
-/* The kernel tells that leased programs of some tenants used a card for up to two seconds. */
+/* The kernel tells that leased programs of some tenants used cards for up to two seconds. */
 static void charge_leased(void)
 {
+	for (uint32_t i = 0; i < SIM_CARDS; i++)
+		dispatch_note_engine_time(broker->dispatch, (uint8_t)(RBK_DEVICE_GPU + i),
+					  sim_below(2000000000), sim_below(2000000000));
 	for (struct tenant *tenant = tenants_first(broker->tenants); tenant;
 	     tenant = tenants_next(broker->tenants, tenant))
 		if (sim_below(2))

@@ -187,17 +187,19 @@ TEST(test_deadline__missed)
 /* --- Between tenants --- */
 
 /*
- * Assert the shares of two tenants that both have a backlog. During each task the first tenant's
- * leased programs use the device for the time of @leased_tasks tasks.
+ * Assert the shares of two tenants that both have a backlog. Per task, the first tenant's leased
+ * programs use the device for the time of @leased_tasks tasks.
  */
 static void share(uint32_t weight, uint32_t other_weight, uint8_t device, double leased_tasks)
 {
+	enum { INTERVAL = 10 };
 	const unsigned int n = 120,
 			   wanted = (unsigned int)(n * (weight - leased_tasks * other_weight) /
 						   (weight + other_weight));
 	unsigned int n_own = 0;
 	struct rbk_sqe sqe;
 	struct fake *fake;
+	uint64_t ns;
 
 	KIT(kit, 2, (struct tenant){.weight = other_weight, .priority_max = RBK_PRIORITY_NORMAL});
 	fake = &kit.bench.rig.fakes[device];
@@ -215,8 +217,12 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device, double
 	rig_work(&kit.bench.rig);
 	for (unsigned int i = 0; i < n; i++) {
 		n_own += step(&kit, fake) == 1;
+		if (i % INTERVAL < INTERVAL - 1)
+			continue;
+		ns = INTERVAL * fake->row_ns * MAX_ROWS;
+		dispatch_note_engine_time(kit.bench.rig.dispatch, device, ns, ns);
 		dispatch_charge_leased(kit.bench.rig.dispatch, kit.bench.rig.session->tenant,
-				       device, (uint64_t)(leased_tasks * fake->row_ns * MAX_ROWS));
+				       device, (uint64_t)(leased_tasks * (double)ns));
 	}
 	assert_in_range(n_own, wanted - 6, wanted + 6);
 	/* All tasks complete in the end. */

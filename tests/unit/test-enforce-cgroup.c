@@ -248,6 +248,16 @@ static bool ends(unsigned int i)
 /*
  * Processes in the lease's cgroup use the lease without being members, and exceed it only together.
  */
+/* Return the lease of a process that is no member. */
+static struct lease *find_lease(uint8_t device, pid_t pid)
+{
+	bool is_member = true;
+	struct lease *found = enforce_find_lease(enforce, device, pid, &is_member);
+
+	assert_false(is_member);
+	return found;
+}
+
 TEST(test_audit__in_cgroup, setup, teardown)
 {
 	show(pids[0], "/a/lease");
@@ -255,8 +265,8 @@ TEST(test_audit__in_cgroup, setup, teardown)
 	show(pids[2], "/a/lease");
 	look((const uint64_t[]){100, 0, 0});
 	assert_false(lease->is_over);
-	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[1]), lease);
-	assert_null(enforce_find_by_cgroup(enforce, DEVICE + 1, pids[1]));
+	assert_ptr_equal(find_lease(DEVICE, pids[1]), lease);
+	assert_null(find_lease(DEVICE + 1, pids[1]));
 	/* Each process has a tolerance; the one that uses most is stopped. */
 	look((const uint64_t[]){40, 40, 44});
 	assert_false(lease->is_over);
@@ -274,7 +284,7 @@ TEST(test_audit__not_in_cgroup, setup, teardown)
 	show(pids[1], "/a");
 	show(pids[2], "/../a/lease");
 	for (unsigned int i = 0; i < N_PROCESSES; i++)
-		assert_null(enforce_find_by_cgroup(enforce, DEVICE, pids[i]));
+		assert_null(find_lease(DEVICE, pids[i]));
 	look((const uint64_t[]){40, 40, 40});
 	assert_false(lease->is_over);
 	for (unsigned int i = 0; i < N_PROCESSES; i++)
@@ -290,12 +300,12 @@ TEST(test_audit__nested, setup, teardown)
 	show(pids[0], "/a/lease/below");
 	show(pids[1], "/a/lease/gone (deleted)");
 	show(pids[2], "/a/lease");
-	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[0]), inner);
-	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[1]), lease);
-	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[2]), lease);
+	assert_ptr_equal(find_lease(DEVICE, pids[0]), inner);
+	assert_ptr_equal(find_lease(DEVICE, pids[1]), lease);
+	assert_ptr_equal(find_lease(DEVICE, pids[2]), lease);
 	lease_leave(&member);
 	lease_free(inner);
-	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[0]), lease);
+	assert_ptr_equal(find_lease(DEVICE, pids[0]), lease);
 }
 
 /* Another user's process in the cgroup does not use the lease, and is judged as one without. */
@@ -307,7 +317,7 @@ TEST(test_audit__other_user, setup, teardown)
 	show(pids[0], "/a/lease-not");
 	show(pids[1], "/a/lease");
 	show(pids[2], "/a/lease");
-	assert_null(enforce_find_by_cgroup(enforce, DEVICE, pids[0]));
+	assert_null(find_lease(DEVICE, pids[0]));
 	look((const uint64_t[]){150, 0, 0});
 	assert_false(others->is_over);
 	assert_true(ends(0));
@@ -329,11 +339,11 @@ TEST(test_audit__deep, setup, teardown)
 		make_folder(cgroups, cgroup);
 	}
 	show(pids[0], cgroup);
-	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[0]), lease);
+	assert_ptr_equal(find_lease(DEVICE, pids[0]), lease);
 	strcat(cgroup, "/d");
 	make_folder(cgroups, cgroup);
 	show(pids[0], cgroup);
-	assert_null(enforce_find_by_cgroup(enforce, DEVICE, pids[0]));
+	assert_null(find_lease(DEVICE, pids[0]));
 }
 
 static void put_limit(const char *value)

@@ -11,6 +11,7 @@ TEST(test_period)
 	assert_int_equal(sampling_period_ns(TELEMETRY_BUSY, true), second_ns / 50);
 	assert_int_equal(sampling_period_ns(TELEMETRY_SESSIONS, false), second_ns);
 	assert_int_equal(sampling_period_ns(TELEMETRY_SESSIONS, true), second_ns / 50);
+	assert_int_equal(sampling_period_ns(TELEMETRY_LEASES, false), second_ns);
 	assert_int_equal(sampling_period_ns(TELEMETRY_IDLE, false), 10 * second_ns);
 	assert_int_equal(sampling_period_ns(TELEMETRY_IDLE, true), 10 * second_ns);
 }

@@ -280,60 +280,87 @@ TEST(test_charge__counts)
 	free_all(&rig, tenants, 2);
 }
 
+/* Two tenants that always have tasks for device 1; the first one's programs use it, too. */
+static void outside_begin(struct rig *rig, struct tenant *tenants, uint32_t weight)
+{
+	rig_init(rig, 2, one_server);
+	rig->done = again;
+	for (int i = 0; i < 2; i++)
+		tenant_start(rig, &tenants[i],
+			     rig_flow(rig, i == 0 ? 100 : weight, RBK_PRIORITY_URGENT, 0), 1, 1e5,
+			     1, DEPTH);
+	rig_run(rig, rig->now_ns + 100 * MS);
+	place_note_engine_time(rig->placer, 1, 100 * MS, 0);
+}
+
 /*
- * Time that a tenant uses without the scheduler is a part of its share. Once that use has ended,
- * the tenant's tasks go on soon, however long it lasted.
+ * For two seconds, in intervals of 100 ms: engines work @own_ns for tasks and @others_ns for other
+ * programs, of which @ns are the first tenant's. Store the time that each tenant's tasks get.
  */
+static void outside_run(struct rig *rig, struct tenant *tenants, uint64_t own_ns,
+			uint64_t others_ns, uint64_t ns, double used[2])
+{
+	for (int i = 0; i < 2; i++)
+		used[i] = 0;
+	for (int n = 0; n < 24; n++) {
+		double part[2];
+
+		measure(rig, tenants, 2, 1, 100 * MS, part);
+		place_note_engine_time(rig->placer, 1, own_ns, others_ns);
+		place_flow_charge_outside(rig->placer, tenants[0].flow, 1, ns);
+		/* The first intervals let the factor settle. */
+		for (int i = 0; i < 2 && n >= 4; i++)
+			used[i] += part[i];
+	}
+}
+
+/* Time that a tenant uses without the scheduler is a part of its share. */
 TEST(test_charge__outside)
 {
 	static struct tenant tenants[2];
-	struct place_flow *flow;
 	double used[2];
 	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
-	rig.done = again;
-	for (int i = 0; i < 2; i++)
-		tenant_start(&rig, &tenants[i], rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0), 1, 1e5,
-			     1, DEPTH);
-	flow = tenants[0].flow;
-	used[0] = -(double)rig_used_ns(flow, 1);
-	used[1] = -(double)rig_used_ns(tenants[1].flow, 1);
-	for (int i = 0; i < 20; i++) {
-		place_flow_charge_outside(rig.placer, flow, 1, 50 * MS);
-		rig_run(&rig, rig.now_ns + 100 * MS);
-	}
-	used[0] += (double)rig_used_ns(flow, 1);
-	used[1] += (double)rig_used_ns(tenants[1].flow, 1);
+	outside_begin(&rig, tenants, 100);
+	outside_run(&rig, tenants, 100 * MS, 50 * MS, 50 * MS, used);
 	assert_share(used, 2, 0, 0.25, 0.02);
-
-	/* The device worked for other programs half of the time that tasks took. */
-	place_note_engine_time(rig.placer, 1, 0);
-	rig_run(&rig, rig.now_ns + 100 * MS);
-	for (int i = 0; i < 2; i++)
-		used[i] = -(double)rig_used_ns(tenants[i].flow, 1);
-	for (int i = 0; i < 20; i++) {
-		place_note_engine_time(rig.placer, 1, 50 * MS);
-		place_flow_charge_outside(rig.placer, flow, 1, 25 * MS);
-		rig_run(&rig, rig.now_ns + 100 * MS);
-	}
-	for (int i = 0; i < 2; i++)
-		used[i] += (double)rig_used_ns(tenants[i].flow, 1);
+	/* Tasks took twice as long as engines worked for them, for others' programs. */
+	outside_run(&rig, tenants, 50 * MS, 50 * MS, 25 * MS, used);
 	assert_share(used, 2, 0, 0.25, 0.02);
-
-	/* All of the device for a minute, in one piece or in several: a debt of a second. */
-	place_flow_charge_outside(rig.placer, flow, 1, 60000 * MS);
-	for (int i = 0; i < 60; i++)
-		place_flow_charge_outside(rig.placer, flow, 1, 1000 * MS);
-	measure(&rig, tenants, 2, 1, 950 * MS, used);
+	/* Tasks waited for something else: others took a fifth as long as tasks. */
+	outside_run(&rig, tenants, 10 * MS, 2 * MS, 2 * MS, used);
+	assert_share(used, 2, 0, 0.488, 0.02);
+	/* Too little to tell a ratio from */
+	outside_run(&rig, tenants, 1 * MS, 50 * MS, 50 * MS, used);
+	assert_share(used, 2, 0, 0.25, 0.02);
+	/* More than the tenant's share */
+	outside_run(&rig, tenants, 100 * MS, 300 * MS, 300 * MS, used);
 	assert_true(used[0] < 0.02 * used[1]);
-	rig_run(&rig, rig.now_ns + 100 * MS);
-	measure(&rig, tenants, 2, 1, 400 * MS, used);
-	assert_share(used, 2, 0, 0.5, 0.02);
 	free_all(&rig, tenants, 2);
 }
 
-/* Nothing is owed for the time of a device that no other tenant wanted. */
+/* Once that use has ended, the tenant's tasks go on soon, however long it lasted. */
+TEST(test_charge__outside_ends)
+{
+	static const uint32_t weights[] = {1, 100, 10000};
+	static struct tenant tenants[2];
+	double used[2], share;
+	struct rig rig;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(weights); i++) {
+		outside_begin(&rig, tenants, weights[i]);
+		outside_run(&rig, tenants, 10 * MS, 90 * MS, 90 * MS, used);
+		for (int n = 0; n < 60; n++)
+			place_flow_charge_outside(rig.placer, tenants[0].flow, 1, 1000 * MS);
+		rig_run(&rig, rig.now_ns + 150 * MS);
+		measure(&rig, tenants, 2, 1, 4000 * MS, used);
+		share = 100.0 / (100.0 + weights[i]);
+		assert_share(used, 2, 0, share, 0.05);
+		free_all(&rig, tenants, 2);
+	}
+}
+
+/* Nothing is owed for the time of a device for which there were no tasks. */
 TEST(test_charge__outside_of_an_idle_device)
 {
 	static struct tenant tenants[2];
@@ -344,9 +371,12 @@ TEST(test_charge__outside_of_an_idle_device)
 	rig.done = again;
 	for (int i = 0; i < 2; i++)
 		tenants[i].flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
-	place_flow_charge_outside(rig.placer, tenants[0].flow, 1, 800 * MS);
+	place_note_engine_time(rig.placer, 1, 0, 0);
+	rig_run(&rig, rig.now_ns + 1000 * MS);
 	for (int i = 0; i < 2; i++)
 		tenant_start(&rig, &tenants[i], tenants[i].flow, 1, 1e5, 1, DEPTH);
+	place_note_engine_time(rig.placer, 1, 0, 1000 * MS);
+	place_flow_charge_outside(rig.placer, tenants[0].flow, 1, 1000 * MS);
 	measure(&rig, tenants, 2, 1, 400 * MS, used);
 	assert_share(used, 2, 0, 0.5, 0.02);
 	free_all(&rig, tenants, 2);

@@ -59,7 +59,7 @@ bool session_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_
 
 bool lease_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_lease *ret)
 {
-	page_copy(view, RBK_STATS_SECTION_LEASES, index, ret, sizeof(*ret));
+	page_copy_lease(view, index, ret);
 	ret->name[sizeof(ret->name) - 1] = '\0';
 	return ret->number != 0;
 }

@@ -366,7 +366,7 @@ static int copy_leases(struct model *model, const struct rbk_stats_view *view)
 		lease->now.number = 0;
 		if (head >> 32 == 0)
 			continue;
-		page_copy(view, RBK_STATS_SECTION_LEASES, i, &lease->now, sizeof(lease->now));
+		page_copy_lease(view, i, &lease->now);
 		END(lease->now.name);
 		lease->tenant = model_tenant(model, lease->now.tenant);
 	}

@@ -82,6 +82,13 @@ void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t
 		nanosleep(&nap, NULL);
 }
 
+void page_copy_lease(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_lease *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_LEASES, index, ret, sizeof(*ret));
+	if (view->page->abi_minor < 20)
+		ret->busy_ns = ret->busy_percent = RBK_STATS_ABSENT;
+}
+
 bool page_copy_plan(const struct rbk_stats_view *view, uint32_t slot, union plan_copy *ret)
 {
 	memset(ret, 0, sizeof(*ret));
