@@ -162,7 +162,7 @@ TEST(test_share__includes_leased_programs)
 			      &(struct customer_options){.uid = i == 0 ? FIRST : SECOND,
 							 .n_entries = ENTRIES,
 							 .has_test_device = true,
-							 /* Nobody looks at figures. */
+							 /* No client reads statistics. */
 							 .has_no_stats = true});
 	if (rbk_lease_open(customers[0].rbk, &lease_options, &lease, &error))
 		fail_msg("%s", error.text);
