@@ -311,15 +311,19 @@ static void see_lease(struct lease *lease, const struct device_reading *reading,
 
 /*
  * Count the time of the device that the programs of a lease have used since the last look, and
- * charge its tenant.
+ * charge its tenant; not for time before it was opened.
  */
 static void time_lease(const struct budget *budget, struct lease *lease,
 		       const struct busy_times *times,
 		       const struct owner owners[static TELEMETRY_MAX_PROCESSES])
 {
 	const struct budget_options *options = &budget->options;
+	const bool is_first = lease->busy_at_ns == 0;
 	uint64_t busy_ns = 0;
 
+	lease->busy_at_ns = clock_now_ns();
+	if (is_first)
+		return;
 	for (uint32_t i = 0; i < TELEMETRY_MAX_PROCESSES; i++) {
 		if (owners[i].lease != lease || !times->processes[i].is_valid)
 			continue;
@@ -327,7 +331,6 @@ static void time_lease(const struct budget *budget, struct lease *lease,
 		busy_ns += times->processes[i].value;
 	}
 	lease->busy_percent = times->elapsed_ns > 0 ? busy_ns * 100 / times->elapsed_ns : 0;
-	lease->busy_at_ns = clock_now_ns();
 	lease->busy_ns += busy_ns;
 	if (busy_ns > 0 && options->leased_time)
 		options->leased_time(options->context, lease->tenant, lease->device, busy_ns);
@@ -494,7 +497,8 @@ static void watch_leases(struct budget *budget)
 {
 	uint64_t wait_ns = UINT64_MAX, now_ns;
 
-	if (residency_leases(budget->options.residency)->n > 0)
+	if (residency_leases(budget->options.residency)->n > 0 &&
+	    budget->lease_timer_ns == UINT64_MAX)
 		wait_ns = look_at_times_ns;
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
 		if (has_lease_changes(budget, i))
