@@ -161,7 +161,7 @@ void dispatch_log_contention(struct dispatch *dispatch, float factor);
  */
 void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
 				 float share);
-/* Pass the times of a device's engines to place_note_engine_time(). */
+/* Pass the times of a device's engines to place_note_engine_time(); place_flow_limit_debt(). */
 void dispatch_note_engine_time(struct dispatch *dispatch, uint8_t device, uint64_t own_ns,
 			       uint64_t others_ns);
 /*

@@ -204,6 +204,9 @@ void dispatch_note_engine_time(struct dispatch *dispatch, uint8_t device, uint64
 			       uint64_t others_ns)
 {
 	place_note_engine_time(dispatch->placer, device, own_ns, others_ns);
+	list_for_each (node, &dispatch->flows)
+		place_flow_limit_debt(dispatch->placer,
+				      container_of(node, struct flow, link)->place, device);
 }
 
 void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tenant, uint8_t device,

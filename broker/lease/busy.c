@@ -19,17 +19,19 @@ static const struct reading *find(const struct busy_seen *seen, pid_t pid)
 }
 
 /*
- * Return the time since the last look. A smaller value is that of another process with the pid. A
- * process that was listed without a time had not used the device.
+ * Return the time since the last look, at most @elapsed_ns. A smaller value is that of another
+ * process with the pid; a much larger one may be that of a descriptor that it got from another
+ * process. A process that was listed without a time had not used the device.
  */
-static struct reading since(const struct busy_seen *seen, const struct process_reading *process)
+static struct reading since(const struct busy_seen *seen, const struct process_reading *process,
+			    uint64_t elapsed_ns)
 {
 	const struct reading *before = find(seen, process->pid);
 	const struct reading *now = &process->busy_ns;
 
 	if (!before || !now->is_valid || now->value < before->value)
 		return (struct reading){0, false};
-	return (struct reading){now->value - before->value, true};
+	return (struct reading){min_u64(now->value - before->value, elapsed_ns), true};
 }
 
 static void remember(struct busy_seen *seen, const struct device_reading *reading)
@@ -47,7 +49,7 @@ bool busy_look(struct busy_seen *seen, const struct device_reading *reading, pid
 {
 	uint64_t sum_ns = 0;
 
-	*ret = (struct busy_times){.elapsed_ns = 0};
+	*ret = (struct busy_times){.since_ns = seen->list_ns};
 	if (!reading->processes_ns.is_valid) {
 		seen->list_ns = 0;
 		seen->n_processes = 0;
@@ -58,7 +60,7 @@ bool busy_look(struct busy_seen *seen, const struct device_reading *reading, pid
 	if (seen->list_ns > 0 && reading->processes_ns.value > seen->list_ns)
 		ret->elapsed_ns = reading->processes_ns.value - seen->list_ns;
 	for (uint32_t i = 0; i < reading->n_processes && ret->elapsed_ns > 0; i++) {
-		ret->processes[i] = since(seen, &reading->processes[i]);
+		ret->processes[i] = since(seen, &reading->processes[i], ret->elapsed_ns);
 		sum_ns = saturating_add(sum_ns, ret->processes[i].value);
 	}
 	for (uint32_t i = 0; i < reading->n_processes; i++) {

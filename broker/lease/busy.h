@@ -25,6 +25,7 @@ struct busy_seen {
 
 /* The time between two lists. */
 struct busy_times {
+	uint64_t since_ns;          /* begin of the earlier list; 0: there was none */
 	uint64_t elapsed_ns;        /* 0: there was no list before */
 	uint64_t own_ns, others_ns; /* of process @own, and of all others */
 	/* by index in the reading's list; not valid: not known, as for a process that is new */

@@ -156,8 +156,7 @@ struct lease {
 	uint64_t seen_bytes;
 	/*
 	 * The time of the device that its programs used, as the kernel tells: since it was opened,
-	 * and as a percentage between the last two looks, the later of which is busy_at_ns (0: none
-	 * yet).
+	 * and as a percentage between the last two looks, the later of which is busy_at_ns.
 	 */
 	bool has_busy; /* it is known */
 	uint64_t busy_ns, busy_percent, busy_at_ns;

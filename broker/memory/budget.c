@@ -265,6 +265,14 @@ static struct lease *find_membership(const struct leases *leases, unsigned int i
 	return NULL;
 }
 
+static bool has_leases(const struct leases *leases, unsigned int index)
+{
+	list_for_each (node, &leases->all)
+		if (container_of(node, struct lease, link)->device == index)
+			return true;
+	return false;
+}
+
 static void find_owners(struct budget *budget, unsigned int index,
 			const struct device_reading *reading,
 			struct owner owners[static TELEMETRY_MAX_PROCESSES])
@@ -272,7 +280,8 @@ static void find_owners(struct budget *budget, unsigned int index,
 	const struct leases *leases = residency_leases(budget->options.residency);
 	struct enforce *enforce = budget->options.enforce;
 
-	for (uint32_t i = 0; i < reading->n_processes; i++) {
+	/* Finding out about processes takes system calls. */
+	for (uint32_t i = 0; i < reading->n_processes && has_leases(leases, index); i++) {
 		pid_t pid = reading->processes[i].pid;
 
 		if (enforce) {
@@ -302,7 +311,7 @@ static void see_lease(struct lease *lease, const struct device_reading *reading,
 	for (uint32_t i = 0; i < reading->n_processes; i++) {
 		uint64_t bytes;
 
-		if (owners[i].lease != lease || owners[i].is_member)
+		if (owners[i].lease != lease || is_member(lease, reading->processes[i].pid))
 			continue;
 		find_process(reading, reading->processes[i].pid, &bytes);
 		lease->seen_bytes += bytes;
@@ -310,27 +319,40 @@ static void see_lease(struct lease *lease, const struct device_reading *reading,
 }
 
 /*
+ * Return the part of the time between two lists for which the lease was open; its programs may have
+ * used the device before.
+ */
+static uint64_t open_ns(const struct lease *lease, const struct busy_times *times)
+{
+	const uint64_t age_ns = clock_ticks_to_ns(clock_ticks()) - lease->opened_ns;
+	const uint64_t opened_ns = clock_now_ns() - age_ns;
+	const uint64_t end_ns = times->since_ns + times->elapsed_ns;
+
+	if (opened_ns <= times->since_ns)
+		return times->elapsed_ns;
+	return opened_ns < end_ns ? end_ns - opened_ns : 0;
+}
+
+/*
  * Count the time of the device that the programs of a lease have used since the last look, and
- * charge its tenant; not for time before it was opened.
+ * charge its tenant.
  */
 static void time_lease(const struct budget *budget, struct lease *lease,
 		       const struct busy_times *times,
 		       const struct owner owners[static TELEMETRY_MAX_PROCESSES])
 {
 	const struct budget_options *options = &budget->options;
-	const bool is_first = lease->busy_at_ns == 0;
 	uint64_t busy_ns = 0;
 
-	lease->busy_at_ns = clock_now_ns();
-	if (is_first)
-		return;
 	for (uint32_t i = 0; i < TELEMETRY_MAX_PROCESSES; i++) {
 		if (owners[i].lease != lease || !times->processes[i].is_valid)
 			continue;
 		lease->has_busy = true;
 		busy_ns += times->processes[i].value;
 	}
+	busy_ns = min_u64(busy_ns, open_ns(lease, times));
 	lease->busy_percent = times->elapsed_ns > 0 ? busy_ns * 100 / times->elapsed_ns : 0;
+	lease->busy_at_ns = clock_now_ns();
 	lease->busy_ns += busy_ns;
 	if (busy_ns > 0 && options->leased_time)
 		options->leased_time(options->context, lease->tenant, lease->device, busy_ns);

@@ -140,6 +140,7 @@ struct place_flow_queue {
 	uint64_t start; /* start tag of its next task */
 	uint64_t queued_ns;
 	uint64_t used_ns; /* device time that it was charged with */
+	uint64_t outside; /* part of start: charges of place_flow_charge_outside() at most */
 	uint32_t n_queued, n_released;
 	uint32_t n_in_parts;               /* released tasks of which a rest is queued */
 	uint32_t n_waiting;                /* released tasks that wait for a server */

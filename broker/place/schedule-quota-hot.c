@@ -113,27 +113,22 @@ uint64_t place_refill_ns(const struct placer *placer, uint64_t now_ns)
 	return refill_ns > now ? now_ns + (refill_ns - now) : now_ns;
 }
 
-/* Have the flow's next task on a device start later, by @virtual in virtual time. */
-static void flow_advance(struct place_queue *queue, struct place_flow_queue *fq, uint64_t virtual)
+void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns)
 {
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+
+	ns = ns < SCHEDULE_MAX_WORK_NS ? ns : SCHEDULE_MAX_WORK_NS;
+	fq->used_ns += ns;
 	if (!fq->is_startable && virtual_after(queue->virtual_time, fq->start))
 		fq->start = queue->virtual_time;
-	fq->start += virtual;
+	fq->start += flow_virtual(flow, ns);
 	if (virtual_after(fq->start, queue->last_finish))
 		queue->last_finish = fq->start;
 	if (fq->is_startable)
 		heap_update(&queue->flows, &fq->node, flow_before);
 	else if (!queue->flows && queue->n_released == 0)
 		queue->virtual_time = queue->last_finish;
-}
-
-void place_flow_charge(struct placer *placer, struct place_flow *flow, uint8_t device, uint64_t ns)
-{
-	struct place_flow_queue *fq = &flow->on[device];
-
-	ns = ns < SCHEDULE_MAX_WORK_NS ? ns : SCHEDULE_MAX_WORK_NS;
-	fq->used_ns += ns;
-	flow_advance(&placer->devices[device].queue, fq, flow_virtual(flow, ns));
 	if (flow->cpu_max > 0 && device == RBK_DEVICE_CPU)
 		flow_spend(placer, flow, (int64_t)ns, placer->schedule.now_ns);
 }
@@ -162,23 +157,57 @@ void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t own_
 	queue->noted_virtual = queue->virtual_time;
 }
 
+/*
+ * Return how much later than virtual time the flow's next task starts, without the predicted time
+ * of tasks that have not taken it yet.
+ */
+static uint64_t flow_owed(const struct placer *placer, const struct place_queue *queue,
+			  const struct place_flow_queue *fq)
+{
+	const uint64_t tag = flow_tag(fq, placer->schedule.now_ns);
+
+	return virtual_after(tag, queue->virtual_time) ? tag - queue->virtual_time : 0;
+}
+
 void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,
 			       uint64_t ns)
 {
 	struct place_queue *queue = &placer->devices[device].queue;
 	struct place_flow_queue *fq = &flow->on[device];
 	const float task_ns = (float)ns * queue->outside_factor;
-	const uint64_t more =
+	const uint64_t owed = flow_owed(placer, queue, fq);
+	uint64_t more =
 		flow_virtual(flow, task_ns < (float)SCHEDULE_MAX_WORK_NS ? (uint64_t)task_ns
 									 : SCHEDULE_MAX_WORK_NS);
-	/* Without the predicted time of tasks that have not taken it yet */
-	const uint64_t tag = flow_tag(fq, placer->schedule.now_ns);
-	const uint64_t owed =
-		virtual_after(tag, queue->virtual_time) ? tag - queue->virtual_time : 0;
 
-	if (owed < queue->advance)
-		flow_advance(queue, fq,
-			     more < queue->advance - owed ? more : queue->advance - owed);
+	if (owed >= queue->advance)
+		return;
+	more = more < queue->advance - owed ? more : queue->advance - owed;
+	fq->outside += more;
+	/* Tasks have not used that time: last_finish stays. */
+	if (!fq->is_startable && virtual_after(queue->virtual_time, fq->start))
+		fq->start = queue->virtual_time;
+	fq->start += more;
+	if (fq->is_startable)
+		heap_update(&queue->flows, &fq->node, flow_before);
+}
+
+void place_flow_limit_debt(struct placer *placer, struct place_flow *flow, uint8_t device)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+	const uint64_t owed = flow_owed(placer, queue, fq);
+	uint64_t less;
+
+	fq->outside = fq->outside < owed ? fq->outside : owed;
+	if (owed <= queue->advance || fq->outside == 0)
+		return;
+	less = owed - queue->advance;
+	less = less < fq->outside ? less : fq->outside;
+	fq->outside -= less;
+	fq->start -= less;
+	if (fq->is_startable)
+		heap_update(&queue->flows, &fq->node, flow_before);
 }
 
 /*

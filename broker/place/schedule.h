@@ -106,16 +106,23 @@ void place_note_engine_time(struct placer *placer, uint8_t device, uint64_t own_
 			    uint64_t others_ns);
 
 /*
- * Charge a flow for @ns of @device's engines that its tenant used without the scheduler since the
- * call of place_note_engine_time() before the last one: the flow's tasks there wait until other
- * flows have had their shares. A task counts from its start to its end, in which the device also
- * works for other programs; @ns is converted to that time. The flow owes at most as much as flows
- * advanced in the meantime. So nothing is owed for time in which there were no tasks, and once such
- * use ends, the flow's tasks wait about as long as the time between two calls, whatever the
- * weights. place_flow_used_ns() does not include the charge.
+ * Charge a flow for @ns of @device's engines that its tenant used without the scheduler, between
+ * the last two calls of place_note_engine_time(): the flow's tasks there wait until other flows
+ * have had their shares. A task counts from its start to its end, in which the device also works
+ * for other programs; @ns is converted to that time. The flow owes at most as much as flows
+ * advanced between the two calls: nothing, if there were no tasks. place_flow_used_ns() does not
+ * include the charge.
  */
 void place_flow_charge_outside(struct placer *placer, struct place_flow *flow, uint8_t device,
 			       uint64_t ns);
+
+/*
+ * After place_note_engine_time(), for each flow: forgive what the flow owes by earlier charges of
+ * place_flow_charge_outside() beyond what flows have advanced since the call before. So once such
+ * use ends, the flow's tasks wait about as long as the time between two calls, whatever the
+ * weights.
+ */
+void place_flow_limit_debt(struct placer *placer, struct place_flow *flow, uint8_t device);
 
 /*
  * Predict how long a task of @flow would wait on @device before it starts: the time left of the

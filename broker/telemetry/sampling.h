@@ -8,7 +8,7 @@
 
 #include "telemetry/telemetry.h"
 
-/* Factor by which the list of processes is made less often than other samples, without leases. */
+/* Factor by which the list of processes is made less often than other samples, mostly. */
 enum { SAMPLING_PROCESSES_FACTOR = 10 };
 
 /* Return the time from one sample to the next. */

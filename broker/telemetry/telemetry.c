@@ -345,7 +345,8 @@ static void count(struct reading *reading, bool is_one_more)
  * Describe who used a device before it was reset: a program that keeps the device busy beyond the
  * kernel's limit is the most common reason. The driver tells only a program itself.
  */
-static void describe_users(const struct device_reading *reading, char *ret, size_t bytes)
+static void describe_users(const struct device_reading *reading, uint64_t elapsed_ns, char *ret,
+			   size_t bytes)
 {
 	const struct process_reading *most = NULL;
 	const pid_t own = getpid();
@@ -364,17 +365,21 @@ static void describe_users(const struct device_reading *reading, char *ret, size
 	ret[0] = '\0';
 	if (most && most->busy_percent.value > 0)
 		snprintf(ret, bytes,
-			 "; process %d (%s) of uid %u used %llu%% of it before, brokerd %llu%%",
+			 "; of the processes that are left, %d (%s) of uid %u used most of it in "
+			 "the %.1f s before, %llu%%, and brokerd %llu%%",
 			 (int)most->pid, most->comm, (unsigned int)most->uid,
-			 (unsigned long long)most->busy_percent.value,
+			 (double)elapsed_ns * 1e-9, (unsigned long long)most->busy_percent.value,
 			 (unsigned long long)own_percent);
 }
 
-/* Count resets and suspends; only devices that are sampled can report a reset. */
-static void count_losses(struct telemetry *telemetry)
+/*
+ * Count resets and suspends; only devices that are sampled can report a reset. The list of
+ * processes before the last one is @elapsed_ns older.
+ */
+static void count_losses(struct telemetry *telemetry, uint64_t elapsed_ns)
 {
 	bool was_suspended = suspend_look(&telemetry->suspend);
-	char users[128];
+	char users[192];
 
 	for (uint32_t i = 0; i < telemetry->n_watched; i++) {
 		struct watched *watched = &telemetry->watched[i];
@@ -383,7 +388,7 @@ static void count_losses(struct telemetry *telemetry)
 		if (watched->is_amdgpu)
 			count(&watched->reading.n_resets, watched->was_reset);
 		if (watched->was_reset) {
-			describe_users(&watched->reading, users, sizeof(users));
+			describe_users(&watched->reading, elapsed_ns, users, sizeof(users));
 			log_warning_of(LOG_OF_DEVICE(watched->device.index), LOG_DEVICE_RESET,
 				       "device %u (%s) was reset%s", watched->device.index,
 				       watched->reading.pci, users);
@@ -455,6 +460,7 @@ static void sample(struct telemetry *telemetry, bool is_full)
 	enum telemetry_pace pace = pace_get(&telemetry->pace);
 	uint64_t now_ns = clock_now_ns();
 	bool is_first = !telemetry->has_looked_at_processes;
+	uint64_t before_ns;
 
 	if (is_full && !is_first && pace == TELEMETRY_IDLE && are_asleep(telemetry))
 		return;
@@ -463,9 +469,10 @@ static void sample(struct telemetry *telemetry, bool is_full)
 			find_again(telemetry, &telemetry->watched[i], now_ns);
 	ask_memory(telemetry, now_ns);
 	/* Find out who used the device until now. */
+	before_ns = telemetry->last_processes_ns;
 	if (is_any_reset(telemetry))
 		ask_processes(telemetry, now_ns, true);
-	count_losses(telemetry);
+	count_losses(telemetry, now_ns - before_ns);
 	if (is_full) {
 		for (uint32_t i = 0; i < telemetry->n_watched; i++)
 			ask_sensors(&telemetry->watched[i]);

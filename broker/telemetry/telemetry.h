@@ -158,7 +158,7 @@ struct memory_reading telemetry_pool(const struct device_reading *reading);
 enum telemetry_pace {
 	TELEMETRY_IDLE,
 	TELEMETRY_SESSIONS,
-	TELEMETRY_LEASES, /* as SESSIONS, and each sample lists processes */
+	TELEMETRY_LEASES, /* as SESSIONS, with lists of processes at least once a second */
 	TELEMETRY_BUSY,
 };
 

@@ -184,9 +184,7 @@ TEST(test_share__includes_leased_programs)
 		       (double)(harness_now_ns() - begin_ns);
 	print_message("%.3f of the card for the leased program; %.3f of the plans' tasks\n",
 		      program_part, part);
-	if (program_part < 0.4)
-		skip();
-	if (part > 0.2)
+	if (part > 0.2 && program_part >= 0.4)
 		fail_msg("the tenant of the leased program has %.3f of the plans' time", part);
 
 	/* The program is idle again: its tenant waits a second more at most. */
@@ -195,6 +193,8 @@ TEST(test_share__includes_leased_programs)
 	part = part_of_first(customers, harness_slow_ns(1500 * ms));
 	if (part < 0.4 || part > 0.6)
 		fail_msg("afterwards it has %.3f of the card", part);
+	if (program_part < 0.4)
+		print_message("the machine was too slow to keep the card busy\n");
 
 	program_end(&program);
 	sim_set("execution=instant");
@@ -235,7 +235,9 @@ TEST(test_reset__names_the_program)
 	rbk_stats_unmap(&view);
 	sim_set("execution=timed policy=fifo job-ns=100000000000 timeout-ns=4000000000");
 	await(&program, submit(&program));
-	snprintf(text, sizeof(text), "was reset; process %d (test-lease-time) of uid %u used ",
+	snprintf(text, sizeof(text),
+		 "was reset; of the processes that are left, %d (test-lease-time) of uid %u used "
+		 "most",
 		 (int)getpid(), (unsigned int)geteuid());
 	broker_wait_log(&broker, text);
 	program_end(&program);

@@ -245,9 +245,6 @@ static bool ends(unsigned int i)
 	return !is_running(i);
 }
 
-/*
- * Processes in the lease's cgroup use the lease without being members, and exceed it only together.
- */
 /* Return the lease of a process that is no member. */
 static struct lease *find_lease(uint8_t device, pid_t pid)
 {
@@ -258,6 +255,9 @@ static struct lease *find_lease(uint8_t device, pid_t pid)
 	return found;
 }
 
+/*
+ * Processes in the lease's cgroup use the lease without being members, and exceed it only together.
+ */
 TEST(test_audit__in_cgroup, setup, teardown)
 {
 	show(pids[0], "/a/lease");

@@ -14,6 +14,11 @@ TEST(test_period)
 	assert_int_equal(sampling_period_ns(TELEMETRY_LEASES, false), second_ns);
 	assert_int_equal(sampling_period_ns(TELEMETRY_IDLE, false), 10 * second_ns);
 	assert_int_equal(sampling_period_ns(TELEMETRY_IDLE, true), 10 * second_ns);
+	/* The share of leased programs is of about a second. */
+	assert_int_equal(sampling_list_period_ns(TELEMETRY_LEASES, false), second_ns);
+	assert_int_equal(sampling_list_period_ns(TELEMETRY_LEASES, true), second_ns / 5);
+	assert_int_equal(sampling_list_period_ns(TELEMETRY_BUSY, false), second_ns / 5);
+	assert_int_equal(sampling_list_period_ns(TELEMETRY_SESSIONS, false), 10 * second_ns);
 }
 
 static struct memory_reading memory(uint64_t total, uint64_t usable, uint64_t used)

@@ -293,6 +293,14 @@ static void outside_begin(struct rig *rig, struct tenant *tenants, uint32_t weig
 	place_note_engine_time(rig->placer, 1, 100 * MS, 0);
 }
 
+static void outside_note(struct rig *rig, struct tenant *tenants, uint64_t own_ns,
+			 uint64_t others_ns)
+{
+	place_note_engine_time(rig->placer, 1, own_ns, others_ns);
+	for (int i = 0; i < 2; i++)
+		place_flow_limit_debt(rig->placer, tenants[i].flow, 1);
+}
+
 /*
  * For two seconds, in intervals of 100 ms: engines work @own_ns for tasks and @others_ns for other
  * programs, of which @ns are the first tenant's. Store the time that each tenant's tasks get.
@@ -306,7 +314,7 @@ static void outside_run(struct rig *rig, struct tenant *tenants, uint64_t own_ns
 		double part[2];
 
 		measure(rig, tenants, 2, 1, 100 * MS, part);
-		place_note_engine_time(rig->placer, 1, own_ns, others_ns);
+		outside_note(rig, tenants, own_ns, others_ns);
 		place_flow_charge_outside(rig->placer, tenants[0].flow, 1, ns);
 		/* The first intervals let the factor settle. */
 		for (int i = 0; i < 2 && n >= 4; i++)
@@ -360,6 +368,35 @@ TEST(test_charge__outside_ends)
 	}
 }
 
+/* A tenant alone on the device owes others little for the time before they came. */
+TEST(test_charge__outside_alone)
+{
+	static struct tenant tenants[2];
+	double used[2], share = 10.0 / 1010.0;
+	struct rig rig;
+
+	rig_init(&rig, 2, one_server);
+	rig.done = again;
+	for (int i = 0; i < 2; i++)
+		tenants[i].flow = rig_flow(&rig, i == 0 ? 10 : 1000, RBK_PRIORITY_URGENT, 0);
+	tenant_start(&rig, &tenants[0], tenants[0].flow, 1, 1e5, 1, DEPTH);
+	for (int n = 0; n < 20; n++) {
+		rig_run(&rig, rig.now_ns + 100 * MS);
+		outside_note(&rig, tenants, 50 * MS, 50 * MS);
+		place_flow_charge_outside(rig.placer, tenants[0].flow, 1, 50 * MS);
+	}
+	/* The other one comes, with a weight beside which 50 ms would be 5 s. */
+	tenant_start(&rig, &tenants[1], tenants[1].flow, 1, 1e5, 1, DEPTH);
+	for (int n = 0; n < 2; n++) {
+		rig_run(&rig, rig.now_ns + 100 * MS);
+		outside_note(&rig, tenants, 100 * MS, 0);
+	}
+	rig_run(&rig, rig.now_ns + 100 * MS);
+	measure(&rig, tenants, 2, 1, 4000 * MS, used);
+	assert_share(used, 2, 0, share, 0.3);
+	free_all(&rig, tenants, 2);
+}
+
 /* Nothing is owed for the time of a device for which there were no tasks. */
 TEST(test_charge__outside_of_an_idle_device)
 {
@@ -371,11 +408,14 @@ TEST(test_charge__outside_of_an_idle_device)
 	rig.done = again;
 	for (int i = 0; i < 2; i++)
 		tenants[i].flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
-	place_note_engine_time(rig.placer, 1, 0, 0);
-	rig_run(&rig, rig.now_ns + 1000 * MS);
+	for (int n = 0; n < 20; n++) {
+		outside_note(&rig, tenants, 0, 1000 * MS);
+		place_flow_charge_outside(rig.placer, tenants[0].flow, 1, 1000 * MS);
+		rig_run(&rig, rig.now_ns + 1000 * MS);
+	}
 	for (int i = 0; i < 2; i++)
 		tenant_start(&rig, &tenants[i], tenants[i].flow, 1, 1e5, 1, DEPTH);
-	place_note_engine_time(rig.placer, 1, 0, 1000 * MS);
+	outside_note(&rig, tenants, 0, 1000 * MS);
 	place_flow_charge_outside(rig.placer, tenants[0].flow, 1, 1000 * MS);
 	measure(&rig, tenants, 2, 1, 400 * MS, used);
 	assert_share(used, 2, 0, 0.5, 0.02);

@@ -400,6 +400,9 @@ static void draw_lease_time(const struct rbk_stats_lease *now, struct sheet_line
 	head(lines, "Time of the device");
 	if (now->busy_ns == RBK_STATS_ABSENT)
 		line(lines, STYLE_PLAIN, "not told by the kernel");
+	else if (now->busy_percent == RBK_STATS_ABSENT)
+		line(lines, STYLE_PLAIN, "not told of the last second   %s since it was opened",
+		     figure_ns((double)now->busy_ns).text);
 	else
 		line(lines, STYLE_PLAIN, "%s%% of the last second   %s since it was opened",
 		     count(now->busy_percent), figure_ns((double)now->busy_ns).text);
