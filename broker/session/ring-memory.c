@@ -48,12 +48,8 @@ enum {
 	RING_FDS = 4,
 	RING_MAPPINGS = 3, /* each area, and the dispatcher's memory of a large ring */
 	RING_WATCHES = 2,  /* one per area */
-	/*
-	 * Bytes of the areas that one call of ring_make() fills, or of ring_unmake() unmaps: jobs
-	 * of other tenants wait meanwhile. The last call of ring_unmake() may free all pages that
-	 * the client has left.
-	 */
-	STEP_BYTES = 256 << 10,
+	/* Bytes of the areas that one call of ring_make() fills: some 300 us */
+	MAKE_STEP_BYTES = 1 << 20,
 };
 
 static size_t round_to_pages(size_t bytes)
@@ -253,7 +249,7 @@ static int fill_area(const struct session_ring *ring, bool is_sq, size_t offset,
 static int fill_areas(struct session_ring *ring)
 {
 	const size_t all_bytes = ring->sq_bytes + ring->cq_bytes;
-	size_t left = STEP_BYTES;
+	size_t left = MAKE_STEP_BYTES;
 	int r;
 
 	while (left > 0 && ring->filled_bytes < all_bytes) {
@@ -308,27 +304,14 @@ static int make_bell(struct session_ring *ring)
 	return 0;
 }
 
-/* Make the areas: the areas of a large ring take a step of their own. */
-static int make_areas(struct session_ring *ring)
-{
-	int r;
-
-	if (!ring->cq) {
-		r = new_areas(ring);
-		if (r)
-			return error_fold(r);
-		if (ring->sq_bytes + ring->cq_bytes > STEP_BYTES)
-			return RING_E_MORE;
-	}
-	return fill_areas(ring);
-}
-
 int ring_make(struct session_ring *ring)
 {
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
 	int r;
 
-	r = make_areas(ring);
+	r = ring->cq ? 0 : new_areas(ring);
+	if (r == 0)
+		r = fill_areas(ring);
 	if (r == 0)
 		r = seal_areas(ring);
 	if (r == 0)
@@ -365,33 +348,20 @@ int ring_seal(struct session_ring *ring)
 	return r;
 }
 
-/* Unmap up to *left bytes from the end of an area. Return: the bytes of the area that are left. */
-static size_t unmap_end(const void *area, size_t area_bytes, size_t *left)
-{
-	const size_t bytes = !area ? 0 : area_bytes < *left ? area_bytes : *left;
-
-	if (bytes > 0)
-		munmap((char *)area + area_bytes - bytes, bytes);
-	*left -= bytes;
-	return area ? area_bytes - bytes : 0;
-}
-
-bool ring_unmake(struct session_ring *ring)
+void ring_unmake(struct session_ring *ring)
 {
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
-	size_t left = STEP_BYTES;
 
 	hooks->ring_unmake(hooks->context, ring);
 	sigbus_remove(ring->fault_slot);
 	ring->fault_slot = -1;
-	ring->sq_bytes = unmap_end((const void *)ring->sq, ring->sq_bytes, &left);
-	ring->cq_bytes = unmap_end(ring->cq, ring->cq_bytes, &left);
-	if (ring->sq_bytes + ring->cq_bytes > 0)
-		return true;
+	if (ring->sq)
+		munmap((void *)ring->sq, ring->sq_bytes);
+	if (ring->cq)
+		munmap(ring->cq, ring->cq_bytes);
 	ring->sq = NULL;
 	ring->cq = NULL;
 	close_client_fds(ring);
-	return false;
 }
 
 struct session_ring *ring_free(struct session_ring *ring)

@@ -58,11 +58,10 @@ int ring_restore(struct session_ring *ring);
 int ring_seal(struct session_ring *ring);
 
 /*
- * Undo ring_make(), even one that failed, a step per call. The ring's watch must be gone, and the
- * dispatcher must have forgotten the ring. Our end of the bell stays open. Setup thread.
- * Return: true: call again.
+ * Undo ring_make(), even one that failed. The ring's watch must be gone, and the dispatcher must
+ * have forgotten the ring. Our end of the bell stays open. Setup thread.
  */
-bool ring_unmake(struct session_ring *ring);
+void ring_unmake(struct session_ring *ring);
 
 /* Undo ring_new(). Reactor. Return: NULL. */
 struct session_ring *ring_free(struct session_ring *ring);

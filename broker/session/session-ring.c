@@ -246,7 +246,7 @@ static struct session_ring *ring_of_job(struct offload_job *job)
 
 static void ring_unmake_run(struct offload_job *job)
 {
-	job->has_more = ring_unmake(ring_of_job(job));
+	ring_unmake(ring_of_job(job));
 }
 
 static void ring_unmake_done(struct offload_job *job)
