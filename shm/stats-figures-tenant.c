@@ -116,7 +116,7 @@ const struct figure tenant_device_figures[] = {
 	       .help = "Total time of the device that the tenant's leased programs used, as the "
 		       "kernel reports it"),
 	DEVICE(share, 40, .json = "share", .metric = "tenant_device_share_ratio",
-	       .help = "The tenant's share of the use of the device by all tenants"),
+	       .help = "The tenant's share of the use of the device by all tenants' plans"),
 	DEVICE(memory_used, 48, .unit = FIGURE_BYTES, .json = "memory_used",
 	       .metric = "tenant_device_memory_used_bytes",
 	       .help = "Device memory that is charged to the tenant; for the CPU, host memory"),

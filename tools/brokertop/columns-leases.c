@@ -102,7 +102,7 @@ const struct column lease_columns[] = {
 	NUMBER_COLUMN("USED", 8, 0, DOWN, used, bytes),
 	FIGURE_COLUMN("PEAK", 8, 3, DOWN, "peak_bytes"),
 	FIGURE_COLUMN("SEEN", 8, 2, DOWN, "seen_bytes"),
-	FIGURE_COLUMN("BUSY", 5, 4, DOWN, "busy_percent"),
+	FIGURE_COLUMN("BUSY", 5, 2, DOWN, "busy_percent"),
 	COLUMN("WAITING", 8, 6, DOWN, waiting),
 	FIGURE_COLUMN("REFUSED", 7, 5, DOWN | COLUMN_BAD, "refused"),
 	{"IS", 15, 1, COLUMN_LEFT | COLUMN_FLEX | DOWN, draw_state, key_state, NULL},

@@ -58,6 +58,7 @@ static const struct {
 	{"FALLBK", "tasks that failed on a GPU, and ran on the CPU"},
 	{"GRANTED", "size of a lease, charged to its tenant; DRAWN: credit drawn by its programs"},
 	{"USED PEAK", "memory that a lease's programs report; SEEN: that the kernel reports"},
+	{"BUSY", "part of the last second for which a device worked for a lease's programs"},
 	{"IS",
 	 "over: more seen than granted; waiting: for a larger size; shrinking: memory is still to "
 	 "be freed; capped: the kernel limits it, too; restored: from an earlier broker"},

@@ -114,15 +114,15 @@ void pages_await_listing(const struct rbk_stats_view *root);
  */
 int64_t page_age_ns(const struct rbk_stats_header *page);
 
+/* Copy a lease's record. A broker before statistics 1.20 does not tell the time of its programs. */
+void page_copy_lease(const struct rbk_stats_view *view, uint32_t index,
+		     struct rbk_stats_lease *ret);
+
 /* Beginning of a tenant's record, to avoid copying long records of many tenants. */
 struct tenant_head {
 	uint32_t sequence, number, flags, weight;
 	char name[RBK_STATS_NAME_BYTES];
 };
-/* Copy a lease's record. A broker before statistics 1.20 does not tell the time of its programs. */
-void page_copy_lease(const struct rbk_stats_view *view, uint32_t index,
-		     struct rbk_stats_lease *ret);
-
 /*
  * Copy the beginning of a tenant's record, with the name terminated.
  * Return: true if such a tenant exists.
