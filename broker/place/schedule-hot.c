@@ -606,7 +606,7 @@ void place_enqueue(struct placer *placer, struct place_task *task, uint64_t now_
 	assert(device < placer->n_devices);
 	if (task->device != device)
 		forget_parts(task);
-	task->class = schedule_class(task->priority);
+	task->class = priority_class(task->priority);
 	if (task->class < flow->first_class)
 		task->class = flow->first_class;
 	if (task->deadline_ns == UINT64_MAX)

@@ -18,6 +18,7 @@
 #include "place/profile.h"
 #include "place/schedule.h"
 #include "util/heap.h"
+#include "util/priority.h"
 
 enum {
 	SCHEDULE_CLASSES = RBK_PRIORITY_COUNT,
@@ -310,23 +311,6 @@ bool queue_gives_way(const struct place_queue *queue, const struct place_flow_qu
 void queue_advance(struct place_queue *queue, uint8_t device, uint64_t now);
 
 /* --- Classes, and flows that share a device --- */
-
-/*
- * Return a class's place in the order, 0 first; the numbers of enum rbk_priority are not in order.
- */
-static inline uint8_t schedule_class(uint8_t priority)
-{
-	switch (priority) {
-	case RBK_PRIORITY_URGENT:
-		return 0;
-	case RBK_PRIORITY_HIGH:
-		return 1;
-	case RBK_PRIORITY_LOW:
-		return 3;
-	default:
-		return 2;
-	}
-}
 
 /* Count the flow among the device's active flows, or no longer. */
 static inline void flow_set_active(struct place_queue *queue, struct place_flow_queue *fq)

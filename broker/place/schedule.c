@@ -110,7 +110,7 @@ void place_flow_set_limits(struct placer *placer, struct place_flow *flow,
 {
 	uint64_t now = schedule_time(&placer->schedule, now_ns);
 
-	flow->first_class = schedule_class(limits->priority_max);
+	flow->first_class = priority_class(limits->priority_max);
 	set_weight(placer, flow, limits->weight);
 	set_quota(placer, flow, limits->cpu_max, now);
 }

@@ -1,0 +1,20 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Priorities in their order */
+#include <stdint.h>
+#include <ringbroker/abi.h>
+
+/* Return the class of an enum rbk_priority, whose numbers are not in order: 0 comes first. */
+static inline uint8_t priority_class(uint32_t priority)
+{
+	switch (priority) {
+	case RBK_PRIORITY_URGENT:
+		return 0;
+	case RBK_PRIORITY_HIGH:
+		return 1;
+	case RBK_PRIORITY_LOW:
+		return 3;
+	default:
+		return 2;
+	}
+}
