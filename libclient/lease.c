@@ -643,6 +643,38 @@ RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 }
 _Static_assert(RBK_LEASE_REGION_BYTES == RBK_WIRE_NAME_BYTES, "the same");
 
+int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t priority,
+			   uint32_t word)
+{
+	struct rbk_wire_lease_timeslice request = {
+		.request.type = RBK_WIRE_LEASE_TIMESLICE,
+		.action = action,
+		.priority = priority,
+		.word = word,
+	};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = -1,
+		.repeat = CLIENT_BOUND,
+	};
+	struct rbk *rbk = lease_rbk(lease);
+	struct client_answer answer;
+	int r;
+
+	message.generation = client_objects_lock(rbk);
+	request.lease = rbk_lease_number(lease);
+	client_objects_unlock(rbk);
+	if (!(rbk->features & RBK_FEAT_TIMESLICE))
+		r = -EOPNOTSUPP;
+	else if (action == RBK_WIRE_TIMESLICE_WANT)
+		r = client_request(rbk, &message, &answer, NULL);
+	else
+		r = client_post(rbk, &message);
+	client_unref(rbk);
+	return r;
+}
+
 /* ---- The next broker ---- */
 
 /* Add the member's objects at a new broker, paid for out of the restored credit. Under the lock. */

@@ -63,6 +63,9 @@ const struct figure lease_figures[] = {
 	LEASE(busy_ns, 208, .unit = FIGURE_NS, .null = FIGURE_ABSENT, .json = "busy_ns"),
 	LEASE(busy_percent, 216, .unit = FIGURE_PERCENT, .null = FIGURE_ABSENT,
 	      .json = "busy_percent", .head = "BUSY", .rank = 2),
+	LEASE(slice_ns, 224, .unit = FIGURE_NS, .json = "slice_ns"),
+	LEASE(slice_wait_ns, 232, .unit = FIGURE_NS, .json = "slice_wait_ns"),
+	LEASE(n_overdue, 240, .json = "overdue", .is_fault = 1),
 	LEASE(waiting_bytes, 184, .unit = FIGURE_BYTES, .json = "waiting_bytes"),
 	LEASE(n_objects, 192, .json = "objects"),
 	LEASE(n_refused, 200, .json = "refused", .head = "REFUSED", .rank = 2, .is_fault = 1),
@@ -71,6 +74,9 @@ const struct figure lease_figures[] = {
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_RESTORED, .json = "restored"),
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_OVER, .json = "over"),
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_CAPPED, .json = "capped"),
+	LEASE(flags, 16, .flag = RBK_STATS_LEASE_SHARING, .json = "sharing"),
+	LEASE(flags, 16, .flag = RBK_STATS_LEASE_URGENT, .json = "urgent"),
+	LEASE(flags, 16, .flag = RBK_STATS_LEASE_BACKGROUND, .json = "background"),
 	{.json = NULL},
 };
 

@@ -73,6 +73,8 @@ enum rbk_wire_type {
 	/* RBK_FEAT_REATTACH, on the clients' socket: */
 	RBK_WIRE_WANT_ID = 26,      /* rbk_wire_id -> rbk_wire_reply */
 	RBK_WIRE_RING_RESTORE = 27, /* rbk_wire_ring_add, fds: sq, cq -> rbk_wire_ring, its fds */
+	/* RBK_FEAT_TIMESLICE, on the clients' socket: */
+	RBK_WIRE_LEASE_TIMESLICE = 28, /* rbk_wire_lease_timeslice -> rbk_wire_reply */
 	/* RBK_FEAT_RESTART, on the administrators' socket only: */
 	RBK_WIRE_ADMIN_RESTART = 30, /* rbk_wire_admin_restart -> rbk_wire_restart */
 };
@@ -711,6 +713,34 @@ struct rbk_wire_lease_cgroup {
 	uint32_t reserved;
 };
 
+/*
+ * LEASE_TIMESLICE (RBK_FEAT_TIMESLICE): shares the device's time with other leases. The broker
+ * gives the timeslice to one lease after the other, and writes it to their pages; enum
+ * rbk_timeslice says what members may do. It is for all members of the lease that joined.
+ *   JOIN  the member obeys from now on. priority is an enum rbk_priority: LOW for background work,
+ *         NORMAL, HIGH or URGENT. One above the tenant's priority-max counts as that. The lease
+ *         has the highest priority of its members. A member may join again with another priority.
+ *   WANT  the member has work, and the lease does not have the timeslice.
+ *   DONE  nothing of the member is under way on the device, and it submits nothing more before
+ *         rbk_lease_page.timeslice is other than word. Of an older word it has no effect.
+ * A lease whose members do not tell DONE within 50 ms is overdue: the next lease begins, and the
+ * overdue one gets no timeslice before they do. Its time counts until then.
+ *   -ENOENT  the session is no member of it, or WANT and DONE: has not joined
+ *   -EBUSY   too many leases of the tenant share the device
+ */
+enum rbk_wire_timeslice_action {
+	RBK_WIRE_TIMESLICE_JOIN = 1,
+	RBK_WIRE_TIMESLICE_WANT = 2,
+	RBK_WIRE_TIMESLICE_DONE = 3,
+};
+struct rbk_wire_lease_timeslice {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t action;   /* enum rbk_wire_timeslice_action */
+	uint32_t priority; /* JOIN: enum rbk_priority; otherwise 0 */
+	uint32_t word;     /* DONE: rbk_lease_page.timeslice as the member saw it; otherwise 0 */
+};
+
 struct rbk_wire_lease_region {
 	struct rbk_wire_reply reply;
 	/*
@@ -766,5 +796,6 @@ _Static_assert(sizeof(struct rbk_wire_lease_credit) == 72, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_object) == 48, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_resize) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_cgroup) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_timeslice) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_region) == 592, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_given) == 544, "wire");

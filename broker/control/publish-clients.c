@@ -11,6 +11,8 @@
 #include "stats/stats.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
+#include "util/number.h"
+#include "util/priority.h"
 
 /* Sessions' plans whose residency one update checks */
 enum { MAX_SESSION_PLANS = 4096 };
@@ -160,6 +162,18 @@ void publish_next_session(struct publish *publish)
 /* A share of a device's time is not shown any longer than this after the last list. */
 static const uint64_t old_ns = 5000000000;
 
+/* Return the flags of a lease that shares its device's time; 0: it does not. */
+static uint32_t sharing_flags(const struct lease *lease)
+{
+	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
+	const uint8_t class = lease->timeslice.class;
+
+	if (lease->timeslice.n_members == 0)
+		return 0;
+	return RBK_STATS_LEASE_SHARING | (class < normal ? RBK_STATS_LEASE_URGENT : 0) |
+	       (class > normal ? RBK_STATS_LEASE_BACKGROUND : 0);
+}
+
 static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 {
 	const bool is_recent = lease->has_busy && clock_now_ns() - lease->busy_at_ns < old_ns;
@@ -186,6 +200,10 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		.n_refused = lease->n_refused,
 		.busy_ns = lease->has_busy ? lease->busy_ns : RBK_STATS_ABSENT,
 		.busy_percent = is_recent ? lease->busy_percent : RBK_STATS_ABSENT,
+		.flags = sharing_flags(lease),
+		.slice_ns = lease->timeslice.used_ns,
+		.slice_wait_ns = lease->timeslice.waited_ns,
+		.n_overdue = (uint32_t)min_u64(lease->timeslice.n_overdue, UINT32_MAX),
 	};
 	if (lease->n_waits > 0)
 		figures.flags |= RBK_STATS_LEASE_WAITING;

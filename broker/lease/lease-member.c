@@ -28,7 +28,7 @@ void lease_leave(struct lease_member *member)
 
 	if (!lease)
 		return;
-	assert(member->n_waits == 0);
+	assert(member->n_waits == 0 && !member->timeslice.is_sharing);
 	/* Keep its number of refusals in the lease's sum. */
 	lease_report(member, &(struct lease_use){.n_refused = member->n_refused});
 	lease_objects_drop(member);

@@ -31,6 +31,7 @@ int leases_init(struct leases *leases)
 	list_init(&leases->tenants);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		list_init(&leases->waits[i]);
+	timeslices_init(&leases->timeslices);
 	/*
 	 * Programs keep the lease numbers of a broker that ended, and other programs join leases by
 	 * these numbers. So the next broker should begin with other numbers. Without randomness it

@@ -22,6 +22,7 @@
 #include <sys/types.h>
 #include <ringbroker/abi.h>
 
+#include "lease/timeslice.h"
 #include "tenant/account.h"
 #include "util/cleanup.h"
 #include "util/dmem.h"
@@ -80,6 +81,9 @@ struct tenant_leases {
 	uint64_t of_reserve[RBK_MAX_DEVICES]; /* granted bytes within the tenant's reserve */
 	uint64_t thought_bytes;               /* sum of lease_thought.bytes */
 	struct heap_node *thought_leases; /* leases for which the tenant has no room, in a search */
+	/* timeslice.c's: leases that share the device, and the tenant's tag */
+	uint32_t n_sharing[RBK_MAX_DEVICES];
+	uint64_t timeslice_ns[RBK_MAX_DEVICES];
 	/*
 	 * Residency's: number of the last computation of part_bytes, and bytes that each lease may
 	 * keep.
@@ -111,6 +115,7 @@ struct leases {
 	uint32_t n_buckets, n_objects;
 	uint64_t seed;
 	struct lease_search search;
+	struct timeslices timeslices;
 	/*
 	 * Called when a lease has got its cgroup, or has ended with it and is no longer in @all;
 	 * NULL: not called.
@@ -140,6 +145,7 @@ struct lease {
 
 	struct list_node members;
 	uint32_t n_members;
+	struct lease_timeslice timeslice;
 	uint32_t n_waits; /* entries of leases.waits */
 	/* Residency's: number of the last pass in which a wait of the lease found no room. */
 	uint64_t blocked_number;
@@ -185,6 +191,7 @@ struct lease_member {
 	uint64_t credit_bytes;
 	struct list_node holdings; /* objects that the member has named */
 	uint32_t n_holdings;
+	struct member_timeslice timeslice;
 	uint32_t n_waits;    /* entries of leases.waits */
 	uint32_t n_unserved; /* see lease-wait.c */
 	pid_t pid;

@@ -26,7 +26,7 @@
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE |   \
-	 RBK_FEAT_AFTER)
+	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES \
 	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART)
@@ -610,6 +610,23 @@ static int handle_lease_cgroup(struct request *request)
 	return 0;
 }
 
+static int handle_lease_timeslice(struct request *request)
+{
+	const struct rbk_wire_lease_timeslice *timeslice = request->bytes;
+	bool joins = timeslice->action == RBK_WIRE_TIMESLICE_JOIN;
+	bool is_done = timeslice->action == RBK_WIRE_TIMESLICE_DONE;
+
+	if (!joins && !is_done && timeslice->action != RBK_WIRE_TIMESLICE_WANT)
+		return hostile(request, "the client's timeslice request has an unknown action");
+	if (timeslice->priority >= RBK_PRIORITY_COUNT)
+		return hostile(request, "the client's timeslice request has an unknown priority");
+	if ((!joins && timeslice->priority) || (!is_done && timeslice->word))
+		return hostile(request,
+			       "unused fields of the client's timeslice request are not 0");
+	session_timeslice(request->session, timeslice);
+	return 0;
+}
+
 /* Sockets on which a request is valid. */
 enum request_place {
 	ANYWHERE,
@@ -669,6 +686,9 @@ static const struct request_type {
 				   false, ANYWHERE},
 	[RBK_WIRE_LEASE_CGROUP] = {handle_lease_cgroup, sizeof(struct rbk_wire_lease_cgroup), 1,
 				   false, FOR_TENANTS},
+	[RBK_WIRE_LEASE_TIMESLICE] = {handle_lease_timeslice,
+				      sizeof(struct rbk_wire_lease_timeslice), 0, false,
+				      FOR_TENANTS},
 	[RBK_WIRE_WANT_ID] = {handle_want_id, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_RING_RESTORE] = {handle_ring_restore, sizeof(struct rbk_wire_ring_add), 2, false,
 				   FOR_WORK},

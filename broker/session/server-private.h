@@ -118,13 +118,14 @@ struct server {
 	int spare_fd;              /* given up to refuse a connection at the limit; -1: none */
 	/* list of the free ones, for use when memory is short; array of all */
 	struct discard *spare_discards, *discards;
-	struct turn_job fault_job;     /* searches for the session whose page faulted */
-	struct turn_owner fault_owner; /* owner of fault_job, which serves no tenant */
-	uint64_t n_to_check;           /* sessions still to check */
-	struct closers *closers;       /* see discard.c */
-	bool holds_connections;        /* no client is accepted: they wait in the socket */
-	uint32_t n_restored_sessions;  /* sessions that have brought a ring of an earlier broker */
-	uint64_t restored_ns;          /* when the last such ring was ready; 0: none was */
+	struct turn_job fault_job;      /* searches for the session whose page faulted */
+	struct turn_owner fault_owner;  /* owner of fault_job, which serves no tenant */
+	uint64_t n_to_check;            /* sessions still to check */
+	struct closers *closers;        /* see discard.c */
+	struct loop_timer *slice_timer; /* see timeslices.c */
+	bool holds_connections;         /* no client is accepted: they wait in the socket */
+	uint32_t n_restored_sessions;   /* sessions that have brought a ring of an earlier broker */
+	uint64_t restored_ns;           /* when the last such ring was ready; 0: none was */
 
 	/* See greet.c. */
 	struct list_node silent;
@@ -409,6 +410,18 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 /* Take *fd if the lease keeps it, and set it to -1. */
 void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_cgroup *cgroup,
 			  int *fd);
+/* Return: NULL: the session is no member of the lease with that number, and the client was told. */
+struct lease_member *session_lease_member(struct session *session,
+					  const struct rbk_wire_request *request, uint32_t number);
+/* session-timeslice.c: handle requests whose form was checked. */
+void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice);
+/* timeslices.c. Return: 0 or -ENOMEM. */
+int timeslices_start(struct server *server);
+void timeslices_stop(struct server *server);
+/* Have the timer expire when something is due. After each call of lease/timeslice.h. */
+void timeslices_arm(struct server *server, uint64_t now_ns);
+/* End a member's part in sharing its device's time, before it leaves its lease. */
+void timeslices_leave(struct server *server, struct lease_member *member);
 /* session-admin.c: handle requests whose form was checked. */
 void session_admin_set(struct session *session, const struct rbk_wire_admin_set *set);
 void session_admin_limit(struct session *session, const struct rbk_wire_admin_limit *limit);

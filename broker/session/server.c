@@ -108,6 +108,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = restraints_init(server);
 	if (r)
 		return error_fold(r);
+	r = timeslices_start(server);
+	if (r)
+		return error_fold(r);
 	r = refusals_init(server);
 	if (r)
 		return error_fold(r);
@@ -257,6 +260,7 @@ struct server *server_free(struct server *server)
 	loop_timer_free(server->end_timer);
 	greet_deinit(server);
 	restraints_deinit(server);
+	timeslices_stop(server);
 	closers_free(server->closers);
 	holds_deinit(server);
 	discards_deinit(server);

@@ -84,6 +84,7 @@ static void held_leave(struct session_lease *held)
 	struct lease *lease = held->member.lease;
 	uint8_t device = held->device;
 
+	timeslices_leave(held->session->server, &held->member);
 	lease_leave(&held->member);
 	if (lease && lease->n_members == 0 && lease->n_waits == 0)
 		lease_discard(held->session, lease);
@@ -116,6 +117,14 @@ static struct session_lease *find_held(struct session *session,
 	session_reply_result(session, request->type, request->cookie, -ENOENT,
 			     "this session is not a member of lease %u", number);
 	return NULL;
+}
+
+struct lease_member *session_lease_member(struct session *session,
+					  const struct rbk_wire_request *request, uint32_t number)
+{
+	struct session_lease *held = find_held(session, request, number);
+
+	return held ? &held->member : NULL;
 }
 
 /* ---- Waiting requests ---- */

@@ -21,7 +21,8 @@
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
- *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER
+ *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER,
+ *        RBK_FEAT_TIMESLICE
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -65,6 +66,8 @@
 #define RBK_FEAT_RESTORE (1ull << 15)
 /* Entries may wait for several earlier ones: RBK_SQE_AFTER. */
 #define RBK_FEAT_AFTER (1ull << 17)
+/* Leased programs share a device's time: RBK_WIRE_LEASE_TIMESLICE, rbk_lease_page.timeslice. */
+#define RBK_FEAT_TIMESLICE (1ull << 18)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -588,8 +591,31 @@ struct rbk_lease_page {
 	uint64_t peak_credited_bytes; /* the most bytes that members were given, used or not */
 	uint64_t n_refused;           /* refused allocations, as members report */
 	uint64_t resized_bytes;       /* last wish of rbk_lease_resize(); 0: none, or not told */
-	uint64_t reserved[7];
+	/*
+	 * RBK_FEAT_TIMESLICE: an enum rbk_timeslice in the lowest two bits, and above them a number
+	 * that each change increments. A futex: FUTEX_WAIT on this word, not private, waits for a
+	 * change. To be read as an aligned 32-bit integer.
+	 */
+	uint32_t timeslice;
+	uint32_t timeslice_reserved;
+	uint64_t reserved[6];
 };
+
+/*
+ * RBK_FEAT_TIMESLICE: whether members of a lease that share a device's time may submit work to it.
+ * Members that do not share (RBK_TIMESLICE_JOIN) ignore it.
+ */
+enum rbk_timeslice {
+	/* no other lease shares the device */
+	RBK_TIMESLICE_OPEN = 0,
+	/* the lease has the timeslice: only work that ends soon should be under way */
+	RBK_TIMESLICE_HELD = 1,
+	/* as HELD, but others wait: a member without work should end its use at once */
+	RBK_TIMESLICE_WANTED = 2,
+	/* another lease has it, or is next: submit nothing, and tell when nothing is under way */
+	RBK_TIMESLICE_CLOSED = 3,
+};
+#define RBK_TIMESLICE_STATE(word) ((enum rbk_timeslice)((word)&3u))
 
 #ifndef __cplusplus
 _Static_assert(sizeof(struct rbk_sqe) == 64, "a submission entry is one cache line");

@@ -9,6 +9,28 @@
 #include <ringbroker/abi.h>
 
 /*
+ * Cause of the time that a turn of the reactor took. The reactor is the thread of the broker that
+ * serves all clients.
+ */
+enum rbk_turn_cause {
+	RBK_TURN_ENTRIES = 0,     /* entries of rings, and inline tasks */
+	RBK_TURN_COMPLETIONS = 1, /* completions from devices, and dispatch to devices */
+	RBK_TURN_MESSAGES = 2,    /* requests on sessions' connections, except PLANS and RINGS */
+	RBK_TURN_PLANS = 3,       /* verifying and describing plans */
+	RBK_TURN_RINGS = 4,       /* making rings */
+	RBK_TURN_CONNECTIONS = 5, /* accepting, identifying and refusing */
+	RBK_TURN_ENDS = 6,        /* cleanup after sessions and rings that end */
+	RBK_TURN_BELLS = 7,       /* waking, and being woken */
+	RBK_TURN_RESIDENCY = 8,   /* loading and evicting plans */
+	RBK_TURN_JOBS = 9,        /* results of the setup thread */
+	RBK_TURN_TIMERS = 10,     /* the broker's timers, except STATISTICS */
+	RBK_TURN_STATISTICS = 11, /* updating statistics pages */
+	RBK_TURN_KERNEL = 12,     /* telling the kernel which processes to watch */
+	RBK_TURN_OTHER = 13,
+	RBK_TURN_CAUSES,
+};
+
+/*
  * Cause of a slice of the setup thread, which does the long work of all clients. A job is one or
  * more slices.
  */

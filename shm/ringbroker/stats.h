@@ -50,7 +50,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   20          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   21          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -534,6 +534,11 @@ struct rbk_stats_session {
  * above it, as the broker saw up to a second ago (several seconds if there are many leases).
  */
 #define RBK_STATS_LEASE_CAPPED (1u << 4)
+/* Since 1.21: it shares the device's time with other leases, and with this priority if not normal
+ */
+#define RBK_STATS_LEASE_SHARING    (1u << 5)
+#define RBK_STATS_LEASE_URGENT     (1u << 6) /* also a high one */
+#define RBK_STATS_LEASE_BACKGROUND (1u << 7)
 
 /*
  * A lease: device memory of programs that drive the device themselves (<ringbroker/lease.h>), as of
@@ -567,33 +572,16 @@ struct rbk_stats_lease {
 	/* Since 1.20. From the kernel; or RBK_STATS_ABSENT. */
 	uint64_t busy_ns;      /* time of the device that its programs used */
 	uint64_t busy_percent; /* the same as a share of about the last second */
-	uint64_t reserved[4];
+	/* Since 1.21, of the time in which it shared the device with other leases: */
+	uint64_t slice_ns;      /* time for which it had the device, or kept it busy afterwards */
+	uint64_t slice_wait_ns; /* time for which its programs waited for the device */
+	uint32_t n_overdue;     /* timeslices that its programs did not end in time */
+	uint32_t reserved32;
+	uint64_t reserved[1];
 };
 
 /* struct rbk_stats_broker.flags */
 #define RBK_STATS_BROKER_FORCE_CPU (1u << 0) /* every task that may run on the CPU does */
-
-/*
- * Cause of the time that a turn of the reactor took. The reactor is the thread of the broker that
- * serves all clients.
- */
-enum rbk_turn_cause {
-	RBK_TURN_ENTRIES = 0,     /* entries of rings, and inline tasks */
-	RBK_TURN_COMPLETIONS = 1, /* completions from devices, and dispatch to devices */
-	RBK_TURN_MESSAGES = 2,    /* requests on sessions' connections, except PLANS and RINGS */
-	RBK_TURN_PLANS = 3,       /* verifying and describing plans */
-	RBK_TURN_RINGS = 4,       /* making rings */
-	RBK_TURN_CONNECTIONS = 5, /* accepting, identifying and refusing */
-	RBK_TURN_ENDS = 6,        /* cleanup after sessions and rings that end */
-	RBK_TURN_BELLS = 7,       /* waking, and being woken */
-	RBK_TURN_RESIDENCY = 8,   /* loading and evicting plans */
-	RBK_TURN_JOBS = 9,        /* results of the setup thread */
-	RBK_TURN_TIMERS = 10,     /* the broker's timers, except STATISTICS */
-	RBK_TURN_STATISTICS = 11, /* updating statistics pages */
-	RBK_TURN_KERNEL = 12,     /* telling the kernel which processes to watch */
-	RBK_TURN_OTHER = 13,
-	RBK_TURN_CAUSES,
-};
 
 /* The whole broker, as of the last update. */
 struct rbk_stats_broker {

@@ -188,6 +188,19 @@ static void add_cgroup(uint8_t fds, uint32_t lease, uint32_t reserved)
 	add(fds, &cgroup, sizeof(cgroup));
 }
 
+static void add_timeslice(uint8_t fds, uint32_t action, uint32_t priority, uint32_t word)
+{
+	const struct rbk_wire_lease_timeslice timeslice = {
+		.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
+		.lease = 1,
+		.action = action,
+		.priority = priority,
+		.word = word,
+	};
+
+	add(fds, &timeslice, sizeof(timeslice));
+}
+
 /*
  * Write sequences of lease requests. SECOND selects the second session. The device has 65,536
  * bytes.
@@ -254,6 +267,19 @@ static void save_leases(const char *folder)
 	add_cgroup(1, 1, 0);
 	add_cgroup(1, 1, 1);
 	save(folder, "request", "lease-cgroup");
+
+	add(0, &hello, sizeof(hello));
+	add(SECOND, &hello, sizeof(hello));
+	add_lease(0, 0, 0, 16384);
+	add_lease(SECOND, RBK_WIRE_LEASE_JOIN, 1, 0);
+	add_timeslice(0, RBK_WIRE_TIMESLICE_JOIN, RBK_PRIORITY_LOW, 0);
+	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_WANT, 0, 0);
+	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_JOIN, RBK_PRIORITY_URGENT, 0);
+	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 0, 0);
+	add_timeslice(0, RBK_WIRE_TIMESLICE_DONE, 0, 4);
+	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_DONE, 0, 7);
+	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 1, 0);
+	save(folder, "request", "leases-timeslice");
 
 	add_hello_with(UINT64_MAX);
 	add_resize(0, 1, 4096);

@@ -207,6 +207,11 @@ void odd_message_make(struct odd_messages *odd, enum rbk_wire_type type, struct 
 							  .lease = 1 + pick(odd, 64)});
 		m->fds[m->n_fds++] = odd->fds[ODD_FD_FOLDER];
 		break;
+	case RBK_WIRE_LEASE_TIMESLICE:
+		ODD_PUT(m, (struct rbk_wire_lease_timeslice){.request = head,
+							     .lease = 1 + pick(odd, 64),
+							     .action = 1 + pick(odd, 2)});
+		break;
 	case RBK_WIRE_ADMIN_SET:
 		ODD_PUT(m, (struct rbk_wire_admin_set){
 				   .request = head, .key = "vram-max", .value = "1MiB"});
@@ -423,10 +428,10 @@ static void renew_arena(struct odd_messages *odd, const struct odd_message *m)
 	}
 }
 
-/* Return true if every message of this type ends a session. Types 28 and 29 do not exist. */
+/* Return true if every message of this type ends a session. Type 29 does not exist. */
 static bool ends_session(uint32_t type)
 {
-	return type == RBK_WIRE_HELLO || type == 28 || type == 29;
+	return type == RBK_WIRE_HELLO || type == 29;
 }
 
 /* Return true if a request of this type may wait for memory. */

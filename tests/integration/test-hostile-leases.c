@@ -373,6 +373,52 @@ TEST(test_others_reserve, NULL, nothing_left)
 	close(liar);
 }
 
+static int tell_timeslice(int fd, uint32_t lease, uint32_t action, uint32_t word)
+{
+	const struct rbk_wire_lease_timeslice request = {
+		.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
+		.lease = lease,
+		.action = action,
+		.priority = action == RBK_WIRE_TIMESLICE_JOIN ? RBK_PRIORITY_URGENT : 0,
+		.word = word,
+	};
+	struct rbk_wire_reply reply;
+
+	raw_ask(fd, &request, sizeof(request), NULL, 0, &reply, sizeof(reply));
+	return reply.res;
+}
+
+/* Timeslices of other sessions' leases, without having joined, with words of the future. */
+TEST(test_timeslices, NULL, nothing_left)
+{
+	enum { N = 18 };
+	int victim = hostile_session(), fds[N];
+	uint32_t number = open_lease(victim, MIB, MIB), numbers[N];
+
+	assert_int_equal(tell_timeslice(victim, number, RBK_WIRE_TIMESLICE_WANT, 0), -ENOENT);
+	assert_int_equal(tell_timeslice(victim, number, RBK_WIRE_TIMESLICE_DONE, 4), -ENOENT);
+	for (unsigned int i = 0; i < N; i++) {
+		fds[i] = hostile_session();
+		numbers[i] = open_lease(fds[i], 4096, 4096);
+		assert_int_equal(tell_timeslice(fds[i], number, RBK_WIRE_TIMESLICE_JOIN, 0),
+				 -ENOENT);
+		assert_int_equal(tell_timeslice(fds[i], numbers[i], RBK_WIRE_TIMESLICE_JOIN, 0),
+				 i < 16 ? 0 : -EBUSY);
+		assert_int_equal(tell_timeslice(fds[i], numbers[i], RBK_WIRE_TIMESLICE_WANT, 0),
+				 i < 16 ? 0 : -ENOENT);
+	}
+	/* The holder tells what it likes, and leaves. */
+	for (uint32_t word = 0; word < 64; word++)
+		assert_int_equal(tell_timeslice(fds[0], numbers[0], RBK_WIRE_TIMESLICE_DONE, word),
+				 0);
+	close(fds[0]);
+	while (tell_timeslice(victim, number, RBK_WIRE_TIMESLICE_JOIN, 0) == -EBUSY)
+		harness_sleep_ms(1);
+	for (unsigned int i = 1; i < N; i++)
+		close(fds[i]);
+	close(victim);
+}
+
 /* Messages that are cut short, too long, or have a reserved field set. */
 TEST(test_forms, NULL, nothing_left)
 {
@@ -382,13 +428,16 @@ TEST(test_forms, NULL, nothing_left)
 					       .action = RBK_WIRE_OBJECT_ADD};
 	struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE}};
 	struct rbk_wire_lease_cgroup cgroup = {.request = {.type = RBK_WIRE_LEASE_CGROUP}};
+	struct rbk_wire_lease_timeslice timeslice = {.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
+						     .action = RBK_WIRE_TIMESLICE_JOIN};
 	const struct {
 		const void *bytes;
 		size_t n_bytes;
 	} good[] = {{&open, sizeof(open)},
 		    {&credit, sizeof(credit)},
 		    {&object, sizeof(object)},
-		    {&resize, sizeof(resize)}};
+		    {&resize, sizeof(resize)},
+		    {&timeslice, sizeof(timeslice)}};
 	struct rbk_wire_lease_open bad[12];
 	unsigned int n = 0;
 	uint8_t longer[sizeof(open) + 8];
@@ -438,6 +487,17 @@ TEST(test_forms, NULL, nothing_left)
 	hostile_expect_ended(&object, sizeof(object), NULL, 0);
 	resize.reserved = 1;
 	hostile_expect_ended(&resize, sizeof(resize), NULL, 0);
+	timeslice.priority = RBK_PRIORITY_COUNT;
+	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
+	timeslice.action = RBK_WIRE_TIMESLICE_WANT;
+	timeslice.priority = RBK_PRIORITY_URGENT;
+	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
+	timeslice.priority = 0;
+	timeslice.word = 1;
+	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
+	timeslice.word = 0;
+	timeslice.action = 4;
+	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	/* LEASE_CGROUP has exactly one descriptor. */
 	for (unsigned int n_fds = 0; n_fds < 3; n_fds++) {
 		cgroup.reserved = n_fds == 1;
@@ -482,9 +542,14 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE},
 					       .lease = number,
 					       .wish_bytes = odd_size()};
+	struct rbk_wire_lease_timeslice timeslice = {
+		.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
+		.lease = number,
+		.action = 1 + pick(3),
+	};
 	size_t n;
 
-	switch (pick(6)) {
+	switch (pick(8)) {
 	case 0:
 		if (pick(2)) {
 			open.flags = RBK_WIRE_LEASE_RESTORE;
@@ -509,6 +574,14 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 			object.from_credit_bytes = pick(2) ? odd_size() : 0;
 		}
 		memcpy(bytes, &object, n = sizeof(object));
+		break;
+	case 5:
+	case 6:
+		if (timeslice.action == RBK_WIRE_TIMESLICE_JOIN)
+			timeslice.priority = pick(RBK_PRIORITY_COUNT);
+		if (timeslice.action == RBK_WIRE_TIMESLICE_DONE)
+			timeslice.word = pick(64);
+		memcpy(bytes, &timeslice, n = sizeof(timeslice));
 		break;
 	default:
 		memcpy(bytes, &resize, n = sizeof(resize));

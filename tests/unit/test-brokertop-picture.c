@@ -418,7 +418,7 @@ TEST(test_leases__columns, setup, teardown)
 		.number = UINT32_MAX,
 		.tenant = 2,
 		.device = RBK_DEVICE_GPU,
-		.flags = UINT32_MAX,
+		.flags = 31,
 		.uid = UINT32_MAX - 1,
 		.n_members = 5,
 		.name = "a\033[2J",

@@ -406,6 +406,11 @@ static void draw_lease_time(const struct rbk_stats_lease *now, struct sheet_line
 	else
 		line(lines, STYLE_PLAIN, "%s%% of the last second   %s since it was opened",
 		     count(now->busy_percent), figure_ns((double)now->busy_ns).text);
+	if (now->flags & RBK_STATS_LEASE_SHARING)
+		line(lines, now->n_overdue ? STYLE_WARN : STYLE_PLAIN,
+		     "shared with other leases: %s had   %s waited for   %s overdue",
+		     figure_ns((double)now->slice_ns).text,
+		     figure_ns((double)now->slice_wait_ns).text, count(now->n_overdue));
 }
 
 void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_lines *lines)

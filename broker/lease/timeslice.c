@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Timeslices: see timeslice.h.
+ *
+ * Each tenant has a tag by device: the time that its leases have had the timeslice, divided by its
+ * weight. A device's virtual time is the least tag of the tenants that use the device or wait for
+ * it, and never decreases. A tenant that comes back gets a tag that is not behind it by more than
+ * the lag: programs pause between submissions, and would otherwise lose their share in each pause.
+ * No tag is ahead of it by more than max_ahead_ns, so that a program that hung the device does not
+ * cost its tenant the device for long.
+ *
+ * While a lease is overdue, it alone is charged, since devices do work in the order in which it
+ * came. A lease that is overdue for long hangs, and is charged no more.
+ *
+ * Every function takes O(n) of the leases that share the device.
+ */
+#include "lease/timeslice.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lease/lease.h"
+#include "tenant/tenant.h"
+#include "util/fair.h"
+#include "util/number.h"
+#include "util/priority.h"
+
+static const uint64_t max_ahead_ns = 1000000000;
+static const uint64_t hanging_ns = 1000000000;
+/* A shorter timeslice may have ended before the program noticed it. */
+static const uint64_t least_slice_ns = 500000;
+
+static struct lease *lease_of(struct list_node *node)
+{
+	return container_of(node, struct lease, timeslice.link);
+}
+
+static struct timeslice_device *device_of(const struct lease *lease)
+{
+	return &lease->leases->timeslices.devices[lease->device];
+}
+
+static uint64_t *tag_of(const struct lease *lease)
+{
+	return &lease->tenant->leases->timeslice_ns[lease->device];
+}
+
+static uint64_t weight_of(const struct lease *lease)
+{
+	return max_u64(lease->tenant->weight, 1);
+}
+
+static enum rbk_timeslice state_of(const struct lease *lease)
+{
+	return RBK_TIMESLICE_STATE(lease->timeslice.word);
+}
+
+static struct lease_member *member_of(struct list_node *node)
+{
+	return container_of(node, struct lease_member, link);
+}
+
+/* Publish a state to the lease's members, who have to tell DONE anew. */
+static void lease_publish(struct lease *lease, enum rbk_timeslice state)
+{
+	struct lease_timeslice *slice = &lease->timeslice;
+
+	slice->word = ((slice->word >> 2) + 1) << 2 | state;
+	slice->n_done = 0;
+	list_for_each (node, &lease->members)
+		member_of(node)->timeslice.is_done = false;
+	if (!lease->page)
+		return;
+	/* Pairs with the acquire loads of members. */
+	__atomic_store_n(&lease->page->timeslice, slice->word, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &lease->page->timeslice, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- Accounts ---- */
+
+static void device_advance(struct timeslice_device *device)
+{
+	uint64_t least = UINT64_MAX;
+
+	list_for_each (node, &device->leases) {
+		const struct lease *lease = lease_of(node);
+
+		if (lease->timeslice.is_under_way || lease->timeslice.n_wanting > 0)
+			least = min_u64(least, *tag_of(lease));
+	}
+	if (least != UINT64_MAX)
+		device->virtual_ns = max_u64(device->virtual_ns, least);
+}
+
+/* Return true if the lease keeps the device busy although its timeslice has ended. */
+static bool is_overdue(const struct timeslice_device *device, const struct lease *lease,
+		       uint64_t now_ns)
+{
+	const struct lease_timeslice *slice = &lease->timeslice;
+
+	return slice->is_under_way && lease != device->holder &&
+	       now_ns < slice->closed_ns + hanging_ns;
+}
+
+/* Charge the leases that use the device, up to now. */
+static void device_charge(struct timeslice_device *device, uint64_t now_ns)
+{
+	bool has_overdue = false;
+
+	list_for_each (node, &device->leases)
+		has_overdue |= is_overdue(device, lease_of(node), now_ns);
+	list_for_each (node, &device->leases) {
+		struct lease *lease = lease_of(node);
+		struct lease_timeslice *slice = &lease->timeslice;
+		uint64_t ns = now_ns > slice->charged_ns ? now_ns - slice->charged_ns : 0;
+
+		slice->charged_ns += ns;
+		if (!slice->is_under_way ||
+		    (has_overdue ? !is_overdue(device, lease, now_ns) : lease != device->holder))
+			continue;
+		slice->used_ns += ns;
+		*tag_of(lease) += ns * FAIR_WEIGHT / weight_of(lease);
+	}
+	device_advance(device);
+	list_for_each (node, &device->leases) {
+		uint64_t *tag = tag_of(lease_of(node));
+
+		*tag = min_u64(*tag, device->virtual_ns + max_ahead_ns);
+	}
+}
+
+/* Bound the time that a tenant is behind, as its lease begins to use the device or to wait. */
+static void lease_return(struct lease *lease)
+{
+	const struct timeslice_device *device = device_of(lease);
+	uint64_t *tag = tag_of(lease);
+
+	if (*tag + TIMESLICE_LAG_NS < device->virtual_ns)
+		*tag = device->virtual_ns - TIMESLICE_LAG_NS;
+}
+
+/* Return the class that counts now. */
+static uint8_t class_of(const struct lease *lease)
+{
+	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
+	uint8_t class = lease->timeslice.class, most = priority_class(lease->tenant->priority_max);
+
+	if (class < most)
+		class = most;
+	if (class<normal && * tag_of(lease)> device_of(lease)->virtual_ns + TIMESLICE_LAG_NS)
+		class = normal;
+	return class;
+}
+
+/* ---- Whose turn it is ---- */
+
+static bool has_waited_long(const struct lease *lease, uint64_t now_ns)
+{
+	return now_ns >= lease->timeslice.lacking_ns + TIMESLICE_PATIENCE_NS;
+}
+
+/* Return true if @a, which waits, comes before @b, which waits. */
+static bool is_before(const struct lease *a, const struct lease *b, uint64_t now_ns)
+{
+	bool is_late = has_waited_long(a, now_ns);
+
+	if (is_late != has_waited_long(b, now_ns))
+		return is_late;
+	if (!is_late && class_of(a) != class_of(b))
+		return class_of(a) < class_of(b);
+	if (!is_late && *tag_of(a) != *tag_of(b))
+		return *tag_of(a) < *tag_of(b);
+	return a->timeslice.lacking_ns < b->timeslice.lacking_ns;
+}
+
+/* Return true if the lease can have the timeslice next. */
+static bool is_waiting(const struct lease *lease)
+{
+	return lease->timeslice.n_wanting > 0 && !lease->timeslice.is_under_way;
+}
+
+/* Return the next lease; NULL: none waits that has told that its earlier work has ended. */
+static struct lease *device_choose(struct timeslice_device *device, uint64_t now_ns)
+{
+	struct lease *best = NULL;
+
+	list_for_each (node, &device->leases) {
+		struct lease *lease = lease_of(node);
+
+		if (is_waiting(lease) && (!best || is_before(lease, best, now_ns)))
+			best = lease;
+	}
+	return best;
+}
+
+/*
+ * Return the time at which the holder's timeslice ends because @next waits: once its tenant has
+ * used more. Without that, two tenants with one program each would have equal parts: the holder
+ * does not wait when its timeslice ends.
+ */
+static uint64_t end_for_ns(const struct lease *holder, const struct lease *next)
+{
+	uint64_t least_ns = holder->timeslice.held_ns + TIMESLICE_NS;
+	uint64_t end_ns = next->timeslice.lacking_ns + TIMESLICE_PATIENCE_NS, behind;
+	uint8_t class = class_of(holder), next_class = class_of(next);
+
+	if (next_class < class)
+		return holder->timeslice.was_late ? least_ns : 0;
+	if (next_class == class) {
+		behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
+		end_ns = min_u64(end_ns, holder->timeslice.charged_ns +
+						 behind * weight_of(holder) / FAIR_WEIGHT);
+	}
+	return max_u64(least_ns, end_ns);
+}
+
+/*
+ * Return the time at which the holder's timeslice ends, or is overdue. UINT64_MAX: no lease can
+ * have the next one.
+ */
+static uint64_t holder_end_ns(const struct timeslice_device *device)
+{
+	const struct lease *holder = device->holder;
+	uint64_t end_ns = UINT64_MAX;
+
+	for (const struct list_node *node = device->leases.next; node != &device->leases;
+	     node = node->next) {
+		const struct lease *lease = container_of(node, struct lease, timeslice.link);
+
+		if (is_waiting(lease))
+			end_ns = min_u64(end_ns, end_for_ns(holder, lease));
+	}
+	if (end_ns < UINT64_MAX && state_of(holder) == RBK_TIMESLICE_CLOSED)
+		return holder->timeslice.closed_ns + TIMESLICE_GRACE_NS;
+	return end_ns;
+}
+
+static void device_give(struct timeslice_device *device, struct lease *lease, uint64_t now_ns)
+{
+	struct lease_timeslice *slice = &lease->timeslice;
+
+	device->holder = lease;
+	slice->was_late = slice->n_wanting > 0 && has_waited_long(lease, now_ns);
+	if (slice->n_wanting > 0)
+		slice->waited_ns += now_ns - min_u64(slice->wanted_ns, now_ns);
+	slice->held_ns = slice->charged_ns = now_ns;
+	slice->is_under_way = true;
+	slice->n_slices++;
+	slice->n_wanting = 0;
+	list_for_each (node, &lease->members)
+		member_of(node)->timeslice.is_wanting = false;
+	lease_publish(lease, RBK_TIMESLICE_HELD);
+}
+
+/* Leave the only lease unrestrained. */
+static void device_open(struct timeslice_device *device)
+{
+	struct lease *lease = lease_of(device->leases.next);
+	struct lease_timeslice *slice = &lease->timeslice;
+
+	device->holder = lease;
+	slice->is_under_way = false;
+	slice->n_wanting = 0;
+	list_for_each (node, &lease->members)
+		member_of(node)->timeslice.is_wanting = false;
+	if (state_of(lease) != RBK_TIMESLICE_OPEN)
+		lease_publish(lease, RBK_TIMESLICE_OPEN);
+}
+
+/* Restrain leases that were alone, or have joined. */
+static void device_restrain(struct timeslice_device *device, uint64_t now_ns)
+{
+	list_for_each (node, &device->leases) {
+		struct lease *lease = lease_of(node);
+
+		if (state_of(lease) != RBK_TIMESLICE_OPEN)
+			continue;
+		if (lease == device->holder)
+			device_give(device, lease, now_ns);
+		else
+			lease_publish(lease, RBK_TIMESLICE_CLOSED);
+	}
+}
+
+/* End the holder's timeslice, or announce its end. */
+static void holder_press(struct timeslice_device *device, uint64_t now_ns)
+{
+	struct lease *holder = device->holder;
+	struct lease_timeslice *slice = &holder->timeslice;
+	bool is_due = now_ns >= holder_end_ns(device);
+
+	if (state_of(holder) == RBK_TIMESLICE_CLOSED) {
+		if (!is_due)
+			return;
+		slice->n_overdue++;
+		device->holder = NULL;
+	} else if (is_due) {
+		if (now_ns >= slice->held_ns + least_slice_ns)
+			slice->lacking_ns = 0;
+		slice->closed_ns = now_ns;
+		lease_publish(holder, RBK_TIMESLICE_CLOSED);
+	} else if (state_of(holder) == RBK_TIMESLICE_HELD) {
+		lease_publish(holder, RBK_TIMESLICE_WANTED);
+	}
+}
+
+static void device_run(struct timeslice_device *device, uint64_t now_ns)
+{
+	struct lease *next;
+
+	device_charge(device, now_ns);
+	if (device->n_leases < 2) {
+		if (device->n_leases == 1)
+			device_open(device);
+		return;
+	}
+	device_restrain(device, now_ns);
+	next = device_choose(device, now_ns);
+	if (next && device->holder)
+		holder_press(device, now_ns);
+	if (!next || device->holder)
+		return;
+	device_give(device, next, now_ns);
+	if (device_choose(device, now_ns))
+		holder_press(device, now_ns);
+}
+
+/* ---- Events ---- */
+
+void timeslices_init(struct timeslices *timeslices)
+{
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		timeslices->devices[i] = (struct timeslice_device){.holder = NULL};
+		list_init(&timeslices->devices[i].leases);
+	}
+}
+
+static void lease_find_class(struct lease *lease)
+{
+	lease->timeslice.class = UINT8_MAX;
+	list_for_each (node, &lease->members) {
+		const struct member_timeslice *member = &member_of(node)->timeslice;
+
+		if (member->is_sharing && member->class < lease->timeslice.class)
+			lease->timeslice.class = member->class;
+	}
+}
+
+/* End the lease's timeslice if all members have told DONE. */
+static void lease_check_done(struct lease *lease)
+{
+	struct timeslice_device *device = device_of(lease);
+	struct lease_timeslice *slice = &lease->timeslice;
+
+	if (slice->n_done < slice->n_members || state_of(lease) == RBK_TIMESLICE_OPEN)
+		return;
+	slice->is_under_way = false;
+	if (device->holder != lease)
+		return;
+	device->holder = NULL;
+	if (state_of(lease) == RBK_TIMESLICE_CLOSED)
+		return;
+	slice->lacking_ns = 0;
+	lease_publish(lease, RBK_TIMESLICE_CLOSED);
+}
+
+int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_ns)
+{
+	struct lease *lease = member->lease;
+	struct timeslice_device *device = device_of(lease);
+	uint32_t *n_leases = &lease->tenant->leases->n_sharing[lease->device];
+
+	if (lease->timeslice.n_members == 0) {
+		if (*n_leases >= TIMESLICE_MAX_LEASES)
+			return TIMESLICE_E_FULL;
+		++*n_leases;
+		list_append(&device->leases, &lease->timeslice.link);
+		device->n_leases++;
+		lease_return(lease);
+	}
+	if (!member->timeslice.is_sharing)
+		lease->timeslice.n_members++;
+	member->timeslice.is_sharing = true;
+	member->timeslice.class = priority_class(priority);
+	lease_find_class(lease);
+	device_run(device, now_ns);
+	return 0;
+}
+
+void timeslice_want(struct lease_member *member, uint64_t now_ns)
+{
+	struct lease *lease = member->lease;
+	struct timeslice_device *device = device_of(lease);
+	struct lease_timeslice *slice = &lease->timeslice;
+
+	if (state_of(lease) == RBK_TIMESLICE_OPEN || member->timeslice.is_wanting)
+		return;
+	if (state_of(lease) != RBK_TIMESLICE_CLOSED) {
+		/* The member had told DONE, and other members had not. */
+		lease_publish(lease, state_of(lease));
+		return;
+	}
+	member->timeslice.is_wanting = true;
+	if (slice->n_wanting++ == 0) {
+		device_charge(device, now_ns);
+		slice->wanted_ns = now_ns;
+		if (slice->lacking_ns == 0)
+			slice->lacking_ns = now_ns;
+		lease_return(lease);
+	}
+	device_run(device, now_ns);
+}
+
+void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns)
+{
+	struct lease *lease = member->lease;
+
+	if (word != lease->timeslice.word || member->timeslice.is_done)
+		return;
+	device_charge(device_of(lease), now_ns);
+	member->timeslice.is_done = true;
+	lease->timeslice.n_done++;
+	lease_check_done(lease);
+	device_run(device_of(lease), now_ns);
+}
+
+void timeslice_leave(struct lease_member *member, uint64_t now_ns)
+{
+	struct lease *lease = member->lease;
+	struct timeslice_device *device;
+	struct lease_timeslice *slice;
+
+	if (!lease || !member->timeslice.is_sharing)
+		return;
+	device = device_of(lease);
+	slice = &lease->timeslice;
+	device_charge(device, now_ns);
+	slice->n_members--;
+	slice->n_done -= member->timeslice.is_done;
+	slice->n_wanting -= member->timeslice.is_wanting;
+	member->timeslice = (struct member_timeslice){.is_sharing = false};
+	lease_find_class(lease);
+	lease_check_done(lease);
+	if (slice->n_members == 0) {
+		list_remove(&slice->link);
+		device->n_leases--;
+		lease->tenant->leases->n_sharing[lease->device]--;
+		if (device->holder == lease)
+			device->holder = NULL;
+		slice->is_under_way = false;
+		lease_publish(lease, RBK_TIMESLICE_OPEN);
+	}
+	device_run(device, now_ns);
+}
+
+void timeslice_run(struct timeslices *timeslices, uint64_t now_ns)
+{
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		if (timeslices->devices[i].n_leases > 1)
+			device_run(&timeslices->devices[i], now_ns);
+}
+
+uint64_t timeslice_next_ns(const struct timeslices *timeslices)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		const struct timeslice_device *device = &timeslices->devices[i];
+
+		if (device->n_leases > 1 && device->holder)
+			next_ns = min_u64(next_ns, holder_end_ns(device));
+	}
+	return next_ns;
+}

@@ -1,0 +1,100 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Timeslices: which leased programs may submit work to a device
+ *
+ * Members that share a device's time submit work to it only while their lease has the timeslice,
+ * which the broker gives to one lease after the other (enum rbk_timeslice on the lease's page). A
+ * lease that is alone is not restrained.
+ *
+ * The next lease is one of the highest priority that waits; among these, the one whose tenant has
+ * used least, by weight. A lease that waits keeps the timeslice of an equal one to
+ * TIMESLICE_NS, and ends that of a lower one at once. A lease ends its timeslice when its members
+ * have told that nothing of theirs is under way, or is overdue after TIMESLICE_GRACE_NS.
+ *
+ * Time counts from the begin of a timeslice until its members have told so. A tenant that did not
+ * wait may be behind others by TIMESLICE_LAG_NS at most, and so much ahead before its leases lose
+ * a priority above normal. A lease that waits for TIMESLICE_PATIENCE_NS comes next, whatever its
+ * priority.
+ *
+ * This module decides only; its caller has the clock and calls timeslice_run() in time. Reactor
+ * thread.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <ringbroker/abi.h>
+
+#include "util/list.h"
+
+struct lease;
+struct lease_member;
+
+enum {
+	TIMESLICE_E_FULL = 1, /* TIMESLICE_MAX_LEASES of the tenant share the device already */
+};
+
+enum { TIMESLICE_MAX_LEASES = 16 };
+
+#define TIMESLICE_NS          5000000ull    /* 5 ms: least timeslice while an equal lease waits */
+#define TIMESLICE_GRACE_NS    50000000ull   /* 50 ms: longest wait for members' last work */
+#define TIMESLICE_LAG_NS      100000000ull  /* 100 ms: about the longest single submissions */
+#define TIMESLICE_PATIENCE_NS 1000000000ull /* 1 s: longest wait behind higher priorities */
+
+/* One device. */
+struct timeslice_device {
+	struct list_node leases; /* struct lease_timeslice.link: leases that share the device */
+	uint32_t n_leases;
+	struct lease *holder; /* has the timeslice, or is ending it; NULL: none */
+	uint64_t virtual_ns;  /* least tag of the tenants that use the device or wait for it */
+};
+
+/* All devices; part of struct leases. */
+struct timeslices {
+	struct timeslice_device devices[RBK_MAX_DEVICES];
+};
+
+/* A lease's part; zeroed at first. */
+struct lease_timeslice {
+	struct list_node link;
+	uint32_t n_members;  /* members that share */
+	uint32_t n_done;     /* of these, those that have told DONE since the last change of word */
+	uint32_t n_wanting;  /* of these, those that wait for the timeslice */
+	uint32_t word;       /* rbk_lease_page.timeslice */
+	uint8_t class;       /* priority_class() of its members' highest priority */
+	bool is_under_way;   /* its members have not told that their work has ended */
+	bool was_late;       /* it has the timeslice because it waited too long */
+	uint64_t wanted_ns;  /* begin of the wait */
+	uint64_t lacking_ns; /* begin of the first wait since it could use the device; 0: none */
+	uint64_t held_ns;    /* begin of the timeslice */
+	uint64_t closed_ns;  /* end of the timeslice */
+	uint64_t charged_ns; /* time up to which the tenant was charged */
+
+	/* Figures since the lease was opened. */
+	uint64_t used_ns, waited_ns; /* charged to the tenant; waited for the timeslice */
+	uint64_t n_slices, n_overdue;
+};
+
+/* A member's part; zeroed at first. */
+struct member_timeslice {
+	bool is_sharing, is_wanting, is_done;
+	uint8_t class;
+};
+
+void timeslices_init(struct timeslices *timeslices);
+
+/*
+ * Have a member of a lease share the device's time with @priority, an enum rbk_priority.
+ * Return: 0; TIMESLICE_E_FULL.
+ */
+int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_ns);
+/* Note that a sharing member waits for the timeslice. */
+void timeslice_want(struct lease_member *member, uint64_t now_ns);
+/* Note that nothing of a sharing member is under way, as of @word of its lease's page. */
+void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns);
+/* End a member's part, before it leaves its lease. Does nothing if it does not share. */
+void timeslice_leave(struct lease_member *member, uint64_t now_ns);
+
+/* Do what is due. */
+void timeslice_run(struct timeslices *timeslices, uint64_t now_ns);
+/* Return the time of the next timeslice_run(); UINT64_MAX: none is needed. */
+uint64_t timeslice_next_ns(const struct timeslices *timeslices);

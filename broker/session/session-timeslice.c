@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Leases that share a device's time: requests of members; see timeslices.c. */
+#include <errno.h>
+
+#include "lease/lease.h"
+#include "session/server-private.h"
+#include "util/clock.h"
+
+void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice)
+{
+	const struct rbk_wire_request *request = &timeslice->request;
+	struct lease_member *member = session_lease_member(session, request, timeslice->lease);
+	uint64_t now_ns = clock_now_ns();
+	int r = 0;
+
+	if (!member)
+		return;
+	if (timeslice->action != RBK_WIRE_TIMESLICE_JOIN && !member->timeslice.is_sharing) {
+		session_reply_result(session, request->type, request->cookie, -ENOENT,
+				     "this member of lease %u does not share the device's time",
+				     timeslice->lease);
+		return;
+	}
+	if (timeslice->action == RBK_WIRE_TIMESLICE_WANT)
+		timeslice_want(member, now_ns);
+	else if (timeslice->action == RBK_WIRE_TIMESLICE_DONE)
+		timeslice_done(member, timeslice->word, now_ns);
+	else
+		r = timeslice_join(member, timeslice->priority, now_ns);
+	if (r)
+		session_reply_result(session, request->type, request->cookie, -EBUSY,
+				     "%d leases of tenant %s share the time of device %u already, "
+				     "which is the limit",
+				     TIMESLICE_MAX_LEASES, tenant_name(session->tenant),
+				     member->lease->device);
+	else
+		session_reply_result(session, request->type, request->cookie, 0, NULL);
+	timeslices_arm(session->server, now_ns);
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+/* Timeslices in virtual time: broker/lease/timeslice.h. */
+#include <stdlib.h>
+
+#include "lease/lease.h"
+#include "support/test.h"
+#include "tenant/tenant.h"
+
+enum { DEVICE = 1, N_TENANTS = 3, MAX_PROGRAMS = 20, URGENT = RBK_PRIORITY_URGENT };
+
+static const uint64_t us = 1000, ms = 1000000, s = 1000000000;
+
+static struct account_book *book;
+static struct tenant tenants[N_TENANTS];
+static struct leases leases;
+static uint64_t now_ns, device_free_ns; /* the device runs jobs in order */
+
+/* A leased program, which has one job on the device at a time. */
+static struct program {
+	struct lease *lease;
+	struct lease_member member;
+	uint64_t job_ns, pause_ns; /* time of a job; pause before the next one */
+	bool is_deaf;              /* it never tells DONE */
+	uint64_t end_ns;           /* end of the job on the device; 0: none */
+	uint64_t ready_ns;         /* when the next job is ready */
+	uint32_t done_word;
+	uint64_t used_ns, longest_ns; /* jobs that ended; longest time from ready to end */
+} programs[MAX_PROGRAMS];
+static unsigned int n_programs;
+
+static int setup(void **state)
+{
+	const struct account_limits none = {{0}};
+
+	assert_int_equal(account_book_new(&book), 0);
+	for (unsigned int i = 0; i < N_TENANTS; i++) {
+		tenants[i] = (struct tenant){
+			.number = i + 1, .n_refs = 1, .weight = 100, .priority_max = URGENT};
+		assert_int_equal(account_new(book, "t", &none, &tenants[i].account), 0);
+	}
+	assert_int_equal(leases_init(&leases), 0);
+	now_ns = device_free_ns = s;
+	n_programs = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	for (unsigned int i = 0; i < n_programs; i++) {
+		timeslice_leave(&programs[i].member, now_ns);
+		lease_leave(&programs[i].member);
+		lease_free(programs[i].lease);
+	}
+	assert_int_equal(leases.timeslices.devices[DEVICE].n_leases, 0);
+	assert_true(timeslice_next_ns(&leases.timeslices) == UINT64_MAX);
+	leases_deinit(&leases);
+	for (unsigned int i = 0; i < N_TENANTS; i++) {
+		assert_int_equal(leases_of(&tenants[i])->n_sharing[DEVICE], 0);
+		account_unref(tenants[i].account);
+		free(tenants[i].leases);
+	}
+	account_book_free(book);
+	return 0;
+}
+
+static struct program *add(unsigned int tenant, uint32_t priority, uint64_t job_ns,
+			   uint64_t pause_ns)
+{
+	const struct lease_about about = {.tenant = &tenants[tenant],
+					  .device = DEVICE,
+					  .min_bytes = 1,
+					  .wish_bytes = 1,
+					  .max_bytes = 1,
+					  .name = "test"};
+	struct program *program = &programs[n_programs++];
+
+	*program = (struct program){.job_ns = job_ns, .pause_ns = pause_ns, .ready_ns = now_ns};
+	assert_int_equal(lease_new(&leases, &about, &program->lease), 0);
+	lease_join(program->lease, &program->member, 1);
+	if (priority < RBK_PRIORITY_COUNT)
+		assert_int_equal(timeslice_join(&program->member, priority, now_ns), 0);
+	return program;
+}
+
+static enum rbk_timeslice state_of(const struct program *program)
+{
+	return RBK_TIMESLICE_STATE(program->lease->timeslice.word);
+}
+
+static void tell_done(struct program *program)
+{
+	uint32_t word = program->lease->timeslice.word;
+
+	if (program->is_deaf || program->done_word == word)
+		return;
+	program->done_word = word;
+	timeslice_done(&program->member, word, now_ns);
+}
+
+/* Do what the layer does. */
+static void program_step(struct program *program)
+{
+	bool is_ready;
+
+	if (program->end_ns && now_ns >= program->end_ns) {
+		program->used_ns += program->job_ns;
+		if (now_ns - program->ready_ns > program->longest_ns)
+			program->longest_ns = now_ns - program->ready_ns;
+		program->end_ns = 0;
+		program->ready_ns = now_ns + program->pause_ns;
+	}
+	if (program->end_ns)
+		return;
+	is_ready = now_ns >= program->ready_ns;
+	if (state_of(program) == RBK_TIMESLICE_CLOSED ||
+	    (state_of(program) == RBK_TIMESLICE_WANTED && !is_ready))
+		tell_done(program);
+	if (is_ready && state_of(program) == RBK_TIMESLICE_CLOSED)
+		timeslice_want(&program->member, now_ns);
+	if (is_ready && state_of(program) != RBK_TIMESLICE_CLOSED) {
+		device_free_ns = device_free_ns > now_ns ? device_free_ns : now_ns;
+		program->end_ns = device_free_ns += program->job_ns;
+	}
+}
+
+static void run_for(uint64_t ns)
+{
+	const uint64_t end_ns = now_ns + ns;
+
+	while (now_ns < end_ns) {
+		uint64_t next_ns = timeslice_next_ns(&leases.timeslices);
+
+		/* Something is due only after what was due has been done. */
+		assert_true(next_ns > now_ns);
+		next_ns = next_ns < now_ns + 50 * us ? next_ns : now_ns + 50 * us;
+		now_ns = next_ns < end_ns ? next_ns : end_ns;
+		timeslice_run(&leases.timeslices, now_ns);
+		for (unsigned int i = 0; i < n_programs; i++)
+			program_step(&programs[i]);
+		timeslice_run(&leases.timeslices, now_ns);
+	}
+}
+
+/* Begin to measure, and run. */
+static void measure(uint64_t ns)
+{
+	for (unsigned int i = 0; i < n_programs; i++)
+		programs[i].used_ns = programs[i].longest_ns = 0;
+	run_for(ns);
+}
+
+static double ratio(const struct program *a, const struct program *b)
+{
+	return (double)a->used_ns / (double)b->used_ns;
+}
+
+static void expect_between(double least, double value, double most)
+{
+	if (value < least || value > most)
+		fail_msg("%.3f is not between %.3f and %.3f", value, least, most);
+}
+
+TEST(test_alone__is_open, setup, teardown)
+{
+	struct program *only = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *other;
+
+	assert_int_equal(state_of(only), RBK_TIMESLICE_OPEN);
+	measure(100 * ms);
+	assert_true(only->used_ns >= 99 * ms);
+	assert_int_equal(only->lease->timeslice.n_slices, 0);
+
+	/* It is restrained while there is another one. */
+	other = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	assert_int_equal(state_of(only), RBK_TIMESLICE_HELD);
+	assert_int_equal(state_of(other), RBK_TIMESLICE_CLOSED);
+	measure(s);
+	expect_between(0.95, ratio(only, other), 1.05);
+	timeslice_leave(&other->member, now_ns);
+	assert_int_equal(state_of(only), RBK_TIMESLICE_OPEN);
+	assert_int_equal(state_of(other), RBK_TIMESLICE_OPEN);
+}
+
+TEST(test_not_sharing__is_not_restrained, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_COUNT, ms, 0), *b = add(1, URGENT, ms, 0);
+
+	run_for(10 * ms);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_OPEN);
+	assert_int_equal(state_of(b), RBK_TIMESLICE_OPEN);
+}
+
+TEST(test_weights__divide_the_device, setup, teardown)
+{
+	struct program *a, *b, *c;
+
+	tenants[0].weight = 300;
+	a = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	b = add(1, RBK_PRIORITY_NORMAL, 700 * us, 0);
+	measure(5 * s);
+	expect_between(2.91, ratio(a, b), 3.09);
+	expect_between(0.95, (double)(a->used_ns + b->used_ns) / (double)(5 * s), 1);
+
+	/* Leases of a tenant share what the tenant has. */
+	c = add(1, RBK_PRIORITY_NORMAL, 3 * ms, 0);
+	measure(5 * s);
+	b->used_ns += c->used_ns;
+	expect_between(2.91, ratio(a, b), 3.09);
+	expect_between(0.9, ratio(b, c), 2.2);
+}
+
+/* A program that pauses between long submissions keeps its share. */
+TEST(test_weights__with_pauses, setup, teardown)
+{
+	struct program *a, *b;
+
+	tenants[0].weight = 300;
+	a = add(0, RBK_PRIORITY_NORMAL, 95 * ms, 9 * ms);
+	b = add(1, RBK_PRIORITY_NORMAL, 10 * ms, 0);
+	measure(20 * s);
+	expect_between(2.7, ratio(a, b), 3.2);
+}
+
+TEST(test_pause__saves_up_little, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 10 * s);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+
+	run_for(9 * s);
+	a->pause_ns = 0;
+	run_for(2 * s);
+	b->longest_ns = 0;
+	measure(s);
+	assert_true(b->longest_ns <= TIMESLICE_LAG_NS);
+	expect_between(0.95, ratio(a, b), 1.05);
+}
+
+TEST(test_urgent__waits_for_one_job, setup, teardown)
+{
+	struct program *urgent = add(0, URGENT, ms, 9 * ms);
+	struct program *background = add(0, RBK_PRIORITY_LOW, 2 * ms, 0);
+
+	run_for(s);
+	measure(5 * s);
+	assert_true(urgent->longest_ns <= 3 * ms + 200 * us);
+	assert_true(urgent->used_ns >= 5 * s / 13);
+	expect_between(0.93, (double)(urgent->used_ns + background->used_ns) / (double)(5 * s), 1);
+}
+
+/* A tenant cannot have more than its share by being urgent. */
+TEST(test_urgent__owes, setup, teardown)
+{
+	struct program *urgent = add(0, URGENT, 2 * ms, 0);
+	struct program *normal = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+
+	run_for(s);
+	measure(5 * s);
+	expect_between(0.9, ratio(urgent, normal), 1.1);
+}
+
+TEST(test_priority_max__lowers, setup, teardown)
+{
+	struct program *a, *b;
+
+	tenants[0].priority_max = RBK_PRIORITY_LOW;
+	a = add(0, URGENT, 2 * ms, 0);
+	b = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	run_for(s);
+	measure(5 * s);
+	assert_true(a->used_ns < b->used_ns / 20);
+	tenants[0].priority_max = URGENT;
+	timeslice_run(&leases.timeslices, now_ns);
+	run_for(s);
+	measure(5 * s);
+	assert_true(a->used_ns > b->used_ns / 2);
+}
+
+TEST(test_background__is_not_starved, setup, teardown)
+{
+	struct program *normal = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	struct program *background = add(1, RBK_PRIORITY_LOW, 3 * ms, 0);
+
+	run_for(2 * s);
+	measure(10 * s);
+	assert_true(background->longest_ns <= TIMESLICE_PATIENCE_NS + 20 * ms);
+	assert_true(background->used_ns >= 9 * 3 * ms);
+	assert_true(normal->used_ns >= 9 * s);
+}
+
+TEST(test_deaf__is_overdue, setup, teardown)
+{
+	struct program *deaf = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *other = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+
+	deaf->is_deaf = true;
+	measure(s);
+	assert_true(other->longest_ns <= TIMESLICE_NS + TIMESLICE_GRACE_NS + 5 * ms);
+	assert_true(other->used_ns > 900 * ms);
+	assert_int_equal(deaf->lease->timeslice.n_overdue, 1);
+	assert_int_equal(state_of(deaf), RBK_TIMESLICE_CLOSED);
+
+	/* It comes back when it tells DONE, and has to make up for a bounded time. */
+	deaf->is_deaf = false;
+	run_for(4 * s);
+	measure(2 * s);
+	expect_between(0.9, ratio(deaf, other), 1.1);
+}
+
+TEST(test_holder__leaves, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *c = add(2, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *holder = a;
+
+	run_for(102 * ms);
+	for (struct program *each = a; each <= c; each++)
+		if (leases.timeslices.devices[DEVICE].holder == each->lease)
+			holder = each;
+	timeslice_leave(&holder->member, now_ns);
+	assert_non_null(leases.timeslices.devices[DEVICE].holder);
+	assert_ptr_not_equal(leases.timeslices.devices[DEVICE].holder, holder->lease);
+	assert_int_equal(state_of(holder), RBK_TIMESLICE_OPEN);
+	assert_int_equal(timeslice_join(&holder->member, RBK_PRIORITY_NORMAL, now_ns), 0);
+	measure(3 * s);
+	expect_between(0.9, ratio(a, b), 1.1);
+	expect_between(0.9, ratio(a, c), 1.1);
+}
+
+/* All members of a lease have to tell DONE, for the present word. */
+TEST(test_members__have_to_tell, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	struct lease_member second = {.lease = NULL};
+	uint32_t word;
+
+	lease_join(a->lease, &second, 2);
+	assert_int_equal(timeslice_join(&second, RBK_PRIORITY_HIGH, now_ns), 0);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	word = a->lease->timeslice.word;
+	timeslice_want(&b->member, now_ns);
+	/* It has a higher priority by its second member: it may go on. */
+	assert_int_equal(state_of(a), RBK_TIMESLICE_WANTED);
+	now_ns += ms;
+	timeslice_done(&a->member, word, now_ns);
+	timeslice_done(&second, word, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_WANTED);
+	word = a->lease->timeslice.word;
+	timeslice_done(&a->member, word, now_ns);
+	timeslice_done(&a->member, word, now_ns);
+	assert_int_equal(state_of(b), RBK_TIMESLICE_CLOSED);
+	/* A member that told DONE goes on, since the other has not. */
+	timeslice_want(&a->member, now_ns);
+	assert_int_not_equal(word, a->lease->timeslice.word);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_WANTED);
+	word = a->lease->timeslice.word;
+	timeslice_done(&a->member, word, now_ns);
+	timeslice_done(&second, word, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_CLOSED);
+	assert_int_equal(state_of(b), RBK_TIMESLICE_HELD);
+
+	/* A member that leaves need not tell. */
+	timeslice_want(&a->member, now_ns);
+	now_ns += TIMESLICE_NS;
+	timeslice_run(&leases.timeslices, now_ns);
+	assert_int_equal(state_of(b), RBK_TIMESLICE_CLOSED);
+	timeslice_done(&b->member, b->lease->timeslice.word, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	timeslice_leave(&second, now_ns);
+	lease_leave(&second);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	assert_int_equal(a->lease->timeslice.class, 2);
+}
+
+TEST(test_tenant__shares_with_few_leases, setup, teardown)
+{
+	struct program *one_more;
+
+	for (unsigned int i = 0; i < TIMESLICE_MAX_LEASES; i++)
+		add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	one_more = add(0, RBK_PRIORITY_COUNT, ms, 0);
+	assert_int_equal(timeslice_join(&one_more->member, RBK_PRIORITY_NORMAL, now_ns),
+			 TIMESLICE_E_FULL);
+	timeslice_leave(&programs[3].member, now_ns);
+	assert_int_equal(timeslice_join(&one_more->member, RBK_PRIORITY_NORMAL, now_ns), 0);
+	add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	timeslice_leave(&programs[4].member, now_ns);
+}
+
+TEST_MAIN(NULL, NULL)
