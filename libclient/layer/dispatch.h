@@ -54,10 +54,18 @@ struct device {
 	PFN_vkAllocateMemory allocate;
 	PFN_vkFreeMemory free;
 	PFN_vkGetMemoryFdKHR get_fd; /* NULL: not available */
-	struct physical *physical;   /* the first of a group */
-	uint32_t n_gpus;             /* 0: no physical device is leased, nothing is counted */
+	PFN_vkQueueSubmit submit;
+	PFN_vkQueueSubmit2 submit2, submit2_khr; /* NULL: not available */
+	PFN_vkCreateFence create_fence;
+	PFN_vkDestroyFence destroy_fence;
+	PFN_vkResetFences reset_fences;
+	PFN_vkGetFenceStatus fence_status;
+	PFN_vkWaitForFences wait_fences;
+	struct physical *physical; /* the first of a group */
+	uint32_t n_gpus;           /* 0: no physical device is leased, nothing is counted */
 	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: this physical device is not leased */
 	struct table table;
+	struct submissions submissions; /* private to timeslice.c */
 };
 
 /* ---- dispatch.c ---- */

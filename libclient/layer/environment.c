@@ -14,6 +14,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include <ringbroker.h>
+
 struct unit {
 	const char *name;
 	uint64_t factor;
@@ -84,6 +86,22 @@ bool environment_parse_duration(const char *text, uint64_t *ret_ns)
 		return false;
 	*ret_ns = value;
 	return true;
+}
+
+bool environment_parse_priority(const char *text, uint32_t *ret_priority)
+{
+	static const char *const names[RBK_PRIORITY_COUNT] = {
+		[RBK_PRIORITY_URGENT] = "urgent",
+		[RBK_PRIORITY_NORMAL] = "normal",
+		[RBK_PRIORITY_LOW] = "background",
+	};
+
+	for (uint32_t i = 0; i < RBK_PRIORITY_COUNT; i++)
+		if (names[i] && strcmp(text, names[i]) == 0) {
+			*ret_priority = i;
+			return true;
+		}
+	return false;
 }
 
 /* Return the value of a variable; NULL if it is not set or empty. */
@@ -158,6 +176,12 @@ void environment_read(struct environment *ret)
 	read_number(ret);
 	if (ret->lease == 0 && !ret->error[0])
 		read_own(ret);
+	text = variable("RINGBROKER_LEASE_PRIORITY");
+	ret->has_priority = text && environment_parse_priority(text, &ret->priority);
+	if (text && !ret->has_priority && !ret->error[0])
+		snprintf(ret->error, sizeof(ret->error),
+			 "RINGBROKER_LEASE_PRIORITY=%.64s is not urgent, normal or background",
+			 text);
 	text = variable("RINGBROKER_LEASE_WAIT");
 	if (text && !ret->error[0] && !environment_parse_duration(text, &ret->wait_ns))
 		snprintf(ret->error, sizeof(ret->error),

@@ -13,6 +13,8 @@ struct environment {
 	uint32_t lease; /* RINGBROKER_LEASE: the lease to join; 0: open a new one */
 	/* for a new lease, as in struct rbk_lease_options */
 	uint64_t min_bytes, wish_bytes, max_bytes;
+	bool has_priority;    /* RINGBROKER_LEASE_PRIORITY: the device's time is shared */
+	uint32_t priority;    /* enum rbk_priority */
 	uint64_t wait_ns;     /* RINGBROKER_LEASE_WAIT; 0: do not wait */
 	const char *log_path; /* RINGBROKER_LEASE_LOG; "-": stderr; NULL: no log */
 	char error[256];      /* reason why no lease is possible; "": none */
@@ -25,6 +27,12 @@ void environment_read(struct environment *ret);
  * unchanged.
  */
 bool environment_parse_size(const char *text, uint64_t *ret_bytes);
+
+/*
+ * Parse a priority: "urgent", "normal", "background". Return: false if @text is none;
+ * *ret_priority, an enum rbk_priority, is then unchanged.
+ */
+bool environment_parse_priority(const char *text, uint32_t *ret_priority);
 
 /*
  * Parse a duration: "30s", "500ms", "2min", or seconds, "1.5". Return: false if @text is not a

@@ -29,7 +29,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,6 +92,7 @@ static void restore(struct gpu *gpu)
 		/* The broker knows the bytes held, but not yet the use. */
 		__atomic_store_n(&gpu->told_bytes, UINT64_MAX, __ATOMIC_RELAXED);
 		objects_restore(gpu);
+		timeslice_restore(gpu);
 	}
 	pthread_mutex_unlock(&gpu->objects_lock);
 	if (r)
@@ -246,7 +246,6 @@ static bool is_behind(void)
  */
 static void *watch(void *unused)
 {
-	pthread_setname_np(pthread_self(), "rbk-lease");
 	for (;;) {
 		struct pollfd end = {0};
 		uint64_t connection;
@@ -278,20 +277,11 @@ static void *watch(void *unused)
 /* Start watch(). Under process.lock. */
 static void begin_to_watch(void)
 {
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	pthread_t thread;
 	int r;
 
-	if (layer_process->is_watched || pthread_attr_init(&attributes))
+	if (layer_process->is_watched)
 		return;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	/* Block all signals in the thread: they are for the program's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attributes, watch, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
+	r = process_thread(NULL, "rbk-lease", watch, NULL);
 	layer_process->is_watched = !r;
 	if (r)
 		say("cannot start the thread that waits for the broker to end: %s", strerror(r));
@@ -447,6 +437,7 @@ static void try_open(struct gpu *gpu)
 	    (unsigned long long)rbk_lease_page(gpu->lease)->max_bytes);
 	__atomic_store_n(&gpu->state, GPU_LEASED, __ATOMIC_RELEASE);
 	begin_to_watch();
+	timeslice_share(gpu);
 }
 
 static bool is_same(const struct gpu_identity *a, const struct gpu_identity *b)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "libclient/layer/account.h"
+#include "libclient/layer/timeslice.h"
 
 struct rbk_lease;
 struct rbk_lease_use;
@@ -52,6 +53,7 @@ struct gpu {
 	uint32_t n_devices;   /* atomic: number of VkDevices */
 	enum gpu_state state; /* atomic */
 	struct gpu *next;
+	struct timeslice timeslice; /* private to timeslice.c */
 
 	/* private to gpu.c */
 	struct rbk_lease *lease;

@@ -21,6 +21,7 @@
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/process.h"
 #include "libclient/layer/say.h"
+#include "libclient/layer/timeslice.h"
 
 #define FUNCTION(from, handle, name) ((PFN_##name)(from)(handle, #name))
 
@@ -239,6 +240,14 @@ static void resolve_device(struct device *device)
 	device->allocate = FUNCTION(next, device->handle, vkAllocateMemory);
 	device->free = FUNCTION(next, device->handle, vkFreeMemory);
 	device->get_fd = FUNCTION(next, device->handle, vkGetMemoryFdKHR);
+	device->submit = FUNCTION(next, device->handle, vkQueueSubmit);
+	device->submit2 = FUNCTION(next, device->handle, vkQueueSubmit2);
+	device->submit2_khr = FUNCTION(next, device->handle, vkQueueSubmit2KHR);
+	device->create_fence = FUNCTION(next, device->handle, vkCreateFence);
+	device->destroy_fence = FUNCTION(next, device->handle, vkDestroyFence);
+	device->reset_fences = FUNCTION(next, device->handle, vkResetFences);
+	device->fence_status = FUNCTION(next, device->handle, vkGetFenceStatus);
+	device->wait_fences = FUNCTION(next, device->handle, vkWaitForFences);
 }
 
 static VkResult make_device(struct device *device, VkPhysicalDevice handle,
@@ -305,6 +314,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
 
 	if (!device)
 		return;
+	timeslice_forget(device);
 	device->destroy(handle, allocator);
 	table_deinit(&device->table, memory_forget, device);
 	for (uint32_t i = 0; i < device->n_gpus; i++) {
@@ -388,6 +398,69 @@ static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice hand
 	return properties_extensions(physical, layer, n, ret);
 }
 
+/* ---- Submissions ---- */
+
+/*
+ * Have the layer's own fence signalled after a submission, and note the submission. @result is the
+ * submission's. Return: @result.
+ */
+static VkResult follow(struct device *device, VkQueue queue, VkFence own, bool is_passed,
+		       VkResult result)
+{
+	bool is_made = result == VK_SUCCESS;
+
+	if (!own)
+		return result;
+	if (is_made && !is_passed)
+		is_made = device->submit(queue, 0, NULL, own) == VK_SUCCESS;
+	timeslice_submitted(device, own, is_made);
+	return result;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t n,
+						   const VkSubmitInfo *infos, VkFence fence)
+{
+	struct device *device = dispatch_device(queue);
+	VkFence own = VK_NULL_HANDLE;
+	bool has_commands = false;
+
+	for (uint32_t i = 0; i < n; i++)
+		has_commands |= infos[i].commandBufferCount > 0;
+	if (has_commands)
+		own = timeslice_begin(device);
+	return follow(device, queue, own, !fence,
+		      device->submit(queue, n, infos, fence ? fence : own));
+}
+
+static VkResult submit2(struct device *device, PFN_vkQueueSubmit2 below, VkQueue queue, uint32_t n,
+			const VkSubmitInfo2 *infos, VkFence fence)
+{
+	VkFence own = VK_NULL_HANDLE;
+	bool has_commands = false;
+
+	for (uint32_t i = 0; i < n; i++)
+		has_commands |= infos[i].commandBufferInfoCount > 0;
+	if (has_commands)
+		own = timeslice_begin(device);
+	return follow(device, queue, own, !fence, below(queue, n, infos, fence ? fence : own));
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t n,
+						    const VkSubmitInfo2 *infos, VkFence fence)
+{
+	struct device *device = dispatch_device(queue);
+
+	return submit2(device, device->submit2, queue, n, infos, fence);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL queue_submit2_khr(VkQueue queue, uint32_t n,
+							const VkSubmitInfo2 *infos, VkFence fence)
+{
+	struct device *device = dispatch_device(queue);
+
+	return submit2(device, device->submit2_khr, queue, n, infos, fence);
+}
+
 /* ---- Looking up ---- */
 
 enum kind {
@@ -424,6 +497,9 @@ static const struct function {
 	ENTRY("AllocateMemory", allocate_memory, KIND_DEVICE, ALWAYS),
 	ENTRY("FreeMemory", free_memory, KIND_DEVICE, ALWAYS),
 	ENTRY("GetMemoryFdKHR", get_memory_fd, KIND_DEVICE, IF_BELOW),
+	ENTRY("QueueSubmit", queue_submit, KIND_DEVICE, ALWAYS),
+	ENTRY("QueueSubmit2", queue_submit2, KIND_DEVICE, IF_BELOW),
+	ENTRY("QueueSubmit2KHR", queue_submit2_khr, KIND_DEVICE, IF_BELOW),
 #undef ENTRY
 };
 

@@ -3,6 +3,7 @@
 #include "libclient/layer/process.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "libclient/layer/say.h"
@@ -43,6 +44,26 @@ void process_set_up(void)
 	say_open(layer_process->environment.log_path);
 	pthread_rwlock_init(&layer_process->using, NULL);
 	layer_process->is_set_up = 1;
+}
+
+int process_thread(pthread_t *ret, const char *name, void *(*run)(void *data), void *data)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&thread, NULL, run, data);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r)
+		return r;
+	pthread_setname_np(thread, name);
+	if (ret)
+		*ret = thread;
+	else
+		pthread_detach(thread);
+	return 0;
 }
 
 uint64_t process_wait_ns(void)

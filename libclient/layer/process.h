@@ -41,6 +41,13 @@ void *process_pages(size_t bytes);
 /* Read the environment, once. Under lock, which is valid in zeroed memory. */
 void process_set_up(void);
 
+/*
+ * Start a thread in which all signals are blocked: they are for the program's threads. *ret is the
+ * thread, to be joined; if @ret is NULL, it is detached.
+ * Return: 0; an errno of pthread_create().
+ */
+int process_thread(pthread_t *ret, const char *name, void *(*run)(void *data), void *data);
+
 /* Return the lock of dispatch.c's lists. */
 pthread_mutex_t *process_list_lock(void);
 

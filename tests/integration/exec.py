@@ -159,6 +159,9 @@ def check_environment(broker, folder):
     expect(found['RINGBROKER_LEASE_WAIT'] == '1500ms', found)
     found = of('--vram=32MiB', '--wait=1h', env={**broker.env, 'RINGBROKER_LEASE_WAIT': '0s'})
     expect(found['RINGBROKER_LEASE_WAIT'] == '0s', found)
+    expect('RINGBROKER_LEASE_PRIORITY' not in found, found)
+    found = of('--vram=32MiB', '--priority=background')
+    expect(found['RINGBROKER_LEASE_PRIORITY'] == 'background', found)
     # Without the layer brokerctl sets none of these variables.
     found = of('--vram=32MiB', '--no-layer', env=environment(folder, XDG_DATA_DIRS='/nowhere'))
     expect(not [name for name in found if not name.startswith('XDG')], found)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ringbroker/abi.h>
+
 #include "libclient/layer/environment.h"
 #include "support/test.h"
 
@@ -17,6 +19,7 @@ static void clear(void)
 	unsetenv("RINGBROKER_LEASE_MIN");
 	unsetenv("RINGBROKER_LEASE_MAX");
 	unsetenv("RINGBROKER_LEASE_WAIT");
+	unsetenv("RINGBROKER_LEASE_PRIORITY");
 	unsetenv("RINGBROKER_LEASE_LOG");
 }
 
@@ -106,12 +109,15 @@ TEST(test_own)
 	assert_fields(environment, (lease, 0), (min_bytes, 0), (wish_bytes, 4 * GIB),
 		      (max_bytes, 4 * GIB), (wait_ns, 2000000000u));
 	assert_string_equal(environment.log_path, "-");
+	assert_false(environment.has_priority);
 
+	setenv("RINGBROKER_LEASE_PRIORITY", "background", 1);
 	setenv("RINGBROKER_LEASE_MIN", "1GiB", 1);
 	setenv("RINGBROKER_LEASE_MAX", "6GiB", 1);
 	environment_read(&environment);
 	assert_string_equal(environment.error, "");
-	assert_fields(environment, (min_bytes, GIB), (max_bytes, 6 * GIB));
+	assert_fields(environment, (min_bytes, GIB), (max_bytes, 6 * GIB), (has_priority, true),
+		      (priority, RBK_PRIORITY_LOW));
 
 	unsetenv("RINGBROKER_LEASE_VRAM");
 	environment_read(&environment);
@@ -169,6 +175,9 @@ TEST(test_errors)
 	unsetenv("RINGBROKER_LEASE_MIN");
 	check_error("RINGBROKER_LEASE_WAIT", "soon",
 		    "RINGBROKER_LEASE_WAIT=soon is not a duration");
+	unsetenv("RINGBROKER_LEASE_WAIT");
+	check_error("RINGBROKER_LEASE_PRIORITY", "low",
+		    "RINGBROKER_LEASE_PRIORITY=low is not urgent, normal or background");
 }
 
 /* A locale in which the decimal separator is a comma. */

@@ -103,6 +103,24 @@ static bool read_duration(const char *text, uint64_t *ret_ns)
 	return false;
 }
 
+static int check_priority(const struct arguments *arguments)
+{
+	static const char *const names[] = {"urgent", "normal", "background"};
+	const char *text = arguments->values[OPT_PRIORITY];
+
+	if (!text)
+		return EXIT_OK;
+	if (arguments->values[OPT_NO_LAYER])
+		return control_misuse(arguments,
+				      "--priority has no effect with --no-layer: the layer holds "
+				      "the program's work back");
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(text, names[i]) == 0)
+			return EXIT_OK;
+	return control_misuse(arguments, "--priority is urgent, normal or background, not %s",
+			      text_name(text));
+}
+
 static int read_options(const struct arguments *arguments, struct rbk_lease_options *ret)
 {
 	const char *wait = arguments->values[OPT_ROOM_WAIT],
@@ -134,7 +152,7 @@ static int read_options(const struct arguments *arguments, struct rbk_lease_opti
 	if (device && !device_number(device, &ret->device))
 		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
 				      text_name(device));
-	return EXIT_OK;
+	return check_priority(arguments);
 }
 
 /* --- The lease --- */
@@ -416,6 +434,7 @@ static void find_socket(struct execution *execution)
 static int set_environment(const struct execution *execution, const struct arguments *arguments,
 			   uint64_t wait_ns)
 {
+	const char *priority = arguments->values[OPT_PRIORITY];
 	char number[16], wait[32];
 
 	if (arguments->values[OPT_NO_LAYER])
@@ -424,6 +443,8 @@ static int set_environment(const struct execution *execution, const struct argum
 	if (wait_ns > 0 && setenv("RINGBROKER_LEASE_WAIT", wait, 0))
 		return control_fail(EXEC_FAILED, "out of memory");
 	snprintf(number, sizeof(number), "%u", rbk_lease_number(execution->lease));
+	if (priority && setenv("RINGBROKER_LEASE_PRIORITY", priority, 1))
+		return control_fail(EXEC_FAILED, "out of memory");
 	if (setenv("RINGBROKER_VULKAN_LEASE", "1", 1) || setenv("RINGBROKER_LEASE", number, 1) ||
 	    setenv("RINGBROKER_SOCKET", execution->socket_path, 1) ||
 	    exec_hints_set(execution->wish_bytes, execution->is_verbose ? say_hint : NULL))

@@ -66,6 +66,8 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_NO_LAYER] = {"no-layer", NULL, false,
 			  "reserve memory, but do not limit the program to it"},
 	[OPT_OUTPUT] = {"output", "FILE", false, "write to this file instead of standard output"},
+	[OPT_PRIORITY] = {"priority", "urgent|normal|background", false,
+			  "share the device's time with other leases, with this priority"},
 	[OPT_PROFILE] = {"profile", NULL, false, "also measure each node, on each device"},
 	[OPT_QUIET] = {"quiet", NULL, false, "do not print the memory use at the end"},
 	[OPT_REPEAT] = {"repeat", "N", false, "run the model N times, and print the times"},

@@ -1,0 +1,67 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Timeslices: submissions that wait until the lease may use its device
+ *
+ * With RINGBROKER_LEASE_PRIORITY the process shares its device's time with other leases. While
+ * another lease shares the device, submissions wait until the lease has the timeslice
+ * (enum rbk_timeslice), and only little work is under way at a time, so that the timeslice can end
+ * soon.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <vulkan/vulkan_core.h>
+
+struct device;
+struct gpu;
+
+enum { TIMESLICE_MAX_SUBMISSIONS = 64 };
+
+/* A device of the process; zeroed at first. Not inherited by children. */
+struct timeslice {
+	uint32_t is_sharing; /* atomic */
+	bool is_served;      /* the rest is initialised, and the thread runs */
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* a submission has ended, or began */
+	uint32_t n_under_way;   /* submissions of all VkDevices */
+	uint32_t n_waiting;     /* threads that wait for the timeslice */
+	uint32_t given_word;    /* word of the page for which DONE was told; 0: none */
+	uint64_t typical_ns;    /* time that a submission takes: the longest lately */
+	uint64_t changed_ns;    /* time of the last end or begin */
+	uint64_t open_until_ns; /* atomic: the broker did not answer, nothing waits until then */
+};
+
+/* Submissions of a VkDevice; zeroed at first. All under the lock of its struct timeslice. */
+struct submissions {
+	pthread_t thread;
+	bool is_watched; /* the thread runs */
+	bool must_end;
+	uint32_t n; /* under way */
+	struct {
+		VkFence fence;
+		uint64_t begin_ns;
+	} under_way[TIMESLICE_MAX_SUBMISSIONS];
+	uint32_t n_free;
+	VkFence free[TIMESLICE_MAX_SUBMISSIONS]; /* fences that are not signalled */
+};
+
+/*
+ * Begin to share the device's time, if the environment asks for it, and the broker offers it.
+ * Under process.lock.
+ */
+void timeslice_share(struct gpu *gpu);
+/* Do so at a new broker. Under process.lock and process.using, write-locked. */
+void timeslice_restore(struct gpu *gpu);
+
+/*
+ * Wait until a submission with commands may begin. Any thread.
+ * Return: VK_NULL_HANDLE: it is not restrained; otherwise a fence that its end must signal, to be
+ * passed to timeslice_submitted().
+ */
+VkFence timeslice_begin(struct device *device);
+/* Note that the submission of timeslice_begin() was made, or failed. */
+void timeslice_submitted(struct device *device, VkFence fence, bool is_made);
+/* End the device's thread and destroy its fences, before the device is destroyed. */
+void timeslice_forget(struct device *device);

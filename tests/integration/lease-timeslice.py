@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Programs that share a simulated card's time: the layer restrains their submissions as the broker decides.
+
+    lease-timeslice.py AMDGPU_SIM BROKERD SUBMIT_CLIENT MANIFEST
+
+The card executes one submission after the other, in the order in which they came, 10 us for each
+workgroup. Figures are printed; a test fails by an order of magnitude only, since the machine's own
+scheduler takes part.
+"""
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import started
+from simulated import PATIENCE_S, Broker, Cards
+
+SIM, BROKERD, CLIENT, MANIFEST = sys.argv[1:5]
+GROUP_US = 10
+SLOW = int(os.environ.get('RBK_TEST_SLOW', '1'))
+POLICY = '[tenant heavy]\nmatch-exe = {0}/heavy\nweight = 300\n[tenant light]\nmatch-exe = {0}/light\nweight = 100\n'
+
+
+class TimedBroker(Broker):
+    foreign_calls = Broker.foreign_calls | {'pwrite64'}
+
+
+class Program:
+    """submit-client.c under the layer. @priority: None: it does not share the card's time."""
+
+    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other'):
+        environment = {**rig.cards.environment, 'XDG_DATA_DIRS': f'{rig.folder}/share:/usr/share',
+                       'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
+                       'RINGBROKER_SOCKET': rig.broker.socket, 'RINGBROKER_LEASE_LOG': '-'}
+        if priority:
+            environment['RINGBROKER_LEASE_PRIORITY'] = priority
+        self.us = us
+        arguments = [str(us // GROUP_US), str(depth), *([str(period_us)] if period_us else [])]
+        self.process = started.start([os.path.join(rig.folder, name), *arguments], env=environment, stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, text=True)
+        answer = self.line()
+        started.expect(answer == 'ready', 'the program says', answer)
+
+    def line(self):
+        return self.process.stdout.readline().rstrip('\n')
+
+    def report(self):
+        """Return the submissions since the last report, and their p50, p99 and longest times in us."""
+        self.process.stdin.write('report\n')
+        self.process.stdin.flush()
+        n, *times = self.line().split()
+        return int(n), *map(float, times)
+
+    def part_of(self, seconds):
+        """Return the part of the card's time that was the program's."""
+        return self.report()[0] * self.us / 1e6 / seconds
+
+    def end(self):
+        self.process.stdin.close()
+        answer = self.line()
+        status = self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        started.expect(status == 0 and answer == 'ended', 'a program ended with', status, answer)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+
+class Rig:
+    def __init__(self, folder, cards, broker):
+        self.folder, self.cards, self.broker = folder, cards, broker
+
+
+@contextlib.contextmanager
+def begun(policy=''):
+    """Start a simulated card that takes time, and its broker, and make a folder for the loader."""
+    with tempfile.TemporaryDirectory(prefix='rbk-slices-') as folder, \
+            Cards(SIM, 'polaris10,vram=4GiB') as cards:
+        for name in ('heavy', 'light', 'other'):
+            shutil.copy(CLIENT, os.path.join(folder, name))
+        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
+        os.makedirs(layers)
+        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+        cards.control('set', 'execution=timed', 'policy=fifo', 'job-ns=0', f'group-ns={GROUP_US * 1000}')
+        with TimedBroker(BROKERD, cards, policy=policy.format(folder)) as broker:
+            yield Rig(folder, cards, broker)
+
+
+def judge(condition, *what):
+    """Fail, except under a sanitizer, which takes the time that is measured."""
+    started.expect(condition or SLOW > 1, *what)
+
+
+def measure(programs, seconds):
+    for program in programs:
+        program.report()
+    begin = time.monotonic()
+    time.sleep(seconds)
+    return [program.report() for program in programs], time.monotonic() - begin
+
+
+def test_urgent():
+    """An urgent program waits for little of a background program, which has the rest of the card."""
+    with begun() as rig:
+        urgent = Program(rig, 1000, 1, 20000, 'urgent')
+        (alone, ), _ = measure([urgent], 2)
+        urgent.end()
+        figures = {}
+        for what, priorities in (('apart', (None, None)), ('shared', ('urgent', 'background'))):
+            background = Program(rig, 5000, 20, priority=priorities[1])
+            urgent = Program(rig, 1000, 1, 20000, priorities[0])
+            measure([urgent], .5)
+            (mine, others), seconds = measure([urgent, background], 3)
+            figures[what] = mine[1], mine[2], others[0] * background.us / 1e6 / seconds
+            urgent.end()
+            background.end()
+        print(f'urgent job of 1 ms, alone: p50 {alone[1]:.0f} us, p99 {alone[2]:.0f} us')
+        for what, (p50, p99, part) in figures.items():
+            print(f'beside submissions of 5 ms, {what}: p50 {p50:.0f} us, p99 {p99:.0f} us; '
+                  f'the background program has {part:.2f} of the card', flush=True)
+        judge(figures['apart'][0] > 50000, 'the card has no queue')
+        judge(figures['shared'][0] < 12000, 'the urgent program waits')
+        judge(figures['shared'][2] > .5, 'the background program gets little')
+
+
+def test_weights():
+    """Tenants share the card by weight; with one program alone nothing waits."""
+    with begun(POLICY) as rig:
+        heavy = Program(rig, 2000, 8, name='heavy')
+        alone = measure([heavy], 1)
+        light = Program(rig, 2000, 8, name='light')
+        measure([heavy], 1)
+        (a, b), seconds = measure([heavy, light], 5)
+        whole = (a[0] + b[0]) * 2000 / 1e6 / seconds
+        print(f'alone {alone[0][0][0] * 2000 / 1e6 / alone[1]:.2f} of the card; weights of 3:1: '
+              f'{a[0] / max(b[0], 1):.2f}:1, together {whole:.2f} of the card', flush=True)
+        judge(2.4 < a[0] / max(b[0], 1) < 3.7, 'not 3:1:', a[0], b[0])
+        judge(whole > .6, 'the card is idle for long')
+        light.end()
+        # The other one is not restrained any more.
+        (after, ), seconds = measure([heavy], 1)
+        judge(after[0] * 2000 / 1e6 / seconds > .6, 'restrained though alone:', after)
+        heavy.end()
+
+
+def test_holder_is_killed_or_stopped():
+    with begun() as rig:
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            waits = []
+            other = Program(rig, 1000, 2)
+            for _ in range(5):
+                victim = Program(rig, 1000, 2)
+                measure([other], .2)
+                victim.process.send_signal(number)
+                other.report()
+                time.sleep(.3)
+                waits.append(other.report()[3])
+                victim.kill()
+            print(f'longest submission of the other program after signal {number}: '
+                  f'{max(waits) / 1000:.1f} ms', flush=True)
+            judge(max(waits) < 250000, waits)
+            other.end()
+
+
+def test_crossed_semaphores():
+    """Programs whose submissions wait for their own later ones, and for the host, go on."""
+    with begun() as rig:
+        crossed, other = Program(rig, 100, 0), Program(rig, 1000, 4)
+        (a, b), _ = measure([crossed, other], 3)
+        print(f'crossed: {a[0]} ends, p50 {a[1]:.0f} us; the other: {b[0]}', flush=True)
+        judge(a[0] > 5 and b[0] > 100, a, b)
+        crossed.end()
+        other.end()
+
+
+def test_broker_ends():
+    """Without a broker nothing waits; the next one restrains the programs again."""
+    with begun(POLICY) as rig:
+        heavy, light = Program(rig, 2000, 8, name='heavy'), Program(rig, 2000, 8, name='light')
+        measure([heavy], .5)
+        rig.broker.process.kill()
+        rig.broker.process.wait()
+        measure([heavy], 1.5)
+        (a, b), seconds = measure([heavy, light], 2)
+        print(f'without a broker: {(a[0] + b[0]) * 2000 / 1e6 / seconds:.2f} of the card', flush=True)
+        judge((a[0] + b[0]) * 2000 / 1e6 / seconds > .5, a, b)
+        rig.broker.start()
+        measure([heavy], 3)
+        (a, b), _ = measure([heavy, light], 4)
+        print(f'with the next one: {a[0] / max(b[0], 1):.2f}:1', flush=True)
+        judge(2.2 < a[0] / max(b[0], 1) < 4, 'not 3:1 again', a, b)
+        heavy.end()
+        light.end()
+
+
+for name, test in list(globals().items()):
+    if name.startswith('test_') and (len(sys.argv) < 6 or name in sys.argv[5:]):
+        print(name, flush=True)
+        test()
