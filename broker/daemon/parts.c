@@ -74,6 +74,15 @@ static void on_leased_time(void *context, const struct tenant *tenant, uint8_t d
 		server_stats_leased_time(broker->server, tenant, device, ns);
 }
 
+static void on_activity(void *context, uint32_t devices, bool has_rings)
+{
+	struct broker *broker = context;
+
+	budget_set_pace(broker->budget, devices != 0, has_rings);
+	if (broker->server)
+		server_note_plans(broker->server, devices);
+}
+
 static void on_corrected(void *context, uint8_t device)
 {
 	struct broker *broker = context;
@@ -354,8 +363,8 @@ static int make_dispatch(struct broker *broker)
 		.stop_ns = broker->options.stop_ns,
 		.n_processors = count_processors(),
 		.has_quota = cgroup_quota() < 1000ull * count_processors(),
-		.set_pace = budget_set_pace,
-		.pace_context = broker->budget,
+		.note_activity = on_activity,
+		.activity_context = broker,
 		.work_begins = contention_work_begins,
 		.work_context = broker->contention,
 	};

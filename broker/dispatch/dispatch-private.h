@@ -418,7 +418,6 @@ struct dispatch {
 	uint64_t watched_ticks; /* last check of the devices */
 	struct device_watch watches[RBK_MAX_DEVICES];
 	uint16_t contention_flags; /* RBK_DECISION_CONTENTION_* for tasks completed by the CPU */
-	bool has_used_devices;     /* other than the CPU, since nothing was in flight */
 	bool is_working;           /* last result of dispatch_is_working() */
 	bool is_holding;           /* no entry is admitted: the broker is stopping, or pauses */
 	bool is_stopping;
@@ -846,14 +845,8 @@ bool dispatch_ring_has_work(const struct dispatch_ring *ring);
 /* Publish every ring that completions were posted to since the last call. */
 void dispatch_publish_dirty(struct dispatch *dispatch);
 
-/* Tell set_pace() of the options whether devices are in use. */
-static inline void dispatch_set_pace(const struct dispatch *dispatch, bool is_busy)
-{
-	const struct dispatch_options *options = &dispatch->options;
-
-	if (options->set_pace)
-		options->set_pace(options->pace_context, is_busy, dispatch->n_rings > 0);
-}
+/* Tell note_activity() of the options which devices are in use. */
+void dispatch_note_activity(const struct dispatch *dispatch);
 
 static inline uint64_t task_hash(const struct dispatch_ring *ring, uint64_t user_data)
 {

@@ -484,11 +484,8 @@ static int dispatch_sleep(struct dispatch *dispatch)
 
 	waker_arm(dispatch->options.waker);
 	block = dispatch_turn(dispatch) == 0 && dispatch->n_active == 0;
-	if (block) {
-		/* Devices count as busy while any task is submitted, which may be theirs. */
-		dispatch->has_used_devices &= dispatch->n_submitted > 0;
-		dispatch_set_pace(dispatch, dispatch->has_used_devices);
-	}
+	if (block)
+		dispatch_note_activity(dispatch);
 	r = look_at_kernel(dispatch, block);
 	waker_disarm(dispatch->options.waker);
 	return r;

@@ -41,12 +41,12 @@ struct dispatch_options {
 	bool has_quota;
 	uint64_t stop_ns; /* time until dispatch_stop() abandons tasks; 0: 10 s */
 	/*
-	 * Receives the activity, which sets the pace of measurements of devices; may be NULL.
-	 * Called in each turn that submitted tasks to a device other than the CPU, and before the
-	 * reactor sleeps. Must be cheap.
+	 * Receives the activity: the devices other than the CPU that have tasks, as bits, and
+	 * whether there are rings; may be NULL. Called in each turn that submitted tasks to such a
+	 * device, before they are flushed, and before the reactor sleeps. Must be cheap.
 	 */
-	void (*set_pace)(void *context, bool is_busy, bool has_sessions);
-	void *pace_context;
+	void (*note_activity)(void *context, uint32_t devices, bool has_rings);
+	void *activity_context;
 	/*
 	 * Called when work begins after a pause; may be NULL. Not called again until
 	 * dispatch_is_working() has returned false.

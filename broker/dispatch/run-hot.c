@@ -633,13 +633,23 @@ unsigned int dispatch_release(struct dispatch *dispatch)
 	return n_more;
 }
 
+void dispatch_note_activity(const struct dispatch *dispatch)
+{
+	const struct dispatch_options *options = &dispatch->options;
+	uint32_t devices = 0;
+
+	if (!options->note_activity)
+		return;
+	for (uint32_t i = RBK_DEVICE_CPU + 1; i < options->n_executors; i++)
+		devices |= (uint32_t)(dispatch->loads[i].n_held > 0) << i;
+	options->note_activity(options->activity_context, devices, dispatch->n_rings > 0);
+}
+
 /* Flushing an executor wakes a sleeping thread, or enters the driver. */
 void dispatch_flush(struct dispatch *dispatch)
 {
-	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
-		dispatch->has_used_devices = true;
-		dispatch_set_pace(dispatch, true);
-	}
+	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU))
+		dispatch_note_activity(dispatch);
 	for (; dispatch->flush_mask; dispatch->flush_mask &= dispatch->flush_mask - 1) {
 		unsigned int i = (unsigned int)__builtin_ctz(dispatch->flush_mask);
 

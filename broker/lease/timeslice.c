@@ -176,10 +176,32 @@ static bool is_before(const struct lease *a, const struct lease *b, uint64_t now
 	return a->timeslice.lacking_ns < b->timeslice.lacking_ns;
 }
 
-/* Return true if the lease can have the timeslice next. */
-static bool is_waiting(const struct lease *lease)
+/* Return true if a lease of this class waits while tasks of plans are under way. */
+static bool is_behind_plans(const struct lease *lease)
 {
-	return lease->timeslice.n_wanting > 0 && !lease->timeslice.is_under_way;
+	return class_of(lease) > priority_class(RBK_PRIORITY_NORMAL);
+}
+
+static bool has_plans(const struct timeslice_device *device, uint64_t pause_ns, uint64_t now_ns)
+{
+	return device->has_plans || (device->plans_ns > 0 && now_ns < device->plans_ns + pause_ns);
+}
+
+/* Return true if leases have to obey the timeslice, since others use the device. */
+static bool is_shared(const struct timeslice_device *device, uint64_t now_ns)
+{
+	return device->n_leases > 1 ||
+	       (device->n_leases == 1 && has_plans(device, TIMESLICE_PAUSE_NS, now_ns));
+}
+
+/* Return true if the lease can have the timeslice once other leases let it. */
+static bool is_waiting(const struct timeslice_device *device, const struct lease *lease,
+		       uint64_t now_ns)
+{
+	if (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way)
+		return false;
+	return !is_behind_plans(lease) || has_waited_long(lease, now_ns) ||
+	       !has_plans(device, TIMESLICE_PLANS_NS, now_ns);
 }
 
 /* Return the next lease; NULL: none waits that has told that its earlier work has ended. */
@@ -190,7 +212,7 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 
-		if (is_waiting(lease) && (!best || is_before(lease, best, now_ns)))
+		if (is_waiting(device, lease, now_ns) && (!best || is_before(lease, best, now_ns)))
 			best = lease;
 	}
 	return best;
@@ -218,10 +240,10 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next)
 }
 
 /*
- * Return the time at which the holder's timeslice ends, or is overdue. UINT64_MAX: no lease can
- * have the next one.
+ * Return the time at which the holder's timeslice ends, or is overdue. UINT64_MAX: nothing waits
+ * for that.
  */
-static uint64_t holder_end_ns(const struct timeslice_device *device)
+static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t now_ns)
 {
 	const struct lease *holder = device->holder;
 	uint64_t end_ns = UINT64_MAX;
@@ -230,11 +252,16 @@ static uint64_t holder_end_ns(const struct timeslice_device *device)
 	     node = node->next) {
 		const struct lease *lease = container_of(node, struct lease, timeslice.link);
 
-		if (is_waiting(lease))
+		if (is_waiting(device, lease, now_ns))
 			end_ns = min_u64(end_ns, end_for_ns(holder, lease));
 	}
-	if (end_ns < UINT64_MAX && state_of(holder) == RBK_TIMESLICE_CLOSED)
-		return holder->timeslice.closed_ns + TIMESLICE_GRACE_NS;
+	if (state_of(holder) == RBK_TIMESLICE_CLOSED)
+		return end_ns == UINT64_MAX ? UINT64_MAX
+					    : holder->timeslice.closed_ns + TIMESLICE_GRACE_NS;
+	if (is_behind_plans(holder) && has_plans(device, TIMESLICE_PLANS_NS, now_ns))
+		end_ns = min_u64(end_ns, holder->timeslice.was_late
+						 ? holder->timeslice.held_ns + TIMESLICE_NS
+						 : 0);
 	return end_ns;
 }
 
@@ -290,7 +317,8 @@ static void holder_press(struct timeslice_device *device, uint64_t now_ns)
 {
 	struct lease *holder = device->holder;
 	struct lease_timeslice *slice = &holder->timeslice;
-	bool is_due = now_ns >= holder_end_ns(device);
+	uint64_t end_ns = holder_end_ns(device, now_ns);
+	bool is_due = now_ns >= end_ns;
 
 	if (state_of(holder) == RBK_TIMESLICE_CLOSED) {
 		if (!is_due)
@@ -302,7 +330,7 @@ static void holder_press(struct timeslice_device *device, uint64_t now_ns)
 			slice->lacking_ns = 0;
 		slice->closed_ns = now_ns;
 		lease_publish(holder, RBK_TIMESLICE_CLOSED);
-	} else if (state_of(holder) == RBK_TIMESLICE_HELD) {
+	} else if (end_ns < UINT64_MAX && state_of(holder) == RBK_TIMESLICE_HELD) {
 		lease_publish(holder, RBK_TIMESLICE_WANTED);
 	}
 }
@@ -312,20 +340,21 @@ static void device_run(struct timeslice_device *device, uint64_t now_ns)
 	struct lease *next;
 
 	device_charge(device, now_ns);
-	if (device->n_leases < 2) {
+	if (!is_shared(device, now_ns)) {
 		if (device->n_leases == 1)
 			device_open(device);
 		return;
 	}
 	device_restrain(device, now_ns);
-	next = device_choose(device, now_ns);
-	if (next && device->holder)
+	if (device->holder)
 		holder_press(device, now_ns);
-	if (!next || device->holder)
+	if (device->holder)
+		return;
+	next = device_choose(device, now_ns);
+	if (!next)
 		return;
 	device_give(device, next, now_ns);
-	if (device_choose(device, now_ns))
-		holder_press(device, now_ns);
+	holder_press(device, now_ns);
 }
 
 /* ---- Events ---- */
@@ -379,6 +408,7 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 		++*n_leases;
 		list_append(&device->leases, &lease->timeslice.link);
 		device->n_leases++;
+		lease->leases->timeslices.n_leases++;
 		lease_return(lease);
 	}
 	if (!member->timeslice.is_sharing)
@@ -447,6 +477,7 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 	if (slice->n_members == 0) {
 		list_remove(&slice->link);
 		device->n_leases--;
+		lease->leases->timeslices.n_leases--;
 		lease->tenant->leases->n_sharing[lease->device]--;
 		if (device->holder == lease)
 			device->holder = NULL;
@@ -456,22 +487,68 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 	device_run(device, now_ns);
 }
 
+void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint64_t now_ns)
+{
+	if (timeslices->n_leases == 0)
+		return;
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		struct timeslice_device *device = &timeslices->devices[i];
+		bool had_plans = device->has_plans;
+
+		if (device->n_leases == 0)
+			continue;
+		device->has_plans = devices & 1u << i;
+		if (had_plans || device->has_plans)
+			device->plans_ns = now_ns;
+		if (had_plans != device->has_plans)
+			device_run(device, now_ns);
+	}
+}
+
 void timeslice_run(struct timeslices *timeslices, uint64_t now_ns)
 {
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
-		if (timeslices->devices[i].n_leases > 1)
+		if (timeslices->devices[i].n_leases > 0)
 			device_run(&timeslices->devices[i], now_ns);
 }
 
-uint64_t timeslice_next_ns(const struct timeslices *timeslices)
+/* Return the time at which something is due on a device because plans pause, or leases wait long.
+ */
+static uint64_t plans_next_ns(const struct timeslice_device *device, uint64_t now_ns)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	if (device->plans_ns == 0)
+		return UINT64_MAX;
+	if (!device->has_plans && device->n_leases == 1 &&
+	    state_of(lease_of(device->leases.next)) != RBK_TIMESLICE_OPEN)
+		next_ns = device->plans_ns + TIMESLICE_PAUSE_NS;
+	for (const struct list_node *node = device->leases.next; node != &device->leases;
+	     node = node->next) {
+		const struct lease *lease = container_of(node, struct lease, timeslice.link);
+
+		if (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way ||
+		    is_waiting(device, lease, now_ns))
+			continue;
+		next_ns = min_u64(next_ns, lease->timeslice.lacking_ns + TIMESLICE_PATIENCE_NS);
+		if (!device->has_plans)
+			next_ns = min_u64(next_ns, device->plans_ns + TIMESLICE_PLANS_NS);
+	}
+	return next_ns;
+}
+
+uint64_t timeslice_next_ns(const struct timeslices *timeslices, uint64_t now_ns)
 {
 	uint64_t next_ns = UINT64_MAX;
 
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
 		const struct timeslice_device *device = &timeslices->devices[i];
 
-		if (device->n_leases > 1 && device->holder)
-			next_ns = min_u64(next_ns, holder_end_ns(device));
+		if (device->n_leases == 0)
+			continue;
+		next_ns = min_u64(next_ns, plans_next_ns(device, now_ns));
+		if (is_shared(device, now_ns) && device->holder)
+			next_ns = min_u64(next_ns, holder_end_ns(device, now_ns));
 	}
 	return next_ns;
 }

@@ -17,6 +17,9 @@
  * a priority above normal. A lease that waits for TIMESLICE_PATIENCE_NS comes next, whatever its
  * priority.
  *
+ * Plans of the broker's own clients are not held back. While a device has some, even a lease that
+ * is alone keeps little work under way, and background leases wait.
+ *
  * This module decides only; its caller has the clock and calls timeslice_run() in time. Reactor
  * thread.
  */
@@ -39,6 +42,8 @@ enum { TIMESLICE_MAX_LEASES = 16 };
 #define TIMESLICE_GRACE_NS    50000000ull   /* 50 ms: longest wait for members' last work */
 #define TIMESLICE_LAG_NS      100000000ull  /* 100 ms: about the longest single submissions */
 #define TIMESLICE_PATIENCE_NS 1000000000ull /* 1 s: longest wait behind higher priorities */
+#define TIMESLICE_PLANS_NS    2000000ull /* 2 ms: pause of plans in which background work waits */
+#define TIMESLICE_PAUSE_NS    1000000000ull /* 1 s: pause of plans until a lease is alone */
 
 /* One device. */
 struct timeslice_device {
@@ -46,11 +51,14 @@ struct timeslice_device {
 	uint32_t n_leases;
 	struct lease *holder; /* has the timeslice, or is ending it; NULL: none */
 	uint64_t virtual_ns;  /* least tag of the tenants that use the device or wait for it */
+	bool has_plans;       /* tasks of plans are under way */
+	uint64_t plans_ns;    /* the last time that is known at which some were; 0: never */
 };
 
 /* All devices; part of struct leases. */
 struct timeslices {
 	struct timeslice_device devices[RBK_MAX_DEVICES];
+	uint32_t n_leases; /* leases that share a device */
 };
 
 /* A lease's part; zeroed at first. */
@@ -94,7 +102,16 @@ void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns)
 /* End a member's part, before it leaves its lease. Does nothing if it does not share. */
 void timeslice_leave(struct lease_member *member, uint64_t now_ns);
 
+/*
+ * Note on which devices tasks of plans are under way, as bits by device. Cheap while no lease
+ * shares a device.
+ */
+void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint64_t now_ns);
+
 /* Do what is due. */
 void timeslice_run(struct timeslices *timeslices, uint64_t now_ns);
-/* Return the time of the next timeslice_run(); UINT64_MAX: none is needed. */
-uint64_t timeslice_next_ns(const struct timeslices *timeslices);
+/*
+ * Return the time of the next timeslice_run(), which is after @now_ns if everything that was due
+ * then is done; UINT64_MAX: none is needed.
+ */
+uint64_t timeslice_next_ns(const struct timeslices *timeslices, uint64_t now_ns);

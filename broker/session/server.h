@@ -313,6 +313,8 @@ struct stats *server_stats_pages(struct server *server);
 /* Count @ns of @device that programs of the tenant's leases used, if pages show the tenant. */
 void server_stats_leased_time(struct server *server, const struct tenant *tenant, uint8_t device,
 			      uint64_t ns);
+/* Note which devices have tasks of plans, as bits: leases that share them get less. Reactor. */
+void server_note_plans(struct server *server, uint32_t devices);
 /*
  * Create the root page if needed, and keep it updated as for any watcher until
  * server_unwatch_root(). Parts of the broker that export its contents use this, such as the metrics

@@ -19,7 +19,7 @@ static struct timeslices *timeslices_of(struct server *server)
 
 void timeslices_arm(struct server *server, uint64_t now_ns)
 {
-	uint64_t next_ns = timeslice_next_ns(timeslices_of(server));
+	uint64_t next_ns = timeslice_next_ns(timeslices_of(server), now_ns);
 
 	if (next_ns == UINT64_MAX)
 		loop_timer_disarm(server->slice_timer);
@@ -46,6 +46,18 @@ int timeslices_start(struct server *server)
 void timeslices_stop(struct server *server)
 {
 	server->slice_timer = loop_timer_free(server->slice_timer);
+}
+
+void server_note_plans(struct server *server, uint32_t devices)
+{
+	struct timeslices *timeslices = timeslices_of(server);
+	uint64_t now_ns;
+
+	if (timeslices->n_leases == 0)
+		return;
+	now_ns = clock_now_ns();
+	timeslice_note_plans(timeslices, devices, now_ns);
+	timeslices_arm(server, now_ns);
 }
 
 void timeslices_leave(struct server *server, struct lease_member *member)

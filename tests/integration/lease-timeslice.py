@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Programs that share a simulated card's time: the layer restrains their submissions as the broker decides.
 
-    lease-timeslice.py AMDGPU_SIM BROKERD SUBMIT_CLIENT MANIFEST
+    lease-timeslice.py AMDGPU_SIM BROKERD SUBMIT_CLIENT MANIFEST MODEL_CLIENT [TEST...]
 
 The card executes one submission after the other, in the order in which they came, 10 us for each
 workgroup. Figures are printed; a test fails by an order of magnitude only, since the machine's own
@@ -18,9 +18,9 @@ import tempfile
 import time
 
 import started
-from simulated import PATIENCE_S, Broker, Cards
+from simulated import GPU, PATIENCE_S, Broker, Cards, Client
 
-SIM, BROKERD, CLIENT, MANIFEST = sys.argv[1:5]
+SIM, BROKERD, CLIENT, MANIFEST, MODEL_CLIENT = sys.argv[1:6]
 GROUP_US = 10
 SLOW = int(os.environ.get('RBK_TEST_SLOW', '1'))
 POLICY = '[tenant heavy]\nmatch-exe = {0}/heavy\nweight = 300\n[tenant light]\nmatch-exe = {0}/light\nweight = 100\n'
@@ -179,6 +179,38 @@ def test_crossed_semaphores():
         other.end()
 
 
+def test_plans():
+    """Tasks of plans wait for little of a program that shares the card, and hardly for one in the background."""
+    with begun() as rig, Client(MODEL_CLIENT, rig.broker) as client:
+        def rate():
+            """Return the tasks per second that ran on the card, one after the other."""
+            client.tell('start', 'm')
+            begin = time.monotonic()
+            time.sleep(2)
+            _, by = client.stop('m')
+            return sum(n for (device, _), n in by.items() if device == GPU) / (time.monotonic() - begin)
+
+        client.tell('plan', 'm', '1')
+        client.await_state('m', 'vram')
+        rate()
+        rates = {'alone': rate()}
+        parts = {}
+        for priority in (None, 'normal', 'background'):
+            program = Program(rig, 5000, 20, priority=priority)
+            # It is not restrained before the broker has seen that the card has tasks.
+            client.tell('run', 'm')
+            measure([program], .5)
+            rates[priority] = rate()
+            ((n, *_), ), seconds = measure([program], 2)
+            parts[priority] = n * program.us / 1e6 / seconds
+            program.end()
+        print('tasks of plans per second:', {name: round(rate) for name, rate in rates.items()},
+              'parts of the program afterwards:', {name: round(part, 2) for name, part in parts.items()}, flush=True)
+        judge(rates['normal'] > 3 * rates[None], 'the tasks wait for the whole queue')
+        judge(rates['background'] > .5 * rates['alone'], 'background work comes before the tasks')
+        judge(min(parts.values()) > .9, 'the program is held back after the tasks')
+
+
 def test_broker_ends():
     """Without a broker nothing waits; the next one restrains the programs again."""
     with begun(POLICY) as rig:
@@ -200,6 +232,6 @@ def test_broker_ends():
 
 
 for name, test in list(globals().items()):
-    if name.startswith('test_') and (len(sys.argv) < 6 or name in sys.argv[5:]):
+    if name.startswith('test_') and (len(sys.argv) < 7 or name in sys.argv[6:]):
         print(name, flush=True)
         test()

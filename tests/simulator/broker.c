@@ -226,6 +226,13 @@ static int make_memory(void)
 	return r ? r : budget_new(&budget_options, &broker->budget);
 }
 
+static void on_activity(void *context, uint32_t devices, bool has_rings)
+{
+	budget_set_pace(broker->budget, devices != 0, has_rings);
+	if (broker->server)
+		server_note_plans(broker->server, devices);
+}
+
 static int make_dispatch(void)
 {
 	struct dispatch_options options = {
@@ -239,8 +246,8 @@ static int make_dispatch(void)
 		.reactor_task_ns = broker->options->reactor_task_ns,
 		.n_processors = sim_n_processors(),
 		.has_quota = broker->options->has_quota,
-		.set_pace = budget_set_pace,
-		.pace_context = broker->budget,
+		.note_activity = on_activity,
+		.activity_context = broker,
 	};
 	int r;
 
@@ -697,10 +704,44 @@ static void check_rings(const struct session *session)
 	}
 }
 
+/* At most one lease of a device has the timeslice, and what is due is done. */
+static void check_timeslices(void)
+{
+	const struct leases *leases = residency_leases(broker->residency);
+	const uint64_t now_ns = clock_now_ns(),
+		       next_ns = timeslice_next_ns(&leases->timeslices, now_ns);
+	uint32_t n_leases = 0;
+
+	for (uint8_t i = 0; i < SIM_DEVICES; i++) {
+		const struct timeslice_device *device = &leases->timeslices.devices[i];
+		unsigned int n_holders = 0;
+
+		list_for_each (node, &device->leases) {
+			const struct lease *lease =
+				container_of(node, struct lease, timeslice.link);
+
+			n_holders +=
+				RBK_TIMESLICE_STATE(lease->timeslice.word) != RBK_TIMESLICE_CLOSED;
+			n_leases++;
+			if (lease->page && lease->page->timeslice != lease->timeslice.word)
+				sim_violation("lease %u: its page has another word", lease->number);
+		}
+		if (n_holders > 1)
+			sim_violation("%u leases may use device %u", n_holders, i);
+	}
+	if (n_leases != leases->timeslices.n_leases)
+		sim_violation("%u leases share devices, of which %u are counted", n_leases,
+			      leases->timeslices.n_leases);
+	if (next_ns < now_ns && now_ns - next_ns > 200000000)
+		sim_violation("a timeslice should have ended %llu ns ago",
+			      (unsigned long long)(now_ns - next_ns));
+}
+
 void sim_broker_check(bool is_first)
 {
 	if (!broker || !broker->server)
 		return;
+	check_timeslices();
 	list_for_each (node, &broker->server->sessions)
 		check_rings(container_of(node, struct session, link));
 	for (struct tenant *tenant = tenants_first(broker->tenants); tenant;

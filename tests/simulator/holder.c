@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "libclient/ringbroker.h"
+#include "libclient/private.h"
 #include "libclient/ringbroker/lease.h"
 #include "simulator/machine.h"
 
@@ -45,6 +46,9 @@ struct holder {
 	struct rbk *rbk;
 	struct rbk_lease *lease;
 	uint64_t max_bytes;
+	/* Another lease without credit, with which it shares the device's time; or NULL. */
+	struct rbk *rival_rbk;
+	struct rbk_lease *rival;
 };
 
 static uint64_t *credit(void)
@@ -89,6 +93,18 @@ static bool accept_result(const struct holder *holder, const char *what, int r,
 	return r == -ENOMEM || r == -ETIMEDOUT || r == -EDEADLK || r == -EBUSY;
 }
 
+static void begin_rival(struct holder *holder, const struct rbk_options *options)
+{
+	const struct rbk_lease_options wanted = {.device = RBK_DEVICE_NONE,
+						 .max_bytes = PAGE_BYTES};
+	struct rbk_error error = {""};
+
+	if (rbk_connect(options, &holder->rival_rbk, &error))
+		return;
+	if (rbk_lease_open(holder->rival_rbk, &wanted, &holder->rival, &error))
+		sim_trace("rbk_lease_open() of the rival: %s", error.text);
+}
+
 static bool begin(struct holder *holder)
 {
 	const struct rbk_options options = {
@@ -112,7 +128,26 @@ static bool begin(struct holder *holder)
 	holder->max_bytes = wanted.max_bytes;
 	n_leases += r == 0;
 	accept_result(holder, "rbk_lease_open()", r, &error);
+	if (r == 0)
+		begin_rival(holder, &options);
 	return r == 0;
+}
+
+/*
+ * Share the device's time, well or badly: without having joined, without telling when the timeslice
+ * should end, or with a word of the past.
+ */
+static void share_time(const struct holder *holder)
+{
+	struct rbk_lease *lease = holder->rival && sim_below(2) ? holder->rival : holder->lease;
+	const uint32_t word = __atomic_load_n(&rbk_lease_page(lease)->timeslice, __ATOMIC_ACQUIRE);
+	const uint32_t action = 1 + sim_below(3);
+	const uint32_t priority = action == RBK_WIRE_TIMESLICE_JOIN ? sim_below(4) : 0;
+	int r;
+
+	r = client_lease_timeslice(lease, action, priority,
+				   action == RBK_WIRE_TIMESLICE_DONE ? word - sim_below(2) : 0);
+	sim_trace("timeslice: %u: %d", action, r);
 }
 
 static bool act(struct holder *holder)
@@ -121,7 +156,7 @@ static bool act(struct holder *holder)
 	uint64_t least_bytes, want_bytes, given_bytes = 0;
 	int r;
 
-	switch (sim_below(4)) {
+	switch (sim_below(8)) {
 	case 0:
 		want_bytes = some_pages(holder->max_bytes);
 		least_bytes = some_pages(want_bytes);
@@ -152,6 +187,12 @@ static bool act(struct holder *holder)
 		r = rbk_lease_resize(holder->rbk, rbk_lease_number(holder->lease),
 				     some_pages(holder->max_bytes), &given_bytes, &error);
 		return accept_result(holder, "rbk_lease_resize()", r, &error);
+	case 3:
+	case 4:
+	case 5:
+	case 6:
+		share_time(holder);
+		return true;
 	default:
 		return sim_below(10) > 0;
 	}
@@ -160,6 +201,10 @@ static bool act(struct holder *holder)
 static void end(struct holder *holder)
 {
 	*credit() = 0;
+	if (holder->rival)
+		rbk_lease_close(holder->rival);
+	if (holder->rival_rbk)
+		rbk_disconnect(holder->rival_rbk);
 	if (holder->lease)
 		rbk_lease_close(holder->lease);
 	if (holder->rbk)

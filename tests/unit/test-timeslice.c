@@ -52,7 +52,7 @@ static int teardown(void **state)
 		lease_free(programs[i].lease);
 	}
 	assert_int_equal(leases.timeslices.devices[DEVICE].n_leases, 0);
-	assert_true(timeslice_next_ns(&leases.timeslices) == UINT64_MAX);
+	assert_true(timeslice_next_ns(&leases.timeslices, now_ns) == UINT64_MAX);
 	leases_deinit(&leases);
 	for (unsigned int i = 0; i < N_TENANTS; i++) {
 		assert_int_equal(leases_of(&tenants[i])->n_sharing[DEVICE], 0);
@@ -128,7 +128,7 @@ static void run_for(uint64_t ns)
 	const uint64_t end_ns = now_ns + ns;
 
 	while (now_ns < end_ns) {
-		uint64_t next_ns = timeslice_next_ns(&leases.timeslices);
+		uint64_t next_ns = timeslice_next_ns(&leases.timeslices, now_ns);
 
 		/* Something is due only after what was due has been done. */
 		assert_true(next_ns > now_ns);
@@ -371,6 +371,65 @@ TEST(test_members__have_to_tell, setup, teardown)
 	lease_leave(&second);
 	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
 	assert_int_equal(a->lease->timeslice.class, 2);
+}
+
+static void note_plans(bool has_some)
+{
+	timeslice_note_plans(&leases.timeslices, has_some ? 1u << DEVICE : 0, now_ns);
+}
+
+/* Beside plans a lease that is alone keeps little work under way, until they pause for long. */
+TEST(test_plans__restrain_a_lease, setup, teardown)
+{
+	struct program *program = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+
+	run_for(10 * ms);
+	assert_int_equal(state_of(program), RBK_TIMESLICE_OPEN);
+	timeslice_note_plans(&leases.timeslices, 1u << (DEVICE + 1), now_ns);
+	assert_int_equal(state_of(program), RBK_TIMESLICE_OPEN);
+	note_plans(true);
+	assert_int_equal(state_of(program), RBK_TIMESLICE_HELD);
+	measure(2 * s);
+	assert_int_equal(state_of(program), RBK_TIMESLICE_HELD);
+	assert_true(program->used_ns > 1900 * ms);
+	note_plans(false);
+	run_for(900 * ms);
+	assert_int_equal(state_of(program), RBK_TIMESLICE_HELD);
+	run_for(200 * ms);
+	assert_int_equal(state_of(program), RBK_TIMESLICE_OPEN);
+}
+
+/* Background work waits for plans, also for those that follow each other, but not for ever. */
+TEST(test_plans__come_before_background, setup, teardown)
+{
+	struct program *program = add(0, RBK_PRIORITY_LOW, ms, 0);
+
+	for (unsigned int n_leases = 1; n_leases <= 2; n_leases++) {
+		run_for(100 * ms);
+		for (unsigned int i = 0; i < 20; i++) {
+			note_plans(true);
+			if (i == 0)
+				assert_int_equal(state_of(program), RBK_TIMESLICE_CLOSED);
+			run_for(ms);
+			note_plans(false);
+			run_for(ms);
+			if (i == 2)
+				program->used_ns = 0;
+		}
+		assert_true(program->used_ns == 0);
+		run_for(5 * ms);
+		assert_int_not_equal(state_of(program), RBK_TIMESLICE_CLOSED);
+		note_plans(true);
+		run_for(10 * s);
+		measure(10 * s);
+		assert_true(program->used_ns >= 9 * 5 * ms && program->used_ns <= s);
+		note_plans(false);
+		measure(s);
+		assert_true(program->used_ns >= 900 * ms);
+		/* The same beside an idle lease. */
+		if (n_leases == 1)
+			add(1, URGENT, ms, 1000 * s)->ready_ns = now_ns + 1000 * s;
+	}
 }
 
 TEST(test_tenant__shares_with_few_leases, setup, teardown)
