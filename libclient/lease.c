@@ -667,10 +667,10 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 	client_objects_unlock(rbk);
 	if (!(rbk->features & RBK_FEAT_TIMESLICE))
 		r = -EOPNOTSUPP;
-	else if (action == RBK_WIRE_TIMESLICE_WANT)
-		r = client_request(rbk, &message, &answer, NULL);
-	else
+	else if (action == RBK_WIRE_TIMESLICE_DONE)
 		r = client_post(rbk, &message);
+	else
+		r = client_request(rbk, &message, &answer, NULL);
 	client_unref(rbk);
 	return r;
 }

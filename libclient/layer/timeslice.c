@@ -183,6 +183,16 @@ static int join(struct gpu *gpu)
 				      layer_process->environment.priority, 0);
 }
 
+static void say_unshared(const struct gpu *gpu, int r)
+{
+	const char *why = r == -EOPNOTSUPP ? "the broker does not offer it"
+			  : r == -EBUSY    ? "too many leases of the tenant do"
+			  : r < 0          ? strerror(-r)
+					   : "the broker is gone";
+
+	say("lease %u does not share its device's time: %s", rbk_lease_number(gpu->lease), why);
+}
+
 void timeslice_share(struct gpu *gpu)
 {
 	int r;
@@ -193,8 +203,7 @@ void timeslice_share(struct gpu *gpu)
 	if (!r)
 		r = join(gpu);
 	if (r)
-		say("lease %u does not share its device's time: %s", rbk_lease_number(gpu->lease),
-		    r == -EOPNOTSUPP ? "the broker does not offer it" : strerror(-r));
+		say_unshared(gpu, r);
 	else
 		__atomic_store_n(&gpu->timeslice.is_sharing, 1, __ATOMIC_RELEASE);
 }
@@ -202,6 +211,7 @@ void timeslice_share(struct gpu *gpu)
 void timeslice_restore(struct gpu *gpu)
 {
 	struct timeslice *slice = &gpu->timeslice;
+	int r;
 
 	if (!slice->is_sharing)
 		return;
@@ -209,8 +219,9 @@ void timeslice_restore(struct gpu *gpu)
 	slice->given_word = 0;
 	pthread_mutex_unlock(&slice->lock);
 	__atomic_store_n(&slice->open_until_ns, 0, __ATOMIC_RELAXED);
-	if (join(gpu))
-		say("lease %u no longer shares its device's time", rbk_lease_number(gpu->lease));
+	r = join(gpu);
+	if (r)
+		say_unshared(gpu, r);
 }
 
 /* ---- Submissions ---- */
