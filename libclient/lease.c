@@ -669,6 +669,8 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 		r = -EOPNOTSUPP;
 	else if (action == RBK_WIRE_TIMESLICE_DONE)
 		r = client_post(rbk, &message);
+	else if (client_stalls(rbk))
+		r = -ETIME;
 	else
 		r = client_request(rbk, &message, &answer, NULL);
 	client_unref(rbk);

@@ -356,7 +356,8 @@ int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino
 /*
  * Share the time of the lease's device with other leases: @action is an enum
  * rbk_wire_timeslice_action, of which @priority or @word is a part, or 0. Only DONE does not wait
- * for the answer. Return: 0; -EOPNOTSUPP: the broker does not offer it; errors of client_post() and
+ * for the answer; after a timeout the others fail at once, until the broker answers.
+ * Return: 0; -EOPNOTSUPP: the broker does not offer it; errors of client_post() and
  * client_request(). Any thread.
  */
 int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t priority,

@@ -716,13 +716,15 @@ struct rbk_wire_lease_cgroup {
 /*
  * LEASE_TIMESLICE (RBK_FEAT_TIMESLICE): shares the device's time with other leases. The broker
  * gives the timeslice to one lease after the other, and writes it to their pages; enum
- * rbk_timeslice says what members may do. It is for all members of the lease that joined.
+ * rbk_timeslice says what members may do. It is for the members of the lease that have joined, and
+ * have asked for it since they last told DONE.
  *   JOIN  the member obeys from now on. priority is an enum rbk_priority: LOW for background work,
  *         NORMAL, HIGH or URGENT. One above the tenant's priority-max counts as that. The lease
  *         has the highest priority of its members. A member may join again with another priority.
- *   WANT  the member has work, and the lease does not have the timeslice.
- *   DONE  nothing of the member is under way on the device, and it submits nothing more before
- *         rbk_lease_page.timeslice is other than word. Of an older word it has no effect.
+ *   WANT  the member has work. If the lease has the timeslice, the member may begin once this is
+ *         answered; otherwise, when the page says so.
+ *   DONE  nothing of the member is under way on the device, and it submits nothing more before it
+ *         asks again. Without effect if rbk_lease_page.timeslice is no longer word.
  * A lease whose members do not tell DONE within 50 ms is overdue: the next lease begins, and the
  * overdue one gets no timeslice before they do. Its time counts until then.
  *   -ENOENT  the session is no member of it, or WANT and DONE: has not joined

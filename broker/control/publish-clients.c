@@ -166,10 +166,11 @@ static const uint64_t old_ns = 5000000000;
 static uint32_t sharing_flags(const struct lease *lease)
 {
 	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
-	const uint8_t class = lease->timeslice.class;
+	uint8_t class;
 
 	if (lease->timeslice.n_members == 0)
 		return 0;
+	class = timeslice_class(lease);
 	return RBK_STATS_LEASE_SHARING | (class < normal ? RBK_STATS_LEASE_URGENT : 0) |
 	       (class > normal ? RBK_STATS_LEASE_BACKGROUND : 0);
 }

@@ -3,21 +3,22 @@
  * Timeslices: see timeslice.h.
  *
  * Each tenant has a tag by device: the time that its leases have had the timeslice, divided by its
- * weight. A device's virtual time is the least tag of the tenants that use the device or wait for
- * it, and never decreases. A tenant that comes back gets a tag that is not behind it by more than
- * the lag: programs pause between submissions, and would otherwise lose their share in each pause.
- * No tag is ahead of it by more than max_ahead_ns, so that a program that hung the device does not
- * cost its tenant the device for long.
+ * weight. A device's virtual time is the least tag of the tenants whose leases have the timeslice
+ * or wait for it, without background leases where there are others, and never decreases. A tenant
+ * that comes back gets a tag that is not behind it by more than the lag: programs pause between
+ * submissions, and would otherwise lose their share in each pause. No tag is ahead of it by more
+ * than max_ahead_ns, so that a program that hung the device does not cost its tenant the device for
+ * long.
  *
- * While a lease is overdue, it alone is charged, since devices do work in the order in which it
- * came. A lease that is overdue for long hangs, and is charged no more.
+ * Devices do work in the order in which it came. While leases are overdue, the one whose timeslice
+ * ended first is charged, and no other. That ends when a later timeslice has ended: then nothing of
+ * the overdue lease is in front of others, as if its program was stopped.
  *
  * Every function takes O(n) of the leases that share the device.
  */
 #include "lease/timeslice.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,8 +29,11 @@
 #include "util/number.h"
 #include "util/priority.h"
 
-static const uint64_t max_ahead_ns = 1000000000;
-static const uint64_t hanging_ns = 1000000000;
+static const uint64_t max_ahead_ns = 10000000000;
+/* Longest time for which an overdue lease is charged; kernels reset a device after less. */
+static const uint64_t hanging_ns = 10000000000;
+/* Most threads that are woken: one of each member. */
+static const uint32_t max_woken = 256;
 /* A shorter timeslice may have ended before the program noticed it. */
 static const uint64_t least_slice_ns = 500000;
 
@@ -48,9 +52,10 @@ static uint64_t *tag_of(const struct lease *lease)
 	return &lease->tenant->leases->timeslice_ns[lease->device];
 }
 
-static uint64_t weight_of(const struct lease *lease)
+/* Return @ns of the device's time as a difference of the tenant's tag. */
+static uint64_t virtual_of(const struct lease *lease, uint64_t ns)
 {
-	return max_u64(lease->tenant->weight, 1);
+	return ns * FAIR_WEIGHT / max_u64(lease->tenant->weight, 1);
 }
 
 static enum rbk_timeslice state_of(const struct lease *lease)
@@ -63,37 +68,21 @@ static struct lease_member *member_of(struct list_node *node)
 	return container_of(node, struct lease_member, link);
 }
 
-/* Publish a state to the lease's members, who have to tell DONE anew. */
+/* Publish a state to the lease's members. */
 static void lease_publish(struct lease *lease, enum rbk_timeslice state)
 {
 	struct lease_timeslice *slice = &lease->timeslice;
 
 	slice->word = ((slice->word >> 2) + 1) << 2 | state;
-	slice->n_done = 0;
-	list_for_each (node, &lease->members)
-		member_of(node)->timeslice.is_done = false;
 	if (!lease->page)
 		return;
 	/* Pairs with the acquire loads of members. */
 	__atomic_store_n(&lease->page->timeslice, slice->word, __ATOMIC_RELEASE);
-	syscall(SYS_futex, &lease->page->timeslice, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	syscall(SYS_futex, &lease->page->timeslice, FUTEX_WAKE,
+		min_u64(lease->n_members, max_woken), NULL, NULL, 0);
 }
 
 /* ---- Accounts ---- */
-
-static void device_advance(struct timeslice_device *device)
-{
-	uint64_t least = UINT64_MAX;
-
-	list_for_each (node, &device->leases) {
-		const struct lease *lease = lease_of(node);
-
-		if (lease->timeslice.is_under_way || lease->timeslice.n_wanting > 0)
-			least = min_u64(least, *tag_of(lease));
-	}
-	if (least != UINT64_MAX)
-		device->virtual_ns = max_u64(device->virtual_ns, least);
-}
 
 /* Return true if the lease keeps the device busy although its timeslice has ended. */
 static bool is_overdue(const struct timeslice_device *device, const struct lease *lease,
@@ -101,79 +90,123 @@ static bool is_overdue(const struct timeslice_device *device, const struct lease
 {
 	const struct lease_timeslice *slice = &lease->timeslice;
 
-	return slice->is_under_way && lease != device->holder &&
+	return slice->is_under_way && lease != device->holder && !slice->is_overtaken &&
 	       now_ns < slice->closed_ns + hanging_ns;
 }
 
-/* Charge the leases that use the device, up to now. */
+/* Return the lease whose work the device does: the first overdue one, or the holder; or NULL. */
+static struct lease *device_user(const struct timeslice_device *device, uint64_t now_ns)
+{
+	struct lease *user = NULL;
+
+	for (struct list_node *node = device->leases.next; node != &device->leases;
+	     node = node->next) {
+		struct lease *lease = lease_of(node);
+
+		if (is_overdue(device, lease, now_ns) &&
+		    (!user || lease->timeslice.closed_ns < user->timeslice.closed_ns))
+			user = lease;
+	}
+	if (user || !device->holder || !device->holder->timeslice.is_under_way)
+		return user;
+	return device->holder;
+}
+
+/* Return the class that counts now. */
+static uint8_t class_of(const struct lease *lease)
+{
+	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL), class = timeslice_class(lease);
+
+	if (class<normal && * tag_of(lease)> device_of(lease)->virtual_ns +
+	    virtual_of(lease, TIMESLICE_LAG_NS))
+		return normal;
+	return class;
+}
+
+static void device_advance(struct timeslice_device *device)
+{
+	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
+	uint64_t least = UINT64_MAX;
+	uint8_t best = UINT8_MAX;
+
+	list_for_each (node, &device->leases) {
+		const struct lease *lease = lease_of(node);
+		uint8_t class = timeslice_class(lease);
+
+		if (lease != device->holder &&
+		    (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way))
+			continue;
+		/* Urgent leases must not be ahead of normal ones by more than the lag. */
+		class = class < normal ? normal : class;
+		if (class < best)
+			least = UINT64_MAX;
+		if (class <= best)
+			least = min_u64(least, *tag_of(lease));
+		best = class < best ? class : best;
+	}
+	if (least != UINT64_MAX)
+		device->virtual_ns = max_u64(device->virtual_ns, least);
+}
+
+/* Charge the lease that uses the device, up to now. */
 static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 {
-	bool has_overdue = false;
+	const struct lease *user = device_user(device, now_ns);
 
-	list_for_each (node, &device->leases)
-		has_overdue |= is_overdue(device, lease_of(node), now_ns);
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 		struct lease_timeslice *slice = &lease->timeslice;
 		uint64_t ns = now_ns > slice->charged_ns ? now_ns - slice->charged_ns : 0;
 
 		slice->charged_ns += ns;
-		if (!slice->is_under_way ||
-		    (has_overdue ? !is_overdue(device, lease, now_ns) : lease != device->holder))
+		if (lease != user)
 			continue;
 		slice->used_ns += ns;
-		*tag_of(lease) += ns * FAIR_WEIGHT / weight_of(lease);
+		*tag_of(lease) += virtual_of(lease, ns);
 	}
 	device_advance(device);
 	list_for_each (node, &device->leases) {
-		uint64_t *tag = tag_of(lease_of(node));
+		struct lease *lease = lease_of(node);
+		uint64_t most = device->virtual_ns + virtual_of(lease, max_ahead_ns);
 
-		*tag = min_u64(*tag, device->virtual_ns + max_ahead_ns);
+		*tag_of(lease) = min_u64(*tag_of(lease), most);
 	}
 }
 
 /* Bound the time that a tenant is behind, as its lease begins to use the device or to wait. */
 static void lease_return(struct lease *lease)
 {
+	const uint64_t lag = virtual_of(lease, TIMESLICE_LAG_NS);
 	const struct timeslice_device *device = device_of(lease);
 	uint64_t *tag = tag_of(lease);
 
-	if (*tag + TIMESLICE_LAG_NS < device->virtual_ns)
-		*tag = device->virtual_ns - TIMESLICE_LAG_NS;
-}
-
-/* Return the class that counts now. */
-static uint8_t class_of(const struct lease *lease)
-{
-	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
-	uint8_t class = lease->timeslice.class, most = priority_class(lease->tenant->priority_max);
-
-	if (class < most)
-		class = most;
-	if (class<normal && * tag_of(lease)> device_of(lease)->virtual_ns + TIMESLICE_LAG_NS)
-		class = normal;
-	return class;
+	if (*tag + lag < device->virtual_ns)
+		*tag = device->virtual_ns - lag;
 }
 
 /* ---- Whose turn it is ---- */
 
+/* Return the time from which a lease that waits comes next. */
+static uint64_t late_from_ns(const struct lease *lease)
+{
+	const uint64_t late_ns = device_of(lease)->late_ns;
+
+	return max_u64(lease->timeslice.lacking_ns, late_ns) + TIMESLICE_PATIENCE_NS;
+}
+
 static bool has_waited_long(const struct lease *lease, uint64_t now_ns)
 {
-	return now_ns >= lease->timeslice.lacking_ns + TIMESLICE_PATIENCE_NS;
+	return now_ns >= late_from_ns(lease);
 }
 
 /* Return true if @a, which waits, comes before @b, which waits. */
-static bool is_before(const struct lease *a, const struct lease *b, uint64_t now_ns)
+static bool is_before(const struct lease *a, const struct lease *b)
 {
-	bool is_late = has_waited_long(a, now_ns);
-
-	if (is_late != has_waited_long(b, now_ns))
-		return is_late;
-	if (!is_late && class_of(a) != class_of(b))
+	if (class_of(a) != class_of(b))
 		return class_of(a) < class_of(b);
-	if (!is_late && *tag_of(a) != *tag_of(b))
+	if (*tag_of(a) != *tag_of(b))
 		return *tag_of(a) < *tag_of(b);
-	return a->timeslice.lacking_ns < b->timeslice.lacking_ns;
+	return a->timeslice.wanted_ns < b->timeslice.wanted_ns;
 }
 
 /* Return true if a lease of this class waits while tasks of plans are under way. */
@@ -204,18 +237,31 @@ static bool is_waiting(const struct timeslice_device *device, const struct lease
 	       !has_plans(device, TIMESLICE_PLANS_NS, now_ns);
 }
 
-/* Return the next lease; NULL: none waits that has told that its earlier work has ended. */
-static struct lease *device_choose(struct timeslice_device *device, uint64_t now_ns)
+/*
+ * Return the next lease: the first one, or one that has waited long behind higher priorities;
+ * *ret_is_late: it has waited long. NULL: none waits that has told that its earlier work has ended.
+ */
+static struct lease *device_choose(struct timeslice_device *device, uint64_t now_ns,
+				   bool *ret_is_late)
 {
-	struct lease *best = NULL;
+	struct lease *best = NULL, *late = NULL;
 
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 
-		if (is_waiting(device, lease, now_ns) && (!best || is_before(lease, best, now_ns)))
+		if (is_waiting(device, lease, now_ns) && (!best || is_before(lease, best)))
 			best = lease;
 	}
-	return best;
+	list_for_each (node, &device->leases) {
+		struct lease *lease = lease_of(node);
+
+		if (is_waiting(device, lease, now_ns) && has_waited_long(lease, now_ns) &&
+		    class_of(lease) > class_of(best) &&
+		    (!late || lease->timeslice.lacking_ns < late->timeslice.lacking_ns))
+			late = lease;
+	}
+	*ret_is_late = late || (best && has_waited_long(best, now_ns));
+	return late ? late : best;
 }
 
 /*
@@ -223,20 +269,21 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
  * used more. Without that, two tenants with one program each would have equal parts: the holder
  * does not wait when its timeslice ends.
  */
-static uint64_t end_for_ns(const struct lease *holder, const struct lease *next)
+static uint64_t end_for_ns(const struct lease *holder, const struct lease *next, uint64_t now_ns)
 {
-	uint64_t least_ns = holder->timeslice.held_ns + TIMESLICE_NS;
-	uint64_t end_ns = next->timeslice.lacking_ns + TIMESLICE_PATIENCE_NS, behind;
+	uint64_t least_ns = holder->timeslice.held_ns + TIMESLICE_NS, behind;
 	uint8_t class = class_of(holder), next_class = class_of(next);
 
 	if (next_class < class)
 		return holder->timeslice.was_late ? least_ns : 0;
-	if (next_class == class) {
-		behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
-		end_ns = min_u64(end_ns, holder->timeslice.charged_ns +
-						 behind * weight_of(holder) / FAIR_WEIGHT);
-	}
-	return max_u64(least_ns, end_ns);
+	if (next_class > class)
+		return max_u64(least_ns, late_from_ns(next));
+	/* A holder that waits for an overdue lease uses nothing. */
+	if (device_user(device_of(holder), now_ns) != holder)
+		return least_ns;
+	behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
+	return max_u64(least_ns, holder->timeslice.charged_ns +
+					 behind * max_u64(holder->tenant->weight, 1) / FAIR_WEIGHT);
 }
 
 /*
@@ -253,7 +300,7 @@ static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t no
 		const struct lease *lease = container_of(node, struct lease, timeslice.link);
 
 		if (is_waiting(device, lease, now_ns))
-			end_ns = min_u64(end_ns, end_for_ns(holder, lease));
+			end_ns = min_u64(end_ns, end_for_ns(holder, lease, now_ns));
 	}
 	if (state_of(holder) == RBK_TIMESLICE_CLOSED)
 		return end_ns == UINT64_MAX ? UINT64_MAX
@@ -265,20 +312,31 @@ static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t no
 	return end_ns;
 }
 
-static void device_give(struct timeslice_device *device, struct lease *lease, uint64_t now_ns)
+static void device_give(struct timeslice_device *device, struct lease *lease, bool is_late,
+			uint64_t now_ns)
 {
 	struct lease_timeslice *slice = &lease->timeslice;
 
 	device->holder = lease;
-	slice->was_late = slice->n_wanting > 0 && has_waited_long(lease, now_ns);
+	slice->was_late = is_late;
+	if (slice->was_late)
+		device->late_ns = now_ns;
+	lease_return(lease);
 	if (slice->n_wanting > 0)
 		slice->waited_ns += now_ns - min_u64(slice->wanted_ns, now_ns);
 	slice->held_ns = slice->charged_ns = now_ns;
 	slice->is_under_way = true;
+	slice->is_overtaken = false;
 	slice->n_slices++;
 	slice->n_wanting = 0;
-	list_for_each (node, &lease->members)
-		member_of(node)->timeslice.is_wanting = false;
+	/* Members that did not wait have nothing to tell. */
+	list_for_each (node, &lease->members) {
+		struct member_timeslice *member = &member_of(node)->timeslice;
+
+		slice->n_done -= member->is_wanting && member->is_done;
+		member->is_done = member->is_done && !member->is_wanting;
+		member->is_wanting = false;
+	}
 	lease_publish(lease, RBK_TIMESLICE_HELD);
 }
 
@@ -290,9 +348,11 @@ static void device_open(struct timeslice_device *device)
 
 	device->holder = lease;
 	slice->is_under_way = false;
-	slice->n_wanting = 0;
-	list_for_each (node, &lease->members)
+	slice->n_wanting = slice->n_done = 0;
+	list_for_each (node, &lease->members) {
 		member_of(node)->timeslice.is_wanting = false;
+		member_of(node)->timeslice.is_done = false;
+	}
 	if (state_of(lease) != RBK_TIMESLICE_OPEN)
 		lease_publish(lease, RBK_TIMESLICE_OPEN);
 }
@@ -306,7 +366,7 @@ static void device_restrain(struct timeslice_device *device, uint64_t now_ns)
 		if (state_of(lease) != RBK_TIMESLICE_OPEN)
 			continue;
 		if (lease == device->holder)
-			device_give(device, lease, now_ns);
+			device_give(device, lease, false, now_ns);
 		else
 			lease_publish(lease, RBK_TIMESLICE_CLOSED);
 	}
@@ -338,6 +398,7 @@ static void holder_press(struct timeslice_device *device, uint64_t now_ns)
 static void device_run(struct timeslice_device *device, uint64_t now_ns)
 {
 	struct lease *next;
+	bool is_late;
 
 	device_charge(device, now_ns);
 	if (!is_shared(device, now_ns)) {
@@ -350,14 +411,21 @@ static void device_run(struct timeslice_device *device, uint64_t now_ns)
 		holder_press(device, now_ns);
 	if (device->holder)
 		return;
-	next = device_choose(device, now_ns);
+	next = device_choose(device, now_ns, &is_late);
 	if (!next)
 		return;
-	device_give(device, next, now_ns);
+	device_give(device, next, is_late, now_ns);
 	holder_press(device, now_ns);
 }
 
 /* ---- Events ---- */
+
+uint8_t timeslice_class(const struct lease *lease)
+{
+	const uint8_t most = priority_class(lease->tenant->priority_max);
+
+	return lease->timeslice.class > most ? lease->timeslice.class : most;
+}
 
 void timeslices_init(struct timeslices *timeslices)
 {
@@ -378,6 +446,18 @@ static void lease_find_class(struct lease *lease)
 	}
 }
 
+/* Note that a timeslice has ended, and nothing of earlier ones is in front of its work. */
+static void device_overtake(struct timeslice_device *device, const struct lease *ended)
+{
+	list_for_each (node, &device->leases) {
+		struct lease_timeslice *slice = &lease_of(node)->timeslice;
+
+		if (slice->is_under_way && lease_of(node) != device->holder &&
+		    slice->closed_ns <= ended->timeslice.held_ns)
+			slice->is_overtaken = true;
+	}
+}
+
 /* End the lease's timeslice if all members have told DONE. */
 static void lease_check_done(struct lease *lease)
 {
@@ -386,7 +466,11 @@ static void lease_check_done(struct lease *lease)
 
 	if (slice->n_done < slice->n_members || state_of(lease) == RBK_TIMESLICE_OPEN)
 		return;
+	if (slice->is_under_way)
+		device_overtake(device, lease);
 	slice->is_under_way = false;
+	if (slice->n_wanting == 0)
+		slice->lacking_ns = 0;
 	if (device->holder != lease)
 		return;
 	device->holder = NULL;
@@ -411,8 +495,12 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 		lease->leases->timeslices.n_leases++;
 		lease_return(lease);
 	}
-	if (!member->timeslice.is_sharing)
+	if (!member->timeslice.is_sharing) {
 		lease->timeslice.n_members++;
+		/* While the lease is open, it may have begun to use the device. */
+		member->timeslice.is_done = state_of(lease) != RBK_TIMESLICE_OPEN;
+		lease->timeslice.n_done += member->timeslice.is_done;
+	}
 	member->timeslice.is_sharing = true;
 	member->timeslice.class = priority_class(priority);
 	lease_find_class(lease);
@@ -426,13 +514,13 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns)
 	struct timeslice_device *device = device_of(lease);
 	struct lease_timeslice *slice = &lease->timeslice;
 
-	if (state_of(lease) == RBK_TIMESLICE_OPEN || member->timeslice.is_wanting)
-		return;
 	if (state_of(lease) != RBK_TIMESLICE_CLOSED) {
-		/* The member had told DONE, and other members had not. */
-		lease_publish(lease, state_of(lease));
+		slice->n_done -= member->timeslice.is_done;
+		member->timeslice.is_done = false;
 		return;
 	}
+	if (member->timeslice.is_wanting)
+		return;
 	member->timeslice.is_wanting = true;
 	if (slice->n_wanting++ == 0) {
 		device_charge(device, now_ns);
@@ -530,7 +618,7 @@ static uint64_t plans_next_ns(const struct timeslice_device *device, uint64_t no
 		if (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way ||
 		    is_waiting(device, lease, now_ns))
 			continue;
-		next_ns = min_u64(next_ns, lease->timeslice.lacking_ns + TIMESLICE_PATIENCE_NS);
+		next_ns = min_u64(next_ns, late_from_ns(lease));
 		if (!device->has_plans)
 			next_ns = min_u64(next_ns, device->plans_ns + TIMESLICE_PLANS_NS);
 	}

@@ -8,14 +8,15 @@
  * lease that is alone is not restrained.
  *
  * The next lease is one of the highest priority that waits; among these, the one whose tenant has
- * used least, by weight. A lease that waits keeps the timeslice of an equal one to
- * TIMESLICE_NS, and ends that of a lower one at once. A lease ends its timeslice when its members
- * have told that nothing of theirs is under way, or is overdue after TIMESLICE_GRACE_NS.
+ * used least, by weight. A lease that waits ends the timeslice of a lower one at once, and that of
+ * an equal one after TIMESLICE_NS, once the holder's tenant has used more. A timeslice has ended
+ * when the members that used it have told that nothing of theirs is under way, or is overdue after
+ * TIMESLICE_GRACE_NS.
  *
- * Time counts from the begin of a timeslice until its members have told so. A tenant that did not
+ * Time counts from the begin of a timeslice until these members have told so. A tenant that did not
  * wait may be behind others by TIMESLICE_LAG_NS at most, and so much ahead before its leases lose
  * a priority above normal. A lease that waits for TIMESLICE_PATIENCE_NS comes next, whatever its
- * priority.
+ * priority, but only one in that time on each device.
  *
  * Plans of the broker's own clients are not held back. While a device has some, even a lease that
  * is alone keeps little work under way, and background leases wait.
@@ -50,7 +51,8 @@ struct timeslice_device {
 	struct list_node leases; /* struct lease_timeslice.link: leases that share the device */
 	uint32_t n_leases;
 	struct lease *holder; /* has the timeslice, or is ending it; NULL: none */
-	uint64_t virtual_ns;  /* least tag of the tenants that use the device or wait for it */
+	uint64_t virtual_ns;  /* least tag of the tenants that are served, see timeslice.c */
+	uint64_t late_ns;     /* when a lease last came next because it had waited long; 0: never */
 	bool has_plans;       /* tasks of plans are under way */
 	uint64_t plans_ns;    /* the last time that is known at which some were; 0: never */
 };
@@ -65,11 +67,13 @@ struct timeslices {
 struct lease_timeslice {
 	struct list_node link;
 	uint32_t n_members;  /* members that share */
-	uint32_t n_done;     /* of these, those that have told DONE since the last change of word */
+	uint32_t n_done;     /* of these, those that have told DONE, and not WANT since */
 	uint32_t n_wanting;  /* of these, those that wait for the timeslice */
 	uint32_t word;       /* rbk_lease_page.timeslice */
 	uint8_t class;       /* priority_class() of its members' highest priority */
 	bool is_under_way;   /* its members have not told that their work has ended */
+	bool is_overtaken;   /* a later timeslice has ended meanwhile: its work hardly delays others
+			      */
 	bool was_late;       /* it has the timeslice because it waited too long */
 	uint64_t wanted_ns;  /* begin of the wait */
 	uint64_t lacking_ns; /* begin of the first wait since it could use the device; 0: none */
@@ -101,6 +105,9 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns);
 void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns);
 /* End a member's part, before it leaves its lease. Does nothing if it does not share. */
 void timeslice_leave(struct lease_member *member, uint64_t now_ns);
+
+/* Return the priority_class() of a lease that shares its device, bounded by its tenant's. */
+uint8_t timeslice_class(const struct lease *lease);
 
 /*
  * Note on which devices tasks of plans are under way, as bits by device. Cheap while no lease

@@ -223,8 +223,10 @@ static void report_changes(void)
 /* Report at exit: many programs end without destroying their devices. */
 __attribute__((__destructor__)) static void report_at_exit(void)
 {
-	if (layer_process)
-		report_changes();
+	if (!layer_process)
+		return;
+	timeslice_exit();
+	report_changes();
 }
 
 /* ---- The connection's end ---- */
@@ -236,6 +238,15 @@ static bool is_behind(void)
 		if (gpu_state(gpu) == GPU_LEASED && gpu->connection != layer_process->connection)
 			return true;
 	return false;
+}
+
+/* Have no submission wait for the broker that has ended. */
+static void cut_timeslices(void)
+{
+	struct gpu *gpu = __atomic_load_n(&layer_process->gpus, __ATOMIC_ACQUIRE);
+
+	for (; gpu; gpu = gpu->next)
+		timeslice_cut(gpu);
 }
 
 /*
@@ -262,6 +273,8 @@ static void *watch(void *unused)
 		client_unref(rbk);
 		if (!end.revents)
 			report_changes();
+		else
+			cut_timeslices();
 
 		pthread_mutex_lock(&layer_process->lock);
 		if (end.revents ? connection == layer_process->connection : is_behind())

@@ -407,13 +407,13 @@ static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice hand
 static VkResult follow(struct device *device, VkQueue queue, VkFence own, bool is_passed,
 		       VkResult result)
 {
-	bool is_made = result == VK_SUCCESS;
+	VkResult of_fence = result;
 
 	if (!own)
 		return result;
-	if (is_made && !is_passed)
-		is_made = device->submit(queue, 0, NULL, own) == VK_SUCCESS;
-	timeslice_submitted(device, own, is_made);
+	if (result == VK_SUCCESS && !is_passed)
+		of_fence = device->submit(queue, 0, NULL, own);
+	timeslice_submitted(device, own, of_fence);
 	return result;
 }
 

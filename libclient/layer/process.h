@@ -26,7 +26,9 @@ struct process {
 	struct rbk *rbk;
 	uint64_t connection; /* atomic: number of connections made so far */
 	uint64_t retry_at_ns;
-	struct gpu *gpus; /* atomic; devices are never removed */
+	struct gpu *gpus;     /* atomic; devices are never removed */
+	uint32_t n_in_driver; /* atomic: threads of timeslice.c that call the driver */
+	uint32_t is_exiting;  /* atomic: they call it no more */
 };
 
 /* NULL before process_init(). */

@@ -4,14 +4,14 @@
  *
  * Each restrained submission is followed by a fence of the layer's own. A thread of each VkDevice
  * waits for these fences and counts submissions down. A thread of each leased device ("rbk-slice")
- * watches the word on the lease's page, and tells the broker when nothing is under way any more.
- * Submissions before the device was restrained have no fence; the first one with a fence ends after
- * them.
+ * watches the word on the lease's page, wakes the threads that wait for a change, and tells the
+ * broker when nothing is under way any more. Submissions before the device was restrained have no
+ * fence; the first one with a fence on their queue ends after them.
  *
  * Nothing waits for ever. A submission may wait for a semaphore that a later submission of the
  * program signals, so the later one is let through after a while, and the broker is told DONE if
- * nothing ends while another thread waits for the timeslice. If the broker does not answer,
- * submissions are not restrained.
+ * nothing ends while another thread waits. If the broker does not answer, submissions are not
+ * restrained.
  *
  * The lock is never held during requests to the broker, or while Vulkan is called to wait.
  */
@@ -42,6 +42,8 @@ static const uint64_t patience_ns = 50000000;
 /* Time after which a request is repeated, or the broker is asked again. */
 static const uint64_t retry_ns = 1000000000;
 static const uint64_t failed_ns = 100000000;
+/* Longest sleep of a thread that waits; the other thread wakes it earlier. */
+static const uint64_t doze_ns = 10000000;
 
 static const uint32_t *word_of(const struct gpu *gpu)
 {
@@ -124,30 +126,34 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 	struct timeslice *slice = &gpu->timeslice;
 	const uint64_t since_ns = layer_now_ns();
 	bool is_over = false;
+	int r;
 
 	pthread_mutex_lock(&slice->lock);
 	while (!is_over && load_word(gpu) == word)
 		is_over = should_end(slice, word, since_ns);
 	if (is_over)
-		slice->given_word = word;
+		slice->is_using = false;
 	pthread_mutex_unlock(&slice->lock);
 	if (!is_over)
 		return;
-	if (tell(gpu, RBK_WIRE_TIMESLICE_DONE, word) == 0) {
-		await_word(gpu, word, retry_ns);
-		return;
-	}
-	/* The broker is gone, or has too much to answer. */
-	await_word(gpu, word, failed_ns);
+	r = tell(gpu, RBK_WIRE_TIMESLICE_DONE, word);
+	/* On failure the broker is gone, or has too much to answer. */
+	await_word(gpu, word, r ? failed_ns : retry_ns);
 }
 
 static void *watch_word(void *data)
 {
 	struct gpu *gpu = data;
+	struct timeslice *slice = &gpu->timeslice;
+	uint32_t word, before = 0;
 
-	for (;;) {
-		uint32_t word = load_word(gpu);
-
+	for (;; before = word) {
+		word = load_word(gpu);
+		if (word != before) {
+			pthread_mutex_lock(&slice->lock);
+			pthread_cond_broadcast(&slice->changed);
+			pthread_mutex_unlock(&slice->lock);
+		}
 		if (RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_OPEN ||
 		    RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_HELD)
 			await_word(gpu, word, retry_ns);
@@ -172,6 +178,7 @@ static int serve(struct gpu *gpu)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&slice->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
+	slice->typical_ns = depth_ns;
 	r = process_thread(NULL, "rbk-slice", watch_word, gpu);
 	slice->is_served = r == 0;
 	return r;
@@ -216,12 +223,25 @@ void timeslice_restore(struct gpu *gpu)
 	if (!slice->is_sharing)
 		return;
 	pthread_mutex_lock(&slice->lock);
-	slice->given_word = 0;
+	slice->has_asked = slice->is_using = false;
+	slice->ask_at_ns = 0;
 	pthread_mutex_unlock(&slice->lock);
 	__atomic_store_n(&slice->open_until_ns, 0, __ATOMIC_RELAXED);
 	r = join(gpu);
 	if (r)
 		say_unshared(gpu, r);
+}
+
+void timeslice_cut(struct gpu *gpu)
+{
+	struct timeslice *slice = &gpu->timeslice;
+
+	if (!__atomic_load_n(&slice->is_sharing, __ATOMIC_ACQUIRE))
+		return;
+	__atomic_store_n(&slice->open_until_ns, layer_now_ns() + retry_ns, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&slice->lock);
+	pthread_cond_broadcast(&slice->changed);
+	pthread_mutex_unlock(&slice->lock);
 }
 
 /* ---- Submissions ---- */
@@ -233,6 +253,35 @@ static struct gpu *shared_gpu(const struct device *device)
 
 	/* In a fork()ed child the memory is zero. */
 	return gpu && __atomic_load_n(&gpu->timeslice.is_sharing, __ATOMIC_ACQUIRE) ? gpu : NULL;
+}
+
+/*
+ * Begin to call the driver in a thread of the layer. Return: false: the process ends, and the
+ * driver may have done so already.
+ */
+static bool enter_driver(void)
+{
+	__atomic_fetch_add(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&layer_process->is_exiting, __ATOMIC_SEQ_CST))
+		return true;
+	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
+	return false;
+}
+
+static void leave_driver(void)
+{
+	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
+}
+
+void timeslice_exit(void)
+{
+	const struct timespec pause = time_of(depth_ns);
+	const uint64_t end_ns = layer_now_ns() + failed_ns;
+
+	__atomic_store_n(&layer_process->is_exiting, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&layer_process->n_in_driver, __ATOMIC_SEQ_CST) > 0 &&
+	       layer_now_ns() < end_ns)
+		nanosleep(&pause, NULL);
 }
 
 /* Count submissions down whose fences are signalled, or were lost. Under the lock. */
@@ -250,7 +299,7 @@ static void note_ends(struct device *device, struct timeslice *slice)
 			all->under_way[n++] = all->under_way[i];
 			continue;
 		}
-		ns = now_ns - (begin_ns > slice->changed_ns ? begin_ns : slice->changed_ns);
+		ns = now_ns - (begin_ns > slice->end_ns ? begin_ns : slice->end_ns);
 		slice->typical_ns -= slice->typical_ns / 8;
 		if (ns > slice->typical_ns)
 			slice->typical_ns = ns;
@@ -260,10 +309,33 @@ static void note_ends(struct device *device, struct timeslice *slice)
 		else
 			device->destroy_fence(device->handle, fence, NULL);
 	}
-	if (n < all->n)
-		slice->changed_ns = now_ns;
+	if (n == all->n)
+		return;
 	all->n = n;
+	slice->end_ns = slice->changed_ns = now_ns;
 	pthread_cond_broadcast(&slice->changed);
+}
+
+/*
+ * Wait until a submission has ended, for a moment: others may have begun since. With @is_last, wait
+ * for all of them. Under the lock, which is released meanwhile. Return: false: the process ends.
+ */
+static bool await_ends(struct device *device, struct timeslice *slice, bool is_last)
+{
+	struct submissions *all = &device->submissions;
+	VkFence fences[TIMESLICE_MAX_SUBMISSIONS];
+	const uint32_t n = all->n;
+
+	for (uint32_t i = 0; i < n; i++)
+		fences[i] = all->under_way[i].fence;
+	if (!enter_driver())
+		return false;
+	pthread_mutex_unlock(&slice->lock);
+	device->wait_fences(device->handle, n, fences, is_last, is_last ? retry_ns : depth_ns);
+	pthread_mutex_lock(&slice->lock);
+	note_ends(device, slice);
+	leave_driver();
+	return true;
 }
 
 static void *watch_fences(void *data)
@@ -271,9 +343,7 @@ static void *watch_fences(void *data)
 	struct device *device = data;
 	struct submissions *all = &device->submissions;
 	struct timeslice *slice = &device->gpus[0]->timeslice;
-	VkFence fences[TIMESLICE_MAX_SUBMISSIONS];
 	bool is_last = false;
-	uint32_t n;
 
 	pthread_mutex_lock(&slice->lock);
 	while (!is_last) {
@@ -281,15 +351,8 @@ static void *watch_fences(void *data)
 			pthread_cond_wait(&slice->changed, &slice->lock);
 		/* Vulkan requires that nothing is under way when a device is destroyed. */
 		is_last = all->must_end;
-		if (all->n == 0)
-			continue;
-		n = all->n;
-		for (uint32_t i = 0; i < n; i++)
-			fences[i] = all->under_way[i].fence;
-		pthread_mutex_unlock(&slice->lock);
-		device->wait_fences(device->handle, n, fences, VK_FALSE, retry_ns);
-		pthread_mutex_lock(&slice->lock);
-		note_ends(device, slice);
+		if (all->n > 0 && !await_ends(device, slice, is_last))
+			break;
 	}
 	pthread_mutex_unlock(&slice->lock);
 	return NULL;
@@ -320,30 +383,20 @@ static bool has_room(const struct timeslice *slice)
 	bool is_background = layer_process->environment.priority == RBK_PRIORITY_LOW;
 	uint32_t n = slice->n_under_way;
 
-	if (n >= TIMESLICE_MAX_SUBMISSIONS)
-		return false;
-	return n < (is_background ? 1 : 2) || (n + 1) * slice->typical_ns <= depth_ns;
+	if (n < (is_background ? 1 : 2))
+		return true;
+	/* The first one may take longer than those before it. */
+	return n < TIMESLICE_MAX_SUBMISSIONS && (n + 1) * slice->typical_ns <= depth_ns &&
+	       layer_now_ns() - slice->end_ns < depth_ns;
 }
 
-/* Wait until another submission may be under way, or for a while. Under the lock. */
-static void await_room(struct timeslice *slice)
-{
-	const uint64_t end_ns = layer_now_ns() + patience_ns;
-
-	while (!has_room(slice) &&
-	       (slice->n_under_way >= TIMESLICE_MAX_SUBMISSIONS || layer_now_ns() < end_ns))
-		await_change(slice,
-			     end_ns > layer_now_ns() ? end_ns : layer_now_ns() + patience_ns);
-}
-
-/* Return true if the lease has the timeslice, and did not give it up. Under the lock. */
+/* Return true if the process may use the timeslice, which its lease has. Under the lock. */
 static bool is_held(const struct gpu *gpu)
 {
-	uint32_t word = load_word(gpu);
-	enum rbk_timeslice state = RBK_TIMESLICE_STATE(word);
+	enum rbk_timeslice state = RBK_TIMESLICE_STATE(load_word(gpu));
 
 	return (state == RBK_TIMESLICE_HELD || state == RBK_TIMESLICE_WANTED) &&
-	       word != gpu->timeslice.given_word;
+	       (gpu->timeslice.is_using || gpu->timeslice.has_asked);
 }
 
 static bool is_open(const struct gpu *gpu)
@@ -352,70 +405,104 @@ static bool is_open(const struct gpu *gpu)
 	       layer_now_ns() < __atomic_load_n(&gpu->timeslice.open_until_ns, __ATOMIC_RELAXED);
 }
 
-/* Wait until the lease has the timeslice, or is not restrained. Under the lock. */
+/* Wait until another submission may be under way, at most until @end_ns. Under the lock. */
+static void await_room(struct gpu *gpu, uint64_t end_ns)
+{
+	while (!has_room(&gpu->timeslice) && !is_open(gpu) && layer_now_ns() < end_ns)
+		await_change(&gpu->timeslice, layer_now_ns() + doze_ns);
+}
+
+/* Ask for the timeslice. Under the lock, which is released meanwhile. */
+static void ask(struct gpu *gpu)
+{
+	struct timeslice *slice = &gpu->timeslice;
+	int r;
+
+	slice->ask_at_ns = layer_now_ns() + retry_ns;
+	pthread_mutex_unlock(&slice->lock);
+	r = tell(gpu, RBK_WIRE_TIMESLICE_WANT, 0);
+	if (r) {
+		__atomic_store_n(&slice->open_until_ns, layer_now_ns() + retry_ns,
+				 __ATOMIC_RELAXED);
+		say_rarely("the broker does not give timeslices (%s): the program goes on without",
+			   strerror(r < 0 ? -r : ECONNRESET));
+	}
+	pthread_mutex_lock(&slice->lock);
+	slice->has_asked |= r == 0;
+}
+
+/* Wait until the process may use the timeslice, or is not restrained. Under the lock. */
 static void await_slice(struct gpu *gpu)
 {
 	struct timeslice *slice = &gpu->timeslice;
 
-	slice->n_waiting++;
 	while (!is_open(gpu) && !is_held(gpu)) {
-		uint32_t word = load_word(gpu);
-		int r;
-
-		pthread_mutex_unlock(&slice->lock);
-		r = tell(gpu, RBK_WIRE_TIMESLICE_WANT, 0);
-		if (r) {
-			__atomic_store_n(&slice->open_until_ns, layer_now_ns() + retry_ns,
-					 __ATOMIC_RELAXED);
-			say_rarely("the broker does not give timeslices (%s): the program goes on "
-				   "without",
-				   strerror(r < 0 ? -r : ECONNRESET));
-		} else {
-			await_word(gpu, word, retry_ns);
-		}
-		pthread_mutex_lock(&slice->lock);
+		if (layer_now_ns() >= slice->ask_at_ns)
+			ask(gpu);
+		else
+			await_change(slice, layer_now_ns() + doze_ns);
 	}
+	slice->is_using = !is_open(gpu);
+	slice->has_asked = false;
+	slice->ask_at_ns = 0;
+}
+
+/* Under the lock. */
+static VkFence begin(struct gpu *gpu, struct device *device)
+{
+	struct timeslice *slice = &gpu->timeslice;
+	VkFence fence = VK_NULL_HANDLE;
+	uint64_t end_ns = 0;
+
+	slice->n_waiting++;
+	do {
+		await_slice(gpu);
+		/* The timeslice may end while it waits for room: it does not wait anew. */
+		if (end_ns == 0)
+			end_ns = layer_now_ns() + patience_ns;
+		await_room(gpu, end_ns);
+	} while (!is_open(gpu) && !is_held(gpu));
 	slice->n_waiting--;
+	if (!is_open(gpu) && slice->n_under_way < TIMESLICE_MAX_SUBMISSIONS)
+		fence = take_fence(device);
+	if (!fence)
+		return fence;
+	slice->changed_ns = layer_now_ns();
+	if (slice->n_under_way++ == 0)
+		slice->end_ns = slice->changed_ns;
+	return fence;
 }
 
 VkFence timeslice_begin(struct device *device)
 {
 	struct gpu *gpu = shared_gpu(device);
-	VkFence fence = VK_NULL_HANDLE;
-	struct timeslice *slice;
+	VkFence fence;
+	int state;
 
 	if (!gpu || is_open(gpu))
 		return VK_NULL_HANDLE;
-	slice = &gpu->timeslice;
-	pthread_mutex_lock(&slice->lock);
-	do {
-		await_slice(gpu);
-		if (is_open(gpu))
-			break;
-		await_room(slice);
-	} while (!is_held(gpu));
-	if (!is_open(gpu))
-		fence = take_fence(device);
-	if (fence) {
-		slice->n_under_way++;
-		slice->changed_ns = layer_now_ns();
-	}
-	pthread_mutex_unlock(&slice->lock);
+	/* vkQueueSubmit() is no cancellation point. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&gpu->timeslice.lock);
+	fence = begin(gpu, device);
+	pthread_mutex_unlock(&gpu->timeslice.lock);
+	pthread_setcancelstate(state, &state);
 	return fence;
 }
 
-void timeslice_submitted(struct device *device, VkFence fence, bool is_made)
+void timeslice_submitted(struct device *device, VkFence fence, VkResult result)
 {
 	struct submissions *all = &device->submissions;
 	struct timeslice *slice = &device->gpus[0]->timeslice;
 
 	pthread_mutex_lock(&slice->lock);
-	if (is_made) {
+	if (result == VK_SUCCESS) {
 		all->under_way[all->n].fence = fence;
 		all->under_way[all->n++].begin_ns = layer_now_ns();
 	} else {
-		all->free[all->n_free++] = fence;
 		slice->n_under_way--;
+		/* A lost device may have signalled it. */
+		device->destroy_fence(device->handle, fence, NULL);
 	}
 	pthread_cond_broadcast(&slice->changed);
 	pthread_mutex_unlock(&slice->lock);
@@ -425,17 +512,22 @@ void timeslice_forget(struct device *device)
 {
 	struct submissions *all = &device->submissions;
 	struct gpu *gpu = shared_gpu(device);
+	struct timeslice *slice;
 
 	if (!gpu || !all->is_watched)
 		return;
-	pthread_mutex_lock(&gpu->timeslice.lock);
+	slice = &gpu->timeslice;
+	pthread_mutex_lock(&slice->lock);
 	all->must_end = true;
-	pthread_cond_broadcast(&gpu->timeslice.changed);
-	pthread_mutex_unlock(&gpu->timeslice.lock);
+	pthread_cond_broadcast(&slice->changed);
+	pthread_mutex_unlock(&slice->lock);
 	pthread_join(all->thread, NULL);
-	gpu->timeslice.n_under_way -= all->n;
+	pthread_mutex_lock(&slice->lock);
+	slice->n_under_way -= all->n;
 	while (all->n > 0)
 		device->destroy_fence(device->handle, all->under_way[--all->n].fence, NULL);
 	while (all->n_free > 0)
 		device->destroy_fence(device->handle, all->free[--all->n_free], NULL);
+	pthread_cond_broadcast(&slice->changed);
+	pthread_mutex_unlock(&slice->lock);
 }

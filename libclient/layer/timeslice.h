@@ -24,12 +24,15 @@ struct timeslice {
 	uint32_t is_sharing; /* atomic */
 	bool is_served;      /* the rest is initialised, and the thread runs */
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a submission has ended, or began */
+	pthread_cond_t changed; /* a submission has ended or begun, or the page has changed */
 	uint32_t n_under_way;   /* submissions of all VkDevices */
-	uint32_t n_waiting;     /* threads that wait for the timeslice */
-	uint32_t given_word;    /* word of the page for which DONE was told; 0: none */
+	uint32_t n_waiting;     /* threads that wait */
+	bool has_asked;         /* WANT was answered, and the timeslice has not begun */
+	bool is_using;          /* the process may use the lease's timeslices: it told no DONE */
+	uint64_t ask_at_ns;     /* when WANT is sent again */
 	uint64_t typical_ns;    /* time that a submission takes: the longest lately */
-	uint64_t changed_ns;    /* time of the last end or begin */
+	uint64_t end_ns;        /* the last end of a submission, or begin of the first one */
+	uint64_t changed_ns;    /* the last begin or end */
 	uint64_t open_until_ns; /* atomic: the broker did not answer, nothing waits until then */
 };
 
@@ -54,6 +57,10 @@ struct submissions {
 void timeslice_share(struct gpu *gpu);
 /* Do so at a new broker. Under process.lock and process.using, write-locked. */
 void timeslice_restore(struct gpu *gpu);
+/* Let everything pass for a while, since the broker has ended. */
+void timeslice_cut(struct gpu *gpu);
+/* Have the threads of all devices leave the driver: the process ends. */
+void timeslice_exit(void);
 
 /*
  * Wait until a submission with commands may begin. Any thread.
@@ -61,7 +68,10 @@ void timeslice_restore(struct gpu *gpu);
  * passed to timeslice_submitted().
  */
 VkFence timeslice_begin(struct device *device);
-/* Note that the submission of timeslice_begin() was made, or failed. */
-void timeslice_submitted(struct device *device, VkFence fence, bool is_made);
+/*
+ * Note the result of a submission after timeslice_begin(), or of the submission of @fence behind
+ * it.
+ */
+void timeslice_submitted(struct device *device, VkFence fence, VkResult result);
 /* End the device's thread and destroy its fences, before the device is destroyed. */
 void timeslice_forget(struct device *device);

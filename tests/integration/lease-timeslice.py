@@ -179,6 +179,39 @@ def test_crossed_semaphores():
         other.end()
 
 
+def test_many_wait():
+    """More submissions than the layer follows wait for the host: each one after a while is let through."""
+    with begun() as rig:
+        late, other = Program(rig, 100, -80), Program(rig, 1000, 4)
+        measure([late], 1)
+        begin = time.monotonic()
+        started.wait_for(lambda: late.report()[0] > 0, 'the program hangs')
+        ((n, *_), ), _ = measure([other], 3)
+        print(f'80 submissions that wait: {time.monotonic() - begin:.1f} s at most; the other program: {n} in 3 s', flush=True)
+        judge(n > 100, 'the other one waits')
+        late.end()
+        other.end()
+
+
+def test_broker_is_stopped():
+    """The first submission waits for two seconds; from then on nothing does, until the broker answers."""
+    with begun(POLICY) as rig:
+        heavy, light = Program(rig, 2000, 8, name='heavy'), Program(rig, 2000, 8, name='light')
+        measure([heavy], .5)
+        rig.broker.process.send_signal(signal.SIGSTOP)
+        measure([heavy], 3)
+        (a, b), seconds = measure([heavy, light], 4)
+        rig.broker.process.send_signal(signal.SIGCONT)
+        whole = (a[0] + b[0]) * 2000 / 1e6 / seconds
+        print(f'beside a stopped broker: {whole:.2f} of the card', flush=True)
+        judge(whole > .8, a, b)
+        measure([heavy], 2)
+        (a, b), _ = measure([heavy, light], 4)
+        judge(2.2 < a[0] / max(b[0], 1) < 4, 'not 3:1 again', a, b)
+        heavy.end()
+        light.end()
+
+
 def test_plans():
     """Tasks of plans wait for little of a program that shares the card, and hardly for one in the background."""
     with begun() as rig, Client(MODEL_CLIENT, rig.broker) as client:

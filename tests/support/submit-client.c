@@ -6,7 +6,8 @@
  *
  * Each submission dispatches GROUPS workgroups of an empty shader. DEPTH of them are under way at a
  * time; with PERIOD_US one begins each so many microseconds, and DEPTH is 1. With a DEPTH of 0, two
- * queues wait for each other's semaphores and for the host, which signals after it has submitted.
+ * queues wait for each other's semaphores and for the host, which signals after it has submitted;
+ * with a negative one, that many submissions wait for the host.
  *
  * It prints "ready", and reads lines: "report" prints the submissions that ended since the last
  * report and the p50, p99 and longest times from submission to end, in microseconds. It ends with
@@ -49,7 +50,7 @@ static struct VolkDeviceTable vk;
 static VkDevice device;
 static VkPipeline pipeline;
 static struct stream streams[2];
-static uint32_t n_groups, depth;
+static uint32_t n_groups, depth, n_late;
 static uint64_t period_us;
 static atomic_bool must_end;
 
@@ -254,8 +255,11 @@ static void run_busy(void)
 	}
 }
 
-/* The first queue waits for the second one, which waits for the host. */
-static void run_crossed(void)
+/*
+ * The first queue waits for the second one, which waits for the host; or the second one alone has
+ * many submissions that do.
+ */
+static void run_waiting(void)
 {
 	const VkSemaphoreTypeCreateInfo type = {
 		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
@@ -274,10 +278,14 @@ static void run_crossed(void)
 			.value = ++host.value,
 		};
 
-		submit(&streams[0], &streams[1], streams[1].value + 1, VK_NULL_HANDLE);
+		if (n_late == 0)
+			submit(&streams[0], &streams[1], streams[1].value + 1, VK_NULL_HANDLE);
 		submit(&streams[1], &host, host.value, VK_NULL_HANDLE);
+		for (uint32_t i = 1; i < n_late; i++)
+			submit(&streams[1], &host, host.value, VK_NULL_HANDLE);
 		EXPECT(vk.vkSignalSemaphore(device, &signal));
-		await_value(&streams[0], streams[0].value);
+		for (uint32_t i = 0; i < 2; i++)
+			await_value(&streams[i], streams[i].value);
 		note_end(begin_us);
 	}
 	vk.vkDestroySemaphore(device, host.timeline, NULL);
@@ -286,7 +294,7 @@ static void run_crossed(void)
 static void *run(void *unused)
 {
 	if (depth == 0)
-		run_crossed();
+		run_waiting();
 	else
 		run_busy();
 	return NULL;
@@ -318,7 +326,8 @@ int main(int argc, char **argv)
 	if (argc < 3 || argc > 4)
 		return 2;
 	n_groups = (uint32_t)atoi(argv[1]);
-	depth = (uint32_t)atoi(argv[2]);
+	n_late = atoi(argv[2]) < 0 ? (uint32_t)-atoi(argv[2]) : 0;
+	depth = n_late > 0 ? 0 : (uint32_t)atoi(argv[2]);
 	period_us = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
 	if (depth > MAX_DEPTH)
 		return 2;

@@ -306,6 +306,84 @@ TEST(test_deaf__is_overdue, setup, teardown)
 	expect_between(0.9, ratio(deaf, other), 1.1);
 }
 
+/* Weights and priorities go on to hold beside a lease that never ends its timeslice. */
+TEST(test_deaf__changes_no_shares, setup, teardown)
+{
+	struct program *a, *b, *urgent;
+
+	tenants[0].weight = 300;
+	add(2, RBK_PRIORITY_NORMAL, ms, 0)->is_deaf = true;
+	a = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	b = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	urgent = add(2, URGENT, ms, 30 * ms);
+	run_for(30 * s);
+	measure(10 * s);
+	expect_between(2.9, ratio(a, b), 3.1);
+	assert_true(urgent->longest_ns <= 4 * ms);
+}
+
+/* Long submissions count for the tenant that made them, not for those behind them. */
+TEST(test_long__count_to_their_end, setup, teardown)
+{
+	static const uint64_t jobs_ns[] = {500000000, 5000000000};
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, 0, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	struct program *c = add(2, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+
+	for (unsigned int i = 0; i < 2; i++) {
+		a->job_ns = jobs_ns[i];
+		run_for(30 * s);
+		measure(120 * s);
+		expect_between(0.85, ratio(a, b), 1.15);
+		expect_between(0.85, ratio(b, c), 1.15);
+	}
+}
+
+TEST(test_weights__beside_background, setup, teardown)
+{
+	static const uint32_t weights[][2] = {{300, 100}, {30, 10}, {3, 1}, {9000, 3000}};
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, 20 * ms, 0);
+
+	add(2, RBK_PRIORITY_LOW, 3 * ms, 0);
+	for (unsigned int i = 0; i < 4; i++) {
+		tenants[0].weight = weights[i][0];
+		tenants[1].weight = weights[i][1];
+		run_for(30 * s);
+		measure(30 * s);
+		expect_between(2.85, ratio(a, b), 3.15);
+	}
+}
+
+/* However many background leases a tenant has, they delay others once a second. */
+TEST(test_background__many, setup, teardown)
+{
+	struct program *urgent = add(0, URGENT, ms, 19 * ms);
+	struct program *normal = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+
+	for (unsigned int i = 0; i < TIMESLICE_MAX_LEASES; i++)
+		add(2, RBK_PRIORITY_LOW, 49 * ms, 0);
+	run_for(5 * s);
+	measure(10 * s);
+	assert_true(urgent->longest_ns <= 60 * ms);
+	assert_true(urgent->used_ns >= 400 * ms && normal->used_ns >= 8 * s);
+}
+
+/* A member that has nothing under way may be stopped. */
+TEST(test_members__idle_one_is_stopped, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	struct lease_member idle = {.lease = NULL};
+
+	lease_join(a->lease, &idle, 2);
+	assert_int_equal(timeslice_join(&idle, RBK_PRIORITY_NORMAL, now_ns), 0);
+	measure(5 * s);
+	expect_between(0.9, ratio(a, b), 1.1);
+	timeslice_leave(&idle, now_ns);
+	lease_leave(&idle);
+}
+
 TEST(test_holder__leaves, setup, teardown)
 {
 	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
@@ -338,6 +416,8 @@ TEST(test_members__have_to_tell, setup, teardown)
 	lease_join(a->lease, &second, 2);
 	assert_int_equal(timeslice_join(&second, RBK_PRIORITY_HIGH, now_ns), 0);
 	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	/* It has not used the timeslice before it wants. */
+	timeslice_want(&second, now_ns);
 	word = a->lease->timeslice.word;
 	timeslice_want(&b->member, now_ns);
 	/* It has a higher priority by its second member: it may go on. */
@@ -352,12 +432,20 @@ TEST(test_members__have_to_tell, setup, teardown)
 	assert_int_equal(state_of(b), RBK_TIMESLICE_CLOSED);
 	/* A member that told DONE goes on, since the other has not. */
 	timeslice_want(&a->member, now_ns);
-	assert_int_not_equal(word, a->lease->timeslice.word);
-	assert_int_equal(state_of(a), RBK_TIMESLICE_WANTED);
-	word = a->lease->timeslice.word;
-	timeslice_done(&a->member, word, now_ns);
 	timeslice_done(&second, word, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_WANTED);
+	timeslice_done(&a->member, word, now_ns);
 	assert_int_equal(state_of(a), RBK_TIMESLICE_CLOSED);
+	assert_int_equal(state_of(b), RBK_TIMESLICE_HELD);
+
+	/* The second one does nothing any more, and so need not tell again. */
+	timeslice_want(&a->member, now_ns);
+	assert_int_equal(state_of(b), RBK_TIMESLICE_CLOSED);
+	timeslice_done(&b->member, b->lease->timeslice.word, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	timeslice_done(&a->member, a->lease->timeslice.word, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_CLOSED);
+	timeslice_want(&b->member, now_ns);
 	assert_int_equal(state_of(b), RBK_TIMESLICE_HELD);
 
 	/* A member that leaves need not tell. */
