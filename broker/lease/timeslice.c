@@ -112,15 +112,20 @@ static struct lease *device_user(const struct timeslice_device *device, uint64_t
 	return device->holder;
 }
 
+/* Return true if the tenant has had more than its share, by more than the lag. */
+static bool is_ahead(const struct lease *lease)
+{
+	uint64_t most = device_of(lease)->virtual_ns + virtual_of(lease, TIMESLICE_LAG_NS);
+
+	return *tag_of(lease) > most;
+}
+
 /* Return the class that counts now. */
 static uint8_t class_of(const struct lease *lease)
 {
 	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL), class = timeslice_class(lease);
 
-	if (class<normal && * tag_of(lease)> device_of(lease)->virtual_ns +
-	    virtual_of(lease, TIMESLICE_LAG_NS))
-		return normal;
-	return class;
+	return class < normal && is_ahead(lease) ? normal : class;
 }
 
 static void device_advance(struct timeslice_device *device)
@@ -267,9 +272,9 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
 /*
  * Return the time at which the holder's timeslice ends because @next waits: once its tenant has
  * used more. Without that, two tenants with one program each would have equal parts: the holder
- * does not wait when its timeslice ends.
+ * does not wait when its timeslice ends. A holder that is not charged waits for an overdue lease.
  */
-static uint64_t end_for_ns(const struct lease *holder, const struct lease *next, uint64_t now_ns)
+static uint64_t end_for_ns(const struct lease *holder, const struct lease *next, bool is_charged)
 {
 	uint64_t least_ns = holder->timeslice.held_ns + TIMESLICE_NS, behind;
 	uint8_t class = class_of(holder), next_class = class_of(next);
@@ -278,8 +283,7 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next,
 		return holder->timeslice.was_late ? least_ns : 0;
 	if (next_class > class)
 		return max_u64(least_ns, late_from_ns(next));
-	/* A holder that waits for an overdue lease uses nothing. */
-	if (device_user(device_of(holder), now_ns) != holder)
+	if (!is_charged)
 		return least_ns;
 	behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
 	return max_u64(least_ns, holder->timeslice.charged_ns +
@@ -293,6 +297,7 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next,
 static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t now_ns)
 {
 	const struct lease *holder = device->holder;
+	const bool is_charged = device_user(device, now_ns) == holder;
 	uint64_t end_ns = UINT64_MAX;
 
 	for (const struct list_node *node = device->leases.next; node != &device->leases;
@@ -300,7 +305,7 @@ static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t no
 		const struct lease *lease = container_of(node, struct lease, timeslice.link);
 
 		if (is_waiting(device, lease, now_ns))
-			end_ns = min_u64(end_ns, end_for_ns(holder, lease, now_ns));
+			end_ns = min_u64(end_ns, end_for_ns(holder, lease, is_charged));
 	}
 	if (state_of(holder) == RBK_TIMESLICE_CLOSED)
 		return end_ns == UINT64_MAX ? UINT64_MAX
@@ -591,6 +596,13 @@ void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint6
 		if (had_plans != device->has_plans)
 			device_run(device, now_ns);
 	}
+}
+
+void timeslice_skip(struct timeslices *timeslices, uint64_t now_ns)
+{
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		list_for_each (node, &timeslices->devices[i].leases)
+			lease_of(node)->timeslice.charged_ns = now_ns;
 }
 
 void timeslice_run(struct timeslices *timeslices, uint64_t now_ns)

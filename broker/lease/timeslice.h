@@ -115,6 +115,12 @@ uint8_t timeslice_class(const struct lease *lease);
  */
 void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint64_t now_ns);
 
+/*
+ * Charge no tenant for the time since the last call of any function: the broker did not run, and
+ * cannot tell who used the devices.
+ */
+void timeslice_skip(struct timeslices *timeslices, uint64_t now_ns);
+
 /* Do what is due. */
 void timeslice_run(struct timeslices *timeslices, uint64_t now_ns);
 /*

@@ -123,6 +123,7 @@ struct server {
 	uint64_t n_to_check;            /* sessions still to check */
 	struct closers *closers;        /* see discard.c */
 	struct loop_timer *slice_timer; /* see timeslices.c */
+	uint64_t slice_due_ns;          /* when it ends; 0: it is not armed */
 	bool holds_connections;         /* no client is accepted: they wait in the socket */
 	uint32_t n_restored_sessions;   /* sessions that have brought a ring of an earlier broker */
 	uint64_t restored_ns;           /* when the last such ring was ready; 0: none was */
@@ -418,6 +419,8 @@ void session_timeslice(struct session *session, const struct rbk_wire_lease_time
 /* timeslices.c. Return: 0 or -ENOMEM. */
 int timeslices_start(struct server *server);
 void timeslices_stop(struct server *server);
+/* Return the time for a call of lease/timeslice.h. */
+uint64_t timeslices_now(struct server *server);
 /* Have the timer expire when something is due. After each call of lease/timeslice.h. */
 void timeslices_arm(struct server *server, uint64_t now_ns);
 /* End a member's part in sharing its device's time, before it leaves its lease. */

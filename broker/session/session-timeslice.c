@@ -4,13 +4,12 @@
 
 #include "lease/lease.h"
 #include "session/server-private.h"
-#include "util/clock.h"
 
 void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice)
 {
 	const struct rbk_wire_request *request = &timeslice->request;
 	struct lease_member *member = session_lease_member(session, request, timeslice->lease);
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = timeslices_now(session->server);
 	int r = 0;
 
 	if (!member)

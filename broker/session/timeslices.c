@@ -17,10 +17,23 @@ static struct timeslices *timeslices_of(struct server *server)
 	return &residency_leases(server->options.residency)->timeslices;
 }
 
+/* The timer is that late only if the broker was stopped. */
+static const uint64_t stopped_ns = 500000000;
+
+uint64_t timeslices_now(struct server *server)
+{
+	const uint64_t now_ns = clock_now_ns();
+
+	if (server->slice_due_ns > 0 && now_ns > server->slice_due_ns + stopped_ns)
+		timeslice_skip(timeslices_of(server), now_ns);
+	return now_ns;
+}
+
 void timeslices_arm(struct server *server, uint64_t now_ns)
 {
 	uint64_t next_ns = timeslice_next_ns(timeslices_of(server), now_ns);
 
+	server->slice_due_ns = next_ns == UINT64_MAX ? 0 : next_ns;
 	if (next_ns == UINT64_MAX)
 		loop_timer_disarm(server->slice_timer);
 	else
@@ -30,7 +43,7 @@ void timeslices_arm(struct server *server, uint64_t now_ns)
 static void on_timeslice(void *data)
 {
 	struct server *server = data;
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = timeslices_now(server);
 
 	timeslice_run(timeslices_of(server), now_ns);
 	timeslices_arm(server, now_ns);
@@ -55,17 +68,18 @@ void server_note_plans(struct server *server, uint32_t devices)
 
 	if (timeslices->n_leases == 0)
 		return;
-	now_ns = clock_now_ns();
+	now_ns = timeslices_now(server);
 	timeslice_note_plans(timeslices, devices, now_ns);
 	timeslices_arm(server, now_ns);
 }
 
 void timeslices_leave(struct server *server, struct lease_member *member)
 {
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns;
 
 	if (!member->timeslice.is_sharing)
 		return;
+	now_ns = timeslices_now(server);
 	timeslice_leave(member, now_ns);
 	timeslices_arm(server, now_ns);
 }

@@ -131,12 +131,21 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 	pthread_mutex_lock(&slice->lock);
 	while (!is_over && load_word(gpu) == word)
 		is_over = should_end(slice, word, since_ns);
-	if (is_over)
-		slice->is_using = false;
+	if (is_over) {
+		/* Threads that wait have to ask again: their WANT may be for this timeslice. */
+		slice->is_using = slice->has_asked = false;
+		slice->ask_at_ns = 0;
+		slice->is_telling = true;
+		slice->n_told++;
+	}
 	pthread_mutex_unlock(&slice->lock);
 	if (!is_over)
 		return;
 	r = tell(gpu, RBK_WIRE_TIMESLICE_DONE, word);
+	pthread_mutex_lock(&slice->lock);
+	slice->is_telling = false;
+	pthread_cond_broadcast(&slice->changed);
+	pthread_mutex_unlock(&slice->lock);
 	/* On failure the broker is gone, or has too much to answer. */
 	await_word(gpu, word, r ? failed_ns : retry_ns);
 }
@@ -416,6 +425,7 @@ static void await_room(struct gpu *gpu, uint64_t end_ns)
 static void ask(struct gpu *gpu)
 {
 	struct timeslice *slice = &gpu->timeslice;
+	const uint64_t n_told = slice->n_told;
 	int r;
 
 	slice->ask_at_ns = layer_now_ns() + retry_ns;
@@ -428,7 +438,7 @@ static void ask(struct gpu *gpu)
 			   strerror(r < 0 ? -r : ECONNRESET));
 	}
 	pthread_mutex_lock(&slice->lock);
-	slice->has_asked |= r == 0;
+	slice->has_asked |= r == 0 && slice->n_told == n_told;
 }
 
 /* Wait until the process may use the timeslice, or is not restrained. Under the lock. */
@@ -437,7 +447,7 @@ static void await_slice(struct gpu *gpu)
 	struct timeslice *slice = &gpu->timeslice;
 
 	while (!is_open(gpu) && !is_held(gpu)) {
-		if (layer_now_ns() >= slice->ask_at_ns)
+		if (!slice->is_telling && layer_now_ns() >= slice->ask_at_ns)
 			ask(gpu);
 		else
 			await_change(slice, layer_now_ns() + doze_ns);

@@ -27,8 +27,10 @@ struct timeslice {
 	pthread_cond_t changed; /* a submission has ended or begun, or the page has changed */
 	uint32_t n_under_way;   /* submissions of all VkDevices */
 	uint32_t n_waiting;     /* threads that wait */
-	bool has_asked;         /* WANT was answered, and the timeslice has not begun */
-	bool is_using;          /* the process may use the lease's timeslices: it told no DONE */
+	bool has_asked;         /* WANT was answered since the last DONE, and nothing has begun */
+	bool is_using;          /* the process has used the timeslice: it owes the broker a DONE */
+	bool is_telling;        /* DONE is being sent: WANT must not pass it */
+	uint64_t n_told;        /* number of DONE so far */
 	uint64_t ask_at_ns;     /* when WANT is sent again */
 	uint64_t typical_ns;    /* time that a submission takes: the longest lately */
 	uint64_t end_ns;        /* the last end of a submission, or begin of the first one */

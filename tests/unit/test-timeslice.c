@@ -384,6 +384,20 @@ TEST(test_members__idle_one_is_stopped, setup, teardown)
 	lease_leave(&idle);
 }
 
+/* The holder need not make up for time in which the broker did not run. */
+TEST(test_broker__was_stopped, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+
+	run_for(s);
+	now_ns += 8 * s;
+	timeslice_skip(&leases.timeslices, now_ns);
+	timeslice_run(&leases.timeslices, now_ns);
+	measure(s);
+	expect_between(0.9, ratio(a, b), 1.1);
+}
+
 TEST(test_holder__leaves, setup, teardown)
 {
 	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
