@@ -526,9 +526,10 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns)
 	}
 	if (member->timeslice.is_wanting)
 		return;
+	/* The virtual time advances by what others have used, before the lease counts. */
+	device_charge(device, now_ns);
 	member->timeslice.is_wanting = true;
 	if (slice->n_wanting++ == 0) {
-		device_charge(device, now_ns);
 		slice->wanted_ns = now_ns;
 		if (slice->lacking_ns == 0)
 			slice->lacking_ns = now_ns;

@@ -37,6 +37,8 @@ class Program:
         environment = {**rig.cards.environment, 'XDG_DATA_DIRS': f'{rig.folder}/share:/usr/share',
                        'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
                        'RINGBROKER_SOCKET': rig.broker.socket, 'RINGBROKER_LEASE_LOG': '-'}
+        # The loader and the driver leak.
+        environment['ASAN_OPTIONS'] = environment.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
         if priority:
             environment['RINGBROKER_LEASE_PRIORITY'] = priority
         self.us = us
@@ -109,14 +111,14 @@ def test_urgent():
     """An urgent program waits for little of a background program, which has the rest of the card."""
     with begun() as rig:
         urgent = Program(rig, 1000, 1, 20000, 'urgent')
-        (alone, ), _ = measure([urgent], 2)
+        (alone, ), _ = measure([urgent], 1)
         urgent.end()
         figures = {}
         for what, priorities in (('apart', (None, None)), ('shared', ('urgent', 'background'))):
             background = Program(rig, 5000, 20, priority=priorities[1])
             urgent = Program(rig, 1000, 1, 20000, priorities[0])
             measure([urgent], .5)
-            (mine, others), seconds = measure([urgent, background], 3)
+            (mine, others), seconds = measure([urgent, background], 2)
             figures[what] = mine[1], mine[2], others[0] * background.us / 1e6 / seconds
             urgent.end()
             background.end()
@@ -133,10 +135,10 @@ def test_weights():
     """Tenants share the card by weight; with one program alone nothing waits."""
     with begun(POLICY) as rig:
         heavy = Program(rig, 2000, 8, name='heavy')
-        alone = measure([heavy], 1)
+        alone = measure([heavy], .5)
         light = Program(rig, 2000, 8, name='light')
-        measure([heavy], 1)
-        (a, b), seconds = measure([heavy, light], 5)
+        measure([heavy], .5)
+        (a, b), seconds = measure([heavy, light], 2.5)
         whole = (a[0] + b[0]) * 2000 / 1e6 / seconds
         print(f'alone {alone[0][0][0] * 2000 / 1e6 / alone[1]:.2f} of the card; weights of 3:1: '
               f'{a[0] / max(b[0], 1):.2f}:1, together {whole:.2f} of the card', flush=True)
@@ -144,7 +146,7 @@ def test_weights():
         judge(whole > .6, 'the card is idle for long')
         light.end()
         # The other one is not restrained any more.
-        (after, ), seconds = measure([heavy], 1)
+        (after, ), seconds = measure([heavy], .5)
         judge(after[0] * 2000 / 1e6 / seconds > .6, 'restrained though alone:', after)
         heavy.end()
 
@@ -154,7 +156,7 @@ def test_holder_is_killed_or_stopped():
         for number in (signal.SIGKILL, signal.SIGSTOP):
             waits = []
             other = Program(rig, 1000, 2)
-            for _ in range(5):
+            for _ in range(3):
                 victim = Program(rig, 1000, 2)
                 measure([other], .2)
                 victim.process.send_signal(number)
@@ -172,9 +174,9 @@ def test_crossed_semaphores():
     """Programs whose submissions wait for their own later ones, and for the host, go on."""
     with begun() as rig:
         crossed, other = Program(rig, 100, 0), Program(rig, 1000, 4)
-        (a, b), _ = measure([crossed, other], 3)
+        (a, b), _ = measure([crossed, other], 1.5)
         print(f'crossed: {a[0]} ends, p50 {a[1]:.0f} us; the other: {b[0]}', flush=True)
-        judge(a[0] > 5 and b[0] > 100, a, b)
+        judge(a[0] > 5 and b[0] > 50, a, b)
         crossed.end()
         other.end()
 
@@ -186,9 +188,9 @@ def test_many_wait():
         measure([late], 1)
         begin = time.monotonic()
         started.wait_for(lambda: late.report()[0] > 0, 'the program hangs')
-        ((n, *_), ), _ = measure([other], 3)
-        print(f'80 submissions that wait: {time.monotonic() - begin:.1f} s at most; the other program: {n} in 3 s', flush=True)
-        judge(n > 100, 'the other one waits')
+        ((n, *_), ), _ = measure([other], 2)
+        print(f'80 submissions that wait: {time.monotonic() - begin:.1f} s at most; the other program: {n} in 2 s', flush=True)
+        judge(n > 60, 'the other one waits')
         late.end()
         other.end()
 
@@ -199,14 +201,14 @@ def test_broker_is_stopped():
         heavy, light = Program(rig, 2000, 8, name='heavy'), Program(rig, 2000, 8, name='light')
         measure([heavy], .5)
         rig.broker.process.send_signal(signal.SIGSTOP)
-        measure([heavy], 3)
-        (a, b), seconds = measure([heavy, light], 4)
+        measure([heavy], 2.5)
+        (a, b), seconds = measure([heavy, light], 2)
         rig.broker.process.send_signal(signal.SIGCONT)
         whole = (a[0] + b[0]) * 2000 / 1e6 / seconds
         print(f'beside a stopped broker: {whole:.2f} of the card', flush=True)
         judge(whole > .8, a, b)
-        measure([heavy], 2)
-        (a, b), _ = measure([heavy, light], 4)
+        measure([heavy], 1.5)
+        (a, b), _ = measure([heavy, light], 2)
         judge(2.2 < a[0] / max(b[0], 1) < 4, 'not 3:1 again', a, b)
         heavy.end()
         light.end()
@@ -219,7 +221,7 @@ def test_plans():
             """Return the tasks per second that ran on the card, one after the other."""
             client.tell('start', 'm')
             begin = time.monotonic()
-            time.sleep(2)
+            time.sleep(1)
             _, by = client.stop('m')
             return sum(n for (device, _), n in by.items() if device == GPU) / (time.monotonic() - begin)
 
@@ -234,7 +236,7 @@ def test_plans():
             client.tell('run', 'm')
             measure([program], .5)
             rates[priority] = rate()
-            ((n, *_), ), seconds = measure([program], 2)
+            ((n, *_), ), seconds = measure([program], 1.5)
             parts[priority] = n * program.us / 1e6 / seconds
             program.end()
         print('tasks of plans per second:', {name: round(rate) for name, rate in rates.items()},
@@ -251,13 +253,13 @@ def test_broker_ends():
         measure([heavy], .5)
         rig.broker.process.kill()
         rig.broker.process.wait()
-        measure([heavy], 1.5)
-        (a, b), seconds = measure([heavy, light], 2)
+        measure([heavy], 1)
+        (a, b), seconds = measure([heavy, light], 1)
         print(f'without a broker: {(a[0] + b[0]) * 2000 / 1e6 / seconds:.2f} of the card', flush=True)
         judge((a[0] + b[0]) * 2000 / 1e6 / seconds > .5, a, b)
         rig.broker.start()
-        measure([heavy], 3)
-        (a, b), _ = measure([heavy, light], 4)
+        measure([heavy], 2)
+        (a, b), _ = measure([heavy, light], 2)
         print(f'with the next one: {a[0] / max(b[0], 1):.2f}:1', flush=True)
         judge(2.2 < a[0] / max(b[0], 1) < 4, 'not 3:1 again', a, b)
         heavy.end()

@@ -48,6 +48,9 @@ struct stream {
 
 static struct VolkDeviceTable vk;
 static VkDevice device;
+static VkInstance instance;
+static VkShaderModule shader;
+static VkPipelineLayout layout;
 static VkPipeline pipeline;
 static struct stream streams[2];
 static uint32_t n_groups, depth, n_late;
@@ -91,7 +94,7 @@ static void make_pipeline(void)
 		.codeSize = sizeof(empty_shader),
 		.pCode = empty_shader,
 	};
-	const VkPipelineLayoutCreateInfo layout = {
+	const VkPipelineLayoutCreateInfo no_layout = {
 		.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
 	};
 	VkComputePipelineCreateInfo info = {
@@ -101,8 +104,10 @@ static void make_pipeline(void)
 		.stage.pName = "main",
 	};
 
-	EXPECT(vk.vkCreateShaderModule(device, &code, NULL, &info.stage.module));
-	EXPECT(vk.vkCreatePipelineLayout(device, &layout, NULL, &info.layout));
+	EXPECT(vk.vkCreateShaderModule(device, &code, NULL, &shader));
+	EXPECT(vk.vkCreatePipelineLayout(device, &no_layout, NULL, &layout));
+	info.stage.module = shader;
+	info.layout = layout;
 	EXPECT(vk.vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, NULL, &pipeline));
 }
 
@@ -161,7 +166,6 @@ static void device_init(void)
 		.queueCreateInfoCount = 2,
 		.pQueueCreateInfos = queues,
 	};
-	VkInstance instance;
 	VkPhysicalDevice physical;
 	uint32_t n = 1;
 
@@ -346,7 +350,10 @@ int main(int argc, char **argv)
 		vk.vkDestroyCommandPool(device, streams[i].pool, NULL);
 	}
 	vk.vkDestroyPipeline(device, pipeline, NULL);
+	vk.vkDestroyPipelineLayout(device, layout, NULL);
+	vk.vkDestroyShaderModule(device, shader, NULL);
 	vk.vkDestroyDevice(device, NULL);
+	vkDestroyInstance(instance, NULL);
 	printf("ended\n");
 	return 0;
 }

@@ -384,6 +384,25 @@ TEST(test_members__idle_one_is_stopped, setup, teardown)
 	lease_leave(&idle);
 }
 
+/* A program that comes back to a device that another one had for long does not get that time. */
+TEST(test_pause__without_events, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 1000 * s);
+
+	run_for(s);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	/* The timer does not run while none waits. */
+	now_ns += 30 * s;
+	b->pause_ns = 0;
+	b->ready_ns = now_ns;
+	timeslice_want(&b->member, now_ns);
+	run_for(5 * ms);
+	measure(2 * s);
+	assert_true(a->longest_ns <= TIMESLICE_LAG_NS + 10 * ms);
+	expect_between(0.8, ratio(a, b), 1.2);
+}
+
 /* The holder need not make up for time in which the broker did not run. */
 TEST(test_broker__was_stopped, setup, teardown)
 {
