@@ -32,6 +32,8 @@
 static const uint64_t max_ahead_ns = 10000000000;
 /* Longest time for which an overdue lease is charged; kernels reset a device after less. */
 static const uint64_t hanging_ns = 10000000000;
+/* Pause in which a program is taken to go on. */
+static const uint64_t recent_ns = 20000000;
 /* Most threads that are woken: one of each member. */
 static const uint32_t max_woken = 256;
 /* A shorter timeslice may have ended before the program noticed it. */
@@ -56,6 +58,12 @@ static uint64_t *tag_of(const struct lease *lease)
 static uint64_t virtual_of(const struct lease *lease, uint64_t ns)
 {
 	return ns * FAIR_WEIGHT / max_u64(lease->tenant->weight, 1);
+}
+
+/* Return the device's time for a difference of the tenant's tag. */
+static uint64_t time_of(const struct lease *lease, uint64_t tag)
+{
+	return tag * max_u64(lease->tenant->weight, 1) / FAIR_WEIGHT;
 }
 
 static enum rbk_timeslice state_of(const struct lease *lease)
@@ -128,7 +136,20 @@ static uint8_t class_of(const struct lease *lease)
 	return class < normal && is_ahead(lease) ? normal : class;
 }
 
-static void device_advance(struct timeslice_device *device)
+/* Return true if the lease is served, or was a moment ago, as between two submissions. */
+static bool is_served(const struct timeslice_device *device, const struct lease *lease,
+		      uint64_t now_ns)
+{
+	const struct lease_timeslice *slice = &lease->timeslice;
+
+	if (lease == device->holder)
+		return true;
+	if (slice->is_under_way)
+		return false;
+	return slice->n_wanting > 0 || (slice->done_ns > 0 && now_ns < slice->done_ns + recent_ns);
+}
+
+static void device_advance(struct timeslice_device *device, uint64_t now_ns)
 {
 	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
 	uint64_t least = UINT64_MAX;
@@ -138,8 +159,7 @@ static void device_advance(struct timeslice_device *device)
 		const struct lease *lease = lease_of(node);
 		uint8_t class = timeslice_class(lease);
 
-		if (lease != device->holder &&
-		    (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way))
+		if (!is_served(device, lease, now_ns))
 			continue;
 		/* Urgent leases must not be ahead of normal ones by more than the lag. */
 		class = class < normal ? normal : class;
@@ -169,7 +189,7 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 		slice->used_ns += ns;
 		*tag_of(lease) += virtual_of(lease, ns);
 	}
-	device_advance(device);
+	device_advance(device, now_ns);
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 		uint64_t most = device->virtual_ns + virtual_of(lease, max_ahead_ns);
@@ -269,6 +289,17 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
 	return late ? late : best;
 }
 
+/* Return the time from which the holder, if it has the device until then, is not urgent. */
+static uint64_t ahead_from_ns(const struct lease *holder)
+{
+	uint64_t most = device_of(holder)->virtual_ns + virtual_of(holder, TIMESLICE_LAG_NS);
+	uint64_t left = most - min_u64(*tag_of(holder), most);
+
+	if (class_of(holder) >= priority_class(RBK_PRIORITY_NORMAL))
+		return UINT64_MAX;
+	return holder->timeslice.charged_ns + time_of(holder, left) + 1;
+}
+
 /*
  * Return the time at which the holder's timeslice ends because @next waits: once its tenant has
  * used more. Without that, two tenants with one program each would have equal parts: the holder
@@ -282,12 +313,14 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next,
 	if (next_class < class)
 		return holder->timeslice.was_late ? least_ns : 0;
 	if (next_class > class)
-		return max_u64(least_ns, late_from_ns(next));
+		return max_u64(least_ns, min_u64(late_from_ns(next), ahead_from_ns(holder)));
 	if (!is_charged)
 		return least_ns;
 	behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
-	return max_u64(least_ns, holder->timeslice.charged_ns +
-					 behind * max_u64(holder->tenant->weight, 1) / FAIR_WEIGHT);
+	/* A lease that was ahead is urgent again. */
+	if (timeslice_class(next) < next_class)
+		behind -= min_u64(behind, virtual_of(next, TIMESLICE_LAG_NS));
+	return max_u64(least_ns, holder->timeslice.charged_ns + time_of(holder, behind));
 }
 
 /*
@@ -464,7 +497,7 @@ static void device_overtake(struct timeslice_device *device, const struct lease 
 }
 
 /* End the lease's timeslice if all members have told DONE. */
-static void lease_check_done(struct lease *lease)
+static void lease_check_done(struct lease *lease, uint64_t now_ns)
 {
 	struct timeslice_device *device = device_of(lease);
 	struct lease_timeslice *slice = &lease->timeslice;
@@ -474,6 +507,7 @@ static void lease_check_done(struct lease *lease)
 	if (slice->is_under_way)
 		device_overtake(device, lease);
 	slice->is_under_way = false;
+	slice->done_ns = now_ns;
 	if (slice->n_wanting == 0)
 		slice->lacking_ns = 0;
 	if (device->holder != lease)
@@ -547,7 +581,7 @@ void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns)
 	device_charge(device_of(lease), now_ns);
 	member->timeslice.is_done = true;
 	lease->timeslice.n_done++;
-	lease_check_done(lease);
+	lease_check_done(lease, now_ns);
 	device_run(device_of(lease), now_ns);
 }
 
@@ -567,7 +601,7 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 	slice->n_wanting -= member->timeslice.is_wanting;
 	member->timeslice = (struct member_timeslice){.is_sharing = false};
 	lease_find_class(lease);
-	lease_check_done(lease);
+	lease_check_done(lease, now_ns);
 	if (slice->n_members == 0) {
 		list_remove(&slice->link);
 		device->n_leases--;

@@ -79,6 +79,7 @@ struct lease_timeslice {
 	uint64_t lacking_ns; /* begin of the first wait since it could use the device; 0: none */
 	uint64_t held_ns;    /* begin of the timeslice */
 	uint64_t closed_ns;  /* end of the timeslice */
+	uint64_t done_ns;    /* when its members had told DONE; 0: never */
 	uint64_t charged_ns; /* time up to which the tenant was charged */
 
 	/* Figures since the lease was opened. */

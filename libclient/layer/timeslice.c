@@ -18,6 +18,7 @@
 #include "libclient/layer/timeslice.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -62,10 +63,19 @@ static struct timespec time_of(uint64_t ns)
 				 .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-/* Wait until the word is no longer @word, or at most @most_ns. */
+/* Return true if nothing waits now, since the broker does not answer. */
+static bool is_cut(const struct gpu *gpu)
+{
+	return layer_now_ns() < __atomic_load_n(&gpu->timeslice.open_until_ns, __ATOMIC_RELAXED);
+}
+
+/*
+ * Wait until the word is no longer @word, or at most @most_ns; only shortly while the page may be
+ * replaced by that of the next broker.
+ */
 static void await_word(const struct gpu *gpu, uint32_t word, uint64_t most_ns)
 {
-	const struct timespec most = time_of(most_ns);
+	const struct timespec most = time_of(is_cut(gpu) && most_ns > doze_ns ? doze_ns : most_ns);
 
 	syscall(SYS_futex, word_of(gpu), FUTEX_WAIT, word, &most, NULL, 0);
 }
@@ -202,11 +212,13 @@ static int join(struct gpu *gpu)
 static void say_unshared(const struct gpu *gpu, int r)
 {
 	const char *why = r == -EOPNOTSUPP ? "the broker does not offer it"
-			  : r == -EBUSY    ? "too many leases of the tenant do"
+			  : r == -EBUSY    ? "16 leases of the tenant do already, the most that may"
 			  : r < 0          ? strerror(-r)
 					   : "the broker is gone";
 
-	say("lease %u does not share its device's time: %s", rbk_lease_number(gpu->lease), why);
+	say_error("lease %u does not share its device's time, so the program's work is not held "
+		  "back: %s",
+		  rbk_lease_number(gpu->lease), why);
 }
 
 void timeslice_share(struct gpu *gpu)
@@ -251,6 +263,8 @@ void timeslice_cut(struct gpu *gpu)
 	pthread_mutex_lock(&slice->lock);
 	pthread_cond_broadcast(&slice->changed);
 	pthread_mutex_unlock(&slice->lock);
+	/* The next broker's page will be another futex at the same address. */
+	syscall(SYS_futex, word_of(gpu), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* ---- Submissions ---- */
@@ -410,8 +424,7 @@ static bool is_held(const struct gpu *gpu)
 
 static bool is_open(const struct gpu *gpu)
 {
-	return RBK_TIMESLICE_STATE(load_word(gpu)) == RBK_TIMESLICE_OPEN ||
-	       layer_now_ns() < __atomic_load_n(&gpu->timeslice.open_until_ns, __ATOMIC_RELAXED);
+	return RBK_TIMESLICE_STATE(load_word(gpu)) == RBK_TIMESLICE_OPEN || is_cut(gpu);
 }
 
 /* Wait until another submission may be under way, at most until @end_ns. Under the lock. */

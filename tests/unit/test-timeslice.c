@@ -258,6 +258,22 @@ TEST(test_urgent__owes, setup, teardown)
 	expect_between(0.9, ratio(urgent, normal), 1.1);
 }
 
+/* An urgent lease that always has work is no longer urgent when it is ahead, also within a
+ * timeslice. */
+TEST(test_urgent__owes_within_a_timeslice, setup, teardown)
+{
+	struct program *urgent, *normal;
+
+	tenants[1].weight = 300;
+	urgent = add(0, URGENT, 2 * ms, 0);
+	normal = add(1, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	measure(s);
+	assert_true(normal->longest_ns <= TIMESLICE_LAG_NS + 20 * ms);
+	measure(2 * s);
+	assert_true(urgent->longest_ns <= 400 * ms);
+	expect_between(2.8, ratio(normal, urgent), 3.2);
+}
+
 TEST(test_priority_max__lowers, setup, teardown)
 {
 	struct program *a, *b;

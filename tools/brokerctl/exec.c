@@ -118,7 +118,7 @@ static int check_priority(const struct arguments *arguments)
 		if (strcmp(text, names[i]) == 0)
 			return EXIT_OK;
 	return control_misuse(arguments, "--priority is urgent, normal or background, not %s",
-			      text_name(text));
+			      text[0] ? text_name(text) : "empty");
 }
 
 static int read_options(const struct arguments *arguments, struct rbk_lease_options *ret)
