@@ -728,7 +728,7 @@ struct rbk_wire_lease_cgroup {
  * A lease whose members do not tell DONE within 50 ms is overdue: the next lease begins, and the
  * overdue one gets no timeslice before they do. Its time counts until then.
  *   -ENOENT  the session is no member of it, or WANT and DONE: has not joined
- *   -EBUSY   too many leases of the tenant share the device
+ *   -EBUSY   too many leases of the tenant share the device, or members of the lease
  */
 enum rbk_wire_timeslice_action {
 	RBK_WIRE_TIMESLICE_JOIN = 1,

@@ -14,11 +14,10 @@
  * ended first is charged, and no other. That ends when a later timeslice has ended: then nothing of
  * the overdue lease is in front of others, as if its program was stopped.
  *
- * Every function takes O(n) of the leases that share the device.
+ * Every function takes O(n) of the leases that share the device and of a lease's members that do.
  */
 #include "lease/timeslice.h"
 
-#include <assert.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,8 +33,6 @@ static const uint64_t max_ahead_ns = 10000000000;
 static const uint64_t hanging_ns = 10000000000;
 /* Pause in which a program is taken to go on. */
 static const uint64_t recent_ns = 20000000;
-/* Most threads that are woken: one of each member. */
-static const uint32_t max_woken = 256;
 /* A shorter timeslice may have ended before the program noticed it. */
 static const uint64_t least_slice_ns = 500000;
 
@@ -73,7 +70,7 @@ static enum rbk_timeslice state_of(const struct lease *lease)
 
 static struct lease_member *member_of(struct list_node *node)
 {
-	return container_of(node, struct lease_member, link);
+	return container_of(node, struct lease_member, timeslice.link);
 }
 
 /* Publish a state to the lease's members. */
@@ -86,8 +83,7 @@ static void lease_publish(struct lease *lease, enum rbk_timeslice state)
 		return;
 	/* Pairs with the acquire loads of members. */
 	__atomic_store_n(&lease->page->timeslice, slice->word, __ATOMIC_RELEASE);
-	syscall(SYS_futex, &lease->page->timeslice, FUTEX_WAKE,
-		min_u64(lease->n_members, max_woken), NULL, NULL, 0);
+	syscall(SYS_futex, &lease->page->timeslice, FUTEX_WAKE, slice->n_members, NULL, NULL, 0);
 }
 
 /* ---- Accounts ---- */
@@ -365,10 +361,9 @@ static void device_give(struct timeslice_device *device, struct lease *lease, bo
 	slice->held_ns = slice->charged_ns = now_ns;
 	slice->is_under_way = true;
 	slice->is_overtaken = false;
-	slice->n_slices++;
 	slice->n_wanting = 0;
 	/* Members that did not wait have nothing to tell. */
-	list_for_each (node, &lease->members) {
+	list_for_each (node, &lease->timeslice.members) {
 		struct member_timeslice *member = &member_of(node)->timeslice;
 
 		slice->n_done -= member->is_wanting && member->is_done;
@@ -387,7 +382,7 @@ static void device_open(struct timeslice_device *device)
 	device->holder = lease;
 	slice->is_under_way = false;
 	slice->n_wanting = slice->n_done = 0;
-	list_for_each (node, &lease->members) {
+	list_for_each (node, &lease->timeslice.members) {
 		member_of(node)->timeslice.is_wanting = false;
 		member_of(node)->timeslice.is_done = false;
 	}
@@ -476,7 +471,7 @@ void timeslices_init(struct timeslices *timeslices)
 static void lease_find_class(struct lease *lease)
 {
 	lease->timeslice.class = UINT8_MAX;
-	list_for_each (node, &lease->members) {
+	list_for_each (node, &lease->timeslice.members) {
 		const struct member_timeslice *member = &member_of(node)->timeslice;
 
 		if (member->is_sharing && member->class < lease->timeslice.class)
@@ -529,13 +524,17 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 		if (*n_leases >= TIMESLICE_MAX_LEASES)
 			return TIMESLICE_E_FULL;
 		++*n_leases;
+		list_init(&lease->timeslice.members);
 		list_append(&device->leases, &lease->timeslice.link);
 		device->n_leases++;
 		lease->leases->timeslices.n_leases++;
 		lease_return(lease);
 	}
 	if (!member->timeslice.is_sharing) {
+		if (lease->timeslice.n_members >= TIMESLICE_MAX_MEMBERS)
+			return TIMESLICE_E_FULL;
 		lease->timeslice.n_members++;
+		list_append(&lease->timeslice.members, &member->timeslice.link);
 		/* While the lease is open, it may have begun to use the device. */
 		member->timeslice.is_done = state_of(lease) != RBK_TIMESLICE_OPEN;
 		lease->timeslice.n_done += member->timeslice.is_done;
@@ -599,6 +598,7 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 	slice->n_members--;
 	slice->n_done -= member->timeslice.is_done;
 	slice->n_wanting -= member->timeslice.is_wanting;
+	list_remove(&member->timeslice.link);
 	member->timeslice = (struct member_timeslice){.is_sharing = false};
 	lease_find_class(lease);
 	lease_check_done(lease, now_ns);

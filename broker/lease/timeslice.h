@@ -34,10 +34,15 @@ struct lease;
 struct lease_member;
 
 enum {
-	TIMESLICE_E_FULL = 1, /* TIMESLICE_MAX_LEASES of the tenant share the device already */
+	/* TIMESLICE_MAX_LEASES of the tenant share the device, or TIMESLICE_MAX_MEMBERS the lease
+	 */
+	TIMESLICE_E_FULL = 1,
 };
 
-enum { TIMESLICE_MAX_LEASES = 16 };
+enum {
+	TIMESLICE_MAX_LEASES = 16,
+	TIMESLICE_MAX_MEMBERS = 64, /* each change of a timeslice visits them */
+};
 
 #define TIMESLICE_NS          5000000ull    /* 5 ms: least timeslice while an equal lease waits */
 #define TIMESLICE_GRACE_NS    50000000ull   /* 50 ms: longest wait for members' last work */
@@ -66,12 +71,13 @@ struct timeslices {
 /* A lease's part; zeroed at first. */
 struct lease_timeslice {
 	struct list_node link;
-	uint32_t n_members;  /* members that share */
-	uint32_t n_done;     /* of these, those that have told DONE, and not WANT since */
-	uint32_t n_wanting;  /* of these, those that wait for the timeslice */
-	uint32_t word;       /* rbk_lease_page.timeslice */
-	uint8_t class;       /* priority_class() of its members' highest priority */
-	bool is_under_way;   /* its members have not told that their work has ended */
+	struct list_node members; /* struct member_timeslice.link; valid if n_members > 0 */
+	uint32_t n_members;       /* members that share */
+	uint32_t n_done;          /* of these, those that have told DONE, and not WANT since */
+	uint32_t n_wanting;       /* of these, those that wait for the timeslice */
+	uint32_t word;            /* rbk_lease_page.timeslice */
+	uint8_t class;            /* priority_class() of its members' highest priority */
+	bool is_under_way;        /* its members have not told that their work has ended */
 	bool is_overtaken;   /* a later timeslice has ended meanwhile: its work hardly delays others
 			      */
 	bool was_late;       /* it has the timeslice because it waited too long */
@@ -84,11 +90,12 @@ struct lease_timeslice {
 
 	/* Figures since the lease was opened. */
 	uint64_t used_ns, waited_ns; /* charged to the tenant; waited for the timeslice */
-	uint64_t n_slices, n_overdue;
+	uint64_t n_overdue;
 };
 
 /* A member's part; zeroed at first. */
 struct member_timeslice {
+	struct list_node link; /* in lease_timeslice.members if it shares */
 	bool is_sharing, is_wanting, is_done;
 	uint8_t class;
 };

@@ -28,10 +28,10 @@ void session_timeslice(struct session *session, const struct rbk_wire_lease_time
 		r = timeslice_join(member, timeslice->priority, now_ns);
 	if (r)
 		session_reply_result(session, request->type, request->cookie, -EBUSY,
-				     "%d leases of tenant %s share the time of device %u already, "
-				     "which is the limit",
-				     TIMESLICE_MAX_LEASES, tenant_name(session->tenant),
-				     member->lease->device);
+				     "tenant %s: at most %d leases of a tenant share the time of "
+				     "device %u, and %d members of a lease",
+				     tenant_name(session->tenant), TIMESLICE_MAX_LEASES,
+				     member->lease->device, TIMESLICE_MAX_MEMBERS);
 	else
 		session_reply_result(session, request->type, request->cookie, 0, NULL);
 	timeslices_arm(session->server, now_ns);

@@ -212,7 +212,7 @@ static int join(struct gpu *gpu)
 static void say_unshared(const struct gpu *gpu, int r)
 {
 	const char *why = r == -EOPNOTSUPP ? "the broker does not offer it"
-			  : r == -EBUSY    ? "16 leases of the tenant do already, the most that may"
+			  : r == -EBUSY    ? "16 leases of the tenant do, or 64 processes of it"
 			  : r < 0          ? strerror(-r)
 					   : "the broker is gone";
 

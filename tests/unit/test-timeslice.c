@@ -168,7 +168,7 @@ TEST(test_alone__is_open, setup, teardown)
 	assert_int_equal(state_of(only), RBK_TIMESLICE_OPEN);
 	measure(100 * ms);
 	assert_true(only->used_ns >= 99 * ms);
-	assert_int_equal(only->lease->timeslice.n_slices, 0);
+	assert_int_equal(only->lease->timeslice.used_ns, 0);
 
 	/* It is restrained while there is another one. */
 	other = add(1, RBK_PRIORITY_NORMAL, ms, 0);
@@ -567,6 +567,28 @@ TEST(test_plans__come_before_background, setup, teardown)
 		if (n_leases == 1)
 			add(1, URGENT, ms, 1000 * s)->ready_ns = now_ns + 1000 * s;
 	}
+}
+
+/* The members of a lease that share are bounded, and others are not visited. */
+TEST(test_members__are_bounded, setup, teardown)
+{
+	static struct lease_member members[TIMESLICE_MAX_MEMBERS + 1];
+	struct program *program = add(0, RBK_PRIORITY_COUNT, ms, 0);
+
+	for (unsigned int i = 0; i <= TIMESLICE_MAX_MEMBERS; i++) {
+		members[i] = (struct lease_member){.lease = NULL};
+		lease_join(program->lease, &members[i], (pid_t)i + 2);
+		assert_int_equal(timeslice_join(&members[i], RBK_PRIORITY_NORMAL, now_ns),
+				 i < TIMESLICE_MAX_MEMBERS ? 0 : TIMESLICE_E_FULL);
+	}
+	timeslice_leave(&members[5], now_ns);
+	assert_int_equal(
+		timeslice_join(&members[TIMESLICE_MAX_MEMBERS], RBK_PRIORITY_NORMAL, now_ns), 0);
+	for (unsigned int i = 0; i <= TIMESLICE_MAX_MEMBERS; i++) {
+		timeslice_leave(&members[i], now_ns);
+		lease_leave(&members[i]);
+	}
+	assert_int_equal(program->lease->timeslice.n_members, 0);
 }
 
 TEST(test_tenant__shares_with_few_leases, setup, teardown)
