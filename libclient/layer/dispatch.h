@@ -18,6 +18,7 @@
 
 /* A place in the lists of dispatch.c */
 struct entry;
+struct object;
 
 /* A physical device of one instance. */
 struct physical {
@@ -46,6 +47,16 @@ struct instance {
 	struct physical *physicals; /* atomic; the list only grows */
 };
 
+/* Memory of a device, a record of its table. */
+struct allocation {
+	uint64_t handle;
+	uint64_t bytes;        /* a multiple of the page size */
+	struct object *object; /* a shared object; else NULL */
+	uint32_t gpus;         /* bits: the device's gpus that have an instance */
+	uint8_t heap;
+	bool is_charged; /* to each of these gpus, out of its credit */
+};
+
 struct device {
 	VkDevice handle;
 	struct instance *instance;
@@ -64,7 +75,7 @@ struct device {
 	struct physical *physical; /* the first of a group */
 	uint32_t n_gpus;           /* 0: no physical device is leased, nothing is counted */
 	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: this physical device is not leased */
-	struct table table;
+	struct table table; /* of struct allocation */
 	struct submissions submissions; /* private to timeslice.c */
 };
 
@@ -117,8 +128,8 @@ VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info
 void memory_free(struct device *device, VkDeviceMemory memory,
 		 const VkAllocationCallbacks *allocator);
 VkResult memory_get_fd(struct device *device, const VkMemoryGetFdInfoKHR *info, int *ret_fd);
-/* Uncharge an allocation that the program leaked; for table_deinit() of a struct device. */
-void memory_forget(const struct allocation *allocation, void *device);
+/* Uncharge an allocation that the program leaked: a record of a struct device's table. */
+void memory_forget(const void *record, void *device);
 /* Read the memory use that the driver reports, and charge the overhead. */
 void memory_look(struct physical *physical, struct gpu *gpu);
 

@@ -291,7 +291,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice handle,
 	if (posix_memalign((void **)&device, _Alignof(struct device), sizeof(*device)))
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	memset(device, 0, sizeof(*device));
-	table_init(&device->table);
+	table_init(&device->table, sizeof(struct allocation));
 	result = make_device(device, handle, info, allocator, ret);
 	if (result != VK_SUCCESS) {
 		table_deinit(&device->table, memory_forget, device);

@@ -271,8 +271,10 @@ void memory_free(struct device *device, VkDeviceMemory memory,
 		uncharge(device, &allocation, allocation.gpus, false);
 }
 
-void memory_forget(const struct allocation *allocation, void *device)
+void memory_forget(const void *record, void *device)
 {
+	const struct allocation *allocation = record;
+
 	uncharge(device, allocation, allocation->gpus, false);
 }
 
@@ -289,7 +291,10 @@ VkResult memory_get_fd(struct device *device, const VkMemoryGetFdInfoKHR *info, 
 		return result;
 	gpu = device->gpus[__builtin_ctz(allocation.gpus)];
 	object = objects_export(gpu, allocation.object, *ret_fd, allocation.bytes, allocation.heap);
-	if (object != allocation.object)
-		table_set_object(&device->table, allocation.handle, object);
+	if (object != allocation.object) {
+		allocation.object = object;
+		allocation.is_charged = false; /* the object is charged */
+		table_replace(&device->table, &allocation);
+	}
 	return result;
 }

@@ -5,18 +5,20 @@
 #include <string.h>
 
 #include "fail-alloc.h"
-#include "libclient/layer/table.h"
+#include "libclient/layer/dispatch.h"
 #include "support/test.h"
 
 enum { MANY = 20000, THREADS = 8 };
 
-static void nothing_left(const struct allocation *allocation, void *context)
+static void nothing_left(const void *record, void *context)
 {
 	fail();
 }
 
-static void count_one(const struct allocation *allocation, void *context)
+static void count_one(const void *record, void *context)
 {
+	const struct allocation *allocation = record;
+
 	*(uint64_t *)context += allocation->bytes;
 }
 
@@ -46,7 +48,7 @@ TEST(test_table__many)
 		struct allocation found;
 		struct table table;
 
-		table_init(&table);
+		table_init(&table, sizeof(struct allocation));
 		assert_false(table_remove(&table, 1, &found));
 		for (unsigned int i = 0; i < MANY; i++)
 			assert_int_equal(add(&table, handle_of(i, kind)), 0);
@@ -64,19 +66,19 @@ TEST(test_table__many)
 	}
 }
 
-TEST(test_table__object)
+TEST(test_table__replace)
 {
 	struct object *object = (struct object *)&(int){0};
-	struct allocation allocation = {.handle = 7, .is_charged = true}, found;
+	struct allocation allocation = {.handle = 7, .object = object}, found;
 	struct table table;
 
-	table_init(&table);
-	assert_false(table_set_object(&table, 7, object));
-	assert_int_equal(table_add(&table, &allocation), 0);
-	assert_true(table_set_object(&table, 7, object));
+	table_init(&table, sizeof(struct allocation));
+	assert_false(table_replace(&table, &allocation));
+	assert_int_equal(add(&table, 7), 0);
+	assert_true(table_replace(&table, &allocation));
 	assert_true(table_remove(&table, 7, &found));
 	assert_ptr_equal(found.object, object);
-	assert_false(found.is_charged);
+	assert_int_equal(found.bytes, 0);
 	table_deinit(&table, nothing_left, NULL);
 }
 
@@ -85,7 +87,7 @@ TEST(test_table__deinit_visits_remaining)
 	uint64_t bytes = 0;
 	struct table table;
 
-	table_init(&table);
+	table_init(&table, sizeof(struct allocation));
 	assert_int_equal(add(&table, 5), 0);
 	assert_int_equal(add(&table, 6), 0);
 	table_deinit(&table, count_one, &bytes);
@@ -97,7 +99,7 @@ TEST(test_table__no_memory)
 	struct allocation found;
 	struct table table;
 
-	table_init(&table);
+	table_init(&table, sizeof(struct allocation));
 	for (unsigned int i = 0; i < 1000; i++) {
 		fail_alloc_at(1);
 		if (!add(&table, i + 1)) {
@@ -136,7 +138,7 @@ TEST(test_table__threads)
 {
 	pthread_t threads[THREADS];
 
-	table_init(&shared);
+	table_init(&shared, sizeof(struct allocation));
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)i), 0);
 	for (int i = 0; i < THREADS; i++)
