@@ -11,7 +11,11 @@ enum {
 	PACKET3_DISPATCH_DIRECT = 0x15,
 	PACKET3_DISPATCH_INDIRECT = 0x16,
 	PACKET3_INDIRECT_BUFFER = 0x3f,
-	LONGEST_PACKET_DWORDS = 4, /* of those above, header included */
+	PACKET3_SET_SH_REG = 0x76,
+	LONGEST_PACKET_DWORDS = 5, /* of those above that are looked at, header included */
+	/* Registers, as SET_SH_REG counts them: gfx_8_0_d.h, mmCOMPUTE_START_X - 0x2c00 */
+	COMPUTE_START_X = 0x204,
+	FORCE_START_AT_000 = 1 << 2, /* COMPUTE_DISPATCH_INITIATOR */
 	CHAIN = 1 << 20,           /* INDIRECT_BUFFER does not return: sid.h, S_3F2_CHAIN() */
 };
 
@@ -25,6 +29,7 @@ struct reader {
 	uint32_t n_dwords;
 	uint32_t window[WINDOW_DWORDS];
 	uint32_t n_buffers;
+	uint32_t start[3]; /* COMPUTE_START_X to _Z */
 	/* where calls return to, outermost first */
 	uint32_t n_calls;
 	uint64_t return_address[MAX_CALLS], return_end[MAX_CALLS];
@@ -104,6 +109,30 @@ static void enter(struct reader *reader, const uint32_t *packet, uint64_t after)
 		reader->end = reader->address;
 }
 
+/* Note the registers of a SET_SH_REG packet from which a dispatch's first workgroup is read. */
+static void set_registers(struct reader *reader, const uint32_t *packet, uint32_t n)
+{
+	for (uint32_t i = 2; i < n; i++) {
+		const uint32_t number = (packet[1] & 0xffff) + i - 2;
+
+		if (number >= COMPUTE_START_X && number < COMPUTE_START_X + 3)
+			reader->start[number - COMPUTE_START_X] = packet[i];
+	}
+}
+
+/* Return the workgroups of a DISPATCH_DIRECT packet, which has their ends along each axis. */
+static uint64_t dispatched(const struct reader *reader, const uint32_t *packet)
+{
+	uint64_t n_groups = 1;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		uint32_t start = packet[4] & FORCE_START_AT_000 ? 0 : reader->start[i];
+
+		n_groups *= packet[1 + i] > start ? packet[1 + i] - start : 0;
+	}
+	return n_groups;
+}
+
 uint64_t sim_ib_groups(struct sim_card *card, uint32_t slot, uint64_t address, uint64_t bytes)
 {
 	struct reader reader = {
@@ -121,8 +150,10 @@ uint64_t sim_ib_groups(struct sim_card *card, uint32_t slot, uint64_t address, u
 			reader.address += 4;
 			continue;
 		}
-		if (opcode == PACKET3_DISPATCH_DIRECT && n >= 4)
-			n_groups += (uint64_t)packet[1] * packet[2] * packet[3];
+		if (opcode == PACKET3_SET_SH_REG && n >= 2)
+			set_registers(&reader, packet, n_body + 1 < n ? n_body + 1 : n);
+		if (opcode == PACKET3_DISPATCH_DIRECT && n >= 5)
+			n_groups += dispatched(&reader, packet);
 		else if (opcode == PACKET3_DISPATCH_INDIRECT)
 			n_groups++;
 		if (opcode == PACKET3_INDIRECT_BUFFER && n >= 4)

@@ -106,6 +106,7 @@ static void make_pipeline(struct vulkan *vulkan)
 	};
 	VkComputePipelineCreateInfo info = {
 		.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+		.flags = VK_PIPELINE_CREATE_DISPATCH_BASE,
 		.stage =
 			{
 				.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
@@ -143,7 +144,8 @@ static void record(struct vulkan *vulkan)
 	success(vkAllocateCommandBuffers(vulkan->device, &allocate, &vulkan->commands));
 	success(vkBeginCommandBuffer(vulkan->commands, &begin));
 	vkCmdBindPipeline(vulkan->commands, VK_PIPELINE_BIND_POINT_COMPUTE, vulkan->pipeline);
-	vkCmdDispatch(vulkan->commands, 4, 1, 1);
+	vkCmdDispatch(vulkan->commands, 3, 1, 1);
+	vkCmdDispatchBase(vulkan->commands, 1000, 0, 0, 1, 1, 1);
 	success(vkEndCommandBuffer(vulkan->commands));
 }
 
@@ -365,7 +367,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The recorded commands dispatch four workgroups. */
+/* The recorded commands dispatch four workgroups, the last one with a base of 1,000. */
 TEST(test_submit__takes_its_time)
 {
 	enum { COMMANDS_NS = 400000000 };
@@ -404,7 +406,7 @@ TEST(test_submit__takes_its_time)
 	fence = make_fence(&vulkan);
 	begin_ns = now_ns();
 	success(submit(&vulkan, fence));
-	success(vkWaitForFences(vulkan.device, 1, &fence, VK_TRUE, UINT64_MAX));
+	success(vkWaitForFences(vulkan.device, 1, &fence, VK_TRUE, 100 * (uint64_t)COMMANDS_NS));
 	assert_true(now_ns() - begin_ns >= COMMANDS_NS);
 
 	success(vkCreateSemaphore(vulkan.device, &info, NULL, &timeline));
