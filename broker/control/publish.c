@@ -159,6 +159,7 @@ static void publish_whole(struct publish *publish)
 	for (const struct tenant *tenant = tenants_first(publish->options.tenants); tenant;
 	     tenant = tenants_next(publish->options.tenants, tenant))
 		broker.n_tenants++;
+	broker.n_leases = stats_n_shown(publish->stats, STATS_LEASES);
 	server_describe(publish->server, &broker);
 	config = placer_config(dispatch_placer(publish->options.dispatch));
 	broker.strategy = config->strategy;

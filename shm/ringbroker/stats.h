@@ -50,7 +50,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   21          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   22          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -587,8 +587,8 @@ struct rbk_stats_lease {
 struct rbk_stats_broker {
 	uint32_t sequence;
 	uint32_t flags;
-	uint32_t strategy; /* enum rbk_strategy that RBK_STRATEGY_AUTO stands for */
-	uint32_t reserved32;
+	uint32_t strategy;     /* enum rbk_strategy that RBK_STRATEGY_AUTO stands for */
+	uint32_t n_leases;     /* since 1.22: now */
 	uint64_t n_sessions;   /* now */
 	uint64_t n_rings;      /* now */
 	uint64_t n_arenas;     /* now */
