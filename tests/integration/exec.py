@@ -571,6 +571,27 @@ def check_two_leases(broker):
     check_counts(broker, 0, 0, 0, '0')
 
 
+def check_many(broker):
+    """Every listing has all leases, although the broker writes only the first records of a new page at
+    once."""
+    holders = [Exec(broker, '--vram=1MiB', '--no-layer', '--quiet', '--', 'sh', '-c',
+                    'echo ready; read x; exit 0') for _ in range(20)]
+    for holder in holders:
+        holder.expect_ready()
+    for _ in range(20):
+        listed = leases(broker)
+        expect(len(listed) == len(holders), len(listed), 'leases are listed')
+        status, = objects(ctl(broker, 'status', '--json'))
+        expect(status['leases'] == len(holders), status['leases'], 'leases are counted')
+    if TOP:
+        seen = subprocess.run([TOP, '--socket', broker.socket, '--once', '--json'], check=True, timeout=LIMIT,
+                              env=broker.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+        expect(len(json.loads(seen)['leases']) == len(holders), seen)
+    for holder in holders:
+        holder.end()
+    wait_for(lambda: leases(broker) == [], 'they are left')
+
+
 def check_kills(broker):
     # The program is killed: its lease ends, and its status is known.
     member = Exec(broker, '--vram=8MiB', '--', MEMBER, '8', '8')
@@ -670,6 +691,7 @@ def main():
         check_vulkan(broker, folder)
         check_growth(broker)
         check_two_leases(broker)
+        check_many(broker)
         check_kills(broker)
         check_restart(broker, folder)
 

@@ -36,6 +36,28 @@ static struct {
 } listed;
 static unsigned int n_shown, n_an_update;
 
+/* Sessions, then leases, of which each update shows n_crowd_an_update more. */
+enum { N_CROWD_SESSIONS = 21, N_CROWD_LEASES = 20 };
+static struct {
+	struct rbk_stats_header header;
+	struct rbk_stats_broker broker;
+	struct rbk_stats_session sessions[N_CROWD_SESSIONS];
+	struct rbk_stats_lease leases[N_CROWD_LEASES];
+} crowd;
+static unsigned int n_crowd, n_crowd_an_update;
+
+static void show_more_of_crowd(void)
+{
+	const unsigned int end = n_crowd + n_crowd_an_update;
+
+	for (; n_crowd < end && n_crowd < N_CROWD_SESSIONS + N_CROWD_LEASES; n_crowd++)
+		if (n_crowd < N_CROWD_SESSIONS)
+			crowd.sessions[n_crowd].number = n_crowd + 1;
+		else
+			crowd.leases[n_crowd - N_CROWD_SESSIONS].number = n_crowd + 1;
+	crowd.header.n_updates++;
+}
+
 static void show_more(void)
 {
 	const unsigned int end = n_shown + n_an_update;
@@ -51,6 +73,8 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *rest)
 {
 	if (n_an_update > 0)
 		show_more();
+	if (n_crowd_an_update > 0)
+		show_more_of_crowd();
 	if (++n_naps == writes_after) {
 		shown.session.number = 7;
 		strcpy(shown.session.name, "new");
@@ -149,6 +173,64 @@ TEST(test_listing__waits_for_all)
 	pages_await_listing(&view);
 	assert_int_equal(n_shown, N_LISTED);
 	n_an_update = 0;
+}
+
+/* Show @n_leases leases beside the sessions, of which the page lists @n records. */
+static void show_crowd(unsigned int n_leases, unsigned int n, struct rbk_stats_view *ret)
+{
+	memset(&crowd, 0, sizeof(crowd));
+	crowd.broker.n_tenants = 1;
+	crowd.broker.n_sessions = N_CROWD_SESSIONS;
+	crowd.broker.n_leases = n_leases;
+	*ret = (struct rbk_stats_view){.page = &crowd.header, .n_devices = 2};
+	ret->sections[RBK_STATS_SECTION_BROKER] = (struct rbk_stats_section){
+		.offset = offsetof(typeof(crowd), broker),
+		.stride = sizeof(crowd.broker),
+		.count = 1,
+	};
+	ret->sections[RBK_STATS_SECTION_SESSIONS] = (struct rbk_stats_section){
+		.offset = offsetof(typeof(crowd), sessions),
+		.stride = sizeof(crowd.sessions[0]),
+		.count = N_CROWD_SESSIONS,
+	};
+	ret->sections[RBK_STATS_SECTION_LEASES] = (struct rbk_stats_section){
+		.offset = offsetof(typeof(crowd), leases),
+		.stride = sizeof(crowd.leases[0]),
+		.count = N_CROWD_LEASES,
+	};
+	n_crowd = 0;
+	n_crowd_an_update = n;
+	show_more_of_crowd();
+	n_naps = 0;
+	writes_after = UINT_MAX;
+}
+
+/* Leases share the first update with devices, tenants and sessions, few as there are of each. */
+TEST(test_listing__waits_for_leases)
+{
+	struct rbk_stats_view view;
+
+	/* An update lists 29 records, as the broker does beside two devices and a tenant. */
+	show_crowd(N_CROWD_LEASES, 29, &view);
+	pages_await_listing(&view);
+	assert_int_equal(n_crowd, N_CROWD_SESSIONS + N_CROWD_LEASES);
+	assert_int_equal(n_naps, 1);
+
+	/* The reader of a broker that tells no number of leases waits for the sessions only. */
+	show_crowd(0, 29, &view);
+	pages_await_listing(&view);
+	assert_int_equal(n_naps, 0);
+
+	/* The first update lists so few records; those that are missing have just ended. */
+	show_crowd(8, 20, &view);
+	pages_await_listing(&view);
+	assert_int_equal(n_naps, 0);
+
+	/* A record that the page has no room for is not awaited for long. */
+	show_crowd(N_CROWD_LEASES + 1, 29, &view);
+	pages_await_listing(&view);
+	assert_in_range(n_naps, 2, 4);
+	n_crowd_an_update = 0;
 }
 
 TEST(test_interval__counts_after_a_reset)

@@ -18,6 +18,7 @@
 
 #include "shm/stats-figures.h"
 #include "util/clock.h"
+#include "util/number.h"
 #include "util/plural.h"
 #include "util/suggest.h"
 #include "monitor/text.h"
@@ -130,10 +131,12 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 /* --- Waiting for listings --- */
 
 /*
- * FIRST_RECORDS: a new page has at least so many records of a section. The broker writes
- * PUBLISH_PIECES pieces of a page in one turn (control/publish.c), and some of them are devices.
+ * The broker writes PUBLISH_PIECES pieces of a page in one turn (control/publish.c), and the others
+ * in later turns. A piece is a device, a tenant, a session or a lease.
  */
-enum { FIRST_RECORDS = 32, MAX_LOOKS = 40 };
+enum { FIRST_PIECES = 32 };
+static const uint64_t listing_patience_ns = 12000000000;
+static const uint64_t first_nap_ns = 1000000, longest_nap_ns = 300000000;
 
 static uint64_t count_used(const struct rbk_stats_view *root, unsigned int section)
 {
@@ -148,36 +151,51 @@ static uint64_t count_used(const struct rbk_stats_view *root, unsigned int secti
 	return n_used;
 }
 
+/* Return the number of records that the page lists now. */
+static uint64_t count_listed(const struct rbk_stats_view *root,
+			     const struct rbk_stats_broker *broker, bool *ret_is_complete)
+{
+	const uint64_t n_sessions = count_used(root, RBK_STATS_SECTION_SESSIONS),
+		       n_leases = count_used(root, RBK_STATS_SECTION_LEASES);
+	uint64_t n_tenants = 0;
+
+	if (broker->n_tenants > FIRST_PIECES)
+		n_tenants = count_used(root, RBK_STATS_SECTION_TENANTS);
+	/*
+	 * The number of tenants that had a session is not published; wait until no more are added.
+	 * A broker before statistics 1.22 does not tell the number of leases, and writes 0.
+	 */
+	*ret_is_complete = (broker->n_tenants <= FIRST_PIECES || n_tenants >= broker->n_tenants ||
+			    (n_tenants > 0 && n_tenants < FIRST_PIECES)) &&
+			   n_sessions >= broker->n_sessions && n_leases >= broker->n_leases;
+	return n_tenants + n_sessions + n_leases;
+}
+
 void pages_await_listing(const struct rbk_stats_view *root)
 {
-	const struct timespec pause = {.tv_nsec = 300000000};
-	uint64_t n_before = 0, n_updates = rbk_stats_load(&root->page->n_updates);
+	uint64_t n, n_before = 0, n_updates = rbk_stats_load(&root->page->n_updates);
+	uint64_t waited_ns = 0, nap_ns = first_nap_ns;
+	struct rbk_stats_broker broker;
+	bool is_complete;
 
-	for (unsigned int i = 0; i < MAX_LOOKS; i++) {
-		uint64_t n_tenants = 0, n_sessions = 0;
-		struct rbk_stats_broker broker;
-
+	while (waited_ns < listing_patience_ns) {
 		page_copy(root, RBK_STATS_SECTION_BROKER, 0, &broker, sizeof(broker));
-		if (broker.n_tenants > FIRST_RECORDS)
-			n_tenants = count_used(root, RBK_STATS_SECTION_TENANTS);
-		if (broker.n_sessions > FIRST_RECORDS)
-			n_sessions = count_used(root, RBK_STATS_SECTION_SESSIONS);
-		/*
-		 * The number of tenants that had a session is not published; wait until no more are
-		 * added.
-		 */
-		if ((broker.n_tenants <= FIRST_RECORDS || n_tenants >= broker.n_tenants ||
-		     (n_tenants > 0 && n_tenants < FIRST_RECORDS)) &&
-		    (broker.n_sessions <= FIRST_RECORDS || n_sessions >= broker.n_sessions))
+		if (root->n_devices + broker.n_tenants + broker.n_sessions + broker.n_leases <=
+		    FIRST_PIECES)
+			return;
+		n = count_listed(root, &broker, &is_complete);
+		if (is_complete)
 			return;
 		/* The broker has had time for two more updates. */
-		if (n_tenants + n_sessions == n_before &&
-		    rbk_stats_load(&root->page->n_updates) >= n_updates + 2)
+		if (n == n_before && rbk_stats_load(&root->page->n_updates) >= n_updates + 2)
 			return;
-		if (n_tenants + n_sessions != n_before)
+		if (n != n_before)
 			n_updates = rbk_stats_load(&root->page->n_updates);
-		n_before = n_tenants + n_sessions;
-		nanosleep(&pause, NULL);
+		n_before = n;
+		/* An idle broker takes its next turn at once; a busy one is not asked often. */
+		nanosleep(&(const struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+		waited_ns += nap_ns;
+		nap_ns = min_u64(2 * nap_ns, longest_nap_ns);
 	}
 }
 

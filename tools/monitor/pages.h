@@ -102,9 +102,9 @@ void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t
 	       size_t bytes);
 
 /*
- * Wait until the root page lists all sessions and tenants. After connecting, a page lists only some
- * of a thousand, and more with each update. Return after a few updates without new ones, or after
- * 12 s.
+ * Wait until the root page lists all sessions, leases and tenants. After connecting, a page may
+ * list only some of more than 32, and more with each turn of the broker. Return after a few updates
+ * without new ones, or after 12 s.
  */
 void pages_await_listing(const struct rbk_stats_view *root);
 
