@@ -204,6 +204,7 @@ static bool ask_properties(struct physical *physical)
 		instance->properties2(physical->handle, &properties);
 	else
 		instance->properties(physical->handle, &properties.properties);
+	physical->api_version = properties.properties.apiVersion;
 	physical->is_cpu = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	physical->identity.has_uuid = instance->properties2;
 	physical->identity.is_cpu = physical->is_cpu;
@@ -256,6 +257,13 @@ struct physical *dispatch_physical(VkPhysicalDevice handle)
 		return physical;
 	free(physical);
 	return other;
+}
+
+uint32_t dispatch_version(const struct device *device)
+{
+	const uint32_t asked = device->instance->api_version, there = device->physical->api_version;
+
+	return asked < there ? asked : there;
 }
 
 struct gpu *dispatch_gpu(struct physical *physical, bool insist)

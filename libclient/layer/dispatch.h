@@ -16,9 +16,11 @@
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/table.h"
 
+struct cutter;
+struct object;
+
 /* A place in the lists of dispatch.c */
 struct entry;
-struct object;
 
 /* A physical device of one instance. */
 struct physical {
@@ -29,6 +31,7 @@ struct physical {
 	bool is_cpu;     /* a CPU renderer: its memory is host memory */
 	bool has_budget; /* the driver has VK_EXT_memory_budget */
 	bool can_budget; /* vkGetPhysicalDeviceMemoryProperties2() is available */
+	uint32_t api_version;
 	struct gpu *gpu; /* atomic; of this process or, in a child, of its parent */
 	VkPhysicalDeviceMemoryProperties memory; /* as the driver reports them */
 	uint32_t local_heaps;                    /* bits: device-local heaps */
@@ -36,6 +39,7 @@ struct physical {
 
 struct instance {
 	VkInstance handle;
+	uint32_t api_version;                    /* that the program asked for */
 	PFN_vkGetInstanceProcAddr get_proc_addr; /* the next layer's, as are all functions here */
 	PFN_GetPhysicalDeviceProcAddr get_physical_proc_addr; /* NULL with old loaders */
 	PFN_vkDestroyInstance destroy;
@@ -75,8 +79,9 @@ struct device {
 	struct physical *physical; /* the first of a group */
 	uint32_t n_gpus;           /* 0: no physical device is leased, nothing is counted */
 	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: this physical device is not leased */
-	struct table table; /* of struct allocation */
-	struct submissions submissions; /* private to timeslice.c */
+	struct table table;                         /* of struct allocation */
+	struct submissions submissions;             /* private to timeslice.c */
+	struct cutter *cutter; /* NULL: the process does not share its device's time */
 };
 
 /* ---- dispatch.c ---- */
@@ -111,6 +116,8 @@ void dispatch_free_instance(struct instance *instance);
 
 /* Find or record a physical device. Return: NULL without memory. */
 struct physical *dispatch_physical(VkPhysicalDevice handle);
+/* Return the version of Vulkan that the program may use on the device. */
+uint32_t dispatch_version(const struct device *device);
 /* Find the device's lease; may request one from the broker. Return: NULL without memory. */
 struct gpu *dispatch_gpu(struct physical *physical, bool insist);
 

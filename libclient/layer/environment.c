@@ -16,6 +16,9 @@
 
 #include <ringbroker.h>
 
+static const uint64_t default_max_part_ns = 500000, min_part_ns = 1000,
+		      longest_part_ns = 60000000000u;
+
 struct unit {
 	const char *name;
 	uint64_t factor;
@@ -165,6 +168,31 @@ static void read_own(struct environment *environment)
 							   : "RINGBROKER_LEASE_MAX");
 }
 
+static void read_sharing(struct environment *environment)
+{
+	const char *text = variable("RINGBROKER_LEASE_PRIORITY");
+
+	environment->priority = RBK_PRIORITY_NORMAL;
+	environment->has_priority =
+		text && environment_parse_priority(text, &environment->priority);
+	if (text && !environment->has_priority && !environment->error[0])
+		snprintf(environment->error, sizeof(environment->error),
+			 "RINGBROKER_LEASE_PRIORITY=%.64s is not urgent, normal or background",
+			 text);
+	environment->max_part_ns = default_max_part_ns;
+	text = variable("RINGBROKER_LEASE_MAX_PART");
+	if (!text)
+		return;
+	environment->has_priority = environment->has_max_part = true;
+	if (!environment->error[0] &&
+	    (!environment_parse_duration(text, &environment->max_part_ns) ||
+	     environment->max_part_ns < min_part_ns || environment->max_part_ns > longest_part_ns))
+		snprintf(environment->error, sizeof(environment->error),
+			 "RINGBROKER_LEASE_MAX_PART=%.64s is not a duration from 1us to 60s, "
+			 "expected one such as 500us",
+			 text);
+}
+
 void environment_read(struct environment *ret)
 {
 	const char *text;
@@ -176,12 +204,7 @@ void environment_read(struct environment *ret)
 	read_number(ret);
 	if (ret->lease == 0 && !ret->error[0])
 		read_own(ret);
-	text = variable("RINGBROKER_LEASE_PRIORITY");
-	ret->has_priority = text && environment_parse_priority(text, &ret->priority);
-	if (text && !ret->has_priority && !ret->error[0])
-		snprintf(ret->error, sizeof(ret->error),
-			 "RINGBROKER_LEASE_PRIORITY=%.64s is not urgent, normal or background",
-			 text);
+	read_sharing(ret);
 	text = variable("RINGBROKER_LEASE_WAIT");
 	if (text && !ret->error[0] && !environment_parse_duration(text, &ret->wait_ns))
 		snprintf(ret->error, sizeof(ret->error),

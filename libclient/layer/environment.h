@@ -15,6 +15,8 @@ struct environment {
 	uint64_t min_bytes, wish_bytes, max_bytes;
 	bool has_priority;    /* RINGBROKER_LEASE_PRIORITY: the device's time is shared */
 	uint32_t priority;    /* enum rbk_priority */
+	bool has_max_part;    /* RINGBROKER_LEASE_MAX_PART: command buffers are always divided */
+	uint64_t max_part_ns; /* longest part of a command buffer */
 	uint64_t wait_ns;     /* RINGBROKER_LEASE_WAIT; 0: do not wait */
 	const char *log_path; /* RINGBROKER_LEASE_LOG; "-": stderr; NULL: no log */
 	char error[256];      /* reason why no lease is possible; "": none */

@@ -18,9 +18,11 @@
 #include <vulkan/vulkan_core.h>
 #include <vulkan/vk_layer.h>
 
+#include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/process.h"
 #include "libclient/layer/say.h"
+#include "libclient/layer/submit.h"
 #include "libclient/layer/timeslice.h"
 
 #define FUNCTION(from, handle, name) ((PFN_##name)(from)(handle, #name))
@@ -105,6 +107,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
 	}
 	/* From here on nothing may fail: the loader frees what lies below by itself. */
 	instance->handle = *ret;
+	instance->api_version = info->pApplicationInfo && info->pApplicationInfo->apiVersion
+					? info->pApplicationInfo->apiVersion
+					: VK_API_VERSION_1_0;
 	resolve_instance(instance, info);
 	dispatch_add_instance(entry, instance);
 	return VK_SUCCESS;
@@ -266,6 +271,8 @@ static VkResult make_device(struct device *device, VkPhysicalDevice handle,
 	result = lease_all(device, handle, info);
 	if (result != VK_SUCCESS)
 		return result;
+	if (cut_init(device, info))
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	entry = dispatch_reserve_device();
 	if (!entry)
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
@@ -276,6 +283,8 @@ static VkResult make_device(struct device *device, VkPhysicalDevice handle,
 	}
 	device->handle = *ret;
 	resolve_device(device);
+	if (device->cutter)
+		cut_resolve(device);
 	dispatch_add_device(entry, device);
 	return VK_SUCCESS;
 }
@@ -294,6 +303,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice handle,
 	table_init(&device->table, sizeof(struct allocation));
 	result = make_device(device, handle, info, allocator, ret);
 	if (result != VK_SUCCESS) {
+		cut_deinit(device->cutter);
 		table_deinit(&device->table, memory_forget, device);
 		free(device);
 		return result;
@@ -316,6 +326,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
 		return;
 	timeslice_forget(device);
 	device->destroy(handle, allocator);
+	cut_deinit(device->cutter);
 	table_deinit(&device->table, memory_forget, device);
 	for (uint32_t i = 0; i < device->n_gpus; i++) {
 		struct gpu *gpu = device->gpus[i];
@@ -400,49 +411,10 @@ static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice hand
 
 /* ---- Submissions ---- */
 
-/*
- * Have the layer's own fence signalled after a submission, and note the submission. @result is the
- * submission's. Return: @result.
- */
-static VkResult follow(struct device *device, VkQueue queue, VkFence own, bool is_passed,
-		       VkResult result)
-{
-	VkResult of_fence = result;
-
-	if (!own)
-		return result;
-	if (result == VK_SUCCESS && !is_passed)
-		of_fence = device->submit(queue, 0, NULL, own);
-	timeslice_submitted(device, own, of_fence);
-	return result;
-}
-
 static VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t n,
 						   const VkSubmitInfo *infos, VkFence fence)
 {
-	struct device *device = dispatch_device(queue);
-	VkFence own = VK_NULL_HANDLE;
-	bool has_commands = false;
-
-	for (uint32_t i = 0; i < n; i++)
-		has_commands |= infos[i].commandBufferCount > 0;
-	if (has_commands)
-		own = timeslice_begin(device);
-	return follow(device, queue, own, !fence,
-		      device->submit(queue, n, infos, fence ? fence : own));
-}
-
-static VkResult submit2(struct device *device, PFN_vkQueueSubmit2 below, VkQueue queue, uint32_t n,
-			const VkSubmitInfo2 *infos, VkFence fence)
-{
-	VkFence own = VK_NULL_HANDLE;
-	bool has_commands = false;
-
-	for (uint32_t i = 0; i < n; i++)
-		has_commands |= infos[i].commandBufferInfoCount > 0;
-	if (has_commands)
-		own = timeslice_begin(device);
-	return follow(device, queue, own, !fence, below(queue, n, infos, fence ? fence : own));
+	return submit(dispatch_device(queue), queue, n, infos, fence);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t n,
@@ -522,18 +494,23 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc_addr(VkDevice ha
 {
 	const struct function *ours = find_function(name);
 	struct device *device = dispatch_device(handle);
+	PFN_vkVoidFunction below;
 
 	if (ours && ours->kind != KIND_DEVICE)
 		ours = NULL;
 	if (!device)
 		return NULL;
-	return choose(ours, device->get_proc_addr(handle, name));
+	below = device->get_proc_addr(handle, name);
+	if (!ours && below && device->cutter && cut_function(name))
+		return cut_function(name);
+	return choose(ours, below);
 }
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstance handle,
 								       const char *name)
 {
 	const struct function *ours = find_function(name);
+	PFN_vkVoidFunction below;
 	struct instance *instance;
 
 	/* The loader asks for vkCreateInstance() before the instance exists. */
@@ -542,7 +519,11 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstanc
 	instance = handle ? dispatch_instance(handle) : NULL;
 	if (!instance)
 		return NULL;
-	return choose(ours, instance->get_proc_addr(handle, name));
+	below = instance->get_proc_addr(handle, name);
+	/* All devices of such a process have a cutter. */
+	if (!ours && below && layer_process->environment.has_priority && cut_function(name))
+		return cut_function(name);
+	return choose(ours, below);
 }
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_physical_proc_addr(VkInstance handle,

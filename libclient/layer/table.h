@@ -19,7 +19,7 @@ struct table {
 	size_t record_bytes;
 	struct table_part {
 		pthread_mutex_t lock;
-		char *slots; /* records; handle 0: free slot */
+		char *slots;              /* records; handle 0: free slot */
 		uint32_t n_slots, n_used; /* n_slots is 0 or a power of two */
 	} __attribute__((__aligned__(64))) parts[TABLE_PARTS];
 };

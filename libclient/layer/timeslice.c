@@ -27,6 +27,7 @@
 
 #include <ringbroker/lease.h>
 
+#include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/layer.h"
@@ -323,10 +324,13 @@ static void note_ends(struct device *device, struct timeslice *slice)
 			continue;
 		}
 		ns = now_ns - (begin_ns > slice->end_ns ? begin_ns : slice->end_ns);
+		if (all->under_way[i].series.n > 0)
+			duration_learn(&device->cutter->durations, &all->under_way[i].series, ns);
 		slice->typical_ns -= slice->typical_ns / 8;
 		if (ns > slice->typical_ns)
 			slice->typical_ns = ns;
 		slice->n_under_way--;
+		slice->under_way_ns -= all->under_way[i].predicted_ns;
 		if (device->reset_fences(device->handle, 1, &fence) == VK_SUCCESS)
 			all->free[all->n_free++] = fence;
 		else
@@ -400,13 +404,19 @@ static VkFence take_fence(struct device *device)
 	return fence;
 }
 
-/* Return true if another submission may be under way. Under the lock. */
-static bool has_room(const struct timeslice *slice)
+/* Return true if @submission may be under way, too. Under the lock. */
+static bool has_room(const struct timeslice *slice, const struct submission *submission)
 {
-	bool is_background = layer_process->environment.priority == RBK_PRIORITY_LOW;
+	const struct environment *environment = &layer_process->environment;
 	uint32_t n = slice->n_under_way;
 
-	if (n < (is_background ? 1 : 2))
+	if (n == 0)
+		return true;
+	/* While one part is executed, the next one is there already. */
+	if (submission->part_ns > 0)
+		return n < TIMESLICE_MAX_SUBMISSIONS &&
+		       slice->under_way_ns + submission->part_ns <= 2 * environment->max_part_ns;
+	if (environment->priority != RBK_PRIORITY_LOW && n < 2)
 		return true;
 	/* The first one may take longer than those before it. */
 	return n < TIMESLICE_MAX_SUBMISSIONS && (n + 1) * slice->typical_ns <= depth_ns &&
@@ -427,11 +437,15 @@ static bool is_open(const struct gpu *gpu)
 	return RBK_TIMESLICE_STATE(load_word(gpu)) == RBK_TIMESLICE_OPEN || is_cut(gpu);
 }
 
-/* Wait until another submission may be under way, at most until @end_ns. Under the lock. */
-static void await_room(struct gpu *gpu, uint64_t end_ns)
+/* Wait until the submission may be under way, at most until @end_ns. Under the lock. */
+static void await_room(struct gpu *gpu, struct submission *submission, uint64_t end_ns)
 {
-	while (!has_room(&gpu->timeslice) && !is_open(gpu) && layer_now_ns() < end_ns)
+	while (!has_room(&gpu->timeslice, submission) && !is_open(gpu)) {
+		submission->is_late = layer_now_ns() >= end_ns;
+		if (submission->is_late)
+			return;
 		await_change(&gpu->timeslice, layer_now_ns() + doze_ns);
+	}
 }
 
 /* Ask for the timeslice. Under the lock, which is released meanwhile. */
@@ -470,11 +484,10 @@ static void await_slice(struct gpu *gpu)
 	slice->ask_at_ns = 0;
 }
 
-/* Under the lock. */
-static VkFence begin(struct gpu *gpu, struct device *device)
+/* Wait until the submission may begin. Under the lock. */
+static void await_turn(struct gpu *gpu, struct submission *submission)
 {
 	struct timeslice *slice = &gpu->timeslice;
-	VkFence fence = VK_NULL_HANDLE;
 	uint64_t end_ns = 0;
 
 	slice->n_waiting++;
@@ -483,49 +496,78 @@ static VkFence begin(struct gpu *gpu, struct device *device)
 		/* The timeslice may end while it waits for room: it does not wait anew. */
 		if (end_ns == 0)
 			end_ns = layer_now_ns() + patience_ns;
-		await_room(gpu, end_ns);
+		await_room(gpu, submission, end_ns);
 	} while (!is_open(gpu) && !is_held(gpu));
 	slice->n_waiting--;
-	if (!is_open(gpu) && slice->n_under_way < TIMESLICE_MAX_SUBMISSIONS)
-		fence = take_fence(device);
-	if (!fence)
-		return fence;
+}
+
+/* Count the submission, and give it a fence. Under the lock. */
+static void count(struct device *device, struct timeslice *slice, struct submission *submission)
+{
+	submission->fence = take_fence(device);
+	if (!submission->fence)
+		return;
+	submission->predicted_ns =
+		submission->part_ns > 0 ? submission->part_ns : slice->typical_ns;
+	slice->under_way_ns += submission->predicted_ns;
 	slice->changed_ns = layer_now_ns();
 	if (slice->n_under_way++ == 0)
 		slice->end_ns = slice->changed_ns;
-	return fence;
 }
 
-VkFence timeslice_begin(struct device *device)
+bool timeslice_is_shared(const struct device *device)
+{
+	return shared_gpu(device) != NULL;
+}
+
+bool timeslice_is_cut(const struct device *device)
+{
+	const struct gpu *gpu = shared_gpu(device);
+
+	return gpu && (layer_process->environment.has_max_part || !is_open(gpu));
+}
+
+void timeslice_begin(struct device *device, struct submission *submission)
 {
 	struct gpu *gpu = shared_gpu(device);
-	VkFence fence;
 	int state;
 
-	if (!gpu || is_open(gpu))
-		return VK_NULL_HANDLE;
+	submission->fence = VK_NULL_HANDLE;
+	submission->is_late = false;
+	/* The time of a part is learned even if the lease is alone. */
+	if (!gpu || (is_open(gpu) && submission->part_ns == 0))
+		return;
 	/* vkQueueSubmit() is no cancellation point. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	pthread_mutex_lock(&gpu->timeslice.lock);
-	fence = begin(gpu, device);
+	await_turn(gpu, submission);
+	if ((!is_open(gpu) || submission->part_ns > 0) &&
+	    gpu->timeslice.n_under_way < TIMESLICE_MAX_SUBMISSIONS)
+		count(device, &gpu->timeslice, submission);
 	pthread_mutex_unlock(&gpu->timeslice.lock);
 	pthread_setcancelstate(state, &state);
-	return fence;
 }
 
-void timeslice_submitted(struct device *device, VkFence fence, VkResult result)
+void timeslice_submitted(struct device *device, const struct submission *submission,
+			 VkResult result)
 {
 	struct submissions *all = &device->submissions;
 	struct timeslice *slice = &device->gpus[0]->timeslice;
 
 	pthread_mutex_lock(&slice->lock);
 	if (result == VK_SUCCESS) {
-		all->under_way[all->n].fence = fence;
-		all->under_way[all->n++].begin_ns = layer_now_ns();
+		all->under_way[all->n].fence = submission->fence;
+		all->under_way[all->n].begin_ns = layer_now_ns();
+		all->under_way[all->n].predicted_ns = submission->predicted_ns;
+		all->under_way[all->n].series.n = 0;
+		if (submission->series)
+			all->under_way[all->n].series = *submission->series;
+		all->n++;
 	} else {
 		slice->n_under_way--;
+		slice->under_way_ns -= submission->predicted_ns;
 		/* A lost device may have signalled it. */
-		device->destroy_fence(device->handle, fence, NULL);
+		device->destroy_fence(device->handle, submission->fence, NULL);
 	}
 	pthread_cond_broadcast(&slice->changed);
 	pthread_mutex_unlock(&slice->lock);
@@ -547,8 +589,10 @@ void timeslice_forget(struct device *device)
 	pthread_join(all->thread, NULL);
 	pthread_mutex_lock(&slice->lock);
 	slice->n_under_way -= all->n;
-	while (all->n > 0)
-		device->destroy_fence(device->handle, all->under_way[--all->n].fence, NULL);
+	while (all->n > 0) {
+		slice->under_way_ns -= all->under_way[--all->n].predicted_ns;
+		device->destroy_fence(device->handle, all->under_way[all->n].fence, NULL);
+	}
 	while (all->n_free > 0)
 		device->destroy_fence(device->handle, all->free[--all->n_free], NULL);
 	pthread_cond_broadcast(&slice->changed);

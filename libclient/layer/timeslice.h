@@ -6,13 +6,15 @@
  * With RINGBROKER_LEASE_PRIORITY the process shares its device's time with other leases. While
  * another lease shares the device, submissions wait until the lease has the timeslice
  * (enum rbk_timeslice), and only little work is under way at a time, so that the timeslice can end
- * soon.
+ * soon. Parts of command buffers (cut.h) are submissions of their own, whose time is predicted.
  */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <vulkan/vulkan_core.h>
+
+#include "libclient/layer/duration.h"
 
 struct device;
 struct gpu;
@@ -26,6 +28,7 @@ struct timeslice {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a submission has ended or begun, or the page has changed */
 	uint32_t n_under_way;   /* submissions of all VkDevices */
+	uint64_t under_way_ns;  /* predicted time of these */
 	uint32_t n_waiting;     /* threads that wait */
 	bool has_asked;         /* WANT was answered since the last DONE, and nothing has begun */
 	bool is_using;          /* the process has used the timeslice: it owes the broker a DONE */
@@ -47,6 +50,8 @@ struct submissions {
 	struct {
 		VkFence fence;
 		uint64_t begin_ns;
+		uint64_t predicted_ns;
+		struct series series; /* whose time is learned */
 	} under_way[TIMESLICE_MAX_SUBMISSIONS];
 	uint32_t n_free;
 	VkFence free[TIMESLICE_MAX_SUBMISSIONS]; /* fences that are not signalled */
@@ -64,16 +69,28 @@ void timeslice_cut(struct gpu *gpu);
 /* Have the threads of all devices leave the driver: the process ends. */
 void timeslice_exit(void);
 
+/* A submission with commands. */
+struct submission {
+	uint64_t part_ns; /* predicted time of parts of command buffers; 0: it is whole */
+	const struct series *series; /* what its time says something about; NULL: nothing */
+	/* set by timeslice_begin() */
+	VkFence fence; /* must be signalled at its end; VK_NULL_HANDLE: it is not restrained */
+	bool is_late;  /* it has waited in vain for earlier ones, which may wait for later ones */
+	uint64_t predicted_ns;
+};
+
+/* Return true if the device's time is shared. */
+bool timeslice_is_shared(const struct device *device);
+/* Return true if command buffers should be divided now, and parts submitted one by one. */
+bool timeslice_is_cut(const struct device *device);
+
 /*
- * Wait until a submission with commands may begin. Any thread.
- * Return: VK_NULL_HANDLE: it is not restrained; otherwise a fence that its end must signal, to be
- * passed to timeslice_submitted().
+ * Wait until a submission with commands may begin. Any thread. If it is given a fence, pass it to
+ * timeslice_submitted() afterwards.
  */
-VkFence timeslice_begin(struct device *device);
-/*
- * Note the result of a submission after timeslice_begin(), or of the submission of @fence behind
- * it.
- */
-void timeslice_submitted(struct device *device, VkFence fence, VkResult result);
+void timeslice_begin(struct device *device, struct submission *submission);
+/* Note the result of a submission that has a fence, or of the submission of its fence behind it. */
+void timeslice_submitted(struct device *device, const struct submission *submission,
+			 VkResult result);
 /* End the device's thread and destroy its fences, before the device is destroyed. */
 void timeslice_forget(struct device *device);

@@ -16,7 +16,7 @@ enum {
 	/* Registers, as SET_SH_REG counts them: gfx_8_0_d.h, mmCOMPUTE_START_X - 0x2c00 */
 	COMPUTE_START_X = 0x204,
 	FORCE_START_AT_000 = 1 << 2, /* COMPUTE_DISPATCH_INITIATOR */
-	CHAIN = 1 << 20,           /* INDIRECT_BUFFER does not return: sid.h, S_3F2_CHAIN() */
+	CHAIN = 1 << 20,             /* INDIRECT_BUFFER does not return: sid.h, S_3F2_CHAIN() */
 };
 
 /* Commands that are being read. */

@@ -161,7 +161,9 @@ def check_environment(broker, folder):
     expect(found['RINGBROKER_LEASE_WAIT'] == '0s', found)
     expect('RINGBROKER_LEASE_PRIORITY' not in found, found)
     found = of('--vram=32MiB', '--priority=background')
-    expect(found['RINGBROKER_LEASE_PRIORITY'] == 'background', found)
+    expect(found['RINGBROKER_LEASE_PRIORITY'] == 'background' and 'RINGBROKER_LEASE_MAX_PART' not in found, found)
+    found = of('--vram=32MiB', '--max-part=1.5ms')
+    expect(found['RINGBROKER_LEASE_MAX_PART'] == '1500us', found)
     # Without the layer brokerctl sets none of these variables.
     found = of('--vram=32MiB', '--no-layer', env=environment(folder, XDG_DATA_DIRS='/nowhere'))
     expect(not [name for name in found if not name.startswith('XDG')], found)

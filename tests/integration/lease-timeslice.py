@@ -31,9 +31,12 @@ class TimedBroker(Broker):
 
 
 class Program:
-    """submit-client.c under the layer. @priority: None: it does not share the card's time."""
+    """submit-client.c under the layer. @priority: None: it does not share the card's time.
 
-    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other'):
+    With @dispatches each submission of @us is recorded anew, with so many dispatches.
+    """
+
+    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None):
         environment = {**rig.cards.environment, 'XDG_DATA_DIRS': f'{rig.folder}/share:/usr/share',
                        'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
                        'RINGBROKER_SOCKET': rig.broker.socket, 'RINGBROKER_LEASE_LOG': '-'}
@@ -41,8 +44,11 @@ class Program:
         environment['ASAN_OPTIONS'] = environment.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
         if priority:
             environment['RINGBROKER_LEASE_PRIORITY'] = priority
+        if max_part:
+            environment['RINGBROKER_LEASE_MAX_PART'] = max_part
         self.us = us
-        arguments = [str(us // GROUP_US), str(depth), *([str(period_us)] if period_us else [])]
+        groups = f'{us // GROUP_US // dispatches}x{dispatches}' if dispatches else str(us // GROUP_US)
+        arguments = [groups, str(depth), *([str(period_us)] if period_us else [])]
         self.process = started.start([os.path.join(rig.folder, name), *arguments], env=environment, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, text=True)
         answer = self.line()
@@ -129,6 +135,25 @@ def test_urgent():
         judge(figures['apart'][0] > 50000, 'the card has no queue')
         judge(figures['shared'][0] < 12000, 'the urgent program waits')
         judge(figures['shared'][2] > .5, 'the background program gets little')
+
+
+def test_urgent_beside_parts():
+    """Command buffers are divided, so an urgent program waits for a part of a submission only."""
+    with begun() as rig:
+        urgent = Program(rig, 1000, 1, 20000, 'urgent')
+        (alone, ), _ = measure([urgent], 2)
+        print(f'urgent job of 1 ms, alone: p50 {alone[1]:.0f} us, p99 {alone[2]:.0f} us', flush=True)
+        for dispatches, max_part in ((100, None), (1, None), (100, '200us'), (1, '200us')):
+            background = Program(rig, 20000, 3, priority='background', dispatches=dispatches, max_part=max_part)
+            measure([urgent], .5)
+            (mine, others), seconds = measure([urgent, background], 3)
+            part = others[0] * background.us / 1e6 / seconds
+            print(f'beside submissions of 20 ms, {dispatches} dispatches, parts of {max_part or "500us"}: p50 {mine[1]:.0f} us, '
+                  f'p99 {mine[2]:.0f} us; the background program has {part:.2f} of the card', flush=True)
+            judge(mine[1] < 4000, 'the urgent program waits for more than a part')
+            judge(part > .5, 'the background program gets little')
+            background.end()
+        urgent.end()
 
 
 def test_weights():

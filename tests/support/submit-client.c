@@ -2,9 +2,10 @@
 /*
  * A Vulkan program that keeps a device busy, and tells how long its submissions took
  *
- *     submit-client GROUPS DEPTH [PERIOD_US]
+ *     submit-client GROUPS[xDISPATCHES] DEPTH [PERIOD_US]
  *
- * Each submission dispatches GROUPS workgroups of an empty shader. DEPTH of them are under way at a
+ * Each submission dispatches GROUPS workgroups of an empty shader, or does so DISPATCHES times and
+ * is recorded anew each time. DEPTH of them are under way at a
  * time; with PERIOD_US one begins each so many microseconds, and DEPTH is 1. With a DEPTH of 0, two
  * queues wait for each other's semaphores and for the host, which signals after it has submitted;
  * with a negative one, that many submissions wait for the host.
@@ -41,7 +42,7 @@ static const uint32_t empty_shader[] = {
 struct stream {
 	VkQueue queue;
 	VkCommandPool pool;
-	VkCommandBuffer commands;
+	VkCommandBuffer commands[MAX_DEPTH];
 	VkSemaphore timeline;
 	uint64_t value;
 };
@@ -53,7 +54,7 @@ static VkShaderModule shader;
 static VkPipelineLayout layout;
 static VkPipeline pipeline;
 static struct stream streams[2];
-static uint32_t n_groups, depth, n_late;
+static uint32_t n_groups, n_dispatches, depth, n_late; /* n_dispatches 0: recorded once */
 static uint64_t period_us;
 static atomic_bool must_end;
 
@@ -111,15 +112,26 @@ static void make_pipeline(void)
 	EXPECT(vk.vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, NULL, &pipeline));
 }
 
+static void record(VkCommandBuffer commands, VkCommandBufferUsageFlags flags)
+{
+	const VkCommandBufferBeginInfo begin = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+		.flags = flags,
+	};
+
+	EXPECT(vk.vkBeginCommandBuffer(commands, &begin));
+	vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+	for (uint32_t i = 0; i < n_dispatches || i == 0; i++)
+		vk.vkCmdDispatch(commands, n_groups, 1, 1);
+	EXPECT(vk.vkEndCommandBuffer(commands));
+}
+
 static void stream_init(struct stream *stream, uint32_t family)
 {
 	const VkCommandPoolCreateInfo pool = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+		.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
 		.queueFamilyIndex = family,
-	};
-	const VkCommandBufferBeginInfo begin = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-		.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT,
 	};
 	const VkSemaphoreTypeCreateInfo type = {
 		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
@@ -130,17 +142,14 @@ static void stream_init(struct stream *stream, uint32_t family)
 	VkCommandBufferAllocateInfo allocate = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
 		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-		.commandBufferCount = 1,
+		.commandBufferCount = MAX_DEPTH,
 	};
 
 	vk.vkGetDeviceQueue(device, family, 0, &stream->queue);
 	EXPECT(vk.vkCreateCommandPool(device, &pool, NULL, &stream->pool));
 	allocate.commandPool = stream->pool;
-	EXPECT(vk.vkAllocateCommandBuffers(device, &allocate, &stream->commands));
-	EXPECT(vk.vkBeginCommandBuffer(stream->commands, &begin));
-	vk.vkCmdBindPipeline(stream->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-	vk.vkCmdDispatch(stream->commands, n_groups, 1, 1);
-	EXPECT(vk.vkEndCommandBuffer(stream->commands));
+	EXPECT(vk.vkAllocateCommandBuffers(device, &allocate, stream->commands));
+	record(stream->commands[0], VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
 	EXPECT(vk.vkCreateSemaphore(device, &semaphore, NULL, &stream->timeline));
 }
 
@@ -202,6 +211,7 @@ static void submit(struct stream *stream, const struct stream *after, uint64_t v
 {
 	const VkPipelineStageFlags stage = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
 	const uint64_t signalled = ++stream->value;
+	VkCommandBuffer *commands = &stream->commands[n_dispatches ? signalled % depth : 0];
 	const VkTimelineSemaphoreSubmitInfo values = {
 		.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
 		.waitSemaphoreValueCount = after != NULL,
@@ -216,11 +226,13 @@ static void submit(struct stream *stream, const struct stream *after, uint64_t v
 		.pWaitSemaphores = after ? &after->timeline : NULL,
 		.pWaitDstStageMask = &stage,
 		.commandBufferCount = 1,
-		.pCommandBuffers = &stream->commands,
+		.pCommandBuffers = commands,
 		.signalSemaphoreCount = 1,
 		.pSignalSemaphores = &stream->timeline,
 	};
 
+	if (n_dispatches > 0)
+		record(*commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
 	EXPECT(vk.vkQueueSubmit(stream->queue, 1, &info, fence));
 }
 
@@ -330,10 +342,11 @@ int main(int argc, char **argv)
 	if (argc < 3 || argc > 4)
 		return 2;
 	n_groups = (uint32_t)atoi(argv[1]);
+	n_dispatches = strchr(argv[1], 'x') ? (uint32_t)atoi(strchr(argv[1], 'x') + 1) : 0;
 	n_late = atoi(argv[2]) < 0 ? (uint32_t)-atoi(argv[2]) : 0;
 	depth = n_late > 0 ? 0 : (uint32_t)atoi(argv[2]);
 	period_us = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
-	if (depth > MAX_DEPTH)
+	if (depth > MAX_DEPTH || (depth == 0 && n_dispatches > 0))
 		return 2;
 	device_init();
 	if (pthread_create(&thread, NULL, run, NULL))

@@ -20,6 +20,7 @@ static void clear(void)
 	unsetenv("RINGBROKER_LEASE_MAX");
 	unsetenv("RINGBROKER_LEASE_WAIT");
 	unsetenv("RINGBROKER_LEASE_PRIORITY");
+	unsetenv("RINGBROKER_LEASE_MAX_PART");
 	unsetenv("RINGBROKER_LEASE_LOG");
 }
 
@@ -109,7 +110,15 @@ TEST(test_own)
 	assert_fields(environment, (lease, 0), (min_bytes, 0), (wish_bytes, 4 * GIB),
 		      (max_bytes, 4 * GIB), (wait_ns, 2000000000u));
 	assert_string_equal(environment.log_path, "-");
-	assert_false(environment.has_priority);
+	assert_fields(environment, (has_priority, false), (has_max_part, false));
+
+	/* Parts are for programs that share the device. */
+	setenv("RINGBROKER_LEASE_MAX_PART", "2ms", 1);
+	environment_read(&environment);
+	assert_string_equal(environment.error, "");
+	assert_fields(environment, (has_priority, true), (priority, RBK_PRIORITY_NORMAL),
+		      (has_max_part, true), (max_part_ns, 2000000));
+	unsetenv("RINGBROKER_LEASE_MAX_PART");
 
 	setenv("RINGBROKER_LEASE_PRIORITY", "background", 1);
 	setenv("RINGBROKER_LEASE_MIN", "1GiB", 1);
@@ -117,7 +126,7 @@ TEST(test_own)
 	environment_read(&environment);
 	assert_string_equal(environment.error, "");
 	assert_fields(environment, (min_bytes, GIB), (max_bytes, 6 * GIB), (has_priority, true),
-		      (priority, RBK_PRIORITY_LOW));
+		      (priority, RBK_PRIORITY_LOW), (has_max_part, false), (max_part_ns, 500000));
 
 	unsetenv("RINGBROKER_LEASE_VRAM");
 	environment_read(&environment);
@@ -178,6 +187,10 @@ TEST(test_errors)
 	unsetenv("RINGBROKER_LEASE_WAIT");
 	check_error("RINGBROKER_LEASE_PRIORITY", "low",
 		    "RINGBROKER_LEASE_PRIORITY=low is not urgent, normal or background");
+	unsetenv("RINGBROKER_LEASE_PRIORITY");
+	check_error("RINGBROKER_LEASE_MAX_PART", "500", "RINGBROKER_LEASE_MAX_PART=500 is not");
+	check_error("RINGBROKER_LEASE_MAX_PART", "0us", "from 1us to 60s");
+	check_error("RINGBROKER_LEASE_MAX_PART", "soon", "from 1us to 60s");
 }
 
 /* A locale in which the decimal separator is a comma. */

@@ -48,6 +48,7 @@ enum option_id {
 	OPT_LAST,
 	OPT_MAX,
 	OPT_MAX_EVENTS,
+	OPT_MAX_PART,
 	OPT_MIN,
 	OPT_NODES,
 	OPT_NO_HEADER,

@@ -31,6 +31,8 @@
 static const uint64_t one_second_ns = 1000000000;
 /* Longest wait that brokers permit. */
 static const uint64_t max_wait_ns = 3600000000000;
+/* The layer's own limits of --max-part. */
+static const uint64_t min_part_ns = 1000, max_part_ns = 60000000000;
 /* A request that takes longer is waiting for memory; other answers arrive much sooner. */
 static const uint64_t soon_ns = 200000000;
 
@@ -41,6 +43,7 @@ struct execution {
 	struct control *control;
 	struct rbk_lease *lease;
 	uint64_t wish_bytes;
+	uint64_t max_part_ns; /* of --max-part; 0: not given */
 	char tenant[RBK_STATS_NAME_BYTES];
 	char socket_path[PATH_MAX];
 	const char *program; /* program name without folders */
@@ -84,7 +87,7 @@ static bool read_duration(const char *text, uint64_t *ret_ns)
 	static const struct {
 		const char *name;
 		double seconds;
-	} units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"min", 60}, {"h", 3600}};
+	} units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"min", 60}, {"h", 3600}};
 	size_t length = strspn(text, "0123456789.");
 	char number[32];
 	double value;
@@ -110,15 +113,31 @@ static int check_priority(const struct arguments *arguments)
 
 	if (!text)
 		return EXIT_OK;
-	if (arguments->values[OPT_NO_LAYER])
-		return control_misuse(arguments,
-				      "--priority has no effect with --no-layer: the layer holds "
-				      "the program's work back");
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(text, names[i]) == 0)
 			return EXIT_OK;
 	return control_misuse(arguments, "--priority is urgent, normal or background, not %s",
 			      text[0] ? text_name(text) : "empty");
+}
+
+/* Read how the program shares its device's time. *ret_max_part_ns is 0 without --max-part. */
+static int read_sharing(const struct arguments *arguments, uint64_t *ret_max_part_ns)
+{
+	const char *text = arguments->values[OPT_MAX_PART];
+	bool has_priority = arguments->values[OPT_PRIORITY] != NULL;
+
+	*ret_max_part_ns = 0;
+	if ((has_priority || text) && arguments->values[OPT_NO_LAYER])
+		return control_misuse(arguments,
+				      "--%s has no effect with --no-layer: the layer holds the "
+				      "program's work back",
+				      has_priority ? "priority" : "max-part");
+	if (text && (!read_duration(text, ret_max_part_ns) || *ret_max_part_ns < min_part_ns ||
+		     *ret_max_part_ns > max_part_ns))
+		return control_misuse(
+			arguments, "--max-part takes a time from 1us to 60s, such as 500us, not %s",
+			text[0] ? text_name(text) : "empty");
+	return check_priority(arguments);
 }
 
 static int read_options(const struct arguments *arguments, struct rbk_lease_options *ret)
@@ -152,7 +171,7 @@ static int read_options(const struct arguments *arguments, struct rbk_lease_opti
 	if (device && !device_number(device, &ret->device))
 		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
 				      text_name(device));
-	return check_priority(arguments);
+	return EXIT_OK;
 }
 
 /* --- The lease --- */
@@ -435,10 +454,13 @@ static int set_environment(const struct execution *execution, const struct argum
 			   uint64_t wait_ns)
 {
 	const char *priority = arguments->values[OPT_PRIORITY];
-	char number[16], wait[32];
+	char number[16], wait[32], part[32];
 
 	if (arguments->values[OPT_NO_LAYER])
 		return EXIT_OK;
+	snprintf(part, sizeof(part), "%lluus", (unsigned long long)execution->max_part_ns / 1000);
+	if (execution->max_part_ns > 0 && setenv("RINGBROKER_LEASE_MAX_PART", part, 1))
+		return control_fail(EXEC_FAILED, "out of memory");
 	snprintf(wait, sizeof(wait), "%llums", (unsigned long long)wait_ns / 1000000);
 	if (wait_ns > 0 && setenv("RINGBROKER_LEASE_WAIT", wait, 0))
 		return control_fail(EXEC_FAILED, "out of memory");
@@ -675,7 +697,8 @@ int run_exec(struct control *control, const struct arguments *arguments)
 	int status;
 
 	execution.program = slash && slash[1] ? slash + 1 : arguments->operands[0];
-	if (read_options(arguments, &options) || check_layer(arguments))
+	if (read_options(arguments, &options) || read_sharing(arguments, &execution.max_part_ns) ||
+	    check_layer(arguments))
 		return EXEC_FAILED;
 	if (report_path) {
 		report = fopen(report_path, "we");

@@ -61,7 +61,8 @@ static const struct command commands[] = {
 	{"exec", "PROGRAM [ARGUMENT...]", "run a program with a lease on device memory",
 	 TAKES(OPT_IF_TENANT) | TAKES(OPT_VRAM) | TAKES(OPT_MIN) | TAKES(OPT_MAX) |
 		 TAKES(OPT_DEVICE) | TAKES(OPT_ROOM_WAIT) | TAKES(OPT_NO_LAYER) |
-		 TAKES(OPT_PRIORITY) | TAKES(OPT_QUIET) | TAKES(OPT_VERBOSE) | TAKES(OPT_REPORT),
+		 TAKES(OPT_MAX_PART) | TAKES(OPT_PRIORITY) | TAKES(OPT_QUIET) | TAKES(OPT_VERBOSE) |
+		 TAKES(OPT_REPORT),
 	 1, UINT32_MAX, false, run_exec, NULL},
 	{"gate", "(on | off | status)", "close GPUs to programs without a lease",
 	 TAKES(OPT_CGROUP) | TAKES(OPT_NODES) | TAKES(OPT_USER) | TAKES(OPT_JSON), 1, 1, true,

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cutting: see cut.h.
+ *
+ * While an action's time is not known, it gets a part of its own, so that its time can be measured.
+ * Later, actions share a part until their times add up to the part's. Secondary command buffers
+ * stay whole; what executes them is cut between two of them.
+ */
+#include "libclient/layer/cut.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/layer/dispatch.h"
+#include "libclient/layer/pipelines.h"
+#include "libclient/layer/process.h"
+#include "libclient/layer/recording.h"
+#include "libclient/layer/say.h"
+#include "libclient/layer/timeslice.h"
+
+/* Slices of one dispatch, at most. */
+enum { MAX_SLICES = 1024 };
+
+/* Return true if commands of the recording are noted and may be cut. */
+static bool is_cut(const struct recording *recording)
+{
+	return recording && !recording->is_whole;
+}
+
+static const struct cut_next *next_of(const struct recorded *recorded)
+{
+	return &recorded->device->cutter->next;
+}
+
+static VkCommandBuffer current_of(const struct recorded *recorded)
+{
+	return recorded->recording ? recorded->recording->current : recorded->handle;
+}
+
+/* ---- Parts ---- */
+
+/*
+ * Begin another part if the current one with @ns more would take too long. @ns is 0 if it is not
+ * known.
+ */
+static void make_room(struct recording *recording, uint64_t ns)
+{
+	const uint64_t max_ns = recording->device->cutter->max_part_ns;
+
+	if (recording->part_ns > 0 && (ns == 0 || recording->part_ns + ns > max_ns))
+		recording_split(recording);
+	/* An action whose time is not known fills its part. */
+	recording->part_ns += ns > 0 ? ns : max_ns;
+}
+
+/* Note an action, in another part if it would make the current one too long. */
+static void add_action(struct recording *recording, const struct action *action)
+{
+	make_room(recording, duration_ns(&recording->device->cutter->durations, action));
+	recording_note(recording, action);
+	recording_restore(recording);
+}
+
+struct cut_target cut_forward(VkCommandBuffer handle, unsigned int command)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+	const struct action action = {.exact = duration_hash(1, command), .n_groups = 1, .part = 1};
+
+	if (is_cut(recording))
+		switch (cut_commands[command].effect) {
+		case CUT_NOTHING:
+			break;
+		case CUT_ACTION:
+			add_action(recording, &action);
+			break;
+		case CUT_BEGIN_RENDERING:
+			recording->is_together = true;
+			add_action(recording, &action);
+			recording->n_brackets++;
+			break;
+		case CUT_BEGIN_PASS:
+			add_action(recording, &action);
+			recording->n_brackets++;
+			break;
+		case CUT_BEGIN:
+			recording->n_brackets++;
+			break;
+		case CUT_END:
+			if (recording->n_brackets > 0)
+				recording->n_brackets--;
+			break;
+		case CUT_STATE:
+			recording_stay_whole(recording);
+			break;
+		}
+	else if (recording && cut_commands[command].effect == CUT_BEGIN_RENDERING)
+		recording->is_together = true;
+	return (struct cut_target){current_of(recorded),
+				   recorded->device->cutter->commands[command]};
+}
+
+/* ---- What is bound ---- */
+
+static VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer handle, VkPipelineBindPoint point,
+						VkPipeline pipeline)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+	struct pipeline known;
+
+	if (is_cut(recording) && point != VK_PIPELINE_BIND_POINT_COMPUTE)
+		recording_stay_whole(recording);
+	next_of(recorded)->bind_pipeline(current_of(recorded), point, pipeline);
+	if (!is_cut(recording) || recording->pipeline == pipeline) {
+		if (is_cut(recording))
+			recording->has_pipeline = true;
+		return;
+	}
+	pipelines_find(recorded->device->cutter, pipeline, &known);
+	recording->pipeline = pipeline;
+	recording->pipeline_key = known.key;
+	recording->whole_axes = known.whole_axes;
+	recording->has_pipeline = true;
+}
+
+/* Drop calls of vkCmdBindDescriptorSets() whose sets the new one binds all. */
+static void drop_binds(struct recording *recording, uint32_t first, uint32_t end)
+{
+	uint32_t n = 0, n_there = recording->n_binds_there;
+
+	for (uint32_t i = 0; i < recording->n_binds; i++) {
+		const struct bind *old = &recording->binds[i];
+
+		if (old->first >= first && old->first + old->n <= end) {
+			n_there -= i < recording->n_binds_there;
+			continue;
+		}
+		if (n != i)
+			recording->binds[n] = *old;
+		n++;
+	}
+	recording->n_binds = n;
+	recording->n_binds_there = n_there;
+}
+
+static VKAPI_ATTR void VKAPI_CALL bind_sets(VkCommandBuffer handle, VkPipelineBindPoint point,
+					    VkPipelineLayout layout, uint32_t first, uint32_t n,
+					    const VkDescriptorSet *sets, uint32_t n_offsets,
+					    const uint32_t *offsets)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+	struct bind *bind;
+
+	if (is_cut(recording)) {
+		drop_binds(recording, first, first + n);
+		if (point != VK_PIPELINE_BIND_POINT_COMPUTE || n > RECORDING_SETS ||
+		    n_offsets > RECORDING_OFFSETS || recording->n_binds == RECORDING_BINDS)
+			recording_stay_whole(recording);
+	}
+	if (!is_cut(recording)) {
+		next_of(recorded)->bind_sets(current_of(recorded), point, layout, first, n, sets,
+					     n_offsets, offsets);
+		return;
+	}
+	bind = &recording->binds[recording->n_binds++];
+	*bind = (struct bind){.layout = layout, .first = first, .n = n, .n_offsets = n_offsets};
+	memcpy(bind->sets, sets, n * sizeof(*sets));
+	if (n_offsets > 0)
+		memcpy(bind->offsets, offsets, n_offsets * sizeof(*offsets));
+}
+
+/* Drop calls of vkCmdPushConstants() whose values the new one sets all. */
+static void drop_pushes(struct recording *recording, VkShaderStageFlags stages, uint32_t offset,
+			uint32_t end)
+{
+	uint32_t n = 0, n_there = recording->n_pushes_there;
+
+	for (uint32_t i = 0; i < recording->n_pushes; i++) {
+		const struct push *old = &recording->pushes[i];
+
+		if (old->offset >= offset && old->offset + old->n_bytes <= end &&
+		    (old->stages & ~stages) == 0) {
+			n_there -= i < recording->n_pushes_there;
+			continue;
+		}
+		if (n != i)
+			recording->pushes[n] = *old;
+		n++;
+	}
+	recording->n_pushes = n;
+	recording->n_pushes_there = n_there;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, uint32_t n_bytes)
+{
+	/* Their number is a multiple of 4. */
+	for (uint32_t i = 0; i + sizeof(uint32_t) <= n_bytes; i += sizeof(uint32_t)) {
+		uint32_t word;
+
+		memcpy(&word, (const char *)data + i, sizeof(word));
+		hash = duration_hash(hash, word);
+	}
+	return hash;
+}
+
+static VKAPI_ATTR void VKAPI_CALL push_constants(VkCommandBuffer handle, VkPipelineLayout layout,
+						 VkShaderStageFlags stages, uint32_t offset,
+						 uint32_t n_bytes, const void *data)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+	struct push *push;
+
+	if (is_cut(recording)) {
+		drop_pushes(recording, stages, offset, offset + n_bytes);
+		if (n_bytes > RECORDING_PUSH_BYTES || recording->n_pushes == RECORDING_PUSHES)
+			recording_stay_whole(recording);
+	}
+	if (!is_cut(recording)) {
+		next_of(recorded)->push_constants(current_of(recorded), layout, stages, offset,
+						  n_bytes, data);
+		return;
+	}
+	recording->push_hash = hash_bytes(offset, data, n_bytes);
+	push = &recording->pushes[recording->n_pushes++];
+	push->layout = layout;
+	push->stages = stages;
+	push->offset = offset;
+	push->n_bytes = n_bytes;
+	memcpy(push->data, data, n_bytes);
+}
+
+/* ---- Dispatches ---- */
+
+/* A dispatch as the program wants it. */
+struct grid {
+	uint32_t base[3], n[3];
+	bool has_base;
+};
+
+/*
+ * Return the number of slices, at least 1, into which the dispatch should be divided along
+ * *ret_axis, the longest axis along which its shader cannot tell.
+ */
+static uint32_t n_slices(struct cutter *cutter, const struct recording *recording,
+			 const struct grid *grid, uint64_t ns, uint32_t *ret_axis)
+{
+	uint64_t n =
+		ns / cutter->max_part_ns + (ns % cutter->max_part_ns > cutter->max_part_ns / 2);
+	uint32_t axis = 3;
+
+	if (n < 2 || recording->n_brackets > 0)
+		return 1;
+	for (uint32_t i = 0; cutter->slice && i < 3; i++)
+		if (!(recording->whole_axes & 1u << i) && grid->n[i] > 1 &&
+		    (axis == 3 || grid->n[i] > grid->n[axis]))
+			axis = i;
+	if (axis == 3) {
+		__atomic_fetch_add(&cutter->n_unsliced, 1, __ATOMIC_RELAXED);
+		return 1;
+	}
+	*ret_axis = axis;
+	if (n > grid->n[axis])
+		n = grid->n[axis];
+	__atomic_fetch_add(&cutter->n_slices, n < MAX_SLICES ? n : MAX_SLICES, __ATOMIC_RELAXED);
+	return n < MAX_SLICES ? (uint32_t)n : MAX_SLICES;
+}
+
+static void record_grid(const struct recorded *recorded, const struct grid *grid)
+{
+	const struct cut_next *next = next_of(recorded);
+	PFN_vkCmdDispatchBase with_base =
+		next->dispatch_base ? next->dispatch_base : next->dispatch_base_khr;
+
+	if (grid->has_base)
+		with_base(current_of(recorded), grid->base[0], grid->base[1], grid->base[2],
+			  grid->n[0], grid->n[1], grid->n[2]);
+	else
+		next->dispatch(current_of(recorded), grid->n[0], grid->n[1], grid->n[2]);
+}
+
+static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+	const uint64_t n_groups = (uint64_t)grid->n[0] * grid->n[1] * grid->n[2];
+	struct action action = {.n_groups = n_groups == 0           ? 1
+					    : n_groups > UINT32_MAX ? UINT32_MAX
+								    : (uint32_t)n_groups,
+				.part = 1};
+	struct cutter *cutter = recorded->device->cutter;
+	uint32_t n, axis = 0;
+
+	if (!is_cut(recording)) {
+		record_grid(recorded, grid);
+		return;
+	}
+	action.pipeline = recording->pipeline_key;
+	action.sized = duration_hash(duration_hash(action.pipeline, grid->n[0]),
+				     (uint64_t)grid->n[1] << 32 | grid->n[2]);
+	action.exact = duration_hash(action.sized, recording->push_hash);
+	n = n_slices(cutter, recording, grid, duration_whole_ns(&cutter->durations, &action),
+		     &axis);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t from = (uint32_t)((uint64_t)grid->n[axis] * i / n),
+			       to = (uint32_t)((uint64_t)grid->n[axis] * (i + 1) / n);
+		struct grid slice = *grid;
+
+		if (n > 1) {
+			slice.base[axis] += from;
+			slice.n[axis] = to - from;
+			slice.has_base = true;
+			action.part = (float)(to - from) / (float)grid->n[axis];
+		}
+		add_action(recording, &action);
+		record_grid(recorded, &slice);
+	}
+	recording->has_slices = n > 1;
+}
+
+static VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer handle, uint32_t x, uint32_t y,
+					   uint32_t z)
+{
+	record_dispatch(handle, &(struct grid){.n = {x, y, z}});
+}
+
+static VKAPI_ATTR void VKAPI_CALL dispatch_base(VkCommandBuffer handle, uint32_t base_x,
+						uint32_t base_y, uint32_t base_z, uint32_t x,
+						uint32_t y, uint32_t z)
+{
+	record_dispatch(
+		handle,
+		&(struct grid){.base = {base_x, base_y, base_z}, .n = {x, y, z}, .has_base = true});
+}
+
+static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer handle, VkBuffer buffer,
+						    VkDeviceSize offset)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+
+	if (is_cut(recording)) {
+		const struct action action = {
+			.exact = duration_hash(recording->pipeline_key, recording->push_hash) + 1,
+			.n_groups = 1,
+			.part = 1,
+		};
+
+		add_action(recording, &action);
+	}
+	/* lavapipe (Mesa 22.3) keeps the base of the last slice for an indirect dispatch. */
+	if (recording && recording->has_slices)
+		next_of(recorded)->dispatch(recording->current, 0, 0, 0);
+	next_of(recorded)->dispatch_indirect(current_of(recorded), buffer, offset);
+}
+
+static VKAPI_ATTR void VKAPI_CALL execute(VkCommandBuffer handle, uint32_t n,
+					  const VkCommandBuffer *secondaries)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+
+	if (!is_cut(recording) || recording->n_brackets > 0) {
+		next_of(recorded)->execute(current_of(recorded), n, secondaries);
+	} else {
+		for (uint32_t i = 0; i < n; i++) {
+			const struct action action = {
+				.exact = duration_hash(2, (uintptr_t)secondaries[i]),
+				.n_groups = 1,
+				.part = 1,
+			};
+
+			make_room(recording,
+				  duration_ns(&recorded->device->cutter->durations, &action));
+			recording_note(recording, &action);
+			next_of(recorded)->execute(recording->current, 1, &secondaries[i]);
+		}
+	}
+	/* Bindings are undefined from here on. */
+	if (is_cut(recording))
+		recording_unbind(recording);
+}
+
+/* ---- Other functions ---- */
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice handle,
+					       const VkCommandBufferAllocateInfo *info,
+					       VkCommandBuffer *ret)
+{
+	return recording_allocate(dispatch_device(handle), info, ret);
+}
+
+static VKAPI_ATTR void VKAPI_CALL free_buffers(VkDevice handle, VkCommandPool pool, uint32_t n,
+					       const VkCommandBuffer *buffers)
+{
+	recording_free(dispatch_device(handle), pool, n, buffers);
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_pool(VkDevice handle, VkCommandPool pool,
+					       const VkAllocationCallbacks *allocator)
+{
+	recording_destroy_pool(dispatch_device(handle), pool, allocator);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice handle,
+						    const VkShaderModuleCreateInfo *info,
+						    const VkAllocationCallbacks *allocator,
+						    VkShaderModule *ret)
+{
+	return pipelines_create_module(dispatch_device(handle), info, allocator, ret);
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_module(VkDevice handle, VkShaderModule module,
+						 const VkAllocationCallbacks *allocator)
+{
+	pipelines_destroy_module(dispatch_device(handle), module, allocator);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice handle, VkPipelineCache cache,
+						       uint32_t n,
+						       const VkComputePipelineCreateInfo *infos,
+						       const VkAllocationCallbacks *allocator,
+						       VkPipeline *ret)
+{
+	return pipelines_create(dispatch_device(handle), cache, n, infos, allocator, ret);
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_pipeline(VkDevice handle, VkPipeline pipeline,
+						   const VkAllocationCallbacks *allocator)
+{
+	pipelines_destroy(dispatch_device(handle), pipeline, allocator);
+}
+
+static const struct own {
+	const char *name;
+	PFN_vkVoidFunction function;
+} own[] = {
+#define OWN(name, function)                                \
+	{                                                  \
+		"vk" name, (PFN_vkVoidFunction)(function), \
+	}
+	OWN("AllocateCommandBuffers", allocate),         OWN("FreeCommandBuffers", free_buffers),
+	OWN("DestroyCommandPool", destroy_pool),         OWN("BeginCommandBuffer", recording_begin),
+	OWN("EndCommandBuffer", recording_end),          OWN("ResetCommandBuffer", recording_reset),
+	OWN("CreateShaderModule", create_module),        OWN("DestroyShaderModule", destroy_module),
+	OWN("CreateComputePipelines", create_pipelines), OWN("DestroyPipeline", destroy_pipeline),
+	OWN("CmdBindPipeline", bind_pipeline),           OWN("CmdBindDescriptorSets", bind_sets),
+	OWN("CmdPushConstants", push_constants),         OWN("CmdDispatch", dispatch),
+	OWN("CmdDispatchBase", dispatch_base),           OWN("CmdDispatchBaseKHR", dispatch_base),
+	OWN("CmdDispatchIndirect", dispatch_indirect),   OWN("CmdExecuteCommands", execute),
+#undef OWN
+};
+
+static int by_name(const void *name, const void *command)
+{
+	return strcmp(name, ((const struct cut_command *)command)->name);
+}
+
+PFN_vkVoidFunction cut_function(const char *name)
+{
+	const struct cut_command *command;
+
+	for (unsigned int i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (strcmp(own[i].name, name) == 0)
+			return own[i].function;
+	command = bsearch(name, cut_commands, n_cut_commands, sizeof(*cut_commands), by_name);
+	return command ? command->function : NULL;
+}
+
+/* ---- Devices ---- */
+
+static int by_text(const void *name, const void *other)
+{
+	return strcmp(name, *(const char *const *)other);
+}
+
+/* Return the reason why the device's command buffers stay whole; or NULL. */
+static const char *obstacle(const struct device *device, const VkDeviceCreateInfo *info)
+{
+	const VkBaseInStructure *each = info->pNext;
+
+	for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
+		if (!bsearch(info->ppEnabledExtensionNames[i], cut_extensions, n_cut_extensions,
+			     sizeof(*cut_extensions), by_text))
+			return info->ppEnabledExtensionNames[i];
+	if (VK_API_VERSION_MINOR(dispatch_version(device)) >
+	    VK_API_VERSION_MINOR(VK_HEADER_VERSION_COMPLETE))
+		return "a newer version of Vulkan";
+	for (; each; each = each->pNext)
+		if (each->sType == VK_STRUCTURE_TYPE_DEVICE_GROUP_DEVICE_CREATE_INFO)
+			return "a group of devices";
+	return NULL;
+}
+
+void cut_resolve(struct device *device)
+{
+	struct cutter *cutter = device->cutter;
+	struct cut_next *next = &cutter->next;
+
+#define NEXT(name) (PFN_##name) device->get_proc_addr(device->handle, #name)
+	next->allocate = NEXT(vkAllocateCommandBuffers);
+	next->free = NEXT(vkFreeCommandBuffers);
+	next->destroy_pool = NEXT(vkDestroyCommandPool);
+	next->begin = NEXT(vkBeginCommandBuffer);
+	next->end = NEXT(vkEndCommandBuffer);
+	next->reset = NEXT(vkResetCommandBuffer);
+	next->create_module = NEXT(vkCreateShaderModule);
+	next->destroy_module = NEXT(vkDestroyShaderModule);
+	next->create_pipelines = NEXT(vkCreateComputePipelines);
+	next->destroy_pipeline = NEXT(vkDestroyPipeline);
+	next->bind_pipeline = NEXT(vkCmdBindPipeline);
+	next->bind_sets = NEXT(vkCmdBindDescriptorSets);
+	next->push_constants = NEXT(vkCmdPushConstants);
+	next->dispatch = NEXT(vkCmdDispatch);
+	next->dispatch_base = NEXT(vkCmdDispatchBase);
+	next->dispatch_base_khr = NEXT(vkCmdDispatchBaseKHR);
+	next->dispatch_indirect = NEXT(vkCmdDispatchIndirect);
+	next->execute = NEXT(vkCmdExecuteCommands);
+#undef NEXT
+	for (unsigned int i = 0; i < n_cut_commands; i++)
+		cutter->commands[i] = device->get_proc_addr(device->handle, cut_commands[i].name);
+	if (VK_API_VERSION_MINOR(dispatch_version(device)) >= 1)
+		cutter->slice = next->dispatch_base;
+}
+
+/* Return the loader's function for handles that the program did not allocate; NULL: none. */
+static PFN_vkSetDeviceLoaderData loader_data(const VkDeviceCreateInfo *info)
+{
+	const VkLayerDeviceCreateInfo *each = info->pNext;
+
+	while (each && !(each->sType == VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO &&
+			 each->function == VK_LOADER_DATA_CALLBACK))
+		each = each->pNext;
+	return each ? each->u.pfnSetDeviceLoaderData : NULL;
+}
+
+int cut_init(struct device *device, const VkDeviceCreateInfo *info)
+{
+	struct cutter *cutter;
+	const char *why;
+
+	if (!layer_process->environment.has_priority)
+		return 0;
+	cutter = calloc(1, sizeof(*cutter));
+	if (!cutter)
+		return -ENOMEM;
+	cutter->commands = calloc(n_cut_commands, sizeof(*cutter->commands));
+	if (!cutter->commands) {
+		free(cutter);
+		return -ENOMEM;
+	}
+	cutter->set_loader_data = loader_data(info);
+	cutter->max_part_ns = layer_process->environment.max_part_ns;
+	why = timeslice_is_shared(device) ? obstacle(device, info) : NULL;
+	if (why)
+		say_error("command buffers are not divided, since the program uses %s, which the "
+			  "layer cannot divide",
+			  why);
+	cutter->is_passive = why || !timeslice_is_shared(device) || !cutter->set_loader_data;
+	recording_init(cutter);
+	pipelines_init(cutter);
+	device->cutter = cutter;
+	return 0;
+}
+
+void cut_deinit(struct cutter *cutter)
+{
+	if (!cutter)
+		return;
+	if (cutter->n_parts > 0)
+		say("command buffers were divided %llu times, %llu slices of dispatches among "
+		    "them; "
+		    "%llu long dispatches stayed whole",
+		    (unsigned long long)cutter->n_parts, (unsigned long long)cutter->n_slices,
+		    (unsigned long long)cutter->n_unsliced);
+	/* Vulkan frees what the program has not, with the device. */
+	recording_forget(cutter);
+	pipelines_deinit(cutter);
+	free(cutter->commands);
+	free(cutter);
+}

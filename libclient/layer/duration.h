@@ -1,0 +1,46 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Times that dispatches and other recorded actions take, learned from measured submissions
+ *
+ * A table of fixed size: a new action may take the place of an older one, which is then unknown
+ * again. Any thread; entries are read and written without locks.
+ */
+#include <stdint.h>
+
+enum { DURATION_ENTRIES = 8192, DURATION_SERIES_MAX = 32 };
+
+/* A table, zeroed at first. An entry is the upper half of a key, and a time in its lower half. */
+struct durations {
+	uint64_t entries[DURATION_ENTRIES]; /* atomic */
+	uint64_t overhead_ns;               /* atomic: the shortest submission so far; 0: none */
+};
+
+/*
+ * An action, described by hashes from the most to the least specific one. 0: there is none. What is
+ * not known under the first is looked up under the second one, and then by workgroups.
+ */
+struct action {
+	uint64_t exact;    /* pipeline, grid, push constants */
+	uint64_t sized;    /* pipeline, grid */
+	uint64_t pipeline; /* for the time of a workgroup */
+	uint32_t n_groups; /* workgroups of the whole dispatch, at least 1 */
+	float part;        /* the part of them that this action dispatches, 0 to 1 */
+};
+
+/* Actions that were submitted together. */
+struct series {
+	uint32_t n; /* DURATION_SERIES_MAX + 1: more than are noted */
+	struct action actions[DURATION_SERIES_MAX];
+};
+
+/* Mix the bits of @value into a hash. */
+uint64_t duration_hash(uint64_t hash, uint64_t value);
+
+/* Return the time that the whole dispatch of @action takes, in ns; 0: unknown. */
+uint64_t duration_whole_ns(const struct durations *durations, const struct action *action);
+/* Return the time of @action itself: its part of the whole; 0: unknown. */
+uint64_t duration_ns(const struct durations *durations, const struct action *action);
+
+/* Learn that @series took @ns from the end of what came before to its own end. */
+void duration_learn(struct durations *durations, const struct series *series, uint64_t ns);
