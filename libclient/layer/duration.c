@@ -2,20 +2,14 @@
 /*
  * Times of actions: see duration.h.
  *
- * A measured time contains the cost of the submission itself. It is not the action's: slices of a
- * dispatch would seem to take longer together than the dispatch does, and would be cut smaller and
- * smaller. The shortest submission so far is taken for that cost.
- *
- * Other programs' work makes a time longer, nothing makes it shorter, so shorter times count more.
+ * A measured time contains the device's own cost of a submission, some microseconds, beside parts
+ * of hundreds. Slices of a dispatch therefore seem to take a little longer together than the
+ * dispatch does.
  */
 #include "libclient/layer/duration.h"
 
-#include <stdbool.h>
-
 /* Times of workgroups are kept for so many of them, since one may take less than a ns. */
 static const uint64_t groups_unit = 1024;
-/* The cost of a submission is believed to be at most this. */
-static const uint64_t max_overhead_ns = 50000;
 
 uint64_t duration_hash(uint64_t hash, uint64_t value)
 {
@@ -43,7 +37,7 @@ static void note(struct durations *durations, uint64_t key, uint64_t ns)
 	if (key == 0)
 		return;
 	if (old_ns > 0)
-		ns = ns < old_ns ? (ns + old_ns) / 2 : old_ns + (ns - old_ns) / 8;
+		ns = old_ns - old_ns / 4 + ns / 4;
 	if (ns == 0)
 		ns = 1;
 	if (ns > UINT32_MAX)
@@ -80,40 +74,25 @@ static void learn(struct durations *durations, const struct action *action, doub
 	note(durations, action->pipeline, ns * groups_unit / action->n_groups);
 }
 
-/* Return the time without the cost of the submission. */
-static uint64_t without_overhead(struct durations *durations, uint64_t ns)
+void duration_learn(struct durations *durations, const struct series *series, uint64_t ns,
+		    bool is_exact)
 {
-	uint64_t overhead_ns = __atomic_load_n(&durations->overhead_ns, __ATOMIC_RELAXED);
-
-	if (overhead_ns == 0 || ns < overhead_ns) {
-		overhead_ns = ns < max_overhead_ns ? ns : max_overhead_ns;
-		__atomic_store_n(&durations->overhead_ns, overhead_ns, __ATOMIC_RELAXED);
-	}
-	return ns - overhead_ns;
-}
-
-void duration_learn(struct durations *durations, const struct series *series, uint64_t ns)
-{
-	uint64_t expected_ns = 0;
 	double factor;
 
-	ns = without_overhead(durations, ns);
-	if (series->n == 0 || series->n > DURATION_SERIES_MAX)
+	if (series->n == 0 || (!is_exact && series->expected_ns > 0 && ns > series->expected_ns))
 		return;
 	if (series->n == 1) {
 		learn(durations, &series->actions[0], (double)ns);
 		return;
 	}
-	for (uint32_t i = 0; i < series->n; i++)
-		expected_ns += duration_ns(durations, &series->actions[i]);
-	if (expected_ns == 0)
+	if (series->expected_ns == 0)
 		return;
-	/* A sum says little about its parts, so it corrects them at most by half. */
-	factor = (double)ns / (double)expected_ns;
+	/*
+	 * A sum says little about its parts, so it corrects them at most by half. It corrects the
+	 * predictions of which it is the sum: the present ones have been corrected since.
+	 */
+	factor = (double)ns / (double)series->expected_ns;
 	factor = factor > 2 ? 2 : factor < .5 ? .5 : factor;
-	for (uint32_t i = 0; i < series->n; i++) {
-		const struct action *action = &series->actions[i];
-
-		learn(durations, action, factor * (double)duration_ns(durations, action));
-	}
+	for (uint32_t i = 0; i < series->n; i++)
+		learn(durations, &series->actions[i], factor * (double)series->each_ns[i]);
 }

@@ -6,6 +6,7 @@
  * A table of fixed size: a new action may take the place of an older one, which is then unknown
  * again. Any thread; entries are read and written without locks.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { DURATION_ENTRIES = 8192, DURATION_SERIES_MAX = 32 };
@@ -13,7 +14,6 @@ enum { DURATION_ENTRIES = 8192, DURATION_SERIES_MAX = 32 };
 /* A table, zeroed at first. An entry is the upper half of a key, and a time in its lower half. */
 struct durations {
 	uint64_t entries[DURATION_ENTRIES]; /* atomic */
-	uint64_t overhead_ns;               /* atomic: the shortest submission so far; 0: none */
 };
 
 /*
@@ -28,9 +28,11 @@ struct action {
 	float part;        /* the part of them that this action dispatches, 0 to 1 */
 };
 
-/* Actions that were submitted together. */
+/* Actions that were submitted together, or the first of them. */
 struct series {
-	uint32_t n; /* DURATION_SERIES_MAX + 1: more than are noted */
+	uint64_t expected_ns; /* the time of all that was predicted; 0: not known */
+	uint32_t n;           /* in the arrays */
+	uint64_t each_ns[DURATION_SERIES_MAX]; /* the predicted time of each */
 	struct action actions[DURATION_SERIES_MAX];
 };
 
@@ -42,5 +44,10 @@ uint64_t duration_whole_ns(const struct durations *durations, const struct actio
 /* Return the time of @action itself: its part of the whole; 0: unknown. */
 uint64_t duration_ns(const struct durations *durations, const struct action *action);
 
-/* Learn that @series took @ns from the end of what came before to its own end. */
-void duration_learn(struct durations *durations, const struct series *series, uint64_t ns);
+/*
+ * Learn that @series took @ns from the end of the work before it to its own end. @is_exact: the
+ * device was busy in between; otherwise the time contains the way to the device, and says only that
+ * the series does not take longer.
+ */
+void duration_learn(struct durations *durations, const struct series *series, uint64_t ns,
+		    bool is_exact);

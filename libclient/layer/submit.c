@@ -235,14 +235,14 @@ static uint64_t part_ns(const struct durations *durations, const struct recordin
 	return sum_ns > 0 ? sum_ns : 1;
 }
 
-static void add_series(struct series *series, const struct recording *recording,
-		       const struct part *part)
+static void add_series(const struct durations *durations, struct series *series,
+		       const struct recording *recording, const struct part *part)
 {
-	for (uint32_t i = 0; i < part->n_actions; i++) {
-		if (series->n < DURATION_SERIES_MAX)
-			series->actions[series->n] = recording->actions[part->first_action + i];
-		if (series->n <= DURATION_SERIES_MAX)
-			series->n++;
+	for (uint32_t i = 0; i < part->n_actions && series->n < DURATION_SERIES_MAX; i++) {
+		const struct action *action = &recording->actions[part->first_action + i];
+
+		series->each_ns[series->n] = duration_ns(durations, action);
+		series->actions[series->n++] = *action;
 	}
 }
 
@@ -283,7 +283,7 @@ static void fill_piece(const struct call *call, struct piece *piece, struct plac
 		piece->is_endless |= !part || part->is_endless;
 		piece->ns += ns;
 		if (part)
-			add_series(&piece->series, recording, part);
+			add_series(&cutter->durations, &piece->series, recording, part);
 		add_buffer(call, piece, at->buffer,
 			   part ? part->handle : buffer_at(call, piece->batch, at->buffer));
 		if (++at->part >= (recording ? recording->n_parts : 1)) {
@@ -323,6 +323,7 @@ static VkResult submit_batch(const struct call *call, struct piece *piece, bool 
 				!can_divide(call, piece->batch);
 
 		fill_piece(call, piece, &at, is_whole);
+		piece->series.expected_ns = piece->is_unknown ? 0 : piece->ns;
 		piece->is_last = at.buffer == n_buffers(call, piece->batch);
 		piece->fence = piece->is_last && piece->batch + 1 == call->n ? call->fence
 									     : VK_NULL_HANDLE;

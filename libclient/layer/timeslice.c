@@ -308,37 +308,71 @@ void timeslice_exit(void)
 		nanosleep(&pause, NULL);
 }
 
-/* Count submissions down whose fences are signalled, or were lost. Under the lock. */
-static void note_ends(struct device *device, struct timeslice *slice)
+/*
+ * Move submissions whose fences are signalled, or were lost, from the device's list to @ended.
+ * Return: their number. Under the lock.
+ */
+static uint32_t take_ended(struct device *device, struct under_way *ended)
 {
 	struct submissions *all = &device->submissions;
+	uint32_t n = 0, n_ended = 0;
+
+	for (uint32_t i = 0; i < all->n; i++)
+		if (device->fence_status(device->handle, all->under_way[i].fence) != VK_NOT_READY)
+			ended[n_ended++] = all->under_way[i];
+		else if (n++ != i)
+			all->under_way[n - 1] = all->under_way[i];
+	all->n = n;
+	return n_ended;
+}
+
+static void give_back(struct device *device, VkFence fence)
+{
+	struct submissions *all = &device->submissions;
+
+	if (device->reset_fences(device->handle, 1, &fence) == VK_SUCCESS)
+		all->free[all->n_free++] = fence;
+	else
+		device->destroy_fence(device->handle, fence, NULL);
+}
+
+/* Count submissions down that have ended, and learn how long they took. Under the lock. */
+static void note_ends(struct device *device, struct timeslice *slice)
+{
+	struct under_way ended[TIMESLICE_MAX_SUBMISSIONS];
+	struct submissions *all = &device->submissions;
+	const uint32_t n = take_ended(device, ended);
 	const uint64_t now_ns = layer_now_ns();
-	uint32_t n = 0;
+	uint64_t sum_ns = 0, took_ns;
+	bool is_exact;
 
-	for (uint32_t i = 0; i < all->n; i++) {
-		VkFence fence = all->under_way[i].fence;
-		uint64_t begin_ns = all->under_way[i].begin_ns, ns;
+	if (n == 0)
+		return;
+	/*
+	 * This thread may see an end late. The time between two ends is that of the work only if
+	 * all of the work was there at the first one, and more is there at the second one.
+	 */
+	is_exact = ended[n - 1].begin_ns < slice->end_ns && all->n > 0;
+	/* Several may have ended since the thread ran last: they share the time. */
+	took_ns = now_ns - (ended[0].begin_ns > slice->end_ns ? ended[0].begin_ns : slice->end_ns);
+	for (uint32_t i = 0; i < n; i++)
+		sum_ns += ended[i].predicted_ns;
+	for (uint32_t i = 0; i < n; i++) {
+		double part = sum_ns > 0 ? (double)ended[i].predicted_ns / (double)sum_ns : 1;
+		uint64_t ns = (uint64_t)((double)took_ns * part);
 
-		if (device->fence_status(device->handle, fence) == VK_NOT_READY) {
-			all->under_way[n++] = all->under_way[i];
-			continue;
-		}
-		ns = now_ns - (begin_ns > slice->end_ns ? begin_ns : slice->end_ns);
-		if (all->under_way[i].series.n > 0)
-			duration_learn(&device->cutter->durations, &all->under_way[i].series, ns);
+		const struct series *series = &all->series[ended[i].series];
+
+		if (series->n > 0)
+			duration_learn(&device->cutter->durations, series, ns, is_exact);
+		all->used_series &= ~(1ull << ended[i].series);
 		slice->typical_ns -= slice->typical_ns / 8;
 		if (ns > slice->typical_ns)
 			slice->typical_ns = ns;
 		slice->n_under_way--;
-		slice->under_way_ns -= all->under_way[i].predicted_ns;
-		if (device->reset_fences(device->handle, 1, &fence) == VK_SUCCESS)
-			all->free[all->n_free++] = fence;
-		else
-			device->destroy_fence(device->handle, fence, NULL);
+		slice->under_way_ns -= ended[i].predicted_ns;
+		give_back(device, ended[i].fence);
 	}
-	if (n == all->n)
-		return;
-	all->n = n;
 	slice->end_ns = slice->changed_ns = now_ns;
 	pthread_cond_broadcast(&slice->changed);
 }
@@ -414,8 +448,9 @@ static bool has_room(const struct timeslice *slice, const struct submission *sub
 		return true;
 	/* While one part is executed, the next one is there already. */
 	if (submission->part_ns > 0)
-		return n < TIMESLICE_MAX_SUBMISSIONS &&
-		       slice->under_way_ns + submission->part_ns <= 2 * environment->max_part_ns;
+		return n < 2 ||
+		       (n < TIMESLICE_MAX_SUBMISSIONS &&
+			slice->under_way_ns + submission->part_ns <= 2 * environment->max_part_ns);
 	if (environment->priority != RBK_PRIORITY_LOW && n < 2)
 		return true;
 	/* The first one may take longer than those before it. */
@@ -440,7 +475,10 @@ static bool is_open(const struct gpu *gpu)
 /* Wait until the submission may be under way, at most until @end_ns. Under the lock. */
 static void await_room(struct gpu *gpu, struct submission *submission, uint64_t end_ns)
 {
-	while (!has_room(&gpu->timeslice, submission) && !is_open(gpu)) {
+	/* The layer follows so many, even if they are not restrained. */
+	while (is_open(gpu) ? gpu->timeslice.n_under_way >= TIMESLICE_MAX_SUBMISSIONS &&
+				      submission->part_ns > 0
+			    : !has_room(&gpu->timeslice, submission)) {
 		submission->is_late = layer_now_ns() >= end_ns;
 		if (submission->is_late)
 			return;
@@ -504,9 +542,12 @@ static void await_turn(struct gpu *gpu, struct submission *submission)
 /* Count the submission, and give it a fence. Under the lock. */
 static void count(struct device *device, struct timeslice *slice, struct submission *submission)
 {
-	submission->fence = take_fence(device);
-	if (!submission->fence)
+	if (slice->n_under_way < TIMESLICE_MAX_SUBMISSIONS)
+		submission->fence = take_fence(device);
+	if (!submission->fence) {
+		__atomic_store_n(&slice->is_blurred, true, __ATOMIC_RELAXED);
 		return;
+	}
 	submission->predicted_ns =
 		submission->part_ns > 0 ? submission->part_ns : slice->typical_ns;
 	slice->under_way_ns += submission->predicted_ns;
@@ -535,14 +576,17 @@ void timeslice_begin(struct device *device, struct submission *submission)
 	submission->fence = VK_NULL_HANDLE;
 	submission->is_late = false;
 	/* The time of a part is learned even if the lease is alone. */
-	if (!gpu || (is_open(gpu) && submission->part_ns == 0))
+	if (!gpu)
 		return;
+	if (is_open(gpu) && submission->part_ns == 0) {
+		__atomic_store_n(&gpu->timeslice.is_blurred, true, __ATOMIC_RELAXED);
+		return;
+	}
 	/* vkQueueSubmit() is no cancellation point. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	pthread_mutex_lock(&gpu->timeslice.lock);
 	await_turn(gpu, submission);
-	if ((!is_open(gpu) || submission->part_ns > 0) &&
-	    gpu->timeslice.n_under_way < TIMESLICE_MAX_SUBMISSIONS)
+	if (!is_open(gpu) || submission->part_ns > 0)
 		count(device, &gpu->timeslice, submission);
 	pthread_mutex_unlock(&gpu->timeslice.lock);
 	pthread_setcancelstate(state, &state);
@@ -556,13 +600,19 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 
 	pthread_mutex_lock(&slice->lock);
 	if (result == VK_SUCCESS) {
-		all->under_way[all->n].fence = submission->fence;
-		all->under_way[all->n].begin_ns = layer_now_ns();
-		all->under_way[all->n].predicted_ns = submission->predicted_ns;
-		all->under_way[all->n].series.n = 0;
-		if (submission->series)
-			all->under_way[all->n].series = *submission->series;
-		all->n++;
+		const uint32_t series = (uint32_t)__builtin_ctzll(~all->used_series);
+
+		all->under_way[all->n++] = (struct under_way){
+			.fence = submission->fence,
+			.begin_ns = layer_now_ns(),
+			.predicted_ns = submission->predicted_ns,
+			.series = series,
+		};
+		all->used_series |= 1ull << series;
+		all->series[series].n = 0;
+		if (submission->series && !__atomic_load_n(&slice->is_blurred, __ATOMIC_RELAXED))
+			all->series[series] = *submission->series;
+		__atomic_store_n(&slice->is_blurred, false, __ATOMIC_RELAXED);
 	} else {
 		slice->n_under_way--;
 		slice->under_way_ns -= submission->predicted_ns;

@@ -38,7 +38,16 @@ struct timeslice {
 	uint64_t typical_ns;    /* time that a submission takes: the longest lately */
 	uint64_t end_ns;        /* the last end of a submission, or begin of the first one */
 	uint64_t changed_ns;    /* the last begin or end */
+	bool is_blurred; /* atomic: something was submitted without a fence since the last fence */
 	uint64_t open_until_ns; /* atomic: the broker did not answer, nothing waits until then */
+};
+
+/* A submission that is under way. */
+struct under_way {
+	VkFence fence;
+	uint64_t begin_ns;
+	uint64_t predicted_ns;
+	uint32_t series; /* index of the series whose time is learned */
 };
 
 /* Submissions of a VkDevice; zeroed at first. All under the lock of its struct timeslice. */
@@ -46,13 +55,10 @@ struct submissions {
 	pthread_t thread;
 	bool is_watched; /* the thread runs */
 	bool must_end;
-	uint32_t n; /* under way */
-	struct {
-		VkFence fence;
-		uint64_t begin_ns;
-		uint64_t predicted_ns;
-		struct series series; /* whose time is learned */
-	} under_way[TIMESLICE_MAX_SUBMISSIONS];
+	uint32_t n;
+	struct under_way under_way[TIMESLICE_MAX_SUBMISSIONS];
+	uint64_t used_series;                            /* bits: series of these */
+	struct series series[TIMESLICE_MAX_SUBMISSIONS]; /* n 0: nothing is learned */
 	uint32_t n_free;
 	VkFence free[TIMESLICE_MAX_SUBMISSIONS]; /* fences that are not signalled */
 };

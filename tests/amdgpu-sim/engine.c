@@ -14,6 +14,7 @@
  */
 #include "engine.h"
 #include "sys.h"
+#include <sys/prctl.h>
 #include <errno.h>
 #include <string.h>
 
@@ -404,8 +405,10 @@ int sim_engine_wait(const struct sim_fd *client, int64_t deadline_ns)
 		nap_ns = event_ns > (uint64_t)now_ns ? (int64_t)event_ns - now_ns : 0;
 	nap = (struct timespec){.tv_nsec = nap_ns};
 	sim_unlock();
-	if (nap_ns > 0)
+	if (nap_ns > 0) {
+		prctl(PR_SET_TIMERSLACK, 1);
 		sys_futex_wait(&card->sync_clock, seen, &nap);
+	}
 	sim_lock();
 	if (!card->is_plugged || card->clients[client->slot].generation != card->generation)
 		return -ENODEV;

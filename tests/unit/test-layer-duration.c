@@ -23,16 +23,13 @@ static struct action action_of(uint64_t pipeline, uint32_t n_groups, uint64_t co
 static void forget(void)
 {
 	memset(&durations, 0, sizeof(durations));
-	/* No submission costs anything. */
-	duration_learn(&durations, &(struct series){.n = 0}, 0);
-	durations.overhead_ns = 1;
 }
 
 static void learn(const struct action *action, uint64_t ns)
 {
 	const struct series series = {.n = 1, .actions = {*action}};
 
-	duration_learn(&durations, &series, ns + 1);
+	duration_learn(&durations, &series, ns, true);
 }
 
 TEST(test_duration__from_exact_to_similar)
@@ -53,16 +50,23 @@ TEST(test_duration__from_exact_to_similar)
 	assert_int_equal(duration_ns(&durations, &other_constants), 1 * MS);
 }
 
-TEST(test_duration__shorter_times_count_more)
+TEST(test_duration__follows)
 {
 	const struct action action = action_of(7, 100, 1);
+	struct series series = {.n = 1, .actions = {action}};
 
 	forget();
 	learn(&action, 8 * MS);
 	learn(&action, 4 * MS);
-	assert_int_equal(duration_ns(&durations, &action), 6 * MS);
-	learn(&action, 14 * MS);
 	assert_int_equal(duration_ns(&durations, &action), 7 * MS);
+	learn(&action, 15 * MS);
+	assert_int_equal(duration_ns(&durations, &action), 9 * MS);
+	/* A time with the way to the device in it is only an upper limit. */
+	series.expected_ns = 9 * MS;
+	duration_learn(&durations, &series, 20 * MS, false);
+	assert_int_equal(duration_ns(&durations, &action), 9 * MS);
+	duration_learn(&durations, &series, 5 * MS, false);
+	assert_int_equal(duration_ns(&durations, &action), 8 * MS);
 }
 
 TEST(test_duration__slices)
@@ -76,26 +80,21 @@ TEST(test_duration__slices)
 	assert_int_equal(duration_ns(&durations, &whole), 4 * MS);
 }
 
-/* If slices were charged for what their submissions cost, they would get ever smaller. */
-TEST(test_duration__submissions_are_no_work)
+/* Each submission costs something that is learned as work, but slices must not get ever smaller. */
+TEST(test_duration__cost_of_submissions)
 {
-	const uint64_t cost_ns = 20000;
-	const struct action nothing = action_of(1, 1, 1);
+	const uint64_t cost_ns = MS / 50;
 	struct action action = action_of(7, 1000, 1);
 
-	memset(&durations, 0, sizeof(durations));
-	duration_learn(&durations, &(struct series){.n = 1, .actions = {nothing}}, cost_ns);
-	for (unsigned int i = 0; i < 50; i++) {
-		uint64_t whole_ns;
-
+	forget();
+	learn(&action, 10 * MS);
+	for (unsigned int i = 0; i < 500; i++) {
 		action.part = 1;
-		whole_ns = duration_ns(&durations, &action);
-		action.part = whole_ns > MS ? (float)MS / (float)whole_ns : 1;
-		duration_learn(&durations, &(struct series){.n = 1, .actions = {action}},
-			       cost_ns + (uint64_t)(10 * MS * (double)action.part));
+		action.part = (float)MS / (float)duration_ns(&durations, &action);
+		learn(&action, cost_ns + (uint64_t)(10 * MS * (double)action.part));
 	}
 	action.part = 1;
-	assert_in_range(duration_ns(&durations, &action), 99 * MS / 10, 101 * MS / 10);
+	assert_in_range(duration_ns(&durations, &action), 10 * MS, 103 * MS / 10);
 }
 
 TEST(test_duration__sum_corrects_gently)
@@ -107,19 +106,40 @@ TEST(test_duration__sum_corrects_gently)
 	learn(&series.actions[0], first_ns);
 	learn(&series.actions[1], second_ns);
 	/* As predicted: nothing changes. */
-	duration_learn(&durations, &series, first_ns + second_ns + 1);
+	series.expected_ns = first_ns + second_ns;
+	series.each_ns[0] = first_ns;
+	series.each_ns[1] = second_ns;
+	duration_learn(&durations, &series, first_ns + second_ns, true);
 	assert_in_range(duration_ns(&durations, &series.actions[0]), first_ns - 10, first_ns + 10);
 	assert_in_range(duration_ns(&durations, &series.actions[1]), second_ns - 10,
 			second_ns + 10);
-	/* A tenth of it: each is taken for half as long, and half of that is believed. */
-	duration_learn(&durations, &series, (first_ns + second_ns) / 10);
-	assert_in_range(duration_ns(&durations, &series.actions[1]), second_ns * 74 / 100,
-			second_ns * 76 / 100);
-	/* More than is noted, or nothing that is known: nothing to learn. */
-	series.n = DURATION_SERIES_MAX + 1;
-	duration_learn(&durations, &series, 100 * MS);
-	assert_in_range(duration_ns(&durations, &series.actions[1]), second_ns * 74 / 100,
-			second_ns * 76 / 100);
+	/* A tenth of it: each is taken for half as long, and a quarter of that is believed. */
+	duration_learn(&durations, &series, (first_ns + second_ns) / 10, true);
+	assert_in_range(duration_ns(&durations, &series.actions[1]), second_ns * 87 / 100,
+			second_ns * 88 / 100);
+	/* Something of it was unknown: nothing to learn. */
+	series.expected_ns = 0;
+	duration_learn(&durations, &series, 100 * MS, true);
+	assert_in_range(duration_ns(&durations, &series.actions[1]), second_ns * 87 / 100,
+			second_ns * 88 / 100);
+}
+
+/* Many submissions of the same actions may be under way with the same old predictions. */
+TEST(test_duration__old_predictions)
+{
+	const struct action action = action_of(7, 100, 1);
+	struct series series = {.n = 4};
+
+	forget();
+	learn(&action, 1 * MS);
+	for (uint32_t i = 0; i < series.n; i++) {
+		series.actions[i] = action;
+		series.each_ns[i] = MS;
+		series.expected_ns += MS;
+	}
+	for (unsigned int i = 0; i < 64; i++)
+		duration_learn(&durations, &series, 6 * MS, true);
+	assert_in_range(duration_ns(&durations, &action), 149 * MS / 100, 151 * MS / 100);
 }
 
 /* After any series of lessons predictions stay numbers that can be added. */
@@ -140,7 +160,7 @@ TEST(test_duration__any_values)
 			series.actions[k].part = (float)(1 + random_bits % 64) / 64;
 		}
 		ns = random_bits >> (random_bits % 60);
-		duration_learn(&durations, &series, ns);
+		duration_learn(&durations, &series, ns, true);
 		assert_true(duration_ns(&durations, &series.actions[0]) < 1ull << 60);
 	}
 }
