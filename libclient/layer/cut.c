@@ -103,25 +103,33 @@ struct cut_target cut_forward(VkCommandBuffer handle, unsigned int command)
 
 /* ---- What is bound ---- */
 
+static const struct pipeline *find_pipeline(const struct recorded *recorded, VkPipeline handle)
+{
+	struct recording *recording = recorded->recording;
+	struct pipeline *recent =
+		&recording->recent[duration_hash(0, (uint64_t)handle) % RECORDING_PIPELINES];
+
+	if (recording->recent_generation != recorded->generation)
+		memset(recording->recent, 0, sizeof(recording->recent));
+	recording->recent_generation = recorded->generation;
+	if (recent->handle != (uint64_t)handle)
+		pipelines_find(recorded->device->cutter, handle, recent);
+	return recent;
+}
+
 static VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer handle, VkPipelineBindPoint point,
 						VkPipeline pipeline)
 {
 	const struct recorded *recorded = recording_find(handle);
 	struct recording *recording = recorded->recording;
-	struct pipeline known;
 
 	if (is_cut(recording) && point != VK_PIPELINE_BIND_POINT_COMPUTE)
 		recording_stay_whole(recording);
 	next_of(recorded)->bind_pipeline(current_of(recorded), point, pipeline);
-	if (!is_cut(recording) || recording->pipeline == pipeline) {
-		if (is_cut(recording))
-			recording->has_pipeline = true;
+	if (!is_cut(recording))
 		return;
-	}
-	pipelines_find(recorded->device->cutter, pipeline, &known);
-	recording->pipeline = pipeline;
-	recording->pipeline_key = known.key;
-	recording->whole_axes = known.whole_axes;
+	if (recording->pipeline.handle != (uint64_t)pipeline)
+		recording->pipeline = *find_pipeline(recorded, pipeline);
 	recording->has_pipeline = true;
 }
 
@@ -255,7 +263,7 @@ static uint32_t n_slices(struct cutter *cutter, const struct recording *recordin
 	if (n < 2 || recording->n_brackets > 0)
 		return 1;
 	for (uint32_t i = 0; cutter->slice && i < 3; i++)
-		if (!(recording->whole_axes & 1u << i) && grid->n[i] > 1 &&
+		if (!(recording->pipeline.whole_axes & 1u << i) && grid->n[i] > 1 &&
 		    (axis == 3 || grid->n[i] > grid->n[axis]))
 			axis = i;
 	if (axis == 3) {
@@ -298,7 +306,7 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 		record_grid(recorded, grid);
 		return;
 	}
-	action.pipeline = recording->pipeline_key;
+	action.pipeline = recording->pipeline.key;
 	action.sized = duration_hash(duration_hash(action.pipeline, grid->n[0]),
 				     (uint64_t)grid->n[1] << 32 | grid->n[2]);
 	action.exact = duration_hash(action.sized, recording->push_hash);
@@ -344,7 +352,7 @@ static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer handle, VkBu
 
 	if (is_cut(recording)) {
 		const struct action action = {
-			.exact = duration_hash(recording->pipeline_key, recording->push_hash) + 1,
+			.exact = duration_hash(recording->pipeline.key, recording->push_hash) + 1,
 			.n_groups = 1,
 			.part = 1,
 		};

@@ -8,6 +8,7 @@
 
 #include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
+#include "libclient/layer/recording.h"
 #include "libclient/layer/shader.h"
 
 struct module {
@@ -160,5 +161,6 @@ void pipelines_destroy(struct device *device, VkPipeline pipeline,
 	struct pipeline known;
 
 	table_remove(&device->cutter->pipelines, (uint64_t)pipeline, &known);
+	recording_end_generation();
 	device->cutter->next.destroy_pipeline(device->handle, pipeline, allocator);
 }

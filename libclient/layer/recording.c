@@ -2,8 +2,9 @@
 /*
  * Recordings: see recording.h.
  *
- * Each recorded command looks its recording up, so each thread remembers its last one. Whenever a
- * command buffer is freed, a generation ends, since the driver may give its handle away again.
+ * Each recorded command looks its recording up, so each thread remembers its last one, and each
+ * recording its last pipelines. Whenever one of these is freed, a generation ends, since the driver
+ * may give its handle away again.
  */
 #include "libclient/layer/recording.h"
 
@@ -35,7 +36,7 @@ static uint32_t generation = 1; /* atomic */
 
 const struct recorded *recording_find(VkCommandBuffer handle)
 {
-	static _Thread_local struct recorded last;
+	static _Thread_local struct recorded last __attribute__((__tls_model__("initial-exec")));
 	const uint32_t now = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	struct of_handle found;
 
@@ -48,7 +49,7 @@ const struct recorded *recording_find(VkCommandBuffer handle)
 	return &last;
 }
 
-static void end_generation(void)
+void recording_end_generation(void)
 {
 	__atomic_fetch_add(&generation, 1, __ATOMIC_ACQ_REL);
 }
@@ -152,7 +153,7 @@ void recording_free(struct device *device, VkCommandPool pool, uint32_t n,
 			cutter->next.free(device->handle, pool, 1, &recording->parts[k].handle);
 		delete_recording(recording);
 	}
-	end_generation();
+	recording_end_generation();
 	cutter->next.free(device->handle, pool, n, handles);
 }
 
@@ -171,7 +172,7 @@ void recording_destroy_pool(struct device *device, VkCommandPool pool,
 			table_remove(&cutter->recordings, recording->handle, &found);
 			delete_recording(recording);
 		}
-	end_generation();
+	recording_end_generation();
 	cutter->next.destroy_pool(device->handle, pool, allocator);
 }
 
@@ -182,7 +183,7 @@ static void forget(const void *record, void *unused)
 
 void recording_forget(struct cutter *cutter)
 {
-	end_generation();
+	recording_end_generation();
 	table_deinit(&cutter->recordings, forget, NULL);
 	table_deinit(&cutter->pools, NULL, NULL);
 }
@@ -298,7 +299,7 @@ void recording_split(struct recording *recording)
 		(struct part){.handle = handle, .first_action = recording->n_actions};
 	recording->part_ns = 0;
 	recording->has_slices = false;
-	recording->has_pipeline = recording->pipeline == VK_NULL_HANDLE;
+	recording->has_pipeline = recording->pipeline.handle == 0;
 	recording->n_binds_there = recording->n_pushes_there = 0;
 	__atomic_fetch_add(&cutter->n_parts, 1, __ATOMIC_RELAXED);
 }
@@ -309,7 +310,8 @@ void recording_restore(struct recording *recording)
 	VkCommandBuffer current = recording->current;
 
 	if (!recording->has_pipeline)
-		next->bind_pipeline(current, VK_PIPELINE_BIND_POINT_COMPUTE, recording->pipeline);
+		next->bind_pipeline(current, VK_PIPELINE_BIND_POINT_COMPUTE,
+				    (VkPipeline)recording->pipeline.handle);
 	recording->has_pipeline = true;
 	for (uint32_t i = recording->n_binds_there; i < recording->n_binds; i++) {
 		const struct bind *bind = &recording->binds[i];
@@ -337,9 +339,7 @@ void recording_stay_whole(struct recording *recording)
 
 void recording_unbind(struct recording *recording)
 {
-	recording->pipeline = VK_NULL_HANDLE;
-	recording->pipeline_key = 0;
-	recording->whole_axes = 0;
+	recording->pipeline = (struct pipeline){.handle = 0};
 	recording->has_pipeline = true;
 	recording->n_binds = recording->n_binds_there = 0;
 	recording->n_pushes = recording->n_pushes_there = 0;

@@ -13,6 +13,7 @@
 #include <vulkan/vulkan_core.h>
 
 #include "libclient/layer/duration.h"
+#include "libclient/layer/pipelines.h"
 
 struct cutter;
 struct device;
@@ -23,6 +24,7 @@ enum {
 	RECORDING_OFFSETS = 16,
 	RECORDING_PUSHES = 8,
 	RECORDING_PUSH_BYTES = 256,
+	RECORDING_PIPELINES = 8,
 };
 
 /* A call of vkCmdBindDescriptorSets() for compute. */
@@ -70,27 +72,32 @@ struct recording {
 
 	/* The bindings; calls from the given number on are still to be made in the current part.
 	 */
-	VkPipeline pipeline;
-	uint64_t pipeline_key;
-	uint32_t whole_axes;
-	bool has_pipeline; /* in the current part */
+	struct pipeline pipeline; /* handle 0: none */
+	bool has_pipeline;        /* in the current part */
 	struct bind binds[RECORDING_BINDS];
 	uint32_t n_binds, n_binds_there;
 	struct push pushes[RECORDING_PUSHES];
 	uint32_t n_pushes, n_pushes_there;
 	uint64_t push_hash; /* of the last push */
+
+	/* pipelines that were bound lately, by their handles, as of a generation */
+	struct pipeline recent[RECORDING_PIPELINES];
+	uint32_t recent_generation;
 };
 
 /* A thread's last command buffer. */
 struct recorded {
 	VkCommandBuffer handle;
-	uint32_t generation;
+	uint32_t generation; /* handles are the same objects as long as it is the same */
 	struct device *device;
 	struct recording *recording; /* NULL: it is passed on as it is */
 };
 
 /* Find the recording of a handle, of a device with a cutter. Valid until the next call. */
 const struct recorded *recording_find(VkCommandBuffer handle);
+
+/* End a generation, before a handle is freed that may be given away again. */
+void recording_end_generation(void);
 
 VkResult recording_allocate(struct device *device, const VkCommandBufferAllocateInfo *info,
 			    VkCommandBuffer *ret);
