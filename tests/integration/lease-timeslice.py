@@ -156,6 +156,19 @@ def test_urgent_beside_parts():
         urgent.end()
 
 
+def test_long_submission():
+    """A submission that the kernel would end after its time limit runs to its end in parts, also if the program is alone."""
+    with begun() as rig:
+        rig.cards.control('set', 'timeout-ns=300000000')
+        whole = Program(rig, 1000000, 1, priority=None, dispatches=100)
+        answer = whole.line()
+        started.expect(answer.startswith('failed') and whole.process.wait(PATIENCE_S) == 1, 'the card has no time limit:', answer)
+        parts = Program(rig, 1000000, 1, priority=None, dispatches=100, max_part='50ms')
+        started.wait_for(lambda: parts.report()[0] > 0, 'the program gets nowhere')
+        parts.end()
+        print('a submission of 1 s, in parts of 50 ms, ends on a card that resets after 300 ms', flush=True)
+
+
 def test_weights():
     """Tenants share the card by weight; with one program alone nothing waits."""
     with begun(POLICY) as rig:
@@ -255,18 +268,20 @@ def test_plans():
         rate()
         rates = {'alone': rate()}
         parts = {}
-        for priority in (None, 'normal', 'background'):
-            program = Program(rig, 5000, 20, priority=priority)
+        for what, priority, dispatches in (('apart', None, 0), ('whole', 'normal', 0), ('parts', 'normal', 100),
+                                           ('background', 'background', 0)):
+            program = Program(rig, 5000, 20, priority=priority, dispatches=dispatches)
             # It is not restrained before the broker has seen that the card has tasks.
             client.tell('run', 'm')
             measure([program], .5)
-            rates[priority] = rate()
+            rates[what] = rate()
             ((n, *_), ), seconds = measure([program], 1.5)
-            parts[priority] = n * program.us / 1e6 / seconds
+            parts[what] = n * program.us / 1e6 / seconds
             program.end()
         print('tasks of plans per second:', {name: round(rate) for name, rate in rates.items()},
               'parts of the program afterwards:', {name: round(part, 2) for name, part in parts.items()}, flush=True)
-        judge(rates['normal'] > 3 * rates[None], 'the tasks wait for the whole queue')
+        judge(rates['whole'] > 3 * rates['apart'], 'the tasks wait for the whole queue')
+        judge(rates['parts'] > 3 * rates['whole'], 'the tasks wait for whole submissions')
         judge(rates['background'] > .5 * rates['alone'], 'background work comes before the tasks')
         judge(min(parts.values()) > .9, 'the program is held back after the tasks')
 
