@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 # Defined by cut.c.
 OWN = {'vkCmdBindPipeline', 'vkCmdBindDescriptorSets', 'vkCmdPushConstants', 'vkCmdDispatch', 'vkCmdDispatchBase',
        'vkCmdDispatchBaseKHR', 'vkCmdDispatchIndirect', 'vkCmdExecuteCommands'}
+LABELS = {'vkCmdBeginDebugUtilsLabelEXT': 'CUT_BEGIN_LABEL', 'vkCmdEndDebugUtilsLabelEXT': 'CUT_END_LABEL',
+          'vkCmdDebugMarkerBeginEXT': 'CUT_BEGIN_MARKER', 'vkCmdDebugMarkerEndEXT': 'CUT_END_MARKER'}
 
 
 def names(element, attribute):
@@ -34,6 +36,8 @@ def required(element):
 def effect(name, command):
     """Return the effect of a command on what may be cut (enum cut_effect)."""
     tasks = names(command, 'tasks')
+    if name in LABELS:
+        return LABELS[name]
     if 'Label' in name or 'Marker' in name and 'Performance' not in name:
         return 'CUT_NOTHING'
     if name.startswith('vkCmdBeginRendering'):

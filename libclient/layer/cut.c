@@ -62,43 +62,71 @@ static void add_action(struct recording *recording, const struct action *action)
 	recording_restore(recording);
 }
 
+/* A command that is left out. */
+static VKAPI_ATTR void VKAPI_CALL end_nothing(VkCommandBuffer commands)
+{
+}
+
+/*
+ * Note begin or end of a region. Return: false: the end is to be left out, since the region has
+ * ended with its part.
+ */
+static bool note_region(struct recording *recording, enum cut_effect effect)
+{
+	const bool is_label = effect == CUT_BEGIN_LABEL || effect == CUT_END_LABEL;
+	uint32_t *n = is_label ? &recording->n_labels : &recording->n_markers;
+
+	if (effect == CUT_BEGIN_LABEL || effect == CUT_BEGIN_MARKER) {
+		++*n;
+		return true;
+	}
+	return *n > 0 && (*n)-- > 0;
+}
+
+/* Note a command that may be followed by another part. */
+static void note(struct recording *recording, unsigned int command)
+{
+	const struct action action = {.exact = duration_hash(1, command), .n_groups = 1, .part = 1};
+
+	switch (cut_commands[command].effect) {
+	case CUT_ACTION:
+		add_action(recording, &action);
+		break;
+	case CUT_BEGIN_RENDERING:
+	case CUT_BEGIN_PASS:
+		add_action(recording, &action);
+		/* fall through */
+	case CUT_BEGIN:
+		recording->n_brackets++;
+		break;
+	case CUT_END:
+		if (recording->n_brackets > 0)
+			recording->n_brackets--;
+		break;
+	case CUT_STATE:
+		recording_stay_whole(recording);
+		break;
+	default:
+		break;
+	}
+}
+
 struct cut_target cut_forward(VkCommandBuffer handle, unsigned int command)
 {
 	const struct recorded *recorded = recording_find(handle);
 	struct recording *recording = recorded->recording;
-	const struct action action = {.exact = duration_hash(1, command), .n_groups = 1, .part = 1};
+	struct cut_target target = {.function = recorded->device->cutter->commands[command]};
+	const enum cut_effect effect = cut_commands[command].effect;
 
 	if (is_cut(recording))
-		switch (cut_commands[command].effect) {
-		case CUT_NOTHING:
-			break;
-		case CUT_ACTION:
-			add_action(recording, &action);
-			break;
-		case CUT_BEGIN_RENDERING:
-			recording->is_together = true;
-			add_action(recording, &action);
-			recording->n_brackets++;
-			break;
-		case CUT_BEGIN_PASS:
-			add_action(recording, &action);
-			recording->n_brackets++;
-			break;
-		case CUT_BEGIN:
-			recording->n_brackets++;
-			break;
-		case CUT_END:
-			if (recording->n_brackets > 0)
-				recording->n_brackets--;
-			break;
-		case CUT_STATE:
-			recording_stay_whole(recording);
-			break;
-		}
-	else if (recording && cut_commands[command].effect == CUT_BEGIN_RENDERING)
+		note(recording, command);
+	if (recording && effect == CUT_BEGIN_RENDERING)
 		recording->is_together = true;
-	return (struct cut_target){current_of(recorded),
-				   recorded->device->cutter->commands[command]};
+	if (recording && recording->is_cut && effect >= CUT_BEGIN_LABEL &&
+	    !note_region(recording, effect))
+		target.function = (PFN_vkVoidFunction)end_nothing;
+	target.commands = current_of(recorded);
+	return target;
 }
 
 /* ---- What is bound ---- */
@@ -527,6 +555,8 @@ void cut_resolve(struct device *device)
 	next->dispatch_base_khr = NEXT(vkCmdDispatchBaseKHR);
 	next->dispatch_indirect = NEXT(vkCmdDispatchIndirect);
 	next->execute = NEXT(vkCmdExecuteCommands);
+	next->end_label = NEXT(vkCmdEndDebugUtilsLabelEXT);
+	next->end_marker = NEXT(vkCmdDebugMarkerEndEXT);
 #undef NEXT
 	for (unsigned int i = 0; i < n_cut_commands; i++)
 		cutter->commands[i] = device->get_proc_addr(device->handle, cut_commands[i].name);

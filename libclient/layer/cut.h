@@ -31,7 +31,11 @@ enum cut_effect {
 	CUT_BEGIN_PASS,      /* the same; it takes time */
 	CUT_BEGIN_RENDERING, /* the same; the next command buffer may resume it */
 	CUT_END,
-	CUT_STATE, /* sets or uses state that is not set again: nothing is cut from here on */
+	CUT_STATE,       /* sets or uses state that is not set again: nothing is cut from here on */
+	CUT_BEGIN_LABEL, /* a region of debug utils; it ends with its part at the latest */
+	CUT_END_LABEL,
+	CUT_BEGIN_MARKER, /* the same of debug markers */
+	CUT_END_MARKER,
 };
 
 /* A vkCmd*() function that is passed on to the current part; commands.py writes the table. */
@@ -73,6 +77,8 @@ struct cut_next {
 	PFN_vkCmdDispatchBase dispatch_base, dispatch_base_khr;
 	PFN_vkCmdDispatchIndirect dispatch_indirect;
 	PFN_vkCmdExecuteCommands execute;
+	PFN_vkCmdEndDebugUtilsLabelEXT end_label;
+	PFN_vkCmdDebugMarkerEndEXT end_marker;
 };
 
 /* State of a device's recording, in a process that may share its device's time. */
@@ -86,6 +92,8 @@ struct cutter {
 	struct table recordings, pools;  /* recording.c */
 	struct table modules, pipelines; /* pipelines.c */
 	struct durations durations;
+	/* of the device's submissions that are under way; n 0: nothing is learned; timeslice.c */
+	struct series series[DURATION_MAX_SERIES];
 	uint64_t n_parts, n_slices; /* atomic: cut so far */
 	uint64_t n_unsliced; /* atomic: dispatches that take longer than a part, and stay whole */
 };

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DURATION_ENTRIES = 8192, DURATION_SERIES_MAX = 32 };
+enum { DURATION_ENTRIES = 8192, DURATION_MAX_ACTIONS = 32, DURATION_MAX_SERIES = 64 };
 
 /* A table, zeroed at first. An entry is the upper half of a key, and a time in its lower half. */
 struct durations {
@@ -32,8 +32,8 @@ struct action {
 struct series {
 	uint64_t expected_ns; /* the time of all that was predicted; 0: not known */
 	uint32_t n;           /* in the arrays */
-	uint64_t each_ns[DURATION_SERIES_MAX]; /* the predicted time of each */
-	struct action actions[DURATION_SERIES_MAX];
+	uint64_t each_ns[DURATION_MAX_ACTIONS]; /* the predicted time of each */
+	struct action actions[DURATION_MAX_ACTIONS];
 };
 
 /* Mix the bits of @value into a hash. */

@@ -21,6 +21,7 @@
 #include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/process.h"
+#include "libclient/layer/recording.h"
 #include "libclient/layer/say.h"
 #include "libclient/layer/submit.h"
 #include "libclient/layer/timeslice.h"
@@ -325,6 +326,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
 	if (!device)
 		return;
 	timeslice_forget(device);
+	recording_end_generation();
 	device->destroy(handle, allocator);
 	cut_deinit(device->cutter);
 	table_deinit(&device->table, memory_forget, device);

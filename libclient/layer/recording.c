@@ -183,7 +183,6 @@ static void forget(const void *record, void *unused)
 
 void recording_forget(struct cutter *cutter)
 {
-	recording_end_generation();
 	table_deinit(&cutter->recordings, forget, NULL);
 	table_deinit(&cutter->pools, NULL, NULL);
 }
@@ -203,7 +202,7 @@ VKAPI_ATTR VkResult VKAPI_CALL recording_begin(VkCommandBuffer handle,
 			!device->cutter->is_passive && timeslice_is_cut(device) && !info->pNext;
 		recording->is_whole = !recording->is_cut;
 		recording->is_together = false;
-		recording->n_brackets = 0;
+		recording->n_brackets = recording->n_labels = recording->n_markers = 0;
 		recording->begin = *info;
 		recording->begin.pInheritanceInfo = NULL;
 		recording->error = VK_SUCCESS;
@@ -291,6 +290,11 @@ void recording_split(struct recording *recording)
 	handle = take_part(recording);
 	if (!handle || cutter->next.begin(handle, &recording->begin) != VK_SUCCESS)
 		return;
+	/* Drivers count regions by command buffer; Mesa 22.3 writes anywhere if one has too few. */
+	for (; recording->n_labels > 0; recording->n_labels--)
+		cutter->next.end_label(recording->current);
+	for (; recording->n_markers > 0; recording->n_markers--)
+		cutter->next.end_marker(recording->current);
 	result = cutter->next.end(recording->current);
 	if (result != VK_SUCCESS)
 		recording->error = result;

@@ -60,6 +60,7 @@ struct recording {
 	bool is_whole;           /* no further part begins */
 	bool is_together;    /* it must be submitted in one piece with those before and after it */
 	uint32_t n_brackets; /* queries, render passes and the like that have begun */
+	uint32_t n_labels, n_markers;   /* regions that have begun in the current part */
 	VkCommandBufferBeginInfo begin; /* for further parts */
 	VkResult error;                 /* of a part; VK_SUCCESS: none */
 

@@ -238,7 +238,7 @@ static uint64_t part_ns(const struct durations *durations, const struct recordin
 static void add_series(const struct durations *durations, struct series *series,
 		       const struct recording *recording, const struct part *part)
 {
-	for (uint32_t i = 0; i < part->n_actions && series->n < DURATION_SERIES_MAX; i++) {
+	for (uint32_t i = 0; i < part->n_actions && series->n < DURATION_MAX_ACTIONS; i++) {
 		const struct action *action = &recording->actions[part->first_action + i];
 
 		series->each_ns[series->n] = duration_ns(durations, action);

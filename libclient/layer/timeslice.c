@@ -359,9 +359,8 @@ static void note_ends(struct device *device, struct timeslice *slice)
 		sum_ns += ended[i].predicted_ns;
 	for (uint32_t i = 0; i < n; i++) {
 		double part = sum_ns > 0 ? (double)ended[i].predicted_ns / (double)sum_ns : 1;
+		const struct series *series = &device->cutter->series[ended[i].series];
 		uint64_t ns = (uint64_t)((double)took_ns * part);
-
-		const struct series *series = &all->series[ended[i].series];
 
 		if (series->n > 0)
 			duration_learn(&device->cutter->durations, series, ns, is_exact);
@@ -609,9 +608,9 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 			.series = series,
 		};
 		all->used_series |= 1ull << series;
-		all->series[series].n = 0;
+		device->cutter->series[series].n = 0;
 		if (submission->series && !__atomic_load_n(&slice->is_blurred, __ATOMIC_RELAXED))
-			all->series[series] = *submission->series;
+			device->cutter->series[series] = *submission->series;
 		__atomic_store_n(&slice->is_blurred, false, __ATOMIC_RELAXED);
 	} else {
 		slice->n_under_way--;

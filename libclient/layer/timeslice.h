@@ -19,7 +19,7 @@
 struct device;
 struct gpu;
 
-enum { TIMESLICE_MAX_SUBMISSIONS = 64 };
+enum { TIMESLICE_MAX_SUBMISSIONS = DURATION_MAX_SERIES };
 
 /* A device of the process; zeroed at first. Not inherited by children. */
 struct timeslice {
@@ -47,7 +47,7 @@ struct under_way {
 	VkFence fence;
 	uint64_t begin_ns;
 	uint64_t predicted_ns;
-	uint32_t series; /* index of the series whose time is learned */
+	uint32_t series; /* index in cutter.series */
 };
 
 /* Submissions of a VkDevice; zeroed at first. All under the lock of its struct timeslice. */
