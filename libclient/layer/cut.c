@@ -372,6 +372,17 @@ static VKAPI_ATTR void VKAPI_CALL dispatch_base(VkCommandBuffer handle, uint32_t
 		&(struct grid){.base = {base_x, base_y, base_z}, .n = {x, y, z}, .has_base = true});
 }
 
+/* lavapipe (Mesa 22.3) keeps the base of the last slice for indirect dispatches that follow. */
+static void clear_base(const struct recorded *recorded)
+{
+	struct recording *recording = recorded->recording;
+
+	if (!recording || !recording->has_slices)
+		return;
+	next_of(recorded)->dispatch(recording->current, 0, 0, 0);
+	recording->has_slices = false;
+}
+
 static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer handle, VkBuffer buffer,
 						    VkDeviceSize offset)
 {
@@ -387,9 +398,7 @@ static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer handle, VkBu
 
 		add_action(recording, &action);
 	}
-	/* lavapipe (Mesa 22.3) keeps the base of the last slice for an indirect dispatch. */
-	if (recording && recording->has_slices)
-		next_of(recorded)->dispatch(recording->current, 0, 0, 0);
+	clear_base(recorded);
 	next_of(recorded)->dispatch_indirect(current_of(recorded), buffer, offset);
 }
 
@@ -400,6 +409,7 @@ static VKAPI_ATTR void VKAPI_CALL execute(VkCommandBuffer handle, uint32_t n,
 	struct recording *recording = recorded->recording;
 
 	if (!is_cut(recording) || recording->n_brackets > 0) {
+		clear_base(recorded);
 		next_of(recorded)->execute(current_of(recorded), n, secondaries);
 	} else {
 		for (uint32_t i = 0; i < n; i++) {
@@ -412,6 +422,7 @@ static VKAPI_ATTR void VKAPI_CALL execute(VkCommandBuffer handle, uint32_t n,
 			make_room(recording,
 				  duration_ns(&recorded->device->cutter->durations, &action));
 			recording_note(recording, &action);
+			clear_base(recorded);
 			next_of(recorded)->execute(recording->current, 1, &secondaries[i]);
 		}
 	}

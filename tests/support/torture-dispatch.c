@@ -491,6 +491,7 @@ static void emit_dispatch(struct torture_recorder *recorder, const struct extent
 	count_extent(extent);
 	if (recorder->skips)
 		return;
+	recorder->has_base = has_base;
 	if (has_base)
 		vkCmdDispatchBase(recorder->commands, base[0], base[1], base[2], n[0], n[1], n[2]);
 	else
@@ -504,8 +505,9 @@ static void emit_indirect(struct torture_recorder *recorder, uint32_t slot)
 	if (recorder->skips)
 		return;
 	/* Without workgroups, and without a base. */
-	if (torture.keeps_base)
+	if (torture.keeps_base && recorder->has_base)
 		vkCmdDispatch(recorder->commands, 0, 0, 0);
+	recorder->has_base = false;
 	vkCmdDispatchIndirect(recorder->commands, torture.arguments.handle,
 			      slot * TORTURE_ARGUMENT_BYTES);
 }

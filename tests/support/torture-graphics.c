@@ -298,6 +298,7 @@ static void render_secondary(struct torture_recorder *recorder,
 	torture_count(TORTURE_RENDER_SECONDARY);
 	begin_pass(recorder, outside->value, VK_SUBPASS_CONTENTS_SECONDARY_COMMAND_BUFFERS);
 	vkCmdExecuteCommands(recorder->commands, 1, &kit->square_commands);
+	recorder->has_base = true;
 	vkCmdEndRenderPass(recorder->commands);
 	torture_copy_picture(recorder, torture.target, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, SIDE,
 			     0);

@@ -360,6 +360,7 @@ static void execute(struct torture_recorder *recorder)
 	torture_end_sections(recorder);
 	torture_sync_barrier(recorder);
 	vkCmdExecuteCommands(recorder->commands, n, list);
+	recorder->has_base = true;
 	torture_forget_state(recorder);
 	recorder->reads = recorder->writes = ~0ull;
 }
@@ -455,6 +456,7 @@ void torture_record(const struct torture_recording *recording)
 		.about = *recording,
 		.random = recording->random,
 		.commands = recording->commands,
+		.has_base = recording->is_secondary,
 	};
 
 	if (recording->is_secondary)

@@ -321,6 +321,7 @@ struct torture_recorder {
 	unsigned int query, n_labels;
 	uint32_t used_secondaries; /* bits */
 	bool has_written_arguments;
+	bool has_base; /* the last dispatch has one, or may have */
 };
 
 /* sync: barriers and events of a recorder */
