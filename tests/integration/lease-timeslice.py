@@ -268,7 +268,7 @@ def test_plans():
             """Return the tasks per second that ran on the card, one after the other."""
             client.tell('start', 'm')
             begin = time.monotonic()
-            time.sleep(1)
+            time.sleep(.6)
             _, by = client.stop('m')
             return sum(n for (device, _), n in by.items() if device == GPU) / (time.monotonic() - begin)
 
@@ -276,23 +276,25 @@ def test_plans():
         client.await_state('m', 'vram')
         rate()
         rates = {'alone': rate()}
-        parts = {}
         for what, priority, dispatches in (('apart', None, 0), ('whole', 'normal', 0), ('parts', 'normal', 100),
                                            ('background', 'background', 0)):
             program = Program(rig, 5000, 20, priority=priority, dispatches=dispatches)
             # It is not restrained before the broker has seen that the card has tasks.
             client.tell('run', 'm')
-            measure([program], .5)
+            measure([program], .3)
             rates[what] = rate()
-            ((n, *_), ), seconds = measure([program], 1.5)
-            parts[what] = n * program.us / 1e6 / seconds
-            program.end()
+            if what != 'background':
+                program.end()
+        # The broker has tasks until it had none for a second.
+        ((n, *_), ), seconds = measure([program], 1.5)
+        part = n * program.us / 1e6 / seconds
+        program.end()
         print('tasks of plans per second:', {name: round(rate) for name, rate in rates.items()},
-              'parts of the program afterwards:', {name: round(part, 2) for name, part in parts.items()}, flush=True)
+              f'part of the background program afterwards: {part:.2f}', flush=True)
         judge(rates['whole'] > 3 * rates['apart'], 'the tasks wait for the whole queue')
         judge(rates['parts'] > 3 * rates['whole'], 'the tasks wait for whole submissions')
         judge(rates['background'] > .5 * rates['alone'], 'background work comes before the tasks')
-        judge(min(parts.values()) > .9, 'the program is held back after the tasks')
+        judge(part > .9, 'the program is held back after the tasks')
 
 
 def test_broker_ends():
@@ -302,13 +304,13 @@ def test_broker_ends():
         measure([heavy], .5)
         rig.broker.process.kill()
         rig.broker.process.wait()
-        measure([heavy], 1)
+        measure([heavy], .3)
         (a, b), seconds = measure([heavy, light], 1)
         print(f'without a broker: {(a[0] + b[0]) * 2000 / 1e6 / seconds:.2f} of the card', flush=True)
         judge((a[0] + b[0]) * 2000 / 1e6 / seconds > .5, a, b)
         rig.broker.start()
-        measure([heavy], 2)
-        (a, b), _ = measure([heavy, light], 2)
+        measure([heavy], 1.5)
+        (a, b), _ = measure([heavy, light], 1.5)
         print(f'with the next one: {a[0] / max(b[0], 1):.2f}:1', flush=True)
         judge(2.2 < a[0] / max(b[0], 1) < 4, 'not 3:1 again', a, b)
         heavy.end()
