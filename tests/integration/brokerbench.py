@@ -361,7 +361,8 @@ def main():
         test_cut(program)
         test_lease(program)
         test_device(program)
-        test_operators(program)
+        if is_all:
+            test_operators(program)
         test_rows(program)
         test_nets(program)
         test_fusion(program, is_all)
