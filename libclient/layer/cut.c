@@ -619,12 +619,12 @@ void cut_deinit(struct cutter *cutter)
 {
 	if (!cutter)
 		return;
-	if (cutter->n_parts > 0)
+	if (cutter->n_parts + cutter->n_whole + cutter->n_unsliced > 0)
 		say("command buffers were divided %llu times, %llu slices of dispatches among "
-		    "them; "
-		    "%llu long dispatches stayed whole",
+		    "them; %llu long dispatches stayed whole, and %llu command buffers from a "
+		    "command on that the layer cannot repeat",
 		    (unsigned long long)cutter->n_parts, (unsigned long long)cutter->n_slices,
-		    (unsigned long long)cutter->n_unsliced);
+		    (unsigned long long)cutter->n_unsliced, (unsigned long long)cutter->n_whole);
 	/* Vulkan frees what the program has not, with the device. */
 	recording_forget(cutter);
 	pipelines_deinit(cutter);

@@ -95,6 +95,7 @@ struct cutter {
 	/* of the device's submissions that are under way; n 0: nothing is learned; timeslice.c */
 	struct series series[DURATION_MAX_SERIES];
 	uint64_t n_parts, n_slices; /* atomic: cut so far */
+	uint64_t n_whole;    /* atomic: command buffers that stayed whole from a command on */
 	uint64_t n_unsliced; /* atomic: dispatches that take longer than a part, and stay whole */
 };
 

@@ -338,6 +338,7 @@ void recording_stay_whole(struct recording *recording)
 	/* From here on the program's calls are only passed on. */
 	recording_restore(recording);
 	recording->is_whole = true;
+	__atomic_fetch_add(&recording->device->cutter->n_whole, 1, __ATOMIC_RELAXED);
 	recording->parts[recording->n_parts - 1].is_endless = true;
 }
 
