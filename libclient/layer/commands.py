@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 
 # Defined by cut.c.
 OWN = {'vkCmdBindPipeline', 'vkCmdBindDescriptorSets', 'vkCmdPushConstants', 'vkCmdDispatch', 'vkCmdDispatchBase',
-       'vkCmdDispatchBaseKHR', 'vkCmdDispatchIndirect', 'vkCmdExecuteCommands'}
+       'vkCmdDispatchBaseKHR', 'vkCmdDispatchIndirect', 'vkCmdExecuteCommands', 'vkCmdPushDescriptorSetKHR',
+       'vkCmdPushDescriptorSetWithTemplateKHR'}
 LABELS = {'vkCmdBeginDebugUtilsLabelEXT': 'CUT_BEGIN_LABEL', 'vkCmdEndDebugUtilsLabelEXT': 'CUT_END_LABEL',
           'vkCmdDebugMarkerBeginEXT': 'CUT_BEGIN_MARKER', 'vkCmdDebugMarkerEndEXT': 'CUT_END_MARKER'}
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libclient/layer/descriptors.h"
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/pipelines.h"
 #include "libclient/layer/process.h"
@@ -86,7 +87,8 @@ static bool note_region(struct recording *recording, enum cut_effect effect)
 /* Note a command that may be followed by another part. */
 static void note(struct recording *recording, unsigned int command)
 {
-	const struct action action = {.exact = duration_hash(1, command), .n_groups = 1, .part = 1};
+	const struct action action = {
+		.exact = duration_hash(1, command), .n_groups = 1, .fraction = 1};
 
 	switch (cut_commands[command].effect) {
 	case CUT_ACTION:
@@ -161,24 +163,36 @@ static VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer handle, VkPipeli
 	recording->has_pipeline = true;
 }
 
-/* Drop calls of vkCmdBindDescriptorSets() whose sets the new one binds all. */
-static void drop_binds(struct recording *recording, uint32_t first, uint32_t end)
+/* Return true if the call @old has no effect any more after @bind. */
+static bool is_replaced(const struct recording *recording, const struct bind *old,
+			const struct bind *bind)
+{
+	if (old->first < bind->first || old->first + old->n > bind->first + bind->n)
+		return false;
+	return old->n_writes == 0 || bind->n_writes == 0 ||
+	       descriptors_include(recording, bind, old);
+}
+
+/* Add a call to those that are made again in later parts. Return: false: there are too many. */
+static bool keep_bind(struct recording *recording, const struct bind *bind)
 {
 	uint32_t n = 0, n_there = recording->n_binds_there;
 
 	for (uint32_t i = 0; i < recording->n_binds; i++) {
-		const struct bind *old = &recording->binds[i];
-
-		if (old->first >= first && old->first + old->n <= end) {
+		if (is_replaced(recording, &recording->binds[i], bind)) {
 			n_there -= i < recording->n_binds_there;
 			continue;
 		}
 		if (n != i)
-			recording->binds[n] = *old;
+			recording->binds[n] = recording->binds[i];
 		n++;
 	}
 	recording->n_binds = n;
 	recording->n_binds_there = n_there;
+	if (n == RECORDING_BINDS)
+		return false;
+	recording->binds[recording->n_binds++] = *bind;
+	return true;
 }
 
 static VKAPI_ATTR void VKAPI_CALL bind_sets(VkCommandBuffer handle, VkPipelineBindPoint point,
@@ -188,24 +202,55 @@ static VKAPI_ATTR void VKAPI_CALL bind_sets(VkCommandBuffer handle, VkPipelineBi
 {
 	const struct recorded *recorded = recording_find(handle);
 	struct recording *recording = recorded->recording;
-	struct bind *bind;
+	struct bind bind = {.layout = layout, .first = first, .n = n, .n_offsets = n_offsets};
+	bool is_kept = is_cut(recording) && point == VK_PIPELINE_BIND_POINT_COMPUTE &&
+		       n <= RECORDING_SETS && n_offsets <= RECORDING_OFFSETS;
 
-	if (is_cut(recording)) {
-		drop_binds(recording, first, first + n);
-		if (point != VK_PIPELINE_BIND_POINT_COMPUTE || n > RECORDING_SETS ||
-		    n_offsets > RECORDING_OFFSETS || recording->n_binds == RECORDING_BINDS)
-			recording_stay_whole(recording);
+	if (is_kept) {
+		memcpy(bind.sets, sets, n * sizeof(*sets));
+		if (n_offsets > 0)
+			memcpy(bind.offsets, offsets, n_offsets * sizeof(*offsets));
+		is_kept = keep_bind(recording, &bind);
 	}
-	if (!is_cut(recording)) {
-		next_of(recorded)->bind_sets(current_of(recorded), point, layout, first, n, sets,
-					     n_offsets, offsets);
+	if (is_kept)
 		return;
-	}
-	bind = &recording->binds[recording->n_binds++];
-	*bind = (struct bind){.layout = layout, .first = first, .n = n, .n_offsets = n_offsets};
-	memcpy(bind->sets, sets, n * sizeof(*sets));
-	if (n_offsets > 0)
-		memcpy(bind->offsets, offsets, n_offsets * sizeof(*offsets));
+	if (is_cut(recording))
+		recording_stay_whole(recording);
+	next_of(recorded)->bind_sets(current_of(recorded), point, layout, first, n, sets, n_offsets,
+				     offsets);
+}
+
+static VKAPI_ATTR void VKAPI_CALL push_set(VkCommandBuffer handle, VkPipelineBindPoint point,
+					   VkPipelineLayout layout, uint32_t set, uint32_t n,
+					   const VkWriteDescriptorSet *writes)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+	struct bind bind = {.layout = layout, .first = set, .n = 1};
+
+	if (is_cut(recording) && point == VK_PIPELINE_BIND_POINT_COMPUTE &&
+	    descriptors_copy(recording, n, writes, &bind) && keep_bind(recording, &bind))
+		return;
+	if (is_cut(recording))
+		recording_stay_whole(recording);
+	next_of(recorded)->push_set(current_of(recorded), point, layout, set, n, writes);
+}
+
+static VKAPI_ATTR void VKAPI_CALL push_template(VkCommandBuffer handle,
+						VkDescriptorUpdateTemplate template,
+						VkPipelineLayout layout, uint32_t set,
+						const void *data)
+{
+	const struct recorded *recorded = recording_find(handle);
+	struct recording *recording = recorded->recording;
+	struct bind bind = {.layout = layout, .first = set, .n = 1};
+
+	if (is_cut(recording) && descriptors_copy_template(recording, template, data, &bind) &&
+	    keep_bind(recording, &bind))
+		return;
+	if (is_cut(recording))
+		recording_stay_whole(recording);
+	next_of(recorded)->push_template(current_of(recorded), template, layout, set, data);
 }
 
 /* Drop calls of vkCmdPushConstants() whose values the new one sets all. */
@@ -288,7 +333,7 @@ static uint32_t n_slices(struct cutter *cutter, const struct recording *recordin
 		ns / cutter->max_part_ns + (ns % cutter->max_part_ns > cutter->max_part_ns / 2);
 	uint32_t axis = 3;
 
-	if (n < 2 || recording->n_brackets > 0)
+	if (n < 2 || recording->n_brackets > 0 || recording->n_parts >= RECORDING_MAX_PARTS)
 		return 1;
 	for (uint32_t i = 0; cutter->slice && i < 3; i++)
 		if (!(recording->pipeline.whole_axes & 1u << i) && grid->n[i] > 1 &&
@@ -303,6 +348,15 @@ static uint32_t n_slices(struct cutter *cutter, const struct recording *recordin
 		n = grid->n[axis];
 	__atomic_fetch_add(&cutter->n_slices, n < MAX_SLICES ? n : MAX_SLICES, __ATOMIC_RELAXED);
 	return n < MAX_SLICES ? (uint32_t)n : MAX_SLICES;
+}
+
+/* Return the time of the whole dispatch; 0: it is not known well enough to divide it. */
+static uint64_t sure_ns(const struct cutter *cutter, const struct action *action)
+{
+	bool is_sure;
+	const uint64_t ns = duration_whole_ns(&cutter->durations, action, &is_sure);
+
+	return is_sure ? ns : 0;
 }
 
 static void record_grid(const struct recorded *recorded, const struct grid *grid)
@@ -326,7 +380,7 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 	struct action action = {.n_groups = n_groups == 0           ? 1
 					    : n_groups > UINT32_MAX ? UINT32_MAX
 								    : (uint32_t)n_groups,
-				.part = 1};
+				.fraction = 1};
 	struct cutter *cutter = recorded->device->cutter;
 	uint32_t n, axis = 0;
 
@@ -338,8 +392,7 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 	action.sized = duration_hash(duration_hash(action.pipeline, grid->n[0]),
 				     (uint64_t)grid->n[1] << 32 | grid->n[2]);
 	action.exact = duration_hash(action.sized, recording->push_hash);
-	n = n_slices(cutter, recording, grid, duration_whole_ns(&cutter->durations, &action),
-		     &axis);
+	n = n_slices(cutter, recording, grid, sure_ns(cutter, &action), &axis);
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t from = (uint32_t)((uint64_t)grid->n[axis] * i / n),
 			       to = (uint32_t)((uint64_t)grid->n[axis] * (i + 1) / n);
@@ -349,7 +402,7 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 			slice.base[axis] += from;
 			slice.n[axis] = to - from;
 			slice.has_base = true;
-			action.part = (float)(to - from) / (float)grid->n[axis];
+			action.fraction = (float)(to - from) / (float)grid->n[axis];
 		}
 		add_action(recording, &action);
 		record_grid(recorded, &slice);
@@ -393,7 +446,7 @@ static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer handle, VkBu
 		const struct action action = {
 			.exact = duration_hash(recording->pipeline.key, recording->push_hash) + 1,
 			.n_groups = 1,
-			.part = 1,
+			.fraction = 1,
 		};
 
 		add_action(recording, &action);
@@ -416,7 +469,7 @@ static VKAPI_ATTR void VKAPI_CALL execute(VkCommandBuffer handle, uint32_t n,
 			const struct action action = {
 				.exact = duration_hash(2, (uintptr_t)secondaries[i]),
 				.n_groups = 1,
-				.part = 1,
+				.fraction = 1,
 			};
 
 			make_room(recording,
@@ -481,25 +534,53 @@ static VKAPI_ATTR void VKAPI_CALL destroy_pipeline(VkDevice handle, VkPipeline p
 	pipelines_destroy(dispatch_device(handle), pipeline, allocator);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL
+create_template(VkDevice handle, const VkDescriptorUpdateTemplateCreateInfo *info,
+		const VkAllocationCallbacks *allocator, VkDescriptorUpdateTemplate *ret)
+{
+	return descriptors_create_template(dispatch_device(handle), info, allocator, ret);
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_template(VkDevice handle,
+						   VkDescriptorUpdateTemplate template,
+						   const VkAllocationCallbacks *allocator)
+{
+	descriptors_destroy_template(dispatch_device(handle), template, allocator);
+}
+
+/* clang-format off */
 static const struct own {
 	const char *name;
 	PFN_vkVoidFunction function;
 } own[] = {
-#define OWN(name, function)                                \
-	{                                                  \
-		"vk" name, (PFN_vkVoidFunction)(function), \
-	}
-	OWN("AllocateCommandBuffers", allocate),         OWN("FreeCommandBuffers", free_buffers),
-	OWN("DestroyCommandPool", destroy_pool),         OWN("BeginCommandBuffer", recording_begin),
-	OWN("EndCommandBuffer", recording_end),          OWN("ResetCommandBuffer", recording_reset),
-	OWN("CreateShaderModule", create_module),        OWN("DestroyShaderModule", destroy_module),
-	OWN("CreateComputePipelines", create_pipelines), OWN("DestroyPipeline", destroy_pipeline),
-	OWN("CmdBindPipeline", bind_pipeline),           OWN("CmdBindDescriptorSets", bind_sets),
-	OWN("CmdPushConstants", push_constants),         OWN("CmdDispatch", dispatch),
-	OWN("CmdDispatchBase", dispatch_base),           OWN("CmdDispatchBaseKHR", dispatch_base),
-	OWN("CmdDispatchIndirect", dispatch_indirect),   OWN("CmdExecuteCommands", execute),
+#define OWN(name, function) {"vk" name, (PFN_vkVoidFunction)(function)},
+	OWN("AllocateCommandBuffers", allocate)
+	OWN("FreeCommandBuffers", free_buffers)
+	OWN("DestroyCommandPool", destroy_pool)
+	OWN("BeginCommandBuffer", recording_begin)
+	OWN("EndCommandBuffer", recording_end)
+	OWN("ResetCommandBuffer", recording_reset)
+	OWN("CreateShaderModule", create_module)
+	OWN("DestroyShaderModule", destroy_module)
+	OWN("CreateComputePipelines", create_pipelines)
+	OWN("DestroyPipeline", destroy_pipeline)
+	OWN("CreateDescriptorUpdateTemplate", create_template)
+	OWN("CreateDescriptorUpdateTemplateKHR", create_template)
+	OWN("DestroyDescriptorUpdateTemplate", destroy_template)
+	OWN("DestroyDescriptorUpdateTemplateKHR", destroy_template)
+	OWN("CmdBindPipeline", bind_pipeline)
+	OWN("CmdBindDescriptorSets", bind_sets)
+	OWN("CmdPushConstants", push_constants)
+	OWN("CmdPushDescriptorSetKHR", push_set)
+	OWN("CmdPushDescriptorSetWithTemplateKHR", push_template)
+	OWN("CmdDispatch", dispatch)
+	OWN("CmdDispatchBase", dispatch_base)
+	OWN("CmdDispatchBaseKHR", dispatch_base)
+	OWN("CmdDispatchIndirect", dispatch_indirect)
+	OWN("CmdExecuteCommands", execute)
 #undef OWN
 };
+/* clang-format on */
 
 static int by_name(const void *name, const void *command)
 {
@@ -566,6 +647,12 @@ void cut_resolve(struct device *device)
 	next->dispatch_base_khr = NEXT(vkCmdDispatchBaseKHR);
 	next->dispatch_indirect = NEXT(vkCmdDispatchIndirect);
 	next->execute = NEXT(vkCmdExecuteCommands);
+	next->push_set = NEXT(vkCmdPushDescriptorSetKHR);
+	next->push_template = NEXT(vkCmdPushDescriptorSetWithTemplateKHR);
+	next->create_template = NEXT(vkCreateDescriptorUpdateTemplate);
+	next->create_template_khr = NEXT(vkCreateDescriptorUpdateTemplateKHR);
+	next->destroy_template = NEXT(vkDestroyDescriptorUpdateTemplate);
+	next->destroy_template_khr = NEXT(vkDestroyDescriptorUpdateTemplateKHR);
 	next->end_label = NEXT(vkCmdEndDebugUtilsLabelEXT);
 	next->end_marker = NEXT(vkCmdDebugMarkerEndEXT);
 #undef NEXT
@@ -611,6 +698,7 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 	cutter->is_passive = why || !timeslice_is_shared(device) || !cutter->set_loader_data;
 	recording_init(cutter);
 	pipelines_init(cutter);
+	descriptors_init(cutter);
 	device->cutter = cutter;
 	return 0;
 }
@@ -619,15 +707,16 @@ void cut_deinit(struct cutter *cutter)
 {
 	if (!cutter)
 		return;
-	if (cutter->n_parts + cutter->n_whole + cutter->n_unsliced > 0)
-		say("command buffers were divided %llu times, %llu slices of dispatches among "
-		    "them; %llu long dispatches stayed whole, and %llu command buffers from a "
-		    "command on that the layer cannot repeat",
+	if (!cutter->is_passive)
+		say("command buffers were divided %llu times, dispatches into %llu slices; %llu "
+		    "long dispatches stayed whole, and %llu command buffers from a command on that "
+		    "the layer cannot repeat",
 		    (unsigned long long)cutter->n_parts, (unsigned long long)cutter->n_slices,
 		    (unsigned long long)cutter->n_unsliced, (unsigned long long)cutter->n_whole);
 	/* Vulkan frees what the program has not, with the device. */
 	recording_forget(cutter);
 	pipelines_deinit(cutter);
+	descriptors_deinit(cutter);
 	free(cutter->commands);
 	free(cutter);
 }

@@ -7,8 +7,8 @@
  * distributed over several command buffers, the parts, each of which takes about as long as
  * RINGBROKER_LEASE_MAX_PART, so that another program can have the device between two of them. Parts
  * end between dispatches and other actions; a dispatch that takes longer is divided into slices
- * (vkCmdDispatchBase()) where its shader cannot tell. What was bound is bound again in the next
- * part.
+ * (vkCmdDispatchBase()) where its shader cannot detect that. What was bound is bound again in the
+ * next part.
  *
  * Source: the Vulkan specification, "Command Buffers" and "Dispatching Commands".
  */
@@ -23,9 +23,9 @@
 
 struct device;
 
-/* Effect of a recorded command on parts. */
+/* Effect of a recorded command on parts. Those of regions come last. */
 enum cut_effect {
-	CUT_NOTHING,         /* may lie in any part */
+	CUT_NOTHING,
 	CUT_ACTION,          /* takes time, and uses nothing that was bound */
 	CUT_BEGIN,           /* nothing is cut until the matching CUT_END */
 	CUT_BEGIN_PASS,      /* the same; it takes time */
@@ -77,6 +77,10 @@ struct cut_next {
 	PFN_vkCmdDispatchBase dispatch_base, dispatch_base_khr;
 	PFN_vkCmdDispatchIndirect dispatch_indirect;
 	PFN_vkCmdExecuteCommands execute;
+	PFN_vkCmdPushDescriptorSetKHR push_set;
+	PFN_vkCmdPushDescriptorSetWithTemplateKHR push_template;
+	PFN_vkCreateDescriptorUpdateTemplate create_template, create_template_khr;
+	PFN_vkDestroyDescriptorUpdateTemplate destroy_template, destroy_template_khr;
 	PFN_vkCmdEndDebugUtilsLabelEXT end_label;
 	PFN_vkCmdDebugMarkerEndEXT end_marker;
 };
@@ -91,10 +95,11 @@ struct cutter {
 	uint64_t max_part_ns;
 	struct table recordings, pools;  /* recording.c */
 	struct table modules, pipelines; /* pipelines.c */
+	struct table templates;          /* descriptors.c */
 	struct durations durations;
-	/* of the device's submissions that are under way; n 0: nothing is learned; timeslice.c */
+	/* timeslice.c: actions of the submissions under way; n 0: nothing is learned of it */
 	struct series series[DURATION_MAX_SERIES];
-	uint64_t n_parts, n_slices; /* atomic: cut so far */
+	uint64_t n_parts, n_slices; /* atomic: parts behind a first one, and slices, so far */
 	uint64_t n_whole;    /* atomic: command buffers that stayed whole from a command on */
 	uint64_t n_unsliced; /* atomic: dispatches that take longer than a part, and stay whole */
 };

@@ -10,6 +10,8 @@
 
 /* Times of workgroups are kept for so many of them, since one may take less than a ns. */
 static const uint64_t groups_unit = 1024;
+/* Unit of the times of entries. */
+static const uint64_t unit_ns = 16, longest_ns = (1ull << 31) * 16 - 16;
 
 uint64_t duration_hash(uint64_t hash, uint64_t value)
 {
@@ -23,55 +25,62 @@ static uint64_t *entry_of(const struct durations *durations, uint64_t key)
 	return (uint64_t *)&durations->entries[key % DURATION_ENTRIES];
 }
 
-static uint64_t look_up(const struct durations *durations, uint64_t key)
+static uint64_t look_up(const struct durations *durations, uint64_t key, bool *ret_is_sure)
 {
 	const uint64_t entry = __atomic_load_n(entry_of(durations, key), __ATOMIC_RELAXED);
 
-	return key != 0 && entry >> 32 == key >> 32 ? (uint32_t)entry : 0;
+	*ret_is_sure = entry & 1;
+	return key != 0 && entry >> 32 == key >> 32 ? ((uint32_t)entry >> 1) * unit_ns : 0;
 }
 
-static void note(struct durations *durations, uint64_t key, uint64_t ns)
+static void note(struct durations *durations, uint64_t key, uint64_t ns, bool is_exact)
 {
-	const uint64_t old_ns = look_up(durations, key);
+	bool was_sure;
+	const uint64_t old_ns = look_up(durations, key, &was_sure);
 
 	if (key == 0)
 		return;
-	if (old_ns > 0)
-		ns = old_ns - old_ns / 4 + ns / 4;
-	if (ns == 0)
-		ns = 1;
-	if (ns > UINT32_MAX)
-		ns = UINT32_MAX;
-	__atomic_store_n(entry_of(durations, key), key >> 32 << 32 | ns, __ATOMIC_RELAXED);
+	if (old_ns > 0 && is_exact && was_sure)
+		/* Other programs' work may have been in between. */
+		ns = old_ns - old_ns / 4 + (ns < 2 * old_ns ? ns : 2 * old_ns) / 4;
+	else if (old_ns > 0 && old_ns < ns)
+		ns = old_ns;
+	ns = ns < unit_ns ? 1 : ns < longest_ns ? ns / unit_ns : longest_ns / unit_ns;
+	__atomic_store_n(entry_of(durations, key),
+			 key >> 32 << 32 | ns << 1 | (is_exact || old_ns > 0), __ATOMIC_RELAXED);
 }
 
-uint64_t duration_whole_ns(const struct durations *durations, const struct action *action)
+uint64_t duration_whole_ns(const struct durations *durations, const struct action *action,
+			   bool *ret_is_sure)
 {
-	uint64_t ns = look_up(durations, action->exact);
+	uint64_t ns = look_up(durations, action->exact, ret_is_sure);
 
 	if (ns == 0)
-		ns = look_up(durations, action->sized);
+		ns = look_up(durations, action->sized, ret_is_sure);
 	if (ns == 0)
-		ns = look_up(durations, action->pipeline) * action->n_groups / groups_unit;
+		ns = look_up(durations, action->pipeline, ret_is_sure) / groups_unit *
+		     action->n_groups;
 	return ns;
 }
 
 uint64_t duration_ns(const struct durations *durations, const struct action *action)
 {
-	const uint64_t whole_ns = duration_whole_ns(durations, action);
-	const uint64_t ns = (uint64_t)((double)whole_ns * (double)action->part);
+	bool is_sure;
+	const uint64_t whole_ns = duration_whole_ns(durations, action, &is_sure);
+	const uint64_t ns = (uint64_t)((double)whole_ns * (double)action->fraction);
 
 	return ns == 0 && whole_ns > 0 ? 1 : ns;
 }
 
-static void learn(struct durations *durations, const struct action *action, double part_ns)
+static void learn(struct durations *durations, const struct action *action, double part_ns,
+		  bool is_exact)
 {
-	const double whole_ns = part_ns / (double)action->part;
-	const uint64_t ns = whole_ns < UINT32_MAX ? (uint64_t)whole_ns : UINT32_MAX;
+	const double whole_ns = part_ns / (double)action->fraction;
+	const uint64_t ns = whole_ns < (double)longest_ns ? (uint64_t)whole_ns : longest_ns;
 
-	note(durations, action->exact, ns);
-	note(durations, action->sized, ns);
-	note(durations, action->pipeline, ns * groups_unit / action->n_groups);
+	note(durations, action->exact, ns, is_exact);
+	note(durations, action->sized, ns, is_exact);
+	note(durations, action->pipeline, ns * groups_unit / action->n_groups, is_exact);
 }
 
 void duration_learn(struct durations *durations, const struct series *series, uint64_t ns,
@@ -79,13 +88,9 @@ void duration_learn(struct durations *durations, const struct series *series, ui
 {
 	double factor;
 
-	if (series->n == 0 || (!is_exact && series->expected_ns > 0 && ns > series->expected_ns))
-		return;
-	if (series->n == 1) {
-		learn(durations, &series->actions[0], (double)ns);
-		return;
-	}
-	if (series->expected_ns == 0)
+	if (series->n == 1)
+		learn(durations, &series->actions[0], (double)ns, is_exact);
+	if (series->n < 2 || series->expected_ns == 0 || (!is_exact && ns > series->expected_ns))
 		return;
 	/*
 	 * A sum says little about its parts, so it corrects them at most by half. It corrects the
@@ -94,5 +99,6 @@ void duration_learn(struct durations *durations, const struct series *series, ui
 	factor = (double)ns / (double)series->expected_ns;
 	factor = factor > 2 ? 2 : factor < .5 ? .5 : factor;
 	for (uint32_t i = 0; i < series->n; i++)
-		learn(durations, &series->actions[i], factor * (double)series->each_ns[i]);
+		learn(durations, &series->actions[i], factor * (double)series->each_ns[i],
+		      is_exact);
 }

@@ -11,24 +11,28 @@
 
 enum { DURATION_ENTRIES = 8192, DURATION_MAX_ACTIONS = 32, DURATION_MAX_SERIES = 64 };
 
-/* A table, zeroed at first. An entry is the upper half of a key, and a time in its lower half. */
+/*
+ * A table, zeroed at first. The upper 32 bits of an entry are those of its key; then come 31 bits
+ * of a time in units of 16 ns, 34 s at most, and a bit that says whether it is sure.
+ */
 struct durations {
 	uint64_t entries[DURATION_ENTRIES]; /* atomic */
 };
 
 /*
  * An action, described by hashes from the most to the least specific one. 0: there is none. What is
- * not known under the first is looked up under the second one, and then by workgroups.
+ * not known under the first is looked up under the second one, and then by workgroups. Actions
+ * other than dispatches have only the first.
  */
 struct action {
 	uint64_t exact;    /* pipeline, grid, push constants */
 	uint64_t sized;    /* pipeline, grid */
 	uint64_t pipeline; /* for the time of a workgroup */
 	uint32_t n_groups; /* workgroups of the whole dispatch, at least 1 */
-	float part;        /* the part of them that this action dispatches, 0 to 1 */
+	float fraction;    /* of them, that this action dispatches: above 0, at most 1 */
 };
 
-/* Actions that were submitted together, or the first of them. */
+/* Actions that were submitted together: the first DURATION_MAX_ACTIONS of them. */
 struct series {
 	uint64_t expected_ns; /* the time of all that was predicted; 0: not known */
 	uint32_t n;           /* in the arrays */
@@ -39,9 +43,13 @@ struct series {
 /* Mix the bits of @value into a hash. */
 uint64_t duration_hash(uint64_t hash, uint64_t value);
 
-/* Return the time that the whole dispatch of @action takes, in ns; 0: unknown. */
-uint64_t duration_whole_ns(const struct durations *durations, const struct action *action);
-/* Return the time of @action itself: its part of the whole; 0: unknown. */
+/*
+ * Return the time that the whole dispatch of @action takes, in ns; 0: unknown. *ret_is_sure:
+ * measured twice, or exactly; a single time may be that of other programs' work.
+ */
+uint64_t duration_whole_ns(const struct durations *durations, const struct action *action,
+			   bool *ret_is_sure);
+/* Return the time of @action itself: its fraction of the whole; 0: unknown. */
 uint64_t duration_ns(const struct durations *durations, const struct action *action);
 
 /*

@@ -17,7 +17,7 @@
 #include <ringbroker.h>
 
 static const uint64_t default_max_part_ns = 500000, min_part_ns = 1000,
-		      longest_part_ns = 60000000000u;
+		      longest_part_ns = 2000000000u;
 
 struct unit {
 	const char *name;
@@ -188,7 +188,7 @@ static void read_sharing(struct environment *environment)
 	    (!environment_parse_duration(text, &environment->max_part_ns) ||
 	     environment->max_part_ns < min_part_ns || environment->max_part_ns > longest_part_ns))
 		snprintf(environment->error, sizeof(environment->error),
-			 "RINGBROKER_LEASE_MAX_PART=%.64s is not a duration from 1us to 60s, "
+			 "RINGBROKER_LEASE_MAX_PART=%.64s is not a duration from 1us to 2s, "
 			 "expected one such as 500us",
 			 text);
 }

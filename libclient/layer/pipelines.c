@@ -35,7 +35,7 @@ void pipelines_find(struct cutter *cutter, VkPipeline handle, struct pipeline *r
 		return;
 	ret->handle = (uint64_t)handle;
 	ret->key = duration_hash(3, ret->handle);
-	ret->whole_axes = SHADER_NO_AXIS;
+	ret->whole_axes = SHADER_ALL_AXES;
 }
 
 static struct module read_code(uint64_t handle, const VkShaderModuleCreateInfo *info)
@@ -126,7 +126,7 @@ static void note_pipeline(struct cutter *cutter, const VkComputePipelineCreateIn
 		pipeline.key = duration_hash(pipeline.key, (uint8_t)*name);
 	if (info->stage.pSpecializationInfo)
 		pipeline.key = hash_constants(pipeline.key, info->stage.pSpecializationInfo);
-	pipeline.whole_axes = has_base ? module.whole_axes : SHADER_NO_AXIS;
+	pipeline.whole_axes = has_base ? module.whole_axes : SHADER_ALL_AXES;
 	(void)table_add(&cutter->pipelines, &pipeline);
 }
 

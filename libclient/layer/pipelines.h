@@ -10,14 +10,14 @@ struct device;
 
 struct pipeline {
 	uint64_t handle;
-	uint64_t key;        /* a hash of the shader and its constants: the same in each run */
+	uint64_t key;        /* a hash, equal for the same code, entry point and constants */
 	uint32_t whole_axes; /* see shader_whole_axes() */
 };
 
 void pipelines_init(struct cutter *cutter);
 void pipelines_deinit(struct cutter *cutter);
 
-/* Find a pipeline. One that is not known has SHADER_NO_AXIS, and a key of its handle. */
+/* Find a pipeline. One that is not known has SHADER_ALL_AXES, and a key of its handle. */
 void pipelines_find(struct cutter *cutter, VkPipeline handle, struct pipeline *ret);
 
 VkResult pipelines_create_module(struct device *device, const VkShaderModuleCreateInfo *info,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libclient/layer/cut.h"
+#include "libclient/layer/descriptors.h"
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/timeslice.h"
 
@@ -60,6 +61,7 @@ static void delete_recording(struct recording *recording)
 {
 	free(recording->parts);
 	free(recording->actions);
+	free(recording->pushed);
 	free(recording);
 }
 
@@ -199,7 +201,7 @@ VKAPI_ATTR VkResult VKAPI_CALL recording_begin(VkCommandBuffer handle,
 	if (recording) {
 		recording->current = handle;
 		recording->is_cut =
-			!device->cutter->is_passive && timeslice_is_cut(device) && !info->pNext;
+			!device->cutter->is_passive && timeslice_divides(device) && !info->pNext;
 		recording->is_whole = !recording->is_cut;
 		recording->is_together = false;
 		recording->n_brackets = recording->n_labels = recording->n_markers = 0;
@@ -285,7 +287,8 @@ void recording_split(struct recording *recording)
 	VkCommandBuffer handle;
 	VkResult result;
 
-	if (recording->is_whole || recording->n_brackets > 0)
+	if (recording->is_whole || recording->n_brackets > 0 ||
+	    recording->n_parts == RECORDING_MAX_PARTS)
 		return;
 	handle = take_part(recording);
 	if (!handle || cutter->next.begin(handle, &recording->begin) != VK_SUCCESS)
@@ -320,8 +323,12 @@ void recording_restore(struct recording *recording)
 	for (uint32_t i = recording->n_binds_there; i < recording->n_binds; i++) {
 		const struct bind *bind = &recording->binds[i];
 
-		next->bind_sets(current, VK_PIPELINE_BIND_POINT_COMPUTE, bind->layout, bind->first,
-				bind->n, bind->sets, bind->n_offsets, bind->offsets);
+		if (bind->n_writes > 0)
+			descriptors_push(recording, bind);
+		else
+			next->bind_sets(current, VK_PIPELINE_BIND_POINT_COMPUTE, bind->layout,
+					bind->first, bind->n, bind->sets, bind->n_offsets,
+					bind->offsets);
 	}
 	recording->n_binds_there = recording->n_binds;
 	for (uint32_t i = recording->n_pushes_there; i < recording->n_pushes; i++) {
@@ -347,6 +354,7 @@ void recording_unbind(struct recording *recording)
 	recording->pipeline = (struct pipeline){.handle = 0};
 	recording->has_pipeline = true;
 	recording->n_binds = recording->n_binds_there = 0;
+	recording->n_pushed_bytes = 0;
 	recording->n_pushes = recording->n_pushes_there = 0;
 	recording->push_hash = 0;
 }

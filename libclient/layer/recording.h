@@ -25,12 +25,16 @@ enum {
 	RECORDING_PUSHES = 8,
 	RECORDING_PUSH_BYTES = 256,
 	RECORDING_PIPELINES = 8,
+	RECORDING_MAX_PARTS = 4096, /* the last one has the rest */
 };
 
-/* A call of vkCmdBindDescriptorSets() for compute. */
+/* A call of vkCmdBindDescriptorSets() or vkCmdPushDescriptorSetKHR() for compute. */
 struct bind {
 	VkPipelineLayout layout;
-	uint32_t first, n, n_offsets;
+	uint32_t first, n;  /* sets */
+	uint32_t n_writes;  /* of pushed descriptors; 0: sets are bound */
+	size_t writes_at;   /* in recording.pushed */
+	uint32_t n_offsets; /* the rest is of sets that are bound */
 	VkDescriptorSet sets[RECORDING_SETS];
 	uint32_t offsets[RECORDING_OFFSETS];
 };
@@ -46,7 +50,7 @@ struct push {
 struct part {
 	VkCommandBuffer handle;
 	uint32_t first_action, n_actions; /* of the recording's actions */
-	bool is_endless;                  /* more follows, and its time is not known */
+	bool is_endless;                  /* it has more than these, of unknown time */
 };
 
 /* A primary command buffer. */
@@ -56,8 +60,8 @@ struct recording {
 	VkCommandPool pool;
 	struct recording *next;  /* of the pool */
 	VkCommandBuffer current; /* the part that is recorded */
-	bool is_cut;             /* the recording may have several parts */
-	bool is_whole;           /* no further part begins */
+	bool is_cut;             /* since its begin: it may have several parts */
+	bool is_whole;           /* no further part begins: from the begin on, or since a command */
 	bool is_together;    /* it must be submitted in one piece with those before and after it */
 	uint32_t n_brackets; /* queries, render passes and the like that have begun */
 	uint32_t n_labels, n_markers;   /* regions that have begun in the current part */
@@ -77,6 +81,8 @@ struct recording {
 	bool has_pipeline;        /* in the current part */
 	struct bind binds[RECORDING_BINDS];
 	uint32_t n_binds, n_binds_there;
+	uint8_t *pushed; /* pushed descriptors, in the form of descriptors.c */
+	size_t n_pushed_bytes, n_pushed_room;
 	struct push pushes[RECORDING_PUSHES];
 	uint32_t n_pushes, n_pushes_there;
 	uint64_t push_hash; /* of the last push */
@@ -86,7 +92,7 @@ struct recording {
 	uint32_t recent_generation;
 };
 
-/* A thread's last command buffer. */
+/* A command buffer and its recording; each thread remembers its last one. */
 struct recorded {
 	VkCommandBuffer handle;
 	uint32_t generation; /* handles are the same objects as long as it is the same */
@@ -118,9 +124,9 @@ VKAPI_ATTR VkResult VKAPI_CALL recording_reset(VkCommandBuffer handle,
 
 /* Begin another part, if one may begin here. Without memory the current one goes on. */
 void recording_split(struct recording *recording);
-/* Make the calls in the current part that bind what was bound before. */
+/* Make the calls in the current part that bind the pipeline, sets and constants. */
 void recording_restore(struct recording *recording);
-/* Begin no further part, since something cannot be set again. */
+/* Begin no further part, since something cannot be set again. Makes all calls that bind. */
 void recording_stay_whole(struct recording *recording);
 /* Record that nothing is bound any more. */
 void recording_unbind(struct recording *recording);

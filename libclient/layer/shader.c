@@ -71,7 +71,7 @@ static uint32_t note(const uint32_t *words, uint32_t op, uint32_t n, uint8_t *ki
 		kinds[words[2]] = (uint8_t)(CONSTANT_0 + words[3]);
 	return op == OP_MEMBER_DECORATE && n == 5 && words[3] == BUILT_IN &&
 			       words[4] == NUM_WORKGROUPS
-		       ? SHADER_NO_AXIS
+		       ? SHADER_ALL_AXES
 		       : 0;
 }
 
@@ -82,7 +82,7 @@ static uint32_t read_by(const uint32_t *words, uint32_t op, uint32_t n, uint8_t 
 	uint32_t axes = 0;
 
 	if (is_atomic(op))
-		return SHADER_NO_AXIS;
+		return SHADER_ALL_AXES;
 	if (declares(op))
 		return note(words, op, n, kinds, bound);
 	if (op == OP_LOAD && n >= 4 && words[2] < bound && words[3] < bound &&
@@ -102,29 +102,38 @@ static uint32_t read_by(const uint32_t *words, uint32_t op, uint32_t n, uint8_t 
 	for (uint32_t i = 1; i < n; i++)
 		if (words[i] < bound &&
 		    (kinds[words[i]] == THE_VARIABLE || kinds[words[i]] == THE_VECTOR))
-			axes = SHADER_NO_AXIS;
+			axes = SHADER_ALL_AXES;
+	return axes;
+}
+
+/* Read all instructions. Return: the axes that they read. */
+static uint32_t read_all(const uint32_t *words, size_t n_words, uint8_t *kinds, uint32_t bound)
+{
+	uint32_t axes = 0, n;
+
+	for (size_t at = HEADER_WORDS; at < n_words; at += n) {
+		n = words[at] >> 16;
+		if (n == 0 || n > n_words - at)
+			return SHADER_ALL_AXES;
+		axes |= read_by(words + at, words[at] & 0xffff, n, kinds, bound);
+	}
 	return axes;
 }
 
 uint32_t shader_whole_axes(const uint32_t *words, size_t n_words)
 {
-	uint32_t axes = 0, bound, n;
+	uint32_t axes, bound;
 	uint8_t *kinds;
-	size_t at;
 
 	if (n_words < HEADER_WORDS || words[0] != MAGIC || words[3] > MAX_BOUND)
-		return SHADER_NO_AXIS;
+		return SHADER_ALL_AXES;
 	bound = words[3];
 	kinds = calloc(bound ? bound : 1, sizeof(*kinds));
 	if (!kinds)
-		return SHADER_NO_AXIS;
-	for (at = HEADER_WORDS; at < n_words && axes != SHADER_NO_AXIS; at += n) {
-		n = words[at] >> 16;
-		if (n == 0 || n > n_words - at)
-			axes = SHADER_NO_AXIS;
-		else
-			axes |= read_by(words + at, words[at] & 0xffff, n, kinds, bound);
-	}
+		return SHADER_ALL_AXES;
+	/* A loop may name what comes only later (OpPhi), so all ids are known first. */
+	(void)read_all(words, n_words, kinds, bound);
+	axes = read_all(words, n_words, kinds, bound);
 	free(kinds);
 	return axes;
 }

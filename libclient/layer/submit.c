@@ -319,7 +319,7 @@ static VkResult submit_batch(const struct call *call, struct piece *piece, bool 
 	piece->is_first = true;
 	do {
 		/* Open in between, or late: the rest goes at once. */
-		bool is_whole = is_late || !timeslice_is_cut(call->device) ||
+		bool is_whole = is_late || !timeslice_divides(call->device) ||
 				!can_divide(call, piece->batch);
 
 		fill_piece(call, piece, &at, is_whole);

@@ -65,7 +65,7 @@ static struct timespec time_of(uint64_t ns)
 }
 
 /* Return true if nothing waits now, since the broker does not answer. */
-static bool is_cut(const struct gpu *gpu)
+static bool is_let_pass(const struct gpu *gpu)
 {
 	return layer_now_ns() < __atomic_load_n(&gpu->timeslice.open_until_ns, __ATOMIC_RELAXED);
 }
@@ -76,7 +76,8 @@ static bool is_cut(const struct gpu *gpu)
  */
 static void await_word(const struct gpu *gpu, uint32_t word, uint64_t most_ns)
 {
-	const struct timespec most = time_of(is_cut(gpu) && most_ns > doze_ns ? doze_ns : most_ns);
+	const struct timespec most =
+		time_of(is_let_pass(gpu) && most_ns > doze_ns ? doze_ns : most_ns);
 
 	syscall(SYS_futex, word_of(gpu), FUTEX_WAIT, word, &most, NULL, 0);
 }
@@ -468,7 +469,7 @@ static bool is_held(const struct gpu *gpu)
 
 static bool is_open(const struct gpu *gpu)
 {
-	return RBK_TIMESLICE_STATE(load_word(gpu)) == RBK_TIMESLICE_OPEN || is_cut(gpu);
+	return RBK_TIMESLICE_STATE(load_word(gpu)) == RBK_TIMESLICE_OPEN || is_let_pass(gpu);
 }
 
 /* Wait until the submission may be under way, at most until @end_ns. Under the lock. */
@@ -560,7 +561,7 @@ bool timeslice_is_shared(const struct device *device)
 	return shared_gpu(device) != NULL;
 }
 
-bool timeslice_is_cut(const struct device *device)
+bool timeslice_divides(const struct device *device)
 {
 	const struct gpu *gpu = shared_gpu(device);
 

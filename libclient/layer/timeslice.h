@@ -57,8 +57,7 @@ struct submissions {
 	bool must_end;
 	uint32_t n;
 	struct under_way under_way[TIMESLICE_MAX_SUBMISSIONS];
-	uint64_t used_series;                            /* bits: series of these */
-	struct series series[TIMESLICE_MAX_SUBMISSIONS]; /* n 0: nothing is learned */
+	uint64_t used_series; /* bits: series of these */
 	uint32_t n_free;
 	VkFence free[TIMESLICE_MAX_SUBMISSIONS]; /* fences that are not signalled */
 };
@@ -88,7 +87,7 @@ struct submission {
 /* Return true if the device's time is shared. */
 bool timeslice_is_shared(const struct device *device);
 /* Return true if command buffers should be divided now, and parts submitted one by one. */
-bool timeslice_is_cut(const struct device *device);
+bool timeslice_divides(const struct device *device);
 
 /*
  * Wait until a submission with commands may begin. Any thread. If it is given a fence, pass it to

@@ -17,7 +17,7 @@ static struct action action_of(uint64_t pipeline, uint32_t n_groups, uint64_t co
 			       .sized = sized,
 			       .pipeline = duration_hash(1, pipeline),
 			       .n_groups = n_groups,
-			       .part = 1};
+			       .fraction = 1};
 }
 
 static void forget(void)
@@ -59,14 +59,35 @@ TEST(test_duration__follows)
 	learn(&action, 8 * MS);
 	learn(&action, 4 * MS);
 	assert_int_equal(duration_ns(&durations, &action), 7 * MS);
-	learn(&action, 15 * MS);
-	assert_int_equal(duration_ns(&durations, &action), 9 * MS);
+	learn(&action, 13 * MS);
+	assert_int_equal(duration_ns(&durations, &action), 17 * MS / 2);
+	/* One time can at most double it, so that it adds a quarter at most. */
+	learn(&action, 1000 * MS);
+	assert_in_range(duration_ns(&durations, &action), 10 * MS, 11 * MS);
 	/* A time with the way to the device in it is only an upper limit. */
-	series.expected_ns = 9 * MS;
 	duration_learn(&durations, &series, 20 * MS, false);
-	assert_int_equal(duration_ns(&durations, &action), 9 * MS);
+	assert_in_range(duration_ns(&durations, &action), 10 * MS, 11 * MS);
 	duration_learn(&durations, &series, 5 * MS, false);
-	assert_int_equal(duration_ns(&durations, &action), 8 * MS);
+	assert_int_equal(duration_ns(&durations, &action), 5 * MS);
+}
+
+/* The first time may be that of work in front, so dispatches are not divided by it. */
+TEST(test_duration__sure)
+{
+	const struct action action = action_of(7, 100, 1), other = action_of(8, 100, 1);
+	const struct series series = {.n = 1, .actions = {action}};
+	bool is_sure;
+
+	forget();
+	duration_learn(&durations, &series, 48 * MS, false);
+	assert_int_equal(duration_whole_ns(&durations, &action, &is_sure), 48 * MS);
+	assert_false(is_sure);
+	duration_learn(&durations, &series, 1 * MS, false);
+	assert_int_equal(duration_whole_ns(&durations, &action, &is_sure), 1 * MS);
+	assert_true(is_sure);
+	learn(&other, 2 * MS);
+	assert_int_equal(duration_whole_ns(&durations, &other, &is_sure), 2 * MS);
+	assert_true(is_sure);
 }
 
 TEST(test_duration__slices)
@@ -74,7 +95,7 @@ TEST(test_duration__slices)
 	struct action slice = action_of(7, 100, 1), whole = slice;
 
 	forget();
-	slice.part = 0.25F;
+	slice.fraction = 0.25F;
 	learn(&slice, 1 * MS);
 	assert_int_equal(duration_ns(&durations, &slice), 1 * MS);
 	assert_int_equal(duration_ns(&durations, &whole), 4 * MS);
@@ -89,11 +110,11 @@ TEST(test_duration__cost_of_submissions)
 	forget();
 	learn(&action, 10 * MS);
 	for (unsigned int i = 0; i < 500; i++) {
-		action.part = 1;
-		action.part = (float)MS / (float)duration_ns(&durations, &action);
-		learn(&action, cost_ns + (uint64_t)(10 * MS * (double)action.part));
+		action.fraction = 1;
+		action.fraction = (float)MS / (float)duration_ns(&durations, &action);
+		learn(&action, cost_ns + (uint64_t)(10 * MS * (double)action.fraction));
 	}
-	action.part = 1;
+	action.fraction = 1;
 	assert_in_range(duration_ns(&durations, &action), 10 * MS, 103 * MS / 10);
 }
 
@@ -157,7 +178,7 @@ TEST(test_duration__any_values)
 			series.actions[k] =
 				action_of(random_bits % 50, (uint32_t)(random_bits >> 20) | 1,
 					  random_bits >> 60);
-			series.actions[k].part = (float)(1 + random_bits % 64) / 64;
+			series.actions[k].fraction = (float)(1 + random_bits % 64) / 64;
 		}
 		ns = random_bits >> (random_bits % 60);
 		duration_learn(&durations, &series, ns, true);

@@ -32,7 +32,7 @@ static const uint64_t one_second_ns = 1000000000;
 /* Longest wait that brokers permit. */
 static const uint64_t max_wait_ns = 3600000000000;
 /* The layer's own limits of --max-part. */
-static const uint64_t min_part_ns = 1000, max_part_ns = 60000000000;
+static const uint64_t min_part_ns = 1000, max_part_ns = 2000000000;
 /* A request that takes longer is waiting for memory; other answers arrive much sooner. */
 static const uint64_t soon_ns = 200000000;
 
@@ -128,14 +128,14 @@ static int read_sharing(const struct arguments *arguments, uint64_t *ret_max_par
 
 	*ret_max_part_ns = 0;
 	if ((has_priority || text) && arguments->values[OPT_NO_LAYER])
-		return control_misuse(arguments,
-				      "--%s has no effect with --no-layer: the layer holds the "
-				      "program's work back",
-				      has_priority ? "priority" : "max-part");
+		return control_misuse(arguments, "--%s has no effect with --no-layer: the layer %s",
+				      has_priority ? "priority" : "max-part",
+				      has_priority ? "holds the program's work back"
+						   : "divides command buffers");
 	if (text && (!read_duration(text, ret_max_part_ns) || *ret_max_part_ns < min_part_ns ||
 		     *ret_max_part_ns > max_part_ns))
 		return control_misuse(
-			arguments, "--max-part takes a time from 1us to 60s, such as 500us, not %s",
+			arguments, "--max-part takes a time from 1us to 2s, such as 500us, not %s",
 			text[0] ? text_name(text) : "empty");
 	return check_priority(arguments);
 }

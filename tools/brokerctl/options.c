@@ -58,8 +58,9 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_MAX] = {"max", "SIZE", false,
 		     "size that the lease may grow to while there is room (as --vram)"},
 	[OPT_MAX_EVENTS] = {"max-events", "N", false, "write at most N task events (200000)"},
-	[OPT_MAX_PART] = {"max-part", "TIME", false,
-			  "always divide the program's command buffers into parts of this time"},
+	[OPT_MAX_PART] =
+		{"max-part", "TIME", false,
+		 "share the device's time, and always divide command buffers into such parts"},
 	[OPT_MIN] = {"min", "SIZE", false,
 		     "accept this size if there is no room for all of --vram (as --vram)"},
 	[OPT_NODES] = {"nodes", "FILE,...", false,
