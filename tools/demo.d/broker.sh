@@ -11,6 +11,7 @@ readonly libraries=$build/libclient
 scratch=$(mktemp -d)
 readonly scratch socket=$scratch/brokerd.sock policy=$scratch/brokerd.conf
 broker=
+broker_env=() # of the broker's process, as NAME=VALUE
 clients=()
 is_drawing=
 
@@ -85,7 +86,7 @@ start_broker() {
 	shift
 	rm -f "$socket"
 	# On a busy machine a software device may take seconds for a task; the timeout keeps it in use.
-	"$brokerd" --gpu="$mode" --gpu-timeout=120 --socket="$socket" --cache="$scratch" \
+	env "${broker_env[@]}" "$brokerd" --gpu="$mode" --gpu-timeout=120 --socket="$socket" --cache="$scratch" \
 		--config="$policy" "$@" >"$scratch/broker.log" 2>&1 &
 	broker=$!
 	for ((i = 0; i < 300; i++)); do
