@@ -12,17 +12,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <volk.h>
 
 #include "bench.h"
 #include "broker-process/broker-process.h"
 #include "lease-frames.h"
+#include "lease-layer.h"
 #include "util/clock.h"
-
-static char layer_name[] = "VK_LAYER_RINGBROKER_lease";
 
 enum { MANY = 4000, PIECE_BYTES = 64 << 10, SMALL_BYTES = 4096, BATCH = 16 };
 /* targets */
@@ -165,7 +162,7 @@ static int make_device(struct side *side)
 /* Return: 0; -ENOENT if the loader does not find the layer; -ENODEV. */
 static int side_init(struct side *side, bool has_layer)
 {
-	static const char *const layers[] = {layer_name};
+	static const char *const layers[] = {lease_layer_name};
 	const VkApplicationInfo application = {
 		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
 		.apiVersion = VK_API_VERSION_1_2,
@@ -232,30 +229,6 @@ static int run_rows(struct bench_env *env, struct side *ours, struct side *basel
 	return bench_compare(env, &row, sides[0], sides[1]);
 }
 
-/*
- * Use the layer of this program's build tree, if there is one; otherwise the loader finds the
- * installed layer.
- */
-static void find_layer(void)
-{
-	char path[4096];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
-	char *end;
-
-	if (n <= 0)
-		return;
-	path[n] = '\0';
-	for (int i = 0; i < 2; i++) {
-		end = strrchr(path, '/');
-		if (!end)
-			return;
-		*end = '\0';
-	}
-	strcat(path, "/libclient/layer/built");
-	if (!access(path, R_OK))
-		setenv("VK_LAYER_PATH", path, 1);
-}
-
 static int run_sides(struct bench_env *env)
 {
 	struct side *sides = calloc(2, sizeof(*sides));
@@ -275,7 +248,7 @@ static int run_sides(struct bench_env *env)
 	side_deinit(&sides[0]);
 	side_deinit(&sides[1]);
 	free(sides);
-	return r ? r : lease_frames(env, layer_name);
+	return r ? r : lease_frames(env, lease_layer_name);
 }
 
 static int run_lease(struct bench_env *env)
@@ -290,10 +263,9 @@ static int run_lease(struct bench_env *env)
 	r = broker_process_new(arguments, -1, &broker);
 	if (r)
 		return bench_fail(env, r, "cannot start a broker");
-	find_layer();
+	lease_layer_find();
 	setenv("RINGBROKER_SOCKET", broker_process_socket(broker), 1);
 	setenv("RINGBROKER_LEASE_VRAM", "256MiB", 1);
-	setenv("RINGBROKER_VULKAN_LEASE", "0", 1); /* enabled by name, not implicitly */
 	bench_pin(env, env->client_cpu);
 	r = run_sides(env);
 	bench_pin(env, -1);
