@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """brokerbench's interface, whatever the figures are.
 
-    brokerbench.py BROKERBENCH [--all]
+    brokerbench.py BROKERBENCH [--all | --card AMDGPU_SIM]
 
 The test checks the command line, the fields of the report, and that no broker and no file is left, also
-after a stop or a kill. --all measures all rows of the benches that take long.
+after a stop or a kill. --all measures all rows of the benches that take long, --card those of a GPU, over a
+simulated card.
 """
 import array
 import json
@@ -18,6 +19,7 @@ import tempfile
 import time
 
 import onnxfile as onnx
+from simulated import Cards
 from started import expect, start, wait_for
 
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
@@ -25,7 +27,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'mid', 'clients', 'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
            'device-tasks', 'matmul-vulkan', 'copied-bytes', 'starpu', 'cholesky', 'graphs', 'pipeline', 'cut', 'residency', 'ledger', 'decision',
-           'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
+           'churn', 'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease', 'time-lease']
 
 # Seconds that no command line may exceed, however slow the machine is.
 LIMIT = 120
@@ -45,8 +47,8 @@ def measure(program, *arguments, **kwargs):
     return rows
 
 
-def brokers(folder):
-    """Return the processes whose socket is in the folder."""
+def processes(folder, wanted):
+    """Return the processes of this name whose files are in the folder."""
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
@@ -56,9 +58,13 @@ def brokers(folder):
                 environment = file.read()
         except OSError:
             continue
-        if name == 'brokerd' and folder.encode() in environment:
+        if name == wanted and folder.encode() in environment:
             found.append(int(pid))
     return found
+
+
+def brokers(folder):
+    return processes(folder, 'brokerd')
 
 
 def test_command_line(program):
@@ -239,6 +245,39 @@ def test_lease(program):
         expect(abs(row['target'] / wanted[kind] - 1) < 1e-4, f'{row}: target')
 
 
+def test_time_lease(program, folder, is_gpu=False):
+    """Costs on every device; gains only on a GPU; skipped without Vulkan."""
+    rows = measure(program, '--quick', '--seconds=0.01', 'time-lease')
+    costs = ['record alone', 'record divided', 'part', 'background alone']
+    gains = [f'{what} {parts}' for parts in ('whole', 'parts=500us', 'parts=200us')
+             for what in ('urgent beside', 'background beside urgent')]
+    names = [row['params'] for row in rows]
+    expect(names in ([], costs + gains) or (names == costs and not is_gpu), f'rows {names}')
+    for row, more in zip(rows, (60, 60, 3000)):
+        base = row['baseline_p50']
+        expect(abs(row['target'] / ((base + more) / base) - 1) < 1e-4, f'{row}: target')
+    for row in rows:
+        expect(list(row) == FIELDS and row['p50'] > 0 and row['baseline_p50'] > 0, f'{row}')
+    expect(not brokers(folder) and not os.listdir(folder), 'something is left behind')
+
+
+def test_time_lease_fails(program, folder):
+    """Without a driver the bench is skipped, and without one of its programs it fails: with one line."""
+    result = run(program, 'time-lease', env={**os.environ, 'VK_ICD_FILENAMES': '/nowhere', 'VK_DRIVER_FILES': '/nowhere'})
+    expect(result.returncode == 0 and result.stderr.count('\n') == 1 and 'skipped: ' in result.stderr, f'{result}')
+    with start([program, '--seconds=60', '--rows=record alone', 'time-lease'], stdout=subprocess.PIPE,
+               stderr=subprocess.PIPE, text=True) as process:
+        def agents():
+            return processes(folder, 'lease-agent')
+        wait_for(lambda: len(agents()) == 2 or process.poll() is not None, 'no two programs are started')
+        if process.poll() is None:
+            os.kill(agents()[0], signal.SIGKILL)
+        out, said = process.communicate(timeout=LIMIT)
+        if 'skipped' not in said:
+            expect(process.returncode == 1 and not out and said.count('\n') == 1 and 'killed by signal 9' in said, said)
+    expect(not agents() and not brokers(folder) and not os.listdir(folder), 'something is left behind')
+
+
 def test_operators(program):
     """Every operator is compared with oneDNN, if oneDNN is installed."""
     rows = measure(program, '--quick', '--seconds=0.01', 'operators')
@@ -344,8 +383,18 @@ def test_stopped(program, folder, number, after):
     expect(not os.listdir(folder), f'signal {number}: files are left behind')
 
 
+def test_card(program, sim):
+    with Cards(sim, 'polaris10,vram=4GiB') as cards, tempfile.TemporaryDirectory(prefix='bb-', dir='/tmp') as folder:
+        cards.control('set', 'execution=timed', 'policy=fifo', 'job-ns=0', 'group-ns=10000')
+        os.environ.update(cards.environment, TMPDIR=folder)
+        test_time_lease(program, folder, is_gpu=True)
+
+
 def main():
     program, is_all = os.path.abspath(sys.argv[1]), sys.argv[2:] == ['--all']
+    if sys.argv[2:3] == ['--card']:
+        test_card(program, sys.argv[3])
+        return
     with tempfile.TemporaryDirectory(prefix='bb-', dir='/tmp') as folder:
         os.environ['TMPDIR'] = folder
         os.environ.pop('RINGBROKER_SOCKET', None)
@@ -360,6 +409,8 @@ def main():
         test_pipeline(program)
         test_cut(program)
         test_lease(program)
+        test_time_lease(program, folder)
+        test_time_lease_fails(program, folder)
         test_device(program)
         if is_all:
             test_operators(program)

@@ -80,6 +80,7 @@ extern const struct bench bench_cut;
 extern const struct bench bench_residency;
 extern const struct bench bench_ledger;
 extern const struct bench bench_lease;
+extern const struct bench bench_time_lease;
 extern const struct bench bench_decision;
 extern const struct bench bench_churn;
 extern const struct bench bench_contention;

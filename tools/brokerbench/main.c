@@ -34,7 +34,7 @@ static const struct bench *const benches[] = {
 	&bench_residency,      &bench_ledger,         &bench_decision,
 	&bench_churn,          &bench_contention,     &bench_probes,
 	&bench_scrape,         &bench_watched,        &bench_brokertop,
-	&bench_lease,
+	&bench_lease,          &bench_time_lease,
 };
 
 static const char help[] =
@@ -50,7 +50,7 @@ static const char help[] =
 	"  -r, --rows=TEXT    print only rows whose params contain TEXT; mid, clients,\n"
 	"                     operators, nets, fusion, task-overhead, device-tasks, cholesky, "
 	"graphs,\n"
-	"                     pipeline and matmul-vulkan also measure only those\n"
+	"                     pipeline, matmul-vulkan and time-lease also measure only those\n"
 	"  -m, --model=FILE,INPUT...\n"
 	"                     let mid measure an ONNX model, too, with an array (.npy or .pb) for\n"
 	"                     each of its inputs; may be given up to 16 times\n"
@@ -108,6 +108,10 @@ static const char help[] =
 	"lease's targets are 150 ns above the baseline for 64 KiB, and 2 us for the budget, each\n"
 	"told as the ratio that this would be; its ffmpeg, where one is installed, should make as\n"
 	"many frames/s as without, but for 1%, which is what its runs differ by.\n"
+	"\n"
+	"time-lease's targets are 60 ns above the baseline for a recorded dispatch, 3 us for a\n"
+	"part of a command buffer, and 0.99 of the rate. Its rows of an urgent program need a "
+	"GPU.\n"
 	"\n"
 	"brokerd is looked for in the build tree and beside this program, then in $PATH.\n"
 	"\n"
