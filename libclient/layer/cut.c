@@ -55,12 +55,20 @@ static void make_room(struct recording *recording, uint64_t ns)
 	recording->part_ns += ns > 0 ? ns : max_ns;
 }
 
-/* Note an action, in another part if it would make the current one too long. */
-static void add_action(struct recording *recording, const struct action *action)
+/*
+ * Note an action that takes @ns, in another part if it would make the current one too long. 0: its
+ * time is not known.
+ */
+static void add_timed(struct recording *recording, const struct action *action, uint64_t ns)
 {
-	make_room(recording, duration_ns(&recording->device->cutter->durations, action));
+	make_room(recording, ns);
 	recording_note(recording, action);
 	recording_restore(recording);
+}
+
+static void add_action(struct recording *recording, const struct action *action)
+{
+	add_timed(recording, action, duration_ns(&recording->device->cutter->durations, action));
 }
 
 /* A command that is left out. */
@@ -350,15 +358,6 @@ static uint32_t n_slices(struct cutter *cutter, const struct recording *recordin
 	return n < MAX_SLICES ? (uint32_t)n : MAX_SLICES;
 }
 
-/* Return the time of the whole dispatch; 0: it is not known well enough to divide it. */
-static uint64_t sure_ns(const struct cutter *cutter, const struct action *action)
-{
-	bool is_sure;
-	const uint64_t ns = duration_whole_ns(&cutter->durations, action, &is_sure);
-
-	return is_sure ? ns : 0;
-}
-
 static void record_grid(const struct recorded *recorded, const struct grid *grid)
 {
 	const struct cut_next *next = next_of(recorded);
@@ -383,6 +382,8 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 				.fraction = 1};
 	struct cutter *cutter = recorded->device->cutter;
 	uint32_t n, axis = 0;
+	uint64_t whole_ns;
+	bool is_sure;
 
 	if (!is_cut(recording)) {
 		record_grid(recorded, grid);
@@ -392,7 +393,8 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 	action.sized = duration_hash(duration_hash(action.pipeline, grid->n[0]),
 				     (uint64_t)grid->n[1] << 32 | grid->n[2]);
 	action.exact = duration_hash(action.sized, recording->push_hash);
-	n = n_slices(cutter, recording, grid, sure_ns(cutter, &action), &axis);
+	whole_ns = duration_whole_ns(&cutter->durations, &action, &is_sure);
+	n = n_slices(cutter, recording, grid, is_sure ? whole_ns : 0, &axis);
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t from = (uint32_t)((uint64_t)grid->n[axis] * i / n),
 			       to = (uint32_t)((uint64_t)grid->n[axis] * (i + 1) / n);
@@ -404,7 +406,8 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 			slice.has_base = true;
 			action.fraction = (float)(to - from) / (float)grid->n[axis];
 		}
-		add_action(recording, &action);
+		add_timed(recording, &action,
+			  (uint64_t)((double)whole_ns * (double)action.fraction));
 		record_grid(recorded, &slice);
 	}
 	recording->has_slices = n > 1;

@@ -97,7 +97,7 @@ static VkResult follow(struct device *device, VkQueue queue, const struct submis
 
 static VkResult submit_whole(const struct call *call)
 {
-	struct submission submission = {.fence = VK_NULL_HANDLE};
+	struct submission submission = {.queue = call->queue};
 	bool has_commands = false;
 	VkFence fence = call->fence;
 	VkResult result;
@@ -197,7 +197,7 @@ static uint32_t n_waits(const struct call *call, uint32_t batch)
  */
 static VkResult submit_piece(const struct call *call, const struct piece *piece, bool *is_late)
 {
-	struct submission submission = {.fence = VK_NULL_HANDLE};
+	struct submission submission = {.queue = call->queue};
 	const uint64_t max_ns = call->device->cutter->max_part_ns;
 	VkFence fence;
 	VkResult result;

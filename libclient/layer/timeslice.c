@@ -385,10 +385,16 @@ static bool await_ends(struct device *device, struct timeslice *slice, bool is_l
 {
 	struct submissions *all = &device->submissions;
 	VkFence fences[TIMESLICE_MAX_SUBMISSIONS];
-	const uint32_t n = all->n;
+	uint32_t n = all->n;
+	bool is_one_queue = true;
 
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		fences[i] = all->under_way[i].fence;
+		is_one_queue &= all->under_way[i].queue == all->under_way[0].queue;
+	}
+	/* A queue's first one ends first; some drivers do not sleep while they wait for any. */
+	if (is_one_queue && !is_last)
+		n = 1;
 	if (!enter_driver())
 		return false;
 	pthread_mutex_unlock(&slice->lock);
@@ -604,6 +610,7 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 
 		all->under_way[all->n++] = (struct under_way){
 			.fence = submission->fence,
+			.queue = submission->queue,
 			.begin_ns = layer_now_ns(),
 			.predicted_ns = submission->predicted_ns,
 			.series = series,

@@ -45,6 +45,7 @@ struct timeslice {
 /* A submission that is under way. */
 struct under_way {
 	VkFence fence;
+	VkQueue queue;
 	uint64_t begin_ns;
 	uint64_t predicted_ns;
 	uint32_t series; /* index in cutter.series */
@@ -76,6 +77,7 @@ void timeslice_exit(void);
 
 /* A submission with commands. */
 struct submission {
+	VkQueue queue;
 	uint64_t part_ns; /* predicted time of parts of command buffers; 0: it is whole */
 	const struct series *series; /* what its time says something about; NULL: nothing */
 	/* set by timeslice_begin() */
