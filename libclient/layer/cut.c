@@ -410,7 +410,9 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 			  (uint64_t)((double)whole_ns * (double)action.fraction));
 		record_grid(recorded, &slice);
 	}
-	recording->has_slices = n > 1;
+	/* lavapipe (Mesa 22.3) would keep the base for indirect dispatches that follow. */
+	if (n > 1 && recorded->device->physical->is_cpu)
+		next_of(recorded)->dispatch(recording->current, 0, 0, 0);
 }
 
 static VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer handle, uint32_t x, uint32_t y,
@@ -428,17 +430,6 @@ static VKAPI_ATTR void VKAPI_CALL dispatch_base(VkCommandBuffer handle, uint32_t
 		&(struct grid){.base = {base_x, base_y, base_z}, .n = {x, y, z}, .has_base = true});
 }
 
-/* lavapipe (Mesa 22.3) keeps the base of the last slice for indirect dispatches that follow. */
-static void clear_base(const struct recorded *recorded)
-{
-	struct recording *recording = recorded->recording;
-
-	if (!recording || !recording->has_slices)
-		return;
-	next_of(recorded)->dispatch(recording->current, 0, 0, 0);
-	recording->has_slices = false;
-}
-
 static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer handle, VkBuffer buffer,
 						    VkDeviceSize offset)
 {
@@ -454,7 +445,6 @@ static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer handle, VkBu
 
 		add_action(recording, &action);
 	}
-	clear_base(recorded);
 	next_of(recorded)->dispatch_indirect(current_of(recorded), buffer, offset);
 }
 
@@ -465,7 +455,6 @@ static VKAPI_ATTR void VKAPI_CALL execute(VkCommandBuffer handle, uint32_t n,
 	struct recording *recording = recorded->recording;
 
 	if (!is_cut(recording) || recording->n_brackets > 0) {
-		clear_base(recorded);
 		next_of(recorded)->execute(current_of(recorded), n, secondaries);
 	} else {
 		for (uint32_t i = 0; i < n; i++) {
@@ -478,10 +467,12 @@ static VKAPI_ATTR void VKAPI_CALL execute(VkCommandBuffer handle, uint32_t n,
 			make_room(recording,
 				  duration_ns(&recorded->device->cutter->durations, &action));
 			recording_note(recording, &action);
-			clear_base(recorded);
 			next_of(recorded)->execute(recording->current, 1, &secondaries[i]);
 		}
 	}
+	/* One of them may begin rendering that the next one resumes. */
+	if (recording && recorded->device->cutter->has_dynamic_rendering)
+		recording->is_together = true;
 	/* Bindings are undefined from here on. */
 	if (is_cut(recording))
 		recording_unbind(recording);
@@ -608,6 +599,21 @@ static int by_text(const void *name, const void *other)
 	return strcmp(name, *(const char *const *)other);
 }
 
+static bool has_dynamic_rendering(const VkDeviceCreateInfo *info)
+{
+	const VkBaseInStructure *each = info->pNext;
+	bool has = false;
+
+	for (; each; each = each->pNext)
+		if (each->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES)
+			has |= ((const VkPhysicalDeviceVulkan13Features *)each)->dynamicRendering;
+		else if (each->sType ==
+			 VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DYNAMIC_RENDERING_FEATURES)
+			has |= ((const VkPhysicalDeviceDynamicRenderingFeatures *)each)
+				       ->dynamicRendering;
+	return has;
+}
+
 /* Return the reason why the device's command buffers stay whole; or NULL. */
 static const char *obstacle(const struct device *device, const VkDeviceCreateInfo *info)
 {
@@ -693,6 +699,7 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 	}
 	cutter->set_loader_data = loader_data(info);
 	cutter->max_part_ns = layer_process->environment.max_part_ns;
+	cutter->has_dynamic_rendering = has_dynamic_rendering(info);
 	why = timeslice_is_shared(device) ? obstacle(device, info) : NULL;
 	if (why)
 		say_error("command buffers are not divided, since the program uses %s, which the "

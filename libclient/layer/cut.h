@@ -88,6 +88,7 @@ struct cut_next {
 /* State of a device's recording, in a process that may share its device's time. */
 struct cutter {
 	bool is_passive; /* nothing is cut */
+	bool has_dynamic_rendering;
 	struct cut_next next;
 	PFN_vkVoidFunction *commands; /* the next layer's, in the order of cut_commands */
 	PFN_vkSetDeviceLoaderData set_loader_data;

@@ -3,8 +3,7 @@
  * Times of actions: see duration.h.
  *
  * A measured time contains the device's own cost of a submission, some microseconds, beside parts
- * of hundreds. Slices of a dispatch therefore seem to take a little longer together than the
- * dispatch does.
+ * of hundreds.
  */
 #include "libclient/layer/duration.h"
 
@@ -72,15 +71,22 @@ uint64_t duration_ns(const struct durations *durations, const struct action *act
 	return ns == 0 && whole_ns > 0 ? 1 : ns;
 }
 
-static void learn(struct durations *durations, const struct action *action, double part_ns,
+static void learn(struct durations *durations, const struct action *action, double ns,
 		  bool is_exact)
 {
-	const double whole_ns = part_ns / (double)action->fraction;
-	const uint64_t ns = whole_ns < (double)longest_ns ? (uint64_t)whole_ns : longest_ns;
+	const double whole_ns = ns / (double)action->fraction;
+	const uint64_t all_ns = whole_ns < (double)longest_ns ? (uint64_t)whole_ns : longest_ns;
+	bool is_sure;
 
-	note(durations, action->exact, ns, is_exact);
-	note(durations, action->sized, ns, is_exact);
-	note(durations, action->pipeline, ns * groups_unit / action->n_groups, is_exact);
+	/*
+	 * If other work comes before each submission, smaller slices seem to take longer together:
+	 * they would become smaller and smaller. So slices only correct a time downwards.
+	 */
+	if (action->fraction < 1 && all_ns > duration_whole_ns(durations, action, &is_sure))
+		return;
+	note(durations, action->exact, all_ns, is_exact);
+	note(durations, action->sized, all_ns, is_exact);
+	note(durations, action->pipeline, all_ns * groups_unit / action->n_groups, is_exact);
 }
 
 void duration_learn(struct durations *durations, const struct series *series, uint64_t ns,

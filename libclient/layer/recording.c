@@ -96,6 +96,8 @@ static bool add_to_pool(struct cutter *cutter, struct recording *recording)
 	/* Vulkan requires that one thread at a time uses a pool. */
 	if (table_find(&cutter->pools, pool.handle, &pool)) {
 		recording->next = pool.first;
+		if (pool.first)
+			pool.first->previous = recording;
 		pool.first = recording;
 		return table_replace(&cutter->pools, &pool);
 	}
@@ -126,15 +128,15 @@ VkResult recording_allocate(struct device *device, const VkCommandBufferAllocate
 static void take_from_pool(struct cutter *cutter, const struct recording *recording)
 {
 	struct pool pool;
-	struct recording **at = &pool.first;
 
-	if (!table_find(&cutter->pools, (uint64_t)recording->pool, &pool))
-		return;
-	while (*at && *at != recording)
-		at = &(*at)->next;
-	if (*at)
-		*at = recording->next;
-	table_replace(&cutter->pools, &pool);
+	if (recording->next)
+		recording->next->previous = recording->previous;
+	if (recording->previous) {
+		recording->previous->next = recording->next;
+	} else if (table_find(&cutter->pools, (uint64_t)recording->pool, &pool)) {
+		pool.first = recording->next;
+		table_replace(&cutter->pools, &pool);
+	}
 }
 
 void recording_free(struct device *device, VkCommandPool pool, uint32_t n,
@@ -213,7 +215,6 @@ VKAPI_ATTR VkResult VKAPI_CALL recording_begin(VkCommandBuffer handle,
 			(struct part){.handle = handle, .is_endless = recording->is_whole};
 		recording->n_actions = 0;
 		recording->part_ns = 0;
-		recording->has_slices = false;
 		recording_unbind(recording);
 	}
 	return device->cutter->next.begin(handle, info);
@@ -305,7 +306,6 @@ void recording_split(struct recording *recording)
 	recording->parts[recording->n_parts++] =
 		(struct part){.handle = handle, .first_action = recording->n_actions};
 	recording->part_ns = 0;
-	recording->has_slices = false;
 	recording->has_pipeline = recording->pipeline.handle == 0;
 	recording->n_binds_there = recording->n_pushes_there = 0;
 	__atomic_fetch_add(&cutter->n_parts, 1, __ATOMIC_RELAXED);

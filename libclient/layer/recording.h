@@ -58,10 +58,10 @@ struct recording {
 	uint64_t handle;
 	struct device *device;
 	VkCommandPool pool;
-	struct recording *next;  /* of the pool */
-	VkCommandBuffer current; /* the part that is recorded */
-	bool is_cut;             /* since its begin: it may have several parts */
-	bool is_whole;           /* no further part begins: from the begin on, or since a command */
+	struct recording *next, *previous; /* of the pool; previous NULL: the first */
+	VkCommandBuffer current;           /* the part that is recorded */
+	bool is_cut;                       /* since its begin: it may have several parts */
+	bool is_whole;       /* no further part begins: from the begin on, or since a command */
 	bool is_together;    /* it must be submitted in one piece with those before and after it */
 	uint32_t n_brackets; /* queries, render passes and the like that have begun */
 	uint32_t n_labels, n_markers;   /* regions that have begun in the current part */
@@ -73,7 +73,6 @@ struct recording {
 	struct action *actions;
 	uint32_t n_actions, n_actions_room;
 	uint64_t part_ns; /* predicted time of the current part */
-	bool has_slices;  /* the last dispatch of the current part was divided */
 
 	/* The bindings; calls from the given number on are still to be made in the current part.
 	 */

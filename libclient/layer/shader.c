@@ -22,6 +22,7 @@ enum {
 
 /* Numbers of instructions. */
 enum {
+	OP_EXT_INST = 12, /* a function of a library, such as max() */
 	OP_CONSTANT = 43,
 	OP_FUNCTION = 54, /* instructions before it declare */
 	OP_VARIABLE = 59,
@@ -56,7 +57,7 @@ static bool is_atomic(uint32_t op)
 /* Instructions whose operands are no use of a value: names, types, constants, decorations. */
 static bool declares(uint32_t op)
 {
-	return op < OP_FUNCTION || op == OP_VARIABLE || op == OP_DECORATE ||
+	return (op < OP_FUNCTION && op != OP_EXT_INST) || op == OP_VARIABLE || op == OP_DECORATE ||
 	       op == OP_MEMBER_DECORATE || op == OP_EXECUTION_MODE_ID || op == OP_DECORATE_ID ||
 	       op == OP_DECORATE_STRING;
 }

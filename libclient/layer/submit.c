@@ -309,17 +309,20 @@ static bool can_divide(const struct call *call, uint32_t batch)
 	return true;
 }
 
-/* Submit a batch in pieces. *is_begun is set as soon as something was submitted. */
-static VkResult submit_batch(const struct call *call, struct piece *piece, bool *is_begun)
+/*
+ * Submit a batch in pieces. *is_begun is set as soon as something was submitted, *is_late once a
+ * piece has waited in vain.
+ */
+static VkResult submit_batch(const struct call *call, struct piece *piece, bool *is_begun,
+			     bool *is_late)
 {
 	struct place at = {0, 0};
-	bool is_late = false;
 	VkResult result;
 
 	piece->is_first = true;
 	do {
 		/* Open in between, or late: the rest goes at once. */
-		bool is_whole = is_late || !timeslice_divides(call->device) ||
+		bool is_whole = *is_late || !timeslice_divides(call->device) ||
 				!can_divide(call, piece->batch);
 
 		fill_piece(call, piece, &at, is_whole);
@@ -327,7 +330,7 @@ static VkResult submit_batch(const struct call *call, struct piece *piece, bool 
 		piece->is_last = at.buffer == n_buffers(call, piece->batch);
 		piece->fence = piece->is_last && piece->batch + 1 == call->n ? call->fence
 									     : VK_NULL_HANDLE;
-		result = submit_piece(call, piece, &is_late);
+		result = submit_piece(call, piece, is_late);
 		*is_begun |= result == VK_SUCCESS;
 		piece->is_first = false;
 	} while (result == VK_SUCCESS && !piece->is_last);
@@ -355,11 +358,29 @@ static uint32_t most_parts(const struct call *call)
 	return is_cut ? most : 0;
 }
 
+/*
+ * Signal semaphores and the fence of the batches from that of @piece on, without their commands,
+ * since the program may wait for them. The first batch has waited for its semaphores already.
+ */
+static void give_up(const struct call *call, struct piece *piece)
+{
+	piece->n = 0;
+	piece->is_first = false;
+	piece->is_last = true;
+	for (; piece->batch < call->n; piece->batch++) {
+		VkFence fence = piece->batch + 1 == call->n ? call->fence : VK_NULL_HANDLE;
+
+		(void)(call->below2 ? pass_piece2(call, piece, fence)
+				    : pass_piece(call, piece, fence));
+		piece->is_first = true;
+	}
+}
+
 static VkResult submit_pieces(const struct call *call, uint32_t most)
 {
 	struct piece piece = {.fence = VK_NULL_HANDLE};
 	VkResult result = VK_SUCCESS;
-	bool is_begun = false;
+	bool is_begun = false, is_late = false;
 
 	if (call->below2)
 		piece.infos2 = calloc(most, sizeof(*piece.infos2));
@@ -367,12 +388,18 @@ static VkResult submit_pieces(const struct call *call, uint32_t most)
 		piece.buffers = calloc(most, sizeof(*piece.buffers));
 	if (!piece.buffers && !piece.infos2)
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
-	for (; piece.batch < call->n && result == VK_SUCCESS; piece.batch++)
-		result = submit_batch(call, &piece, &is_begun);
+	while (piece.batch < call->n && result == VK_SUCCESS) {
+		result = submit_batch(call, &piece, &is_begun, &is_late);
+		piece.batch += result == VK_SUCCESS;
+	}
+	if (result != VK_SUCCESS && is_begun) {
+		/* Other errors would say that nothing has happened. */
+		result = VK_ERROR_DEVICE_LOST;
+		give_up(call, &piece);
+	}
 	free(piece.buffers);
 	free(piece.infos2);
-	/* Other errors would say that nothing has happened. */
-	return result != VK_SUCCESS && is_begun ? VK_ERROR_DEVICE_LOST : result;
+	return result;
 }
 
 static VkResult submit_call(const struct call *call)

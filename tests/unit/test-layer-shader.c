@@ -98,6 +98,11 @@ TEST(test_shader__anything_else)
 	code = begin();
 	PUT(&code, 57, TYPE, RESULT, INDEX, VARIABLE);
 	assert_int_equal(axes_of(&code), SHADER_ALL_AXES);
+	/* OpExtInst: max() of the vector */
+	code = begin();
+	PUT(&code, 61, TYPE, VECTOR, VARIABLE);
+	PUT(&code, 12, TYPE, RESULT, TYPE, 41, VECTOR, VECTOR);
+	assert_int_equal(axes_of(&code), SHADER_ALL_AXES);
 	/* OpPhi at the head of a loop, which names what its body loads */
 	code = begin();
 	PUT(&code, 245, TYPE, INDEX, ZERO, RESULT, VECTOR, RESULT);
