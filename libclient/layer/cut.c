@@ -4,7 +4,7 @@
  *
  * While an action's time is not known, it gets a part of its own, so that its time can be measured.
  * Later, actions share a part until their times add up to the part's. Secondary command buffers
- * stay whole; what executes them is cut between two of them.
+ * stay whole; a primary one is cut between two of them.
  */
 #include "libclient/layer/cut.h"
 
@@ -332,7 +332,7 @@ struct grid {
 
 /*
  * Return the number of slices, at least 1, into which the dispatch should be divided along
- * *ret_axis, the longest axis along which its shader cannot tell.
+ * *ret_axis, the longest axis along which its shader cannot detect that.
  */
 static uint32_t n_slices(struct cutter *cutter, const struct recording *recording,
 			 const struct grid *grid, uint64_t ns, uint32_t *ret_axis)
