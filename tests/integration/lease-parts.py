@@ -69,7 +69,8 @@ def check(layers, broker, seed, options):
         n_parts, n_slices = divided(errors)
         print(f'{len(plain)} cases, {mode}: divided {n_parts} times, {n_slices} slices', flush=True)
         expect(('parts' in mode) == (n_parts > 0), mode, 'divided', n_parts, 'times', errors[-2000:])
-        expect(mode != 'parts of 1 us' or n_slices > len(plain), mode, 'only', n_slices, 'slices')
+        # Dispatches are sliced once their times are sure, which few cases do not reach.
+        expect(mode != 'parts of 1 us' or len(plain) < 20 or n_slices > 0, mode, 'no slices')
     both = [begin(RINGBROKER_LEASE_PRIORITY=priority) for priority in ('normal', 'background')]
     n_parts = []
     for process in both:
