@@ -362,9 +362,12 @@ static void note_ends(struct device *device, struct timeslice *slice)
 		double part = sum_ns > 0 ? (double)ended[i].predicted_ns / (double)sum_ns : 1;
 		const struct series *series = &device->cutter->series[ended[i].series];
 		uint64_t ns = (uint64_t)((double)took_ns * part);
+		/* An upper limit: the earlier end may have been seen late. */
+		uint64_t most_ns = now_ns - ended[i].begin_ns;
 
 		if (series->n > 0)
-			duration_learn(&device->cutter->durations, series, ns, is_exact);
+			duration_learn(&device->cutter->durations, series, is_exact ? ns : most_ns,
+				       is_exact);
 		all->used_series &= ~(1ull << ended[i].series);
 		slice->typical_ns -= slice->typical_ns / 8;
 		if (ns > slice->typical_ns)
