@@ -150,20 +150,19 @@ def measure_beside(*modes):
             part = others[0] * background.us / 1e6 / seconds
             print(f'beside submissions of 20 ms, {dispatches} dispatches, parts of {max_part or "500us"}: p50 {mine[1]:.0f} us, '
                   f'p99 {mine[2]:.0f} us; the background program has {part:.2f} of the card', flush=True)
-            judge(mine[1] < 12000, 'the urgent program waits for more than a part')
+            judge(mine[1] < 5000, 'the urgent program waits for more than a part')
             judge(part > .5, 'the background program gets little')
             background.end()
         urgent.end()
 
 
 def test_urgent_beside_parts():
-    """Command buffers are divided, so an urgent program waits for a part of a submission only."""
-    measure_beside((100, None))
+    """Command buffers are divided, and long dispatches too, so an urgent program waits for a part of a submission only."""
+    measure_beside((100, None), (1, None))
 
 
-def test_urgent_beside_other_parts():
-    """Long dispatches are divided, too; and parts are as short as the user wants."""
-    measure_beside((1, None), (100, '200us'), (1, '200us'))
+def test_urgent_beside_short_parts():
+    measure_beside((100, '200us'), (1, '200us'))
 
 
 def test_long_submission():
@@ -270,7 +269,7 @@ def test_plans():
             """Return the tasks per second that ran on the card, one after the other."""
             client.tell('start', 'm')
             begin = time.monotonic()
-            time.sleep(.6)
+            time.sleep(1)
             _, by = client.stop('m')
             return sum(n for (device, _), n in by.items() if device == GPU) / (time.monotonic() - begin)
 
@@ -283,7 +282,7 @@ def test_plans():
             program = Program(rig, 5000, 20, priority=priority, dispatches=dispatches)
             # It is not restrained before the broker has seen that the card has tasks.
             client.tell('run', 'm')
-            measure([program], .3)
+            measure([program], .5)
             rates[what] = rate()
             if what != 'background':
                 program.end()
@@ -295,7 +294,7 @@ def test_plans():
               f'part of the background program afterwards: {part:.2f}', flush=True)
         judge(rates['whole'] > 3 * rates['apart'], 'the tasks wait for the whole queue')
         judge(rates['parts'] > 3 * rates['whole'], 'the tasks wait for whole submissions')
-        judge(rates['background'] > .1 * rates['alone'], 'background work comes before the tasks')
+        judge(rates['background'] > .5 * rates['alone'], 'background work comes before the tasks')
         judge(part > .9, 'the program is held back after the tasks')
 
 
