@@ -81,9 +81,11 @@ struct tenant_leases {
 	uint64_t of_reserve[RBK_MAX_DEVICES]; /* granted bytes within the tenant's reserve */
 	uint64_t thought_bytes;               /* sum of lease_thought.bytes */
 	struct heap_node *thought_leases; /* leases for which the tenant has no room, in a search */
-	/* timeslice.c's: leases that share the device, and the tenant's tag */
+	/* timeslice.c's: leases that share the device, the tenant's tag, and the clock of its
+	 * leases */
 	uint32_t n_sharing[RBK_MAX_DEVICES];
 	uint64_t timeslice_ns[RBK_MAX_DEVICES];
+	struct timeslice_clock timeslice_clocks[RBK_MAX_DEVICES];
 	/*
 	 * Residency's: number of the last computation of part_bytes, and bytes that each lease may
 	 * keep.

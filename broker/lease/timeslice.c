@@ -10,6 +10,9 @@
  * than max_ahead_ns, so that a program that hung the device does not cost its tenant the device for
  * long.
  *
+ * A tenant's time on a device is divided among its leases in the same way, by their shares: each
+ * lease has a tag, and each tenant a virtual time of its own on each device.
+ *
  * Devices do work in the order in which it came. While leases are overdue, the one whose timeslice
  * ended first is charged, and no other. That ends when a later timeslice has ended: then nothing of
  * the overdue lease is in front of others, as if its program was stopped.
@@ -51,16 +54,27 @@ static uint64_t *tag_of(const struct lease *lease)
 	return &lease->tenant->leases->timeslice_ns[lease->device];
 }
 
-/* Return @ns of the device's time as a difference of the tenant's tag. */
-static uint64_t virtual_of(const struct lease *lease, uint64_t ns)
+/* Return the clock of the leases of the same tenant. */
+static struct timeslice_clock *clock_of(const struct lease *lease)
 {
-	return ns * FAIR_WEIGHT / max_u64(lease->tenant->weight, 1);
+	return &lease->tenant->leases->timeslice_clocks[lease->device];
 }
 
-/* Return the device's time for a difference of the tenant's tag. */
-static uint64_t time_of(const struct lease *lease, uint64_t tag)
+static uint64_t share_of(const struct lease *lease)
 {
-	return tag * max_u64(lease->tenant->weight, 1) / FAIR_WEIGHT;
+	return lease->timeslice.share > 0 ? lease->timeslice.share : FAIR_WEIGHT;
+}
+
+/* Return @ns of the device's time as a difference of tags of this weight. */
+static uint64_t virtual_of(uint64_t weight, uint64_t ns)
+{
+	return ns * FAIR_WEIGHT / max_u64(weight, 1);
+}
+
+/* Return the device's time for a difference of tags of this weight. */
+static uint64_t time_of(uint64_t weight, uint64_t tag)
+{
+	return tag * max_u64(weight, 1) / FAIR_WEIGHT;
 }
 
 static enum rbk_timeslice state_of(const struct lease *lease)
@@ -119,9 +133,9 @@ static struct lease *device_user(const struct timeslice_device *device, uint64_t
 /* Return true if the tenant has had more than its share, by more than the lag. */
 static bool is_ahead(const struct lease *lease)
 {
-	uint64_t most = device_of(lease)->virtual_ns + virtual_of(lease, TIMESLICE_LAG_NS);
+	uint64_t lag = virtual_of(lease->tenant->weight, TIMESLICE_LAG_NS);
 
-	return *tag_of(lease) > most;
+	return *tag_of(lease) > device_of(lease)->clock.virtual_ns + lag;
 }
 
 /* Return the class that counts now. */
@@ -145,12 +159,36 @@ static bool is_served(const struct timeslice_device *device, const struct lease 
 	return slice->n_wanting > 0 || (slice->done_ns > 0 && now_ns < slice->done_ns + recent_ns);
 }
 
+/* Begin to look for the least tag of those that are served. */
+static void clock_begin(struct timeslice_clock *clock)
+{
+	clock->least = UINT64_MAX;
+	clock->best = UINT8_MAX;
+}
+
+/* Note the tag of one that is served; only those of the best class count. */
+static void clock_note(struct timeslice_clock *clock, uint8_t class, uint64_t tag)
+{
+	if (class < clock->best)
+		clock->least = UINT64_MAX;
+	if (class <= clock->best)
+		clock->least = min_u64(clock->least, tag);
+	clock->best = class < clock->best ? class : clock->best;
+}
+
+static void clock_end(struct timeslice_clock *clock)
+{
+	if (clock->least != UINT64_MAX)
+		clock->virtual_ns = max_u64(clock->virtual_ns, clock->least);
+}
+
 static void device_advance(struct timeslice_device *device, uint64_t now_ns)
 {
 	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
-	uint64_t least = UINT64_MAX;
-	uint8_t best = UINT8_MAX;
 
+	clock_begin(&device->clock);
+	list_for_each (node, &device->leases)
+		clock_begin(clock_of(lease_of(node)));
 	list_for_each (node, &device->leases) {
 		const struct lease *lease = lease_of(node);
 		uint8_t class = timeslice_class(lease);
@@ -159,14 +197,12 @@ static void device_advance(struct timeslice_device *device, uint64_t now_ns)
 			continue;
 		/* Urgent leases must not be ahead of normal ones by more than the lag. */
 		class = class < normal ? normal : class;
-		if (class < best)
-			least = UINT64_MAX;
-		if (class <= best)
-			least = min_u64(least, *tag_of(lease));
-		best = class < best ? class : best;
+		clock_note(&device->clock, class, *tag_of(lease));
+		clock_note(clock_of(lease), class, lease->timeslice.tag);
 	}
-	if (least != UINT64_MAX)
-		device->virtual_ns = max_u64(device->virtual_ns, least);
+	clock_end(&device->clock);
+	list_for_each (node, &device->leases)
+		clock_end(clock_of(lease_of(node)));
 }
 
 /* Charge the lease that uses the device, up to now. */
@@ -183,26 +219,36 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 		if (lease != user)
 			continue;
 		slice->used_ns += ns;
-		*tag_of(lease) += virtual_of(lease, ns);
+		slice->tag += virtual_of(share_of(lease), ns);
+		*tag_of(lease) += virtual_of(lease->tenant->weight, ns);
 	}
 	device_advance(device, now_ns);
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
-		uint64_t most = device->virtual_ns + virtual_of(lease, max_ahead_ns);
+		uint64_t most = virtual_of(lease->tenant->weight, max_ahead_ns);
+		uint64_t most_within = virtual_of(share_of(lease), max_ahead_ns);
 
-		*tag_of(lease) = min_u64(*tag_of(lease), most);
+		*tag_of(lease) = min_u64(*tag_of(lease), device->clock.virtual_ns + most);
+		lease->timeslice.tag =
+			min_u64(lease->timeslice.tag, clock_of(lease)->virtual_ns + most_within);
 	}
 }
 
-/* Bound the time that a tenant is behind, as its lease begins to use the device or to wait. */
+/* Bound the time by which a tag of this weight is behind. */
+static void catch_up(const struct timeslice_clock *clock, uint64_t weight, uint64_t *tag)
+{
+	const uint64_t lag = virtual_of(weight, TIMESLICE_LAG_NS);
+
+	if (*tag + lag < clock->virtual_ns)
+		*tag = clock->virtual_ns - lag;
+}
+
+/* Bound the time that a lease and its tenant are behind, as it begins to use the device or to wait.
+ */
 static void lease_return(struct lease *lease)
 {
-	const uint64_t lag = virtual_of(lease, TIMESLICE_LAG_NS);
-	const struct timeslice_device *device = device_of(lease);
-	uint64_t *tag = tag_of(lease);
-
-	if (*tag + lag < device->virtual_ns)
-		*tag = device->virtual_ns - lag;
+	catch_up(&device_of(lease)->clock, lease->tenant->weight, tag_of(lease));
+	catch_up(clock_of(lease), share_of(lease), &lease->timeslice.tag);
 }
 
 /* ---- Whose turn it is ---- */
@@ -227,6 +273,8 @@ static bool is_before(const struct lease *a, const struct lease *b)
 		return class_of(a) < class_of(b);
 	if (*tag_of(a) != *tag_of(b))
 		return *tag_of(a) < *tag_of(b);
+	if (a->tenant == b->tenant && a->timeslice.tag != b->timeslice.tag)
+		return a->timeslice.tag < b->timeslice.tag;
 	return a->timeslice.wanted_ns < b->timeslice.wanted_ns;
 }
 
@@ -288,18 +336,20 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
 /* Return the time from which the holder, if it has the device until then, is not urgent. */
 static uint64_t ahead_from_ns(const struct lease *holder)
 {
-	uint64_t most = device_of(holder)->virtual_ns + virtual_of(holder, TIMESLICE_LAG_NS);
+	const uint64_t weight = holder->tenant->weight;
+	uint64_t most = device_of(holder)->clock.virtual_ns + virtual_of(weight, TIMESLICE_LAG_NS);
 	uint64_t left = most - min_u64(*tag_of(holder), most);
 
 	if (class_of(holder) >= priority_class(RBK_PRIORITY_NORMAL))
 		return UINT64_MAX;
-	return holder->timeslice.charged_ns + time_of(holder, left) + 1;
+	return holder->timeslice.charged_ns + time_of(weight, left) + 1;
 }
 
 /*
  * Return the time at which the holder's timeslice ends because @next waits: once its tenant has
- * used more. Without that, two tenants with one program each would have equal parts: the holder
- * does not wait when its timeslice ends. A holder that is not charged waits for an overdue lease.
+ * used more, or the holder itself if both are of one tenant. Without that, two tenants with one
+ * program each would have equal parts: the holder does not wait when its timeslice ends. A holder
+ * that is not charged waits for an overdue lease.
  */
 static uint64_t end_for_ns(const struct lease *holder, const struct lease *next, bool is_charged)
 {
@@ -312,11 +362,17 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next,
 		return max_u64(least_ns, min_u64(late_from_ns(next), ahead_from_ns(holder)));
 	if (!is_charged)
 		return least_ns;
+	if (holder->tenant == next->tenant) {
+		behind = next->timeslice.tag - min_u64(holder->timeslice.tag, next->timeslice.tag);
+		return max_u64(least_ns,
+			       holder->timeslice.charged_ns + time_of(share_of(holder), behind));
+	}
 	behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
 	/* A lease that was ahead is urgent again. */
 	if (timeslice_class(next) < next_class)
-		behind -= min_u64(behind, virtual_of(next, TIMESLICE_LAG_NS));
-	return max_u64(least_ns, holder->timeslice.charged_ns + time_of(holder, behind));
+		behind -= min_u64(behind, virtual_of(next->tenant->weight, TIMESLICE_LAG_NS));
+	return max_u64(least_ns,
+		       holder->timeslice.charged_ns + time_of(holder->tenant->weight, behind));
 }
 
 /*
@@ -471,6 +527,10 @@ void timeslices_init(struct timeslices *timeslices)
 static void lease_find_class(struct lease *lease)
 {
 	lease->timeslice.class = UINT8_MAX;
+	if (lease->timeslice.set_priority > 0) {
+		lease->timeslice.class = priority_class(lease->timeslice.set_priority - 1);
+		return;
+	}
 	list_for_each (node, &lease->timeslice.members) {
 		const struct member_timeslice *member = &member_of(node)->timeslice;
 
@@ -528,6 +588,8 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 		list_append(&device->leases, &lease->timeslice.link);
 		device->n_leases++;
 		lease->leases->timeslices.n_leases++;
+		/* It did not wait so far, so its tenant's other leases owe it nothing. */
+		lease->timeslice.tag = max_u64(lease->timeslice.tag, clock_of(lease)->virtual_ns);
 		lease_return(lease);
 	}
 	if (!member->timeslice.is_sharing) {
@@ -544,6 +606,22 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 	lease_find_class(lease);
 	device_run(device, now_ns);
 	return 0;
+}
+
+void timeslice_set(struct lease *lease, uint32_t priority, uint32_t share, uint64_t now_ns)
+{
+	bool is_sharing = lease->timeslice.n_members > 0;
+
+	if (is_sharing)
+		device_charge(device_of(lease), now_ns);
+	if (priority > 0)
+		lease->timeslice.set_priority = priority;
+	if (share > 0)
+		lease->timeslice.share = share;
+	if (!is_sharing)
+		return;
+	lease_find_class(lease);
+	device_run(device_of(lease), now_ns);
 }
 
 void timeslice_want(struct lease_member *member, uint64_t now_ns)

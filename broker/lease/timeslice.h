@@ -8,10 +8,11 @@
  * lease that is alone is not restrained.
  *
  * The next lease is one of the highest priority that waits; among these, the one whose tenant has
- * used least, by weight. A lease that waits ends the timeslice of a lower one at once, and that of
- * an equal one after TIMESLICE_NS, once the holder's tenant has used more. A timeslice has ended
- * when the members that used it have told that nothing of theirs is under way, or is overdue after
- * TIMESLICE_GRACE_NS.
+ * used least, by weight; among those of one tenant, the one that has used least, by its share. A
+ * lease that waits ends the timeslice of a lower one at once, and that of an equal one after
+ * TIMESLICE_NS, once the holder's tenant has used more, or the holder within one tenant. A
+ * timeslice has ended when the members that used it have told that nothing of theirs is under way,
+ * or is overdue after TIMESLICE_GRACE_NS.
  *
  * Time counts from the begin of a timeslice until these members have told so. A tenant that did not
  * wait may be behind others by TIMESLICE_LAG_NS at most, and so much ahead before its leases lose
@@ -51,15 +52,22 @@ enum {
 #define TIMESLICE_PLANS_NS    2000000ull /* 2 ms: pause of plans in which background work waits */
 #define TIMESLICE_PAUSE_NS    1000000000ull /* 1 s: pause of plans until a lease is alone */
 
+/* Virtual time among tenants on a device, or among the leases of one tenant there. */
+struct timeslice_clock {
+	uint64_t virtual_ns; /* least tag of those that are served, see timeslice.c */
+	uint64_t least;      /* scratch of device_advance() */
+	uint8_t best;
+};
+
 /* One device. */
 struct timeslice_device {
 	struct list_node leases; /* struct lease_timeslice.link: leases that share the device */
 	uint32_t n_leases;
 	struct lease *holder; /* has the timeslice, or is ending it; NULL: none */
-	uint64_t virtual_ns;  /* least tag of the tenants that are served, see timeslice.c */
-	uint64_t late_ns;     /* when a lease last came next because it had waited long; 0: never */
-	bool has_plans;       /* tasks of plans are under way */
-	uint64_t plans_ns;    /* the last time that is known at which some were; 0: never */
+	struct timeslice_clock clock;
+	uint64_t late_ns;  /* when a lease last came next because it had waited long; 0: never */
+	bool has_plans;    /* tasks of plans are under way */
+	uint64_t plans_ns; /* the last time that is known at which some were; 0: never */
 };
 
 /* All devices; part of struct leases. */
@@ -76,8 +84,11 @@ struct lease_timeslice {
 	uint32_t n_done;          /* of these, those that have told DONE, and not WANT since */
 	uint32_t n_wanting;       /* of these, those that wait for the timeslice */
 	uint32_t word;            /* rbk_lease_page.timeslice */
-	uint8_t class;            /* priority_class() of its members' highest priority */
-	bool is_under_way;        /* its members have not told that their work has ended */
+	uint8_t class; /* priority_class() of @set_priority, or of its members' highest priority */
+	uint32_t set_priority; /* of timeslice_set(): 1 + enum rbk_priority; 0: its members' */
+	uint32_t share;        /* of its tenant's time, 1..10000; 0: FAIR_WEIGHT */
+	uint64_t tag;          /* the time it has had, divided by its share, see timeslice.c */
+	bool is_under_way;     /* its members have not told that their work has ended */
 	bool is_overtaken;   /* a later timeslice has ended meanwhile: its work hardly delays others
 			      */
 	bool was_late;       /* it has the timeslice because it waited too long */
@@ -107,6 +118,11 @@ void timeslices_init(struct timeslices *timeslices);
  * Return: 0; TIMESLICE_E_FULL.
  */
 int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_ns);
+/*
+ * Set the priority of a lease, whatever its members ask for: 1 + enum rbk_priority; and its share
+ * of its tenant's time, 1..10000. 0 leaves either as it is.
+ */
+void timeslice_set(struct lease *lease, uint32_t priority, uint32_t share, uint64_t now_ns);
 /* Note that a sharing member waits for the timeslice. */
 void timeslice_want(struct lease_member *member, uint64_t now_ns);
 /* Note that nothing of a sharing member is under way, as of @word of its lease's page. */

@@ -206,7 +206,76 @@ TEST(test_weights__divide_the_device, setup, teardown)
 	measure(5 * s);
 	b->used_ns += c->used_ns;
 	expect_between(2.91, ratio(a, b), 3.09);
-	expect_between(0.9, ratio(b, c), 2.2);
+	/* b->used_ns is that of both. */
+	expect_between(1.94, ratio(b, c), 2.06);
+}
+
+/* A tenant's time is divided among its leases by their shares, whatever other tenants have. */
+TEST(test_shares__divide_a_tenants_time, setup, teardown)
+{
+	struct program *a, *b, *other;
+	double both_ns;
+
+	a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	b = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	timeslice_set(a->lease, 0, 75, now_ns);
+	timeslice_set(b->lease, 0, 25, now_ns);
+	measure(5 * s);
+	expect_between(2.91, ratio(a, b), 3.09);
+
+	other = add(1, RBK_PRIORITY_NORMAL, 700 * us, 0);
+	run_for(s);
+	measure(5 * s);
+	expect_between(2.91, ratio(a, b), 3.09);
+	both_ns = (double)(a->used_ns + b->used_ns);
+	expect_between(0.97, both_ns / (double)other->used_ns, 1.03);
+
+	/* Changed in the middle, it takes effect in a moment. */
+	timeslice_set(b->lease, 0, 225, now_ns);
+	measure(5 * s);
+	expect_between(0.32, ratio(a, b), 0.345);
+}
+
+/* A lease that was idle has saved up little of its tenant's time. */
+TEST(test_shares__with_pauses, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *b = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *other = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+
+	timeslice_set(a->lease, 0, 300, now_ns);
+	b->ready_ns = now_ns + 5 * s;
+	run_for(5 * s);
+	/* b has a quarter of half the time, and is 100 ms of that quarter behind. */
+	measure(s);
+	expect_between(1.3, ratio(a, b), 1.7);
+	measure(5 * s);
+	expect_between(2.91, ratio(a, b), 3.09);
+	expect_between(0.97, (double)(a->used_ns + b->used_ns) / (double)other->used_ns, 1.03);
+}
+
+/* The priority that is set for a lease comes before what its members ask for. */
+TEST(test_set_priority__of_a_running_lease, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *b = add(0, URGENT, ms, 20 * ms);
+
+	measure(s);
+	assert_true(b->longest_ns < 3 * ms);
+	timeslice_set(b->lease, 1 + RBK_PRIORITY_LOW, 0, now_ns);
+	measure(3 * s);
+	assert_true(b->longest_ns > 900 * ms);
+	timeslice_set(b->lease, 1 + RBK_PRIORITY_HIGH, 0, now_ns);
+	measure(s);
+	assert_true(b->longest_ns < 1100 * ms);
+	measure(s);
+	assert_true(b->longest_ns < 3 * ms);
+
+	/* A member that joins does not change it. */
+	assert_int_equal(timeslice_join(&b->member, RBK_PRIORITY_LOW, now_ns), 0);
+	measure(s);
+	assert_true(b->longest_ns < 3 * ms);
+	assert_true(a->used_ns > 900 * ms);
 }
 
 /* A program that pauses between long submissions keeps its share. */
