@@ -36,4 +36,6 @@
 	KEY(TASKS_MAX, "tasks-max", NUMBER, tasks_max, 0, 1000000000, true)          \
 	KEY(LEASE_AUDIT, "lease-audit", AUDIT, lease_audit, 0, 0, false)             \
 	KEY(LEASE_REQUIRED, "lease-required", SWITCH, lease_required, 0, 0, false)   \
-	KEY(LEASE_TOLERANCE, "lease-tolerance", BYTES, lease_tolerance, 0, 0, false)
+	KEY(LEASE_TOLERANCE, "lease-tolerance", BYTES, lease_tolerance, 0, 0, false) \
+	KEY(EXEC_PRIORITY, "exec-priority", PROGRAM, exec_priority, 0, 0, false)     \
+	KEY(EXEC_MAX_PART, "exec-max-part", TIME, exec_max_part_ns, 0, 0, false)

@@ -12,6 +12,7 @@
 #include "tenant/policy-private.h"
 #include "util/cleanup.h"
 #include "util/number.h"
+#include "util/priority.h"
 #include "util/size.h"
 
 static void print_ids(FILE *stream, const char *key, const uint32_t *ids, uint32_t n)
@@ -62,6 +63,16 @@ static void print_host(FILE *stream, struct policy_size size, uint64_t host_byte
 	print_bytes(stream, size.is_percent && bytes >> 20 ? bytes >> 20 << 20 : bytes);
 }
 
+static void print_time(FILE *stream, uint64_t ns)
+{
+	if (ns == 0)
+		fputs("no", stream);
+	else if (ns < 1000000)
+		fprintf(stream, "%gus", (double)ns / 1e3);
+	else
+		fprintf(stream, "%gms", (double)ns / 1e6);
+}
+
 static void print_value(FILE *stream, const struct policy_key_row *key, const void *value,
 			uint64_t host_bytes)
 {
@@ -94,6 +105,14 @@ static void print_value(FILE *stream, const struct policy_key_row *key, const vo
 		break;
 	case POLICY_VALUE_SWITCH:
 		fputs(*(const uint8_t *)value ? "yes" : "no", stream);
+		break;
+	case POLICY_VALUE_PROGRAM:
+		fputs(*(const uint8_t *)value ? priority_of_program(*(const uint8_t *)value - 1u)
+					      : "no",
+		      stream);
+		break;
+	case POLICY_VALUE_TIME:
+		print_time(stream, *(const uint64_t *)value);
 		break;
 	}
 }

@@ -22,6 +22,7 @@
 #include "util/checked.h"
 #include "util/error.h"
 #include "util/number.h"
+#include "util/priority.h"
 #include "util/size.h"
 #include "util/suggest.h"
 
@@ -259,6 +260,58 @@ static void read_switch(struct policy_loader *loader, const char *key, const cha
 	else
 		complain_key(loader, key, "'%s' is neither yes nor no; expected one of them",
 			     value);
+}
+
+static void read_program(struct policy_loader *loader, const char *key, const char *value,
+			 uint8_t *ret)
+{
+	static const uint8_t priorities[] = {RBK_PRIORITY_LOW, RBK_PRIORITY_NORMAL,
+					     RBK_PRIORITY_URGENT};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(priorities); i++)
+		if (strcmp(value, priority_of_program(priorities[i])) == 0) {
+			*ret = 1 + priorities[i];
+			return;
+		}
+	if (strcmp(value, "no") == 0)
+		*ret = 0;
+	else
+		complain_key(loader, key,
+			     "'%s' is not a priority of programs; expected background, normal, "
+			     "urgent or no",
+			     value);
+}
+
+/* Read "500us", "1.5ms", "2s" or "no". */
+static void read_time(struct policy_loader *loader, const char *key, const char *value,
+		      uint64_t *ret)
+{
+	/* the layer's own limits of RINGBROKER_LEASE_MAX_PART */
+	const double least_ns = 1e3, most_ns = 2e9;
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+	size_t n_digits = strspn(value, "0123456789.");
+	char *rest = NULL;
+	double number = n_digits > 0 ? strtod(value, &rest) : 0;
+
+	if (strcmp(value, "no") == 0) {
+		*ret = 0;
+		return;
+	}
+	for (unsigned int i = 0; rest == value + n_digits && i < ARRAY_SIZE(units); i++) {
+		double ns = number * units[i].ns;
+
+		if (strcmp(rest + strspn(rest, " \t"), units[i].name) != 0 || ns < least_ns ||
+		    ns > most_ns)
+			continue;
+		*ret = (uint64_t)ns;
+		return;
+	}
+	complain_key(loader, key,
+		     "'%s' is not a time; expected one from 1us to 2s, such as 500us, or no",
+		     value);
 }
 
 /* ---- Matching ---- */
@@ -502,6 +555,12 @@ void policy_key_read(struct policy_loader *loader, const char *name, const char 
 	case POLICY_VALUE_SWITCH:
 		read_switch(loader, name, value, field);
 		break;
+	case POLICY_VALUE_PROGRAM:
+		read_program(loader, name, value, field);
+		break;
+	case POLICY_VALUE_TIME:
+		read_time(loader, name, value, field);
+		break;
 	}
 }
 
@@ -736,6 +795,8 @@ void policy_key_copy(enum policy_key key, struct tenant_policy *to,
 		[POLICY_VALUE_PRIORITY] = sizeof(uint8_t),
 		[POLICY_VALUE_AUDIT] = sizeof(uint8_t),
 		[POLICY_VALUE_SWITCH] = sizeof(uint8_t),
+		[POLICY_VALUE_PROGRAM] = sizeof(uint8_t),
+		[POLICY_VALUE_TIME] = sizeof(uint64_t),
 	};
 	size_t offset = policy_key_rows[key].offset;
 
@@ -760,6 +821,7 @@ bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
 	case POLICY_VALUE_PRIORITY:
 	case POLICY_VALUE_AUDIT:
 	case POLICY_VALUE_SWITCH:
+	case POLICY_VALUE_PROGRAM:
 		return *x == *y;
 	default:
 		return *(const uint64_t *)x == *(const uint64_t *)y;

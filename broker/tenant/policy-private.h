@@ -70,6 +70,8 @@ enum policy_value {
 	POLICY_VALUE_PRIORITY,
 	POLICY_VALUE_AUDIT,
 	POLICY_VALUE_SWITCH,
+	POLICY_VALUE_PROGRAM, /* a leased program's priority, or none */
+	POLICY_VALUE_TIME,    /* ns, or 0 for none */
 };
 
 struct policy_key_row {

@@ -69,6 +69,10 @@ struct tenant_policy {
 	uint8_t lease_audit;      /* enum policy_audit */
 	uint8_t lease_required;   /* 0 or 1: programs that use a device by themselves need leases */
 	uint64_t lease_tolerance; /* bytes of driver overhead allowed to each process */
+	/* for leased programs that name none: 1 + enum rbk_priority, 0: they do not share devices
+	 */
+	uint8_t exec_priority;
+	uint64_t exec_max_part_ns; /* longest part of their command buffers; 0: not given */
 };
 
 /* Kinds of match keys, as bits; a higher bit is more specific. */

@@ -109,6 +109,8 @@ static void tenant_apply(struct tenant *tenant, const struct tenants_machine *ma
 	tenant->lease_audit = wanted->lease_audit;
 	tenant->is_lease_required = wanted->lease_required;
 	tenant->lease_tolerance = wanted->lease_tolerance;
+	tenant->exec_priority = wanted->exec_priority;
+	tenant->exec_max_part_ns = wanted->exec_max_part_ns;
 	tenant->is_named = true;
 }
 

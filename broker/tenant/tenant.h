@@ -60,7 +60,10 @@ struct tenant {
 	uint32_t full_weight; /* weight when not lowered */
 	uint8_t full_priority_max;
 	uint64_t lease_tolerance; /* bytes for each process */
-	struct tenant_past past;  /* totals of ended sessions */
+	/* of leased programs that name none, see struct tenant_policy */
+	uint8_t exec_priority;
+	uint64_t exec_max_part_ns;
+	struct tenant_past past; /* totals of ended sessions */
 
 	struct fair_flow setup;  /* turns and time used on the setup thread */
 	struct list_node checks; /* plans waiting for verification, oldest first (session-plan.c) */

@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Priorities in their order */
+/* Priorities in their order, and their names for leased programs */
 #include <stdint.h>
 #include <ringbroker/abi.h>
 
@@ -16,5 +16,20 @@ static inline uint8_t priority_class(uint32_t priority)
 		return 3;
 	default:
 		return 2;
+	}
+}
+
+/* Return the name that an enum rbk_priority has for leased programs. */
+static inline const char *priority_of_program(uint32_t priority)
+{
+	switch (priority) {
+	case RBK_PRIORITY_URGENT:
+		return "urgent";
+	case RBK_PRIORITY_HIGH:
+		return "high";
+	case RBK_PRIORITY_LOW:
+		return "background";
+	default:
+		return "normal";
 	}
 }

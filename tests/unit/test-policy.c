@@ -242,6 +242,8 @@ TEST(test_load__everything)
 				     "lease-audit = stop\n"
 				     "lease-required = yes\n"
 				     "lease-tolerance = 1 MiB\n"
+				     "exec-priority = background\n"
+				     "exec-max-part = 1.5 ms\n"
 				     "[tenant default]\n"
 				     "weight = 1");
 	const struct tenant_policy *web = policy_tenant(policy, 1);
@@ -274,7 +276,9 @@ TEST(test_load__everything)
 		      "host-max = 4KiB; weight = 10000; cpu-max = 150%; priority-max = low; "
 		      "sessions-max = 0; arenas-max = 1; arena-bytes-max = 64KiB; plans-max = 3; "
 		      "tasks-max = 1000000000; lease-audit = stop; lease-required = yes; "
-		      "lease-tolerance = 1MiB");
+		      "lease-tolerance = 1MiB; exec-priority = background; exec-max-part = 1.5ms");
+	assert_fields(*web, (exec_priority, 1 + RBK_PRIORITY_LOW), (exec_max_part_ns, 1500000));
+	assert_fields(*policy_tenant(policy, 0), (exec_priority, 0), (exec_max_part_ns, 0));
 	assert_int_equal(policy_tenant(policy, 0)->lease_audit, POLICY_AUDIT_WARN);
 	assert_int_equal(policy_tenant(policy, 0)->lease_required, 0);
 	free(text);
@@ -448,32 +452,93 @@ TEST(test_load__values)
 		snprintf(text, sizeof(text), "[tenant default]\ngtt-max = %s\n", good_sizes[i]);
 		policy_free(load(text));
 	}
-	expect_errors("[tenant default]\narena-bytes-max = 5%\nweight = 0\nsessions-max = "
-		      "1000001\nplans-max = -1\ntasks-max = 1 2\narenas-max =\n"
-		      "priority-max = High\nvram = 1\nweight = 10001\nplans-max = 1\n"
-		      "lease-audit = kill\nlease-required = maybe\nlease-tolerance = 5%\n",
-		      "f:2: arena-bytes-max: '5%' is not a size; expected bytes, KiB, MiB, GiB or "
-		      "TiB, such as 512MiB\n"
-		      "f:3: weight: '0' is not a number from 1 to 10000\n"
-		      "f:4: sessions-max: '1000001' is not a number from 0 to 1000000\n"
-		      "f:5: plans-max: '-1' is not a number from 0 to 1000000\n"
-		      "f:6: tasks-max: '1 2' is not a number from 0 to 1000000000\n"
-		      "f:7: arenas-max: '' is not a number from 0 to 1000000\n"
-		      "f:8: priority-max: 'High' is not a priority; expected low, normal, high or "
-		      "urgent\n"
-		      "f:9: vram: a tenant has no such key; brokerd.conf(5) lists the keys\n"
-		      "f:10: weight: the key is in line 3 already; give it once\n"
-		      "f:11: plans-max: the key is in line 5 already; give it once\n"
-		      "f:12: lease-audit: 'kill' is not an action; expected off, warn, priority or "
-		      "stop\n"
-		      "f:13: lease-required: 'maybe' is neither yes nor no; expected one of them\n"
-		      "f:14: lease-tolerance: '5%' is not a size; expected bytes, KiB, MiB, GiB or "
-		      "TiB, such as 512MiB\n");
+	expect_errors(
+		"[tenant default]\narena-bytes-max = 5%\nweight = 0\nsessions-max = "
+		"1000001\nplans-max = -1\ntasks-max = 1 2\narenas-max =\n"
+		"priority-max = High\nvram = 1\nweight = 10001\nplans-max = 1\n"
+		"lease-audit = kill\nlease-required = maybe\nlease-tolerance = 5%\n"
+		"exec-priority = low\nexec-max-part = 5\n",
+		"f:2: arena-bytes-max: '5%' is not a size; expected bytes, KiB, MiB, GiB or "
+		"TiB, such as 512MiB\n"
+		"f:3: weight: '0' is not a number from 1 to 10000\n"
+		"f:4: sessions-max: '1000001' is not a number from 0 to 1000000\n"
+		"f:5: plans-max: '-1' is not a number from 0 to 1000000\n"
+		"f:6: tasks-max: '1 2' is not a number from 0 to 1000000000\n"
+		"f:7: arenas-max: '' is not a number from 0 to 1000000\n"
+		"f:8: priority-max: 'High' is not a priority; expected low, normal, high or "
+		"urgent\n"
+		"f:9: vram: a tenant has no such key; brokerd.conf(5) lists the keys\n"
+		"f:10: weight: the key is in line 3 already; give it once\n"
+		"f:11: plans-max: the key is in line 5 already; give it once\n"
+		"f:12: lease-audit: 'kill' is not an action; expected off, warn, priority or "
+		"stop\n"
+		"f:13: lease-required: 'maybe' is neither yes nor no; expected one of them\n"
+		"f:14: lease-tolerance: '5%' is not a size; expected bytes, KiB, MiB, GiB or "
+		"TiB, such as 512MiB\n"
+		"f:15: exec-priority: 'low' is not a priority of programs; expected "
+		"background, normal, urgent or no\n"
+		"f:16: exec-max-part: '5' is not a time; expected one from 1us to 2s, such as "
+		"500us, or no\n");
 	expect_errors("[broker]\nvram-headroom = lots\nvram-headroom = 1%\nworkers = 1\n",
 		      "f:2: vram-headroom: 'lots' is not a size; expected bytes, KiB, MiB, GiB, "
 		      "TiB or 0% to 100%, such as 512MiB or 25%\n"
 		      "f:3: vram-headroom: the key is in line 2 already; give it once\n"
 		      "f:4: workers: [broker] has no such key; brokerd.conf(5) lists the keys\n");
+}
+
+TEST(test_load__of_programs)
+{
+	static const struct {
+		const char *value;
+		uint64_t ns; /* UINT64_MAX: it is refused */
+	} times[] = {{"no", 0},
+		     {"1us", 1000},
+		     {"500us", 500000},
+		     {"1.5 ms", 1500000},
+		     {"2s", 2000000000},
+		     {"2.1s", UINT64_MAX},
+		     {"0.9us", UINT64_MAX},
+		     {"0", UINT64_MAX},
+		     {"1e3us", UINT64_MAX},
+		     {"-1s", UINT64_MAX},
+		     {"1.2.3s", UINT64_MAX},
+		     {".s", UINT64_MAX},
+		     {"us", UINT64_MAX},
+		     {"1 us s", UINT64_MAX}};
+	static const char *const priorities[] = {"no", "background", "normal", "urgent"};
+	char text[128];
+	struct policy *policy;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(times); i++) {
+		snprintf(text, sizeof(text), "[tenant default]\nexec-max-part = %s\n",
+			 times[i].value);
+		if (times[i].ns == UINT64_MAX) {
+			char expected[192];
+
+			snprintf(expected, sizeof(expected),
+				 "f:2: exec-max-part: '%s' is not a time; expected one from 1us to "
+				 "2s, such as 500us, or no\n",
+				 times[i].value);
+			expect_errors(text, expected);
+			continue;
+		}
+		policy = load(text);
+		assert_int_equal(policy_tenant(policy, 0)->exec_max_part_ns, times[i].ns);
+		policy_free(policy);
+	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(priorities); i++) {
+		char *described, expected[64];
+
+		snprintf(text, sizeof(text), "[tenant a]\nmatch-uid = 1\nexec-priority = %s\n",
+			 priorities[i]);
+		snprintf(expected, sizeof(expected), "exec-priority = %s", priorities[i]);
+		policy = load(text);
+		described = policy_describe(policy, 1, 1 << 20);
+		/* The default is not shown. */
+		assert_int_equal(strstr(described, expected) != NULL, i > 0);
+		free(described);
+		policy_free(policy);
+	}
 }
 
 TEST(test_load__matches)

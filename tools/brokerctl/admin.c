@@ -41,6 +41,8 @@ enum unit {
 	UNIT_PRIORITY,
 	UNIT_AUDIT,
 	UNIT_SWITCH,
+	UNIT_PROGRAM,
+	UNIT_TIME,
 };
 static const struct {
 	enum unit unit;
@@ -60,6 +62,8 @@ static const char *const unit_texts[] = {
 	[UNIT_PRIORITY] = "low, normal, high or urgent",
 	[UNIT_AUDIT] = "off, warn, priority or stop",
 	[UNIT_SWITCH] = "yes or no",
+	[UNIT_PROGRAM] = "background, normal, urgent or no",
+	[UNIT_TIME] = "time from 1us to 2s: 500us, 1.5ms; or no",
 };
 
 void set_print_keys(void)
