@@ -600,6 +600,25 @@ RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_b
 	return 0;
 }
 
+RBK_EXPORT int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *priority,
+			       uint32_t share, struct rbk_error *error)
+{
+	struct rbk_wire_lease_share request = {
+		.request.type = RBK_WIRE_LEASE_SHARE,
+		.lease = lease,
+		.priority = priority ? 1 + (uint32_t)*priority : 0,
+		.share = share,
+	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	int r = client_check(rbk, error);
+
+	if (!r && !(rbk->features & RBK_FEAT_SHARES))
+		r = client_error(error, -EOPNOTSUPP,
+				 "this broker does not support shares of leases");
+	return r ? r : client_request(rbk, &message, &answer, error);
+}
+
 RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 				    char ret_region[RBK_LEASE_REGION_BYTES],
 				    struct rbk_error *error)
@@ -783,6 +802,33 @@ static void fill_restoring(const struct rbk_lease *lease, const struct rbk *rbk,
 	}
 }
 
+/* Return what rbk_lease_share() had set at the last broker. */
+static struct rbk_wire_lease_share sharing_of(const struct rbk_lease *lease)
+{
+	const struct rbk_lease_page *page = lease->page;
+	const uint32_t set = __atomic_load_n(&page->set, __ATOMIC_RELAXED);
+
+	return (struct rbk_wire_lease_share){
+		.request.type = RBK_WIRE_LEASE_SHARE,
+		.priority = set & RBK_LEASE_SET_PRIORITY
+				    ? __atomic_load_n(&page->priority, __ATOMIC_RELAXED)
+				    : 0,
+		.share = set & RBK_LEASE_SET_SHARE ? __atomic_load_n(&page->share, __ATOMIC_RELAXED)
+						   : 0,
+	};
+}
+
+/* Set the same at the next one, which may be older. */
+static void restore_sharing(struct rbk *rbk, uint32_t number, struct rbk_wire_lease_share sharing)
+{
+	struct client_message message = {&sharing.request, sizeof(sharing), NULL, 0, -1};
+	struct client_answer answer;
+
+	sharing.lease = number;
+	if ((rbk->features & RBK_FEAT_SHARES) && (sharing.priority > 0 || sharing.share > 0))
+		client_request(rbk, &message, &answer, NULL);
+}
+
 /*
  * Restore the lease, with @credit_bytes of credit, at the broker of @rbk. Under the lock.
  * Return: 0, with next_number and next_device, and the generation of that broker; negative errno
@@ -791,6 +837,7 @@ static void fill_restoring(const struct rbk_lease *lease, const struct rbk *rbk,
 static int restore_at(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
 		      uint32_t *ret_generation, struct rbk_error *error)
 {
+	const struct rbk_wire_lease_share sharing = sharing_of(lease);
 	struct rbk_wire_lease_open request;
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
@@ -812,6 +859,8 @@ static int restore_at(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_
 	lease->credit_bytes = request.held_bytes;
 	*ret_generation = answer.generation;
 	restore_objects(lease, rbk);
+	if (request.flags & RBK_WIRE_LEASE_OPENER)
+		restore_sharing(rbk, lease->next_number, sharing);
 	return 0;
 }
 

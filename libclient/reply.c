@@ -45,6 +45,7 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_LEASE_RESIZE] = {sizeof(struct rbk_wire_lease_given), 0},
 	[RBK_WIRE_LEASE_CGROUP] = {sizeof(struct rbk_wire_lease_region), 0},
 	[RBK_WIRE_LEASE_TIMESLICE] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_LEASE_SHARE] = {sizeof(struct rbk_wire_reply), 0},
 	[RBK_WIRE_WANT_ID] = {sizeof(struct rbk_wire_reply), 0},
 	[RBK_WIRE_RING_RESTORE] = {sizeof(struct rbk_wire_ring), 3},
 	[RBK_WIRE_ADMIN_RESTART] = {sizeof(struct rbk_wire_restart), 0},

@@ -65,6 +65,7 @@ const struct figure lease_figures[] = {
 	      .json = "busy_percent", .head = "BUSY", .rank = 2),
 	LEASE(slice_ns, 224, .unit = FIGURE_NS, .json = "slice_ns"),
 	LEASE(slice_wait_ns, 232, .unit = FIGURE_NS, .json = "slice_wait_ns"),
+	LEASE(share, 244, .null = FIGURE_ZERO, .json = "share", .head = "SHARE", .rank = 6),
 	LEASE(n_overdue, 240, .json = "overdue", .is_fault = 1),
 	LEASE(waiting_bytes, 184, .unit = FIGURE_BYTES, .json = "waiting_bytes"),
 	LEASE(n_objects, 192, .json = "objects"),

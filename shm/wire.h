@@ -75,6 +75,8 @@ enum rbk_wire_type {
 	RBK_WIRE_RING_RESTORE = 27, /* rbk_wire_ring_add, fds: sq, cq -> rbk_wire_ring, its fds */
 	/* RBK_FEAT_TIMESLICE, on the clients' socket: */
 	RBK_WIRE_LEASE_TIMESLICE = 28, /* rbk_wire_lease_timeslice -> rbk_wire_reply */
+	/* RBK_FEAT_SHARES, on both sockets: */
+	RBK_WIRE_LEASE_SHARE = 29, /* rbk_wire_lease_share -> rbk_wire_reply */
 	/* RBK_FEAT_RESTART, on the administrators' socket only: */
 	RBK_WIRE_ADMIN_RESTART = 30, /* rbk_wire_admin_restart -> rbk_wire_restart */
 };
@@ -743,6 +745,21 @@ struct rbk_wire_lease_timeslice {
 	uint32_t word;     /* DONE: rbk_lease_page.timeslice as the member saw it; otherwise 0 */
 };
 
+/*
+ * LEASE_SHARE (RBK_FEAT_SHARES): sets how a lease shares its device's time. Allowed as
+ * LEASE_RESIZE. The priority applies to all members, and those that do not share yet begin to share
+ * the device. One above the tenant's priority-max counts as that.
+ *   -EPERM, -ENOENT (no such lease)
+ *   -EINVAL  an unknown priority, a share above 10000, or both are 0
+ */
+struct rbk_wire_lease_share {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t priority; /* 1 + enum rbk_priority; 0: unchanged */
+	uint32_t share;    /* of its tenant's time, 1 to 10000; 0: unchanged */
+	uint32_t reserved;
+};
+
 struct rbk_wire_lease_region {
 	struct rbk_wire_reply reply;
 	/*
@@ -799,5 +816,6 @@ _Static_assert(sizeof(struct rbk_wire_lease_object) == 48, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_resize) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_cgroup) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_timeslice) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_share) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_region) == 592, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_given) == 544, "wire");

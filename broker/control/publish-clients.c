@@ -205,6 +205,7 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		.slice_ns = lease->timeslice.used_ns,
 		.slice_wait_ns = lease->timeslice.waited_ns,
 		.n_overdue = (uint32_t)min_u64(lease->timeslice.n_overdue, UINT32_MAX),
+		.share = lease->timeslice.n_members > 0 ? timeslice_share(lease) : 0,
 	};
 	if (lease->n_waits > 0)
 		figures.flags |= RBK_STATS_LEASE_WAITING;

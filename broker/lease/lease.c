@@ -66,8 +66,14 @@ static void store(uint64_t *word, uint64_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
+static void store_half(uint32_t *word, uint32_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
 void lease_show(const struct lease *lease)
 {
+	const struct lease_timeslice *slice = &lease->timeslice;
 	struct rbk_lease_page *page = lease->page;
 
 	if (!page)
@@ -80,6 +86,18 @@ void lease_show(const struct lease *lease)
 	store(&page->peak_credited_bytes, lease->peak_credited_bytes);
 	store(&page->n_refused, lease->n_refused);
 	store(&page->resized_bytes, lease->resized_bytes);
+	store_half(&page->priority,
+		   slice->set_priority > 0 ? slice->set_priority : lease->tenant->exec_priority);
+	store_half(&page->share, timeslice_share(lease));
+	store_half(&page->max_part_us, (uint32_t)(lease->tenant->exec_max_part_ns / 1000));
+	store_half(&page->set, (slice->set_priority > 0 ? RBK_LEASE_SET_PRIORITY : 0) |
+				       (slice->share > 0 ? RBK_LEASE_SET_SHARE : 0));
+}
+
+void leases_show(const struct leases *leases)
+{
+	list_for_each (node, &leases->all)
+		lease_show(container_of(node, struct lease, link));
 }
 
 static bool is_number_taken(const struct leases *leases, uint32_t number)

@@ -416,5 +416,7 @@ static inline uint64_t lease_wait_goal(const struct lease_wait *wait)
 void lease_objects_drop(struct lease_member *member);
 /* Publish the lease's figures on its page, for the members. */
 void lease_show(const struct lease *lease);
+/* The same for all leases, after limits of tenants have changed. */
+void leases_show(const struct leases *leases);
 
 DEFINE_CLEANUP(struct lease *, lease_free)

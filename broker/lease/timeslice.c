@@ -60,7 +60,7 @@ static struct timeslice_clock *clock_of(const struct lease *lease)
 	return &lease->tenant->leases->timeslice_clocks[lease->device];
 }
 
-static uint64_t share_of(const struct lease *lease)
+uint32_t timeslice_share(const struct lease *lease)
 {
 	return lease->timeslice.share > 0 ? lease->timeslice.share : FAIR_WEIGHT;
 }
@@ -219,14 +219,14 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 		if (lease != user)
 			continue;
 		slice->used_ns += ns;
-		slice->tag += virtual_of(share_of(lease), ns);
+		slice->tag += virtual_of(timeslice_share(lease), ns);
 		*tag_of(lease) += virtual_of(lease->tenant->weight, ns);
 	}
 	device_advance(device, now_ns);
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 		uint64_t most = virtual_of(lease->tenant->weight, max_ahead_ns);
-		uint64_t most_within = virtual_of(share_of(lease), max_ahead_ns);
+		uint64_t most_within = virtual_of(timeslice_share(lease), max_ahead_ns);
 
 		*tag_of(lease) = min_u64(*tag_of(lease), device->clock.virtual_ns + most);
 		lease->timeslice.tag =
@@ -248,7 +248,7 @@ static void catch_up(const struct timeslice_clock *clock, uint64_t weight, uint6
 static void lease_return(struct lease *lease)
 {
 	catch_up(&device_of(lease)->clock, lease->tenant->weight, tag_of(lease));
-	catch_up(clock_of(lease), share_of(lease), &lease->timeslice.tag);
+	catch_up(clock_of(lease), timeslice_share(lease), &lease->timeslice.tag);
 }
 
 /* ---- Whose turn it is ---- */
@@ -364,8 +364,8 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next,
 		return least_ns;
 	if (holder->tenant == next->tenant) {
 		behind = next->timeslice.tag - min_u64(holder->timeslice.tag, next->timeslice.tag);
-		return max_u64(least_ns,
-			       holder->timeslice.charged_ns + time_of(share_of(holder), behind));
+		return max_u64(least_ns, holder->timeslice.charged_ns +
+						 time_of(timeslice_share(holder), behind));
 	}
 	behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
 	/* A lease that was ahead is urgent again. */

@@ -123,6 +123,8 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
  * of its tenant's time, 1..10000. 0 leaves either as it is.
  */
 void timeslice_set(struct lease *lease, uint32_t priority, uint32_t share, uint64_t now_ns);
+/* Return a lease's share of its tenant's time, 1..10000. */
+uint32_t timeslice_share(const struct lease *lease);
 /* Note that a sharing member waits for the timeslice. */
 void timeslice_want(struct lease_member *member, uint64_t now_ns);
 /* Note that nothing of a sharing member is under way, as of @word of its lease's page. */

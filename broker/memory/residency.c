@@ -358,6 +358,7 @@ void residency_limits_changed(struct residency *residency)
 	residency->must_show = true;
 	residency_tell_hopeless(residency);
 	residency_leases_limit(residency);
+	leases_show(&residency->leases);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		residency->devices[i].has_new_waits = true;
 	residency_review_in(residency, 0);

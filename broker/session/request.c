@@ -26,10 +26,11 @@
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE |   \
-	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE)
+	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES)
 /* Features on the administrators' socket, beside the user's rights. */
-#define ADMIN_FEATURES \
-	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART)
+#define ADMIN_FEATURES                                                                    \
+	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART | \
+	 RBK_FEAT_SHARES)
 
 struct request {
 	struct session *session;
@@ -627,6 +628,17 @@ static int handle_lease_timeslice(struct request *request)
 	return 0;
 }
 
+static int handle_lease_share(struct request *request)
+{
+	const struct rbk_wire_lease_share *share = request->bytes;
+
+	if (share->reserved)
+		return hostile(request, "reserved bytes of the client's request to share a lease's "
+					"time are not 0");
+	session_lease_share(request->session, share);
+	return 0;
+}
+
 /* Sockets on which a request is valid. */
 enum request_place {
 	ANYWHERE,
@@ -689,6 +701,8 @@ static const struct request_type {
 	[RBK_WIRE_LEASE_TIMESLICE] = {handle_lease_timeslice,
 				      sizeof(struct rbk_wire_lease_timeslice), 0, false,
 				      FOR_TENANTS},
+	[RBK_WIRE_LEASE_SHARE] = {handle_lease_share, sizeof(struct rbk_wire_lease_share), 0, false,
+				  ANYWHERE},
 	[RBK_WIRE_WANT_ID] = {handle_want_id, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_RING_RESTORE] = {handle_ring_restore, sizeof(struct rbk_wire_ring_add), 2, false,
 				   FOR_WORK},

@@ -408,6 +408,12 @@ void session_lease_open(struct session *session, const struct rbk_wire_lease_ope
 void session_lease_credit(struct session *session, const struct rbk_wire_lease_credit *credit);
 void session_lease_object(struct session *session, const struct rbk_wire_lease_object *object);
 void session_lease_resize(struct session *session, const struct rbk_wire_lease_resize *resize);
+/*
+ * Return the lease of that number if the session may change it: it opened the lease, or is an
+ * administrator's. NULL: the client was answered. @what ends the sentence: "resize".
+ */
+struct lease *session_own_lease(struct session *session, const struct rbk_wire_request *request,
+				uint32_t number, const char *what);
 /* Take *fd if the lease keeps it, and set it to -1. */
 void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_cgroup *cgroup,
 			  int *fd);
@@ -416,6 +422,7 @@ struct lease_member *session_lease_member(struct session *session,
 					  const struct rbk_wire_request *request, uint32_t number);
 /* session-timeslice.c: handle requests whose form was checked. */
 void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice);
+void session_lease_share(struct session *session, const struct rbk_wire_lease_share *share);
 /* timeslices.c. Return: 0 or -ENOMEM. */
 int timeslices_start(struct server *server);
 void timeslices_stop(struct server *server);

@@ -863,28 +863,37 @@ _Static_assert((int)LEASE_MAX_HOLDINGS == (int)RBK_WIRE_LEASE_MAX_OBJECTS, "the 
 
 /* ---- LEASE_RESIZE ---- */
 
-void session_lease_resize(struct session *session, const struct rbk_wire_lease_resize *resize)
+struct lease *session_own_lease(struct session *session, const struct rbk_wire_request *request,
+				uint32_t number, const char *what)
 {
-	struct residency *residency = residency_of(session);
-	struct lease *lease = lease_find(residency_leases(residency), resize->lease,
+	struct lease *lease = lease_find(residency_leases(residency_of(session)), number,
 					 session->tenant, session->uid);
 	const struct lease_page *page;
 
-	if (!session->tenant &&
-	    !session_may_change(session, resize->request.type, resize->request.cookie))
-		return;
+	if (!session->tenant && !session_may_change(session, request->type, request->cookie))
+		return NULL;
 	if (!lease || lease->n_members == 0) {
-		session_reply_result(session, resize->request.type, resize->request.cookie, -ENOENT,
-				     "there is no lease %u", resize->lease);
-		return;
+		session_reply_result(session, request->type, request->cookie, -ENOENT,
+				     "there is no lease %u", number);
+		return NULL;
 	}
 	page = lease->owner;
-	if (session->tenant && page->opener != session->number) {
-		reply_error(session, &resize->request, -EPERM,
-			    "only the session that opened a lease, or an administrator, can resize "
-			    "it");
+	if (!session->tenant || page->opener == session->number)
+		return lease;
+	session_reply_result(session, request->type, request->cookie, -EPERM,
+			     "only the session that opened a lease, or an administrator, can %s "
+			     "it",
+			     what);
+	return NULL;
+}
+
+void session_lease_resize(struct session *session, const struct rbk_wire_lease_resize *resize)
+{
+	struct residency *residency = residency_of(session);
+	struct lease *lease = session_own_lease(session, &resize->request, resize->lease, "resize");
+
+	if (!lease)
 		return;
-	}
 	if (resize->wish_bytes == 0 || resize->wish_bytes > lease->max_bytes) {
 		session_reply_result(session, resize->request.type, resize->request.cookie, -EINVAL,
 				     "lease %u can have 1 byte to %s, its maximum, not %s",

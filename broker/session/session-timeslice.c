@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Leases that share a device's time: requests of members; see timeslices.c. */
+/* Leases that share a device's time: requests of members and owners; see timeslices.c. */
 #include <errno.h>
 
 #include "lease/lease.h"
 #include "session/server-private.h"
+#include "util/fair.h"
+#include "util/log.h"
+#include "util/priority.h"
 
 void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice)
 {
@@ -35,4 +38,35 @@ void session_timeslice(struct session *session, const struct rbk_wire_lease_time
 	else
 		session_reply_result(session, request->type, request->cookie, 0, NULL);
 	timeslices_arm(session->server, now_ns);
+}
+
+void session_lease_share(struct session *session, const struct rbk_wire_lease_share *share)
+{
+	const struct rbk_wire_request *request = &share->request;
+	struct lease *lease = session_own_lease(session, request, share->lease, "change");
+	uint64_t now_ns;
+
+	if (!lease)
+		return;
+	if (share->priority > RBK_PRIORITY_COUNT || share->share > FAIR_MAX_WEIGHT ||
+	    (share->priority == 0 && share->share == 0)) {
+		session_reply_result(session, request->type, request->cookie, -EINVAL,
+				     "lease %u can have a share from 1 to %d and a known priority, "
+				     "not share %u and priority %u",
+				     lease->number, FAIR_MAX_WEIGHT, share->share, share->priority);
+		return;
+	}
+	now_ns = timeslices_now(session->server);
+	timeslice_set(lease, share->priority, share->share, now_ns);
+	lease_show(lease);
+	timeslices_arm(session->server, now_ns);
+	if (!session->tenant)
+		log_info_of(SESSION_ABOUT(session), LOG_LEASE_SHARED,
+			    "lease %u of \"%s\", tenant %s: it has %s%s, and share %u of its "
+			    "tenant's time, as uid %u (pid %d) asked",
+			    lease->number, lease->name, tenant_name(lease->tenant),
+			    share->priority ? "priority " : "the priority of its programs",
+			    share->priority ? priority_of_program(share->priority - 1) : "",
+			    timeslice_share(lease), (unsigned int)session->uid, (int)session->pid);
+	session_reply_result(session, request->type, request->cookie, 0, NULL);
 }

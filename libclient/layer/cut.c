@@ -687,7 +687,7 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 	struct cutter *cutter;
 	const char *why;
 
-	if (!layer_process->environment.has_priority)
+	if (!layer_process->environment.has_priority && !timeslice_is_shared(device))
 		return 0;
 	cutter = calloc(1, sizeof(*cutter));
 	if (!cutter)
@@ -698,7 +698,8 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 		return -ENOMEM;
 	}
 	cutter->set_loader_data = loader_data(info);
-	cutter->max_part_ns = layer_process->environment.max_part_ns;
+	cutter->max_part_ns = timeslice_is_shared(device) ? device->gpus[0]->timeslice.max_part_ns
+							  : layer_process->environment.max_part_ns;
 	cutter->has_dynamic_rendering = has_dynamic_rendering(info);
 	why = timeslice_is_shared(device) ? obstacle(device, info) : NULL;
 	if (why)

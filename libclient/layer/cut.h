@@ -106,8 +106,8 @@ struct cutter {
 };
 
 /*
- * Make the device's cutter if the environment asks for sharing. @info: as the program gave it.
- * Return: 0; -ENOMEM.
+ * Make the device's cutter if its time is shared, or the environment asks for that. @info: as the
+ * program gave it. Return: 0; -ENOMEM.
  */
 int cut_init(struct device *device, const VkDeviceCreateInfo *info);
 /* Look the next layer's functions up, once the device exists. */

@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include <ringbroker.h>
+#include <ringbroker/lease.h>
 
 static const uint64_t default_max_part_ns = 500000, min_part_ns = 1000,
 		      longest_part_ns = 2000000000u;
@@ -126,21 +127,27 @@ static void read_size(struct environment *environment, const char *name, uint64_
 			 "%s=%.64s is not a size, expected one such as 4GiB", name, text);
 }
 
+/* Parse a number from 1 to @most. Return: 0: @text is none. */
+static uint32_t parse_number(const char *text, uint64_t most)
+{
+	uint64_t number = 0;
+
+	for (const char *digit = text; *digit && number <= most; digit++)
+		number = isdigit((unsigned char)*digit) ? number * 10 + (uint64_t)(*digit - '0')
+							: most + 1;
+	return number <= most ? (uint32_t)number : 0;
+}
+
 static void read_number(struct environment *environment)
 {
 	const char *text = variable("RINGBROKER_LEASE");
-	uint64_t number = 0;
 
 	if (!text)
 		return;
-	for (const char *digit = text; *digit && number <= UINT32_MAX; digit++)
-		number = isdigit((unsigned char)*digit) ? number * 10 + (uint64_t)(*digit - '0')
-							: 1ull << 32;
-	if (number == 0 || number > UINT32_MAX)
+	environment->lease = parse_number(text, UINT32_MAX);
+	if (environment->lease == 0)
 		snprintf(environment->error, sizeof(environment->error),
 			 "RINGBROKER_LEASE=%.64s is not a lease's number", text);
-	else
-		environment->lease = (uint32_t)number;
 }
 
 static void read_own(struct environment *environment)
@@ -179,6 +186,13 @@ static void read_sharing(struct environment *environment)
 		snprintf(environment->error, sizeof(environment->error),
 			 "RINGBROKER_LEASE_PRIORITY=%.64s is not urgent, normal or background",
 			 text);
+	text = variable("RINGBROKER_LEASE_SHARE");
+	environment->share = text ? parse_number(text, RBK_LEASE_MAX_SHARE) : 0;
+	environment->has_priority |= environment->share > 0;
+	if (text && environment->share == 0 && !environment->error[0])
+		snprintf(environment->error, sizeof(environment->error),
+			 "RINGBROKER_LEASE_SHARE=%.64s is not a number from 1 to %d", text,
+			 RBK_LEASE_MAX_SHARE);
 	environment->max_part_ns = default_max_part_ns;
 	text = variable("RINGBROKER_LEASE_MAX_PART");
 	if (!text)

@@ -418,6 +418,19 @@ static bool is_foreign(const struct gpu *gpu)
 	return has_card && !has_renderer;
 }
 
+/* Set the share of a lease of this process's own, as the environment asks. Under process.lock. */
+static void set_share(struct gpu *gpu)
+{
+	const struct environment *environment = &layer_process->environment;
+	struct rbk_error error = {""};
+
+	if (environment->share > 0 && environment->lease == 0 &&
+	    rbk_lease_share(layer_process->rbk, rbk_lease_number(gpu->lease), NULL,
+			    environment->share, &error))
+		say_error("lease %u does not have share %u of its tenant's time: %s",
+			  rbk_lease_number(gpu->lease), environment->share, error.text);
+}
+
 /* Try to open the device's lease, and set its state. Under process.lock. */
 static void try_open(struct gpu *gpu)
 {
@@ -450,6 +463,7 @@ static void try_open(struct gpu *gpu)
 	    (unsigned long long)rbk_lease_page(gpu->lease)->max_bytes);
 	__atomic_store_n(&gpu->state, GPU_LEASED, __ATOMIC_RELEASE);
 	begin_to_watch();
+	set_share(gpu);
 	timeslice_share(gpu);
 }
 

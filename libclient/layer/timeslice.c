@@ -58,6 +58,18 @@ static uint32_t load_word(const struct gpu *gpu)
 	return __atomic_load_n(word_of(gpu), __ATOMIC_ACQUIRE);
 }
 
+/* Return the priority with which the process shares the device, 1 + enum rbk_priority; 0: none. */
+static uint32_t priority_of(const struct gpu *gpu)
+{
+	const struct environment *environment = &layer_process->environment;
+	const struct rbk_lease_page *page = rbk_lease_page(gpu->lease);
+	const uint32_t set = __atomic_load_n(&page->set, __ATOMIC_RELAXED);
+
+	if (environment->has_priority && !(set & RBK_LEASE_SET_PRIORITY))
+		return 1 + environment->priority;
+	return __atomic_load_n(&page->priority, __ATOMIC_RELAXED);
+}
+
 static struct timespec time_of(uint64_t ns)
 {
 	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
@@ -207,8 +219,11 @@ static int serve(struct gpu *gpu)
 
 static int join(struct gpu *gpu)
 {
+	const uint32_t priority = priority_of(gpu);
+
+	/* The next broker's policy may name no priority. */
 	return client_lease_timeslice(gpu->lease, RBK_WIRE_TIMESLICE_JOIN,
-				      layer_process->environment.priority, 0);
+				      priority > 0 ? priority - 1 : RBK_PRIORITY_NORMAL, 0);
 }
 
 static void say_unshared(const struct gpu *gpu, int r)
@@ -223,19 +238,50 @@ static void say_unshared(const struct gpu *gpu, int r)
 		  rbk_lease_number(gpu->lease), why);
 }
 
+static void read_max_part(struct gpu *gpu)
+{
+	const struct environment *environment = &layer_process->environment;
+	const struct rbk_lease_page *page = rbk_lease_page(gpu->lease);
+	const uint64_t max_part_ns =
+		__atomic_load_n(&page->max_part_us, __ATOMIC_RELAXED) * UINT64_C(1000);
+
+	gpu->timeslice.has_max_part = environment->has_max_part || max_part_ns > 0;
+	gpu->timeslice.max_part_ns = environment->has_max_part || max_part_ns == 0
+					     ? environment->max_part_ns
+					     : max_part_ns;
+}
+
 void timeslice_share(struct gpu *gpu)
 {
+	struct timeslice *slice = &gpu->timeslice;
 	int r;
 
-	if (!layer_process->environment.has_priority || gpu->timeslice.is_sharing)
+	if (priority_of(gpu) == 0 || slice->is_sharing)
 		return;
+	read_max_part(gpu);
 	r = serve(gpu);
 	if (!r)
 		r = join(gpu);
-	if (r)
+	__atomic_store_n(&slice->refused_until_ns, layer_now_ns() + retry_ns, __ATOMIC_RELAXED);
+	if (r && !slice->is_refused)
 		say_unshared(gpu, r);
-	else
-		__atomic_store_n(&gpu->timeslice.is_sharing, 1, __ATOMIC_RELEASE);
+	slice->is_refused = r != 0;
+	if (!r)
+		__atomic_store_n(&slice->is_sharing, 1, __ATOMIC_RELEASE);
+}
+
+/* Begin to share the device if an administrator has asked for it since the lease was opened. */
+static void share_late(struct gpu *gpu)
+{
+	struct timeslice *slice = &gpu->timeslice;
+
+	if (__atomic_load_n(&slice->is_sharing, __ATOMIC_RELAXED) || gpu_state(gpu) != GPU_LEASED ||
+	    priority_of(gpu) == 0 ||
+	    layer_now_ns() < __atomic_load_n(&slice->refused_until_ns, __ATOMIC_RELAXED))
+		return;
+	pthread_mutex_lock(&layer_process->lock);
+	timeslice_share(gpu);
+	pthread_mutex_unlock(&layer_process->lock);
 }
 
 void timeslice_restore(struct gpu *gpu)
@@ -360,12 +406,14 @@ static void note_ends(struct device *device, struct timeslice *slice)
 		sum_ns += ended[i].predicted_ns;
 	for (uint32_t i = 0; i < n; i++) {
 		double part = sum_ns > 0 ? (double)ended[i].predicted_ns / (double)sum_ns : 1;
-		const struct series *series = &device->cutter->series[ended[i].series];
+		/* A device that began to share late has no cutter. */
+		const struct series *series =
+			device->cutter ? &device->cutter->series[ended[i].series] : NULL;
 		uint64_t ns = (uint64_t)((double)took_ns * part);
 		/* An upper limit: the earlier end may have been seen late. */
 		uint64_t most_ns = now_ns - ended[i].begin_ns;
 
-		if (series->n > 0)
+		if (series && series->n > 0)
 			duration_learn(&device->cutter->durations, series, is_exact ? ns : most_ns,
 				       is_exact);
 		all->used_series &= ~(1ull << ended[i].series);
@@ -448,9 +496,9 @@ static VkFence take_fence(struct device *device)
 }
 
 /* Return true if @submission may be under way, too. Under the lock. */
-static bool has_room(const struct timeslice *slice, const struct submission *submission)
+static bool has_room(const struct gpu *gpu, const struct submission *submission)
 {
-	const struct environment *environment = &layer_process->environment;
+	const struct timeslice *slice = &gpu->timeslice;
 	uint32_t n = slice->n_under_way;
 
 	if (n == 0)
@@ -459,8 +507,8 @@ static bool has_room(const struct timeslice *slice, const struct submission *sub
 	if (submission->part_ns > 0)
 		return n < 2 ||
 		       (n < TIMESLICE_MAX_SUBMISSIONS &&
-			slice->under_way_ns + submission->part_ns <= 2 * environment->max_part_ns);
-	if (environment->priority != RBK_PRIORITY_LOW && n < 2)
+			slice->under_way_ns + submission->part_ns <= 2 * slice->max_part_ns);
+	if (priority_of(gpu) != 1 + RBK_PRIORITY_LOW && n < 2)
 		return true;
 	/* The first one may take longer than those before it. */
 	return n < TIMESLICE_MAX_SUBMISSIONS && (n + 1) * slice->typical_ns <= depth_ns &&
@@ -487,7 +535,7 @@ static void await_room(struct gpu *gpu, struct submission *submission, uint64_t 
 	/* The layer follows so many, even if they are not restrained. */
 	while (is_open(gpu) ? gpu->timeslice.n_under_way >= TIMESLICE_MAX_SUBMISSIONS &&
 				      submission->part_ns > 0
-			    : !has_room(&gpu->timeslice, submission)) {
+			    : !has_room(gpu, submission)) {
 		submission->is_late = layer_now_ns() >= end_ns;
 		if (submission->is_late)
 			return;
@@ -574,14 +622,17 @@ bool timeslice_divides(const struct device *device)
 {
 	const struct gpu *gpu = shared_gpu(device);
 
-	return gpu && (layer_process->environment.has_max_part || !is_open(gpu));
+	return gpu && (gpu->timeslice.has_max_part || !is_open(gpu));
 }
 
 void timeslice_begin(struct device *device, struct submission *submission)
 {
-	struct gpu *gpu = shared_gpu(device);
+	struct gpu *gpu;
 	int state;
 
+	if (device && device->n_gpus == 1 && device->gpus[0])
+		share_late(device->gpus[0]);
+	gpu = shared_gpu(device);
 	submission->fence = VK_NULL_HANDLE;
 	submission->is_late = false;
 	/* The time of a part is learned even if the lease is alone. */
@@ -619,7 +670,8 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 			.series = series,
 		};
 		all->used_series |= 1ull << series;
-		device->cutter->series[series].n = 0;
+		if (device->cutter)
+			device->cutter->series[series].n = 0;
 		if (submission->series && !__atomic_load_n(&slice->is_blurred, __ATOMIC_RELAXED))
 			device->cutter->series[series] = *submission->series;
 		__atomic_store_n(&slice->is_blurred, false, __ATOMIC_RELAXED);

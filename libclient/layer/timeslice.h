@@ -3,7 +3,8 @@
 /*
  * Timeslices: submissions that wait until the lease may use its device
  *
- * With RINGBROKER_LEASE_PRIORITY the process shares its device's time with other leases. While
+ * With RINGBROKER_LEASE_PRIORITY, or a priority on the lease's page, which an administrator may set
+ * at any time, the process shares its device's time with other leases. While
  * another lease shares the device, submissions wait until the lease has the timeslice
  * (enum rbk_timeslice), and only little work is under way at a time, so that the timeslice can end
  * soon. Parts of command buffers (cut.h) are submissions of their own, whose time is predicted.
@@ -23,8 +24,12 @@ enum { TIMESLICE_MAX_SUBMISSIONS = DURATION_MAX_SERIES };
 
 /* A device of the process; zeroed at first. Not inherited by children. */
 struct timeslice {
-	uint32_t is_sharing; /* atomic */
-	bool is_served;      /* the rest is initialised, and the thread runs */
+	uint32_t is_sharing;       /* atomic */
+	bool is_refused;           /* the broker did not let it share, and that was said */
+	uint64_t refused_until_ns; /* atomic: the broker is not asked again before */
+	bool has_max_part;         /* command buffers are always divided */
+	uint64_t max_part_ns;
+	bool is_served; /* the rest is initialised, and the thread runs */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a submission has ended or begun, or the page has changed */
 	uint32_t n_under_way;   /* submissions of all VkDevices */
@@ -64,8 +69,8 @@ struct submissions {
 };
 
 /*
- * Begin to share the device's time, if the environment asks for it, and the broker offers it.
- * Under process.lock.
+ * Begin to share the device's time, if the environment or the lease's page asks for it, and the
+ * broker offers it. Under process.lock.
  */
 void timeslice_share(struct gpu *gpu);
 /* Do so at a new broker. Under process.lock and process.using, write-locked. */

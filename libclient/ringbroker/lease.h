@@ -173,6 +173,34 @@ int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
 int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
 		     uint64_t *ret_granted_bytes, struct rbk_error *error);
 
+#define RBK_LEASE_MAX_SHARE 10000
+
+/*
+ * Set how a lease, named by its number, shares its device's time with other leases
+ * (ringbroker-leases(7), SHARING THE DEVICE). Both settings last until the lease ends, also at the
+ * next broker.
+ *
+ * @priority, an enum rbk_priority, replaces that of all members, and members that did not share the
+ * device begin to do so, if the Vulkan layer runs in them. RBK_PRIORITY_LOW is background work. One
+ * above the tenant's priority-max counts as that. NULL: unchanged.
+ *
+ * @share, 1 to RBK_LEASE_MAX_SHARE, says how the tenant's time of the device is divided among its
+ * leases of one priority that want it: in proportion to their shares, by start-time fair queueing
+ * (Goyal, Vin, Cheng: SIGCOMM 1996). A lease whose share was not set has 100. Other tenants are not
+ * affected. 0: unchanged.
+ *
+ * The caller's connection must be that of the lease's opener, or of an administrator who may make
+ * changes.
+ *
+ * Return: 0;
+ *   -EPERM       another session opened the lease
+ *   -ENOENT      there is no lease of that number
+ *   -EINVAL      the priority is unknown, the share is above RBK_LEASE_MAX_SHARE, or neither is set
+ *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_SHARES
+ */
+int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *priority,
+		    uint32_t share, struct rbk_error *error);
+
 /*
  * Tell the broker that the lease's programs are in a cgroup. @fd is a descriptor of its folder in
  * /sys/fs/cgroup, from open(). Device memory that processes in the cgroup and below use then counts
@@ -202,7 +230,7 @@ int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd, char ret_region[RBK_LE
  * its objects, which the library knows. Both are charged at once, even above the lease's maximum,
  * because the memory is in use. The broker accepts them as far as that memory is neither held nor
  * reserved otherwise. A wish that rbk_lease_resize() has set since the lease was opened applies
- * again. On success
+ * again, and so do the settings of rbk_lease_share(). On success
  * @lease belongs to @rbk's session; its number and page may have changed.
  * Return: 0; errors as rbk_lease_open(), such as -ENOMEM: not accepted; on errors @lease is
  * unchanged.

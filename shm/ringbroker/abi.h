@@ -22,7 +22,7 @@
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
  *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER,
- *        RBK_FEAT_TIMESLICE
+ *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -68,6 +68,8 @@
 #define RBK_FEAT_AFTER (1ull << 17)
 /* Leased programs share a device's time: RBK_WIRE_LEASE_TIMESLICE, rbk_lease_page.timeslice. */
 #define RBK_FEAT_TIMESLICE (1ull << 18)
+/* Leases have shares of their tenant's time: RBK_WIRE_LEASE_SHARE, rbk_lease_page.share. */
+#define RBK_FEAT_SHARES (1ull << 19)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -597,9 +599,21 @@ struct rbk_lease_page {
 	 * change. To be read as an aligned 32-bit integer.
 	 */
 	uint32_t timeslice;
-	uint32_t timeslice_reserved;
-	uint64_t reserved[6];
+	/*
+	 * RBK_FEAT_SHARES: the priority with which members share the device's time that do not name
+	 * one themselves, 1 + an enum rbk_priority; 0: they do not share it
+	 */
+	uint32_t priority;
+	uint32_t share;       /* of its tenant's time, 1 to 10000; 0: an older broker */
+	uint32_t max_part_us; /* longest part of their command buffers; 0: not given */
+	uint32_t set;         /* RBK_LEASE_SET_*: what rbk_lease_share() has set */
+	uint32_t reserved32;
+	uint64_t reserved[4];
 };
+
+/* struct rbk_lease_page.set */
+#define RBK_LEASE_SET_PRIORITY (1u << 0) /* it also applies to members that name another one */
+#define RBK_LEASE_SET_SHARE    (1u << 1)
 
 /*
  * RBK_FEAT_TIMESLICE: whether members of a lease that share a device's time may submit work to it.

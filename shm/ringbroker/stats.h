@@ -50,7 +50,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   22          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   23          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -576,7 +576,7 @@ struct rbk_stats_lease {
 	uint64_t slice_ns;      /* time for which it had the device, or kept it busy afterwards */
 	uint64_t slice_wait_ns; /* time for which its programs waited for the device */
 	uint32_t n_overdue;     /* timeslices that its programs did not end in time */
-	uint32_t reserved32;
+	uint32_t share;         /* since 1.23: of its tenant's time, 1 to 10000; 0: not sharing */
 	uint64_t reserved[1];
 };
 

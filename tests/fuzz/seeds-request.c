@@ -180,6 +180,16 @@ static void add_resize(uint8_t fds, uint32_t lease, uint64_t wish)
 	add(fds, &resize, sizeof(resize));
 }
 
+static void add_share(uint8_t fds, uint32_t lease, uint32_t priority, uint32_t share)
+{
+	const struct rbk_wire_lease_share sharing = {.request = {.type = RBK_WIRE_LEASE_SHARE},
+						     .lease = lease,
+						     .priority = priority,
+						     .share = share};
+
+	add(fds, &sharing, sizeof(sharing));
+}
+
 static void add_cgroup(uint8_t fds, uint32_t lease, uint32_t reserved)
 {
 	const struct rbk_wire_lease_cgroup cgroup = {
@@ -278,6 +288,8 @@ static void save_leases(const char *folder)
 	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 0, 0);
 	add_timeslice(0, RBK_WIRE_TIMESLICE_DONE, 0, 4);
 	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_DONE, 0, 7);
+	add_share(0, 1, 1 + RBK_PRIORITY_URGENT, 25);
+	add_share(SECOND, 1, 0, 10001);
 	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 1, 0);
 	save(folder, "request", "leases-timeslice");
 

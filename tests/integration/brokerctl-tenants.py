@@ -228,7 +228,7 @@ def check_mistakes(broker):
                          (complaint(broker, 'status', '--timeout=1'), 'in front of the command'),
                          (complaint(broker, 'drain', 'tenant'), 'which tenant?'),
                          (complaint(broker, 'leases', '--sort=xyzzy'), 'there are lease tenant name '),
-                         (complaint(broker, 'lease'), 'lease --vram=SIZE NUMBER'),
+                         (complaint(broker, 'lease'), 'lease [--priority=urgent|normal|background] [--share=N] [--vram=SIZE] NUMBER'),
                          (complaint(broker, 'set', 'alhpa', 'weight=3', status=FAILED),
                           'no tenant alhpa; did you mean alpha?'),
                          (complaint(broker, 'sessions', '--tenant=nobody', status=FAILED),

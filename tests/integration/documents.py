@@ -387,7 +387,7 @@ def check_commands(folder, broker, has_gpu):
             return False
         if 'brokerctl exec' in command and not os.path.exists(BUILD + commands.LAYER):
             return False
-        if not has_gpu and re.search(r'\bexec\b|device 1|--device=gpu', command):
+        if not has_gpu and re.search(r'\bexec\b|lease NUMBER|device 1|--device=gpu', command):
             return False
         return program.startswith('./') or os.path.exists(os.path.join(ROOT, program)) or any(
             path.endswith('/' + program) for path in PROGRAMS) or shutil.which(program)

@@ -126,6 +126,8 @@ def check_status(broker):
                 ['--vram=8MiB', '--device=99', 'true'], ['--no-such-option', 'true'],
                 ['--vram=8MiB', '--device=0', 'true'],
                 ['--vram=8MiB', '--report=/nowhere/file', 'true'],
+                ['--vram=8MiB', '--share=0', 'true'], ['--vram=8MiB', '--share=10001', 'true'], ['--vram=8MiB', '--share=', 'true'],
+                ['--vram=8MiB', '--share=25%', 'true'], ['--vram=8MiB', '--share=25', '--no-layer', 'true'],
                 ['--vram=8MiB', '--tenant=somebody', 'true'], ['--vram=8GiB', 'true']):
         out, err = run(broker, *bad, status=NOT_RUN)
         expect(out == '' and err, bad, out, err)
@@ -164,6 +166,12 @@ def check_environment(broker, folder):
     expect(found['RINGBROKER_LEASE_PRIORITY'] == 'background' and 'RINGBROKER_LEASE_MAX_PART' not in found, found)
     found = of('--vram=32MiB', '--max-part=1.5ms')
     expect(found['RINGBROKER_LEASE_MAX_PART'] == '1500us', found)
+    # A share needs a priority, which the user may have set.
+    expect(of('--vram=32MiB', '--share=25')['RINGBROKER_LEASE_PRIORITY'] == 'normal', 'no priority')
+    found = of('--vram=32MiB', '--share=25', env={**broker.env, 'RINGBROKER_LEASE_PRIORITY': 'urgent'})
+    expect(found['RINGBROKER_LEASE_PRIORITY'] == 'urgent', found)
+    _, err = run(broker, '--vram=8MiB', 'true', status=NOT_RUN, env={**broker.env, 'RINGBROKER_LEASE_SHARE': 'half'})
+    expect('RINGBROKER_LEASE_SHARE is a number from 1 to 10000, not half' in err, err)
     # Without the layer brokerctl sets none of these variables.
     found = of('--vram=32MiB', '--no-layer', env=environment(folder, XDG_DATA_DIRS='/nowhere'))
     expect(not [name for name in found if not name.startswith('XDG')], found)

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Programs that share a simulated card's time: the layer restrains their submissions as the broker decides.
 
-    lease-timeslice.py AMDGPU_SIM BROKERD SUBMIT_CLIENT MANIFEST MODEL_CLIENT [TEST...]
+    lease-timeslice.py AMDGPU_SIM BROKERD SUBMIT_CLIENT MANIFEST MODEL_CLIENT BROKERCTL [TEST...]
 
 The card executes one submission after the other, in the order in which they came, 10 us for each
 workgroup. Figures are printed; a test fails by an order of magnitude only, since the machine's own
 scheduler takes part.
 """
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ import time
 import started
 from simulated import GPU, PATIENCE_S, Broker, Cards, Client
 
-SIM, BROKERD, CLIENT, MANIFEST, MODEL_CLIENT = sys.argv[1:6]
+SIM, BROKERD, CLIENT, MANIFEST, MODEL_CLIENT, BROKERCTL = sys.argv[1:7]
 GROUP_US = 10
 SLOW = int(os.environ.get('RBK_TEST_SLOW', '1'))
 POLICY = '[tenant heavy]\nmatch-exe = {0}/heavy\nweight = 300\n[tenant light]\nmatch-exe = {0}/light\nweight = 100\n'
@@ -36,7 +37,7 @@ class Program:
     With @dispatches each submission of @us is recorded anew, with so many dispatches.
     """
 
-    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None):
+    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None, share=0):
         environment = {**rig.cards.environment, 'XDG_DATA_DIRS': f'{rig.folder}/share:/usr/share',
                        'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
                        'RINGBROKER_SOCKET': rig.broker.socket, 'RINGBROKER_LEASE_LOG': '-'}
@@ -46,6 +47,8 @@ class Program:
             environment['RINGBROKER_LEASE_PRIORITY'] = priority
         if max_part:
             environment['RINGBROKER_LEASE_MAX_PART'] = max_part
+        if share:
+            environment['RINGBROKER_LEASE_SHARE'] = str(share)
         self.us = us
         groups = f'{us // GROUP_US // dispatches}x{dispatches}' if dispatches else str(us // GROUP_US)
         arguments = [groups, str(depth), *([str(period_us)] if period_us else [])]
@@ -83,6 +86,23 @@ class Program:
 class Rig:
     def __init__(self, folder, cards, broker):
         self.folder, self.cards, self.broker = folder, cards, broker
+
+    def ctl(self, *arguments):
+        """Return what brokerctl prints, as an administrator's."""
+        result = subprocess.run([BROKERCTL, '--socket', self.broker.socket, *arguments],
+                                stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True)
+        return result.stdout
+
+    def leases(self):
+        """Return the broker's leases by the process that opened them."""
+        return {lease['pid']: lease for lease in map(json.loads, self.ctl('leases', '--json').splitlines())}
+
+    def await_lease(self, program, what, **figures):
+        """Wait until the program's lease has these figures."""
+        def fits():
+            lease = self.leases().get(program.process.pid, {})
+            return all(lease.get(name) == value for name, value in figures.items())
+        started.wait_for(fits, what)
 
 
 @contextlib.contextmanager
@@ -197,6 +217,60 @@ def test_weights():
         (after, ), seconds = measure([heavy], .5)
         judge(after[0] * 2000 / 1e6 / seconds > .6, 'restrained though alone:', after)
         heavy.end()
+
+
+def test_shares():
+    """Programs of one tenant share its time by --share, which an administrator changes while they run."""
+    with begun() as rig:
+        a, b = Program(rig, 2000, 8, share=75), Program(rig, 2000, 8, share=25)
+        measure([a], .5)
+        (x, y), seconds = measure([a, b], 2.5)
+        ratio, whole = x[0] / max(y[0], 1), (x[0] + y[0]) * 2000 / 1e6 / seconds
+        rig.await_lease(a, 'no share of 75', share=75, sharing=True)
+        number = rig.leases()[b.process.pid]['lease']
+        said = rig.ctl('lease', str(number), '--share=225')
+        started.expect(said == f'lease {number} has share 225 of its tenant\'s time\n', said)
+        measure([a], .5)
+        (x, y), _ = measure([a, b], 2.5)
+        print(f'shares of 75:25: {ratio:.2f}:1, together {whole:.2f} of the card; 75:225: 1:{y[0] / max(x[0], 1):.2f}', flush=True)
+        judge(2.4 < ratio < 3.7 and whole > .6, 'not 3:1:', ratio)
+        judge(2.4 < y[0] / max(x[0], 1) < 3.7, 'not 1:3:', x[0], y[0])
+        a.end()
+        # The next broker has the share from the program.
+        rig.broker.process.kill()
+        rig.broker.process.wait()
+        rig.broker.start()
+        rig.await_lease(b, 'the share is lost', share=225, sharing=True)
+        b.end()
+
+
+def test_priority_of_a_running_program():
+    """brokerctl makes a program that asked for nothing share the card, in the background; so does its tenant's section."""
+    with begun('[tenant heavy]\nmatch-exe = {0}/heavy\n') as rig:
+        urgent = Program(rig, 1000, 1, 20000, 'urgent')
+        program = Program(rig, 5000, 20, priority=None, name='heavy')
+        (before, ), _ = measure([urgent], 1)
+        rig.await_lease(program, 'it shares the card', sharing=False)
+        number = rig.leases()[program.process.pid]['lease']
+        rig.ctl('lease', str(number), '--priority=background')
+        rig.await_lease(program, 'it is not in the background', sharing=True, background=True)
+        measure([urgent], .5)
+        (after, ), _ = measure([urgent], 1)
+        program.end()
+        # From the beginning on, its command buffers are divided, too.
+        rig.ctl('set', 'heavy', 'exec-priority=background', 'exec-max-part=200us')
+        program = Program(rig, 5000, 20, priority=None, name='heavy', dispatches=100)
+        rig.await_lease(program, 'it is not in the background', sharing=True, background=True)
+        measure([urgent], .5)
+        (parts, others), seconds = measure([urgent, program], 1)
+        print(f'urgent job of 1 ms beside a program that asked for nothing: p50 {before[1]:.0f} us; made background work: '
+              f'{after[1]:.0f}; by its tenant: {parts[1]:.0f} us, and the program has '
+              f'{others[0] * 5000 / 1e6 / seconds:.2f} of the card', flush=True)
+        judge(before[1] > 50000, 'the card has no queue')
+        judge(after[1] < 12000, 'the urgent program waits')
+        judge(parts[1] < 5000, 'the urgent program waits for more than parts')
+        program.end()
+        urgent.end()
 
 
 def test_holder_is_killed_or_stopped():
@@ -319,6 +393,6 @@ def test_broker_ends():
 
 
 for name, test in list(globals().items()):
-    if name.startswith('test_') and (len(sys.argv) < 7 or name in sys.argv[6:]):
+    if name.startswith('test_') and (len(sys.argv) < 8 or name in sys.argv[7:]):
         print(name, flush=True)
         test()

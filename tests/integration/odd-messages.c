@@ -207,6 +207,12 @@ void odd_message_make(struct odd_messages *odd, enum rbk_wire_type type, struct 
 							  .lease = 1 + pick(odd, 64)});
 		m->fds[m->n_fds++] = odd->fds[ODD_FD_FOLDER];
 		break;
+	case RBK_WIRE_LEASE_SHARE:
+		ODD_PUT(m, (struct rbk_wire_lease_share){.request = head,
+							 .lease = 1 + pick(odd, 64),
+							 .priority = pick(odd, 6),
+							 .share = pick(odd, 10002)});
+		break;
 	case RBK_WIRE_LEASE_TIMESLICE:
 		ODD_PUT(m, (struct rbk_wire_lease_timeslice){.request = head,
 							     .lease = 1 + pick(odd, 64),

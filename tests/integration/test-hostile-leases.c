@@ -430,14 +430,13 @@ TEST(test_forms, NULL, nothing_left)
 	struct rbk_wire_lease_cgroup cgroup = {.request = {.type = RBK_WIRE_LEASE_CGROUP}};
 	struct rbk_wire_lease_timeslice timeslice = {.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
 						     .action = RBK_WIRE_TIMESLICE_JOIN};
+	struct rbk_wire_lease_share share = {.request = {.type = RBK_WIRE_LEASE_SHARE}};
 	const struct {
 		const void *bytes;
 		size_t n_bytes;
-	} good[] = {{&open, sizeof(open)},
-		    {&credit, sizeof(credit)},
-		    {&object, sizeof(object)},
-		    {&resize, sizeof(resize)},
-		    {&timeslice, sizeof(timeslice)}};
+	} good[] = {{&open, sizeof(open)},     {&credit, sizeof(credit)},
+		    {&object, sizeof(object)}, {&resize, sizeof(resize)},
+		    {&share, sizeof(share)},   {&timeslice, sizeof(timeslice)}};
 	struct rbk_wire_lease_open bad[12];
 	unsigned int n = 0;
 	uint8_t longer[sizeof(open) + 8];
@@ -487,6 +486,8 @@ TEST(test_forms, NULL, nothing_left)
 	hostile_expect_ended(&object, sizeof(object), NULL, 0);
 	resize.reserved = 1;
 	hostile_expect_ended(&resize, sizeof(resize), NULL, 0);
+	share.reserved = 1;
+	hostile_expect_ended(&share, sizeof(share), NULL, 0);
 	timeslice.priority = RBK_PRIORITY_COUNT;
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	timeslice.action = RBK_WIRE_TIMESLICE_WANT;
@@ -547,9 +548,13 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 		.lease = number,
 		.action = 1 + pick(3),
 	};
+	const struct rbk_wire_lease_share share = {.request = {.type = RBK_WIRE_LEASE_SHARE},
+						   .lease = number,
+						   .priority = pick(6),
+						   .share = pick(10002)};
 	size_t n;
 
-	switch (pick(8)) {
+	switch (pick(9)) {
 	case 0:
 		if (pick(2)) {
 			open.flags = RBK_WIRE_LEASE_RESTORE;
@@ -582,6 +587,9 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 		if (timeslice.action == RBK_WIRE_TIMESLICE_DONE)
 			timeslice.word = pick(64);
 		memcpy(bytes, &timeslice, n = sizeof(timeslice));
+		break;
+	case 7:
+		memcpy(bytes, &share, n = sizeof(share));
 		break;
 	default:
 		memcpy(bytes, &resize, n = sizeof(resize));

@@ -272,6 +272,34 @@ TEST(test_reattach__resized)
 	expect_free();
 }
 
+/* So are its share and its priority, which an administrator may have set. */
+TEST(test_reattach__shares)
+{
+	const enum rbk_priority background = RBK_PRIORITY_LOW;
+	struct member owner, other;
+	struct rbk *admin;
+	uint32_t number;
+
+	member_begin(&owner, 0, 20, 40, 0);
+	number = rbk_lease_number(owner.lease);
+	member_begin(&other, 0, 0, 0, number);
+	admin = broker_connect_admin(&broker, "admin");
+	assert_int_equal(rbk_lease_share(owner.rbk, number, NULL, 25, NULL), 0);
+	assert_int_equal(rbk_lease_share(admin, number, &background, 0, NULL), 0);
+	rbk_disconnect(admin);
+	for (uint32_t n = 1; n <= 2; n++) {
+		kill_broker();
+		start_broker("");
+		wait_told(&other, n);
+		wait_told(&owner, n);
+		assert_fields(*owner.page, (priority, 1 + RBK_PRIORITY_LOW), (share, 25),
+			      (set, RBK_LEASE_SET_PRIORITY | RBK_LEASE_SET_SHARE));
+	}
+	member_end(&owner);
+	member_end(&other);
+	expect_free();
+}
+
 /* Claim a lease of that number at the present broker, as another user, and keep it. */
 static int claim_number(uint32_t number)
 {

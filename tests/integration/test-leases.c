@@ -595,6 +595,36 @@ TEST(test_resize_and_listing)
 	rbk_disconnect(admin);
 }
 
+TEST(test_share)
+{
+	const enum rbk_priority urgent = RBK_PRIORITY_URGENT, unknown = RBK_PRIORITY_COUNT;
+	struct rbk *admin = broker_connect_admin(&broker, "admin");
+	struct rbk *rbk = broker_connect(&broker, "program");
+	struct rbk_lease *lease = open_lease(rbk, 20, 40);
+	const struct rbk_lease_page *page = rbk_lease_page(lease);
+	uint32_t number = rbk_lease_number(lease);
+	struct rbk_error error;
+
+	assert_fields(*page, (priority, 0), (share, 100), (set, 0), (max_part_us, 0));
+	assert_int_equal(rbk_lease_share(rbk, number, NULL, 10000, &error), 0);
+	assert_fields(*page, (priority, 0), (share, 10000), (set, RBK_LEASE_SET_SHARE));
+	assert_int_equal(rbk_lease_share(admin, number, &urgent, 0, &error), 0);
+	assert_fields(*page, (priority, 1 + RBK_PRIORITY_URGENT), (share, 10000));
+	assert_true(broker_log_has(&broker, "it has priority urgent, and share 10000"));
+	assert_int_equal(rbk_lease_share(rbk, number, NULL, 0, &error), -EINVAL);
+	assert_int_equal(rbk_lease_share(rbk, number, NULL, 10001, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "a share from 1 to 10000"));
+	assert_int_equal(rbk_lease_share(rbk, number, &unknown, 1, &error), -EINVAL);
+	assert_int_equal(rbk_lease_share(watcher, number, NULL, 1, &error), -EPERM);
+	assert_non_null(strstr(error.text, "can change it"));
+	assert_int_equal(rbk_lease_share(rbk, number + 1, NULL, 1, &error), -ENOENT);
+	assert_fields(*page, (priority, 1 + RBK_PRIORITY_URGENT), (share, 10000));
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	rbk_disconnect(admin);
+	broker_wait_vram(watcher, 0);
+}
+
 /* Make a cgroup and open its folder as *ret_fd. Return: false if none can be made here. */
 static bool make_cgroup(const char *name, char path[static PATH_MAX], int *ret_fd)
 {

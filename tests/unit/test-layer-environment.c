@@ -21,6 +21,7 @@ static void clear(void)
 	unsetenv("RINGBROKER_LEASE_WAIT");
 	unsetenv("RINGBROKER_LEASE_PRIORITY");
 	unsetenv("RINGBROKER_LEASE_MAX_PART");
+	unsetenv("RINGBROKER_LEASE_SHARE");
 	unsetenv("RINGBROKER_LEASE_LOG");
 }
 
@@ -120,6 +121,14 @@ TEST(test_own)
 		      (has_max_part, true), (max_part_ns, 2000000));
 	unsetenv("RINGBROKER_LEASE_MAX_PART");
 
+	/* So are shares. */
+	setenv("RINGBROKER_LEASE_SHARE", "25", 1);
+	environment_read(&environment);
+	assert_string_equal(environment.error, "");
+	assert_fields(environment, (has_priority, true), (priority, RBK_PRIORITY_NORMAL),
+		      (has_max_part, false), (share, 25));
+	unsetenv("RINGBROKER_LEASE_SHARE");
+
 	setenv("RINGBROKER_LEASE_PRIORITY", "background", 1);
 	setenv("RINGBROKER_LEASE_MIN", "1GiB", 1);
 	setenv("RINGBROKER_LEASE_MAX", "6GiB", 1);
@@ -188,6 +197,11 @@ TEST(test_errors)
 	check_error("RINGBROKER_LEASE_PRIORITY", "low",
 		    "RINGBROKER_LEASE_PRIORITY=low is not urgent, normal or background");
 	unsetenv("RINGBROKER_LEASE_PRIORITY");
+	check_error("RINGBROKER_LEASE_SHARE", "0",
+		    "RINGBROKER_LEASE_SHARE=0 is not a number from 1 to 10000");
+	check_error("RINGBROKER_LEASE_SHARE", "10001", "from 1 to 10000");
+	check_error("RINGBROKER_LEASE_SHARE", "25%", "from 1 to 10000");
+	unsetenv("RINGBROKER_LEASE_SHARE");
 	check_error("RINGBROKER_LEASE_MAX_PART", "500", "RINGBROKER_LEASE_MAX_PART=500 is not");
 	check_error("RINGBROKER_LEASE_MAX_PART", "0us", "from 1us to 2s");
 	check_error("RINGBROKER_LEASE_MAX_PART", "soon", "from 1us to 2s");

@@ -65,6 +65,7 @@ enum option_id {
 	OPT_RUN_OUTPUT,
 	OPT_RUN_SECONDS,
 	OPT_SECONDS,
+	OPT_SHARE,
 	OPT_SHOWN_DEVICE,
 	OPT_SORT,
 	OPT_STATUS,
@@ -146,6 +147,15 @@ int run_check(struct control *control, const struct arguments *arguments);
 int run_leases(struct control *control, const struct arguments *arguments);
 int run_names(struct control *control, const struct arguments *arguments);
 int run_lease(struct control *control, const struct arguments *arguments);
+
+/* Values of --priority and --share. */
+struct lease_sharing {
+	bool has_priority;
+	enum rbk_priority priority;
+	uint32_t share; /* 0: not given */
+};
+/* leases.c: parse the two options. Return: EXIT_OK, or EXIT_USAGE with a sentence. */
+int lease_sharing(const struct arguments *arguments, struct lease_sharing *ret);
 /* Errors before the program runs return EXEC_* (exec.h). */
 int run_exec(struct control *control, const struct arguments *arguments);
 /* run.c */

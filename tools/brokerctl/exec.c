@@ -44,6 +44,7 @@ struct execution {
 	struct rbk_lease *lease;
 	uint64_t wish_bytes;
 	uint64_t max_part_ns; /* of --max-part; 0: not given */
+	struct lease_sharing sharing;
 	char tenant[RBK_STATS_NAME_BYTES];
 	char socket_path[PATH_MAX];
 	const char *program; /* program name without folders */
@@ -106,38 +107,43 @@ static bool read_duration(const char *text, uint64_t *ret_ns)
 	return false;
 }
 
-static int check_priority(const struct arguments *arguments)
+/* A program that joins a lease does not set the lease's share, so this process does. */
+static int read_share_variable(const struct arguments *arguments, uint32_t *share)
 {
-	static const char *const names[] = {"urgent", "normal", "background"};
-	const char *text = arguments->values[OPT_PRIORITY];
+	const char *text = getenv("RINGBROKER_LEASE_SHARE");
+	uint64_t number;
 
-	if (!text)
+	if (*share > 0 || !text || !text[0] || arguments->values[OPT_NO_LAYER])
 		return EXIT_OK;
-	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(text, names[i]) == 0)
-			return EXIT_OK;
-	return control_misuse(arguments, "--priority is urgent, normal or background, not %s",
-			      text[0] ? text_name(text) : "empty");
+	if (!pages_number(text, RBK_LEASE_MAX_SHARE, &number) || number == 0)
+		return control_misuse(arguments,
+				      "RINGBROKER_LEASE_SHARE is a number from 1 to %d, not %s",
+				      RBK_LEASE_MAX_SHARE, text_name(text));
+	*share = (uint32_t)number;
+	return EXIT_OK;
 }
 
-/* Read how the program shares its device's time. *ret_max_part_ns is 0 without --max-part. */
-static int read_sharing(const struct arguments *arguments, uint64_t *ret_max_part_ns)
+/* Read how the program shares its device's time. */
+static int read_sharing(const struct arguments *arguments, struct execution *execution)
 {
 	const char *text = arguments->values[OPT_MAX_PART];
 	bool has_priority = arguments->values[OPT_PRIORITY] != NULL;
+	bool has_share = arguments->values[OPT_SHARE] != NULL;
 
-	*ret_max_part_ns = 0;
-	if ((has_priority || text) && arguments->values[OPT_NO_LAYER])
+	if ((has_priority || has_share || text) && arguments->values[OPT_NO_LAYER])
 		return control_misuse(arguments, "--%s has no effect with --no-layer: the layer %s",
-				      has_priority ? "priority" : "max-part",
-				      has_priority ? "holds the program's work back"
-						   : "divides command buffers");
-	if (text && (!read_duration(text, ret_max_part_ns) || *ret_max_part_ns < min_part_ns ||
-		     *ret_max_part_ns > max_part_ns))
+				      has_priority ? "priority"
+				      : has_share  ? "share"
+						   : "max-part",
+				      has_priority || has_share ? "holds the program's work back"
+								: "divides command buffers");
+	if (text && (!read_duration(text, &execution->max_part_ns) ||
+		     execution->max_part_ns < min_part_ns || execution->max_part_ns > max_part_ns))
 		return control_misuse(
 			arguments, "--max-part takes a time from 1us to 2s, such as 500us, not %s",
 			text[0] ? text_name(text) : "empty");
-	return check_priority(arguments);
+	return lease_sharing(arguments, &execution->sharing) ||
+	       read_share_variable(arguments, &execution->sharing.share);
 }
 
 static int read_options(const struct arguments *arguments, struct rbk_lease_options *ret)
@@ -278,6 +284,20 @@ static void waiting_end(struct waiting *waiting)
 	pthread_join(waiting->thread, NULL);
 }
 
+/* Set the lease's share. The programs' own priorities come with their environment. */
+static int set_share(const struct execution *execution)
+{
+	struct control *control = execution->control;
+	struct rbk_error error = {""};
+	int r;
+
+	if (execution->sharing.share == 0)
+		return EXIT_OK;
+	r = rbk_lease_share(control->rbk, rbk_lease_number(execution->lease), NULL,
+			    execution->sharing.share, &error);
+	return r ? control_refused(control, r, &error) : EXIT_OK;
+}
+
 static int open_lease(struct execution *execution, const struct arguments *arguments,
 		      struct rbk_lease_options *options)
 {
@@ -298,7 +318,7 @@ static int open_lease(struct execution *execution, const struct arguments *argum
 	if (r)
 		return control_refused(control, r, &error);
 	execution->wish_bytes = options->wish_bytes;
-	return EXIT_OK;
+	return set_share(execution);
 }
 
 static uint64_t load(const uint64_t *from)
@@ -465,6 +485,8 @@ static int set_environment(const struct execution *execution, const struct argum
 	if (wait_ns > 0 && setenv("RINGBROKER_LEASE_WAIT", wait, 0))
 		return control_fail(EXEC_FAILED, "out of memory");
 	snprintf(number, sizeof(number), "%u", rbk_lease_number(execution->lease));
+	if (execution->sharing.share > 0 && setenv("RINGBROKER_LEASE_PRIORITY", "normal", 0))
+		return control_fail(EXEC_FAILED, "out of memory");
 	if (priority && setenv("RINGBROKER_LEASE_PRIORITY", priority, 1))
 		return control_fail(EXEC_FAILED, "out of memory");
 	if (setenv("RINGBROKER_VULKAN_LEASE", "1", 1) || setenv("RINGBROKER_LEASE", number, 1) ||
@@ -697,7 +719,7 @@ int run_exec(struct control *control, const struct arguments *arguments)
 	int status;
 
 	execution.program = slash && slash[1] ? slash + 1 : arguments->operands[0];
-	if (read_options(arguments, &options) || read_sharing(arguments, &execution.max_part_ns) ||
+	if (read_options(arguments, &options) || read_sharing(arguments, &execution) ||
 	    check_layer(arguments))
 		return EXEC_FAILED;
 	if (report_path) {

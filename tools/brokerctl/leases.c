@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * brokerctl leases: device memory that programs have leased, as of the last update; and brokerctl
- * lease, which resizes a lease.
+ * lease, which changes a lease.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,27 +170,92 @@ int run_leases(struct control *control, const struct arguments *arguments)
 	return status;
 }
 
+int lease_sharing(const struct arguments *arguments, struct lease_sharing *ret)
+{
+	static const struct {
+		const char *name;
+		enum rbk_priority priority;
+	} priorities[] = {{"urgent", RBK_PRIORITY_URGENT},
+			  {"normal", RBK_PRIORITY_NORMAL},
+			  {"background", RBK_PRIORITY_LOW}};
+	const char *priority = arguments->values[OPT_PRIORITY];
+	const char *share = arguments->values[OPT_SHARE];
+	uint64_t number = 0;
+
+	*ret = (struct lease_sharing){.has_priority = false};
+	for (unsigned int i = 0; priority && i < sizeof(priorities) / sizeof(priorities[0]); i++)
+		if (strcmp(priority, priorities[i].name) == 0) {
+			ret->has_priority = true;
+			ret->priority = priorities[i].priority;
+		}
+	if (priority && !ret->has_priority)
+		return control_misuse(arguments,
+				      "--priority is urgent, normal or background, not %s",
+				      priority[0] ? text_name(priority) : "empty");
+	if (share && (!pages_number(share, RBK_LEASE_MAX_SHARE, &number) || number == 0))
+		return control_misuse(arguments, "--share takes a number from 1 to %d, not %s",
+				      RBK_LEASE_MAX_SHARE, share[0] ? text_name(share) : "empty");
+	ret->share = (uint32_t)number;
+	return EXIT_OK;
+}
+
+static int change_size(struct control *control, uint32_t number, uint64_t wish_bytes)
+{
+	uint64_t granted_bytes = 0;
+	struct rbk_error error = {""};
+	int r = rbk_lease_resize(control->rbk, number, wish_bytes, &granted_bytes, &error);
+
+	if (r)
+		return control_refused(control, r, &error);
+	printf("lease %u has %s\n", (unsigned int)number, text_bytes(granted_bytes));
+	return EXIT_OK;
+}
+
+static int change_sharing(struct control *control, const struct arguments *arguments,
+			  uint32_t number, const struct lease_sharing *sharing)
+{
+	struct rbk_error error = {""};
+	int r = rbk_lease_share(control->rbk, number,
+				sharing->has_priority ? &sharing->priority : NULL, sharing->share,
+				&error);
+
+	if (r)
+		return control_refused(control, r, &error);
+	printf("lease %u has", (unsigned int)number);
+	if (sharing->has_priority)
+		printf(" priority %s%s", arguments->values[OPT_PRIORITY],
+		       sharing->share ? "," : "");
+	if (sharing->share)
+		printf(" share %u of its tenant's time", (unsigned int)sharing->share);
+	putchar('\n');
+	return EXIT_OK;
+}
+
 int run_lease(struct control *control, const struct arguments *arguments)
 {
 	const char *size = arguments->values[OPT_VRAM];
-	uint64_t number, wish_bytes, granted_bytes = 0;
-	struct rbk_error error = {""};
-	int status, r;
+	uint64_t number, wish_bytes = 0;
+	struct lease_sharing sharing;
+	int status;
 
 	if (!pages_number(arguments->operands[0], UINT32_MAX, &number) || number == 0)
 		return control_misuse(arguments,
 				      "%s is not the number of a lease; see brokerctl leases",
 				      text_name(arguments->operands[0]));
-	if (!size || !size_parse(size, &wish_bytes) || wish_bytes == 0)
-		return control_misuse(arguments,
-				      "--vram takes the size of the lease, such as 4GiB%s%s",
-				      size ? ", not " : "", size ? text_name(size) : "");
-	status = control_connect_to_change(control);
+	status = lease_sharing(arguments, &sharing);
 	if (status)
 		return status;
-	r = rbk_lease_resize(control->rbk, (uint32_t)number, wish_bytes, &granted_bytes, &error);
-	if (r)
-		return control_refused(control, r, &error);
-	printf("lease %u has %s\n", (unsigned int)number, text_bytes(granted_bytes));
-	return EXIT_OK;
+	if (!size && !sharing.has_priority && sharing.share == 0)
+		return control_misuse(arguments,
+				      "give --vram, --priority or --share: what should change");
+	if (size && (!size_parse(size, &wish_bytes) || wish_bytes == 0))
+		return control_misuse(arguments,
+				      "--vram takes the size of the lease, such as 4GiB, not %s",
+				      text_name(size));
+	status = control_connect_to_change(control);
+	if (status == EXIT_OK && size)
+		status = change_size(control, (uint32_t)number, wish_bytes);
+	if (status == EXIT_OK && (sharing.has_priority || sharing.share > 0))
+		status = change_sharing(control, arguments, (uint32_t)number, &sharing);
+	return status;
 }

@@ -90,6 +90,9 @@ static const struct about about[N_OPTIONS] = {
 			     "run the model again and again for N seconds, and print the times"},
 	[OPT_SECONDS] = {"seconds", "N", false,
 			 "also record for N seconds, after the logged tasks"},
+	[OPT_SHARE] = {"share", "N", false,
+		       "share the device's time; 1 to 10000: the lease's share among those of its "
+		       "tenant (100)"},
 	[OPT_SHOWN_DEVICE] = {"device", "auto|cpu|gpu", false,
 			      "with --capabilities: these devices only (auto, the default: all)"},
 	[OPT_SORT] = {"sort", "KEY", false, "largest first, or by name; -KEY: the reverse order"},
@@ -119,14 +122,17 @@ static void print_option(FILE *file, const struct about *option)
 
 static void print_synopsis(FILE *file, const struct command *command)
 {
+	/* exec requires --vram, of which --min is a part; lease does not. */
+	const bool needs_vram =
+		(command->options & TAKES(OPT_VRAM)) && (command->options & TAKES(OPT_MIN));
+
 	fprintf(file, "usage: brokerctl [OPTION...] %s", command->name);
-	/* Every command that takes --vram requires it. */
-	if (command->options & TAKES(OPT_VRAM)) {
+	if (needs_vram) {
 		fputc(' ', file);
 		print_option(file, &about[OPT_VRAM]);
 	}
 	for (unsigned int i = 0; i < N_OPTIONS; i++) {
-		if (!(command->options & TAKES(i)) || i == OPT_VRAM)
+		if (!(command->options & TAKES(i)) || (i == OPT_VRAM && needs_vram))
 			continue;
 		fputs(" [", file);
 		print_option(file, &about[i]);
