@@ -19,8 +19,9 @@ ADMIN = 'libclient/ringbroker/admin.h'
 LEASE = 'libclient/ringbroker/lease.h'
 ONNX = 'libclient/ringbroker/onnx.h'
 STATS = 'shm/ringbroker/stats.h'
+RINGS = 'shm/ringbroker/stats-rings.h'
 ABI = 'shm/ringbroker/abi.h'
-HEADERS = (CLIENT, ADMIN, LEASE, ONNX, STATS, ABI)
+HEADERS = (CLIENT, ADMIN, LEASE, ONNX, STATS, RINGS, ABI)
 # As a page's names: everything in that header that no other page lists.
 REST = None
 
@@ -66,9 +67,10 @@ PAGES = {
     'rbk_stats_map': ('statistics pages', 'ringbroker/stats.h', [
         (CLIENT, ['rbk_stats_map', 'rbk_stats_unmap', 'rbk_stats_reset', '#define RBK_ASK', 'rbk_force_cpu']),
         (STATS, ['enum rbk_stats_whose', 'struct rbk_stats_view', 'rbk_stats_view', 'rbk_stats_count',
-                 'rbk_stats_used', 'rbk_stats_record', 'rbk_stats_load', 'rbk_stats_copy', 'rbk_stats_decision', 'struct rbk_stats_segment',
-                 'rbk_stats_segment', 'struct rbk_stats_refused', 'rbk_stats_refused',
-                 'rbk_stats_bucket', 'rbk_stats_bucket_ns'])]),
+                 'rbk_stats_used', 'rbk_stats_record', 'rbk_stats_load', 'rbk_stats_copy', 'rbk_stats_decision',
+                 'rbk_stats_segment', 'rbk_stats_slice', 'rbk_stats_refused', 'rbk_stats_bucket',
+                 'rbk_stats_bucket_ns']),
+        (RINGS, REST)]),
     'rbk_admin_connect': ('administer a ringbroker daemon', 'ringbroker/admin.h', [(ADMIN, [
         'rbk_admin_connect', 'rbk_admin_socket_path', 'rbk_admin_set', 'struct rbk_admin_evict', 'rbk_admin_evict',
         'enum rbk_drain', 'struct rbk_admin_drained', 'rbk_admin_drain_tenant',

@@ -289,6 +289,12 @@ static bool has_plans(const struct timeslice_device *device, uint64_t pause_ns, 
 	return device->has_plans || (device->plans_ns > 0 && now_ns < device->plans_ns + pause_ns);
 }
 
+/* Return the time for which tasks of plans were under way. */
+static uint64_t plans_total_ns(const struct timeslice_device *device, uint64_t now_ns)
+{
+	return device->plans_total_ns + (device->has_plans ? now_ns - device->plans_ns : 0);
+}
+
 /* Return true if leases have to obey the timeslice, since others use the device. */
 static bool is_shared(const struct timeslice_device *device, uint64_t now_ns)
 {
@@ -377,28 +383,39 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next,
 
 /*
  * Return the time at which the holder's timeslice ends, or is overdue. UINT64_MAX: nothing waits
- * for that.
+ * for that. *ret_for is the lease that it ends for; NULL: it ends for tasks of plans.
  */
-static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t now_ns)
+static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t now_ns,
+			      const struct lease **ret_for)
 {
 	const struct lease *holder = device->holder;
 	const bool is_charged = device_user(device, now_ns) == holder;
-	uint64_t end_ns = UINT64_MAX;
+	uint64_t end_ns = UINT64_MAX, plans_end_ns;
 
+	*ret_for = NULL;
 	for (const struct list_node *node = device->leases.next; node != &device->leases;
 	     node = node->next) {
 		const struct lease *lease = container_of(node, struct lease, timeslice.link);
+		uint64_t lease_end_ns;
 
-		if (is_waiting(device, lease, now_ns))
-			end_ns = min_u64(end_ns, end_for_ns(holder, lease, is_charged));
+		if (!is_waiting(device, lease, now_ns))
+			continue;
+		lease_end_ns = end_for_ns(holder, lease, is_charged);
+		if (lease_end_ns < end_ns ||
+		    (*ret_for && lease_end_ns == end_ns && is_before(lease, *ret_for)))
+			*ret_for = lease;
+		end_ns = min_u64(end_ns, lease_end_ns);
 	}
 	if (state_of(holder) == RBK_TIMESLICE_CLOSED)
 		return end_ns == UINT64_MAX ? UINT64_MAX
 					    : holder->timeslice.closed_ns + TIMESLICE_GRACE_NS;
-	if (is_behind_plans(holder) && has_plans(device, TIMESLICE_PLANS_NS, now_ns))
-		end_ns = min_u64(end_ns, holder->timeslice.was_late
-						 ? holder->timeslice.held_ns + TIMESLICE_NS
-						 : 0);
+	if (is_behind_plans(holder) && has_plans(device, TIMESLICE_PLANS_NS, now_ns)) {
+		plans_end_ns =
+			holder->timeslice.was_late ? holder->timeslice.held_ns + TIMESLICE_NS : 0;
+		if (plans_end_ns < end_ns)
+			*ret_for = NULL;
+		end_ns = min_u64(end_ns, plans_end_ns);
+	}
 	return end_ns;
 }
 
@@ -412,8 +429,15 @@ static void device_give(struct timeslice_device *device, struct lease *lease, bo
 	if (slice->was_late)
 		device->late_ns = now_ns;
 	lease_return(lease);
-	if (slice->n_wanting > 0)
+	slice->record = (struct timeslice_record){
+		.began_ns = now_ns, .class = timeslice_class(lease), .is_late = is_late};
+	if (slice->n_wanting > 0) {
 		slice->waited_ns += now_ns - min_u64(slice->wanted_ns, now_ns);
+		slice->record.wanted_ns = slice->wanted_ns;
+		if (is_behind_plans(lease))
+			slice->record.plans_ns =
+				plans_total_ns(device, now_ns) - slice->wanted_plans_ns;
+	}
 	slice->held_ns = slice->charged_ns = now_ns;
 	slice->is_under_way = true;
 	slice->is_overtaken = false;
@@ -429,14 +453,29 @@ static void device_give(struct timeslice_device *device, struct lease *lease, bo
 	lease_publish(lease, RBK_TIMESLICE_HELD);
 }
 
+/* Note that nothing of the lease's timeslice is under way any more. */
+static void lease_end(struct lease *lease, uint64_t now_ns)
+{
+	const struct timeslices *timeslices = &lease->leases->timeslices;
+	struct lease_timeslice *slice = &lease->timeslice;
+
+	if (!slice->is_under_way)
+		return;
+	slice->is_under_way = false;
+	slice->record.ended_ns = now_ns;
+	if (timeslices->ended)
+		timeslices->ended(timeslices->context, lease, &slice->record);
+}
+
 /* Leave the only lease unrestrained. */
-static void device_open(struct timeslice_device *device)
+static void device_open(struct timeslice_device *device, uint64_t now_ns)
 {
 	struct lease *lease = lease_of(device->leases.next);
 	struct lease_timeslice *slice = &lease->timeslice;
 
 	device->holder = lease;
-	slice->is_under_way = false;
+	slice->record.is_alone = true;
+	lease_end(lease, now_ns);
 	slice->n_wanting = slice->n_done = 0;
 	list_for_each (node, &lease->timeslice.members) {
 		member_of(node)->timeslice.is_wanting = false;
@@ -461,24 +500,37 @@ static void device_restrain(struct timeslice_device *device, uint64_t now_ns)
 	}
 }
 
+/* Note that the holder's timeslice is to end, for a lease or, if NULL, for tasks of plans. */
+static void holder_close(struct lease *holder, const struct lease *next, uint64_t now_ns)
+{
+	struct timeslice_record *record = &holder->timeslice.record;
+
+	holder->timeslice.closed_ns = record->closed_ns = now_ns;
+	record->for_lease = next ? next->number : 0;
+	record->for_tenant = next ? next->tenant->number : 0;
+	record->is_for_plans = !next;
+	lease_publish(holder, RBK_TIMESLICE_CLOSED);
+}
+
 /* End the holder's timeslice, or announce its end. */
 static void holder_press(struct timeslice_device *device, uint64_t now_ns)
 {
 	struct lease *holder = device->holder;
 	struct lease_timeslice *slice = &holder->timeslice;
-	uint64_t end_ns = holder_end_ns(device, now_ns);
+	const struct lease *next;
+	uint64_t end_ns = holder_end_ns(device, now_ns, &next);
 	bool is_due = now_ns >= end_ns;
 
 	if (state_of(holder) == RBK_TIMESLICE_CLOSED) {
 		if (!is_due)
 			return;
 		slice->n_overdue++;
+		slice->record.is_overdue = true;
 		device->holder = NULL;
 	} else if (is_due) {
 		if (now_ns >= slice->held_ns + least_slice_ns)
 			slice->lacking_ns = 0;
-		slice->closed_ns = now_ns;
-		lease_publish(holder, RBK_TIMESLICE_CLOSED);
+		holder_close(holder, next, now_ns);
 	} else if (end_ns < UINT64_MAX && state_of(holder) == RBK_TIMESLICE_HELD) {
 		lease_publish(holder, RBK_TIMESLICE_WANTED);
 	}
@@ -492,7 +544,7 @@ static void device_run(struct timeslice_device *device, uint64_t now_ns)
 	device_charge(device, now_ns);
 	if (!is_shared(device, now_ns)) {
 		if (device->n_leases == 1)
-			device_open(device);
+			device_open(device, now_ns);
 		return;
 	}
 	device_restrain(device, now_ns);
@@ -561,7 +613,7 @@ static void lease_check_done(struct lease *lease, uint64_t now_ns)
 		return;
 	if (slice->is_under_way)
 		device_overtake(device, lease);
-	slice->is_under_way = false;
+	lease_end(lease, now_ns);
 	slice->done_ns = now_ns;
 	if (slice->n_wanting == 0)
 		slice->lacking_ns = 0;
@@ -642,6 +694,7 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns)
 	member->timeslice.is_wanting = true;
 	if (slice->n_wanting++ == 0) {
 		slice->wanted_ns = now_ns;
+		slice->wanted_plans_ns = plans_total_ns(device, now_ns);
 		if (slice->lacking_ns == 0)
 			slice->lacking_ns = now_ns;
 		lease_return(lease);
@@ -679,6 +732,7 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 	list_remove(&member->timeslice.link);
 	member->timeslice = (struct member_timeslice){.is_sharing = false};
 	lease_find_class(lease);
+	slice->record.is_left = slice->n_members == 0;
 	lease_check_done(lease, now_ns);
 	if (slice->n_members == 0) {
 		list_remove(&slice->link);
@@ -703,6 +757,7 @@ void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint6
 
 		if (device->n_leases == 0)
 			continue;
+		device->plans_total_ns = plans_total_ns(device, now_ns);
 		device->has_plans = devices & 1u << i;
 		if (had_plans || device->has_plans)
 			device->plans_ns = now_ns;
@@ -753,6 +808,7 @@ static uint64_t plans_next_ns(const struct timeslice_device *device, uint64_t no
 uint64_t timeslice_next_ns(const struct timeslices *timeslices, uint64_t now_ns)
 {
 	uint64_t next_ns = UINT64_MAX;
+	const struct lease *next;
 
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
 		const struct timeslice_device *device = &timeslices->devices[i];
@@ -761,7 +817,7 @@ uint64_t timeslice_next_ns(const struct timeslices *timeslices, uint64_t now_ns)
 			continue;
 		next_ns = min_u64(next_ns, plans_next_ns(device, now_ns));
 		if (is_shared(device, now_ns) && device->holder)
-			next_ns = min_u64(next_ns, holder_end_ns(device, now_ns));
+			next_ns = min_u64(next_ns, holder_end_ns(device, now_ns, &next));
 	}
 	return next_ns;
 }

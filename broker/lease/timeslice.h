@@ -68,12 +68,35 @@ struct timeslice_device {
 	uint64_t late_ns;  /* when a lease last came next because it had waited long; 0: never */
 	bool has_plans;    /* tasks of plans are under way */
 	uint64_t plans_ns; /* the last time that is known at which some were; 0: never */
+	uint64_t plans_total_ns; /* time until plans_ns in which some were, while leases shared it
+				  */
+};
+
+/* A timeslice, for the log of its tenant. */
+struct timeslice_record {
+	uint64_t wanted_ns; /* begin of the wait for it; 0: no member waited */
+	uint64_t plans_ns;  /* part of the wait in which tasks of plans came first */
+	uint64_t began_ns;
+	uint64_t closed_ns;  /* when the members were told to end it; 0: never */
+	uint64_t ended_ns;   /* when they had told DONE, or the last one left */
+	uint32_t for_lease;  /* number of the lease that it was closed for; 0: none */
+	uint32_t for_tenant; /* number of that lease's tenant */
+	uint8_t class;       /* timeslice_class() of the lease as it began */
+	bool is_for_plans;   /* it was closed for tasks of plans */
+	bool is_late;        /* the lease had waited too long */
+	bool is_overdue;     /* others were given the device before it ended */
+	bool is_left;        /* it ended with the last member */
+	bool is_alone;       /* it ended because the lease is not restrained any more */
 };
 
 /* All devices; part of struct leases. */
 struct timeslices {
 	struct timeslice_device devices[RBK_MAX_DEVICES];
 	uint32_t n_leases; /* leases that share a device */
+	/* Called when a timeslice has ended, before the next one begins; NULL: not called. */
+	void (*ended)(void *context, const struct lease *lease,
+		      const struct timeslice_record *record);
+	void *context;
 };
 
 /* A lease's part; zeroed at first. */
@@ -89,15 +112,17 @@ struct lease_timeslice {
 	uint32_t share;        /* of its tenant's time, 1..10000; 0: FAIR_WEIGHT */
 	uint64_t tag;          /* the time it has had, divided by its share, see timeslice.c */
 	bool is_under_way;     /* its members have not told that their work has ended */
-	bool is_overtaken;   /* a later timeslice has ended meanwhile: its work hardly delays others
-			      */
-	bool was_late;       /* it has the timeslice because it waited too long */
-	uint64_t wanted_ns;  /* begin of the wait */
+	bool is_overtaken;  /* a later timeslice has ended meanwhile: its work hardly delays others
+			     */
+	bool was_late;      /* it has the timeslice because it waited too long */
+	uint64_t wanted_ns; /* begin of the wait */
+	uint64_t wanted_plans_ns; /* time with tasks of plans on the device until then */
 	uint64_t lacking_ns; /* begin of the first wait since it could use the device; 0: none */
 	uint64_t held_ns;    /* begin of the timeslice */
 	uint64_t closed_ns;  /* end of the timeslice */
 	uint64_t done_ns;    /* when its members had told DONE; 0: never */
 	uint64_t charged_ns; /* time up to which the tenant was charged */
+	struct timeslice_record record; /* of the timeslice; valid if is_under_way */
 
 	/* Figures since the lease was opened. */
 	uint64_t used_ns, waited_ns; /* charged to the tenant; waited for the timeslice */

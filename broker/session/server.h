@@ -21,6 +21,7 @@ struct loop;
 struct offload;
 struct residency;
 struct rbk_stats_broker;
+struct rbk_stats_slice;
 struct rbk_stats_view;
 struct server;
 struct session;
@@ -313,6 +314,9 @@ struct stats *server_stats_pages(struct server *server);
 /* Count @ns of @device that programs of the tenant's leases used, if pages show the tenant. */
 void server_stats_leased_time(struct server *server, const struct tenant *tenant, uint8_t device,
 			      uint64_t ns);
+/* Log a timeslice of a tenant's lease, if the tenant has a page. */
+void server_stats_slice(struct server *server, const struct tenant *tenant,
+			const struct rbk_stats_slice *slice);
 /* Note which devices have tasks of plans, as bits: leases that share them get less. Reactor. */
 void server_note_plans(struct server *server, uint32_t devices);
 /*

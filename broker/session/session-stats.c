@@ -105,6 +105,15 @@ void server_stats_leased_time(struct server *server, const struct tenant *tenant
 		stats_leased_time(shown, device, ns);
 }
 
+void server_stats_slice(struct server *server, const struct tenant *tenant,
+			const struct rbk_stats_slice *slice)
+{
+	struct stats_tenant *shown = stats_tenant_find(server->pages, tenant->number);
+
+	if (shown)
+		stats_slice_ended(shown, slice);
+}
+
 void server_forget_tenants(struct server *server)
 {
 	struct stats_tenant *tenant = stats_first_tenant(server->pages), *next;

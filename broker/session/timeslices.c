@@ -9,6 +9,7 @@
 #include "loop/loop.h"
 #include "memory/residency.h"
 #include "session/server-private.h"
+#include "tenant/tenant.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -49,15 +50,54 @@ static void on_timeslice(void *data)
 	timeslices_arm(server, now_ns);
 }
 
+/* Log a timeslice on the page of the lease's tenant. */
+static void on_ended(void *data, const struct lease *lease, const struct timeslice_record *record)
+{
+	static const uint8_t priorities[] = {RBK_PRIORITY_URGENT, RBK_PRIORITY_HIGH,
+					     RBK_PRIORITY_NORMAL, RBK_PRIORITY_LOW};
+	struct server *server = data;
+	/* Pages have times of the broker's own clock. */
+	const uint64_t offset_ns = clock_ticks_to_ns(clock_ticks()) - clock_now_ns();
+	const bool is_own = record->for_tenant == lease->tenant->number;
+	const uint32_t flags = (record->is_overdue ? RBK_STATS_SLICE_OVERDUE : 0) |
+			       (record->is_late ? RBK_STATS_SLICE_LATE : 0) |
+			       (record->for_lease && !is_own ? RBK_STATS_SLICE_FOR_OTHERS : 0) |
+			       (record->is_for_plans ? RBK_STATS_SLICE_FOR_PLANS : 0) |
+			       (record->is_left ? RBK_STATS_SLICE_LEFT : 0) |
+			       (record->is_alone ? RBK_STATS_SLICE_ALONE : 0);
+	const struct rbk_stats_slice shown = {
+		.lease = lease->number,
+		/* A tenant must not learn what others do. */
+		.ended_for = is_own ? record->for_lease : 0,
+		.wanted_at_ns = record->wanted_ns ? record->wanted_ns + offset_ns : 0,
+		.began_at_ns = record->began_ns + offset_ns,
+		.closed_at_ns = record->closed_ns ? record->closed_ns + offset_ns : 0,
+		.ended_at_ns = record->ended_ns + offset_ns,
+		.plans_ns = record->plans_ns,
+		.device = lease->device,
+		.priority = priorities[record->class & 3],
+		.flags = (uint16_t)flags,
+	};
+
+	server_stats_slice(server, lease->tenant, &shown);
+}
+
 int timeslices_start(struct server *server)
 {
+	struct timeslices *timeslices = timeslices_of(server);
 	int r = loop_timer_new(server->options.loop, on_timeslice, server, &server->slice_timer);
 
-	return r ? error_fold(r) : 0;
+	if (r)
+		return error_fold(r);
+	timeslices->ended = on_ended;
+	timeslices->context = server;
+	return 0;
 }
 
 void timeslices_stop(struct server *server)
 {
+	if (server->slice_timer)
+		timeslices_of(server)->ended = NULL;
 	server->slice_timer = loop_timer_free(server->slice_timer);
 }
 

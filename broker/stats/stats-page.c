@@ -61,6 +61,8 @@ void stats_layout_tenant(const struct stats *stats, struct stats_layout *ret)
 		   STATS_LOG_RECORDS);
 	layout_add(ret, RBK_STATS_SECTION_SEGMENTS, sizeof(struct rbk_stats_segment),
 		   STATS_SEGMENT_RECORDS);
+	layout_add(ret, RBK_STATS_SECTION_SLICES, sizeof(struct rbk_stats_slice),
+		   STATS_SLICE_RECORDS);
 	layout_add(ret, RBK_STATS_SECTION_PLANS, stats->plan_stride, STATS_MAX_PLANS);
 	layout_add(ret, RBK_STATS_SECTION_DELAYS, sizeof(struct rbk_stats_delay), 1);
 	layout_add(ret, RBK_STATS_SECTION_SESSIONS, sizeof(struct rbk_stats_session),

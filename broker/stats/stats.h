@@ -32,6 +32,7 @@ enum {
 	STATS_LOG_RECORDS = 4096,
 	STATS_SEGMENT_RECORDS = 1024, /* records of a tenant's page; a power of two */
 	STATS_REFUSED_RECORDS = 64,   /* records of a tenant's page */
+	STATS_SLICE_RECORDS = 1024,   /* records of a tenant's page; a power of two */
 	STATS_MAX_TENANTS = 1024,     /* records of the root page */
 	STATS_MAX_SESSIONS = 16384,   /* records of the root page */
 	STATS_OWN_SESSIONS = 64,      /* records of a tenant's page */
@@ -384,6 +385,12 @@ static inline void stats_entry_refused(struct stats_tenant *tenant)
  * record. All of @record but the sequence is used. Not hot: the caller limits the number of calls.
  */
 void stats_note_refused(struct stats_tenant *tenant, const struct rbk_stats_refused *record);
+
+/*
+ * stats-slice.c: log a timeslice of a tenant's lease, if the tenant has a page. All of @record but
+ * the sequence is used. Takes constant time.
+ */
+void stats_slice_ended(struct stats_tenant *tenant, const struct rbk_stats_slice *record);
 
 /* --- Making and freeing --- */
 

@@ -46,6 +46,7 @@
 
 #include <ringbroker/abi.h>
 #include <ringbroker/stats-reload.h>
+#include <ringbroker/stats-rings.h>
 #include <ringbroker/stats-upkeep.h>
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
@@ -94,15 +95,17 @@ enum rbk_stats_section_id {
 	RBK_STATS_SECTION_WAITING = 13, /* rbk_stats_waiting, one; root pages */
 	/* Since 1.15. */
 	RBK_STATS_SECTION_SEGMENTS = 14, /* rbk_stats_segment, a ring; tenant pages */
+	/* Since 1.23. */
+	RBK_STATS_SECTION_SLICES = 15, /* rbk_stats_slice, a ring; tenant pages */
 };
-#define RBK_STATS_SECTION_COUNT  15
+#define RBK_STATS_SECTION_COUNT  16
 #define RBK_STATS_LEAST_SECTIONS 5 /* sections of 1.0, which every page has */
 #define RBK_STATS_MAX_SECTIONS   16
 
 struct rbk_stats_section {
 	uint32_t offset; /* bytes from the page's start to the first record; 0: no such section */
 	uint32_t stride; /* bytes from one record to the next */
-	uint32_t count;  /* records; a power of two in DECISIONS and SEGMENTS */
+	uint32_t count;  /* records; a power of two in DECISIONS, SEGMENTS and SLICES */
 	uint32_t n_free; /* last records that are free now: rbk_stats_used(); since 1.4, 0 before */
 };
 
@@ -214,7 +217,8 @@ struct rbk_stats_tenant {
 	uint64_t n_reactor; /* since 1.11: count of queued tasks that the reactor ran itself */
 	/* Since 1.15: count of records ever written to SEGMENTS: record i is at i % count. */
 	uint64_t segments_head;
-	uint64_t reserved[10];
+	uint64_t slices_head; /* since 1.23: likewise of SLICES */
+	uint64_t reserved[9];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS]; /* count by queue time; no inline tasks */
@@ -334,57 +338,6 @@ struct rbk_stats_decision {
 	uint16_t flags;     /* RBK_DECISION_* */
 	int16_t res;        /* 0 or -errno */
 	uint16_t plan;      /* slot in PLANS; 0xffff: none */
-};
-
-/*
- * A segment of a task whose plan is cut (SEGMENTS in brokerd(8)). When such a task ends, a record
- * of each segment is written, by number, before the task's own record in the decision log. If the
- * task had micro-batches, each has its segments, after those of the one before. If the task failed,
- * the last one is the last segment that began.
- */
-struct rbk_stats_segment {
-	uint64_t sequence;    /* 0 while the record is written, otherwise its index + 1 */
-	uint64_t task;        /* index of the task in the decision log */
-	uint64_t ended_at_ns; /* 0: it failed before it ran, or another one did */
-	uint16_t segment;     /* 0 to n_segments - 1 */
-	uint16_t n_segments;  /* of the plan */
-	uint8_t device;       /* RBK_DEVICE_* */
-	uint8_t reason;       /* enum rbk_reason */
-	/* RBK_DECISION_MOVED, _EXPLORED, _PARTITIONED, _STREAMED; contention as in a decision */
-	uint16_t flags;
-	float predicted_ns; /* as in struct rbk_stats_decision */
-	float other_ns;
-	/*
-	 * to its start: from the end of the last segment that it needs, or of the one before if
-	 * segments run one after the other, or from admission
-	 */
-	float queue_ns;
-	float exec_ns;
-	uint64_t from; /* bit i: it read tensors, other than states, that segment i wrote */
-	uint64_t crossed_bytes; /* bytes of these tensors */
-	/* its nodes, of the plan's description as the client sent it */
-	uint16_t first_node, n_nodes;
-	/* 0 to n_batches - 1: its micro-batch; n_batches of the task: 1, 0 before 1.17, if none */
-	uint16_t batch, n_batches;
-};
-
-/*
- * An entry that was invalid and ran nowhere. A tenant's page has the last ones, as far as they are
- * noted: 16 a second. n_entries_refused of the tenant counts all.
- */
-struct rbk_stats_refused {
-	uint64_t sequence; /* 0: unused or being written; otherwise 1 more than the last record's */
-	uint64_t refused_at_ns;
-	uint64_t user_data;
-	uint32_t session; /* its session's number, as in the broker's log */
-	uint32_t plan_id; /* as the entry names it */
-	uint8_t opcode;   /* as the entry names it: an enum rbk_op if valid */
-	uint8_t reserved8;
-	int16_t res; /* -errno of the completion */
-	uint32_t reserved32;
-	char field[24]; /* member of struct rbk_sqe at fault; NUL-terminated */
-	/* the fault; NUL-terminated; may hold names that the client wrote: untrusted */
-	char reason[192];
 };
 
 enum rbk_stats_breaker {
@@ -763,6 +716,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_reload),
 		(uint32_t)sizeof(struct rbk_stats_waiting),
 		(uint32_t)sizeof(struct rbk_stats_segment),
+		(uint32_t)sizeof(struct rbk_stats_slice),
 	};
 	const struct rbk_stats_header *header = (const struct rbk_stats_header *)page;
 	const struct rbk_stats_section *section;
@@ -800,7 +754,8 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		    section->stride % 8 != 0 || section->stride < least || all > bytes ||
 		    section->offset > bytes - all)
 			return 0;
-		if ((i == RBK_STATS_SECTION_DECISIONS || i == RBK_STATS_SECTION_SEGMENTS) &&
+		if ((i == RBK_STATS_SECTION_DECISIONS || i == RBK_STATS_SECTION_SEGMENTS ||
+		     i == RBK_STATS_SECTION_SLICES) &&
 		    (section->count & (section->count - 1)) != 0)
 			return 0;
 	}
@@ -941,6 +896,19 @@ static inline int rbk_stats_segment(const struct rbk_stats_view *view, uint64_t 
 	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
 
 	if (!rbk_stats_copy_ring(view, RBK_STATS_SECTION_SEGMENTS, index, words,
+				 sizeof(words) / sizeof(words[0])))
+		return 0;
+	memcpy(ret, words, sizeof(*ret));
+	return 1;
+}
+
+/* Copy record @index of SLICES of a tenant page, below slices_head, likewise. */
+static inline int rbk_stats_slice(const struct rbk_stats_view *view, uint64_t index,
+				  struct rbk_stats_slice *ret)
+{
+	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
+
+	if (!rbk_stats_copy_ring(view, RBK_STATS_SECTION_SLICES, index, words,
 				 sizeof(words) / sizeof(words[0])))
 		return 0;
 	memcpy(ret, words, sizeof(*ret));

@@ -23,6 +23,7 @@ INSTALLED = {
     'shm/ringbroker/abi.h': 'ringbroker/abi.h',
     'shm/ringbroker/stats.h': 'ringbroker/stats.h',
     'shm/ringbroker/stats-reload.h': 'ringbroker/stats-reload.h',
+    'shm/ringbroker/stats-rings.h': 'ringbroker/stats-rings.h',
     'shm/ringbroker/stats-upkeep.h': 'ringbroker/stats-upkeep.h',
     'libclient/ringbroker.h': 'ringbroker.h',
     'libclient/ringbroker/onnx.h': 'ringbroker/onnx.h',

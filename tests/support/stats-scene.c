@@ -53,6 +53,7 @@ static struct rbk_stats_view page_new(uint32_t kind, uint32_t n_devices, unsigne
 		sizeof(struct rbk_stats_reload),
 		sizeof(struct rbk_stats_waiting),
 		sizeof(struct rbk_stats_segment),
+		sizeof(struct rbk_stats_slice),
 	};
 	struct rbk_stats_header header = {
 		.magic = RBK_STATS_MAGIC,

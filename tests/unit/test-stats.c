@@ -115,6 +115,8 @@ TEST(test_layout__sections, setup, teardown)
 			 STATS_LOG_RECORDS);
 	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_SEGMENTS),
 			 STATS_SEGMENT_RECORDS);
+	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_SLICES),
+			 STATS_SLICE_RECORDS);
 	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_DEVICES), N_DEVICES);
 	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_BROKER), 0);
 	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_CONTENTION), 0);
@@ -144,6 +146,7 @@ static void read_all(const struct rbk_stats_view *view)
 {
 	struct rbk_stats_decision decision;
 	struct rbk_stats_segment segment;
+	struct rbk_stats_slice slice;
 	union {
 		struct rbk_stats_thread thread;
 		struct rbk_stats_delay delay;
@@ -175,6 +178,8 @@ static void read_all(const struct rbk_stats_view *view)
 	rbk_stats_decision(view, UINT64_MAX, &decision);
 	rbk_stats_segment(view, 0, &segment);
 	rbk_stats_segment(view, UINT64_MAX, &segment);
+	rbk_stats_slice(view, 0, &slice);
+	rbk_stats_slice(view, UINT64_MAX, &slice);
 }
 
 /* Corrupted pages of each kind, in memory with nothing mapped after it. */
@@ -220,13 +225,14 @@ TEST(test_layout__nonsense, setup, teardown)
 	struct kit *kit = *state;
 	uint64_t bytes = kit->view.bytes;
 	struct rbk_stats_header *copy = aligned_alloc(4096, bytes);
-	struct rbk_stats_section *plans, *log, *segments;
+	struct rbk_stats_section *plans, *log, *segments, *slices;
 	struct rbk_stats_view view = {.page = NULL};
 
 	assert_non_null(copy);
 	plans = &copy->sections[RBK_STATS_SECTION_PLANS];
 	log = &copy->sections[RBK_STATS_SECTION_DECISIONS];
 	segments = &copy->sections[RBK_STATS_SECTION_SEGMENTS];
+	slices = &copy->sections[RBK_STATS_SECTION_SLICES];
 #define REFUSED(change)                                           \
 	do {                                                      \
 		memcpy(copy, kit->view.page, bytes);              \
@@ -259,6 +265,8 @@ TEST(test_layout__nonsense, setup, teardown)
 	REFUSED(log->stride = 32);
 	REFUSED(segments->count = 1000);
 	REFUSED(segments->stride = 64);
+	REFUSED(slices->count = 1000);
+	REFUSED(slices->stride = 56);
 #undef REFUSED
 	memcpy(copy, kit->view.page, bytes);
 	assert_false(rbk_stats_view(&view, copy, sizeof(*copy) - 1));
@@ -504,57 +512,6 @@ TEST(test_log__wraps, setup, teardown)
 		if (is_there)
 			assert_int_equal(decision.user_data, i);
 	}
-}
-
-/* Every member of a segment is read as it was logged, beside the task that is logged next. */
-TEST(test_log__segments, setup, teardown)
-{
-	const uint64_t n = 2 * STATS_SEGMENT_RECORDS + 3;
-	struct kit *kit = *state;
-	struct rbk_stats_segment read = {.sequence = 0};
-	static struct stats_plan plan;
-	struct stats_segment segment = {
-		.ended_ns = 1000,
-		.queue_ns = 20,
-		.exec_ns = 300,
-		.predicted_ns = 250,
-		.other_ns = 4000,
-		.n_segments = 64,
-		.flags = RBK_DECISION_MOVED,
-		.device = GPU,
-		.reason = RBK_REASON_MEMORY_CONSTRAINT,
-		.from = UINT64_C(1) << 62,
-		.crossed_bytes = UINT64_C(5) << 32,
-		.first_node = 7,
-		.n_nodes = 0xffff,
-		.batch = 6,
-		.n_batches = 0x8001,
-	};
-	struct stats_task task = task_make(1);
-
-	plan_init(kit, &plan, 1);
-	stats_task_done(&plan, &task);
-	for (uint64_t i = 0; i < n; i++) {
-		segment.segment = (uint16_t)(i % 64);
-		stats_segment_done(&plan, &segment);
-	}
-	assert_int_equal(totals_of(&kit->view).segments_head, n);
-	for (uint64_t i = 0; i < n + STATS_SEGMENT_RECORDS; i++) {
-		const bool is_there = i < n && i >= n - STATS_SEGMENT_RECORDS;
-
-		assert_int_equal(rbk_stats_segment(&kit->view, i, &read), is_there);
-		if (!is_there)
-			continue;
-		assert_int_equal(read.segment, i % 64);
-		assert_int_equal(read.task, 1);
-	}
-	assert_true(rbk_stats_segment(&kit->view, n - 1, &read));
-	assert_fields(read, (ended_at_ns, 1000), (n_segments, 64), (flags, RBK_DECISION_MOVED),
-		      (device, GPU), (reason, RBK_REASON_MEMORY_CONSTRAINT),
-		      (from, UINT64_C(1) << 62), (crossed_bytes, UINT64_C(5) << 32),
-		      (first_node, 7), (n_nodes, 0xffff), (batch, 6), (n_batches, 0x8001));
-	assert_true(read.queue_ns == 20 && read.exec_ns == 300 && read.predicted_ns == 250 &&
-		    read.other_ns == 4000);
 }
 
 /* Flushing visits only a few plans, however many have tasks to be counted. */

@@ -28,6 +28,48 @@ static struct program {
 } programs[MAX_PROGRAMS];
 static unsigned int n_programs;
 
+/* The last timeslices that ended, with their leases' numbers. */
+enum { MAX_RECORDS = 64 };
+static struct {
+	struct timeslice_record record;
+	uint32_t lease;
+} records[MAX_RECORDS];
+static unsigned int n_records;
+
+static void on_ended(void *context, const struct lease *lease,
+		     const struct timeslice_record *record)
+{
+	assert_ptr_equal(context, records);
+	/* Each timeslice ends once, after what came before its end. */
+	assert_true(record->wanted_ns <= record->began_ns && record->began_ns <= record->ended_ns);
+	assert_true(record->ended_ns == now_ns);
+	if (record->closed_ns)
+		assert_in_range(record->closed_ns, record->began_ns, record->ended_ns);
+	assert_int_equal(record->closed_ns > 0, record->for_lease > 0 || record->is_for_plans);
+	assert_false(record->for_lease > 0 && record->is_for_plans);
+	assert_int_not_equal(record->for_lease, lease->number);
+	if (record->wanted_ns)
+		assert_true(record->plans_ns <= record->began_ns - record->wanted_ns);
+	else
+		assert_int_equal(record->plans_ns, 0);
+	if (record->is_overdue)
+		assert_true(record->ended_ns >= record->closed_ns + TIMESLICE_GRACE_NS);
+	if (!record->is_overdue)
+		assert_true(leases.timeslices.devices[lease->device].holder == lease);
+	records[n_records % MAX_RECORDS].record = *record;
+	records[n_records++ % MAX_RECORDS].lease = lease->number;
+}
+
+/* Return the timeslice that ended last, which has to be one of the program's. */
+static const struct timeslice_record *last_of(const struct program *program)
+{
+	const unsigned int last = (n_records - 1) % MAX_RECORDS;
+
+	assert_true(n_records > 0);
+	assert_int_equal(records[last].lease, program->lease->number);
+	return &records[last].record;
+}
+
 static int setup(void **state)
 {
 	const struct account_limits none = {{0}};
@@ -39,8 +81,10 @@ static int setup(void **state)
 		assert_int_equal(account_new(book, "t", &none, &tenants[i].account), 0);
 	}
 	assert_int_equal(leases_init(&leases), 0);
+	leases.timeslices.ended = on_ended;
+	leases.timeslices.context = records;
 	now_ns = device_free_ns = s;
-	n_programs = 0;
+	n_programs = n_records = 0;
 	return 0;
 }
 
@@ -636,6 +680,136 @@ TEST(test_plans__come_before_background, setup, teardown)
 		if (n_leases == 1)
 			add(1, URGENT, ms, 1000 * s)->ready_ns = now_ns + 1000 * s;
 	}
+}
+
+/* A timeslice is recorded when it has ended, with its wait and the lease that it ended for. */
+TEST(test_record__of_a_timeslice, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *c = add(0, URGENT, ms, 0);
+	const uint64_t began_ns = now_ns;
+
+	timeslice_want(&a->member, now_ns);
+	now_ns += ms;
+	timeslice_want(&b->member, now_ns);
+	now_ns = began_ns + 5 * ms;
+	timeslice_run(&leases.timeslices, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_CLOSED);
+	assert_int_equal(n_records, 0);
+	/* A wait that begins before the end belongs to the next timeslice. */
+	timeslice_want(&a->member, now_ns);
+	now_ns += ms;
+	tell_done(a);
+	assert_int_equal(n_records, 1);
+	assert_fields(*last_of(a), (wanted_ns, 0), (began_ns, began_ns),
+		      (closed_ns, began_ns + 5 * ms), (ended_ns, began_ns + 6 * ms),
+		      (for_lease, b->lease->number), (for_tenant, 2), (class, 2), (is_late, 0),
+		      (is_overdue, 0), (is_for_plans, 0), (is_left, 0), (is_alone, 0));
+	assert_int_equal(state_of(b), RBK_TIMESLICE_WANTED);
+
+	/* The urgent one ends it at once. */
+	now_ns += ms;
+	timeslice_want(&c->member, now_ns);
+	tell_done(b);
+	assert_fields(*last_of(b), (wanted_ns, began_ns + ms), (began_ns, began_ns + 6 * ms),
+		      (closed_ns, began_ns + 7 * ms), (ended_ns, began_ns + 7 * ms),
+		      (for_lease, c->lease->number), (for_tenant, 1));
+
+	/* It has no more to do, and ends its timeslice itself. */
+	now_ns += ms;
+	tell_done(c);
+	assert_fields(*last_of(c), (wanted_ns, began_ns + 7 * ms), (closed_ns, 0), (for_lease, 0),
+		      (class, 0));
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	timeslice_leave(&b->member, now_ns);
+	assert_int_equal(n_records, 3);
+
+	/* Others leave, and it goes on unrestrained. */
+	now_ns += ms;
+	timeslice_leave(&c->member, now_ns);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_OPEN);
+	assert_int_equal(n_records, 4);
+	assert_fields(*last_of(a), (wanted_ns, began_ns + 5 * ms), (began_ns, began_ns + 8 * ms),
+		      (ended_ns, began_ns + 9 * ms), (closed_ns, 0), (is_alone, 1), (is_left, 0));
+	timeslice_leave(&a->member, now_ns);
+	assert_int_equal(n_records, 4);
+}
+
+TEST(test_record__of_a_lease_that_left, setup, teardown)
+{
+	struct program *a = add(0, URGENT, ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+
+	now_ns += ms;
+	timeslice_want(&b->member, now_ns);
+	timeslice_leave(&a->member, now_ns);
+	assert_int_equal(n_records, 1);
+	assert_fields(*last_of(a), (is_left, 1), (is_alone, 0), (closed_ns, 0), (class, 0),
+		      (ended_ns, now_ns));
+}
+
+/* The record of an overdue timeslice has its whole tail. */
+TEST(test_record__of_an_overdue_one, setup, teardown)
+{
+	struct program *deaf = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	struct program *other = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	const struct timeslice_record *record;
+
+	deaf->is_deaf = true;
+	run_for(s);
+	for (unsigned int i = 0; i < n_records && i < MAX_RECORDS; i++)
+		assert_int_equal(records[i].lease, other->lease->number);
+	deaf->is_deaf = false;
+	tell_done(deaf);
+	record = last_of(deaf);
+	assert_fields(*record, (is_overdue, 1), (ended_ns, now_ns), (for_tenant, 2));
+	assert_true(record->closed_ns <= s + 20 * ms && record->ended_ns == 2 * s);
+}
+
+TEST(test_record__of_one_that_was_late, setup, teardown)
+{
+	struct program *background;
+	bool was_late = false;
+
+	add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	background = add(1, RBK_PRIORITY_LOW, 3 * ms, 0);
+	run_for(3 * s);
+	for (unsigned int i = 0; i < MAX_RECORDS; i++)
+		if (records[i].lease == background->lease->number) {
+			assert_true(records[i].record.is_late);
+			assert_int_equal(records[i].record.class, 3);
+			was_late = true;
+		}
+	assert_true(was_late);
+}
+
+/* A background lease tells how long it waited for plans, and that it ended for them. */
+TEST(test_record__beside_plans, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_LOW, ms, 0);
+	const struct timeslice_record *record;
+	uint64_t began_ns;
+
+	note_plans(true);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_CLOSED);
+	now_ns += ms;
+	tell_done(a);
+	assert_fields(*last_of(a), (is_for_plans, 1), (for_lease, 0), (ended_ns, now_ns));
+	timeslice_want(&a->member, now_ns);
+	began_ns = now_ns;
+	now_ns += 10 * ms;
+	note_plans(false);
+	now_ns += ms;
+	note_plans(true);
+	now_ns += 4 * ms;
+	note_plans(false);
+	run_for(10 * ms);
+	assert_int_not_equal(state_of(a), RBK_TIMESLICE_CLOSED);
+	timeslice_leave(&a->member, now_ns);
+	record = last_of(a);
+	assert_fields(*record, (wanted_ns, began_ns), (plans_ns, 14 * ms),
+		      (began_ns, began_ns + 17 * ms), (is_left, 1));
 }
 
 /* The members of a lease that share are bounded, and others are not visited. */
