@@ -37,10 +37,12 @@ class Program:
     With @dispatches each submission of @us is recorded anew, with so many dispatches.
     """
 
-    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None, share=0):
+    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None, share=0, quiet=False):
         environment = {**rig.cards.environment, 'XDG_DATA_DIRS': f'{rig.folder}/share:/usr/share',
                        'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
                        'RINGBROKER_SOCKET': rig.broker.socket, 'RINGBROKER_LEASE_LOG': '-'}
+        if quiet:
+            del environment['RINGBROKER_LEASE_LOG']
         # The loader and the driver leak.
         environment['ASAN_OPTIONS'] = environment.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
         if priority:
@@ -392,7 +394,8 @@ def test_broker_ends():
         light.end()
 
 
-for name, test in list(globals().items()):
-    if name.startswith('test_') and (len(sys.argv) < 8 or name in sys.argv[7:]):
-        print(name, flush=True)
-        test()
+if __name__ == '__main__':
+    for name, test in list(globals().items()):
+        if name.startswith('test_') and (len(sys.argv) < 8 or name in sys.argv[7:]):
+            print(name, flush=True)
+            test()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The segments of a task, found among those of other tasks; some are overwritten. */
+/* Logs of segments and of timeslices: those that were overwritten, and damaged ones. */
 #include <errno.h>
 
 #include "brokerctl/logs.h"
@@ -52,4 +52,88 @@ TEST(test_segments_find__whole_tasks)
 	assert_int_equal(n_found(entries, n, 1, 7, 0, 9), 0);
 	assert_int_equal(n_found(entries, n, 2, 0, 0, 0), 0);
 	assert_int_equal(n_found(entries, 0, 0, 5, 0, 0), 0);
+}
+
+static struct slice_entry slice(unsigned int tenant, uint8_t device, uint64_t wanted,
+				uint64_t began, uint64_t closed)
+{
+	return (struct slice_entry){.tenant = tenant,
+				    .slice = {.device = device,
+					      .wanted_at_ns = wanted,
+					      .began_at_ns = began,
+					      .closed_at_ns = closed}};
+}
+
+TEST(test_slices_after__next_of_others)
+{
+	const uint64_t us = 1000;
+	struct slice_entry entries[] = {
+		slice(0, 1, 0, 100 * us, 200 * us),
+		/* of the same tenant; it did not wait yet; of another device; it did not wait */
+		slice(0, 1, 150 * us, 210 * us, 300 * us),
+		slice(1, 1, 205 * us, 310 * us, 320 * us),
+		slice(1, 2, 150 * us, 230 * us, 300 * us),
+		slice(2, 1, 0, 330 * us, 350 * us),
+		/* It is the one: clocks differ a little. */
+		slice(2, 1, 201 * us, 360 * us, 0),
+		slice(3, 1, 100 * us, 370 * us, 0),
+	};
+	const size_t n = ARRAY_SIZE(entries);
+
+	slices_sort(entries, n);
+	assert_int_equal(entries[n - 1].slice.device, 2);
+	assert_int_equal(entries[0].slice.began_at_ns, 100 * us);
+	assert_ptr_equal(slices_after(entries, n, &entries[0]), &entries[4]);
+	assert_int_equal(entries[4].slice.wanted_at_ns, 201 * us);
+	/* The last ones have no successor, and one that was not to end has none. */
+	assert_null(slices_after(entries, n, &entries[5]));
+	assert_null(slices_after(entries, n, &entries[6]));
+	assert_null(slices_after(entries, 4, &entries[0]));
+}
+
+/* A page may hold anything. */
+TEST(test_slice_copy__refuses_nonsense)
+{
+	enum { N = 8 };
+	struct {
+		struct rbk_stats_header header;
+		struct rbk_stats_tenant tenant;
+		struct rbk_stats_slice slices[N];
+	} made = {.header = {.reset_at_ns = 50}, .tenant = {.slices_head = N}};
+	struct tenant_page page = {.view = {.page = &made.header}};
+	struct rbk_stats_slice copy;
+	uint64_t oldest;
+
+	page.view.sections[RBK_STATS_SECTION_TENANTS] = (struct rbk_stats_section){
+		.offset = sizeof(made.header), .stride = sizeof(made.tenant), .count = 1};
+	page.view.sections[RBK_STATS_SECTION_SLICES] =
+		(struct rbk_stats_section){.offset = sizeof(made.header) + sizeof(made.tenant),
+					   .stride = sizeof(made.slices[0]),
+					   .count = N};
+	for (uint64_t i = 0; i < N; i++)
+		made.slices[i] = (struct rbk_stats_slice){.sequence = i + 1,
+							  .device = 1,
+							  .wanted_at_ns = 60,
+							  .began_at_ns = 70,
+							  .closed_at_ns = 80,
+							  .ended_at_ns = 90};
+	made.slices[1].wanted_at_ns = 71;
+	made.slices[2].began_at_ns = 91;
+	made.slices[3].closed_at_ns = 91;
+	made.slices[4].device = RBK_MAX_DEVICES;
+	made.slices[5].ended_at_ns = UINT64_MAX;
+	/* It ended before the reset. */
+	made.slices[6] = (struct rbk_stats_slice){.sequence = 7, .device = 1, .ended_at_ns = 49};
+	made.slices[7].sequence = 0;
+	assert_int_equal(slices_head(&page, &oldest), N);
+	assert_int_equal(oldest, 0);
+	for (uint64_t i = 0; i < N; i++)
+		assert_int_equal(slice_copy(&page, i, &copy), i == 0);
+	made.tenant.slices_head = N + 3;
+	assert_int_equal(slices_head(&page, &oldest), N + 3);
+	assert_int_equal(oldest, 3);
+	/* An older broker has none. */
+	page.view.sections[RBK_STATS_SECTION_SLICES].offset = 0;
+	assert_int_equal(slices_head(&page, &oldest), 0);
+	assert_false(slice_copy(&page, 0, &copy));
 }

@@ -149,6 +149,109 @@ const struct segment_entry *segments_find(const struct segment_entry *entries, s
 	return &entries[low];
 }
 
+uint64_t slices_head(const struct tenant_page *tenant, uint64_t *ret_oldest)
+{
+	const uint64_t n = rbk_stats_count(&tenant->view, RBK_STATS_SECTION_SLICES);
+	const uint64_t head =
+		n ? log_member(tenant, offsetof(struct rbk_stats_tenant, slices_head)) : 0;
+
+	*ret_oldest = head > n ? head - n : 0;
+	return head;
+}
+
+bool slice_copy(const struct tenant_page *tenant, uint64_t index, struct rbk_stats_slice *ret)
+{
+	/* Sums of these times do not overflow. */
+	static const uint64_t most_ns = UINT64_MAX / 4;
+
+	return rbk_stats_slice(&tenant->view, index, ret) && ret->device < RBK_MAX_DEVICES &&
+	       ret->ended_at_ns >= rbk_stats_load(&tenant->view.page->reset_at_ns) &&
+	       ret->wanted_at_ns <= ret->began_at_ns && ret->began_at_ns <= ret->ended_at_ns &&
+	       ret->closed_at_ns <= ret->ended_at_ns && ret->ended_at_ns < most_ns;
+}
+
+const char *slice_priority(uint8_t priority)
+{
+	static const char *const names[RBK_PRIORITY_COUNT] = {
+		[RBK_PRIORITY_NORMAL] = "normal",
+		[RBK_PRIORITY_LOW] = "background",
+		[RBK_PRIORITY_HIGH] = "high",
+		[RBK_PRIORITY_URGENT] = "urgent",
+	};
+
+	return priority < RBK_PRIORITY_COUNT ? names[priority] : "unknown";
+}
+
+static int compare_slices(const void *a, const void *b)
+{
+	const struct rbk_stats_slice *first = &((const struct slice_entry *)a)->slice;
+	const struct rbk_stats_slice *second = &((const struct slice_entry *)b)->slice;
+
+	if (first->device != second->device)
+		return first->device < second->device ? -1 : 1;
+	return (first->began_at_ns > second->began_at_ns) -
+	       (first->began_at_ns < second->began_at_ns);
+}
+
+void slices_sort(struct slice_entry *entries, size_t n_entries)
+{
+	if (n_entries > 0)
+		qsort(entries, n_entries, sizeof(*entries), compare_slices);
+}
+
+int slices_read(const struct pages *pages, struct slice_entry **ret, size_t *ret_n)
+{
+	struct slice_entry *entries;
+	size_t n = 0, n_room = 0;
+	uint64_t head, index;
+
+	for (unsigned int i = 0; i < pages->n_tenants; i++)
+		n_room += rbk_stats_count(&pages->tenants[i].view, RBK_STATS_SECTION_SLICES);
+	entries = calloc(n_room + 1, sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < pages->n_tenants; i++) {
+		head = slices_head(&pages->tenants[i], &index);
+		for (; index < head && n < n_room; index++) {
+			entries[n].tenant = i;
+			n += slice_copy(&pages->tenants[i], index, &entries[n].slice);
+		}
+	}
+	slices_sort(entries, n);
+	*ret = entries;
+	*ret_n = n;
+	return 0;
+}
+
+const struct slice_entry *slices_after(const struct slice_entry *entries, size_t n_entries,
+				       const struct slice_entry *entry)
+{
+	/* Times are converted to the broker's clock one by one. */
+	static const uint64_t slack_ns = 1000;
+	struct slice_entry key = *entry;
+	size_t low = 0, high = n_entries;
+
+	if (entry->slice.closed_at_ns == 0)
+		return NULL;
+	key.slice.began_at_ns = entry->slice.closed_at_ns - slack_ns;
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (compare_slices(&entries[middle], &key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < n_entries && entries[low].slice.device == entry->slice.device; low++) {
+		const struct rbk_stats_slice *next = &entries[low].slice;
+
+		if (entries[low].tenant != entry->tenant && next->wanted_at_ns > 0 &&
+		    next->wanted_at_ns <= entry->slice.closed_at_ns + slack_ns)
+			return &entries[low];
+	}
+	return NULL;
+}
+
 static int compare_refused(const void *a, const void *b)
 {
 	const struct rbk_stats_refused *first = &((const struct refused_entry *)a)->refused;

@@ -54,6 +54,40 @@ const struct segment_entry *segments_find(const struct segment_entry *entries, s
 					  unsigned int tenant,
 					  const struct rbk_stats_decision *task, uint32_t *ret_n);
 
+/* A timeslice and its tenant. */
+struct slice_entry {
+	struct rbk_stats_slice slice;
+	unsigned int tenant; /* index in struct pages, or another number of the tenant */
+};
+
+/*
+ * Return the number of records ever written to the tenant's timeslices, and set *ret_oldest to the
+ * oldest index that can still be read.
+ */
+uint64_t slices_head(const struct tenant_page *tenant, uint64_t *ret_oldest);
+/*
+ * Copy a timeslice.
+ * Return: true; false: it was overwritten, or it ended before the last reset, or its times are
+ * impossible.
+ */
+bool slice_copy(const struct tenant_page *tenant, uint64_t index, struct rbk_stats_slice *ret);
+/* Return the name of a priority: "urgent", "high", "normal" or "background". */
+const char *slice_priority(uint8_t priority);
+/* Sort timeslices by device and begin. */
+void slices_sort(struct slice_entry *entries, size_t n_entries);
+/*
+ * Copy the timeslices that the pages show, since the last reset, sorted.
+ * Return: 0 and an array that the caller frees, or -ENOMEM.
+ */
+int slices_read(const struct pages *pages, struct slice_entry **ret, size_t *ret_n);
+/*
+ * Find the first timeslice on the device that began after @entry, of sorted entries, was told to
+ * end, of a lease of another tenant that waited then.
+ * Return: NULL: none is known.
+ */
+const struct slice_entry *slices_after(const struct slice_entry *entries, size_t n_entries,
+				       const struct slice_entry *entry);
+
 /* A refused entry and its tenant. */
 struct refused_entry {
 	struct rbk_stats_refused refused;

@@ -7,7 +7,7 @@
  * tasks that wait for a device, or tasks that run on it, and has as many lanes as spans overlap.
  * Arrows lead from the wait to the execution of tasks that were moved to another device, between
  * the parts of split tasks, and between the segments of a task of which one read what the other
- * wrote.
+ * wrote. Below the tasks are the tenant's leases (trace-slices.c).
  *
  * The trace contains what the decision logs hold, and with --seconds what they receive meanwhile.
  * The logs are read more often than a busy tenant fills its log. Records that are overwritten
@@ -28,6 +28,8 @@
 #include "records.h"
 #include "segments.h"
 #include "timeline.h"
+#include "trace-events.h"
+#include "trace-slices.h"
 #include "trace-svg.h"
 #include "util/clock.h"
 #include "util/number.h"
@@ -43,6 +45,8 @@ enum {
 	SEGMENTS_PER_TASK = 4,
 	/* tids reserved for each track: one per lane, and at most one lane per event */
 	LANES_MAX = EVENTS_MAX,
+	/* Likewise for tracks of leases, whose spans overlap in damaged pages only */
+	LEASE_LANES_MAX = 64,
 };
 static const double max_seconds = 3600;
 /* A log of 4,096 records lasts this long at 400,000 tasks per second. */
@@ -53,6 +57,9 @@ enum track_kind { TRACK_QUEUE = 0, TRACK_RUN = 1 };
 
 /* A span is of a task or a segment, or of the smaller part of a split one. */
 enum span_kind { SPAN_WHOLE, SPAN_PART, SPAN_SEGMENT, SPAN_SEGMENT_PART };
+
+/* The picture has a row of each device, and of the first leases. */
+enum { SVG_LEASES = 24 };
 
 /* Counters of a device at one time. */
 struct sample {
@@ -69,6 +76,7 @@ struct traced {
 	uint64_t next;         /* index in its log */
 	uint64_t next_segment; /* index in its segments */
 	uint64_t n_lost;
+	struct trace_slices_place slices;
 };
 
 struct record {
@@ -89,13 +97,13 @@ struct trace {
 	size_t n_segments, max_segments;
 	size_t *record_of;           /* of each segment that has a span */
 	const struct span **span_of; /* of each segment's execution; NULL: none */
+	struct trace_slices slices;
 	struct sample *samples;
 	size_t n_samples;
 	uint64_t n_left_out;          /* records beyond max_records */
 	uint64_t n_whole;             /* tasks of plans that are cut, without their segments */
 	uint64_t n_segments_left_out; /* segments, and arrows between them, beyond their limits */
 	uint32_t n_devices;
-	bool needs_comma;
 	bool is_svg; /* --svg */
 };
 
@@ -122,6 +130,7 @@ static int traced_of(struct trace *trace, const struct tenant_page *page, unsign
 	grown[trace->n_traced] = (struct traced){.number = page->number};
 	memcpy(grown[trace->n_traced].name, page->name, sizeof(page->name));
 	grown[trace->n_traced].next = log_oldest(page, log_head(page));
+	trace_slices_begin(&grown[trace->n_traced].slices, page);
 	*ret = trace->n_traced++;
 	return EXIT_OK;
 }
@@ -224,7 +233,10 @@ static int read_logs(struct trace *trace)
 		status = is_full ? EXIT_OK : read_segments(trace, page, at);
 		if (status)
 			return status;
+		if (trace_slices_read(&trace->slices, page, at, &traced->slices))
+			return control_fail(EXIT_FAILED, "out of memory");
 	}
+	trace_slices_find_names(&trace->slices, &trace->pages);
 	return EXIT_OK;
 }
 
@@ -309,6 +321,28 @@ static uint32_t track_of(unsigned int traced, uint32_t device, enum track_kind k
 	return (traced * RBK_MAX_DEVICES + device) * TRACK_KINDS + kind;
 }
 
+/* Return the number of tracks of tasks; those of leases follow. */
+static uint32_t n_task_tracks(const struct trace *trace)
+{
+	return trace->n_traced * RBK_MAX_DEVICES * TRACK_KINDS;
+}
+
+/* Return the lease of a span; NULL: it is of a task. */
+static const struct trace_lease *lease_of(const struct trace *trace, const struct span *span)
+{
+	const uint32_t n = n_task_tracks(trace);
+
+	return span->track < n ? NULL : &trace->slices.leases[span->track - n];
+}
+
+static uint32_t tid_of_lease(const struct trace *trace, const struct span *span)
+{
+	const uint32_t lane = span->lane < LEASE_LANES_MAX ? span->lane : LEASE_LANES_MAX - 1;
+
+	return RBK_MAX_DEVICES * TRACK_KINDS * LANES_MAX +
+	       (span->track - n_task_tracks(trace)) * LEASE_LANES_MAX + lane + 1;
+}
+
 static uint32_t tid_of(const struct span *span)
 {
 	const uint32_t in_tenant = span->track % (RBK_MAX_DEVICES * TRACK_KINDS);
@@ -316,49 +350,7 @@ static uint32_t tid_of(const struct span *span)
 	return in_tenant * LANES_MAX + span->lane + 1;
 }
 
-static void event_begin(struct trace *trace, const char *phase, uint32_t pid, uint32_t tid)
-{
-	if (trace->needs_comma)
-		fputs(",", stdout);
-	trace->needs_comma = true;
-	json_begin();
-	json_string("ph", phase);
-	json_unsigned("pid", pid);
-	json_unsigned("tid", tid);
-}
-
-/* Write a time in microseconds, with three decimals for nanoseconds. */
-static void event_time(const char *name, uint64_t ns)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%" PRIu64 ".%03u", ns / 1000, (unsigned int)(ns % 1000));
-	json_raw(name, text);
-}
-
-static void write_name(struct trace *trace, const char *kind, uint32_t pid, uint32_t tid,
-		       const char *name)
-{
-	event_begin(trace, "M", pid, tid);
-	json_string("name", kind);
-	json_object("args");
-	json_string("name", name);
-	json_object_end();
-	json_end();
-}
-
-static void write_order(struct trace *trace, const char *kind, uint32_t pid, uint32_t tid,
-			uint32_t order)
-{
-	event_begin(trace, "M", pid, tid);
-	json_string("name", kind);
-	json_object("args");
-	json_unsigned("sort_index", order);
-	json_object_end();
-	json_end();
-}
-
-static void write_processes(struct trace *trace)
+static void write_processes(const struct trace *trace)
 {
 	const struct rbk_stats_view *view = trace->pages.root.page ? &trace->pages.root : NULL;
 	struct rbk_stats_device device;
@@ -367,22 +359,22 @@ static void write_processes(struct trace *trace)
 	for (uint32_t i = 0; i < trace->n_devices && view; i++) {
 		device_copy(view, i, &device);
 		snprintf(name, sizeof(name), "%s: %s", device_label(i), text_name(device.name));
-		write_name(trace, "process_name", device_pid(i), 0, name);
-		write_order(trace, "process_sort_index", device_pid(i), 0, device_pid(i));
+		event_name("process_name", device_pid(i), 0, name);
+		event_order("process_sort_index", device_pid(i), 0, device_pid(i));
 	}
 	for (unsigned int i = 0; i < trace->n_traced; i++) {
 		snprintf(name, sizeof(name), "tenant %s", trace->traced[i].name);
-		write_name(trace, "process_name", tenant_pid(i), 0, name);
-		write_order(trace, "process_sort_index", tenant_pid(i), 0, tenant_pid(i));
+		event_name("process_name", tenant_pid(i), 0, name);
+		event_order("process_sort_index", tenant_pid(i), 0, tenant_pid(i));
 	}
 }
 
 /* Name each lane once, at its first span. */
-static void write_threads(struct trace *trace, const struct span *spans, size_t n_spans)
+static void write_threads(const struct trace *trace, const struct span *spans, size_t n_spans)
 {
-	const size_t n_tracks = (size_t)trace->n_traced * RBK_MAX_DEVICES * TRACK_KINDS;
+	const size_t n_tracks = n_task_tracks(trace) + trace->slices.n_leases;
 	uint32_t *n_lanes = calloc(n_tracks + 1, sizeof(*n_lanes));
-	char name[64];
+	char name[128];
 
 	/* If memory is short, tracks have numbers instead of names. */
 	for (size_t i = 0; i < n_spans && n_lanes; i++) {
@@ -394,10 +386,18 @@ static void write_threads(struct trace *trace, const struct span *spans, size_t 
 		if (span->lane < n_lanes[span->track])
 			continue;
 		n_lanes[span->track] = span->lane + 1;
+		if (lease_of(trace, span)) {
+			trace_slices_track(lease_of(trace, span), name, sizeof(name));
+			pid = tenant_pid(lease_of(trace, span)->traced);
+			event_name("thread_name", pid, tid_of_lease(trace, span), name);
+			event_order("thread_sort_index", pid, tid_of_lease(trace, span),
+				    tid_of_lease(trace, span));
+			continue;
+		}
 		snprintf(name, sizeof(name), "%s%s %u", is_queue ? "waits for " : "", device,
 			 span->lane);
-		write_name(trace, "thread_name", pid, tid_of(span), name);
-		write_order(trace, "thread_sort_index", pid, tid_of(span), tid_of(span));
+		event_name("thread_name", pid, tid_of(span), name);
+		event_order("thread_sort_index", pid, tid_of(span), tid_of(span));
 	}
 	free(n_lanes);
 }
@@ -486,14 +486,14 @@ static uint64_t arrow_of(const struct trace *trace, const struct span *span)
  * Write an end of an arrow. It begins at a span's beginning and ends in the middle of another span,
  * so never earlier.
  */
-static void write_flow(struct trace *trace, const struct span *span, const char *phase,
+static void write_flow(const struct trace *trace, const struct span *span, const char *phase,
 		       const char *name, uint64_t id)
 {
 	uint64_t at_ns = span->began_ns;
 
 	if (phase[0] == 'f')
 		at_ns += (span->ended_ns - span->began_ns) / 2;
-	event_begin(trace, phase, tenant_pid(record_of(trace, span)->traced), tid_of(span));
+	event_begin(phase, tenant_pid(record_of(trace, span)->traced), tid_of(span));
 	json_string("cat", "flow");
 	json_string("name", name);
 	json_unsigned("id", id);
@@ -503,7 +503,21 @@ static void write_flow(struct trace *trace, const struct span *span, const char 
 	json_end();
 }
 
-static void write_span(struct trace *trace, const struct span *span)
+/* Return the name of a tenant of the trace, @data. */
+static const char *name_of_tenant(const void *data, unsigned int traced)
+{
+	return ((const struct trace *)data)->traced[traced].name;
+}
+
+static void write_slice(const struct trace *trace, const struct span *span)
+{
+	const struct trace_lease *lease = lease_of(trace, span);
+
+	event_begin("X", tenant_pid(lease->traced), tid_of_lease(trace, span));
+	trace_slices_write(&trace->slices, lease, span, name_of_tenant, trace);
+}
+
+static void write_span(const struct trace *trace, const struct span *span)
 {
 	const struct record *record = record_of(trace, span);
 	const bool is_queue = span->track % TRACK_KINDS == TRACK_QUEUE;
@@ -515,7 +529,7 @@ static void write_span(struct trace *trace, const struct span *span)
 	char name[RBK_NAME_BYTES + 32];
 	size_t n;
 
-	event_begin(trace, "X", tenant_pid(record->traced), tid_of(span));
+	event_begin("X", tenant_pid(record->traced), tid_of(span));
 	json_string("cat", is_queue ? "queue" : "execution");
 	n = (size_t)snprintf(name, sizeof(name), "%s", record->plan[0] ? record->plan : "?");
 	if (segment)
@@ -562,10 +576,10 @@ static void write_crossings(struct trace *trace)
 	}
 }
 
-static void write_counter(struct trace *trace, const struct sample *sample, const char *name,
-			  const char *unit, double value)
+static void write_counter(const struct sample *sample, const char *name, const char *unit,
+			  double value)
 {
-	event_begin(trace, "C", device_pid(sample->device), 0);
+	event_begin("C", device_pid(sample->device), 0);
 	json_string("name", name);
 	event_time("ts", sample->at_ns);
 	json_object("args");
@@ -574,22 +588,20 @@ static void write_counter(struct trace *trace, const struct sample *sample, cons
 	json_end();
 }
 
-static void write_counters(struct trace *trace)
+static void write_counters(const struct trace *trace)
 {
 	for (size_t i = 0; i < trace->n_samples; i++) {
 		const struct sample *sample = &trace->samples[i];
 
-		write_counter(trace, sample, "utilization", "share", sample->utilization);
-		write_counter(trace, sample, "contention", "factor", sample->contention);
-		write_counter(trace, sample, "backlog", "ms", (double)sample->backlog_ns / 1e6);
+		write_counter(sample, "utilization", "share", sample->utilization);
+		write_counter(sample, "contention", "factor", sample->contention);
+		write_counter(sample, "backlog", "ms", (double)sample->backlog_ns / 1e6);
 		if (sample->device == RBK_DEVICE_CPU)
 			continue;
 		if (sample->charged != RBK_STATS_ABSENT)
-			write_counter(trace, sample, "VRAM of tenants", "bytes",
-				      (double)sample->charged);
+			write_counter(sample, "VRAM of tenants", "bytes", (double)sample->charged);
 		if (sample->outside != RBK_STATS_ABSENT)
-			write_counter(trace, sample, "VRAM of others", "bytes",
-				      (double)sample->outside);
+			write_counter(sample, "VRAM of others", "bytes", (double)sample->outside);
 	}
 }
 
@@ -700,8 +712,38 @@ static int prepare_segments(struct trace *trace)
 
 static void note_span(struct trace *trace, const struct span *span)
 {
-	if (kind_of(span) == SPAN_SEGMENT && span->track % TRACK_KINDS == TRACK_RUN)
+	if (!lease_of(trace, span) && kind_of(span) == SPAN_SEGMENT &&
+	    span->track % TRACK_KINDS == TRACK_RUN)
 		trace->span_of[index_of(span)] = span;
+}
+
+/* Make a bar of a span, unless the picture has none. Return: the number of bars. */
+static size_t make_bar(const struct trace *trace, const struct span *span, struct span *ret)
+{
+	static const enum trace_svg_bar slice_bars[SLICE_SPANS] = {
+		[SLICE_WAIT] = TRACE_SVG_WAIT,
+		[SLICE_HELD] = TRACE_SVG_SLICE,
+		[SLICE_OVERDUE] = TRACE_SVG_OVERDUE,
+	};
+	const struct trace_lease *lease = lease_of(trace, span);
+	const bool has_tenants = trace->n_traced > 1;
+	const size_t row = lease ? (size_t)(lease - trace->slices.leases) : 0;
+	unsigned int colour = 0;
+
+	*ret = *span;
+	if (lease) {
+		ret->track = RBK_MAX_DEVICES + (uint32_t)row;
+		ret->about = trace_svg_about(has_tenants ? lease->traced : (unsigned int)row,
+					     slice_bars[trace_slices_kind(span)]);
+		return row < SVG_LEASES;
+	}
+	if (has_tenants)
+		colour = record_of(trace, span)->traced;
+	else if (is_of_segment(span))
+		colour = trace->segments[index_of(span)].segment.segment;
+	ret->track = span->track / TRACK_KINDS % RBK_MAX_DEVICES;
+	ret->about = trace_svg_about(colour, is_part(span) ? TRACE_SVG_PART : TRACE_SVG_EXECUTION);
+	return span->track % TRACK_KINDS == TRACK_RUN;
 }
 
 /* Return: 0; a negative errno. */
@@ -709,28 +751,25 @@ static int write_svg(const struct trace *trace, const struct span *spans, size_t
 {
 	struct span *bars = calloc(n_spans + 1, sizeof(*bars));
 	const char **names = calloc(trace->n_traced + 1, sizeof(*names));
-	const bool has_tenants = trace->n_traced > 1;
+	struct trace_svg picture = {.names = names,
+				    .n_names = trace->n_traced > 1 ? trace->n_traced : 0};
+	char rows[SVG_LEASES][16];
 	size_t n = 0;
 	int r = bars && names ? 0 : -ENOMEM;
 
 	for (unsigned int i = 0; i < trace->n_traced && !r; i++)
 		names[i] = trace->traced[i].name;
-	for (size_t i = 0; i < n_spans && !r; i++) {
-		const unsigned int segment =
-			is_of_segment(&spans[i])
-				? trace->segments[index_of(&spans[i])].segment.segment
-				: 0;
-
-		if (spans[i].track % TRACK_KINDS == TRACK_QUEUE)
-			continue;
-		bars[n] = spans[i];
-		bars[n].track = spans[i].track / TRACK_KINDS % RBK_MAX_DEVICES;
-		bars[n++].about =
-			trace_svg_about(has_tenants ? record_of(trace, &spans[i])->traced : segment,
-					is_part(&spans[i]));
-	}
+	for (; picture.n_rows < trace->slices.n_leases && picture.n_rows < SVG_LEASES;
+	     picture.n_rows++)
+		snprintf(rows[picture.n_rows], sizeof(rows[0]), "lease %u",
+			 trace->slices.leases[picture.n_rows].number);
+	for (size_t i = 0; i < n_spans && !r; i++)
+		n += make_bar(trace, &spans[i], &bars[n]);
+	picture.rows = rows;
+	picture.bars = bars;
+	picture.n_bars = n;
 	if (!r)
-		r = trace_svg_write(bars, n, names, has_tenants ? trace->n_traced : 0);
+		r = trace_svg_write(&picture);
 	free(names);
 	free(bars);
 	return r;
@@ -739,12 +778,17 @@ static int write_svg(const struct trace *trace, const struct span *spans, size_t
 /* Return: EXIT_*. */
 static int write_all(struct trace *trace)
 {
-	struct span *spans = calloc(3 * (trace->n_records + trace->n_segments) + 1, sizeof(*spans));
-	size_t n_spans = 0;
+	struct span *spans = calloc(3 * (trace->n_records + trace->n_segments) +
+					    SLICE_SPANS * trace->slices.n_entries + 1,
+				    sizeof(*spans));
+	size_t n_spans = 0, n_tasks;
 	int r = spans ? prepare_segments(trace) : -ENOMEM;
 
 	if (!r) {
-		n_spans = make_spans(trace, spans);
+		n_tasks = make_spans(trace, spans);
+		n_spans = n_tasks + trace_slices_spans(&trace->slices, spans + n_tasks);
+		for (size_t i = n_tasks; i < n_spans; i++)
+			spans[i].track += n_task_tracks(trace);
 		r = timeline_assign(spans, n_spans);
 	}
 	if (!r && trace->is_svg) {
@@ -760,7 +804,10 @@ static int write_all(struct trace *trace)
 	write_processes(trace);
 	write_threads(trace, spans, n_spans);
 	for (size_t i = 0; i < n_spans; i++) {
-		write_span(trace, &spans[i]);
+		if (lease_of(trace, &spans[i]))
+			write_slice(trace, &spans[i]);
+		else
+			write_span(trace, &spans[i]);
 		note_span(trace, &spans[i]);
 	}
 	write_crossings(trace);
@@ -772,10 +819,13 @@ static int write_all(struct trace *trace)
 
 static void say_lost(const struct trace *trace)
 {
-	uint64_t n_lost = 0;
+	const uint64_t n_slices_left_out = trace->slices.n_left_out;
+	uint64_t n_lost = 0, n_slices_lost = 0;
 
-	for (unsigned int i = 0; i < trace->n_traced; i++)
+	for (unsigned int i = 0; i < trace->n_traced; i++) {
 		n_lost += trace->traced[i].n_lost;
+		n_slices_lost += trace->traced[i].slices.n_lost;
+	}
 	if (n_lost > 0)
 		control_fail(EXIT_OK,
 			     "%" PRIu64 " %s missing: the log was overwritten before it was read",
@@ -794,6 +844,14 @@ static void say_lost(const struct trace *trace)
 	if (trace->n_left_out > 0)
 		control_fail(EXIT_OK, "%" PRIu64 " %s missing, beyond --max-events",
 			     trace->n_left_out, trace->n_left_out == 1 ? "task is" : "tasks are");
+	if (n_slices_lost > 0)
+		control_fail(EXIT_OK,
+			     "%" PRIu64 " %s missing: the log was overwritten before it was read",
+			     n_slices_lost, n_slices_lost == 1 ? "timeslice is" : "timeslices are");
+	if (n_slices_left_out > 0)
+		control_fail(EXIT_OK, "%" PRIu64 " %s missing, beyond --max-events",
+			     n_slices_left_out,
+			     n_slices_left_out == 1 ? "timeslice is" : "timeslices are");
 }
 
 /* --- All of it --- */
@@ -860,7 +918,7 @@ int run_trace(struct control *control, const struct arguments *arguments)
 				      EVENTS_MAX);
 	if (seconds_text && !control_seconds(seconds_text, max_seconds, &seconds))
 		return control_misuse(arguments, "--seconds takes seconds, up to %g", max_seconds);
-	trace.max_records = (size_t)max_records;
+	trace.max_records = trace.slices.max = (size_t)max_records;
 	status = open_output(arguments, &fd, &is_new);
 	if (status)
 		return status;
@@ -876,6 +934,7 @@ int run_trace(struct control *control, const struct arguments *arguments)
 	free(trace.segments);
 	free(trace.record_of);
 	free(trace.span_of);
+	trace_slices_free(&trace.slices);
 	free(trace.traced);
 	pages_unmap(&trace.pages);
 	return status;
