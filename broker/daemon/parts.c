@@ -74,6 +74,14 @@ static void on_leased_time(void *context, const struct tenant *tenant, uint8_t d
 		server_stats_leased_time(broker->server, tenant, device, ns);
 }
 
+static uint64_t on_plans_used(void *context, const struct tenant *tenant, uint8_t device,
+			      float *ret_factor)
+{
+	const struct broker *broker = context;
+
+	return dispatch_used_ns(broker->dispatch, tenant, device, ret_factor);
+}
+
 static void on_activity(void *context, uint32_t devices, bool has_rings)
 {
 	struct broker *broker = context;
@@ -368,6 +376,7 @@ static int make_dispatch(struct broker *broker)
 		.work_begins = contention_work_begins,
 		.work_context = broker->contention,
 	};
+	struct leases *leases = residency_leases(broker->residency);
 	int r;
 
 	for (uint32_t i = 0; i < broker->n_executors; i++)
@@ -377,6 +386,8 @@ static int make_dispatch(struct broker *broker)
 		return error_fold(r);
 	crash_watch(dispatch_blame, broker->dispatch);
 	contention_start(broker->contention, broker->dispatch);
+	leases->timeslices.plans_used = on_plans_used;
+	leases->timeslices.plans_context = broker;
 	return 0;
 }
 

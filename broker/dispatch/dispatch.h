@@ -165,6 +165,13 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 void dispatch_note_engine_time(struct dispatch *dispatch, uint8_t device, uint64_t own_ns,
 			       uint64_t others_ns);
 /*
+ * Return the time of a device, in ns, that tasks of a tenant have used so far, or with NULL those
+ * of all tenants that are back; 0: the tenant has no tasks. It may decrease. *ret_factor:
+ * place_outside_factor(). Takes O(n) of the tenants with rings.
+ */
+uint64_t dispatch_used_ns(const struct dispatch *dispatch, const struct tenant *tenant,
+			  uint8_t device, float *ret_factor);
+/*
  * Charge @tenant for @ns of @device that its leased programs used: place_flow_charge_outside(). A
  * tenant without rings has no tasks that could wait, and is ignored.
  */

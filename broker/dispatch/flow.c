@@ -100,9 +100,10 @@ static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flo
 }
 
 /* Return the flow of a tenant. NULL: it has none. */
-static struct flow *find_flow(struct dispatch *dispatch, const struct tenant *tenant)
+static struct flow *find_flow(const struct dispatch *dispatch, const struct tenant *tenant)
 {
-	list_for_each (node, &dispatch->flows) {
+	for (struct list_node *node = dispatch->flows.next; node != &dispatch->flows;
+	     node = node->next) {
 		struct flow *flow = container_of(node, struct flow, link);
 
 		if (flow->tenant == tenant)
@@ -216,6 +217,18 @@ void dispatch_charge_leased(struct dispatch *dispatch, const struct tenant *tena
 
 	if (flow && flow->n_rings > 0)
 		place_flow_charge_outside(dispatch->placer, flow->place, device, ns);
+}
+
+uint64_t dispatch_used_ns(const struct dispatch *dispatch, const struct tenant *tenant,
+			  uint8_t device, float *ret_factor)
+{
+	const struct flow *flow;
+
+	*ret_factor = place_outside_factor(dispatch->placer, device);
+	if (!tenant)
+		return place_used_ns(dispatch->placer, device);
+	flow = find_flow(dispatch, tenant);
+	return flow ? place_flow_used_on_ns(flow->place, device) : 0;
 }
 
 /* --- who is busy --- */

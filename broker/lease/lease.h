@@ -85,6 +85,8 @@ struct tenant_leases {
 	 * leases */
 	uint32_t n_sharing[RBK_MAX_DEVICES];
 	uint64_t timeslice_ns[RBK_MAX_DEVICES];
+	uint64_t plans_used_ns[RBK_MAX_DEVICES]; /* what the tenant's plans had used when looked */
+	uint64_t plans_charged_ns[RBK_MAX_DEVICES]; /* when they had last used something */
 	struct timeslice_clock timeslice_clocks[RBK_MAX_DEVICES];
 	/*
 	 * Residency's: number of the last computation of part_bytes, and bytes that each lease may

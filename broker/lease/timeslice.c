@@ -205,11 +205,67 @@ static void device_advance(struct timeslice_device *device, uint64_t now_ns)
 		clock_end(clock_of(lease_of(node)));
 }
 
+/*
+ * Return the time that plans of a tenant, or of all, have used since *known, which is brought up to
+ * date. A prediction may be corrected downwards, and a tenant begins at 0 again: these count 0.
+ */
+static uint64_t plans_used_since(const struct timeslices *timeslices, const struct tenant *tenant,
+				 uint8_t device, uint64_t *known)
+{
+	float factor = 1;
+	const uint64_t used_ns =
+		timeslices->plans_used(timeslices->plans_context, tenant, device, &factor);
+	const uint64_t more_ns = used_ns > *known ? used_ns - *known : 0;
+
+	*known = used_ns;
+	return (uint64_t)((double)more_ns / (double)(factor > 1 ? factor : 1));
+}
+
+/* Charge a tenant for what its plans have used since the last look. */
+static void charge_plans(const struct timeslices *timeslices, const struct lease *lease)
+{
+	const uint64_t weight = lease->tenant->weight;
+	const uint64_t most =
+		device_of(lease)->clock.virtual_ns + virtual_of(weight, TIMESLICE_DEBT_NS);
+	struct tenant_leases *own = lease->tenant->leases;
+	uint64_t *tag = tag_of(lease);
+	uint64_t used_ns = plans_used_since(timeslices, lease->tenant, lease->device,
+					    &own->plans_used_ns[lease->device]);
+
+	if (used_ns == 0)
+		return;
+	*tag = max_u64(*tag, min_u64(*tag + virtual_of(weight, used_ns), most));
+	own->plans_charged_ns[lease->device] = device_of(lease)->looked_ns;
+}
+
+/* Look at what plans have used, since the last look. */
+static void device_look(struct timeslice_device *device, uint64_t now_ns)
+{
+	const struct lease *first = lease_of(device->leases.next);
+	const struct timeslices *timeslices = &first->leases->timeslices;
+
+	if (!timeslices->plans_used || now_ns < device->looked_ns + TIMESLICE_LOOK_NS)
+		return;
+	/* None have ended since. */
+	if (!device->has_plans && device->plans_ns < device->looked_ns)
+		return;
+	device->looked_ns = now_ns;
+	device->plans_owed_ns +=
+		plans_used_since(timeslices, NULL, first->device, &device->plans_used_ns);
+	/* They may have used the device while no lease had it. */
+	device->plans_owed_ns = min_u64(device->plans_owed_ns, TIMESLICE_LAG_NS);
+	list_for_each (node, &device->leases)
+		charge_plans(timeslices, lease_of(node));
+}
+
 /* Charge the lease that uses the device, up to now. */
 static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 {
 	const struct lease *user = device_user(device, now_ns);
+	uint64_t plans_ns;
 
+	if (device->n_leases > 0)
+		device_look(device, now_ns);
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 		struct lease_timeslice *slice = &lease->timeslice;
@@ -219,6 +275,9 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 		if (lease != user)
 			continue;
 		slice->used_ns += ns;
+		plans_ns = min_u64(ns, device->plans_owed_ns);
+		device->plans_owed_ns -= plans_ns;
+		ns -= plans_ns;
 		slice->tag += virtual_of(timeslice_share(lease), ns);
 		*tag_of(lease) += virtual_of(lease->tenant->weight, ns);
 	}
@@ -264,6 +323,13 @@ static uint64_t late_from_ns(const struct lease *lease)
 static bool has_waited_long(const struct lease *lease, uint64_t now_ns)
 {
 	return now_ns >= late_from_ns(lease);
+}
+
+/* Return true if plans of the lease's tenant have used the device since it has waited long. */
+static bool is_behind_own_plans(const struct lease *lease)
+{
+	return lease->tenant->leases->plans_charged_ns[lease->device] + TIMESLICE_PATIENCE_NS >
+	       late_from_ns(lease);
 }
 
 /* Return true if @a, which waits, comes before @b, which waits. */
@@ -331,7 +397,8 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
 		struct lease *lease = lease_of(node);
 
 		if (is_waiting(device, lease, now_ns) && has_waited_long(lease, now_ns) &&
-		    class_of(lease) > class_of(best) &&
+		    (class_of(lease) > class_of(best) ||
+		     (is_before(best, lease) && is_behind_own_plans(lease))) &&
 		    (!late || lease->timeslice.lacking_ns < late->timeslice.lacking_ns))
 			late = lease;
 	}
@@ -359,7 +426,7 @@ static uint64_t ahead_from_ns(const struct lease *holder)
  */
 static uint64_t end_for_ns(const struct lease *holder, const struct lease *next, bool is_charged)
 {
-	uint64_t least_ns = holder->timeslice.held_ns + TIMESLICE_NS, behind;
+	uint64_t least_ns = holder->timeslice.held_ns + TIMESLICE_NS, behind, due_ns;
 	uint8_t class = class_of(holder), next_class = class_of(next);
 
 	if (next_class < class)
@@ -370,15 +437,18 @@ static uint64_t end_for_ns(const struct lease *holder, const struct lease *next,
 		return least_ns;
 	if (holder->tenant == next->tenant) {
 		behind = next->timeslice.tag - min_u64(holder->timeslice.tag, next->timeslice.tag);
-		return max_u64(least_ns, holder->timeslice.charged_ns +
-						 time_of(timeslice_share(holder), behind));
+		due_ns = holder->timeslice.charged_ns + time_of(timeslice_share(holder), behind);
+	} else {
+		behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
+		/* A lease that was ahead is urgent again. */
+		if (timeslice_class(next) < next_class)
+			behind -=
+				min_u64(behind, virtual_of(next->tenant->weight, TIMESLICE_LAG_NS));
+		due_ns = holder->timeslice.charged_ns + time_of(holder->tenant->weight, behind);
 	}
-	behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
-	/* A lease that was ahead is urgent again. */
-	if (timeslice_class(next) < next_class)
-		behind -= min_u64(behind, virtual_of(next->tenant->weight, TIMESLICE_LAG_NS));
-	return max_u64(least_ns,
-		       holder->timeslice.charged_ns + time_of(holder->tenant->weight, behind));
+	if (is_behind_own_plans(next))
+		due_ns = min_u64(due_ns, late_from_ns(next));
+	return max_u64(least_ns, due_ns);
 }
 
 /*
@@ -626,6 +696,20 @@ static void lease_check_done(struct lease *lease, uint64_t now_ns)
 	lease_publish(lease, RBK_TIMESLICE_CLOSED);
 }
 
+/* Charge the tenant, and if this is the device's first lease, all tenants, from now on. */
+static void note_plans_used(const struct lease *lease)
+{
+	const struct timeslices *timeslices = &lease->leases->timeslices;
+	struct timeslice_device *device = device_of(lease);
+
+	if (!timeslices->plans_used)
+		return;
+	plans_used_since(timeslices, lease->tenant, lease->device,
+			 &lease->tenant->leases->plans_used_ns[lease->device]);
+	if (device->n_leases == 0)
+		plans_used_since(timeslices, NULL, lease->device, &device->plans_used_ns);
+}
+
 int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_ns)
 {
 	struct lease *lease = member->lease;
@@ -635,7 +719,8 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 	if (lease->timeslice.n_members == 0) {
 		if (*n_leases >= TIMESLICE_MAX_LEASES)
 			return TIMESLICE_E_FULL;
-		++*n_leases;
+		if ((*n_leases)++ == 0)
+			note_plans_used(lease);
 		list_init(&lease->timeslice.members);
 		list_append(&device->leases, &lease->timeslice.link);
 		device->n_leases++;

@@ -20,7 +20,10 @@
  * priority, but only one in that time on each device.
  *
  * Plans of the broker's own clients are not held back. While a device has some, even a lease that
- * is alone keeps little work under way, and background leases wait.
+ * is alone keeps little work under way, and background leases wait. The time of a tenant's plans
+ * counts as that of its leases, at most TIMESLICE_DEBT_NS of it ahead of others, and it is taken
+ * from the time of the lease in whose timeslice they ran. A lease that waits because its tenant's
+ * plans use the tenant's share has the same patience.
  *
  * This module decides only; its caller has the clock and calls timeslice_run() in time. Reactor
  * thread.
@@ -33,6 +36,7 @@
 
 struct lease;
 struct lease_member;
+struct tenant;
 
 enum {
 	/* TIMESLICE_MAX_LEASES of the tenant share the device, or TIMESLICE_MAX_MEMBERS the lease
@@ -49,6 +53,8 @@ enum {
 #define TIMESLICE_GRACE_NS    50000000ull   /* 50 ms: longest wait for members' last work */
 #define TIMESLICE_LAG_NS      100000000ull  /* 100 ms: about the longest single submissions */
 #define TIMESLICE_PATIENCE_NS 1000000000ull /* 1 s: longest wait behind higher priorities */
+#define TIMESLICE_DEBT_NS     1000000000ull /* 1 s: longest time that plans put their tenant ahead */
+#define TIMESLICE_LOOK_NS     5000000ull    /* 5 ms: interval of looks at what plans have used */
 #define TIMESLICE_PLANS_NS    2000000ull /* 2 ms: pause of plans in which background work waits */
 #define TIMESLICE_PAUSE_NS    1000000000ull /* 1 s: pause of plans until a lease is alone */
 
@@ -65,9 +71,12 @@ struct timeslice_device {
 	uint32_t n_leases;
 	struct lease *holder; /* has the timeslice, or is ending it; NULL: none */
 	struct timeslice_clock clock;
-	uint64_t late_ns;  /* when a lease last came next because it had waited long; 0: never */
-	bool has_plans;    /* tasks of plans are under way */
-	uint64_t plans_ns; /* the last time that is known at which some were; 0: never */
+	uint64_t late_ns;   /* when a lease last came next because it had waited long; 0: never */
+	bool has_plans;     /* tasks of plans are under way */
+	uint64_t plans_ns;  /* the last time that is known at which some were; 0: never */
+	uint64_t looked_ns; /* when plans_used() was last asked */
+	uint64_t plans_used_ns;  /* what it said, of all tenants */
+	uint64_t plans_owed_ns;  /* of that, what is still to be taken from the holders' time */
 	uint64_t plans_total_ns; /* time until plans_ns in which some were, while leases shared it
 				  */
 };
@@ -97,6 +106,14 @@ struct timeslices {
 	void (*ended)(void *context, const struct lease *lease,
 		      const struct timeslice_record *record);
 	void *context;
+	/*
+	 * Return the time of a device that tasks of a tenant's plans have used so far, or with NULL
+	 * those of all tenants, in ns; *ret_factor: that time for each ns in which the device
+	 * worked for them. NULL: not called.
+	 */
+	uint64_t (*plans_used)(void *context, const struct tenant *tenant, uint8_t device,
+			       float *ret_factor);
+	void *plans_context;
 };
 
 /* A lease's part; zeroed at first. */

@@ -132,6 +132,21 @@ uint64_t place_flow_used_ns(const struct place_flow *flow)
 	return used_ns;
 }
 
+uint64_t place_flow_used_on_ns(const struct place_flow *flow, uint8_t device)
+{
+	return device < flow->n_devices ? flow->on[device].used_ns : 0;
+}
+
+uint64_t place_used_ns(const struct placer *placer, uint8_t device)
+{
+	return device < placer->n_devices ? placer->devices[device].queue.done_ns : 0;
+}
+
+float place_outside_factor(const struct placer *placer, uint8_t device)
+{
+	return device < placer->n_devices ? placer->devices[device].queue.outside_factor : 1;
+}
+
 bool place_flow_is_idle(const struct placer *placer, const struct place_flow *flow, uint64_t now_ns)
 {
 	uint64_t now = schedule_peek(&placer->schedule, now_ns);

@@ -77,6 +77,15 @@ void place_flow_set_own_contention(struct place_flow *flow, float share);
  * a task took less time than was predicted.
  */
 uint64_t place_flow_used_ns(const struct place_flow *flow);
+/* The same on one device. */
+uint64_t place_flow_used_on_ns(const struct place_flow *flow, uint8_t device);
+/* Return the time of a device, in ns, that tasks which are back have used so far. */
+uint64_t place_used_ns(const struct placer *placer, uint8_t device);
+/*
+ * Return the time of tasks for each ns in which the device worked for them, at least 1: other
+ * programs use the device meanwhile, as place_note_engine_time() has learned.
+ */
+float place_outside_factor(const struct placer *placer, uint8_t device);
 /*
  * Return true if nothing is queued, released or owed, so that freeing the flow now loses nothing.
  */

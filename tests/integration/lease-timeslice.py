@@ -374,6 +374,27 @@ def test_plans():
         judge(part > .9, 'the program is held back after the tasks')
 
 
+def test_plans_count():
+    """The time of a tenant's plans counts as that of its programs, which leave more of the card to others."""
+    policy = '[tenant both]\nmatch-exe = {0}/heavy, ' + os.path.realpath(MODEL_CLIENT) + '\n[tenant light]\nmatch-exe = {0}/light\n'
+    with begun(policy) as rig, Client(MODEL_CLIENT, rig.broker) as client:
+        client.tell('plan', 'm', '1')
+        client.await_state('m', 'vram')
+        both, light = Program(rig, 1000, 4, name='heavy'), Program(rig, 1000, 4, name='light')
+        measure([both], .5)
+        (a, b), _ = measure([both, light], 1.5)
+        client.tell('start', 'm')
+        measure([both], 1)
+        (c, d), _ = measure([both, light], 2.5)
+        _, by = client.stop('m')
+        n = sum(n for (device, _), n in by.items() if device == GPU)
+        print(f'submissions of two tenants: {a[0]}, {b[0]}; while the first one has {n} tasks of plans on the card: {c[0]}, {d[0]}', flush=True)
+        judge(.7 < a[0] / max(b[0], 1) < 1.4, 'not 1:1')
+        judge(c[0] < .5 * d[0], 'its plans do not count')
+        both.end()
+        light.end()
+
+
 def test_broker_ends():
     """Without a broker nothing waits; the next one restrains the programs again."""
     with begun(POLICY) as rig:

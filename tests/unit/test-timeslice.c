@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Timeslices in virtual time: broker/lease/timeslice.h. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "lease/lease.h"
 #include "support/test.h"
@@ -810,6 +811,95 @@ TEST(test_record__beside_plans, setup, teardown)
 	record = last_of(a);
 	assert_fields(*record, (wanted_ns, began_ns), (plans_ns, 14 * ms),
 		      (began_ns, began_ns + 17 * ms), (is_left, 1));
+}
+
+static uint64_t plans_ns[N_TENANTS]; /* what tasks of the tenants' plans have used */
+static float plans_factor;
+
+static uint64_t plans_used(void *context, const struct tenant *tenant, uint8_t device,
+			   float *ret_factor)
+{
+	uint64_t all_ns = 0;
+
+	assert_int_equal(device, DEVICE);
+	for (unsigned int i = 0; i < N_TENANTS; i++)
+		all_ns += plans_ns[i];
+	*ret_factor = plans_factor;
+	return tenant ? plans_ns[tenant - tenants] : all_ns;
+}
+
+/*
+ * Run the programs for @ns, while tasks of a tenant's plans use @percent of the device: some each 3
+ * to 11 ms, in no step with timeslices.
+ */
+static void run_with_plans(unsigned int tenant, uint64_t percent, uint64_t ns)
+{
+	const uint64_t end_ns = now_ns + ns;
+	uint64_t period_ns, part_ns, step = 1;
+
+	for (unsigned int i = 0; i < n_programs; i++)
+		programs[i].used_ns = programs[i].longest_ns = 0;
+	timeslice_note_plans(&leases.timeslices, 1u << DEVICE, now_ns);
+	while (now_ns < end_ns) {
+		step = step * 6364136223846793005 + 1442695040888963407;
+		period_ns = 3 * ms + (step >> 33) % (8 * ms);
+		part_ns = period_ns * percent / 100;
+		plans_ns[tenant] += (uint64_t)((float)part_ns * plans_factor);
+		device_free_ns = device_free_ns > now_ns ? device_free_ns : now_ns;
+		device_free_ns += part_ns;
+		run_for(period_ns);
+	}
+	timeslice_note_plans(&leases.timeslices, 0, now_ns);
+}
+
+/* The time of a tenant's plans counts as that of its leases. */
+TEST(test_plans__count_for_their_tenant, setup, teardown)
+{
+	struct program *a, *b;
+
+	memset(plans_ns, 0, sizeof(plans_ns));
+	plans_factor = 1;
+	/* The time before the first lease does not count. */
+	plans_ns[0] = 100 * s;
+	leases.timeslices.plans_used = plans_used;
+	a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
+	b = add(1, RBK_PRIORITY_NORMAL, ms, 0);
+	measure(5 * s);
+	expect_between(0.95, ratio(a, b), 1.05);
+
+	/* Tenant 0: .2 by plans, .3 by its lease. */
+	run_with_plans(0, 20, s);
+	run_with_plans(0, 20, 10 * s);
+	expect_between(0.55, ratio(a, b), 0.65);
+	expect_between(0.75, (double)(a->used_ns + b->used_ns) / (double)(10 * s), 0.82);
+
+	/* The same if tasks take three times as long, since they wait in the device. */
+	plans_factor = 3;
+	run_with_plans(0, 20, 10 * s);
+	expect_between(0.55, ratio(a, b), 0.65);
+	plans_factor = 1;
+
+	/* Plans of a tenant without leases take from all. */
+	run_with_plans(2, 30, s);
+	run_with_plans(2, 30, 10 * s);
+	expect_between(0.95, ratio(a, b), 1.05);
+
+	/* Its plans have the tenant's share: its lease has a timeslice a second. */
+	run_with_plans(0, 60, s);
+	run_with_plans(0, 60, 10 * s);
+	expect_between(0.001, ratio(a, b), 0.1);
+	assert_true(a->longest_ns < 1200 * ms);
+
+	/* Its debt is that of a second at most. */
+	measure(3 * s);
+	expect_between(0.4, ratio(a, b), 1);
+	measure(3 * s);
+	expect_between(0.95, ratio(a, b), 1.05);
+
+	/* A tenant's plans end, and count from 0 again. */
+	plans_ns[0] = 0;
+	run_with_plans(1, 0, s);
+	expect_between(0.95, ratio(a, b), 1.05);
 }
 
 /* The members of a lease that share are bounded, and others are not visited. */
