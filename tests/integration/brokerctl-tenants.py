@@ -246,7 +246,7 @@ def check_mistakes(broker):
         complaint(broker, *arguments)
     # An argument is quoted in messages without its escape sequences.
     expect('\x1b' not in complaint(broker, 'st\x1b[2Jatus'), 'an escape sequence')
-    for arguments in (['sessions', '--tenant=nobody'], ['why', 'plan', 'nothing'],
+    for arguments in (['sessions', '--tenant=nobody'], ['why', 'plan', 'nothing'], ['why', 'lease', '1'], ['why', 'nothing'],
                       ['why', 'task', '987654321'], ['set', 'nobody', 'weight=3'],
                       ['drain', 'tenant', 'nobody'], ['evict', 'nobody'],
                       ['trace', '--output=/nonexistent/x']):

@@ -37,6 +37,8 @@ NOT_RUN = {
         r'gdb .*', r'FAULTSIM_ABORT=1 gdb .*'),
     "it restarts the broker, which other commands ask about the past; brokerctl.py runs it": (
         r'brokerctl restart( .*)?',),
+    'no program has a lease; lease-slices.py runs it': (
+        r'brokerctl why lease NAME',),
     'it requires systemd': (
         r'systemctl .*', r'journalctl .*', r'coredumpctl .*', r'systemd-run .*', r'systemd-analyze .*'),
     'it changes this machine, or requires root': (

@@ -199,6 +199,7 @@ CASES = (
     ('brokerctl why ne', ['net']),
     ('brokerctl why tenant w', ['web']),
     ('brokerctl why task ', []),
+    ('brokerctl why lease 1', ['12']),
     ('brokerctl names se', ['sessions']),
     ('brokerctl plans --tenant=b', ['batch']),
     ('brokertop -t b', ['batch']),

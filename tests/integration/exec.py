@@ -513,6 +513,13 @@ def check_vulkan(broker, folder):
     wait_for(lambda: leases(broker) == [], 'it is left')
 
 
+def facts_of(broker, lease):
+    """Return what brokerctl why says of a lease's memory, after the sentence that it does not share the device."""
+    answer, = objects(ctl(broker, 'why', 'lease', str(lease['lease']), '--json'))
+    expect(answer['lease'] == lease['lease'] and 'without --priority' in answer['facts'][0], answer)
+    return answer['facts'][1:]
+
+
 def check_growth(broker):
     """With --wait the program's allocation waits for the lease to grow, too."""
     holder = Exec(broker, '--vram=40MiB', '--', MEMBER, '40', '40')
@@ -526,8 +533,17 @@ def check_growth(broker):
         if wait:
             wait_for(lambda: [lease for lease in leases(broker) if lease['waiting']],
                      'no waiter is counted')
+            waiter, = [lease for lease in leases(broker) if lease['waiting']]
+            facts = facts_of(broker, waiter)
+            expect(len(facts) == 1 and re.fullmatch(r'it waits for [0-9.]+ MiB of device memory now, and has 8 MiB', facts[0]),
+                   facts)
             holder.end()
         expect(program.line() == f'alloc: {allocated}', wait)
+        if not wait:
+            wait_for(lambda: [lease for lease in leases(broker) if lease['refused']], 'no refusal is counted')
+            refused, = [lease for lease in leases(broker) if lease['refused']]
+            facts = facts_of(broker, refused)
+            expect(facts == ['1 of its allocations was refused: it has 8 MiB, and may have at most 40 MiB'], facts)
         program.end()
     wait_for(lambda: leases(broker) == [], 'it is left')
 

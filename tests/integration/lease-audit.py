@@ -122,6 +122,13 @@ def n_lines(broker, user, text):
     return sum(f'process {user.pid} ' in line and text in line for line in broker.log().splitlines())
 
 
+def listed(broker, *arguments):
+    """Return the objects that brokerctl lists."""
+    text = subprocess.run([BROKERCTL, '--socket', broker.socket, *arguments, '--json'], check=True, stdout=subprocess.PIPE,
+                          timeout=PATIENCE_S).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def warned(cards):
     """Both kinds of offenders are named once; a process that keeps to its lease is not; none is stopped."""
     policy = '[tenant default]\nlease-required = yes\nlease-tolerance = 16MiB\n'
@@ -146,6 +153,11 @@ def warned(cards):
         assert n_lines(broker, bad, 'lease') == 1
         assert n_lines(broker, good, '') == 0
         assert not broker.says('is stopped')
+        offending = [lease for lease in listed(broker, 'leases') if lease['over']]
+        assert [lease['pid'] for lease in offending] == [bad.pid], offending
+        answer, = listed(broker, 'why', 'lease', str(offending[0]['lease']))
+        assert any(fact == 'its programs use 110 MiB of device memory now, and were granted 64 MiB'
+                   for fact in answer['facts']), answer
 
 
 def lowered(cards):

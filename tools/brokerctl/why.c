@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl why: why a task, a plan, a tenant or a session was slow, or an entry was refused
+ * brokerctl why: why a task, a plan, a tenant or a session was slow, or an entry was refused;
+ * leases are in why-lease.c
  *
  * The answer begins with the cause that took longest. judge.c divides the times in the decision
  * log; sentences add what counters and states show. Users other than administrators see their own
@@ -24,12 +25,21 @@
 #include "segments.h"
 #include "shm/sqe-check.h"
 #include "util/plural.h"
+#include "why-lease.h"
 
 enum { MAX_FACTS = 32, FACT_BYTES = 384, MAX_JUDGED = 1000, MAX_REFUSED = 5 };
 
-enum subject { SUBJECT_ANY, SUBJECT_TASK, SUBJECT_PLAN, SUBJECT_TENANT, SUBJECT_SESSION };
+enum subject {
+	SUBJECT_ANY,
+	SUBJECT_TASK,
+	SUBJECT_PLAN,
+	SUBJECT_TENANT,
+	SUBJECT_SESSION,
+	SUBJECT_LEASE,
+};
 /* NULL ends the list for control_wrong_word(). */
-static const char *const subject_names[] = {NULL, "task", "plan", "tenant", "session", NULL};
+static const char *const subject_names[] = {NULL,      "task",  "plan", "tenant",
+					    "session", "lease", NULL};
 
 struct why {
 	struct pages pages; /* all pages that this user may read */
@@ -45,6 +55,7 @@ struct why {
 	const struct rbk_stats_decision *task;   /* for SUBJECT_TASK, unless it was refused */
 	const struct rbk_stats_refused *refusal; /* for SUBJECT_TASK that was refused */
 	uint32_t session;                        /* for SUBJECT_SESSION */
+	struct lease_subject lease;              /* for SUBJECT_LEASE */
 	uint32_t slot;                 /* of the plan (SUBJECT_PLAN) or of the task's plan */
 	struct rbk_stats_tenant about; /* the tenant's record */
 
@@ -274,6 +285,14 @@ static bool find_session(struct why *why, const char *name, const char *wanted)
 	return false;
 }
 
+static bool find_lease(struct why *why, const char *name, const char *wanted)
+{
+	if (!why_lease_find(&why->pages, name, wanted, &why->lease))
+		return false;
+	why->subject = SUBJECT_LEASE;
+	return true;
+}
+
 /* Return: EXIT_*, after an error message if nothing was found. */
 static int find_subject(struct why *why, const struct arguments *arguments)
 {
@@ -283,7 +302,7 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 	bool is_last;
 
 	if (arguments->n_operands == 2) {
-		for (unsigned int i = SUBJECT_TASK; i <= SUBJECT_SESSION; i++)
+		for (unsigned int i = SUBJECT_TASK; i <= SUBJECT_LEASE; i++)
 			if (strcmp(subject_names[i], name) == 0)
 				subject = (enum subject)i;
 		if (subject == SUBJECT_ANY)
@@ -295,13 +314,16 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 	     find_task(why, is_last ? NULL : name, wanted)) ||
 	    ((subject == SUBJECT_ANY || subject == SUBJECT_PLAN) && find_plan(why, name, wanted)) ||
 	    ((subject == SUBJECT_ANY || subject == SUBJECT_TENANT) && find_tenant(why, name)) ||
+	    ((subject == SUBJECT_ANY || subject == SUBJECT_LEASE) &&
+	     find_lease(why, name, wanted)) ||
 	    (subject == SUBJECT_SESSION && find_session(why, name, wanted)))
 		return EXIT_OK;
 	if (wanted && check_wanted(why, wanted))
 		return EXIT_FAILED;
 	if (subject == SUBJECT_ANY && strcmp(name, "last") == 0)
-		return control_fail(EXIT_FAILED, "there is no task, plan or tenant last; 'why task "
-						 "last' explains the latest task");
+		return control_fail(EXIT_FAILED,
+				    "there is no task, plan, tenant or lease last; 'why task "
+				    "last' explains the latest task");
 	if (is_last)
 		return control_fail(EXIT_FAILED,
 				    "no task is logged: none has ended, or their tenants have no "
@@ -318,7 +340,7 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 				    "session any more",
 				    text_name(name));
 	return control_fail(EXIT_FAILED, "there is no %s %s%s",
-			    subject == SUBJECT_ANY ? "task, plan or tenant"
+			    subject == SUBJECT_ANY ? "task, plan, tenant or lease"
 						   : subject_names[subject],
 			    text_name(name), why->pages.has_all ? "" : " that this user may see");
 }
@@ -932,6 +954,8 @@ static int answer(struct why *why, const struct arguments *arguments)
 
 	if (status)
 		return status;
+	if (why->subject == SUBJECT_LEASE)
+		return why_lease_answer(&why->pages, &why->lease, arguments->values[OPT_JSON]);
 	if (has_page(why))
 		tenant_copy(&page_of(why)->view, 0, &why->about);
 	if (why->subject != SUBJECT_TENANT && why->subject != SUBJECT_SESSION &&
