@@ -681,12 +681,14 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 	struct client_answer answer;
 	int r;
 
+	if (action == RBK_WIRE_TIMESLICE_GIVE_UP && !(rbk->features & RBK_FEAT_SHARES))
+		request.action = RBK_WIRE_TIMESLICE_DONE;
 	message.generation = client_objects_lock(rbk);
 	request.lease = rbk_lease_number(lease);
 	client_objects_unlock(rbk);
 	if (!(rbk->features & RBK_FEAT_TIMESLICE))
 		r = -EOPNOTSUPP;
-	else if (action == RBK_WIRE_TIMESLICE_DONE)
+	else if (action == RBK_WIRE_TIMESLICE_DONE || action == RBK_WIRE_TIMESLICE_GIVE_UP)
 		r = client_post(rbk, &message);
 	else if (client_stalls(rbk))
 		r = -ETIME;

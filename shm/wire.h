@@ -727,6 +727,8 @@ struct rbk_wire_lease_cgroup {
  *         answered; otherwise, when the page says so.
  *   DONE  nothing of the member is under way on the device, and it submits nothing more before it
  *         asks again. Without effect if rbk_lease_page.timeslice is no longer word.
+ *   GIVE_UP (RBK_FEAT_SHARES)  as DONE, but work of the member is still under way, since it waits
+ *         for something, perhaps for what the member submits later
  * A lease whose members do not tell DONE within 50 ms is overdue: the next lease begins, and the
  * overdue one gets no timeslice before they do. Its time counts until then.
  *   -ENOENT  the session is no member of it, or WANT and DONE: has not joined
@@ -736,13 +738,15 @@ enum rbk_wire_timeslice_action {
 	RBK_WIRE_TIMESLICE_JOIN = 1,
 	RBK_WIRE_TIMESLICE_WANT = 2,
 	RBK_WIRE_TIMESLICE_DONE = 3,
+	RBK_WIRE_TIMESLICE_GIVE_UP = 4,
 };
 struct rbk_wire_lease_timeslice {
 	struct rbk_wire_request request;
 	uint32_t lease;
 	uint32_t action;   /* enum rbk_wire_timeslice_action */
 	uint32_t priority; /* JOIN: enum rbk_priority; otherwise 0 */
-	uint32_t word;     /* DONE: rbk_lease_page.timeslice as the member saw it; otherwise 0 */
+	/* DONE, GIVE_UP: rbk_lease_page.timeslice as the member saw it; otherwise 0 */
+	uint32_t word;
 };
 
 /*

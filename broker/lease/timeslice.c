@@ -510,7 +510,7 @@ static void device_give(struct timeslice_device *device, struct lease *lease, bo
 	}
 	slice->held_ns = slice->charged_ns = now_ns;
 	slice->is_under_way = true;
-	slice->is_overtaken = false;
+	slice->is_overtaken = slice->has_given_up = false;
 	slice->n_wanting = 0;
 	/* Members that did not wait have nothing to tell. */
 	list_for_each (node, &lease->timeslice.members) {
@@ -681,7 +681,8 @@ static void lease_check_done(struct lease *lease, uint64_t now_ns)
 
 	if (slice->n_done < slice->n_members || state_of(lease) == RBK_TIMESLICE_OPEN)
 		return;
-	if (slice->is_under_way)
+	/* Work that is still under way may wait for that of an overdue lease. */
+	if (slice->is_under_way && !slice->has_given_up)
 		device_overtake(device, lease);
 	lease_end(lease, now_ns);
 	slice->done_ns = now_ns;
@@ -798,6 +799,13 @@ void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns)
 	lease->timeslice.n_done++;
 	lease_check_done(lease, now_ns);
 	device_run(device_of(lease), now_ns);
+}
+
+void timeslice_give_up(struct lease_member *member, uint32_t word, uint64_t now_ns)
+{
+	if (word == member->lease->timeslice.word)
+		member->lease->timeslice.has_given_up = true;
+	timeslice_done(member, word, now_ns);
 }
 
 void timeslice_leave(struct lease_member *member, uint64_t now_ns)

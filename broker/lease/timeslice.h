@@ -129,6 +129,7 @@ struct lease_timeslice {
 	uint32_t share;        /* of its tenant's time, 1..10000; 0: FAIR_WEIGHT */
 	uint64_t tag;          /* the time it has had, divided by its share, see timeslice.c */
 	bool is_under_way;     /* its members have not told that their work has ended */
+	bool has_given_up;     /* a member gave it up with work under way */
 	bool is_overtaken;  /* a later timeslice has ended meanwhile: its work hardly delays others
 			     */
 	bool was_late;      /* it has the timeslice because it waited too long */
@@ -171,6 +172,8 @@ uint32_t timeslice_share(const struct lease *lease);
 void timeslice_want(struct lease_member *member, uint64_t now_ns);
 /* Note that nothing of a sharing member is under way, as of @word of its lease's page. */
 void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns);
+/* The same, but some of the member's work is still under way, and waits for something. */
+void timeslice_give_up(struct lease_member *member, uint32_t word, uint64_t now_ns);
 /* End a member's part, before it leaves its lease. Does nothing if it does not share. */
 void timeslice_leave(struct lease_member *member, uint64_t now_ns);
 

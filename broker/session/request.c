@@ -615,7 +615,8 @@ static int handle_lease_timeslice(struct request *request)
 {
 	const struct rbk_wire_lease_timeslice *timeslice = request->bytes;
 	bool joins = timeslice->action == RBK_WIRE_TIMESLICE_JOIN;
-	bool is_done = timeslice->action == RBK_WIRE_TIMESLICE_DONE;
+	bool is_done = timeslice->action == RBK_WIRE_TIMESLICE_DONE ||
+		       timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP;
 
 	if (!joins && !is_done && timeslice->action != RBK_WIRE_TIMESLICE_WANT)
 		return hostile(request, "the client's timeslice request has an unknown action");

@@ -27,6 +27,8 @@ void session_timeslice(struct session *session, const struct rbk_wire_lease_time
 		timeslice_want(member, now_ns);
 	else if (timeslice->action == RBK_WIRE_TIMESLICE_DONE)
 		timeslice_done(member, timeslice->word, now_ns);
+	else if (timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP)
+		timeslice_give_up(member, timeslice->word, now_ns);
 	else
 		r = timeslice_join(member, timeslice->priority, now_ns);
 	if (r)

@@ -39,8 +39,11 @@
 static const uint64_t depth_ns = 1000000;
 /* A timeslice that others wait for ends when the program has submitted nothing for so long. */
 static const uint64_t idle_ns = 200000;
-/* Longest wait for a submission's end; it may itself wait for what the program submits next. */
-static const uint64_t patience_ns = 50000000;
+/*
+ * Longest wait for a submission's end; it may itself wait for what the program submits next. Less
+ * than the broker's TIMESLICE_GRACE_NS: a lease that gives up in time is no overdue one.
+ */
+static const uint64_t patience_ns = 40000000;
 /* Time after which a request is repeated, or the broker is asked again. */
 static const uint64_t retry_ns = 1000000000;
 static const uint64_t failed_ns = 100000000;
@@ -149,6 +152,7 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 {
 	struct timeslice *slice = &gpu->timeslice;
 	const uint64_t since_ns = layer_now_ns();
+	uint32_t action = RBK_WIRE_TIMESLICE_DONE;
 	bool is_over = false;
 	int r;
 
@@ -156,6 +160,8 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 	while (!is_over && load_word(gpu) == word)
 		is_over = should_end(slice, word, since_ns);
 	if (is_over) {
+		if (slice->n_under_way > 0)
+			action = RBK_WIRE_TIMESLICE_GIVE_UP;
 		/* Threads that wait have to ask again: their WANT may be for this timeslice. */
 		slice->is_using = slice->has_asked = false;
 		slice->ask_at_ns = 0;
@@ -165,7 +171,7 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 	pthread_mutex_unlock(&slice->lock);
 	if (!is_over)
 		return;
-	r = tell(gpu, RBK_WIRE_TIMESLICE_DONE, word);
+	r = tell(gpu, action, word);
 	pthread_mutex_lock(&slice->lock);
 	slice->is_telling = false;
 	pthread_cond_broadcast(&slice->changed);

@@ -288,6 +288,7 @@ static void save_leases(const char *folder)
 	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 0, 0);
 	add_timeslice(0, RBK_WIRE_TIMESLICE_DONE, 0, 4);
 	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_DONE, 0, 7);
+	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_GIVE_UP, 0, 8);
 	add_share(0, 1, 1 + RBK_PRIORITY_URGENT, 25);
 	add_share(SECOND, 1, 0, 10001);
 	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 1, 0);

@@ -497,7 +497,7 @@ TEST(test_forms, NULL, nothing_left)
 	timeslice.word = 1;
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	timeslice.word = 0;
-	timeslice.action = 4;
+	timeslice.action = RBK_WIRE_TIMESLICE_GIVE_UP + 1;
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	/* LEASE_CGROUP has exactly one descriptor. */
 	for (unsigned int n_fds = 0; n_fds < 3; n_fds++) {
@@ -546,7 +546,7 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	struct rbk_wire_lease_timeslice timeslice = {
 		.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
 		.lease = number,
-		.action = 1 + pick(3),
+		.action = 1 + pick(4),
 	};
 	const struct rbk_wire_lease_share share = {.request = {.type = RBK_WIRE_LEASE_SHARE},
 						   .lease = number,
@@ -584,7 +584,7 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	case 6:
 		if (timeslice.action == RBK_WIRE_TIMESLICE_JOIN)
 			timeslice.priority = pick(RBK_PRIORITY_COUNT);
-		if (timeslice.action == RBK_WIRE_TIMESLICE_DONE)
+		if (timeslice.action >= RBK_WIRE_TIMESLICE_DONE)
 			timeslice.word = pick(64);
 		memcpy(bytes, &timeslice, n = sizeof(timeslice));
 		break;

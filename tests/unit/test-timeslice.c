@@ -469,6 +469,27 @@ TEST(test_long__count_to_their_end, setup, teardown)
 	}
 }
 
+/* Only a timeslice whose work has ended shows that nothing of an overdue lease is in front of it.
+ */
+TEST(test_overdue__others_give_up, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, 2 * ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, 300 * ms, 0);
+	uint64_t used_ns;
+
+	while (b->lease->timeslice.n_overdue == 0 || state_of(a) == RBK_TIMESLICE_CLOSED)
+		run_for(ms);
+	used_ns = b->lease->timeslice.used_ns;
+	timeslice_give_up(&a->member, a->lease->timeslice.word, now_ns);
+	assert_false(b->lease->timeslice.is_overtaken);
+	now_ns += 10 * ms;
+	timeslice_want(&a->member, now_ns);
+	assert_true(b->lease->timeslice.used_ns >= used_ns + 10 * ms);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	timeslice_done(&a->member, a->lease->timeslice.word, now_ns);
+	assert_true(b->lease->timeslice.is_overtaken);
+}
+
 TEST(test_weights__beside_background, setup, teardown)
 {
 	static const uint32_t weights[][2] = {{300, 100}, {30, 10}, {3, 1}, {9000, 3000}};
