@@ -72,7 +72,7 @@ static void add_action(struct recording *recording, const struct action *action)
 }
 
 /* A command that is left out. */
-static VKAPI_ATTR void VKAPI_CALL end_nothing(VkCommandBuffer commands)
+static VKAPI_ATTR void VKAPI_CALL do_nothing(VkCommandBuffer commands)
 {
 }
 
@@ -132,9 +132,13 @@ struct cut_target cut_forward(VkCommandBuffer handle, unsigned int command)
 		note(recording, command);
 	if (recording && effect == CUT_BEGIN_RENDERING)
 		recording->is_together = true;
-	if (recording && recording->is_cut && effect >= CUT_BEGIN_LABEL &&
-	    !note_region(recording, effect))
-		target.function = (PFN_vkVoidFunction)end_nothing;
+	/*
+	 * Loaders give programs that have not enabled debug utils functions of their own for these,
+	 * which do nothing, but the driver has none.
+	 */
+	if (!target.function || (recording && recording->is_cut && effect >= CUT_BEGIN_LABEL &&
+				 !note_region(recording, effect)))
+		target.function = (PFN_vkVoidFunction)do_nothing;
 	target.commands = current_of(recorded);
 	return target;
 }

@@ -74,7 +74,7 @@ static bool has_name(const VkExtensionProperties *list, uint32_t n, const char *
 	return false;
 }
 
-static void make_instance(void)
+static void make_instance(bool core)
 {
 	static const char *const names[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME};
 	const VkApplicationInfo application = {
@@ -91,7 +91,7 @@ static void make_instance(void)
 	uint32_t n = 128;
 
 	EXPECT(volkInitialize());
-	if (vkEnumerateInstanceExtensionProperties(NULL, &n, list) >= 0)
+	if (!core && vkEnumerateInstanceExtensionProperties(NULL, &n, list) >= 0)
 		torture.has_labels = has_name(list, n, names[0]);
 	info.enabledExtensionCount = torture.has_labels;
 	EXPECT(vkCreateInstance(&info, NULL, &torture.instance));
@@ -145,6 +145,19 @@ static unsigned int choose_extensions(bool core, const char *names[2])
 	return n_names;
 }
 
+/*
+ * Take labels that the program has not enabled. Loaders return functions that do nothing then, and
+ * libplacebo calls what it gets.
+ */
+static void take_labels(void)
+{
+#define TAKE(name) (name = (PFN_##name)vkGetDeviceProcAddr(torture.handle, #name))
+	torture.has_labels = TAKE(vkCmdBeginDebugUtilsLabelEXT) &&
+			     TAKE(vkCmdInsertDebugUtilsLabelEXT) &&
+			     TAKE(vkCmdEndDebugUtilsLabelEXT);
+#undef TAKE
+}
+
 static void create_device(bool core)
 {
 	static const float priorities[TORTURE_MOST_QUEUES] = {1, 1};
@@ -194,6 +207,8 @@ static void create_device(bool core)
 	conditional.inheritedConditionalRendering = VK_FALSE;
 	EXPECT(vkCreateDevice(torture.physical, &info, NULL, &torture.handle));
 	volkLoadDevice(torture.handle);
+	if (core)
+		take_labels();
 }
 
 static void make_device(bool core)
@@ -590,7 +605,7 @@ void torture_make_pipelines(struct torture_random *random, struct torture_pipeli
 
 void torture_device_init(bool core)
 {
-	make_instance();
+	make_instance(core);
 	make_device(core);
 	make_buffers();
 	make_images();
