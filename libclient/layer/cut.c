@@ -352,13 +352,14 @@ static uint32_t n_slices(struct cutter *cutter, const struct recording *recordin
 		    (axis == 3 || grid->n[i] > grid->n[axis]))
 			axis = i;
 	if (axis == 3) {
-		__atomic_fetch_add(&cutter->n_unsliced, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&layer_process->cut.n_unsliced, 1, __ATOMIC_RELAXED);
 		return 1;
 	}
 	*ret_axis = axis;
 	if (n > grid->n[axis])
 		n = grid->n[axis];
-	__atomic_fetch_add(&cutter->n_slices, n < MAX_SLICES ? n : MAX_SLICES, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&layer_process->cut.n_slices, n < MAX_SLICES ? n : MAX_SLICES,
+			   __ATOMIC_RELAXED);
 	return n < MAX_SLICES ? (uint32_t)n : MAX_SLICES;
 }
 
@@ -718,16 +719,40 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 	return 0;
 }
 
+static unsigned long long take(uint64_t *count)
+{
+	return __atomic_exchange_n(count, 0, __ATOMIC_RELAXED);
+}
+
+/* Log what all devices have divided since the last such report. */
+static void report(bool is_always)
+{
+	struct cut_counts *counts = &layer_process->cut;
+	const unsigned long long n_parts = take(&counts->n_parts),
+				 n_slices = take(&counts->n_slices),
+				 n_unsliced = take(&counts->n_unsliced),
+				 n_whole = take(&counts->n_whole);
+
+	if (is_always || n_parts + n_unsliced + n_whole > 0)
+		say("command buffers were divided %llu times, dispatches into %llu slices; %llu "
+		    "long dispatches stayed whole, and %llu command buffers from a command on that "
+		    "the layer cannot repeat",
+		    n_parts, n_slices, n_unsliced, n_whole);
+}
+
+/* Many programs end without destroying their devices. */
+__attribute__((__destructor__)) static void report_at_exit(void)
+{
+	if (layer_process)
+		report(false);
+}
+
 void cut_deinit(struct cutter *cutter)
 {
 	if (!cutter)
 		return;
 	if (!cutter->is_passive)
-		say("command buffers were divided %llu times, dispatches into %llu slices; %llu "
-		    "long dispatches stayed whole, and %llu command buffers from a command on that "
-		    "the layer cannot repeat",
-		    (unsigned long long)cutter->n_parts, (unsigned long long)cutter->n_slices,
-		    (unsigned long long)cutter->n_unsliced, (unsigned long long)cutter->n_whole);
+		report(true);
 	/* Vulkan frees what the program has not, with the device. */
 	recording_forget(cutter);
 	pipelines_deinit(cutter);

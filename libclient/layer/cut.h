@@ -100,9 +100,6 @@ struct cutter {
 	struct durations durations;
 	/* timeslice.c: actions of the submissions under way; n 0: nothing is learned of it */
 	struct series series[DURATION_MAX_SERIES];
-	uint64_t n_parts, n_slices; /* atomic: parts behind a first one, and slices, so far */
-	uint64_t n_whole;    /* atomic: command buffers that stayed whole from a command on */
-	uint64_t n_unsliced; /* atomic: dispatches that take longer than a part, and stay whole */
 };
 
 /*

@@ -16,6 +16,13 @@
 struct gpu;
 struct rbk;
 
+/* Counts of all devices since they were reported; atomic. */
+struct cut_counts {
+	uint64_t n_parts, n_slices; /* parts behind a first one, and slices */
+	uint64_t n_whole;           /* command buffers that stayed whole from a command on */
+	uint64_t n_unsliced;        /* dispatches that take longer than a part, and stay whole */
+};
+
 struct process {
 	uint32_t is_set_up;
 	pthread_mutex_t list_lock; /* lock of dispatch.c's lists */
@@ -29,6 +36,7 @@ struct process {
 	struct gpu *gpus;     /* atomic; devices are never removed */
 	uint32_t n_in_driver; /* atomic: threads of timeslice.c that call the driver */
 	uint32_t is_exiting;  /* atomic: they call it no more */
+	struct cut_counts cut;
 };
 
 /* NULL before process_init(). */

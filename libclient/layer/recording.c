@@ -14,6 +14,7 @@
 #include "libclient/layer/cut.h"
 #include "libclient/layer/descriptors.h"
 #include "libclient/layer/dispatch.h"
+#include "libclient/layer/process.h"
 #include "libclient/layer/timeslice.h"
 
 /* Records of the device's tables. */
@@ -308,7 +309,7 @@ void recording_split(struct recording *recording)
 	recording->part_ns = 0;
 	recording->has_pipeline = recording->pipeline.handle == 0;
 	recording->n_binds_there = recording->n_pushes_there = 0;
-	__atomic_fetch_add(&cutter->n_parts, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&layer_process->cut.n_parts, 1, __ATOMIC_RELAXED);
 }
 
 void recording_restore(struct recording *recording)
@@ -345,7 +346,7 @@ void recording_stay_whole(struct recording *recording)
 	/* From here on the program's calls are only passed on. */
 	recording_restore(recording);
 	recording->is_whole = true;
-	__atomic_fetch_add(&recording->device->cutter->n_whole, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&layer_process->cut.n_whole, 1, __ATOMIC_RELAXED);
 	recording->parts[recording->n_parts - 1].is_endless = true;
 }
 
