@@ -45,11 +45,13 @@ static VkLayerInstanceCreateInfo *instance_link(const VkInstanceCreateInfo *info
 	return (VkLayerInstanceCreateInfo *)each;
 }
 
-/* Return true if the program may call the ...2() functions, by its version or extensions. */
-static bool has_properties2(const VkInstanceCreateInfo *info)
+static bool has_version_1_1(const VkInstanceCreateInfo *info)
 {
-	if (info->pApplicationInfo && info->pApplicationInfo->apiVersion >= VK_API_VERSION_1_1)
-		return true;
+	return info->pApplicationInfo && info->pApplicationInfo->apiVersion >= VK_API_VERSION_1_1;
+}
+
+static bool has_properties2_khr(const VkInstanceCreateInfo *info)
+{
 	for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
 		if (strcmp(info->ppEnabledExtensionNames[i],
 			   VK_KHR_GET_PHYSICAL_DEVICE_PROPERTIES_2_EXTENSION_NAME) == 0)
@@ -67,15 +69,16 @@ static void resolve_instance(struct instance *instance, const VkInstanceCreateIn
 		FUNCTION(next, handle, vkEnumerateDeviceExtensionProperties);
 	instance->properties = FUNCTION(next, handle, vkGetPhysicalDeviceProperties);
 	instance->memory_properties = FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties);
-	if (!has_properties2(info))
-		return;
-	instance->properties2 = FUNCTION(next, handle, vkGetPhysicalDeviceProperties2);
-	if (!instance->properties2)
+	/* The program's version decides which names may be called, whatever the driver has. */
+	if (has_version_1_1(info)) {
+		instance->properties2 = FUNCTION(next, handle, vkGetPhysicalDeviceProperties2);
+		instance->memory_properties2 =
+			FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties2);
+	} else if (has_properties2_khr(info)) {
 		instance->properties2 = FUNCTION(next, handle, vkGetPhysicalDeviceProperties2KHR);
-	instance->memory_properties2 = FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties2);
-	if (!instance->memory_properties2)
 		instance->memory_properties2 =
 			FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties2KHR);
+	}
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info,
