@@ -10,11 +10,10 @@ beside another program that shares the device, so that others come between parts
 use no optional features, since some of these keep a command buffer whole.
 """
 import os
-import re
 import subprocess
 import sys
 
-from leaserig import CLIENT, LIMIT_S, Broker, Layers, expect
+from leaserig import CLIENT, LIMIT_S, Broker, Layers, divided, expect
 
 SEED, CASES = map(int, sys.argv[5:7] or (1, 120))
 # The loader and the driver leak.
@@ -50,12 +49,6 @@ def compare(what, lines, expected):
     expect(len(lines) == len(expected), what, len(lines), 'lines of', len(expected))
     wrong = [line.split()[0] for line, right in zip(lines, expected) if line != right]
     expect(not wrong, what, len(wrong), 'cases differ:', *wrong[:20])
-
-
-def divided(errors):
-    """Return how often command buffers were divided, and into how many slices dispatches."""
-    found = re.findall(r'divided (\d+) times, dispatches into (\d+) slices', errors)
-    return sum(int(n) for n, _ in found), sum(int(n) for _, n in found)
 
 
 def check(layers, broker, seed, options):

@@ -87,6 +87,12 @@ class Layers:
         shutil.rmtree(self.folder)
 
 
+def divided(errors):
+    """Return how often command buffers were divided, and into how many slices dispatches, by the layer's log."""
+    found = re.findall(r'divided (\d+) times, dispatches into (\d+) slices', errors)
+    return sum(int(n) for n, _ in found), sum(int(n) for _, n in found)
+
+
 def icd_of(name):
     folder = '/usr/share/vulkan/icd.d'
     for file in sorted(os.listdir(folder)):

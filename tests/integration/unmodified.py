@@ -34,12 +34,12 @@ def run(command, layers, limit_s=LIMIT_S, **more):
 
 
 class Ended:
-    """A program that has run in a lease of @vram bytes."""
+    """A program that has run in a lease of @vram bytes, with @options of brokerctl exec."""
 
-    def __init__(self, broker, layers, vram, command, **more):
+    def __init__(self, broker, layers, vram, command, options=(), **more):
         report = os.path.join(layers.folder, 'report')
         done = run([CTL, '--socket', broker.socket, 'exec', f'--vram={vram}',
-                    f'--report={report}', '--', *command], layers, **more)
+                    f'--report={report}', *options, '--', *command], layers, **more)
         self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
         with open(report, encoding='utf-8') as file:
             text = file.read()
@@ -58,12 +58,16 @@ class Ended:
 
 
 @contextlib.contextmanager
-def display():
-    """Start an X server without a screen. Yields the name of its display."""
+def display(picture_folder=None):
+    """
+    Start an X server without a screen. Yields the name of its display. @picture_folder: where it keeps
+    the file Xvfb_screen0, the picture.
+    """
     need('Xvfb')
     ours, its = os.pipe()
     with subprocess.Popen(['Xvfb', '-displayfd', str(its), '-screen', '0', '640x480x24',
-                           '-nolisten', 'tcp', '-ac'], pass_fds=[its], stdin=subprocess.DEVNULL,
+                           '-nolisten', 'tcp', '-ac', *(['-fbdir', picture_folder] if picture_folder else [])],
+                          pass_fds=[its], stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         os.close(its)
         try:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Software that is newer than Debian 12's: a loader and a driver, with all tests of the layer, and with
-products of cooperative matrices; llama.cpp and vkmark in leases. $RBK_TEST_NEWER is the folder that
-tests/soak/newer-programs has filled.
+products of cooperative matrices; llama.cpp and vkmark in leases, and llama.cpp in parts. $RBK_TEST_NEWER is the
+folder that tests/soak/newer-programs has filled.
 
-    newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL VULKAN_TILES NAME
+    newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL VULKAN_TILES NAME [TORTURE_CLIENT]
 
-NAME is loader, matrices, llama or vkmark.
+NAME is loader, matrices, llama, llama-parts or vkmark. llama-parts needs a layer that was built with headers as
+new as the driver.
 
 llama.cpp computes with $RBK_TEST_MODEL, a GGUF file of at most 400 MiB, or else with a random model,
 which suffices to show the placement of its memory.
@@ -54,6 +55,7 @@ sys.argv[1:3] = [wrap(WRAPPERS.name, os.path.abspath(program)) for program in sy
 sys.path.insert(0, INTEGRATION)
 
 from leaserig import MIB, Broker, Layers, expect
+from divided import compare
 from unmodified import Ended, display, half, run
 
 LIMIT_S = 1500
@@ -161,17 +163,28 @@ def on_card(ended):
     return float(found[-1]) if found else 0.0
 
 
+def model_path(layers):
+    """Return the path of the model, which is made unless there is one."""
+    path = os.environ.get('RBK_TEST_MODEL')
+    if not path:
+        path = os.path.join(layers.folder, 'model.gguf')
+        write_model(path)
+    return path
+
+
+def completion(model, prompt, n):
+    # llama.cpp looks for its backends where it is started.
+    return ['env', '-C', BACKENDS, *newer(os.path.join(NEWER, 'usr/bin/llama-completion')),
+            '-m', model, '-p', prompt, '-n', str(n), '-no-cnv', '--temp', '0', '-c', '128', '-b',
+            '32', '-ub', '32', '--no-warmup', '-fa', 'off']
+
+
 def llama(broker, layers):
     """With enough room the model is on the card; with less llama.cpp adapts, or reports that it cannot."""
-    model = os.environ.get('RBK_TEST_MODEL')
-    if not model:
-        model = os.path.join(layers.folder, 'model.gguf')
-        write_model(model)
-    # llama.cpp looks for its backends where it is started, and compiles for the processor only once.
+    model = model_path(layers)
+    # llama.cpp compiles for the processor only once.
     more = {**ON_DRIVER, **layers.add_card(), 'limit_s': LIMIT_S}
-    command = ['env', '-C', BACKENDS, *newer(os.path.join(NEWER, 'usr/bin/llama-completion')),
-               '-m', model, '-p', 't1', '-n', '1', '-no-cnv', '--temp', '0', '-c', '128', '-b',
-               '32', '-ub', '32', '--no-warmup', '-fa', 'off', '-v']
+    command = [*completion(model, 't1', 1), '-v']
     whole = Ended(broker, layers, 448 * MIB, [*command, '-ngl', '99'], **more)
     whole.expect_well('with room')
     expect(on_card(whole) > 0, 'nothing is on the card:', whole.err[-4000:])
@@ -185,6 +198,18 @@ def llama(broker, layers):
     small = Ended(broker, layers, part, [*command, '-ngl', '99'], **more)
     expect(small.status == 1 and 'model' in small.err, small.status, small.err[-2000:])
     tell_speed(broker, layers, [*command, '-ngl', '99', '-t', '1', '--ignore-eos'], more)
+
+
+def llama_parts(broker, layers):
+    """llama.cpp says the same while its command buffers are divided."""
+    torture = wrap(WRAPPERS.name, os.path.abspath(sys.argv[8]))
+    command = [*completion(model_path(layers), 't1 t2 t3 t4', 24), '-ngl', '99', '--ignore-eos']
+    more = {**ON_DRIVER, **layers.add_card(), 'limit_s': LIMIT_S}
+    ended = Ended(broker, layers, 256 * MIB, command, ['--max-part=50us'], **more)
+    if 'not divided' in ended.err:
+        print('skipped:', ended.err[ended.err.index('command buffers are not divided'):].splitlines()[0])
+        sys.exit(77)
+    expect(compare(broker, layers, torture, 'llama.cpp', command, **more) > 0, 'llama.cpp was never divided')
 
 
 def tokens_per_s(err):
@@ -235,7 +260,7 @@ def main():
         {'loader': loader, 'matrices': matrices}[sys.argv[7]]()
         return
     with Broker() as broker, Layers() as layers:
-        {'llama': llama, 'vkmark': vkmark}[sys.argv[7]](broker, layers)
+        {'llama': llama, 'llama-parts': llama_parts, 'vkmark': vkmark}[sys.argv[7]](broker, layers)
 
 
 main()
