@@ -19,9 +19,10 @@ ADMIN = 'libclient/ringbroker/admin.h'
 LEASE = 'libclient/ringbroker/lease.h'
 ONNX = 'libclient/ringbroker/onnx.h'
 STATS = 'shm/ringbroker/stats.h'
+DELAY = 'shm/ringbroker/stats-delay.h'
 RINGS = 'shm/ringbroker/stats-rings.h'
 ABI = 'shm/ringbroker/abi.h'
-HEADERS = (CLIENT, ADMIN, LEASE, ONNX, STATS, RINGS, ABI)
+HEADERS = (CLIENT, ADMIN, LEASE, ONNX, STATS, DELAY, RINGS, ABI)
 # As a page's names: everything in that header that no other page lists.
 REST = None
 
@@ -99,7 +100,7 @@ PAGES = {
     'rbk_onnx_tensor_load': ('read a tensor from a file', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_tensor_load', 'rbk_onnx_tensor_load_bytes', 'rbk_onnx_tensor_free'])]),
     'rbk_abi': ('constants and types of the protocol', 'ringbroker/abi.h', [(ABI, REST)]),
-    'rbk_stats_page': ('records of statistics pages', 'ringbroker/stats.h', [(STATS, REST)]),
+    'rbk_stats_page': ('records of statistics pages', 'ringbroker/stats.h', [(STATS, REST), (DELAY, REST)]),
 }
 # The page that begins with a header's first comment; other pages of that header refer to this page.
 INTRODUCED = {ADMIN: 'rbk_admin_connect', LEASE: 'rbk_lease_open', ONNX: 'rbk_onnx_load'}

@@ -22,6 +22,7 @@ import tree
 INSTALLED = {
     'shm/ringbroker/abi.h': 'ringbroker/abi.h',
     'shm/ringbroker/stats.h': 'ringbroker/stats.h',
+    'shm/ringbroker/stats-delay.h': 'ringbroker/stats-delay.h',
     'shm/ringbroker/stats-reload.h': 'ringbroker/stats-reload.h',
     'shm/ringbroker/stats-rings.h': 'ringbroker/stats-rings.h',
     'shm/ringbroker/stats-upkeep.h': 'ringbroker/stats-upkeep.h',
