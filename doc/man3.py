@@ -68,8 +68,8 @@ PAGES = {
     'rbk_stats_map': ('statistics pages', 'ringbroker/stats.h', [
         (CLIENT, ['rbk_stats_map', 'rbk_stats_unmap', 'rbk_stats_reset', '#define RBK_ASK', 'rbk_force_cpu']),
         (STATS, ['enum rbk_stats_whose', 'struct rbk_stats_view', 'rbk_stats_view', 'rbk_stats_count',
-                 'rbk_stats_used', 'rbk_stats_record', 'rbk_stats_load', 'rbk_stats_copy', 'rbk_stats_decision',
-                 'rbk_stats_segment', 'rbk_stats_slice', 'rbk_stats_refused', 'rbk_stats_bucket',
+                 'rbk_stats_used', 'rbk_stats_record', 'rbk_stats_load', 'rbk_stats_copy', 'rbk_stats_copy_record',
+                 'rbk_stats_decision', 'rbk_stats_segment', 'rbk_stats_slice', 'rbk_stats_refused', 'rbk_stats_bucket',
                  'rbk_stats_bucket_ns']),
         (RINGS, REST)]),
     'rbk_admin_connect': ('administer a ringbroker daemon', 'ringbroker/admin.h', [(ADMIN, [

@@ -698,6 +698,34 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 	return r;
 }
 
+int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts)
+{
+	struct rbk_wire_lease_parts request = {
+		.request.type = RBK_WIRE_LEASE_PARTS,
+		.n_submissions = parts->n_submissions,
+		.n_parts = parts->n_parts,
+		.n_slices = parts->n_slices,
+		.n_whole = parts->n_whole,
+		.n_unsliced = parts->n_unsliced,
+		.longest_ns = parts->longest_ns,
+	};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = -1,
+		.repeat = CLIENT_BOUND,
+	};
+	struct rbk *rbk = lease_rbk(lease);
+	int r;
+
+	message.generation = client_objects_lock(rbk);
+	request.lease = rbk_lease_number(lease);
+	client_objects_unlock(rbk);
+	r = rbk->features & RBK_FEAT_PARTS ? client_post(rbk, &message) : -EOPNOTSUPP;
+	client_unref(rbk);
+	return r;
+}
+
 /* ---- The next broker ---- */
 
 /* Add the member's objects at a new broker, paid for out of the restored credit. Under the lock. */

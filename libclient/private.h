@@ -363,6 +363,18 @@ int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino
 int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t priority,
 			   uint32_t word);
 
+/* A member's report of how its work is divided: struct rbk_wire_lease_parts. */
+struct client_parts {
+	uint64_t n_submissions, n_parts, n_slices, n_whole, n_unsliced;
+	uint64_t longest_ns;
+};
+/*
+ * Report @parts of the lease, without waiting for the answer.
+ * Return: 0; -EOPNOTSUPP: the broker does not take it; -EBUSY: not now; errors of client_post().
+ * Any thread.
+ */
+int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts);
+
 /*
  * Restore all leases of @rbk at the broker of @fresh. Between client_objects_lock() and
  * client_objects_unlock(). The new numbers apply from client_leases_restored() on, under rbk->lock.

@@ -79,6 +79,8 @@ enum rbk_wire_type {
 	RBK_WIRE_LEASE_SHARE = 29, /* rbk_wire_lease_share -> rbk_wire_reply */
 	/* RBK_FEAT_RESTART, on the administrators' socket only: */
 	RBK_WIRE_ADMIN_RESTART = 30, /* rbk_wire_admin_restart -> rbk_wire_restart */
+	/* RBK_FEAT_PARTS, on the clients' socket: */
+	RBK_WIRE_LEASE_PARTS = 31, /* rbk_wire_lease_parts -> rbk_wire_reply */
 };
 
 /* Begins every request. */
@@ -764,6 +766,24 @@ struct rbk_wire_lease_share {
 	uint32_t reserved;
 };
 
+/*
+ * LEASE_PARTS (RBK_FEAT_PARTS): reports how the member's work is divided, for listings. Counts are
+ * those since the member joined the lease; one below that of an earlier report is ignored. A member
+ * reports at most about once a second, and when something has changed.
+ *   -ENOENT  the session is no member of it
+ */
+struct rbk_wire_lease_parts {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t reserved;
+	uint64_t n_submissions; /* of command buffers to the driver, in parts or whole */
+	uint64_t n_parts;       /* parts that were recorded behind the first of a command buffer */
+	uint64_t n_slices;      /* slices into which dispatches were divided */
+	uint64_t n_whole;       /* command buffers that stayed whole from some command on */
+	uint64_t n_unsliced;    /* dispatches that take longer than a part and stayed whole */
+	uint64_t longest_ns;    /* longest part since the last report; 0: none was measured */
+};
+
 struct rbk_wire_lease_region {
 	struct rbk_wire_reply reply;
 	/*
@@ -821,5 +841,6 @@ _Static_assert(sizeof(struct rbk_wire_lease_resize) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_cgroup) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_timeslice) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_share) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_parts) == 64, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_region) == 592, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_given) == 544, "wire");

@@ -175,9 +175,32 @@ static uint32_t sharing_flags(const struct lease *lease)
 	       (class > normal ? RBK_STATS_LEASE_BACKGROUND : 0);
 }
 
+/* Set the figures of how the programs' work is divided, and of their waits for the device. */
+static void describe_parts(const struct lease *lease, uint64_t now_ns, struct rbk_stats_lease *ret)
+{
+	static const uint64_t unknown[PARTS_COUNTS] = {RBK_STATS_ABSENT, RBK_STATS_ABSENT,
+						       RBK_STATS_ABSENT, RBK_STATS_ABSENT,
+						       RBK_STATS_ABSENT};
+	const uint64_t *counts = lease->parts.is_reported ? lease->parts.counts : unknown;
+	const struct lease_timeslice *slice = &lease->timeslice;
+
+	ret->n_submissions = counts[PARTS_SUBMISSIONS];
+	ret->n_parts = counts[PARTS_DIVIDED];
+	ret->n_slices = counts[PARTS_SLICES];
+	ret->n_whole = counts[PARTS_WHOLE];
+	ret->n_unsliced = counts[PARTS_UNSLICED];
+	ret->longest_part_ns = recent_most(&lease->parts.longest, now_ns);
+	ret->longest_wait_ns = recent_most(&slice->longest_wait, now_ns);
+	if (slice->n_wanting == 0)
+		return;
+	ret->flags |= RBK_STATS_LEASE_QUEUED;
+	ret->queued_ns = saturating_sub(now_ns, slice->wanted_ns);
+}
+
 static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 {
-	const bool is_recent = lease->has_busy && clock_now_ns() - lease->busy_at_ns < old_ns;
+	const uint64_t now_ns = clock_now_ns();
+	const bool is_recent = lease->has_busy && now_ns - lease->busy_at_ns < old_ns;
 	struct rbk_stats_lease figures = {
 		.number = lease->number,
 		.tenant = lease->tenant->number,
@@ -207,6 +230,7 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		.n_overdue = (uint32_t)min_u64(lease->timeslice.n_overdue, UINT32_MAX),
 		.share = lease->timeslice.n_members > 0 ? timeslice_share(lease) : 0,
 	};
+	describe_parts(lease, now_ns, &figures);
 	if (lease->n_waits > 0)
 		figures.flags |= RBK_STATS_LEASE_WAITING;
 	if (lease_is_shrinking(lease))

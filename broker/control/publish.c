@@ -236,6 +236,7 @@ static void begin_round(struct publish *publish, uint64_t now_ns)
 	publish->updated_ns = now_ns;
 	publish->n_looked = publish->n_changed = publish->n_asked = 0;
 	stats_flush(publish->stats);
+	server_count_timeslices(publish->server);
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
 		uint64_t device_ns = stats_device_counts(publish->stats, i)->device_ns;
 

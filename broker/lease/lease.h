@@ -22,6 +22,7 @@
 #include <sys/types.h>
 #include <ringbroker/abi.h>
 
+#include "lease/parts.h"
 #include "lease/timeslice.h"
 #include "tenant/account.h"
 #include "util/cleanup.h"
@@ -70,6 +71,12 @@ struct lease_thought {
 	uint64_t lacking_bytes;     /* bytes that the smallest request needs beyond bytes */
 };
 
+/* Sums over a tenant's leases, those that have ended included. */
+struct tenant_shared {
+	uint64_t used_ns, waited_ns, n_overdue; /* as struct lease_timeslice */
+	uint64_t parts[PARTS_COUNTS];
+};
+
 /* The lease module's record of a tenant that has or had leases. */
 struct tenant_leases {
 	struct list_node link; /* in leases.tenants if n_all > 0 */
@@ -88,6 +95,7 @@ struct tenant_leases {
 	uint64_t plans_used_ns[RBK_MAX_DEVICES]; /* what the tenant's plans had used when looked */
 	uint64_t plans_charged_ns[RBK_MAX_DEVICES]; /* when they had last used something */
 	struct timeslice_clock timeslice_clocks[RBK_MAX_DEVICES];
+	struct tenant_shared shared;
 	/*
 	 * Residency's: number of the last computation of part_bytes, and bytes that each lease may
 	 * keep.
@@ -150,6 +158,7 @@ struct lease {
 	struct list_node members;
 	uint32_t n_members;
 	struct lease_timeslice timeslice;
+	struct lease_parts parts;
 	uint32_t n_waits; /* entries of leases.waits */
 	/* Residency's: number of the last pass in which a wait of the lease found no room. */
 	uint64_t blocked_number;
@@ -196,6 +205,7 @@ struct lease_member {
 	struct list_node holdings; /* objects that the member has named */
 	uint32_t n_holdings;
 	struct member_timeslice timeslice;
+	struct member_parts parts;
 	uint32_t n_waits;    /* entries of leases.waits */
 	uint32_t n_unserved; /* see lease-wait.c */
 	pid_t pid;

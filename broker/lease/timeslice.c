@@ -258,6 +258,34 @@ static void device_look(struct timeslice_device *device, uint64_t now_ns)
 		charge_plans(timeslices, lease_of(node));
 }
 
+static struct tenant_shared *shared_of(const struct lease *lease)
+{
+	return &lease->tenant->leases->shared;
+}
+
+/* Count the time for which the lease has waited, up to now. */
+static void lease_count_wait(struct lease *lease, uint64_t now_ns)
+{
+	struct lease_timeslice *slice = &lease->timeslice;
+	uint64_t ns = slice->n_wanting > 0 ? saturating_sub(now_ns, slice->counted_ns) : 0;
+
+	slice->counted_ns += ns;
+	slice->waited_ns += ns;
+	shared_of(lease)->waited_ns += ns;
+}
+
+/* Count a wait that ends now, if there is one. */
+static void lease_end_wait(struct lease *lease, uint64_t now_ns)
+{
+	struct lease_timeslice *slice = &lease->timeslice;
+
+	if (slice->n_wanting == 0)
+		return;
+	lease_count_wait(lease, now_ns);
+	recent_note(&slice->longest_wait, saturating_sub(now_ns, slice->wanted_ns), now_ns);
+	slice->n_wanting = 0;
+}
+
 /* Charge the lease that uses the device, up to now. */
 static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 {
@@ -275,6 +303,7 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 		if (lease != user)
 			continue;
 		slice->used_ns += ns;
+		shared_of(lease)->used_ns += ns;
 		plans_ns = min_u64(ns, device->plans_owed_ns);
 		device->plans_owed_ns -= plans_ns;
 		ns -= plans_ns;
@@ -502,16 +531,15 @@ static void device_give(struct timeslice_device *device, struct lease *lease, bo
 	slice->record = (struct timeslice_record){
 		.began_ns = now_ns, .class = timeslice_class(lease), .is_late = is_late};
 	if (slice->n_wanting > 0) {
-		slice->waited_ns += now_ns - min_u64(slice->wanted_ns, now_ns);
 		slice->record.wanted_ns = slice->wanted_ns;
 		if (is_behind_plans(lease))
 			slice->record.plans_ns =
 				plans_total_ns(device, now_ns) - slice->wanted_plans_ns;
 	}
+	lease_end_wait(lease, now_ns);
 	slice->held_ns = slice->charged_ns = now_ns;
 	slice->is_under_way = true;
 	slice->is_overtaken = slice->has_given_up = false;
-	slice->n_wanting = 0;
 	/* Members that did not wait have nothing to tell. */
 	list_for_each (node, &lease->timeslice.members) {
 		struct member_timeslice *member = &member_of(node)->timeslice;
@@ -546,7 +574,8 @@ static void device_open(struct timeslice_device *device, uint64_t now_ns)
 	device->holder = lease;
 	slice->record.is_alone = true;
 	lease_end(lease, now_ns);
-	slice->n_wanting = slice->n_done = 0;
+	slice->n_done = 0;
+	lease_end_wait(lease, now_ns);
 	list_for_each (node, &lease->timeslice.members) {
 		member_of(node)->timeslice.is_wanting = false;
 		member_of(node)->timeslice.is_done = false;
@@ -596,6 +625,7 @@ static void holder_press(struct timeslice_device *device, uint64_t now_ns)
 			return;
 		slice->n_overdue++;
 		slice->record.is_overdue = true;
+		shared_of(holder)->n_overdue++;
 		device->holder = NULL;
 	} else if (is_due) {
 		if (now_ns >= slice->held_ns + least_slice_ns)
@@ -779,7 +809,7 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns)
 	device_charge(device, now_ns);
 	member->timeslice.is_wanting = true;
 	if (slice->n_wanting++ == 0) {
-		slice->wanted_ns = now_ns;
+		slice->wanted_ns = slice->counted_ns = now_ns;
 		slice->wanted_plans_ns = plans_total_ns(device, now_ns);
 		if (slice->lacking_ns == 0)
 			slice->lacking_ns = now_ns;
@@ -821,7 +851,10 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 	device_charge(device, now_ns);
 	slice->n_members--;
 	slice->n_done -= member->timeslice.is_done;
-	slice->n_wanting -= member->timeslice.is_wanting;
+	if (member->timeslice.is_wanting && slice->n_wanting == 1)
+		lease_end_wait(lease, now_ns);
+	else
+		slice->n_wanting -= member->timeslice.is_wanting;
 	list_remove(&member->timeslice.link);
 	member->timeslice = (struct member_timeslice){.is_sharing = false};
 	lease_find_class(lease);
@@ -864,6 +897,17 @@ void timeslice_skip(struct timeslices *timeslices, uint64_t now_ns)
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		list_for_each (node, &timeslices->devices[i].leases)
 			lease_of(node)->timeslice.charged_ns = now_ns;
+}
+
+void timeslice_count_time(struct timeslices *timeslices, uint64_t now_ns)
+{
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		if (timeslices->devices[i].n_leases == 0)
+			continue;
+		device_charge(&timeslices->devices[i], now_ns);
+		list_for_each (node, &timeslices->devices[i].leases)
+			lease_count_wait(lease_of(node), now_ns);
+	}
 }
 
 void timeslice_run(struct timeslices *timeslices, uint64_t now_ns)

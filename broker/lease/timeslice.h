@@ -32,6 +32,7 @@
 #include <stdint.h>
 #include <ringbroker/abi.h>
 
+#include "lease/parts.h"
 #include "util/list.h"
 
 struct lease;
@@ -145,6 +146,8 @@ struct lease_timeslice {
 	/* Figures since the lease was opened. */
 	uint64_t used_ns, waited_ns; /* charged to the tenant; waited for the timeslice */
 	uint64_t n_overdue;
+	uint64_t counted_ns;        /* time up to which a wait is in waited_ns */
+	struct recent longest_wait; /* that has ended, in ns */
 };
 
 /* A member's part; zeroed at first. */
@@ -191,6 +194,9 @@ void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint6
  * cannot tell who used the devices.
  */
 void timeslice_skip(struct timeslices *timeslices, uint64_t now_ns);
+
+/* Bring the figures of all leases up to date; decides nothing. */
+void timeslice_count_time(struct timeslices *timeslices, uint64_t now_ns);
 
 /* Do what is due. */
 void timeslice_run(struct timeslices *timeslices, uint64_t now_ns);

@@ -26,7 +26,7 @@
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE |   \
-	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES)
+	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES | RBK_FEAT_PARTS)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES                                                                    \
 	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART | \
@@ -640,6 +640,17 @@ static int handle_lease_share(struct request *request)
 	return 0;
 }
 
+static int handle_lease_parts(struct request *request)
+{
+	const struct rbk_wire_lease_parts *parts = request->bytes;
+
+	if (parts->reserved || !(request->session->features & RBK_FEAT_PARTS))
+		return hostile(request, "the client's report of parts has reserved bytes that are "
+					"not 0, or lacks the feature");
+	session_parts(request->session, parts);
+	return 0;
+}
+
 /* Sockets on which a request is valid. */
 enum request_place {
 	ANYWHERE,
@@ -704,6 +715,8 @@ static const struct request_type {
 				      FOR_TENANTS},
 	[RBK_WIRE_LEASE_SHARE] = {handle_lease_share, sizeof(struct rbk_wire_lease_share), 0, false,
 				  ANYWHERE},
+	[RBK_WIRE_LEASE_PARTS] = {handle_lease_parts, sizeof(struct rbk_wire_lease_parts), 0, false,
+				  FOR_TENANTS},
 	[RBK_WIRE_WANT_ID] = {handle_want_id, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_RING_RESTORE] = {handle_ring_restore, sizeof(struct rbk_wire_ring_add), 2, false,
 				   FOR_WORK},

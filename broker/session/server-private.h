@@ -423,6 +423,7 @@ struct lease_member *session_lease_member(struct session *session,
 /* session-timeslice.c: handle requests whose form was checked. */
 void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice);
 void session_lease_share(struct session *session, const struct rbk_wire_lease_share *share);
+void session_parts(struct session *session, const struct rbk_wire_lease_parts *parts);
 /* timeslices.c. Return: 0 or -ENOMEM. */
 int timeslices_start(struct server *server);
 void timeslices_stop(struct server *server);

@@ -319,6 +319,8 @@ void server_stats_slice(struct server *server, const struct tenant *tenant,
 			const struct rbk_stats_slice *slice);
 /* Note which devices have tasks of plans, as bits: leases that share them get less. Reactor. */
 void server_note_plans(struct server *server, uint32_t devices);
+/* Bring the figures of leases that share a device up to date. Reactor. */
+void server_count_timeslices(struct server *server);
 /*
  * Create the root page if needed, and keep it updated as for any watcher until
  * server_unwatch_root(). Parts of the broker that export its contents use this, such as the metrics

@@ -4,6 +4,7 @@
 
 #include "lease/lease.h"
 #include "session/server-private.h"
+#include "util/clock.h"
 #include "util/fair.h"
 #include "util/log.h"
 #include "util/priority.h"
@@ -70,5 +71,24 @@ void session_lease_share(struct session *session, const struct rbk_wire_lease_sh
 			    share->priority ? "priority " : "the priority of its programs",
 			    share->priority ? priority_of_program(share->priority - 1) : "",
 			    timeslice_share(lease), (unsigned int)session->uid, (int)session->pid);
+	session_reply_result(session, request->type, request->cookie, 0, NULL);
+}
+
+void session_parts(struct session *session, const struct rbk_wire_lease_parts *parts)
+{
+	const struct rbk_wire_request *request = &parts->request;
+	struct lease_member *member = session_lease_member(session, request, parts->lease);
+	const struct parts_report report = {
+		.counts = {[PARTS_SUBMISSIONS] = parts->n_submissions,
+			   [PARTS_DIVIDED] = parts->n_parts,
+			   [PARTS_SLICES] = parts->n_slices,
+			   [PARTS_WHOLE] = parts->n_whole,
+			   [PARTS_UNSLICED] = parts->n_unsliced},
+		.longest_ns = parts->longest_ns,
+	};
+
+	if (!member)
+		return;
+	parts_report(member, &report, clock_now_ns());
 	session_reply_result(session, request->type, request->cookie, 0, NULL);
 }

@@ -113,6 +113,14 @@ void server_note_plans(struct server *server, uint32_t devices)
 	timeslices_arm(server, now_ns);
 }
 
+void server_count_timeslices(struct server *server)
+{
+	struct timeslices *timeslices = timeslices_of(server);
+
+	if (timeslices->n_leases > 0)
+		timeslice_count_time(timeslices, timeslices_now(server));
+}
+
 void timeslices_leave(struct server *server, struct lease_member *member)
 {
 	uint64_t now_ns;

@@ -18,13 +18,12 @@
 #define N_ELEMS 16384
 
 /*
- * Copy the tenant's record. A tenant page has one; rbk_stats_copy() fails if the broker died while
- * it changed the record.
+ * Copy the tenant's record. A tenant page has one; rbk_stats_copy_record() fails if the broker died
+ * while it changed the record.
  */
 static bool read_tenant(const struct rbk_stats_view *view, struct rbk_stats_tenant *ret)
 {
-	return rbk_stats_copy(ret, rbk_stats_record(view, RBK_STATS_SECTION_TENANTS, 0),
-			      sizeof(*ret));
+	return rbk_stats_copy_record(view, RBK_STATS_SECTION_TENANTS, 0, ret, sizeof(*ret));
 }
 
 /* Wait until the page counts @n tasks, but not much longer than the broker takes for an update. */

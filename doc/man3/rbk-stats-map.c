@@ -24,8 +24,7 @@ int main(void)
 		fprintf(stderr, "%s\n", error.text);
 		return 1;
 	}
-	rbk_stats_copy(&tenant, rbk_stats_record(&view, RBK_STATS_SECTION_TENANTS, 0),
-		       sizeof(tenant));
+	rbk_stats_copy_record(&view, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant));
 	printf("%llu tasks\n", (unsigned long long)tenant.n_tasks);
 	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_REFUSED); i++) {
 		if (!rbk_stats_refused(&view, i, &refused))

@@ -352,14 +352,13 @@ static uint32_t n_slices(struct cutter *cutter, const struct recording *recordin
 		    (axis == 3 || grid->n[i] > grid->n[axis]))
 			axis = i;
 	if (axis == 3) {
-		__atomic_fetch_add(&layer_process->cut.n_unsliced, 1, __ATOMIC_RELAXED);
+		timeslice_count(recording->device, TIMESLICE_UNSLICED, 1);
 		return 1;
 	}
 	*ret_axis = axis;
 	if (n > grid->n[axis])
 		n = grid->n[axis];
-	__atomic_fetch_add(&layer_process->cut.n_slices, n < MAX_SLICES ? n : MAX_SLICES,
-			   __ATOMIC_RELAXED);
+	timeslice_count(recording->device, TIMESLICE_SLICES, n < MAX_SLICES ? n : MAX_SLICES);
 	return n < MAX_SLICES ? (uint32_t)n : MAX_SLICES;
 }
 
@@ -727,11 +726,11 @@ static unsigned long long take(uint64_t *count)
 /* Log what all devices have divided since the last such report. */
 static void report(bool is_always)
 {
-	struct cut_counts *counts = &layer_process->cut;
-	const unsigned long long n_parts = take(&counts->n_parts),
-				 n_slices = take(&counts->n_slices),
-				 n_unsliced = take(&counts->n_unsliced),
-				 n_whole = take(&counts->n_whole);
+	uint64_t *counts = layer_process->counts;
+	const unsigned long long n_parts = take(&counts[TIMESLICE_PARTS]),
+				 n_slices = take(&counts[TIMESLICE_SLICES]),
+				 n_unsliced = take(&counts[TIMESLICE_UNSLICED]),
+				 n_whole = take(&counts[TIMESLICE_WHOLE]);
 
 	if (is_always || n_parts + n_unsliced + n_whole > 0)
 		say("command buffers were divided %llu times, dispatches into %llu slices; %llu "

@@ -20,6 +20,7 @@
 
 #include "libclient/layer/duration.h"
 #include "libclient/layer/table.h"
+#include "libclient/layer/timeslice.h"
 
 struct device;
 

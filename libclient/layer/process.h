@@ -12,16 +12,10 @@
 #include <stdint.h>
 
 #include "libclient/layer/environment.h"
+#include "libclient/layer/timeslice.h"
 
 struct gpu;
 struct rbk;
-
-/* Counts of all devices since they were reported; atomic. */
-struct cut_counts {
-	uint64_t n_parts, n_slices; /* parts behind a first one, and slices */
-	uint64_t n_whole;           /* command buffers that stayed whole from a command on */
-	uint64_t n_unsliced;        /* dispatches that take longer than a part, and stay whole */
-};
 
 struct process {
 	uint32_t is_set_up;
@@ -33,10 +27,10 @@ struct process {
 	struct rbk *rbk;
 	uint64_t connection; /* atomic: number of connections made so far */
 	uint64_t retry_at_ns;
-	struct gpu *gpus;     /* atomic; devices are never removed */
-	uint32_t n_in_driver; /* atomic: threads of timeslice.c that call the driver */
-	uint32_t is_exiting;  /* atomic: they call it no more */
-	struct cut_counts cut;
+	struct gpu *gpus;                  /* atomic; devices are never removed */
+	uint32_t n_in_driver;              /* atomic: threads of timeslice.c that call the driver */
+	uint32_t is_exiting;               /* atomic: they call it no more */
+	uint64_t counts[TIMESLICE_COUNTS]; /* atomic: since the last log, without submissions */
 };
 
 /* NULL before process_init(). */

@@ -309,7 +309,7 @@ void recording_split(struct recording *recording)
 	recording->part_ns = 0;
 	recording->has_pipeline = recording->pipeline.handle == 0;
 	recording->n_binds_there = recording->n_pushes_there = 0;
-	__atomic_fetch_add(&layer_process->cut.n_parts, 1, __ATOMIC_RELAXED);
+	timeslice_count(recording->device, TIMESLICE_PARTS, 1);
 }
 
 void recording_restore(struct recording *recording)
@@ -346,7 +346,7 @@ void recording_stay_whole(struct recording *recording)
 	/* From here on the program's calls are only passed on. */
 	recording_restore(recording);
 	recording->is_whole = true;
-	__atomic_fetch_add(&layer_process->cut.n_whole, 1, __ATOMIC_RELAXED);
+	timeslice_count(recording->device, TIMESLICE_WHOLE, 1);
 	recording->parts[recording->n_parts - 1].is_endless = true;
 }
 

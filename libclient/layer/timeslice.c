@@ -4,9 +4,10 @@
  *
  * Each restrained submission is followed by a fence of the layer's own. A thread of each VkDevice
  * waits for these fences and counts submissions down. A thread of each leased device ("rbk-slice")
- * watches the word on the lease's page, wakes the threads that wait for a change, and tells the
- * broker when nothing is under way any more. Submissions before the device was restrained have no
- * fence; the first one with a fence on their queue ends after them.
+ * watches the word on the lease's page, wakes the threads that wait for a change, tells the broker
+ * when nothing is under way any more, and reports about once a second how work is divided.
+ * Submissions before the device was restrained have no fence; the first one with a fence on their
+ * queue ends after them.
  *
  * Nothing waits for ever. A submission may wait for a semaphore that a later submission of the
  * program signals, so the later one is let through after a while, and the broker is told DONE if
@@ -79,6 +80,15 @@ static struct timespec time_of(uint64_t ns)
 				 .tv_nsec = (long)(ns % 1000000000u)};
 }
 
+/* Return the leased device whose time the submissions of @device use; NULL: none that is shared. */
+static struct gpu *shared_gpu(const struct device *device)
+{
+	struct gpu *gpu = device && device->n_gpus == 1 ? device->gpus[0] : NULL;
+
+	/* In a fork()ed child the memory is zero. */
+	return gpu && __atomic_load_n(&gpu->timeslice.is_sharing, __ATOMIC_ACQUIRE) ? gpu : NULL;
+}
+
 /* Return true if nothing waits now, since the broker does not answer. */
 static bool is_let_pass(const struct gpu *gpu)
 {
@@ -113,6 +123,86 @@ static int tell(struct gpu *gpu, uint32_t action, uint32_t word)
 	r = client_lease_timeslice(gpu->lease, action, 0, word);
 	pthread_rwlock_unlock(&layer_process->using);
 	return r;
+}
+
+/* ---- Reports ---- */
+
+void timeslice_count(const struct device *device, enum timeslice_count what, uint64_t n)
+{
+	struct gpu *gpu = shared_gpu(device);
+
+	__atomic_fetch_add(&layer_process->counts[what], n, __ATOMIC_RELAXED);
+	if (gpu)
+		__atomic_fetch_add(&gpu->timeslice.counts[what], n, __ATOMIC_RELAXED);
+}
+
+/* Load the counts. Under the lock. Return: false: the broker knows them, and nothing is new. */
+static bool describe_parts(const struct timeslice *slice, uint64_t counts[TIMESLICE_COUNTS])
+{
+	bool is_new = slice->longest_ns > 0;
+
+	for (unsigned int i = 0; i < TIMESLICE_COUNTS; i++) {
+		counts[i] = __atomic_load_n(&slice->counts[i], __ATOMIC_RELAXED);
+		is_new |= counts[i] != slice->told[i];
+	}
+	return is_new;
+}
+
+/* Send a report. Return: 0, or a negative errno. */
+static int tell_parts(struct gpu *gpu, const uint64_t counts[TIMESLICE_COUNTS], uint64_t longest_ns)
+{
+	const uint64_t *base = gpu->timeslice.base;
+	uint64_t since[TIMESLICE_COUNTS];
+	struct client_parts parts;
+	int r = 0;
+
+	/* Write-locked while the lease moves to another broker, which counts from there on. */
+	pthread_rwlock_rdlock(&layer_process->using);
+	for (unsigned int i = 0; i < TIMESLICE_COUNTS; i++) {
+		if (counts[i] < base[i])
+			r = -EBUSY;
+		since[i] = counts[i] - base[i];
+	}
+	parts = (struct client_parts){
+		.n_submissions = since[TIMESLICE_SUBMISSIONS],
+		.n_parts = since[TIMESLICE_PARTS],
+		.n_slices = since[TIMESLICE_SLICES],
+		.n_whole = since[TIMESLICE_WHOLE],
+		.n_unsliced = since[TIMESLICE_UNSLICED],
+		.longest_ns = longest_ns,
+	};
+	if (!r)
+		r = client_lease_parts(gpu->lease, &parts);
+	pthread_rwlock_unlock(&layer_process->using);
+	return r;
+}
+
+/* Report to the broker if something has changed; at most once in retry_ns unless it @must. */
+static void report(struct gpu *gpu, bool must)
+{
+	struct timeslice *slice = &gpu->timeslice;
+	const uint64_t now_ns = layer_now_ns();
+	uint64_t counts[TIMESLICE_COUNTS], longest_ns;
+	bool is_new;
+	int r;
+
+	if (!must && now_ns < __atomic_load_n(&slice->report_at_ns, __ATOMIC_RELAXED))
+		return;
+	__atomic_store_n(&slice->report_at_ns, now_ns + retry_ns, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&slice->lock);
+	is_new = describe_parts(slice, counts);
+	longest_ns = slice->longest_ns;
+	slice->longest_ns = 0;
+	pthread_mutex_unlock(&slice->lock);
+	if (!is_new)
+		return;
+	r = tell_parts(gpu, counts, longest_ns);
+	pthread_mutex_lock(&slice->lock);
+	if (!r)
+		memcpy(slice->told, counts, sizeof(counts));
+	else if (slice->longest_ns < longest_ns)
+		slice->longest_ns = longest_ns;
+	pthread_mutex_unlock(&slice->lock);
 }
 
 /* ---- The thread that watches the page ---- */
@@ -193,6 +283,7 @@ static void *watch_word(void *data)
 			pthread_cond_broadcast(&slice->changed);
 			pthread_mutex_unlock(&slice->lock);
 		}
+		report(gpu, false);
 		if (RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_OPEN ||
 		    RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_HELD)
 			await_word(gpu, word, retry_ns);
@@ -300,6 +391,8 @@ void timeslice_restore(struct gpu *gpu)
 	pthread_mutex_lock(&slice->lock);
 	slice->has_asked = slice->is_using = false;
 	slice->ask_at_ns = 0;
+	describe_parts(slice, slice->base);
+	memcpy(slice->told, slice->base, sizeof(slice->told));
 	pthread_mutex_unlock(&slice->lock);
 	__atomic_store_n(&slice->open_until_ns, 0, __ATOMIC_RELAXED);
 	r = join(gpu);
@@ -322,15 +415,6 @@ void timeslice_cut(struct gpu *gpu)
 }
 
 /* ---- Submissions ---- */
-
-/* Return the leased device whose time the submissions of @device use; NULL: none that is shared. */
-static struct gpu *shared_gpu(const struct device *device)
-{
-	struct gpu *gpu = device && device->n_gpus == 1 ? device->gpus[0] : NULL;
-
-	/* In a fork()ed child the memory is zero. */
-	return gpu && __atomic_load_n(&gpu->timeslice.is_sharing, __ATOMIC_ACQUIRE) ? gpu : NULL;
-}
 
 /*
  * Begin to call the driver in a thread of the layer. Return: false: the process ends, and the
@@ -422,6 +506,8 @@ static void note_ends(struct device *device, struct timeslice *slice)
 		if (series && series->n > 0)
 			duration_learn(&device->cutter->durations, series, is_exact ? ns : most_ns,
 				       is_exact);
+		if (series && series->n > 0 && is_exact && ns > slice->longest_ns)
+			slice->longest_ns = ns;
 		all->used_series &= ~(1ull << ended[i].series);
 		slice->typical_ns -= slice->typical_ns / 8;
 		if (ns > slice->typical_ns)
@@ -641,9 +727,10 @@ void timeslice_begin(struct device *device, struct submission *submission)
 	gpu = shared_gpu(device);
 	submission->fence = VK_NULL_HANDLE;
 	submission->is_late = false;
-	/* The time of a part is learned even if the lease is alone. */
 	if (!gpu)
 		return;
+	__atomic_fetch_add(&gpu->timeslice.counts[TIMESLICE_SUBMISSIONS], 1, __ATOMIC_RELAXED);
+	/* The time of a part is learned even if the lease is alone. */
 	if (is_open(gpu) && submission->part_ns == 0) {
 		__atomic_store_n(&gpu->timeslice.is_blurred, true, __ATOMIC_RELAXED);
 		return;
@@ -691,15 +778,10 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 	pthread_mutex_unlock(&slice->lock);
 }
 
-void timeslice_forget(struct device *device)
+static void forget_submissions(struct device *device, struct timeslice *slice)
 {
 	struct submissions *all = &device->submissions;
-	struct gpu *gpu = shared_gpu(device);
-	struct timeslice *slice;
 
-	if (!gpu || !all->is_watched)
-		return;
-	slice = &gpu->timeslice;
 	pthread_mutex_lock(&slice->lock);
 	all->must_end = true;
 	pthread_cond_broadcast(&slice->changed);
@@ -715,4 +797,15 @@ void timeslice_forget(struct device *device)
 		device->destroy_fence(device->handle, all->free[--all->n_free], NULL);
 	pthread_cond_broadcast(&slice->changed);
 	pthread_mutex_unlock(&slice->lock);
+}
+
+void timeslice_forget(struct device *device)
+{
+	struct gpu *gpu = shared_gpu(device);
+
+	if (!gpu)
+		return;
+	if (device->submissions.is_watched)
+		forget_submissions(device, &gpu->timeslice);
+	report(gpu, true);
 }

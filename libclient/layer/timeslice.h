@@ -22,6 +22,16 @@ struct gpu;
 
 enum { TIMESLICE_MAX_SUBMISSIONS = DURATION_MAX_SERIES };
 
+/* Counts of a device, which the broker is told. */
+enum timeslice_count {
+	TIMESLICE_SUBMISSIONS, /* of command buffers to the driver, in parts or whole */
+	TIMESLICE_PARTS,       /* parts behind the first one of a command buffer */
+	TIMESLICE_SLICES,
+	TIMESLICE_WHOLE,    /* command buffers that stayed whole from a command on */
+	TIMESLICE_UNSLICED, /* dispatches that take longer than a part, and stay whole */
+	TIMESLICE_COUNTS,
+};
+
 /* A device of the process; zeroed at first. Not inherited by children. */
 struct timeslice {
 	uint32_t is_sharing;       /* atomic */
@@ -45,6 +55,13 @@ struct timeslice {
 	uint64_t changed_ns;    /* the last begin or end */
 	bool is_blurred; /* atomic: something was submitted without a fence since the last fence */
 	uint64_t open_until_ns; /* atomic: the broker did not answer, nothing waits until then */
+
+	/* Reports to the broker; under the lock unless they are atomic. */
+	uint64_t counts[TIMESLICE_COUNTS]; /* atomic: so far */
+	uint64_t base[TIMESLICE_COUNTS];   /* counts when the process joined at this broker */
+	uint64_t told[TIMESLICE_COUNTS];   /* counts that were reported to it */
+	uint64_t longest_ns;               /* the longest part since the last report */
+	uint64_t report_at_ns;             /* atomic: the next report */
 };
 
 /* A submission that is under way. */
@@ -93,6 +110,8 @@ struct submission {
 
 /* Return true if the device's time is shared. */
 bool timeslice_is_shared(const struct device *device);
+/* Add @n to a count of a device that has a cutter, for the log and for the broker. Any thread. */
+void timeslice_count(const struct device *device, enum timeslice_count what, uint64_t n);
 /* Return true if command buffers should be divided now, and parts submitted one by one. */
 bool timeslice_divides(const struct device *device);
 
@@ -104,5 +123,8 @@ void timeslice_begin(struct device *device, struct submission *submission);
 /* Note the result of a submission that has a fence, or of the submission of its fence behind it. */
 void timeslice_submitted(struct device *device, const struct submission *submission,
 			 VkResult result);
-/* End the device's thread and destroy its fences, before the device is destroyed. */
+/*
+ * End the device's thread, destroy its fences, and report to the broker, before the device is
+ * destroyed.
+ */
 void timeslice_forget(struct device *device);

@@ -22,7 +22,7 @@
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
  *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER,
- *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES
+ *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES, RBK_FEAT_PARTS
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -70,6 +70,8 @@
 #define RBK_FEAT_TIMESLICE (1ull << 18)
 /* Leases have shares of their tenant's time: RBK_WIRE_LEASE_SHARE, rbk_lease_page.share. */
 #define RBK_FEAT_SHARES (1ull << 19)
+/* Leased programs report how their work is divided: RBK_WIRE_LEASE_PARTS. */
+#define RBK_FEAT_PARTS (1ull << 20)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */

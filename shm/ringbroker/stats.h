@@ -18,8 +18,10 @@
  * records of one type; rbk_stats_record() finds them. Pages grow: a broker of the same major may
  * have more sections, larger records (new members at their ends) and larger arrays than this file
  * knows, never smaller or rearranged ones. So a reader takes offset, stride and count from the
- * header and never from sizeof. Everything is little endian and aligned to 8 bytes. Unknown members
- * are 0, unless RBK_STATS_ABSENT marks a value that cannot be had.
+ * header and never from sizeof, and copies at most a stride of a record, as rbk_stats_copy_record()
+ * does: an older broker's records may be smaller than the structs here. Everything is little endian
+ * and aligned to 8 bytes. Unknown members are 0, unless RBK_STATS_ABSENT marks a value that cannot
+ * be had.
  *
  * Reading while the broker writes. Each record begins with a sequence, which is odd while the
  * broker changes members that belong together (names, states, all computed members, a reset);
@@ -493,6 +495,7 @@ struct rbk_stats_session {
 #define RBK_STATS_LEASE_SHARING    (1u << 5)
 #define RBK_STATS_LEASE_URGENT     (1u << 6) /* also a high one */
 #define RBK_STATS_LEASE_BACKGROUND (1u << 7)
+#define RBK_STATS_LEASE_QUEUED     (1u << 8) /* since 1.23: its programs wait for the device */
 
 /*
  * A lease: device memory of programs that drive the device themselves (<ringbroker/lease.h>), as of
@@ -532,6 +535,21 @@ struct rbk_stats_lease {
 	uint32_t n_overdue;     /* timeslices that its programs did not end in time */
 	uint32_t share;         /* since 1.23: of its tenant's time, 1 to 10000; 0: not sharing */
 	uint64_t reserved[1];
+	/*
+	 * Since 1.23. Counts since it was opened, as the layer in its programs reports about once a
+	 * second while they share the device; RBK_STATS_ABSENT: none has reported.
+	 */
+	uint64_t n_submissions; /* of command buffers to the driver, in parts or whole */
+	uint64_t n_parts;       /* parts that were recorded behind the first of a command buffer */
+	uint64_t n_slices;      /* slices into which dispatches were divided */
+	uint64_t n_whole;       /* command buffers that stayed whole from some command on */
+	uint64_t n_unsliced;    /* dispatches that take longer than a part and stayed whole */
+	/*
+	 * Longest time of a part, and longest wait for the device that has ended, of the last ten
+	 * to twenty seconds; 0: none. Parts are measured while more work is queued behind them.
+	 */
+	uint64_t longest_part_ns, longest_wait_ns;
+	uint64_t queued_ns; /* time for which it has waited for the device now; 0: it does not */
 };
 
 /* struct rbk_stats_broker.flags */
@@ -598,7 +616,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_thread),
 		(uint32_t)sizeof(struct rbk_stats_delay),
 		(uint32_t)sizeof(struct rbk_stats_session),
-		(uint32_t)sizeof(struct rbk_stats_lease),
+		(uint32_t)offsetof(struct rbk_stats_lease, n_submissions),
 		(uint32_t)sizeof(struct rbk_stats_upkeep),
 		(uint32_t)sizeof(struct rbk_stats_refused),
 		(uint32_t)sizeof(struct rbk_stats_reload),
@@ -694,7 +712,8 @@ static inline uint64_t rbk_stats_load(const uint64_t *member)
 #define RBK_STATS_TRIES 64
 
 /*
- * Copy the first @bytes of a record, a multiple of 8, into @to, aligned to 8 (for a plan:
+ * Copy the first @bytes of a record, a multiple of 8 and at most the section's stride, into @to,
+ * aligned to 8 (for a plan:
  * sizeof(struct rbk_stats_plan) and a struct rbk_stats_plan_device for each of the n_devices).
  * Return: 1; 0 if the broker was changing the record at every try, or died while changing it: the
  * copy may then mix old and new.
@@ -719,6 +738,22 @@ static inline int rbk_stats_copy(void *to, const void *record, size_t bytes)
 			return 1;
 	}
 	return 0;
+}
+
+/*
+ * Copy record @index of a section of @view, whose broker may be older: the members that it does not
+ * have are 0. @to has room for @bytes, a multiple of 8, and is aligned to 8.
+ * Return: 1; 0 as rbk_stats_copy(), or if there is no such record.
+ */
+static inline int rbk_stats_copy_record(const struct rbk_stats_view *view, unsigned int id,
+					uint32_t index, void *to, size_t bytes)
+{
+	const void *record = rbk_stats_record(view, id, index);
+	size_t stride = record ? view->sections[id].stride : 0;
+
+	if (bytes > stride)
+		memset((char *)to + stride, 0, bytes - stride);
+	return record && rbk_stats_copy(to, record, bytes < stride ? bytes : stride);
 }
 
 /*

@@ -211,6 +211,20 @@ static void add_timeslice(uint8_t fds, uint32_t action, uint32_t priority, uint3
 	add(fds, &timeslice, sizeof(timeslice));
 }
 
+static void add_parts(uint8_t fds, uint64_t count, uint32_t reserved)
+{
+	const struct rbk_wire_lease_parts parts = {
+		.request = {.type = RBK_WIRE_LEASE_PARTS},
+		.lease = 1,
+		.reserved = reserved,
+		.n_submissions = count,
+		.n_parts = count,
+		.longest_ns = count,
+	};
+
+	add(fds, &parts, sizeof(parts));
+}
+
 /*
  * Write sequences of lease requests. SECOND selects the second session. The device has 65,536
  * bytes.
@@ -293,6 +307,13 @@ static void save_leases(const char *folder)
 	add_share(SECOND, 1, 0, 10001);
 	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 1, 0);
 	save(folder, "request", "leases-timeslice");
+
+	add_hello_with(RBK_FEAT_LEASES | RBK_FEAT_PARTS);
+	add_lease(0, 0, 0, 4096);
+	add_parts(0, 7, 0);
+	add_parts(0, UINT64_MAX, 0);
+	add_parts(0, 3, 1);
+	save(folder, "request", "leases-parts");
 
 	add_hello_with(UINT64_MAX);
 	add_resize(0, 1, 4096);

@@ -88,7 +88,7 @@ bool harness_stats_copy(const struct rbk_stats_view *view, unsigned int id, uint
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 
-	while (!rbk_stats_copy(to, rbk_stats_record(view, id, index), bytes)) {
+	while (!rbk_stats_copy_record(view, id, index, to, bytes)) {
 		if (harness_now_ns() >= end_ns)
 			return false;
 		harness_sleep_ms(1);

@@ -2,20 +2,27 @@
 # SPDX-License-Identifier: MIT
 """Random command buffers compute the same when they are divided into parts.
 
-    lease-parts.py BROKERD TORTURE_CLIENT MANIFEST FAKE_CARD_LAYER [FIRST_SEED CASES]
+    lease-parts.py BROKERD TORTURE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL [FIRST_SEED CASES]
 
 torture-client prints a hash of what each of its cases computed. The cases run without the layer, with it
 but whole, and then divided: at nearly every dispatch, with slices of single workgroups; in longer parts; and
 beside another program that shares the device, so that others come between parts. Half of the cases
-use no optional features, since some of these keep a command buffer whole.
+use no optional features, since some of these keep a command buffer whole. The statistics of a lease have what
+the layer says at the end of its programs.
 """
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 
-from leaserig import CLIENT, LIMIT_S, Broker, Layers, divided, expect
+from leaserig import CLIENT, LIMIT_S, Broker, Layers, await_true, divided, expect
 
-SEED, CASES = map(int, sys.argv[5:7] or (1, 120))
+BROKERCTL = os.path.abspath(sys.argv[5])
+SEED, CASES = map(int, sys.argv[6:8] or (1, 120))
 # The loader and the driver leak.
 SANITIZED = {'ASAN_OPTIONS': os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'}
 MODES = {
@@ -75,8 +82,84 @@ def check(layers, broker, seed, options):
     expect(sum(n_parts) > 0 or CASES < 200, 'beside each other nothing was divided')
 
 
+def logged(errors):
+    """Return the sums of what the layer has logged, by the names that statistics have for them."""
+    found = re.findall(r'divided (\d+) times, dispatches into (\d+) slices; (\d+) long .* (\d+) command buffers', errors)
+    return dict(zip(('parts', 'slices', 'unsliced', 'whole'), (sum(map(int, numbers)) for numbers in zip(*found))))
+
+
+def leases(environ):
+    out = subprocess.run([BROKERCTL, 'leases', '--json'], env=environ, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def check_reports(layers, broker):
+    """A program that is alone reports once a second, and to a new broker what it has done since."""
+    environ = {**environment(layers, broker, RINGBROKER_LEASE_PRIORITY='normal', RINGBROKER_LEASE_MAX_PART='50us'),
+               'RINGBROKER_LEASE_LOG': os.devnull}
+    process = subprocess.Popen([CLIENT, str(SEED), '100000000'], env=environ, stdout=subprocess.DEVNULL)
+    seen, begin = [], time.monotonic()
+
+    def reported(n):
+        expect(process.poll() is None, 'the program has ended:', process.returncode)
+        for lease in leases(environ):
+            if lease['submissions'] and lease['submissions'] not in seen:
+                expect(lease['sharing'] and not lease['queued'] and (not seen or seen[-1] < lease['submissions']), lease, seen)
+                seen.append(lease['submissions'])
+        return len(seen) >= n
+
+    try:
+        await_true('reports', lambda: reported(4))
+        seconds, before = time.monotonic() - begin, list(seen)
+        print(f'reports: {len(seen)} in {seconds:.1f} s', flush=True)
+        expect(seconds > 1.8 and len(seen) <= seconds + 2, 'too many reports', seen, seconds)
+        broker.end(signal.SIGKILL)
+        seen.clear()
+        begin = time.monotonic()
+        broker.start()
+        await_true('a report to the next broker', lambda: reported(1))
+        later = time.monotonic() - begin
+        await_true('reports to the next broker', lambda: reported(2))
+        print('submissions:', *before, 'and at the next broker', *seen, flush=True)
+        # Work of which the former broker was told does not count again.
+        expect(seen[0] < before[-1] or later > seconds, 'the next broker has', seen, before)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def check_figures(layers, broker):
+    """The figures of a lease agree with the logs of two programs that have left it, one after the other."""
+    script = 'for n in 1 2; do "$@" > "$FILE" || exit; done; echo ended; exec cat'
+    with tempfile.TemporaryFile('w+') as errors, tempfile.NamedTemporaryFile() as file:
+        environ = {**environment(layers, broker), 'FILE': file.name}
+        process = subprocess.Popen([BROKERCTL, 'exec', '--vram=128MiB', '--priority=normal', '--max-part=20us', '--', 'sh',
+                                    '-c', script, 'sh', CLIENT, str(SEED), '10'],
+                                   env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+
+        def text():
+            errors.seek(0)
+            return errors.read()
+
+        def agrees():
+            lease.update(leases(environ)[0])
+            return {name: lease[name] for name in wanted} == wanted
+
+        expect(process.stdout.readline() == 'ended\n', 'the programs failed', text()[-2000:])
+        wanted, lease = logged(text()), {}
+        expect(text().count('were divided') == 2 and wanted['parts'] > 0, 'no logs', wanted)
+        await_true(f'figures {wanted}', agrees)
+        print('figures:', {name: lease[name] for name in (*wanted, 'submissions', 'longest_part_ns')}, flush=True)
+        expect(lease['submissions'] > 0, 'submissions', lease)
+        expect(lease['longest_part_ns'] and lease['longest_part_ns'] < LIMIT_S * 1e9, 'longest', lease)
+        process.communicate(timeout=LIMIT_S)
+        expect(process.returncode == 0, 'brokerctl exec ended with', process.returncode, text()[-2000:])
+
+
 def main():
     with Layers() as layers, Broker(memory='512MiB') as broker:
+        check_figures(layers, broker)
+        check_reports(layers, broker)
         check(layers, broker, SEED, [])
         check(layers, broker, SEED + CASES, ['--core'])
 

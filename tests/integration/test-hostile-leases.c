@@ -419,6 +419,44 @@ TEST(test_timeslices, NULL, nothing_left)
 	close(victim);
 }
 
+static int tell_parts(int fd, uint32_t lease, uint64_t count)
+{
+	const struct rbk_wire_lease_parts request = {
+		.request = {.type = RBK_WIRE_LEASE_PARTS},
+		.lease = lease,
+		.n_submissions = count,
+		.n_parts = count,
+		.n_slices = count,
+		.n_whole = count,
+		.n_unsliced = count,
+		.longest_ns = count,
+	};
+	struct rbk_wire_reply reply;
+
+	raw_ask(fd, &request, sizeof(request), NULL, 0, &reply, sizeof(reply));
+	return reply.res;
+}
+
+/* Reports of parts, of other sessions' leases, with any counts, and without the feature. */
+TEST(test_parts, NULL, nothing_left)
+{
+	static const uint64_t counts[] = {UINT64_MAX, 0, 5, UINT64_MAX - 5, 1ull << 48};
+	int fd = hostile_session_with(RBK_FEAT_PARTS), other = hostile_session_with(RBK_FEAT_PARTS);
+	uint32_t number = open_lease(fd, MIB, MIB);
+	struct rbk_wire_lease_parts parts = {.request = {.type = RBK_WIRE_LEASE_PARTS},
+					     .lease = number};
+
+	assert_int_equal(tell_parts(other, number, 1), -ENOENT);
+	for (unsigned int i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+		assert_int_equal(tell_parts(fd, number, counts[i]), 0);
+	hostile_expect_ended(&parts, sizeof(parts), NULL, 0);
+	parts.reserved = 1;
+	assert_int_equal(raw_send(fd, &parts, sizeof(parts), NULL, 0), sizeof(parts));
+	raw_expect_closed(fd);
+	close(fd);
+	close(other);
+}
+
 /* Messages that are cut short, too long, or have a reserved field set. */
 TEST(test_forms, NULL, nothing_left)
 {
@@ -431,12 +469,14 @@ TEST(test_forms, NULL, nothing_left)
 	struct rbk_wire_lease_timeslice timeslice = {.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
 						     .action = RBK_WIRE_TIMESLICE_JOIN};
 	struct rbk_wire_lease_share share = {.request = {.type = RBK_WIRE_LEASE_SHARE}};
+	struct rbk_wire_lease_parts parts = {.request = {.type = RBK_WIRE_LEASE_PARTS}};
 	const struct {
 		const void *bytes;
 		size_t n_bytes;
 	} good[] = {{&open, sizeof(open)},     {&credit, sizeof(credit)},
 		    {&object, sizeof(object)}, {&resize, sizeof(resize)},
-		    {&share, sizeof(share)},   {&timeslice, sizeof(timeslice)}};
+		    {&share, sizeof(share)},   {&timeslice, sizeof(timeslice)},
+		    {&parts, sizeof(parts)}};
 	struct rbk_wire_lease_open bad[12];
 	unsigned int n = 0;
 	uint8_t longer[sizeof(open) + 8];
@@ -552,9 +592,13 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 						   .lease = number,
 						   .priority = pick(6),
 						   .share = pick(10002)};
+	struct rbk_wire_lease_parts parts = {.request = {.type = RBK_WIRE_LEASE_PARTS},
+					     .lease = number,
+					     .n_parts = odd_size(),
+					     .longest_ns = odd_size()};
 	size_t n;
 
-	switch (pick(9)) {
+	switch (pick(10)) {
 	case 0:
 		if (pick(2)) {
 			open.flags = RBK_WIRE_LEASE_RESTORE;
@@ -591,6 +635,9 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	case 7:
 		memcpy(bytes, &share, n = sizeof(share));
 		break;
+	case 8:
+		memcpy(bytes, &parts, n = sizeof(parts));
+		break;
 	default:
 		memcpy(bytes, &resize, n = sizeof(resize));
 		break;
@@ -618,7 +665,7 @@ TEST(test_random, NULL, nothing_left)
 		ssize_t n;
 
 		if (fds[which] < 0) {
-			fds[which] = hostile_session();
+			fds[which] = hostile_session_with(RBK_FEAT_FIXED_ARENAS | RBK_FEAT_PARTS);
 			if (numbers[!which] && fds[!which] >= 0 &&
 			    ask_join(fds[which], numbers[!which]) == 0)
 				numbers[which] = numbers[!which];

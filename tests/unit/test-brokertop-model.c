@@ -541,6 +541,7 @@ TEST(test_plans__times_of_several_gpus, setup, teardown)
 	/* The record grows into the next one. */
 	view->n_devices = 3;
 	view->sections[RBK_STATS_SECTION_PLANS].count = 1;
+	view->sections[RBK_STATS_SECTION_PLANS].stride += sizeof(struct rbk_stats_plan_device);
 	record = (void *)rbk_stats_record(view, RBK_STATS_SECTION_PLANS, 0);
 	record->devices[RBK_DEVICE_GPU].contention = 32;
 	record->devices[RBK_DEVICE_GPU + 1] = (struct rbk_stats_plan_device){

@@ -209,6 +209,106 @@ TEST(test_report__no_overflow, setup, teardown)
 	leave(&members[0]);
 }
 
+static struct parts_report parts_of(uint64_t count, uint64_t longest_ns)
+{
+	struct parts_report report = {.longest_ns = longest_ns};
+
+	for (unsigned int i = 0; i < PARTS_COUNTS; i++)
+		report.counts[i] = count + i;
+	return report;
+}
+
+static void report_parts(struct lease_member *member, uint64_t count, uint64_t longest_ns,
+			 uint64_t now_ns)
+{
+	const struct parts_report report = parts_of(count, longest_ns);
+
+	parts_report(member, &report, now_ns);
+}
+
+/* Counts of parts only go up: a lower one, a member that leaves, and one that lies change nothing.
+ */
+TEST(test_parts__never_decrease, setup, teardown)
+{
+	const struct tenant_shared *shared;
+	struct lease_member members[2];
+	struct lease *lease = make_with(0, 1, 1, &members[0], 0), *other;
+
+	members[1] = (struct lease_member){.lease = NULL};
+	lease_join(lease, &members[1], 1);
+	shared = &leases_of(&tenants[0])->shared;
+	assert_false(lease->parts.is_reported);
+	report_parts(&members[0], 10, 0, 1);
+	report_parts(&members[1], 100, 0, 1);
+	assert_true(lease->parts.is_reported);
+	assert_int_equal(lease->parts.counts[PARTS_SUBMISSIONS], 110);
+	assert_int_equal(lease->parts.counts[PARTS_UNSLICED], 110 + 2 * PARTS_UNSLICED);
+	report_parts(&members[0], 3, 0, 2);
+	assert_int_equal(lease->parts.counts[PARTS_SUBMISSIONS], 110);
+	report_parts(&members[0], 11, 0, 2);
+	leave(&members[1]);
+	assert_int_equal(lease->parts.counts[PARTS_DIVIDED], 111 + 2);
+	/* A member that comes back counts anew. */
+	members[1] = (struct lease_member){.lease = NULL};
+	lease_join(lease, &members[1], 1);
+	report_parts(&members[1], 5, 0, 3);
+	assert_int_equal(lease->parts.counts[PARTS_SUBMISSIONS], 116);
+	assert_int_equal(shared->parts[PARTS_SUBMISSIONS], 116);
+	leave(&members[1]);
+	leave(&members[0]);
+	/* The tenant's sums outlive its leases. */
+	other = make_with(0, 1, 1, &members[0], 0);
+	report_parts(&members[0], 4, 0, 4);
+	assert_int_equal(other->parts.counts[PARTS_SUBMISSIONS], 4);
+	assert_int_equal(shared->parts[PARTS_SUBMISSIONS], 120);
+	leave(&members[0]);
+}
+
+TEST(test_parts__no_overflow, setup, teardown)
+{
+	enum { N = 70000 };
+	struct lease_member keeper, member;
+	struct lease *lease = make_with(0, 1, 1, &keeper, 0);
+	uint64_t before = 0;
+
+	for (unsigned int i = 0; i < N; i++) {
+		member = (struct lease_member){.lease = NULL};
+		lease_join(lease, &member, 1);
+		report_parts(&member, UINT64_MAX - PARTS_COUNTS, UINT64_MAX, 1 + i);
+		assert_true(lease->parts.counts[PARTS_DIVIDED] >= before);
+		before = lease->parts.counts[PARTS_DIVIDED];
+		leave(&member);
+	}
+	assert_in_range(before, 1ull << 62, INT64_MAX);
+	assert_true(recent_most(&lease->parts.longest, N) < INT64_MAX);
+	leave(&keeper);
+}
+
+/* The longest part is that of the last ten seconds at least, and of twice that at most. */
+TEST(test_parts__longest, setup, teardown)
+{
+	const uint64_t s = 1000000000;
+	struct lease_member member;
+	struct lease *lease = make_with(0, 1, 1, &member, 0);
+	const struct recent *longest = &lease->parts.longest;
+
+	assert_int_equal(recent_most(longest, s), 0);
+	report_parts(&member, 1, 500, s);
+	report_parts(&member, 1, 300, 5 * s);
+	report_parts(&member, 1, 0, 6 * s);
+	assert_int_equal(recent_most(longest, 6 * s), 500);
+	report_parts(&member, 1, 200, 12 * s);
+	assert_int_equal(recent_most(longest, 15 * s), 500);
+	assert_int_equal(recent_most(longest, 22 * s), 200);
+	report_parts(&member, 1, 100, 23 * s);
+	assert_int_equal(recent_most(longest, 23 * s), 200);
+	assert_int_equal(recent_most(longest, 34 * s), 100);
+	assert_int_equal(recent_most(longest, 60 * s), 0);
+	report_parts(&member, 1, 50, 60 * s);
+	assert_int_equal(recent_most(longest, 61 * s), 50);
+	leave(&member);
+}
+
 /* The peaks stay on the page when members have given back credit and left. */
 TEST(test_peaks, setup, teardown)
 {

@@ -119,6 +119,52 @@ TEST(test_copy__waits_for_the_writer)
 	assert_string_equal(copy.name, "new");
 }
 
+/* Records of a broker of statistics 1.22 are smaller: members that it does not have are unknown. */
+TEST(test_copy__smaller_records_of_an_older_broker)
+{
+	enum { LEASE_BYTES = 256, TENANT_BYTES = 4608, PAGE_BYTES = 8192 };
+	static struct {
+		struct rbk_stats_header header;
+		uint8_t tenants[TENANT_BYTES], leases[2][LEASE_BYTES];
+		uint8_t rest[PAGE_BYTES - sizeof(struct rbk_stats_header) - TENANT_BYTES -
+			     2 * LEASE_BYTES];
+	} page;
+	_Static_assert(sizeof(page) == PAGE_BYTES, "whole");
+	struct rbk_stats_lease lease, first = {.number = 4, .n_refused = 11, .slice_ns = 12};
+	struct rbk_stats_section *sections = page.header.sections;
+	struct rbk_stats_view view;
+
+	page.header = (struct rbk_stats_header){.magic = RBK_STATS_MAGIC,
+						.abi_major = RBK_STATS_ABI_MAJOR,
+						.abi_minor = 22,
+						.page_bytes = PAGE_BYTES,
+						.n_sections = RBK_STATS_SECTION_COUNT};
+	sections[RBK_STATS_SECTION_TENANTS] = (struct rbk_stats_section){
+		.offset = sizeof(page.header), .stride = TENANT_BYTES, .count = 1};
+	sections[RBK_STATS_SECTION_LEASES] = (struct rbk_stats_section){
+		.offset = sizeof(page.header) + TENANT_BYTES, .stride = LEASE_BYTES, .count = 2};
+	/* The bytes behind a record are no part of it. */
+	memset(page.leases, 0xa5, sizeof(page.leases) + sizeof(page.rest));
+	memcpy(page.leases[0], &first, LEASE_BYTES);
+	page.leases[1][0] = 0;
+	assert_true(rbk_stats_view(&view, &page, PAGE_BYTES));
+	page_copy_lease(&view, 0, &lease);
+	assert_int_equal(lease.number, 4);
+	assert_int_equal(lease.slice_ns, 12);
+	assert_true(lease.n_submissions == RBK_STATS_ABSENT && lease.n_parts == RBK_STATS_ABSENT &&
+		    lease.n_unsliced == RBK_STATS_ABSENT);
+	assert_int_equal(lease.longest_part_ns, 0);
+	assert_int_equal(lease.queued_ns, 0);
+	page_copy_lease(&view, 1, &lease);
+	assert_int_equal(lease.number, 0xa5a5a5a5);
+	assert_int_equal(lease.longest_part_ns, 0);
+	assert_false(
+		rbk_stats_copy_record(&view, RBK_STATS_SECTION_LEASES, 2, &lease, sizeof(lease)));
+
+	sections[RBK_STATS_SECTION_LEASES].stride -= 8;
+	assert_false(rbk_stats_view(&view, &page, PAGE_BYTES));
+}
+
 /* A reader does not wait for a stopped broker, and shows the record as it is. */
 TEST(test_copy__does_not_wait_for_stopped_broker)
 {

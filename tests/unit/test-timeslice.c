@@ -568,6 +568,47 @@ TEST(test_broker__was_stopped, setup, teardown)
 	expect_between(0.9, ratio(a, b), 1.1);
 }
 
+/* Figures advance between events, and a wait that ends in vain counts. */
+TEST(test_figures__are_up_to_date, setup, teardown)
+{
+	struct program *a = add(0, RBK_PRIORITY_NORMAL, 50 * ms, 0);
+	struct program *b = add(1, RBK_PRIORITY_NORMAL, ms, 1000 * s);
+	const struct lease_timeslice *of_a = &a->lease->timeslice, *of_b = &b->lease->timeslice;
+	const struct tenant_shared *shared = &leases_of(&tenants[1])->shared;
+	uint64_t used_ns, waited_ns;
+
+	b->ready_ns = 1000 * s;
+	run_for(20 * ms);
+	assert_int_equal(state_of(a), RBK_TIMESLICE_HELD);
+	timeslice_count_time(&leases.timeslices, now_ns);
+	used_ns = of_a->used_ns;
+	timeslice_want(&b->member, now_ns);
+	now_ns += 3 * ms;
+	timeslice_count_time(&leases.timeslices, now_ns);
+	assert_int_equal(of_a->used_ns, used_ns + 3 * ms);
+	assert_int_equal(of_b->waited_ns, 3 * ms);
+	timeslice_count_time(&leases.timeslices, now_ns);
+	assert_int_equal(of_b->waited_ns, 3 * ms);
+	assert_int_equal(recent_most(&of_b->longest_wait, now_ns), 0);
+	run_for(100 * ms);
+	assert_int_equal(of_b->n_wanting, 0);
+	waited_ns = of_b->waited_ns;
+	expect_between(3e6, (double)waited_ns, 60e6);
+	assert_int_equal(recent_most(&of_b->longest_wait, now_ns), waited_ns);
+	assert_int_equal(shared->waited_ns, waited_ns);
+	assert_int_equal(leases_of(&tenants[0])->shared.used_ns, of_a->used_ns);
+
+	/* It stops waiting. */
+	tell_done(b);
+	run_for(5 * ms);
+	assert_int_equal(state_of(b), RBK_TIMESLICE_CLOSED);
+	timeslice_want(&b->member, now_ns);
+	now_ns += ms;
+	timeslice_leave(&b->member, now_ns);
+	assert_int_equal(of_b->waited_ns, waited_ns + ms);
+	assert_int_equal(shared->waited_ns, waited_ns + ms);
+}
+
 TEST(test_holder__leaves, setup, teardown)
 {
 	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);

@@ -30,18 +30,23 @@ enum sort_by {
 	BY_USED,
 	BY_PEAK,
 	BY_SEEN,
-	BY_BUSY
+	BY_BUSY,
+	BY_HAD,
+	BY_WAITED,
+	BY_OVERDUE,
+	BY_PARTS,
+	BY_LONGEST
 };
 const char *const lease_sort_keys[] = {
-	"lease", "tenant", "name", "age", "granted", "used", "peak", "seen", "busy", NULL,
+	"lease", "tenant", "name",   "age",     "granted", "used",    "peak", "seen",
+	"busy",  "had",    "waited", "overdue", "parts",   "longest", NULL,
 };
 
 /* figures that serve as sort keys unchanged */
 static const char *const sort_figures[] = {
-	[BY_GRANTED] = "granted_bytes",
-	[BY_PEAK] = "peak_bytes",
-	[BY_SEEN] = "seen_bytes",
-	[BY_BUSY] = "busy_percent",
+	[BY_GRANTED] = "granted_bytes", [BY_PEAK] = "peak_bytes", [BY_SEEN] = "seen_bytes",
+	[BY_BUSY] = "busy_percent",     [BY_HAD] = "slice_ns",    [BY_WAITED] = "slice_wait_ns",
+	[BY_OVERDUE] = "overdue",       [BY_PARTS] = "parts",     [BY_LONGEST] = "longest_part_ns",
 };
 
 static uint64_t used_of(const struct rbk_stats_lease *lease)

@@ -313,11 +313,11 @@ int lab_settle(struct lab *lab)
 static int copy(struct lab *lab, const struct rbk_stats_view *view, unsigned int section,
 		uint32_t index, void *to, size_t bytes)
 {
-	const void *record = rbk_stats_record(view, section, index);
+	const bool is_there = index < rbk_stats_count(view, section);
 
 	/* Retry: the broker may have been preempted in the middle of a change. */
-	for (unsigned int ms = 0; record && ms < SETTLE_MS; ms += STEP_MS) {
-		if (rbk_stats_copy(to, record, bytes))
+	for (unsigned int ms = 0; is_there && ms < SETTLE_MS; ms += STEP_MS) {
+		if (rbk_stats_copy_record(view, section, index, to, bytes))
 			return 0;
 		nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000}, NULL);
 	}

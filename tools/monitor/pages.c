@@ -75,11 +75,12 @@ void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t
 	       size_t bytes)
 {
 	static const struct timespec nap = {.tv_nsec = 1000000};
-	const void *record = rbk_stats_record(view, section, index);
+	const bool is_there = index < rbk_stats_count(view, section);
 
 	memset(to, 0, bytes);
 	/* A record that its writer left half written is better than none. */
-	while (record && !rbk_stats_copy(to, record, bytes) && is_fresh(view->page))
+	while (is_there && !rbk_stats_copy_record(view, section, index, to, bytes) &&
+	       is_fresh(view->page))
 		nanosleep(&nap, NULL);
 }
 
@@ -88,6 +89,9 @@ void page_copy_lease(const struct rbk_stats_view *view, uint32_t index, struct r
 	page_copy(view, RBK_STATS_SECTION_LEASES, index, ret, sizeof(*ret));
 	if (view->page->abi_minor < 20)
 		ret->busy_ns = ret->busy_percent = RBK_STATS_ABSENT;
+	if (view->page->abi_minor < 23)
+		ret->n_submissions = ret->n_parts = ret->n_slices = ret->n_whole = ret->n_unsliced =
+			RBK_STATS_ABSENT;
 }
 
 bool page_copy_plan(const struct rbk_stats_view *view, uint32_t slot, union plan_copy *ret)
