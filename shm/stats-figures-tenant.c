@@ -86,6 +86,22 @@ const struct figure tenant_figures[] = {
 	TENANT(arena_bytes, 400, .unit = FIGURE_BYTES, .json = "arena_bytes", .top = "ARENAS",
 	       .head = "ARENAS", .rank = 7, .metric = "tenant_arena_bytes",
 	       .help = "Memory of the arenas that the tenant's clients have registered"),
+	TENANT(slice_ns, 432, .kind = FIGURE_SINCE_START, .unit = FIGURE_NS,
+	       .json = "lease_slice_ns", .metric = "tenant_lease_slice_seconds",
+	       .help = "Time for which the tenant's leases had a device while they shared it"),
+	TENANT(slice_wait_ns, 440, .kind = FIGURE_SINCE_START, .unit = FIGURE_NS,
+	       .json = "lease_wait_ns", .metric = "tenant_lease_wait_seconds",
+	       .help = "Time for which the tenant's leases waited for a device that they share"),
+	TENANT(n_overdue, 448, .kind = FIGURE_SINCE_START, .json = "lease_overdue",
+	       .metric = "tenant_lease_overdue",
+	       .help = "Timeslices that the tenant's leases did not end in time"),
+	TENANT(n_submissions, 456, .kind = FIGURE_SINCE_START, .json = "lease_submissions",
+	       .metric = "tenant_lease_submissions",
+	       .help = "Submissions to the driver, in parts or whole, of leases that share a "
+		       "device"),
+	TENANT(n_parts, 464, .kind = FIGURE_SINCE_START, .json = "lease_parts",
+	       .metric = "tenant_lease_parts",
+	       .help = "Parts behind the first of a command buffer, of leases that share a device"),
 	{.json = NULL},
 };
 

@@ -28,6 +28,7 @@ enum { METRICS_WORD_BYTES = 32 };
 struct lease_sum {
 	uint64_t n, granted_bytes, capped_bytes, credited_bytes, used_bytes, seen_bytes;
 	bool is_seen;
+	uint64_t longest_part_ns; /* of any of them, not a sum */
 };
 
 struct tenant_copy {

@@ -136,6 +136,21 @@ static const struct lease_member {
 	  METRICS_GAUGE}},
 };
 
+static void write_longest_parts(const struct metrics_page *page, struct metrics_text *text)
+{
+	static const struct metrics_family longest = {
+		"lease_longest_part_seconds",
+		"Longest time of a part of the tenant's leases in the last ten to twenty seconds; "
+		"0: none",
+		METRICS_GAUGE};
+
+	metrics_begin(text, &longest);
+	for (uint32_t i = 0; i < page->n_tenants; i++)
+		for (uint32_t n = RBK_DEVICE_GPU; n < page->n_devices; n++)
+			metrics_decimal(text, NULL, page->tenants[i].label, metrics_device_label(n),
+					page->tenants[i].leases[n].longest_part_ns, 9);
+}
+
 static void write_leases(const struct metrics_page *page, struct metrics_text *text)
 {
 	const struct lease_sum *sum;
@@ -187,4 +202,6 @@ void metrics_write_tenants(const struct metrics_page *page, struct metrics_text 
 	write_latencies(page, text);
 	write_tenant_delays(page, text);
 	write_leases(page, text);
+	if (page->has_leases)
+		write_longest_parts(page, text);
 }

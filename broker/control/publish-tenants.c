@@ -213,6 +213,7 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 	const struct account *account = tenant->account;
 	const struct residency_counts *counts =
 		residency_counts(publish->options.residency, tenant);
+	const struct tenant_shared *shared = &leases_of(tenant)->shared;
 	struct rbk_stats_tenant figures = {
 		.n_evictions = counts->n_evictions,
 		.n_returns = counts->n_returns,
@@ -222,6 +223,11 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 		.n_plans = account_used(account, ACCOUNT_PLANS),
 		.host_used = account_used(account, ACCOUNT_HOST_BYTES),
 		.arena_bytes = account_used(account, ACCOUNT_ARENA_BYTES),
+		.slice_ns = shared->used_ns,
+		.slice_wait_ns = shared->waited_ns,
+		.n_overdue = shared->n_overdue,
+		.n_submissions = shared->parts[PARTS_SUBMISSIONS],
+		.n_parts = shared->parts[PARTS_DIVIDED],
 	};
 	describe_limits(publish, tenant, &figures);
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {

@@ -220,8 +220,13 @@ struct rbk_stats_tenant {
 	uint64_t n_reactor; /* since 1.11: count of queued tasks that the reactor ran itself */
 	/* Since 1.15: count of records ever written to SEGMENTS: record i is at i % count. */
 	uint64_t segments_head;
+	/*
+	 * Since 1.23, of the time in which its leases shared a device, since the broker's start;
+	 * leases that have ended count as well. See struct rbk_stats_lease.
+	 */
+	uint64_t slice_ns, slice_wait_ns, n_overdue, n_submissions, n_parts;
 	uint64_t slices_head; /* since 1.23: likewise of SLICES */
-	uint64_t reserved[9];
+	uint64_t reserved[4];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS]; /* count by queue time; no inline tasks */

@@ -89,6 +89,7 @@ void metrics_rig_tenant(struct metrics_rig *rig, uint32_t index, const char *nam
 	tenant->exec_ns = 5000000000 + index;
 	tenant->inline_ns = 1000000000;
 	tenant->n_reactor = 40 + index;
+	number_words(&tenant->slice_ns, tenant->reserved, 7000000 + 1000 * index);
 	for (uint32_t i = 0; i < METRICS_RIG_DEVICES; i++) {
 		struct rbk_stats_tenant_device *device = &tenant->devices[i];
 
@@ -156,7 +157,8 @@ static void fill_leases(struct metrics_rig *rig)
 		 .credited_bytes = 600,
 		 .used_bytes = 500,
 		 .extra_bytes = 7,
-		 .seen_bytes = RBK_STATS_ABSENT},
+		 .seen_bytes = RBK_STATS_ABSENT,
+		 .longest_part_ns = 612345},
 		{.number = 0, .tenant = 1, .device = 1, .granted_bytes = 55},
 		{.number = 3,
 		 .tenant = 1,
@@ -165,7 +167,8 @@ static void fill_leases(struct metrics_rig *rig)
 		 .granted_bytes = 2000,
 		 .credited_bytes = 900,
 		 .used_bytes = 800,
-		 .seen_bytes = 810},
+		 .seen_bytes = 810,
+		 .longest_part_ns = 500},
 		{.number = 4,
 		 .tenant = 2,
 		 .device = 1,
