@@ -95,7 +95,7 @@ _Static_assert(offsetof(struct rbk_stats_refused, opcode) == 32, "abi");
 _Static_assert(offsetof(struct rbk_stats_refused, res) == 34, "abi");
 _Static_assert(offsetof(struct rbk_stats_refused, field) == 40, "abi");
 _Static_assert(offsetof(struct rbk_stats_refused, reason) == 64, "abi");
-_Static_assert(offsetof(struct rbk_stats_tenant, slices_head) == 432, "abi");
+_Static_assert(offsetof(struct rbk_stats_tenant, slices_head) == 472, "abi");
 _Static_assert(sizeof(struct rbk_stats_slice) == 64, "abi");
 _Static_assert(offsetof(struct rbk_stats_slice, sequence) == 0, "abi");
 _Static_assert(offsetof(struct rbk_stats_slice, lease) == 8, "abi");

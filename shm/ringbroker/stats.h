@@ -225,7 +225,8 @@ struct rbk_stats_tenant {
 	 * leases that have ended count as well. See struct rbk_stats_lease.
 	 */
 	uint64_t slice_ns, slice_wait_ns, n_overdue, n_submissions, n_parts;
-	uint64_t slices_head; /* since 1.23: likewise of SLICES */
+	/* since 1.23: the index that the next record of SLICES gets */
+	uint64_t slices_head;
 	uint64_t reserved[4];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];

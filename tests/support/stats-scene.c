@@ -311,10 +311,15 @@ static void fill_broker(const struct rbk_stats_view *root, uint64_t n_tenants, u
 static struct rbk_stats_lease lease_of(uint32_t number, uint32_t tenant, unsigned int moment)
 {
 	static const char *const names[N_LEASES] = {"llama-server", "ffmpeg", "vkcube"};
-	static const uint32_t flags[N_LEASES] = {0, RBK_STATS_LEASE_WAITING,
-						 RBK_STATS_LEASE_OVER | RBK_STATS_LEASE_SHRINKING};
+	static const uint32_t flags[N_LEASES] = {
+		RBK_STATS_LEASE_SHARING,
+		RBK_STATS_LEASE_WAITING,
+		RBK_STATS_LEASE_OVER | RBK_STATS_LEASE_SHRINKING | RBK_STATS_LEASE_SHARING |
+			RBK_STATS_LEASE_BACKGROUND | RBK_STATS_LEASE_QUEUED,
+	};
 	uint32_t i = (number - 1) % N_LEASES;
 	struct rbk_stats_lease lease = {
+		.sequence = 2 * (moment + 1),
 		.number = number,
 		.tenant = tenant,
 		.device = RBK_DEVICE_GPU,
@@ -338,7 +343,26 @@ static struct rbk_stats_lease lease_of(uint32_t number, uint32_t tenant, unsigne
 		.n_refused = i,
 		.busy_ns = i == 1 ? RBK_STATS_ABSENT : 20 * second_ns + moment * second_ns / 4,
 		.busy_percent = i == 1 ? RBK_STATS_ABSENT : 25,
+		.n_submissions = RBK_STATS_ABSENT,
+		.n_parts = RBK_STATS_ABSENT,
+		.n_slices = RBK_STATS_ABSENT,
+		.n_whole = RBK_STATS_ABSENT,
+		.n_unsliced = RBK_STATS_ABSENT,
 	};
+
+	if (lease.flags & RBK_STATS_LEASE_SHARING) {
+		lease.slice_ns = (100 + moment) * second_ns / 5 * (1 + i);
+		lease.slice_wait_ns = (100 + moment) * second_ns / 10 * (1 + i);
+		lease.n_overdue = i;
+		lease.n_submissions = (100 + moment) * 480 * (1 + i);
+		lease.n_parts = (100 + moment) * 400 * (1 + i);
+		lease.n_slices = (100 + moment) * 60 * (1 + i);
+		lease.n_whole = i;
+		lease.n_unsliced = 3 * i;
+		lease.longest_part_ns = 612000 * (1 + i);
+		lease.longest_wait_ns = 7300000 * (1 + i);
+		lease.queued_ns = lease.flags & RBK_STATS_LEASE_QUEUED ? 4200000 : 0;
+	}
 
 	snprintf(lease.name, sizeof(lease.name), "%s", names[i]);
 	return lease;

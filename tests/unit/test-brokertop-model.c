@@ -411,6 +411,34 @@ TEST(test_leases__come_and_go, setup, teardown)
 		assert_true(model_tenant(&model, i)->leased_bytes[RBK_DEVICE_GPU] == 0);
 }
 
+/* Rates of leases are of the last interval; without a report, or after another lease, none are. */
+TEST(test_leases__rates, setup, teardown)
+{
+	const struct model_lease *lease;
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 1);
+	lease = model_lease(&model, 1);
+	assert_true(lease->had_part < 0 && lease->wait_part < 0 && lease->parts_per_s < 0);
+	show(STATS_SCENE_THREE, 2);
+	assert_true(fabs(lease->had_part - .2) < 1e-9 && fabs(lease->wait_part - .1) < 1e-9);
+	assert_true(lease->parts_per_s == 400 && lease->submissions_per_s == 480);
+	lease = model_lease(&model, 2);
+	assert_true(lease->had_part < 0 && lease->wait_part < 0);
+	assert_true(lease->parts_per_s < 0 && lease->submissions_per_s < 0);
+
+	/* It had the device all the time, and its first report is of older parts. */
+	stats_scene_make(STATS_SCENE_THREE, 3, &pages);
+	lease_record(&pages, 0)->slice_ns += 100000000000;
+	lease_record(&pages, 1)->n_parts = lease_record(&pages, 1)->n_submissions = 1000000;
+	lease_record(&pages, 2)->number = 8;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_true(model_lease(&model, 1)->had_part == 1);
+	assert_true(model_lease(&model, 2)->parts_per_s < 0);
+	assert_true(model_lease(&model, 8)->had_part < 0);
+}
+
 /* Memory is allocated for the used leases, up to the free records at the end. */
 TEST(test_leases__as_many_as_are_used, setup, teardown)
 {

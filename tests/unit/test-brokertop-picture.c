@@ -381,7 +381,7 @@ static void expect_cell(const char *column, const char *text)
 	unsigned int i = 0, n = 0;
 	char cell[64] = "";
 
-	assert_int_equal(canvas_resize(&canvas, 250, 40), 0);
+	assert_int_equal(canvas_resize(&canvas, 300, 40), 0);
 	picture_draw(&picture, &model, &origin, &canvas, true);
 	while (strcmp(table->columns[i].name, column) != 0)
 		i++;
@@ -408,7 +408,10 @@ TEST(test_leases__columns, setup, teardown)
 		{"GRANTED", "3.0 MiB"},  {"MAX", "4.0 MiB"},
 		{"DRAWN", "5.0 MiB"},    {"USED", "7.0 MiB"},
 		{"PEAK", "8.0 MiB"},     {"SEEN", "9.0 MiB"},
-		{"BUSY", "37%"},         {"WAITING", "2.0 GiB"},
+		{"BUSY", "37%"},         {"HAD", "?"},
+		{"WAITED", "?"},         {"PARTS/s", "?"},
+		{"SUBMITS/s", "?"},      {"LONGEST", "6.0 ms"},
+		{"OVERDUE", "4"},        {"WAITING", "2.0 GiB"},
 		{"REFUSED", "3"},        {"IS", "over waiting shrinking capped restored"},
 	};
 	struct pages pages;
@@ -433,6 +436,9 @@ TEST(test_leases__columns, setup, teardown)
 		.seen_bytes = 9 << 20,
 		.busy_ns = 30000000000,
 		.busy_percent = 37,
+		.n_overdue = 4,
+		.n_submissions = 48960,
+		.longest_part_ns = 6000000,
 		.waiting_bytes = 2ull << 30,
 		.n_refused = 3,
 		.opened_at_ns = pages.root.page->updated_at_ns - 180000000000,
@@ -454,6 +460,8 @@ TEST(test_leases__columns, setup, teardown)
 	assert_true(is_shown("seen by the kernel 9.0 MiB   refused 3"));
 	assert_true(is_shown("waiting for 2.0 GiB"));
 	assert_true(is_shown("37% of the last second   30 s since it was opened"));
+	assert_true(is_shown("submissions 49.0k   parts 0   slices of dispatches 0"));
+	assert_true(is_shown("– parts/s   – submissions/s   longest part lately 6.0 ms"));
 	/* Changes apply to the lease's tenant. */
 	press(INPUT_F + 9);
 	assert_true(is_shown("Drain tenant web"));

@@ -72,6 +72,26 @@ static double key_used(ROW)
 	return model_lease_used(row->lease);
 }
 
+static double key_had(ROW)
+{
+	return row->lease->had_part;
+}
+
+static double key_wait(ROW)
+{
+	return row->lease->wait_part;
+}
+
+static double key_parts(ROW)
+{
+	return row->lease->parts_per_s;
+}
+
+static double key_submits(ROW)
+{
+	return row->lease->submissions_per_s;
+}
+
 /* Return the bytes that the lease waits for; 0: not waiting. */
 static double key_waiting(ROW)
 {
@@ -103,6 +123,12 @@ const struct column lease_columns[] = {
 	FIGURE_COLUMN("PEAK", 8, 3, DOWN, "peak_bytes"),
 	FIGURE_COLUMN("SEEN", 8, 2, DOWN, "seen_bytes"),
 	FIGURE_COLUMN("BUSY", 5, 2, DOWN, "busy_percent"),
+	NUMBER_COLUMN("HAD", 5, 3, DOWN, had, part),
+	NUMBER_COLUMN("WAITED", 6, 4, DOWN, wait, part),
+	NUMBER_COLUMN("PARTS/s", 8, 5, DOWN, parts, rate),
+	NUMBER_COLUMN("SUBMITS/s", 9, 7, DOWN, submits, rate),
+	FIGURE_COLUMN("LONGEST", 7, 4, DOWN, "longest_part_ns"),
+	FIGURE_COLUMN("OVERDUE", 7, 6, DOWN | COLUMN_BAD, "overdue"),
 	COLUMN("WAITING", 8, 6, DOWN, waiting),
 	FIGURE_COLUMN("REFUSED", 7, 5, DOWN | COLUMN_BAD, "refused"),
 	{"IS", 15, 1, COLUMN_LEFT | COLUMN_FLEX | DOWN, draw_state, key_state, NULL},

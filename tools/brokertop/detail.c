@@ -395,8 +395,44 @@ static void draw_lease_memory(const struct model_lease *lease, struct sheet_line
 	     count(now->n_refused));
 }
 
-static void draw_lease_time(const struct rbk_stats_lease *now, struct sheet_lines *lines)
+static void draw_lease_sharing(const struct model_lease *lease, struct sheet_lines *lines)
 {
+	const struct rbk_stats_lease *now = &lease->now;
+
+	line(lines, now->n_overdue ? STYLE_WARN : STYLE_PLAIN,
+	     "shared with other leases: %s had   %s waited for   %s overdue",
+	     figure_ns((double)now->slice_ns).text, figure_ns((double)now->slice_wait_ns).text,
+	     count(now->n_overdue));
+	line(lines, STYLE_PLAIN,
+	     "of the last second %s had   %s waited for   longest wait lately %s",
+	     figure_part(lease->had_part).text, figure_part(lease->wait_part).text,
+	     figure_ns((double)now->longest_wait_ns).text);
+	if (now->flags & RBK_STATS_LEASE_QUEUED)
+		line(lines, STYLE_PLAIN, "waiting for the device for %s",
+		     figure_ns((double)now->queued_ns).text);
+}
+
+static void draw_lease_parts(const struct model_lease *lease, struct sheet_lines *lines)
+{
+	const struct rbk_stats_lease *now = &lease->now;
+
+	if (now->n_submissions == RBK_STATS_ABSENT)
+		return;
+	head(lines, "Parts of command buffers");
+	line(lines, STYLE_PLAIN, "submissions %s   parts %s   slices of dispatches %s",
+	     count(now->n_submissions), count(now->n_parts), count(now->n_slices));
+	line(lines, STYLE_PLAIN, "stayed whole: %s command buffer%s   %s long dispatch%s",
+	     count(now->n_whole), plural(now->n_whole), count(now->n_unsliced),
+	     now->n_unsliced == 1 ? "" : "es");
+	line(lines, STYLE_PLAIN, "%s parts/s   %s submissions/s   longest part lately %s",
+	     figure_rate(lease->parts_per_s).text, figure_rate(lease->submissions_per_s).text,
+	     figure_ns((double)now->longest_part_ns).text);
+}
+
+static void draw_lease_time(const struct model_lease *lease, struct sheet_lines *lines)
+{
+	const struct rbk_stats_lease *now = &lease->now;
+
 	head(lines, "Time of the device");
 	if (now->busy_ns == RBK_STATS_ABSENT)
 		line(lines, STYLE_PLAIN, "not told by the kernel");
@@ -407,10 +443,7 @@ static void draw_lease_time(const struct rbk_stats_lease *now, struct sheet_line
 		line(lines, STYLE_PLAIN, "%s%% of the last second   %s since it was opened",
 		     count(now->busy_percent), figure_ns((double)now->busy_ns).text);
 	if (now->flags & RBK_STATS_LEASE_SHARING)
-		line(lines, now->n_overdue ? STYLE_WARN : STYLE_PLAIN,
-		     "shared with other leases: %s had   %s waited for   %s overdue",
-		     figure_ns((double)now->slice_ns).text,
-		     figure_ns((double)now->slice_wait_ns).text, count(now->n_overdue));
+		draw_lease_sharing(lease, lines);
 }
 
 void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_lines *lines)
@@ -437,6 +470,7 @@ void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_
 		     "opened by user %u, whose process is gone or not seen   member%s %u", now->uid,
 		     plural(now->n_members), now->n_members);
 	draw_lease_memory(lease, lines);
-	draw_lease_time(now, lines);
+	draw_lease_time(lease, lines);
+	draw_lease_parts(lease, lines);
 	draw_top(lease_figures, now, lines);
 }

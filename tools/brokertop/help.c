@@ -59,6 +59,11 @@ static const struct {
 	{"GRANTED", "size of a lease, charged to its tenant; DRAWN: credit drawn by its programs"},
 	{"USED PEAK", "memory that a lease's programs report; SEEN: that the kernel reports"},
 	{"BUSY", "part of the last second for which a device worked for a lease's programs"},
+	{"HAD WAITED",
+	 "parts of the last second in which a lease had the device it shares, and waited for it"},
+	{"PARTS/s",
+	 "parts into which its command buffers are divided; SUBMITS/s: all that the driver gets"},
+	{"LONGEST", "longest part lately; OVERDUE: timeslices that it did not end in time"},
 	{"IS",
 	 "over: more seen than granted; waiting: for a larger size; shrinking: memory is still to "
 	 "be freed; capped: the kernel limits it, too; restored: from an earlier broker"},

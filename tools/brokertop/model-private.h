@@ -17,6 +17,7 @@ enum { MODEL_UNKNOWN = -1 };
  */
 void rates_forget_tenant(struct model_tenant *tenant);
 void rates_forget_session(struct model_session *session);
+void rates_forget_lease(struct model_lease *lease);
 void rates_forget_plan(struct model_plan *plan);
 void rates_forget_device(struct model_device *device);
 

@@ -59,6 +59,16 @@ static void begin_session(struct model_session *session, uint64_t now_ns)
 	session->then_ns = now_ns;
 }
 
+static void begin_lease(struct model_lease *lease, uint64_t now_ns)
+{
+	lease->then_slice_ns = lease->now.slice_ns;
+	lease->then_wait_ns = lease->now.slice_wait_ns;
+	lease->then_submissions = lease->now.n_submissions;
+	lease->then_parts = lease->now.n_parts;
+	lease->then_sequence = lease->now.sequence;
+	lease->then_ns = now_ns;
+}
+
 static void begin_plan(struct model_plan *plan, uint64_t now_ns)
 {
 	plan->then_tasks = plan->n_tasks;
@@ -86,6 +96,13 @@ void rates_forget_session(struct model_session *session)
 	session->then_ns = 0;
 	session->tasks_per_s = session->gpu_part = session->copied_bytes_per_s = MODEL_UNKNOWN;
 	session->gpu_ns_per_s = 0;
+}
+
+void rates_forget_lease(struct model_lease *lease)
+{
+	lease->then_ns = 0;
+	lease->had_part = lease->wait_part = MODEL_UNKNOWN;
+	lease->submissions_per_s = lease->parts_per_s = MODEL_UNKNOWN;
 }
 
 void rates_forget_plan(struct model_plan *plan)
@@ -203,6 +220,29 @@ static void session_rates(struct model_session *session, uint64_t ns)
 	session->gpu_ns_per_s = interval_rate(now->gpu_ns, session->then_gpu_ns, ns);
 }
 
+/* Return the rate of a count that may be unknown, as it was before the first report. */
+static double reported_rate(uint64_t now, uint64_t then, uint64_t ns)
+{
+	if (now == RBK_STATS_ABSENT || then == RBK_STATS_ABSENT)
+		return MODEL_UNKNOWN;
+	return interval_rate(now, then, ns);
+}
+
+static void lease_rates(struct model_lease *lease, uint64_t ns)
+{
+	const struct rbk_stats_lease *now = &lease->now;
+
+	lease->had_part = lease->wait_part = MODEL_UNKNOWN;
+	if (now->flags & RBK_STATS_LEASE_SHARING) {
+		lease->had_part =
+			fmin(1, interval_rate(now->slice_ns, lease->then_slice_ns, ns) / 1e9);
+		lease->wait_part =
+			fmin(1, interval_rate(now->slice_wait_ns, lease->then_wait_ns, ns) / 1e9);
+	}
+	lease->submissions_per_s = reported_rate(now->n_submissions, lease->then_submissions, ns);
+	lease->parts_per_s = reported_rate(now->n_parts, lease->then_parts, ns);
+}
+
 /* The model owns the tenant; it is not const. */
 static struct model_tenant *tenant_of(const struct model_session *session)
 {
@@ -237,6 +277,16 @@ static void end_interval(struct model *model, const struct rbk_stats_view *view,
 		if (session->now.number && session->tenant)
 			tenant_of(session)->gpu_ns_per_s += session->gpu_ns_per_s;
 	}
+	for (uint32_t i = 0; i < model->n_leases; i++) {
+		struct model_lease *lease = &model->leases[i];
+		const uint64_t ns = now_ns - lease->then_ns;
+
+		if (lease->now.number && ns >= least_ns &&
+		    lease->now.sequence != lease->then_sequence) {
+			lease_rates(lease, ns);
+			begin_lease(lease, now_ns);
+		}
+	}
 	for (uint32_t i = 0; i < model->n_plans; i++) {
 		struct model_plan *plan = &model->plans[i];
 		const uint64_t ns = now_ns - plan->then_ns;
@@ -262,6 +312,9 @@ static void begin_new(struct model *model)
 	for (uint32_t i = 0; i < model->n_sessions; i++)
 		if (model->sessions[i].now.number && model->sessions[i].then_ns == 0)
 			begin_session(&model->sessions[i], now_ns);
+	for (uint32_t i = 0; i < model->n_leases; i++)
+		if (model->leases[i].now.number && model->leases[i].then_ns == 0)
+			begin_lease(&model->leases[i], now_ns);
 	for (uint32_t i = 0; i < model->n_plans; i++)
 		if (model->plans[i].then_ns == 0)
 			begin_plan(&model->plans[i], now_ns);

@@ -360,6 +360,7 @@ static int copy_leases(struct model *model, const struct rbk_stats_view *view)
 		return r;
 	for (uint32_t i = 0; i < model->n_leases; i++) {
 		struct model_lease *lease = &model->leases[i];
+		const uint64_t slice_ns = lease->now.slice_ns;
 		uint64_t head;
 
 		page_copy(view, RBK_STATS_SECTION_LEASES, i, &head, sizeof(head));
@@ -369,6 +370,9 @@ static int copy_leases(struct model *model, const struct rbk_stats_view *view)
 		page_copy_lease(view, i, &lease->now);
 		END(lease->now.name);
 		lease->tenant = model_tenant(model, lease->now.tenant);
+		if (lease->then_number != lease->now.number || lease->now.slice_ns < slice_ns)
+			rates_forget_lease(lease);
+		lease->then_number = lease->now.number;
 	}
 	sum_leases(model);
 	return 0;

@@ -83,6 +83,12 @@ struct model_session {
 struct model_lease {
 	struct rbk_stats_lease now;        /* number 0: no lease */
 	const struct model_tenant *tenant; /* NULL: the tenant is not shown */
+	uint64_t then_ns;                  /* time of the counts below; 0: none */
+	uint64_t then_slice_ns, then_wait_ns, then_submissions, then_parts;
+	uint32_t then_number, then_sequence;
+	/* over the last interval; negative: not known */
+	double had_part, wait_part; /* fractions of the time: had the device, waited for it */
+	double submissions_per_s, parts_per_s;
 };
 
 struct model_plan {

@@ -219,6 +219,10 @@ static void report_lease(const struct model *model, const struct model_lease *le
 	json_figures_part(lease_figures, now, 0, "min_bytes", "refused");
 	for (unsigned int i = 0; (state = lease_state_figure(i)); i++)
 		json_figures_part(state, now, 0, NULL, state->json);
+	rate("had_part", lease->had_part);
+	rate("wait_part", lease->wait_part);
+	rate("submissions_per_s", lease->submissions_per_s);
+	rate("parts_per_s", lease->parts_per_s);
 	report_top(lease_figures, now);
 	json_object_end();
 }
