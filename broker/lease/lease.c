@@ -92,6 +92,8 @@ void lease_show(const struct lease *lease)
 	store_half(&page->max_part_us, (uint32_t)(lease->tenant->exec_max_part_ns / 1000));
 	store_half(&page->set, (slice->set_priority > 0 ? RBK_LEASE_SET_PRIORITY : 0) |
 				       (slice->share > 0 ? RBK_LEASE_SET_SHARE : 0));
+	store(&page->slice_ns, slice->used_ns);
+	store(&page->slice_wait_ns, slice->waited_ns);
 }
 
 void leases_show(const struct leases *leases)

@@ -610,7 +610,13 @@ struct rbk_lease_page {
 	uint32_t max_part_us; /* longest part of their command buffers; 0: not given */
 	uint32_t set;         /* RBK_LEASE_SET_*: what rbk_lease_share() has set */
 	uint32_t reserved32;
-	uint64_t reserved[4];
+	/*
+	 * RBK_FEAT_PARTS: time for which the lease had the device while it shared it, and waited
+	 * for it, in ns, as of the last change of a member's credit, or report. 0: it has not
+	 * shared it, or the broker does not tell.
+	 */
+	uint64_t slice_ns, slice_wait_ns;
+	uint64_t reserved[2];
 };
 
 /* struct rbk_lease_page.set */

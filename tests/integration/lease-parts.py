@@ -128,6 +128,25 @@ def check_reports(layers, broker):
         process.wait()
 
 
+def check_summary(layers, broker):
+    """brokerctl exec says at the end how long its program had and waited for the device beside another one."""
+    environ = {**environment(layers, broker, RINGBROKER_LEASE_PRIORITY='normal'), 'RINGBROKER_LEASE_LOG': os.devnull}
+    other = subprocess.Popen([CLIENT, str(SEED), '100000000'], env=environ, stdout=subprocess.DEVNULL)
+    try:
+        await_true('the other program', lambda: any(lease['sharing'] for lease in leases(environ)))
+        with tempfile.NamedTemporaryFile('r') as report:
+            done = subprocess.run([BROKERCTL, 'exec', '--vram=128MiB', '--priority=normal', f'--report={report.name}', '--',
+                                   CLIENT, str(SEED), '30'], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True, timeout=10 * LIMIT_S, check=True)
+            used = json.load(report)
+    finally:
+        other.kill()
+        other.wait()
+    said = re.search(r'had it for \S+ \S+, and waited \S+ \S+ for it', done.stderr)
+    expect(said and used['slice_ns'] > 0 and used['slice_wait_ns'] > 0, done.stderr, used)
+    print(said[0], used['slice_ns'], used['slice_wait_ns'], flush=True)
+
+
 def check_figures(layers, broker):
     """The figures of a lease agree with the logs of two programs that have left it, one after the other."""
     script = 'for n in 1 2; do "$@" > "$FILE" || exit; done; echo ended; exec cat'
@@ -160,6 +179,7 @@ def main():
     with Layers() as layers, Broker(memory='512MiB') as broker:
         check_figures(layers, broker)
         check_reports(layers, broker)
+        check_summary(layers, broker)
         check(layers, broker, SEED, [])
         check(layers, broker, SEED + CASES, ['--core'])
 

@@ -57,6 +57,7 @@ struct execution {
 	bool is_verbose, is_quiet, is_lost, was_refused;
 	/* over all brokers that the lease has been with */
 	uint64_t granted_bytes, peak_bytes, peak_credited_bytes, n_refused;
+	uint64_t slice_ns, slice_wait_ns;
 };
 
 /* --- What is wanted --- */
@@ -342,6 +343,9 @@ static void note_use(struct execution *execution)
 	/* The lease may have grown in between; all credited bytes were granted. */
 	raise_to(&execution->granted_bytes, execution->peak_credited_bytes);
 	raise_to(&execution->n_refused, load(&page->n_refused));
+	/* A new broker counts from 0. */
+	raise_to(&execution->slice_ns, load(&page->slice_ns));
+	raise_to(&execution->slice_wait_ns, load(&page->slice_wait_ns));
 }
 
 /*
@@ -636,6 +640,16 @@ static void say_use(const struct execution *execution, bool is_held)
 			     text_bytes(execution->granted_bytes), kernel, refused);
 }
 
+static void say_sharing(const struct execution *execution)
+{
+	if (execution->slice_ns + execution->slice_wait_ns == 0)
+		return;
+	control_fail(0,
+		     "lease %u: while it shared the device it had it for %s, and waited %s for it",
+		     rbk_lease_number(execution->lease), text_ns((double)execution->slice_ns),
+		     text_ns((double)execution->slice_wait_ns));
+}
+
 /*
  * Write the report as JSON.
  * Return: @status, or EXIT_FAILED.
@@ -659,6 +673,8 @@ static int write_report(const struct execution *execution, FILE *report, int sta
 	json_string("cap", execution->dmem_text);
 	json_optional("kernel_peak_bytes",
 		      execution->dmem.has_region ? execution->dmem.peak_bytes : RBK_STATS_ABSENT);
+	json_unsigned("slice_ns", execution->slice_ns);
+	json_unsigned("slice_wait_ns", execution->slice_wait_ns);
 	json_signed("status", status);
 	json_end();
 	return status;
@@ -699,8 +715,10 @@ static int run_in_lease(struct execution *execution, const struct arguments *arg
 		return status;
 	if (report || !arguments->values[OPT_QUIET])
 		settle_use(execution);
-	if (!arguments->values[OPT_QUIET])
+	if (!arguments->values[OPT_QUIET]) {
 		say_use(execution, !arguments->values[OPT_NO_LAYER]);
+		say_sharing(execution);
+	}
 	return report ? write_report(execution, report, status) : status;
 }
 
