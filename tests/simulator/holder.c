@@ -135,7 +135,7 @@ static bool begin(struct holder *holder)
 
 /*
  * Share the device's time, well or badly: without having joined, without telling when the timeslice
- * should end, or with a word of the past.
+ * should end, with a word of the past, or with counts that go back.
  */
 static void share_time(const struct holder *holder)
 {
@@ -148,6 +148,12 @@ static void share_time(const struct holder *holder)
 	r = client_lease_timeslice(lease, action, priority,
 				   action >= RBK_WIRE_TIMESLICE_DONE ? word - sim_below(2) : 0);
 	sim_trace("timeslice: %u: %d", action, r);
+	if (sim_below(4) > 0)
+		return;
+	r = client_lease_parts(lease, &(struct client_parts){.n_submissions = sim_below(1000000),
+							     .n_parts = sim_below(1000000),
+							     .longest_ns = sim_below(2000000000)});
+	sim_trace("parts: %d", r);
 }
 
 static bool act(struct holder *holder)

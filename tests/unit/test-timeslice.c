@@ -281,7 +281,6 @@ TEST(test_shares__divide_a_tenants_time, setup, teardown)
 	expect_between(0.32, ratio(a, b), 0.345);
 }
 
-/* A lease that was idle has saved up little of its tenant's time. */
 TEST(test_shares__with_pauses, setup, teardown)
 {
 	struct program *a = add(0, RBK_PRIORITY_NORMAL, ms, 0);
@@ -311,16 +310,14 @@ TEST(test_set_priority__of_a_running_lease, setup, teardown)
 	measure(3 * s);
 	assert_true(b->longest_ns > 900 * ms);
 	timeslice_set(b->lease, 1 + RBK_PRIORITY_HIGH, 0, now_ns);
-	measure(s);
-	assert_true(b->longest_ns < 1100 * ms);
+	run_for(s);
 	measure(s);
 	assert_true(b->longest_ns < 3 * ms);
 
 	/* A member that joins does not change it. */
 	assert_int_equal(timeslice_join(&b->member, RBK_PRIORITY_LOW, now_ns), 0);
 	measure(s);
-	assert_true(b->longest_ns < 3 * ms);
-	assert_true(a->used_ns > 900 * ms);
+	assert_true(b->longest_ns < 3 * ms && a->used_ns > 900 * ms);
 }
 
 /* A program that pauses between long submissions keeps its share. */
@@ -957,8 +954,7 @@ TEST(test_plans__count_for_their_tenant, setup, teardown)
 	expect_between(0.4, ratio(a, b), 1);
 	measure(3 * s);
 	expect_between(0.95, ratio(a, b), 1.05);
-
-	/* A tenant's plans end, and count from 0 again. */
+	/* It has no plans any more, and later ones count from 0. */
 	plans_ns[0] = 0;
 	run_with_plans(1, 0, s);
 	expect_between(0.95, ratio(a, b), 1.05);
