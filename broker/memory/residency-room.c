@@ -112,6 +112,13 @@ static bool is_owed(const struct residence *residence, uint64_t bytes, bool by_h
 
 /* Loads */
 
+/* Nothing else may happen before the broker has memory again. */
+static enum try_result try_again(struct residency *residency)
+{
+	residency_review_in(residency, REVIEW_NS);
+	return TRY_LATER;
+}
+
 static enum try_result try_gtt(struct residence *residence)
 {
 	struct residency_device *device = residence->device;
@@ -122,7 +129,7 @@ static enum try_result try_gtt(struct residence *residence)
 	if (device->usable_bytes[EXEC_TIER_GTT] == 0)
 		return TRY_NO_ROOM;
 	if (draft_init(&draft, residence, EXEC_TIER_GTT))
-		return TRY_LATER;
+		return try_again(device->residency);
 	bytes = draft_device_bytes(&draft, 1);
 	has_begun = !draft.must_wait &&
 		    checked_range(device->charged_bytes[EXEC_TIER_GTT], bytes,
@@ -172,7 +179,7 @@ enum try_result residence_try(struct residence *residence, enum residency_force 
 	if (!may_try(residence))
 		return TRY_LATER;
 	if (draft_init(&draft, residence, EXEC_TIER_VRAM))
-		return TRY_LATER;
+		return try_again(device->residency);
 	if (draft.must_wait) {
 		draft_deinit(&draft);
 		return TRY_LATER;

@@ -806,6 +806,35 @@ TEST(test_add__out_of_memory)
 	assert_true(rig_is_ready(memory));
 }
 
+/* A plan that finds no host memory when its room is free is tried again, though nothing happens. */
+TEST(test_prefetch__out_of_memory)
+{
+	struct plan_memory *plans[2];
+	struct rig_wish wish;
+	bool has_failed = true;
+
+	BEGIN(rig);
+	plans[0] = rig_settled(&rig, 0, 60 * MIB);
+	plans[1] = rig_settled(&rig, 0, 60 * MIB);
+	for (unsigned int n = 1; has_failed; n++) {
+		struct plan_memory *wanted = plans[rig_is_ready(plans[0])];
+
+		/* The other plan is evicted for it. */
+		wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+		fail_alloc_at(n);
+		residency_ask(rig.residency, wanted, &wish.waiter, RESIDENCY_PREFETCH,
+			      RBK_DEVICE_NONE);
+		for (unsigned int turn = 0; turn < 200 && wish.n_done == 0; turn++)
+			rig_turn(&rig);
+		has_failed = fail_alloc_stop();
+		for (unsigned int turn = 0; turn < 5000 && wish.n_done == 0; turn++)
+			rig_turn(&rig);
+		assert_int_equal(wish.n_done, 1);
+		rig_settle(&rig);
+	}
+	assert_int_equal(wish.res, 0);
+}
+
 /* ---- Tiers and devices ---- */
 
 TEST(test_gtt__used_if_vram_is_full)
