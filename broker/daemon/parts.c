@@ -546,6 +546,8 @@ void parts_deinit(struct broker *broker)
 	server_free(broker->server);
 	control_free(broker->control);
 	publish_free(broker->publish);
+	if (broker->residency)
+		residency_leases(broker->residency)->timeslices.plans_used = NULL;
 	dispatch_free(broker->dispatch);
 	contention_free(broker->contention);
 	(void)await_run_queue(broker);

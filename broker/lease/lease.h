@@ -94,6 +94,7 @@ struct tenant_leases {
 	uint64_t timeslice_ns[RBK_MAX_DEVICES];
 	uint64_t plans_used_ns[RBK_MAX_DEVICES]; /* what the tenant's plans had used when looked */
 	uint64_t plans_charged_ns[RBK_MAX_DEVICES]; /* when they had last used something */
+	uint64_t plans_looked_ns[RBK_MAX_DEVICES];  /* when the tenant was last looked at */
 	struct timeslice_clock timeslice_clocks[RBK_MAX_DEVICES];
 	struct tenant_shared shared;
 	/*

@@ -156,7 +156,11 @@ static bool is_served(const struct timeslice_device *device, const struct lease 
 		return true;
 	if (slice->is_under_way)
 		return false;
-	return slice->n_wanting > 0 || (slice->done_ns > 0 && now_ns < slice->done_ns + recent_ns);
+	if (slice->n_wanting > 0)
+		return true;
+	/* One that used the device for less than it pauses since would hold the others back. */
+	return slice->done_ns > 0 &&
+	       now_ns < slice->done_ns + min_u64(recent_ns, slice->done_ns - slice->held_ns);
 }
 
 /* Begin to look for the least tag of those that are served. */
@@ -228,10 +232,15 @@ static void charge_plans(const struct timeslices *timeslices, const struct lease
 	const uint64_t most =
 		device_of(lease)->clock.virtual_ns + virtual_of(weight, TIMESLICE_DEBT_NS);
 	struct tenant_leases *own = lease->tenant->leases;
-	uint64_t *tag = tag_of(lease);
-	uint64_t used_ns = plans_used_since(timeslices, lease->tenant, lease->device,
-					    &own->plans_used_ns[lease->device]);
+	uint64_t *tag = tag_of(lease), *looked_ns = &own->plans_looked_ns[lease->device];
+	uint64_t used_ns;
 
+	/* The tenant may have several leases. */
+	if (*looked_ns == device_of(lease)->looked_ns)
+		return;
+	*looked_ns = device_of(lease)->looked_ns;
+	used_ns = plans_used_since(timeslices, lease->tenant, lease->device,
+				   &own->plans_used_ns[lease->device]);
 	if (used_ns == 0)
 		return;
 	*tag = max_u64(*tag, min_u64(*tag + virtual_of(weight, used_ns), most));
@@ -304,7 +313,8 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 			continue;
 		slice->used_ns += ns;
 		shared_of(lease)->used_ns += ns;
-		plans_ns = min_u64(ns, device->plans_owed_ns);
+		/* Tasks may have waited for this lease's work: their times do not say. */
+		plans_ns = min_u64(ns / 2, device->plans_owed_ns);
 		device->plans_owed_ns -= plans_ns;
 		ns -= plans_ns;
 		slice->tag += virtual_of(timeslice_share(lease), ns);
@@ -776,9 +786,23 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 	return 0;
 }
 
+/* Have a lease be ahead or behind by the same time of the device as with its former share. */
+static void lease_rescale(struct lease *lease, uint32_t old_share)
+{
+	const uint64_t virtual_ns = clock_of(lease)->virtual_ns, share = timeslice_share(lease);
+	uint64_t *tag = &lease->timeslice.tag;
+
+	if (*tag > virtual_ns)
+		*tag = virtual_ns + virtual_of(share, time_of(old_share, *tag - virtual_ns));
+	else
+		*tag = saturating_sub(virtual_ns,
+				      virtual_of(share, time_of(old_share, virtual_ns - *tag)));
+}
+
 void timeslice_set(struct lease *lease, uint32_t priority, uint32_t share, uint64_t now_ns)
 {
 	bool is_sharing = lease->timeslice.n_members > 0;
+	const uint32_t old_share = timeslice_share(lease);
 
 	if (is_sharing)
 		device_charge(device_of(lease), now_ns);
@@ -788,6 +812,7 @@ void timeslice_set(struct lease *lease, uint32_t priority, uint32_t share, uint6
 		lease->timeslice.share = share;
 	if (!is_sharing)
 		return;
+	lease_rescale(lease, old_share);
 	lease_find_class(lease);
 	device_run(device_of(lease), now_ns);
 }
@@ -833,7 +858,7 @@ void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns)
 
 void timeslice_give_up(struct lease_member *member, uint32_t word, uint64_t now_ns)
 {
-	if (word == member->lease->timeslice.word)
+	if (word == member->lease->timeslice.word && !member->timeslice.is_done)
 		member->lease->timeslice.has_given_up = true;
 	timeslice_done(member, word, now_ns);
 }

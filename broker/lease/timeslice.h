@@ -16,8 +16,8 @@
  *
  * Time counts from the begin of a timeslice until these members have told so. A tenant that did not
  * wait may be behind others by TIMESLICE_LAG_NS at most, and so much ahead before its leases lose
- * a priority above normal. A lease that waits for TIMESLICE_PATIENCE_NS comes next, whatever its
- * priority, but only one in that time on each device.
+ * a priority above normal. A lease that waits behind higher priorities for TIMESLICE_PATIENCE_NS
+ * comes next, but only one in that time on each device.
  *
  * Plans of the broker's own clients are not held back. While a device has some, even a lease that
  * is alone keeps little work under way, and background leases wait. The time of a tenant's plans

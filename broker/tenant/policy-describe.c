@@ -68,9 +68,9 @@ static void print_time(FILE *stream, uint64_t ns)
 	if (ns == 0)
 		fputs("no", stream);
 	else if (ns < 1000000)
-		fprintf(stream, "%gus", (double)ns / 1e3);
+		fprintf(stream, "%.10gus", (double)ns / 1e3);
 	else
-		fprintf(stream, "%gms", (double)ns / 1e6);
+		fprintf(stream, "%.10gms", (double)ns / 1e6);
 }
 
 static void print_value(FILE *stream, const struct policy_key_row *key, const void *value,

@@ -306,7 +306,8 @@ static void read_time(struct policy_loader *loader, const char *key, const char 
 		if (strcmp(rest + strspn(rest, " \t"), units[i].name) != 0 || ns < least_ns ||
 		    ns > most_ns)
 			continue;
-		*ret = (uint64_t)ns;
+		/* The lease's page has whole microseconds. */
+		*ret = (uint64_t)(ns / 1e3) * 1000;
 		return;
 	}
 	complain_key(loader, key,

@@ -371,14 +371,19 @@ void timeslice_share(struct gpu *gpu)
 static void share_late(struct gpu *gpu)
 {
 	struct timeslice *slice = &gpu->timeslice;
+	int state;
 
 	if (__atomic_load_n(&slice->is_sharing, __ATOMIC_RELAXED) || gpu_state(gpu) != GPU_LEASED ||
 	    priority_of(gpu) == 0 ||
 	    layer_now_ns() < __atomic_load_n(&slice->refused_until_ns, __ATOMIC_RELAXED))
 		return;
-	pthread_mutex_lock(&layer_process->lock);
-	timeslice_share(gpu);
-	pthread_mutex_unlock(&layer_process->lock);
+	/* A thread that waits for the broker may hold the lock; a later submission tries again. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	if (pthread_mutex_trylock(&layer_process->lock) == 0) {
+		timeslice_share(gpu);
+		pthread_mutex_unlock(&layer_process->lock);
+	}
+	pthread_setcancelstate(state, &state);
 }
 
 void timeslice_restore(struct gpu *gpu)
