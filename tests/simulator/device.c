@@ -71,7 +71,8 @@ struct loaded {
 static struct {
 	unsigned int generation;
 	bool is_telling;
-	uint64_t told_ns; /* 0: all tasks that it has done are taken back */
+	uint64_t told_ns;           /* 0: all tasks that it has done are taken back */
+	uint64_t rings_ns, rang_ns; /* begin and end of its last waker_ring() */
 } tellings[RBK_MAX_DEVICES] __attribute__((__section__("sim_variables")));
 
 static uint64_t n_tasks __attribute__((__section__("sim_variables")));
@@ -557,8 +558,10 @@ static void hand_back(struct device *device, struct exec_task *task)
 	device->done[device->n_done++] = task;
 	tellings[index].generation = sim_process_generation(SIM_BROKER);
 	tellings[index].is_telling = true;
+	tellings[index].rings_ns = sim_now_ns();
 	waker_ring(device->executor.waker);
 	tellings[index].is_telling = false;
+	tellings[index].rang_ns = sim_now_ns();
 	tellings[index].told_ns = device->n_done > 0 ? sim_now_ns() : 0;
 }
 
@@ -574,6 +577,11 @@ uint64_t sim_device_told_ns(void)
 		if (tellings[i].told_ns > told_ns)
 			told_ns = tellings[i].told_ns;
 	}
+	/* Another device may have taken the waker's flag before, and have rung only afterwards. */
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		if (tellings[i].generation == sim_process_generation(SIM_BROKER) &&
+		    tellings[i].rings_ns <= told_ns && tellings[i].rang_ns > told_ns)
+			told_ns = tellings[i].rang_ns;
 	return told_ns;
 }
 
