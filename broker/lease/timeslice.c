@@ -688,6 +688,9 @@ void timeslices_init(struct timeslices *timeslices)
 
 static void lease_find_class(struct lease *lease)
 {
+	/* Its last member is leaving. */
+	if (lease->timeslice.n_members == 0)
+		return;
 	lease->timeslice.class = UINT8_MAX;
 	if (lease->timeslice.set_priority > 0) {
 		lease->timeslice.class = priority_class(lease->timeslice.set_priority - 1);

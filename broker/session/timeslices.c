@@ -117,8 +117,15 @@ void server_count_timeslices(struct server *server)
 {
 	struct timeslices *timeslices = timeslices_of(server);
 
-	if (timeslices->n_leases > 0)
-		timeslice_count_time(timeslices, timeslices_now(server));
+	uint64_t now_ns;
+
+	if (timeslices->n_leases == 0)
+		return;
+	now_ns = timeslices_now(server);
+	timeslice_count_time(timeslices, now_ns);
+	/* Time of plans that was counted now may end a timeslice. */
+	timeslice_run(timeslices, now_ns);
+	timeslices_arm(server, now_ns);
 }
 
 void timeslices_leave(struct server *server, struct lease_member *member)
