@@ -105,7 +105,8 @@ static void note(struct recording *recording, unsigned int command)
 	case CUT_BEGIN_RENDERING:
 	case CUT_BEGIN_PASS:
 		add_action(recording, &action);
-		/* fall through */
+		recording->n_brackets++;
+		break;
 	case CUT_BEGIN:
 		recording->n_brackets++;
 		break;
