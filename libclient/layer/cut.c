@@ -692,7 +692,7 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 	struct cutter *cutter;
 	const char *why;
 
-	if (!layer_process->environment.has_priority && !timeslice_is_shared(device))
+	if (!layer_process->environment.is_sharing && !timeslice_is_shared(device))
 		return 0;
 	cutter = calloc(1, sizeof(*cutter));
 	if (!cutter)

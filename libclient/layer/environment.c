@@ -188,7 +188,7 @@ static void read_sharing(struct environment *environment)
 			 text);
 	text = variable("RINGBROKER_LEASE_SHARE");
 	environment->share = text ? parse_number(text, RBK_LEASE_MAX_SHARE) : 0;
-	environment->has_priority |= environment->share > 0;
+	environment->is_sharing = environment->has_priority || environment->share > 0;
 	if (text && environment->share == 0 && !environment->error[0])
 		snprintf(environment->error, sizeof(environment->error),
 			 "RINGBROKER_LEASE_SHARE=%.64s is not a number from 1 to %d", text,
@@ -197,7 +197,7 @@ static void read_sharing(struct environment *environment)
 	text = variable("RINGBROKER_LEASE_MAX_PART");
 	if (!text)
 		return;
-	environment->has_priority = environment->has_max_part = true;
+	environment->is_sharing = environment->has_max_part = true;
 	if (!environment->error[0] &&
 	    (!environment_parse_duration(text, &environment->max_part_ns) ||
 	     environment->max_part_ns < min_part_ns || environment->max_part_ns > longest_part_ns))

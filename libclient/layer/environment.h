@@ -14,10 +14,12 @@ struct environment {
 	/* for a new lease, as in struct rbk_lease_options */
 	uint64_t min_bytes, wish_bytes, max_bytes;
 	/* The device's time is shared: RINGBROKER_LEASE_PRIORITY, _SHARE or _MAX_PART is set. */
-	bool has_priority;
-	uint32_t priority;    /* enum rbk_priority */
-	uint32_t share;       /* RINGBROKER_LEASE_SHARE: of its tenant's time; 0: not set */
-	bool has_max_part;    /* RINGBROKER_LEASE_MAX_PART: command buffers are always divided */
+	bool is_sharing;
+	bool has_priority; /* RINGBROKER_LEASE_PRIORITY is set; else the lease's page may have one
+			    */
+	uint32_t priority; /* enum rbk_priority */
+	uint32_t share;    /* RINGBROKER_LEASE_SHARE: of its tenant's time; 0: not set */
+	bool has_max_part; /* RINGBROKER_LEASE_MAX_PART: command buffers are always divided */
 	uint64_t max_part_ns; /* longest part of a command buffer */
 	uint64_t wait_ns;     /* RINGBROKER_LEASE_WAIT; 0: do not wait */
 	const char *log_path; /* RINGBROKER_LEASE_LOG; "-": stderr; NULL: no log */

@@ -529,7 +529,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstanc
 	 * All devices of such a process have a cutter. In others, the loader's own functions call
 	 * those that get_device_proc_addr() returns.
 	 */
-	if (!ours && below && layer_process->environment.has_priority && cut_function(name))
+	if (!ours && below && layer_process->environment.is_sharing && cut_function(name))
 		return cut_function(name);
 	return choose(ours, below);
 }

@@ -68,10 +68,12 @@ static uint32_t priority_of(const struct gpu *gpu)
 	const struct environment *environment = &layer_process->environment;
 	const struct rbk_lease_page *page = rbk_lease_page(gpu->lease);
 	const uint32_t set = __atomic_load_n(&page->set, __ATOMIC_RELAXED);
+	const uint32_t priority = __atomic_load_n(&page->priority, __ATOMIC_RELAXED);
 
 	if (environment->has_priority && !(set & RBK_LEASE_SET_PRIORITY))
 		return 1 + environment->priority;
-	return __atomic_load_n(&page->priority, __ATOMIC_RELAXED);
+	/* A share or a length of parts does not outrank the priority of the tenant's section. */
+	return priority == 0 && environment->is_sharing ? 1 + RBK_PRIORITY_NORMAL : priority;
 }
 
 static struct timespec time_of(uint64_t ns)

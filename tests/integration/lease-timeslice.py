@@ -261,7 +261,8 @@ def test_priority_of_a_running_program():
         program.end()
         # From the beginning on, its command buffers are divided, too.
         rig.ctl('set', 'heavy', 'exec-priority=background', 'exec-max-part=200us')
-        program = Program(rig, 5000, 20, priority=None, name='heavy', dispatches=100)
+        # A share of its own does not outrank that.
+        program = Program(rig, 5000, 20, priority=None, name='heavy', dispatches=100, share=25)
         rig.await_lease(program, 'it is not in the background', sharing=True, background=True)
         measure([urgent], .5)
         (parts, others), seconds = measure([urgent, program], 1)

@@ -117,16 +117,16 @@ TEST(test_own)
 	setenv("RINGBROKER_LEASE_MAX_PART", "2ms", 1);
 	environment_read(&environment);
 	assert_string_equal(environment.error, "");
-	assert_fields(environment, (has_priority, true), (priority, RBK_PRIORITY_NORMAL),
-		      (has_max_part, true), (max_part_ns, 2000000));
+	assert_fields(environment, (is_sharing, true), (has_priority, false), (has_max_part, true),
+		      (max_part_ns, 2000000));
 	unsetenv("RINGBROKER_LEASE_MAX_PART");
 
 	/* So are shares. */
 	setenv("RINGBROKER_LEASE_SHARE", "25", 1);
 	environment_read(&environment);
 	assert_string_equal(environment.error, "");
-	assert_fields(environment, (has_priority, true), (priority, RBK_PRIORITY_NORMAL),
-		      (has_max_part, false), (share, 25));
+	assert_fields(environment, (is_sharing, true), (has_priority, false), (has_max_part, false),
+		      (share, 25));
 	unsetenv("RINGBROKER_LEASE_SHARE");
 
 	setenv("RINGBROKER_LEASE_PRIORITY", "background", 1);

@@ -478,7 +478,7 @@ static int set_environment(const struct execution *execution, const struct argum
 			   uint64_t wait_ns)
 {
 	const char *priority = arguments->values[OPT_PRIORITY];
-	char number[16], wait[32], part[32];
+	char number[16], wait[32], part[32], share[16];
 
 	if (arguments->values[OPT_NO_LAYER])
 		return EXIT_OK;
@@ -489,7 +489,8 @@ static int set_environment(const struct execution *execution, const struct argum
 	if (wait_ns > 0 && setenv("RINGBROKER_LEASE_WAIT", wait, 0))
 		return control_fail(EXEC_FAILED, "out of memory");
 	snprintf(number, sizeof(number), "%u", rbk_lease_number(execution->lease));
-	if (execution->sharing.share > 0 && setenv("RINGBROKER_LEASE_PRIORITY", "normal", 0))
+	snprintf(share, sizeof(share), "%u", execution->sharing.share);
+	if (execution->sharing.share > 0 && setenv("RINGBROKER_LEASE_SHARE", share, 1))
 		return control_fail(EXEC_FAILED, "out of memory");
 	if (priority && setenv("RINGBROKER_LEASE_PRIORITY", priority, 1))
 		return control_fail(EXEC_FAILED, "out of memory");
