@@ -620,6 +620,10 @@ static int handle_lease_timeslice(struct request *request)
 
 	if (!joins && !is_done && timeslice->action != RBK_WIRE_TIMESLICE_WANT)
 		return hostile(request, "the client's timeslice request has an unknown action");
+	if (timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP &&
+	    !(request->session->features & RBK_FEAT_SHARES))
+		return hostile(request, "the client's timeslice request lacks the feature of its "
+					"action");
 	if (timeslice->priority >= RBK_PRIORITY_COUNT)
 		return hostile(request, "the client's timeslice request has an unknown priority");
 	if ((!joins && timeslice->priority) || (!is_done && timeslice->word))
@@ -633,9 +637,9 @@ static int handle_lease_share(struct request *request)
 {
 	const struct rbk_wire_lease_share *share = request->bytes;
 
-	if (share->reserved)
-		return hostile(request, "reserved bytes of the client's request to share a lease's "
-					"time are not 0");
+	if (share->reserved || !(request->session->features & RBK_FEAT_SHARES))
+		return hostile(request, "the client's request to share a lease's time has reserved "
+					"bytes that are not 0, or lacks the feature");
 	session_lease_share(request->session, share);
 	return 0;
 }

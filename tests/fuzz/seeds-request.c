@@ -232,7 +232,7 @@ static void add_parts(uint8_t fds, uint64_t count, uint32_t reserved)
 static void save_leases(const char *folder)
 {
 	enum { SECOND = 130 }; /* top bit: the second session; the rest: as many descriptors as 0 */
-	const struct rbk_wire_hello hello = {
+	struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO},
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
@@ -292,6 +292,7 @@ static void save_leases(const char *folder)
 	add_cgroup(1, 1, 1);
 	save(folder, "request", "lease-cgroup");
 
+	hello.features |= RBK_FEAT_SHARES;
 	add(0, &hello, sizeof(hello));
 	add(SECOND, &hello, sizeof(hello));
 	add_lease(0, 0, 0, 16384);

@@ -361,7 +361,8 @@ static const char *send_hello(struct odd_messages *odd)
 		.abi_major = RBK_ABI_MAJOR,
 		.abi_minor = RBK_ABI_MINOR,
 		.features = RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_RESIDENCY |
-			    RBK_FEAT_LEASES | RBK_FEAT_STATS | RBK_FEAT_RESTORE | RBK_FEAT_PARTS,
+			    RBK_FEAT_LEASES | RBK_FEAT_STATS | RBK_FEAT_RESTORE | RBK_FEAT_SHARES |
+			    RBK_FEAT_PARTS,
 		.name = "odd",
 	};
 	const ssize_t n = raw_send(odd->fd, &hello, sizeof(hello), NULL, 0);

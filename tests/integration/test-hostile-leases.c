@@ -457,6 +457,45 @@ TEST(test_parts, NULL, nothing_left)
 	close(other);
 }
 
+static int tell_share(int fd, uint32_t lease, uint32_t priority, uint32_t share)
+{
+	const struct rbk_wire_lease_share request = {.request = {.type = RBK_WIRE_LEASE_SHARE},
+						     .lease = lease,
+						     .priority = priority,
+						     .share = share};
+	struct rbk_wire_reply reply;
+
+	raw_ask(fd, &request, sizeof(request), NULL, 0, &reply, sizeof(reply));
+	return reply.res;
+}
+
+/* Shares and priorities of other sessions' leases, out of range, and without the feature. */
+TEST(test_shares, NULL, nothing_left)
+{
+	int fd = hostile_session_with(RBK_FEAT_SHARES);
+	int other = hostile_session_with(RBK_FEAT_SHARES);
+	uint32_t number = open_lease(fd, MIB, MIB);
+	struct rbk_wire_lease_share share = {
+		.request = {.type = RBK_WIRE_LEASE_SHARE}, .lease = number, .share = 1};
+	struct rbk_wire_lease_timeslice timeslice = {.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
+						     .lease = number,
+						     .action = RBK_WIRE_TIMESLICE_GIVE_UP};
+
+	assert_int_equal(tell_share(other, number, 0, 1), -EPERM);
+	assert_int_equal(tell_share(fd, number, 0, 1), 0);
+	assert_int_equal(tell_share(fd, number, 0, 10001), -EINVAL);
+	for (uint32_t priority = RBK_PRIORITY_COUNT + 1; priority < 300; priority++)
+		assert_int_equal(tell_share(fd, number, priority, 0), -EINVAL);
+	assert_int_equal(tell_share(fd, number, UINT32_MAX, 1), -EINVAL);
+	hostile_expect_ended(&share, sizeof(share), NULL, 0);
+	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
+	share.reserved = 1;
+	assert_int_equal(raw_send(fd, &share, sizeof(share), NULL, 0), sizeof(share));
+	raw_expect_closed(fd);
+	close(fd);
+	close(other);
+}
+
 /* Messages that are cut short, too long, or have a reserved field set. */
 TEST(test_forms, NULL, nothing_left)
 {
@@ -665,7 +704,8 @@ TEST(test_random, NULL, nothing_left)
 		ssize_t n;
 
 		if (fds[which] < 0) {
-			fds[which] = hostile_session_with(RBK_FEAT_FIXED_ARENAS | RBK_FEAT_PARTS);
+			fds[which] = hostile_session_with(RBK_FEAT_FIXED_ARENAS | RBK_FEAT_SHARES |
+							  RBK_FEAT_PARTS);
 			if (numbers[!which] && fds[!which] >= 0 &&
 			    ask_join(fds[which], numbers[!which]) == 0)
 				numbers[which] = numbers[!which];
