@@ -232,7 +232,25 @@ CASES_OF = {
 }
 
 
-def check_completed(folder):
+def words_of(program, commands):
+    """Return command lines that end where a fixed word is due, with the words that --help has there."""
+    cases = []
+    for command in commands:
+        text = help_of(program, command)
+        options = re.findall(r'^  --([a-z-]+)=([a-z-]+(?:\|[a-z-]+)+)$', text, re.MULTILINE)
+        keys = re.search(r'^      KEY: (.*)$', text, re.MULTILINE)
+        if keys:
+            options.append(('sort', keys[1].replace(' ', '|')))
+        # A letter shows that a shell filters, and keeps zsh's answer in one word.
+        for option, words in options:
+            for first in {word[0] for word in words.split('|')}:
+                cases.append((f'brokerctl {command} --{option}={first}',
+                              [word for word in words.split('|') if word.startswith(first)]))
+    expect(len(cases) > 40, 'few words in --help', cases)
+    return cases
+
+
+def check_completed(folder, in_help):
     with tempfile.TemporaryDirectory() as home:
         for name in ('brokerctl', 'run-only-stub'):
             stub = os.path.join(home, name)
@@ -243,7 +261,7 @@ def check_completed(folder):
         for shell in (bash, zsh, fish):
             if not shutil.which(shell.__name__):
                 continue
-            cases = CASES + CASES_OF[shell.__name__]
+            cases = CASES + CASES_OF[shell.__name__] + in_help
             for (line, expected), found in zip(cases, shell(folder, [line for line, _ in cases])):
                 expect(sorted(found) == sorted(expected), f'{shell.__name__} completes "{line}" to', found)
         expect(not os.path.exists('was-run'), 'a name of a plan was run')
@@ -269,12 +287,14 @@ def check_page(page, program, commands):
 
 def main():
     folder, page, *programs = sys.argv[1:]
+    in_help = []
     for program in programs:
         commands = check_program(folder, program)
         if os.path.basename(program) == 'brokerctl':
             expect(len(commands) > 15, 'few commands', commands)
             check_page(page, program, commands)
-    check_completed(folder)
+            in_help = words_of(program, commands)
+    check_completed(folder, tuple(in_help))
     for problem in problems:
         print('completions.py:', problem)
     return 1 if problems else 0

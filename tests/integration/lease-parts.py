@@ -142,7 +142,7 @@ def check_summary(layers, broker):
     finally:
         other.kill()
         other.wait()
-    said = re.search(r'had it for \S+ \S+, and waited \S+ \S+ for it', done.stderr)
+    said = re.search(r'had it for \S+ \S+, and waited for it for \S+ \S+', done.stderr)
     expect(said and used['slice_ns'] > 0 and used['slice_wait_ns'] > 0, done.stderr, used)
     print(said[0], used['slice_ns'], used['slice_wait_ns'], flush=True)
 

@@ -46,6 +46,9 @@ enum option_id {
 	OPT_INTERVAL,
 	OPT_JSON,
 	OPT_LAST,
+	OPT_LEASE_PRIORITY,
+	OPT_LEASE_SHARE,
+	OPT_LEASE_VRAM,
 	OPT_MAX,
 	OPT_MAX_EVENTS,
 	OPT_MAX_PART,
@@ -148,7 +151,7 @@ int run_leases(struct control *control, const struct arguments *arguments);
 int run_names(struct control *control, const struct arguments *arguments);
 int run_lease(struct control *control, const struct arguments *arguments);
 
-/* Values of --priority and --share. */
+/* Values of --priority and --share, of lease or of exec. */
 struct lease_sharing {
 	bool has_priority;
 	enum rbk_priority priority;

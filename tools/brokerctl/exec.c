@@ -645,8 +645,7 @@ static void say_sharing(const struct execution *execution)
 {
 	if (execution->slice_ns + execution->slice_wait_ns == 0)
 		return;
-	control_fail(0,
-		     "lease %u: while it shared the device it had it for %s, and waited %s for it",
+	control_fail(0, "lease %u: it shared the device, had it for %s, and waited for it for %s",
 		     rbk_lease_number(execution->lease), text_ns((double)execution->slice_ns),
 		     text_ns((double)execution->slice_wait_ns));
 }

@@ -33,20 +33,23 @@ enum sort_by {
 	BY_BUSY,
 	BY_HAD,
 	BY_WAITED,
+	BY_SHARE,
 	BY_OVERDUE,
 	BY_PARTS,
 	BY_LONGEST
 };
 const char *const lease_sort_keys[] = {
-	"lease", "tenant", "name",   "age",     "granted", "used",    "peak", "seen",
-	"busy",  "had",    "waited", "overdue", "parts",   "longest", NULL,
+	"lease", "tenant", "name",   "age",   "granted", "used",  "peak",    "seen",
+	"busy",  "had",    "waited", "share", "overdue", "parts", "longest", NULL,
 };
 
 /* figures that serve as sort keys unchanged */
 static const char *const sort_figures[] = {
-	[BY_GRANTED] = "granted_bytes", [BY_PEAK] = "peak_bytes", [BY_SEEN] = "seen_bytes",
-	[BY_BUSY] = "busy_percent",     [BY_HAD] = "slice_ns",    [BY_WAITED] = "slice_wait_ns",
-	[BY_OVERDUE] = "overdue",       [BY_PARTS] = "parts",     [BY_LONGEST] = "longest_part_ns",
+	[BY_GRANTED] = "granted_bytes", [BY_PEAK] = "peak_bytes",
+	[BY_SEEN] = "seen_bytes",       [BY_BUSY] = "busy_percent",
+	[BY_HAD] = "slice_ns",          [BY_WAITED] = "slice_wait_ns",
+	[BY_SHARE] = "share",           [BY_OVERDUE] = "overdue",
+	[BY_PARTS] = "parts",           [BY_LONGEST] = "longest_part_ns",
 };
 
 static uint64_t used_of(const struct rbk_stats_lease *lease)
@@ -183,8 +186,9 @@ int lease_sharing(const struct arguments *arguments, struct lease_sharing *ret)
 	} priorities[] = {{"urgent", RBK_PRIORITY_URGENT},
 			  {"normal", RBK_PRIORITY_NORMAL},
 			  {"background", RBK_PRIORITY_LOW}};
-	const char *priority = arguments->values[OPT_PRIORITY];
-	const char *share = arguments->values[OPT_SHARE];
+	const bool is_lease = arguments->command->options & TAKES(OPT_LEASE_PRIORITY);
+	const char *priority = arguments->values[is_lease ? OPT_LEASE_PRIORITY : OPT_PRIORITY];
+	const char *share = arguments->values[is_lease ? OPT_LEASE_SHARE : OPT_SHARE];
 	uint64_t number = 0;
 
 	*ret = (struct lease_sharing){.has_priority = false};
@@ -226,19 +230,18 @@ static int change_sharing(struct control *control, const struct arguments *argum
 
 	if (r)
 		return control_refused(control, r, &error);
-	printf("lease %u has", (unsigned int)number);
 	if (sharing->has_priority)
-		printf(" priority %s%s", arguments->values[OPT_PRIORITY],
-		       sharing->share ? "," : "");
+		printf("lease %u has priority %s\n", number, arguments->values[OPT_LEASE_PRIORITY]);
 	if (sharing->share)
-		printf(" share %u of its tenant's time", (unsigned int)sharing->share);
-	putchar('\n');
+		printf("lease %u has share %u among the leases of its tenant, of which each has "
+		       "100 by default; a share is no limit\n",
+		       number, sharing->share);
 	return EXIT_OK;
 }
 
 int run_lease(struct control *control, const struct arguments *arguments)
 {
-	const char *size = arguments->values[OPT_VRAM];
+	const char *size = arguments->values[OPT_LEASE_VRAM];
 	uint64_t number, wish_bytes = 0;
 	struct lease_sharing sharing;
 	int status;
@@ -252,7 +255,9 @@ int run_lease(struct control *control, const struct arguments *arguments)
 		return status;
 	if (!size && !sharing.has_priority && sharing.share == 0)
 		return control_misuse(arguments,
-				      "give --vram, --priority or --share: what should change");
+				      "lease %u would not change: give at least one of --priority, "
+				      "--share and --vram",
+				      (unsigned int)number);
 	if (size && (!size_parse(size, &wish_bytes) || wish_bytes == 0))
 		return control_misuse(arguments,
 				      "--vram takes the size of the lease, such as 4GiB, not %s",

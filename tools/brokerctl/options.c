@@ -55,12 +55,22 @@ static const struct about about[N_OPTIONS] = {
 			  "time between two listings (2); also -n SECONDS"},
 	[OPT_JSON] = {"json", NULL, false, "JSON lines instead of text"},
 	[OPT_LAST] = {"last", "N", false, "the last N decisions (20)"},
+	[OPT_LEASE_PRIORITY] = {"priority", "urgent|normal|background", false,
+				"all programs of the lease share the device's time with other "
+				"leases, with this priority"},
+	[OPT_LEASE_SHARE] = {"share", "N", false,
+			     "1 to 10000: the lease's share; the leases of a tenant divide its "
+			     "time of the device in proportion to their shares, which are no "
+			     "limits (100)"},
+	[OPT_LEASE_VRAM] = {"vram", "SIZE", false, "size of the lease, at most its maximum: 4GiB"},
 	[OPT_MAX] = {"max", "SIZE", false,
 		     "size that the lease may grow to while there is room (as --vram)"},
-	[OPT_MAX_EVENTS] = {"max-events", "N", false, "write at most N task events (200000)"},
-	[OPT_MAX_PART] =
-		{"max-part", "TIME", false,
-		 "share the device's time, and always divide command buffers into such parts"},
+	[OPT_MAX_EVENTS] = {"max-events", "N", false,
+			    "write at most N tasks, and as many timeslices of leases; standard "
+			    "error has the number of the others (200000)"},
+	[OPT_MAX_PART] = {"max-part", "TIME", false,
+			  "share the device's time with other leases, and always divide command "
+			  "buffers into parts of about this time: 500us"},
 	[OPT_MIN] = {"min", "SIZE", false,
 		     "accept this size if there is no room for all of --vram (as --vram)"},
 	[OPT_NODES] = {"nodes", "FILE,...", false,
@@ -72,9 +82,12 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_PRIORITY] = {"priority", "urgent|normal|background", false,
 			  "share the device's time with other leases, with this priority"},
 	[OPT_PROFILE] = {"profile", NULL, false, "also measure each node, on each device"},
-	[OPT_QUIET] = {"quiet", NULL, false, "do not print the memory use at the end"},
+	[OPT_QUIET] = {"quiet", NULL, false,
+		       "print neither the memory use nor the time of the device at the end"},
 	[OPT_REPEAT] = {"repeat", "N", false, "run the model N times, and print the times"},
-	[OPT_REPORT] = {"report", "FILE", false, "write the memory use to this file, as JSON"},
+	[OPT_REPORT] = {"report", "FILE", false,
+			"write the memory use, the time of the device and the exit status to this "
+			"file at the end, as JSON"},
 	[OPT_ROOM_WAIT] = {"wait", "TIME", false,
 			   "wait for room, at most this long: 30s, 5min, 1h"},
 	[OPT_RTOL] = {"rtol", "X", false,
@@ -90,9 +103,11 @@ static const struct about about[N_OPTIONS] = {
 			     "run the model again and again for N seconds, and print the times"},
 	[OPT_SECONDS] = {"seconds", "N", false,
 			 "also record for N seconds, after the logged tasks"},
-	[OPT_SHARE] = {"share", "N", false,
-		       "share the device's time; 1 to 10000: the lease's share among those of its "
-		       "tenant (100)"},
+	[OPT_SHARE] =
+		{"share", "N", false,
+		 "share the device's time with other leases; 1 to 10000: the lease's share; "
+		 "the leases of a tenant divide its time in proportion to their shares, which "
+		 "are no limits (100)"},
 	[OPT_SHOWN_DEVICE] = {"device", "auto|cpu|gpu", false,
 			      "with --capabilities: these devices only (auto, the default: all)"},
 	[OPT_SORT] = {"sort", "KEY", false, "largest first, or by name; -KEY: the reverse order"},
@@ -120,19 +135,34 @@ static void print_option(FILE *file, const struct about *option)
 		fprintf(file, option->is_optional ? "[=%s]" : "=%s", option->argument);
 }
 
+/* Print the options of a command that requires at least one of them. */
+static void print_alternatives(FILE *file, const struct command *command)
+{
+	const char *before = " (";
+
+	for (unsigned int i = 0; i < N_OPTIONS; i++) {
+		if (!(command->options & TAKES(i)))
+			continue;
+		fputs(before, file);
+		print_option(file, &about[i]);
+		before = " | ";
+	}
+	fputs(")...", file);
+}
+
 static void print_synopsis(FILE *file, const struct command *command)
 {
-	/* exec requires --vram, of which --min is a part; lease does not. */
-	const bool needs_vram =
-		(command->options & TAKES(OPT_VRAM)) && (command->options & TAKES(OPT_MIN));
+	const bool needs_one = command->options & TAKES(OPT_LEASE_VRAM);
 
 	fprintf(file, "usage: brokerctl [OPTION...] %s", command->name);
-	if (needs_vram) {
+	if (command->options & TAKES(OPT_VRAM)) {
 		fputc(' ', file);
 		print_option(file, &about[OPT_VRAM]);
 	}
+	if (needs_one)
+		print_alternatives(file, command);
 	for (unsigned int i = 0; i < N_OPTIONS; i++) {
-		if (!(command->options & TAKES(i)) || (i == OPT_VRAM && needs_vram))
+		if (!(command->options & TAKES(i)) || i == OPT_VRAM || needs_one)
 			continue;
 		fputs(" [", file);
 		print_option(file, &about[i]);
