@@ -518,7 +518,7 @@ def check_vulkan(broker, folder):
 def facts_of(broker, lease):
     """Return what brokerctl why says of a lease's memory, after the sentence that it does not share the device."""
     answer, = objects(ctl(broker, 'why', 'lease', str(lease['lease']), '--json'))
-    expect(answer['lease'] == lease['lease'] and 'without --priority' in answer['facts'][0], answer)
+    expect(answer['lease'] == lease['lease'] and 'gives them a priority' in answer['facts'][0], answer)
     return answer['facts'][1:]
 
 

@@ -216,7 +216,8 @@ def test_why_alone():
         expect(has_fact(answer, 'held back only while others use the device') and len(answer['facts']) == 1, answer)
         expect(answer['tenant'] == 'light' and answer['lease_name'] == 'light' and not answer['has_ended'], answer)
         answer = why(rig, 'lease', str(leases_of(rig)['heavy']['lease']))
-        expect(has_fact(answer, 'without --priority', 'neither wait nor are waited for') and len(answer['facts']) == 1, answer)
+        expect(has_fact(answer, 'nothing gives them a priority', 'neither wait nor are waited for',
+                        f'brokerctl lease {answer["lease"]} --priority=') and len(answer['facts']) == 1, answer)
         text, _ = ctl(rig, 'why', 'lease', 'light')
         expect(text.startswith(f'lease {leases_of(rig)["light"]["lease"]} (light) of tenant light: no timeslice of it'), text)
         for arguments in (['lease', 'nothing'], ['lease', '77'], ['lease', 'light', '--tenant=heavy']):
@@ -240,7 +241,7 @@ def test_why_overdue():
         expect(answer['tenant'] == 'light' and answer['priority'] == 'normal' and answer['overdue'] > 0, answer)
         judge(answer['tail_ns'] > GRACE_NS and part_of(answer, 'tail') > .2 and part_of(answer, 'held') > 0, answer)
         judge(part_of(answer, 'wait-lease', lease=numbers['heavy'], tenant='heavy', priority='normal') > .1, answer)
-        judge(has_fact(answer, 'it was overdue', 'up to ', '--max-part'), answer)
+        judge(has_fact(answer, 'it was overdue', 'up to ', '--max-part', 'exec-max-part'), answer)
         text, _ = ctl(rig, 'why', str(numbers['light']))
         expect(text.startswith(f'lease {numbers["light"]} (light) of tenant light: ') and ' seen, in ' in text, text)
         expect(f'waiting behind lease {numbers["heavy"]} (heavy of tenant heavy, priority normal)' in text, text)
@@ -267,6 +268,30 @@ def test_why_overdue():
         answer = why(rig, 'lease', 'heavy')
         judge(part_of(answer, 'wait') > .01, answer)
         heavy.end()
+
+
+def test_why_whole():
+    """Programs are told what of their work cannot be divided, and what helps."""
+    with begun(POLICY) as rig:
+        whole = Program(rig, 20000, 3, name='heavy', dispatches=10, kind='w')
+        unsliced = Program(rig, 20000, 3, name='light', dispatches=1, kind='a')
+        divided = Program(rig, 20000, 3, dispatches=10, max_part='1ms')
+        for tenant, name in (('heavy', 'whole'), ('light', 'unsliced'), ('default', 'slices')):
+            wait_for(lambda: leases_of(rig)[tenant][name], tenant, 'has no', name)
+        leases = leases_of(rig)
+        expect(leases['heavy']['parts'] == leases['heavy']['unsliced'] == 0, leases)
+        expect(leases['light']['whole'] == leases['light']['slices'] == 0, leases)
+        expect(leases['default']['whole'] == leases['default']['unsliced'] == 0, leases)
+        answer = why(rig, 'lease', 'heavy')
+        expect(has_fact(answer, ' of its command buffers stayed whole', 'command buffers of their own')
+               and not has_fact(answer, 'dispatch'), answer)
+        answer = why(rig, 'lease', 'light')
+        expect(has_fact(answer, ' of its dispatches ', 'and stayed whole', 'smaller dispatches')
+               and not has_fact(answer, 'command buffers stayed'), answer)
+        answer = why(rig, 'lease', 'other')
+        expect(not has_fact(answer, 'stayed whole'), answer)
+        for program in (whole, unsliced, divided):
+            program.end()
 
 
 def test_why_behind():
@@ -317,7 +342,8 @@ def test_why_priorities():
         judge(answer['priority'] == 'background' and answer['late'] > 0, answer)
         judge(part_of(answer, 'wait-lease', lease=leases['heavy']) > .5, answer)
         judge(part_of(answer, 'wait-lease', lease=leases['other'], priority='urgent') > .01, answer)
-        judge(has_fact(answer, 'only after it had waited for more than a second'), answer)
+        judge(has_fact(answer, 'only after it had waited for more than a second',
+                       f'brokerctl lease {leases["light"]} --priority=', 'exec-priority'), answer)
         answer = why(rig, 'lease', 'heavy')
         judge(answer['tenant_share'] > .7 and .45 < answer['tenant_weight_share'] < .55, answer)
         judge(has_fact(answer, 'its tenant is over its share', '50.0%'), answer)

@@ -34,10 +34,12 @@ class TimedBroker(Broker):
 class Program:
     """submit-client.c under the layer. @priority: None: it does not share the card's time.
 
-    With @dispatches each submission of @us is recorded anew, with so many dispatches.
+    With @dispatches each submission of @us is recorded anew, with so many dispatches. @kind: submit-client's letters for work
+    that is not divided.
     """
 
-    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None, share=0, quiet=False):
+    def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None, share=0, quiet=False,
+                 kind=''):
         environment = {**rig.cards.environment, 'XDG_DATA_DIRS': f'{rig.folder}/share:/usr/share',
                        'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
                        'RINGBROKER_SOCKET': rig.broker.socket, 'RINGBROKER_LEASE_LOG': '-'}
@@ -53,7 +55,7 @@ class Program:
             environment['RINGBROKER_LEASE_SHARE'] = str(share)
         self.us = us
         groups = f'{us // GROUP_US // dispatches}x{dispatches}' if dispatches else str(us // GROUP_US)
-        arguments = [groups, str(depth), *([str(period_us)] if period_us else [])]
+        arguments = [groups + kind, str(depth), *([str(period_us)] if period_us else [])]
         self.process = started.start([os.path.join(rig.folder, name), *arguments], env=environment, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, text=True)
         answer = self.line()

@@ -2,13 +2,14 @@
 /*
  * A Vulkan program that keeps a device busy, and tells how long its submissions took
  *
- *     submit-client GROUPS[xDISPATCHES] DEPTH [PERIOD_US]
+ *     submit-client GROUPS[xDISPATCHES][a][w] DEPTH [PERIOD_US]
  *
  * Each submission dispatches GROUPS workgroups of an empty shader, or does so DISPATCHES times and
- * is recorded anew each time. DEPTH of them are under way at a
- * time; with PERIOD_US one begins each so many microseconds, and DEPTH is 1. With a DEPTH of 0, two
- * queues wait for each other's semaphores and for the host, which signals after it has submitted;
- * with a negative one, that many submissions wait for the host.
+ * is recorded anew each time. With "a" the shader has an atomic operation, with "w" each recording
+ * first sets state of drawing: the layer of leases divides neither. DEPTH of them are under way at
+ * a time; with PERIOD_US one begins each so many microseconds, and DEPTH is 1. With a DEPTH of 0,
+ * two queues wait for each other's semaphores and for the host, which signals after it has
+ * submitted; with a negative one, that many submissions wait for the host.
  *
  * It prints "ready", and reads lines: "report" prints the submissions that ended since the last
  * report and the p50, p99 and longest times from submission to end, in microseconds. It ends with
@@ -38,8 +39,23 @@ static const uint32_t empty_shader[] = {
 	0x00020013, 2, 0x00030021, 3, 2, 0x00050036, 2, 1, 0, 3, 0x000200f8, 4, 0x000100fd,
 	0x00010038};
 
+/* The same with shared uint n; main() { atomicAdd(n, 1); } */
+static const uint32_t atomic_shader[] = {
+	0x07230203, 0x00010000, 0, 11, 0,
+	/* OpCapability Shader; OpMemoryModel Logical GLSL450 */
+	0x00020011, 1, 0x0003000e, 0, 1,
+	/* OpEntryPoint GLCompute %1 "main"; OpExecutionMode %1 LocalSize 1 1 1 */
+	0x0005000f, 5, 1, 0x6e69616d, 0, 0x00060010, 1, 17, 1, 1, 1,
+	/* %2 = void; %3 = void(); %5 = uint; %6 = pointer to shared uint; %7 = n; %8 = 1; %9 = 0 */
+	0x00020013, 2, 0x00030021, 3, 2, 0x00040015, 5, 32, 0, 0x00040020, 6, 4, 5, 0x0004003b, 6,
+	7, 4, 0x0004002b, 5, 8, 1, 0x0004002b, 5, 9, 0,
+	/* %1 = function; %4: label, atomic addition, return, end */
+	0x00050036, 2, 1, 0, 3, 0x000200f8, 4, 0x000700ea, 5, 10, 7, 8, 9, 8, 0x000100fd,
+	0x00010038};
+
 /* A queue with recorded commands. */
 struct stream {
+	uint32_t family; /* 0: it can draw, too */
 	VkQueue queue;
 	VkCommandPool pool;
 	VkCommandBuffer commands[MAX_DEPTH];
@@ -55,6 +71,7 @@ static VkPipelineLayout layout;
 static VkPipeline pipeline;
 static struct stream streams[2];
 static uint32_t n_groups, n_dispatches, depth, n_late; /* n_dispatches 0: recorded once */
+static bool is_atomic, sets_state;
 static uint64_t period_us;
 static atomic_bool must_end;
 
@@ -92,8 +109,8 @@ static void make_pipeline(void)
 {
 	const VkShaderModuleCreateInfo code = {
 		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-		.codeSize = sizeof(empty_shader),
-		.pCode = empty_shader,
+		.codeSize = is_atomic ? sizeof(atomic_shader) : sizeof(empty_shader),
+		.pCode = is_atomic ? atomic_shader : empty_shader,
 	};
 	const VkPipelineLayoutCreateInfo no_layout = {
 		.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
@@ -112,7 +129,8 @@ static void make_pipeline(void)
 	EXPECT(vk.vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, NULL, &pipeline));
 }
 
-static void record(VkCommandBuffer commands, VkCommandBufferUsageFlags flags)
+static void record(const struct stream *stream, VkCommandBuffer commands,
+		   VkCommandBufferUsageFlags flags)
 {
 	const VkCommandBufferBeginInfo begin = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
@@ -120,6 +138,8 @@ static void record(VkCommandBuffer commands, VkCommandBufferUsageFlags flags)
 	};
 
 	EXPECT(vk.vkBeginCommandBuffer(commands, &begin));
+	if (sets_state && stream->family == 0)
+		vk.vkCmdSetLineWidth(commands, 1);
 	vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
 	for (uint32_t i = 0; i < n_dispatches || i == 0; i++)
 		vk.vkCmdDispatch(commands, n_groups, 1, 1);
@@ -145,11 +165,12 @@ static void stream_init(struct stream *stream, uint32_t family)
 		.commandBufferCount = MAX_DEPTH,
 	};
 
+	stream->family = family;
 	vk.vkGetDeviceQueue(device, family, 0, &stream->queue);
 	EXPECT(vk.vkCreateCommandPool(device, &pool, NULL, &stream->pool));
 	allocate.commandPool = stream->pool;
 	EXPECT(vk.vkAllocateCommandBuffers(device, &allocate, stream->commands));
-	record(stream->commands[0], VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
+	record(stream, stream->commands[0], VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT);
 	EXPECT(vk.vkCreateSemaphore(device, &semaphore, NULL, &stream->timeline));
 }
 
@@ -232,7 +253,7 @@ static void submit(struct stream *stream, const struct stream *after, uint64_t v
 	};
 
 	if (n_dispatches > 0)
-		record(*commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
+		record(stream, *commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
 	EXPECT(vk.vkQueueSubmit(stream->queue, 1, &info, fence));
 }
 
@@ -250,7 +271,7 @@ static void await_value(const struct stream *stream, uint64_t value)
 
 static void run_busy(void)
 {
-	struct stream *stream = &streams[1];
+	struct stream *stream = &streams[sets_state ? 0 : 1];
 	uint64_t begin_us[MAX_DEPTH], next_us = now_us();
 
 	while (!atomic_load(&must_end)) {
@@ -343,6 +364,8 @@ int main(int argc, char **argv)
 		return 2;
 	n_groups = (uint32_t)atoi(argv[1]);
 	n_dispatches = strchr(argv[1], 'x') ? (uint32_t)atoi(strchr(argv[1], 'x') + 1) : 0;
+	is_atomic = strchr(argv[1], 'a');
+	sets_state = strchr(argv[1], 'w');
 	n_late = atoi(argv[2]) < 0 ? (uint32_t)-atoi(argv[2]) : 0;
 	depth = n_late > 0 ? 0 : (uint32_t)atoi(argv[2]);
 	period_us = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;

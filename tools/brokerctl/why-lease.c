@@ -32,7 +32,7 @@
 #include "records.h"
 #include "util/plural.h"
 
-enum { MAX_FACTS = 16, FACT_BYTES = 384, MAX_NAMED = 5, MAX_CAUSES = MAX_NAMED + 8 };
+enum { MAX_FACTS = 16, FACT_BYTES = 512, MAX_NAMED = 5, MAX_CAUSES = MAX_NAMED + 8 };
 
 /* A tenant that has more of the device than its weight gives it, by this much, is over its share.
  */
@@ -488,8 +488,8 @@ static uint64_t n_overdue(const struct answer *answer)
 static void overdue_facts(struct answer *answer)
 {
 	static const char remedy[] =
-		"give it --max-part (brokerctl exec), which divides submissions "
-		"that are longer";
+		"start them with --max-part (brokerctl exec), or with exec-max-part of their "
+		"tenant (brokerd.conf), which divides longer submissions";
 	const uint64_t n = n_overdue(answer);
 	const uint64_t n_own = answer->n_overdue - answer->n_overdue_behind;
 
@@ -525,6 +525,28 @@ static void overdue_facts(struct answer *answer)
 	}
 }
 
+/* Tell what of the programs' work the layer could not divide. */
+static void parts_facts(struct answer *answer)
+{
+	const struct rbk_stats_lease *lease = &answer->subject->lease;
+
+	if (!answer->subject->is_listed || lease->n_submissions == RBK_STATS_ABSENT)
+		return;
+	if (lease->n_whole > 0)
+		fact(answer,
+		     "%" PRIu64 " of its command buffers stayed whole from a command on that "
+		     "cannot be set up again in another part, such as one of drawing: others wait "
+		     "for all that follows; computations are divided if they come before it, or "
+		     "are recorded in command buffers of their own",
+		     lease->n_whole);
+	if (lease->n_unsliced > 0)
+		fact(answer,
+		     "%" PRIu64 " of its dispatches took longer than a part and stayed whole, "
+		     "since their shaders have atomic operations or would notice: others wait for "
+		     "each of them; smaller dispatches help, such as those of smaller batches",
+		     lease->n_unsliced);
+}
+
 static void memory_facts(struct answer *answer)
 {
 	const struct rbk_stats_lease *lease = &answer->subject->lease;
@@ -553,17 +575,24 @@ static void gather_facts(struct answer *answer)
 	const struct lease_subject *subject = answer->subject;
 
 	if (subject->is_listed && !(subject->lease.flags & RBK_STATS_LEASE_SHARING))
-		fact(answer, "its programs do not share the device's time (they were started "
-			     "without --priority): they neither wait nor are waited for");
+		fact(answer,
+		     "its programs do not share the device's time, since nothing gives them a "
+		     "priority: they neither wait nor are waited for; brokerctl lease %u "
+		     "--priority=background has them share it from now on, and so do --priority "
+		     "of brokerctl exec and exec-priority of their tenant (brokerd.conf)",
+		     subject->number);
 	else if (answer->n_slices == 0)
 		fact(answer, "its programs are held back only while others use the device, too, "
 			     "and a timeslice is logged when it ends");
 	overdue_facts(answer);
+	parts_facts(answer);
 	if (answer->n_late > 0)
 		fact(answer,
 		     "%" PRIu64 " of its %" PRIu64 " timeslice%s came only after it had waited for "
-		     "more than a second: others have a higher priority",
-		     answer->n_late, answer->n_slices, plural(answer->n_slices));
+		     "more than a second: others have a higher priority; brokerctl lease %u "
+		     "--priority=normal or urgent raises its own at once, and --priority of "
+		     "brokerctl exec, or exec-priority of its tenant (brokerd.conf), for good",
+		     answer->n_late, answer->n_slices, plural(answer->n_slices), subject->number);
 	if (answer->share > answer->weight_share + share_slack)
 		fact(answer,
 		     "its tenant is over its share: it had %s of the time for which leases had the "
