@@ -364,6 +364,10 @@ void timeslice_share(struct gpu *gpu)
 	__atomic_store_n(&slice->refused_until_ns, layer_now_ns() + retry_ns, __ATOMIC_RELAXED);
 	if (r && !slice->is_refused)
 		say_unshared(gpu, r);
+	if (!r && slice->is_refused)
+		say_error("lease %u shares its device's time now, but submissions stay whole on "
+			  "the devices that the program has opened before",
+			  rbk_lease_number(gpu->lease));
 	slice->is_refused = r != 0;
 	if (!r)
 		__atomic_store_n(&slice->is_sharing, 1, __ATOMIC_RELEASE);

@@ -13,16 +13,19 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 
 import started
+from fakebroker import FEAT_LEASES, LEASE_OPEN, MIB, REPLY_BYTES, hello
 from simulated import GPU, PATIENCE_S, Broker, Cards, Client
 
 SIM, BROKERD, CLIENT, MANIFEST, MODEL_CLIENT, BROKERCTL = sys.argv[1:7]
 GROUP_US = 10
+LEASE_TIMESLICE, FEAT_TIMESLICE = 28, 1 << 18
 SLOW = int(os.environ.get('RBK_TEST_SLOW', '1'))
 POLICY = '[tenant heavy]\nmatch-exe = {0}/heavy\nweight = 300\n[tenant light]\nmatch-exe = {0}/light\nweight = 100\n'
 
@@ -39,7 +42,7 @@ class Program:
     """
 
     def __init__(self, rig, us, depth=8, period_us=0, priority='normal', name='other', dispatches=0, max_part=None, share=0, quiet=False,
-                 kind=''):
+                 errors=None, kind=''):
         environment = {**rig.cards.environment, 'XDG_DATA_DIRS': f'{rig.folder}/share:/usr/share',
                        'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '64MiB',
                        'RINGBROKER_SOCKET': rig.broker.socket, 'RINGBROKER_LEASE_LOG': '-'}
@@ -57,7 +60,7 @@ class Program:
         groups = f'{us // GROUP_US // dispatches}x{dispatches}' if dispatches else str(us // GROUP_US)
         arguments = [groups + kind, str(depth), *([str(period_us)] if period_us else [])]
         self.process = started.start([os.path.join(rig.folder, name), *arguments], env=environment, stdin=subprocess.PIPE,
-                                     stdout=subprocess.PIPE, text=True)
+                                     stdout=subprocess.PIPE, stderr=errors, text=True)
         answer = self.line()
         started.expect(answer == 'ready', 'the program says', answer)
 
@@ -278,6 +281,38 @@ def test_priority_of_a_running_program():
         judge(parts[1] < 5000, 'the urgent program waits for more than parts')
         program.end()
         urgent.end()
+
+
+def share(path):
+    """Connect as a client whose lease shares the card, and does nothing."""
+    client, *_ = hello(path, minor=4, features=FEAT_LEASES | FEAT_TIMESLICE)
+    client.send(struct.pack('=6I16x4Q64x', LEASE_OPEN, 1, 0, 0, 255, 0, MIB, MIB, MIB, 0))
+    number, = struct.unpack_from('=I', client.recv(1 << 16), REPLY_BYTES)
+    client.send(struct.pack('=6I', LEASE_TIMESLICE, 2, number, 1, 0, 0))
+    started.expect(struct.unpack_from('=IIi', client.recv(1 << 16)) == (LEASE_TIMESLICE, 2, 0), 'not shared')
+    return client
+
+
+def test_refused_at_first():
+    """A tenant's seventeenth program shares the card once another one has left, and says that it does so in whole submissions."""
+    with begun() as rig, open(os.path.join(rig.folder, 'errors'), 'w+', encoding='utf-8') as errors:
+        def lines():
+            with open(errors.name, encoding='utf-8') as file:
+                return file.read().splitlines()
+
+        others = [share(rig.broker.socket) for _ in range(16)]
+        program = Program(rig, 1000, 1, 20000, quiet=True, errors=errors)
+        measure([program], .5)
+        rig.await_lease(program, 'it shares the card', sharing=False)
+        started.expect(len(lines()) == 1 and 'is not held back: 16 leases of the tenant do' in lines()[0], lines())
+        others.pop().close()
+        rig.await_lease(program, 'it does not share the card', sharing=True)
+        started.wait_for(lambda: len(lines()) == 2, 'it says nothing')
+        started.expect("shares its device's time now, but submissions stay whole" in lines()[1], lines())
+        for client in others:
+            client.close()
+        program.end()
+        started.expect(len(lines()) == 2, lines())
 
 
 def test_holder_is_killed_or_stopped():
