@@ -90,6 +90,7 @@ const struct figure lease_figures[] = {
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_URGENT, .json = "urgent"),
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_BACKGROUND, .json = "background"),
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_QUEUED, .json = "queued"),
+	LEASE(flags, 16, .flag = RBK_STATS_LEASE_HIGH, .json = "high"),
 	{.json = NULL},
 };
 

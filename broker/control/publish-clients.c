@@ -171,8 +171,9 @@ static uint32_t sharing_flags(const struct lease *lease)
 	if (lease->timeslice.n_members == 0)
 		return 0;
 	class = timeslice_class(lease);
-	return RBK_STATS_LEASE_SHARING | (class < normal ? RBK_STATS_LEASE_URGENT : 0) |
-	       (class > normal ? RBK_STATS_LEASE_BACKGROUND : 0);
+	return RBK_STATS_LEASE_SHARING | (class > normal ? RBK_STATS_LEASE_BACKGROUND : 0) |
+	       (class == priority_class(RBK_PRIORITY_HIGH) ? RBK_STATS_LEASE_HIGH : 0) |
+	       (class == priority_class(RBK_PRIORITY_URGENT) ? RBK_STATS_LEASE_URGENT : 0);
 }
 
 /* Set the figures of how the programs' work is divided, and of their waits for the device. */

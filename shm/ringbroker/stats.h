@@ -499,9 +499,10 @@ struct rbk_stats_session {
 /* Since 1.21: it shares the device's time with other leases, and with this priority if not normal
  */
 #define RBK_STATS_LEASE_SHARING    (1u << 5)
-#define RBK_STATS_LEASE_URGENT     (1u << 6) /* also a high one */
+#define RBK_STATS_LEASE_URGENT     (1u << 6) /* before 1.23 also a high one */
 #define RBK_STATS_LEASE_BACKGROUND (1u << 7)
 #define RBK_STATS_LEASE_QUEUED     (1u << 8) /* since 1.23: its programs wait for the device */
+#define RBK_STATS_LEASE_HIGH       (1u << 9) /* since 1.23: between urgent and normal */
 
 /*
  * A lease: device memory of programs that drive the device themselves (<ringbroker/lease.h>), as of

@@ -280,6 +280,10 @@ def test_priority_of_a_running_program():
         judge(after[1] < 12000, 'the urgent program waits')
         judge(parts[1] < 5000, 'the urgent program waits for more than parts')
         program.end()
+        # A priority is shown as it counts.
+        rig.await_lease(urgent, 'it is not urgent', urgent=True, high=False)
+        rig.ctl('set', 'default', 'priority-max=high')
+        rig.await_lease(urgent, 'its priority is not lowered', urgent=False, high=True)
         urgent.end()
 
 

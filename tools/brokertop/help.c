@@ -62,11 +62,13 @@ static const struct {
 	{"HAD/s", "percentage of the last second for which a lease had the device that it shares"},
 	{"WAITED/s", "percentage of the last second for which it waited for that device"},
 	{"PARTS/s",
-	 "parts into which its command buffers are divided; SUBMITS/s: all that the driver gets"},
+	 "parts of its command buffers behind the first ones; SUBMITS/s: all that the driver gets"},
 	{"LONGEST", "longest part lately; OVERDUE: timeslices that it did not end in time"},
 	{"IS",
 	 "over: more seen than granted; waiting: for a larger size; shrinking: memory is still to "
-	 "be freed; capped: the kernel limits it, too; restored: from an earlier broker"},
+	 "be freed; capped: the kernel limits it, too; restored: from an earlier broker; sharing: "
+	 "it shares the device's time, with urgent, high or background if not normal; queued: it "
+	 "waits for the device"},
 	{"NO-MEM", "tasks that ran on another device for lack of device memory"},
 };
 
