@@ -616,6 +616,9 @@ RBK_EXPORT int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_p
 	if (!r && !(rbk->features & RBK_FEAT_SHARES))
 		r = client_error(error, -EOPNOTSUPP,
 				 "this broker does not support shares of leases");
+	if (!r && priority && *priority == RBK_PRIORITY_NONE && !(rbk->features & RBK_FEAT_UNSHARE))
+		r = client_error(error, -EOPNOTSUPP,
+				 "this broker is older: programs share a device until they end");
 	return r ? r : client_request(rbk, &message, &answer, error);
 }
 
@@ -686,7 +689,8 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 	message.generation = client_objects_lock(rbk);
 	request.lease = rbk_lease_number(lease);
 	client_objects_unlock(rbk);
-	if (!(rbk->features & RBK_FEAT_TIMESLICE))
+	if (!(rbk->features & RBK_FEAT_TIMESLICE) ||
+	    (action == RBK_WIRE_TIMESLICE_LEAVE && !(rbk->features & RBK_FEAT_UNSHARE)))
 		r = -EOPNOTSUPP;
 	else if (action == RBK_WIRE_TIMESLICE_DONE || action == RBK_WIRE_TIMESLICE_GIVE_UP)
 		r = client_post(rbk, &message);
@@ -837,12 +841,13 @@ static struct rbk_wire_lease_share sharing_of(const struct rbk_lease *lease)
 {
 	const struct rbk_lease_page *page = lease->page;
 	const uint32_t set = __atomic_load_n(&page->set, __ATOMIC_RELAXED);
+	const uint32_t priority = __atomic_load_n(&page->priority, __ATOMIC_RELAXED);
 
 	return (struct rbk_wire_lease_share){
 		.request.type = RBK_WIRE_LEASE_SHARE,
-		.priority = set & RBK_LEASE_SET_PRIORITY
-				    ? __atomic_load_n(&page->priority, __ATOMIC_RELAXED)
-				    : 0,
+		.priority = !(set & RBK_LEASE_SET_PRIORITY) ? 0
+			    : priority > 0                  ? priority
+							    : 1 + RBK_PRIORITY_NONE,
 		.share = set & RBK_LEASE_SET_SHARE ? __atomic_load_n(&page->share, __ATOMIC_RELAXED)
 						   : 0,
 	};
@@ -855,6 +860,8 @@ static void restore_sharing(struct rbk *rbk, uint32_t number, struct rbk_wire_le
 	struct client_answer answer;
 
 	sharing.lease = number;
+	if (sharing.priority == 1 + RBK_PRIORITY_NONE && !(rbk->features & RBK_FEAT_UNSHARE))
+		sharing.priority = 0;
 	if ((rbk->features & RBK_FEAT_SHARES) && (sharing.priority > 0 || sharing.share > 0))
 		client_request(rbk, &message, &answer, NULL);
 }

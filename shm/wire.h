@@ -731,9 +731,11 @@ struct rbk_wire_lease_cgroup {
  *         asks again. Without effect if rbk_lease_page.timeslice is no longer word.
  *   GIVE_UP (RBK_FEAT_SHARES)  as DONE, but work of the member is still under way, since it waits
  *         for something, perhaps for what the member submits later
+ *   LEAVE (RBK_FEAT_UNSHARE)  the member neither obeys nor is waited for any more, until it joins
+ *         again
  * A lease whose members do not tell DONE within 50 ms is overdue: the next lease begins, and the
  * overdue one gets no timeslice before they do. Its time counts until then.
- *   -ENOENT  the session is no member of it, or WANT and DONE: has not joined
+ *   -ENOENT  the session is no member of it, or all but JOIN: has not joined
  *   -EBUSY   too many leases of the tenant share the device, or members of the lease
  */
 enum rbk_wire_timeslice_action {
@@ -741,6 +743,7 @@ enum rbk_wire_timeslice_action {
 	RBK_WIRE_TIMESLICE_WANT = 2,
 	RBK_WIRE_TIMESLICE_DONE = 3,
 	RBK_WIRE_TIMESLICE_GIVE_UP = 4,
+	RBK_WIRE_TIMESLICE_LEAVE = 5,
 };
 struct rbk_wire_lease_timeslice {
 	struct rbk_wire_request request;
@@ -754,7 +757,8 @@ struct rbk_wire_lease_timeslice {
 /*
  * LEASE_SHARE (RBK_FEAT_SHARES): sets how a lease shares its device's time. Allowed as
  * LEASE_RESIZE. The priority applies to all members, and those that do not share yet begin to share
- * the device. One above the tenant's priority-max counts as that.
+ * the device. One above the tenant's priority-max counts as that. With RBK_PRIORITY_NONE
+ * (RBK_FEAT_UNSHARE) members are asked to leave.
  *   -EPERM, -ENOENT (no such lease)
  *   -EINVAL  an unknown priority, a share above 10000, or both are 0
  */

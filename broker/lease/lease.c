@@ -75,9 +75,12 @@ void lease_show(const struct lease *lease)
 {
 	const struct lease_timeslice *slice = &lease->timeslice;
 	struct rbk_lease_page *page = lease->page;
+	uint32_t priority = slice->set_priority;
 
 	if (!page)
 		return;
+	if (priority == 0)
+		priority = lease->tenant->exec_priority;
 	store(&page->max_bytes, lease->max_bytes);
 	store(&page->granted_bytes, lease_granted(lease));
 	store(&page->wish_bytes, min_u64(lease->limit_bytes, lease->allowed_bytes));
@@ -86,8 +89,7 @@ void lease_show(const struct lease *lease)
 	store(&page->peak_credited_bytes, lease->peak_credited_bytes);
 	store(&page->n_refused, lease->n_refused);
 	store(&page->resized_bytes, lease->resized_bytes);
-	store_half(&page->priority,
-		   slice->set_priority > 0 ? slice->set_priority : lease->tenant->exec_priority);
+	store_half(&page->priority, priority == 1 + RBK_PRIORITY_NONE ? 0 : priority);
 	store_half(&page->share, timeslice_share(lease));
 	store_half(&page->max_part_us, (uint32_t)(lease->tenant->exec_max_part_ns / 1000));
 	store_half(&page->set, (slice->set_priority > 0 ? RBK_LEASE_SET_PRIORITY : 0) |

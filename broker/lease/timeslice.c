@@ -692,7 +692,8 @@ static void lease_find_class(struct lease *lease)
 	if (lease->timeslice.n_members == 0)
 		return;
 	lease->timeslice.class = UINT8_MAX;
-	if (lease->timeslice.set_priority > 0) {
+	if (lease->timeslice.set_priority > 0 &&
+	    lease->timeslice.set_priority != 1 + RBK_PRIORITY_NONE) {
 		lease->timeslice.class = priority_class(lease->timeslice.set_priority - 1);
 		return;
 	}

@@ -126,11 +126,12 @@ struct lease_timeslice {
 	uint32_t n_wanting;       /* of these, those that wait for the timeslice */
 	uint32_t word;            /* rbk_lease_page.timeslice */
 	uint8_t class; /* priority_class() of @set_priority, or of its members' highest priority */
-	uint32_t set_priority; /* of timeslice_set(): 1 + enum rbk_priority; 0: its members' */
-	uint32_t share;        /* of its tenant's time, 1..10000; 0: FAIR_WEIGHT */
-	uint64_t tag;          /* the time it has had, divided by its share, see timeslice.c */
-	bool is_under_way;     /* its members have not told that their work has ended */
-	bool has_given_up;     /* a member gave it up with work under way */
+	/* of timeslice_set(): 1 + enum rbk_priority; 0: its members', as with RBK_PRIORITY_NONE */
+	uint32_t set_priority;
+	uint32_t share;     /* of its tenant's time, 1..10000; 0: FAIR_WEIGHT */
+	uint64_t tag;       /* the time it has had, divided by its share, see timeslice.c */
+	bool is_under_way;  /* its members have not told that their work has ended */
+	bool has_given_up;  /* a member gave it up with work under way */
 	bool is_overtaken;  /* a later timeslice has ended meanwhile: its work hardly delays others
 			     */
 	bool was_late;      /* it has the timeslice because it waited too long */
@@ -166,7 +167,8 @@ void timeslices_init(struct timeslices *timeslices);
 int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_ns);
 /*
  * Set the priority of a lease, whatever its members ask for: 1 + enum rbk_priority; and its share
- * of its tenant's time, 1..10000. 0 leaves either as it is.
+ * of its tenant's time, 1..10000. 0 leaves either as it is. With RBK_PRIORITY_NONE the lease's page
+ * asks its members to leave, and they have their own priorities until they do.
  */
 void timeslice_set(struct lease *lease, uint32_t priority, uint32_t share, uint64_t now_ns);
 /* Return a lease's share of its tenant's time, 1..10000. */
@@ -177,7 +179,7 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns);
 void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns);
 /* The same, but some of the member's work is still under way, and waits for something. */
 void timeslice_give_up(struct lease_member *member, uint32_t word, uint64_t now_ns);
-/* End a member's part, before it leaves its lease. Does nothing if it does not share. */
+/* End a member's part, also before it leaves its lease. Does nothing if it does not share. */
 void timeslice_leave(struct lease_member *member, uint64_t now_ns);
 
 /* Return the priority_class() of a lease that shares its device, bounded by its tenant's. */

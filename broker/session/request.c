@@ -26,11 +26,12 @@
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE |   \
-	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES | RBK_FEAT_PARTS)
+	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES | RBK_FEAT_PARTS |         \
+	 RBK_FEAT_UNSHARE)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES                                                                    \
 	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART | \
-	 RBK_FEAT_SHARES)
+	 RBK_FEAT_SHARES | RBK_FEAT_UNSHARE)
 
 struct request {
 	struct session *session;
@@ -617,11 +618,16 @@ static int handle_lease_timeslice(struct request *request)
 	bool joins = timeslice->action == RBK_WIRE_TIMESLICE_JOIN;
 	bool is_done = timeslice->action == RBK_WIRE_TIMESLICE_DONE ||
 		       timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP;
+	uint64_t required = 0;
 
-	if (!joins && !is_done && timeslice->action != RBK_WIRE_TIMESLICE_WANT)
+	if (timeslice->action < RBK_WIRE_TIMESLICE_JOIN ||
+	    timeslice->action > RBK_WIRE_TIMESLICE_LEAVE)
 		return hostile(request, "the client's timeslice request has an unknown action");
-	if (timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP &&
-	    !(request->session->features & RBK_FEAT_SHARES))
+	if (timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP)
+		required = RBK_FEAT_SHARES;
+	if (timeslice->action == RBK_WIRE_TIMESLICE_LEAVE)
+		required = RBK_FEAT_UNSHARE;
+	if ((request->session->features & required) != required)
 		return hostile(request, "the client's timeslice request lacks the feature of its "
 					"action");
 	if (timeslice->priority >= RBK_PRIORITY_COUNT)

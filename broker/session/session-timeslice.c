@@ -30,6 +30,8 @@ void session_timeslice(struct session *session, const struct rbk_wire_lease_time
 		timeslice_done(member, timeslice->word, now_ns);
 	else if (timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP)
 		timeslice_give_up(member, timeslice->word, now_ns);
+	else if (timeslice->action == RBK_WIRE_TIMESLICE_LEAVE)
+		timeslice_leave(member, now_ns);
 	else
 		r = timeslice_join(member, timeslice->priority, now_ns);
 	if (r)
@@ -51,8 +53,8 @@ void session_lease_share(struct session *session, const struct rbk_wire_lease_sh
 
 	if (!lease)
 		return;
-	if (share->priority > RBK_PRIORITY_COUNT || share->share > FAIR_MAX_WEIGHT ||
-	    (share->priority == 0 && share->share == 0)) {
+	if ((share->priority > RBK_PRIORITY_COUNT && share->priority != 1 + RBK_PRIORITY_NONE) ||
+	    share->share > FAIR_MAX_WEIGHT || (share->priority == 0 && share->share == 0)) {
 		session_reply_result(session, request->type, request->cookie, -EINVAL,
 				     "lease %u can have a share from 1 to %d and a known priority, "
 				     "not share %u and priority %u",

@@ -29,6 +29,8 @@ static inline const char *priority_of_program(uint32_t priority)
 		return "high";
 	case RBK_PRIORITY_LOW:
 		return "background";
+	case RBK_PRIORITY_NONE:
+		return "none";
 	default:
 		return "normal";
 	}

@@ -9,6 +9,9 @@
  * Submissions before the device was restrained have no fence; the first one with a fence on their
  * queue ends after them.
  *
+ * The thread "rbk-slice" also follows the priority, which may change: the process joins anew with
+ * another one, or leaves, and is not restrained until it joins again.
+ *
  * Nothing waits for ever. A submission may wait for a semaphore that a later submission of the
  * program signals, so the later one is let through after a while, and the broker is told DONE if
  * nothing ends while another thread waits. If the broker does not answer, submissions are not
@@ -70,7 +73,9 @@ static uint32_t priority_of(const struct gpu *gpu)
 	const uint32_t set = __atomic_load_n(&page->set, __ATOMIC_RELAXED);
 	const uint32_t priority = __atomic_load_n(&page->priority, __ATOMIC_RELAXED);
 
-	if (environment->has_priority && !(set & RBK_LEASE_SET_PRIORITY))
+	if (set & RBK_LEASE_SET_PRIORITY)
+		return priority;
+	if (environment->has_priority)
 		return 1 + environment->priority;
 	/* A share or a length of parts does not outrank the priority of the tenant's section. */
 	return priority == 0 && environment->is_sharing ? 1 + RBK_PRIORITY_NORMAL : priority;
@@ -125,6 +130,34 @@ static int tell(struct gpu *gpu, uint32_t action, uint32_t word)
 	r = client_lease_timeslice(gpu->lease, action, 0, word);
 	pthread_rwlock_unlock(&layer_process->using);
 	return r;
+}
+
+static uint32_t load_joined(const struct gpu *gpu)
+{
+	return __atomic_load_n(&gpu->timeslice.joined, __ATOMIC_RELAXED);
+}
+
+/* Join with @priority, 1 + an enum rbk_priority, or leave with 0. Under process.lock or .using. */
+static int join(struct gpu *gpu, uint32_t priority)
+{
+	const uint32_t action = priority > 0 ? RBK_WIRE_TIMESLICE_JOIN : RBK_WIRE_TIMESLICE_LEAVE;
+	int r = client_lease_timeslice(gpu->lease, action, priority > 0 ? priority - 1 : 0, 0);
+
+	if (!r)
+		__atomic_store_n(&gpu->timeslice.joined, priority, __ATOMIC_RELAXED);
+	return r;
+}
+
+static void say_unshared(const struct gpu *gpu, int r)
+{
+	const char *why = r == -EOPNOTSUPP ? "the broker does not offer it"
+			  : r == -EBUSY    ? "16 leases of the tenant do, or 64 processes of it"
+			  : r < 0          ? strerror(-r)
+					   : "the broker is gone";
+
+	say_error("lease %u does not share its device's time, so the program's work is not held "
+		  "back: %s",
+		  rbk_lease_number(gpu->lease), why);
 }
 
 /* ---- Reports ---- */
@@ -272,6 +305,56 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 	await_word(gpu, word, r ? failed_ns : retry_ns);
 }
 
+/* Leave after having joined with @joined. Under process.using. */
+static int leave(struct gpu *gpu, uint32_t joined)
+{
+	struct timeslice *slice = &gpu->timeslice;
+	int r;
+
+	/* Nothing waits from now on: a thread's WANT must not come behind LEAVE. */
+	pthread_mutex_lock(&slice->lock);
+	__atomic_store_n(&slice->joined, 0, __ATOMIC_RELAXED);
+	slice->is_using = slice->has_asked = false;
+	slice->ask_at_ns = 0;
+	pthread_cond_broadcast(&slice->changed);
+	pthread_mutex_unlock(&slice->lock);
+	r = join(gpu, 0);
+	if (r)
+		__atomic_store_n(&slice->joined, joined, __ATOMIC_RELAXED);
+	else
+		say("the process does not share the time of lease %u's device any more",
+		    rbk_lease_number(gpu->lease));
+	return r;
+}
+
+/* Join anew, or leave, as the environment and the page say, which may have changed. */
+static void follow_priority(struct gpu *gpu)
+{
+	struct timeslice *slice = &gpu->timeslice;
+	uint32_t priority, joined;
+	int r = 0;
+
+	if (!__atomic_load_n(&slice->is_sharing, __ATOMIC_ACQUIRE) ||
+	    priority_of(gpu) == load_joined(gpu) ||
+	    layer_now_ns() < __atomic_load_n(&slice->refused_until_ns, __ATOMIC_RELAXED))
+		return;
+	/* Write-locked while the lease moves to another broker, where the process joins anew. */
+	pthread_rwlock_rdlock(&layer_process->using);
+	priority = priority_of(gpu);
+	joined = load_joined(gpu);
+	if (priority > 0 && priority != joined)
+		r = join(gpu, priority);
+	else if (joined > 0 && priority == 0 && rbk_features(layer_process->rbk) & RBK_FEAT_UNSHARE)
+		r = leave(gpu, joined);
+	if (r)
+		__atomic_store_n(&slice->refused_until_ns, layer_now_ns() + retry_ns,
+				 __ATOMIC_RELAXED);
+	if (r && joined == 0 && !slice->is_refused)
+		say_unshared(gpu, r);
+	slice->is_refused = r && joined == 0;
+	pthread_rwlock_unlock(&layer_process->using);
+}
+
 static void *watch_word(void *data)
 {
 	struct gpu *gpu = data;
@@ -286,8 +369,9 @@ static void *watch_word(void *data)
 			pthread_mutex_unlock(&slice->lock);
 		}
 		report(gpu, false);
+		follow_priority(gpu);
 		if (RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_OPEN ||
-		    RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_HELD)
+		    RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_HELD || load_joined(gpu) == 0)
 			await_word(gpu, word, retry_ns);
 		else
 			end_slice(gpu, word);
@@ -316,27 +400,6 @@ static int serve(struct gpu *gpu)
 	return r;
 }
 
-static int join(struct gpu *gpu)
-{
-	const uint32_t priority = priority_of(gpu);
-
-	/* The next broker's policy may name no priority. */
-	return client_lease_timeslice(gpu->lease, RBK_WIRE_TIMESLICE_JOIN,
-				      priority > 0 ? priority - 1 : RBK_PRIORITY_NORMAL, 0);
-}
-
-static void say_unshared(const struct gpu *gpu, int r)
-{
-	const char *why = r == -EOPNOTSUPP ? "the broker does not offer it"
-			  : r == -EBUSY    ? "16 leases of the tenant do, or 64 processes of it"
-			  : r < 0          ? strerror(-r)
-					   : "the broker is gone";
-
-	say_error("lease %u does not share its device's time, so the program's work is not held "
-		  "back: %s",
-		  rbk_lease_number(gpu->lease), why);
-}
-
 static void read_max_part(struct gpu *gpu)
 {
 	const struct environment *environment = &layer_process->environment;
@@ -352,15 +415,16 @@ static void read_max_part(struct gpu *gpu)
 
 void timeslice_share(struct gpu *gpu)
 {
+	const uint32_t priority = priority_of(gpu);
 	struct timeslice *slice = &gpu->timeslice;
 	int r;
 
-	if (priority_of(gpu) == 0 || slice->is_sharing)
+	if (priority == 0 || slice->is_sharing)
 		return;
 	read_max_part(gpu);
 	r = serve(gpu);
 	if (!r)
-		r = join(gpu);
+		r = join(gpu, priority);
 	__atomic_store_n(&slice->refused_until_ns, layer_now_ns() + retry_ns, __ATOMIC_RELAXED);
 	if (r && !slice->is_refused)
 		say_unshared(gpu, r);
@@ -395,6 +459,7 @@ static void share_late(struct gpu *gpu)
 void timeslice_restore(struct gpu *gpu)
 {
 	struct timeslice *slice = &gpu->timeslice;
+	uint32_t priority, joined;
 	int r;
 
 	if (!slice->is_sharing)
@@ -406,7 +471,14 @@ void timeslice_restore(struct gpu *gpu)
 	memcpy(slice->told, slice->base, sizeof(slice->told));
 	pthread_mutex_unlock(&slice->lock);
 	__atomic_store_n(&slice->open_until_ns, 0, __ATOMIC_RELAXED);
-	r = join(gpu);
+	priority = priority_of(gpu);
+	joined = load_joined(gpu);
+	__atomic_store_n(&slice->joined, 0, __ATOMIC_RELAXED);
+	if (priority == 0 && joined == 0)
+		return;
+	/* The lease's opener may set a priority only later. */
+	r = join(gpu, priority > 0 ? priority : joined);
+	slice->is_refused = r != 0;
 	if (r)
 		say_unshared(gpu, r);
 }
@@ -629,7 +701,8 @@ static bool is_held(const struct gpu *gpu)
 
 static bool is_open(const struct gpu *gpu)
 {
-	return RBK_TIMESLICE_STATE(load_word(gpu)) == RBK_TIMESLICE_OPEN || is_let_pass(gpu);
+	return RBK_TIMESLICE_STATE(load_word(gpu)) == RBK_TIMESLICE_OPEN || is_let_pass(gpu) ||
+	       load_joined(gpu) == 0;
 }
 
 /* Wait until the submission may be under way, at most until @end_ns. Under the lock. */
@@ -656,7 +729,8 @@ static void ask(struct gpu *gpu)
 	slice->ask_at_ns = layer_now_ns() + retry_ns;
 	pthread_mutex_unlock(&slice->lock);
 	r = tell(gpu, RBK_WIRE_TIMESLICE_WANT, 0);
-	if (r) {
+	/* The process may have left meanwhile. */
+	if (r && load_joined(gpu) > 0) {
 		__atomic_store_n(&slice->open_until_ns, layer_now_ns() + retry_ns,
 				 __ATOMIC_RELAXED);
 		say_rarely("the broker does not give timeslices (%s): the program goes on without",

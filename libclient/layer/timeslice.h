@@ -4,10 +4,10 @@
  * Timeslices: submissions that wait until the lease may use its device
  *
  * With RINGBROKER_LEASE_PRIORITY, or a priority on the lease's page, which an administrator may set
- * at any time, the process shares its device's time with other leases. While
- * another lease shares the device, submissions wait until the lease has the timeslice
- * (enum rbk_timeslice), and only little work is under way at a time, so that the timeslice can end
- * soon. Parts of command buffers (cut.h) are submissions of their own, whose time is predicted.
+ * and take back at any time, the process shares its device's time with other leases. While another
+ * lease shares the device, submissions wait until the lease has the timeslice (enum rbk_timeslice),
+ * and only little work is under way at a time, so that the timeslice can end soon. Parts of command
+ * buffers (cut.h) are submissions of their own, whose time is predicted.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -34,7 +34,8 @@ enum timeslice_count {
 
 /* A device of the process; zeroed at first. Not inherited by children. */
 struct timeslice {
-	uint32_t is_sharing;       /* atomic */
+	uint32_t is_sharing;       /* atomic: it has begun to share */
+	uint32_t joined;           /* atomic: 1 + enum rbk_priority that counts; 0: it has left */
 	bool is_refused;           /* the broker did not let it share, and that was said */
 	uint64_t refused_until_ns; /* atomic: the broker is not asked again before */
 	bool has_max_part;         /* command buffers are always divided */

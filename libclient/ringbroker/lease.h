@@ -182,7 +182,9 @@ int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
  *
  * @priority, an enum rbk_priority, replaces that of all members, and members that did not share the
  * device begin to do so, if the Vulkan layer runs in them. RBK_PRIORITY_LOW is background work. One
- * above the tenant's priority-max counts as that. NULL: unchanged.
+ * above the tenant's priority-max counts as that. With RBK_PRIORITY_NONE (RBK_FEAT_UNSHARE) all
+ * members stop sharing the device within about a second, until another priority is set. NULL:
+ * unchanged.
  *
  * @share, 1 to RBK_LEASE_MAX_SHARE, says how the tenant's time of the device is divided among its
  * leases of one priority that want it: in proportion to their shares, by start-time fair queueing
@@ -196,7 +198,8 @@ int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
  *   -EPERM       another session opened the lease
  *   -ENOENT      there is no lease of that number
  *   -EINVAL      the priority is unknown, the share is above RBK_LEASE_MAX_SHARE, or neither is set
- *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_SHARES
+ *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_SHARES, or for RBK_PRIORITY_NONE
+ *                RBK_FEAT_UNSHARE
  */
 int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *priority,
 		    uint32_t share, struct rbk_error *error);

@@ -22,7 +22,7 @@
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
  *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER,
- *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES, RBK_FEAT_PARTS
+ *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES, RBK_FEAT_PARTS, RBK_FEAT_UNSHARE
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -72,6 +72,8 @@
 #define RBK_FEAT_SHARES (1ull << 19)
 /* Leased programs report how their work is divided: RBK_WIRE_LEASE_PARTS. */
 #define RBK_FEAT_PARTS (1ull << 20)
+/* Leased programs can stop sharing a device's time: RBK_WIRE_TIMESLICE_LEAVE. */
+#define RBK_FEAT_UNSHARE (1ull << 21)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -181,8 +183,10 @@ enum rbk_priority {
 	RBK_PRIORITY_LOW = 1,
 	RBK_PRIORITY_HIGH = 2,
 	RBK_PRIORITY_URGENT = 3,
+	/* of rbk_lease_share() only: the lease does not share its device's time */
+	RBK_PRIORITY_NONE = 255,
 };
-#define RBK_PRIORITY_COUNT 4
+#define RBK_PRIORITY_COUNT 4 /* of those that order work */
 
 /* struct rbk_cqe.device, and the index of a named device. 0 is always the CPU. */
 #define RBK_DEVICE_CPU  0u
@@ -603,7 +607,8 @@ struct rbk_lease_page {
 	uint32_t timeslice;
 	/*
 	 * RBK_FEAT_SHARES: the priority with which members share the device's time that do not name
-	 * one themselves, 1 + an enum rbk_priority; 0: they do not share it
+	 * one themselves, 1 + an enum rbk_priority; 0: they do not share it. With
+	 * RBK_LEASE_SET_PRIORITY it applies to all members.
 	 */
 	uint32_t priority;
 	uint32_t share;       /* of its tenant's time, 1 to 10000; 0: an older broker */
@@ -620,7 +625,7 @@ struct rbk_lease_page {
 };
 
 /* struct rbk_lease_page.set */
-#define RBK_LEASE_SET_PRIORITY (1u << 0) /* it also applies to members that name another one */
+#define RBK_LEASE_SET_PRIORITY (1u << 0) /* priority applies to members that name one, too */
 #define RBK_LEASE_SET_SHARE    (1u << 1)
 
 /*

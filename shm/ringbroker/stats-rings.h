@@ -64,7 +64,8 @@ struct rbk_stats_refused {
 #define RBK_STATS_SLICE_LATE       (1u << 1)
 #define RBK_STATS_SLICE_FOR_OTHERS (1u << 2) /* it was to end for a lease of another tenant */
 #define RBK_STATS_SLICE_FOR_PLANS  (1u << 3) /* it was to end for tasks of plans */
-#define RBK_STATS_SLICE_LEFT       (1u << 4) /* it ended because the last program left the lease */
+/* it ended because the lease's last program that shared the device left, or stopped sharing it */
+#define RBK_STATS_SLICE_LEFT (1u << 4)
 /* it ended because nothing else used the device any more: the lease went on without timeslices */
 #define RBK_STATS_SLICE_ALONE (1u << 5)
 

@@ -292,7 +292,7 @@ static void save_leases(const char *folder)
 	add_cgroup(1, 1, 1);
 	save(folder, "request", "lease-cgroup");
 
-	hello.features |= RBK_FEAT_SHARES;
+	hello.features |= RBK_FEAT_SHARES | RBK_FEAT_UNSHARE;
 	add(0, &hello, sizeof(hello));
 	add(SECOND, &hello, sizeof(hello));
 	add_lease(0, 0, 0, 16384);
@@ -306,6 +306,9 @@ static void save_leases(const char *folder)
 	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_GIVE_UP, 0, 8);
 	add_share(0, 1, 1 + RBK_PRIORITY_URGENT, 25);
 	add_share(SECOND, 1, 0, 10001);
+	add_share(0, 1, 1 + RBK_PRIORITY_NONE, 0);
+	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_LEAVE, 0, 0);
+	add_timeslice(SECOND, RBK_WIRE_TIMESLICE_JOIN, RBK_PRIORITY_HIGH, 0);
 	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 1, 0);
 	save(folder, "request", "leases-timeslice");
 

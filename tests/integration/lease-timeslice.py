@@ -287,6 +287,52 @@ def test_priority_of_a_running_program():
         urgent.end()
 
 
+def test_shares_no_longer():
+    """A program stops sharing the card, and begins again, by its lease and by its tenant's section."""
+    with begun('[tenant heavy]\nmatch-exe = {0}/heavy\n') as rig:
+        urgent = Program(rig, 1000, 1, 20000, 'urgent')
+        program = Program(rig, 5000, 20, priority='background', name='heavy')
+        rig.await_lease(program, 'it is not in the background', sharing=True, background=True)
+        number, p50 = rig.leases()[program.process.pid]['lease'], {}
+        for priority in ('none', 'background', 'none', 'normal', 'background'):
+            rig.ctl('lease', str(number), f'--priority={priority}')
+            rig.await_lease(program, f'not {priority}', sharing=priority != 'none', background=priority == 'background')
+            measure([urgent], .5)
+            ((_, p50[priority], *_), ), _ = measure([urgent], 1)
+        print('urgent job of 1 ms beside a program whose priority is changed:',
+              ', '.join(f'{name}: p50 {us:.0f} us' for name, us in p50.items()), flush=True)
+        judge(p50['none'] > 50000, 'it is still held back')
+        judge(p50['background'] < 25000 and p50['normal'] < 25000, 'the urgent program waits')
+        # The next broker knows of it, too, though the program was started with a priority.
+        rig.ctl('lease', str(number), '--priority=none')
+        rig.await_lease(program, 'it shares the card', sharing=False)
+        rig.broker.process.kill()
+        rig.broker.process.wait()
+        rig.broker.start()
+        rig.await_lease(program, 'it is not restored', restored=True)
+        time.sleep(1.5)
+        rig.await_lease(program, 'it shares the card', sharing=False)
+        program.end()
+        # The programs of a tenant follow its section.
+        program = Program(rig, 5000, 20, priority=None, name='heavy')
+        rig.await_lease(program, 'it shares the card', sharing=False)
+        for priority in ('background', 'urgent', 'no', 'background', 'normal', 'no'):
+            rig.ctl('set', 'heavy', f'exec-priority={priority}')
+            rig.await_lease(program, f'not {priority}', sharing=priority != 'no', background=priority == 'background', urgent=priority == 'urgent')
+        (_, others), _ = measure([urgent, program], 1)
+        judge(others[0] > 50, 'it gets nowhere:', others)
+        # So they do when the file is read again; but a program stays in its tenant, whatever another section matches.
+        rig.broker.write(f'[tenant heavy]\nmatch-exe = /none\nexec-priority = background\n'
+                         f'[tenant new]\nmatch-exe = {rig.folder}/heavy\nexec-priority = urgent\n')
+        rig.broker.process.send_signal(signal.SIGHUP)
+        rig.await_lease(program, 'the file has no effect', tenant='heavy', sharing=True, background=True)
+        program.end()
+        program = Program(rig, 5000, 20, priority=None, name='heavy')
+        rig.await_lease(program, 'the new section has no effect', tenant='new', sharing=True, urgent=True)
+        program.end()
+        urgent.end()
+
+
 def share(path):
     """Connect as a client whose lease shares the card, and does nothing."""
     client, *_ = hello(path, minor=4, features=FEAT_LEASES | FEAT_TIMESLICE)

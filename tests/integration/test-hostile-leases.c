@@ -469,25 +469,38 @@ static int tell_share(int fd, uint32_t lease, uint32_t priority, uint32_t share)
 	return reply.res;
 }
 
-/* Shares and priorities of other sessions' leases, out of range, and without the feature. */
+/* Shares and priorities of other sessions' leases, out of range, and without the features. */
 TEST(test_shares, NULL, nothing_left)
 {
-	int fd = hostile_session_with(RBK_FEAT_SHARES);
-	int other = hostile_session_with(RBK_FEAT_SHARES);
+	const uint64_t features = RBK_FEAT_SHARES | RBK_FEAT_UNSHARE;
+	const uint32_t none = 1 + RBK_PRIORITY_NONE;
+	int fd = hostile_session_with(features), other = hostile_session_with(features);
 	uint32_t number = open_lease(fd, MIB, MIB);
 	struct rbk_wire_lease_share share = {
 		.request = {.type = RBK_WIRE_LEASE_SHARE}, .lease = number, .share = 1};
 	struct rbk_wire_lease_timeslice timeslice = {.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
-						     .lease = number,
-						     .action = RBK_WIRE_TIMESLICE_GIVE_UP};
+						     .lease = number};
 
 	assert_int_equal(tell_share(other, number, 0, 1), -EPERM);
-	assert_int_equal(tell_share(fd, number, 0, 1), 0);
 	assert_int_equal(tell_share(fd, number, 0, 10001), -EINVAL);
 	for (uint32_t priority = RBK_PRIORITY_COUNT + 1; priority < 300; priority++)
-		assert_int_equal(tell_share(fd, number, priority, 0), -EINVAL);
+		assert_int_equal(tell_share(fd, number, priority, 0),
+				 priority == none ? 0 : -EINVAL);
 	assert_int_equal(tell_share(fd, number, UINT32_MAX, 1), -EINVAL);
+	assert_int_equal(tell_timeslice(fd, number, RBK_WIRE_TIMESLICE_LEAVE, 0), -ENOENT);
+	assert_int_equal(tell_timeslice(other, number, RBK_WIRE_TIMESLICE_LEAVE, 0), -ENOENT);
+	/* Members may join and leave as often as they like, whatever was set. */
+	for (unsigned int i = 0; i < 100; i++) {
+		assert_int_equal(tell_timeslice(fd, number, RBK_WIRE_TIMESLICE_JOIN, 0), 0);
+		assert_int_equal(tell_timeslice(fd, number, RBK_WIRE_TIMESLICE_WANT, 0), 0);
+		assert_int_equal(tell_share(fd, number, i % 2 ? none : 1, 0), 0);
+		assert_int_equal(tell_timeslice(fd, number, RBK_WIRE_TIMESLICE_LEAVE, 0), 0);
+		assert_int_equal(tell_timeslice(fd, number, RBK_WIRE_TIMESLICE_WANT, 0), -ENOENT);
+	}
 	hostile_expect_ended(&share, sizeof(share), NULL, 0);
+	timeslice.action = RBK_WIRE_TIMESLICE_LEAVE;
+	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
+	timeslice.action = RBK_WIRE_TIMESLICE_GIVE_UP;
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	share.reserved = 1;
 	assert_int_equal(raw_send(fd, &share, sizeof(share), NULL, 0), sizeof(share));
@@ -576,7 +589,7 @@ TEST(test_forms, NULL, nothing_left)
 	timeslice.word = 1;
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	timeslice.word = 0;
-	timeslice.action = RBK_WIRE_TIMESLICE_GIVE_UP + 1;
+	timeslice.action = RBK_WIRE_TIMESLICE_LEAVE + 1;
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	/* LEASE_CGROUP has exactly one descriptor. */
 	for (unsigned int n_fds = 0; n_fds < 3; n_fds++) {
@@ -625,11 +638,11 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	struct rbk_wire_lease_timeslice timeslice = {
 		.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
 		.lease = number,
-		.action = 1 + pick(4),
+		.action = 1 + pick(5),
 	};
 	const struct rbk_wire_lease_share share = {.request = {.type = RBK_WIRE_LEASE_SHARE},
 						   .lease = number,
-						   .priority = pick(6),
+						   .priority = pick(8) ? pick(6) : 256,
 						   .share = pick(10002)};
 	struct rbk_wire_lease_parts parts = {.request = {.type = RBK_WIRE_LEASE_PARTS},
 					     .lease = number,
@@ -667,7 +680,8 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	case 6:
 		if (timeslice.action == RBK_WIRE_TIMESLICE_JOIN)
 			timeslice.priority = pick(RBK_PRIORITY_COUNT);
-		if (timeslice.action >= RBK_WIRE_TIMESLICE_DONE)
+		if (timeslice.action == RBK_WIRE_TIMESLICE_DONE ||
+		    timeslice.action == RBK_WIRE_TIMESLICE_GIVE_UP)
 			timeslice.word = pick(64);
 		memcpy(bytes, &timeslice, n = sizeof(timeslice));
 		break;
@@ -705,7 +719,7 @@ TEST(test_random, NULL, nothing_left)
 
 		if (fds[which] < 0) {
 			fds[which] = hostile_session_with(RBK_FEAT_FIXED_ARENAS | RBK_FEAT_SHARES |
-							  RBK_FEAT_PARTS);
+							  RBK_FEAT_PARTS | RBK_FEAT_UNSHARE);
 			if (numbers[!which] && fds[!which] >= 0 &&
 			    ask_join(fds[which], numbers[!which]) == 0)
 				numbers[which] = numbers[!which];

@@ -275,7 +275,7 @@ TEST(test_reattach__resized)
 /* So are its share and its priority, which an administrator may have set. */
 TEST(test_reattach__shares)
 {
-	const enum rbk_priority background = RBK_PRIORITY_LOW;
+	const enum rbk_priority background = RBK_PRIORITY_LOW, none = RBK_PRIORITY_NONE;
 	struct member owner, other;
 	struct rbk *admin;
 	uint32_t number;
@@ -295,6 +295,15 @@ TEST(test_reattach__shares)
 		assert_fields(*owner.page, (priority, 1 + RBK_PRIORITY_LOW), (share, 25),
 			      (set, RBK_LEASE_SET_PRIORITY | RBK_LEASE_SET_SHARE));
 	}
+	/* So is that it does not share the device. */
+	assert_int_equal(rbk_lease_share(owner.rbk, rbk_lease_number(owner.lease), &none, 0, NULL),
+			 0);
+	kill_broker();
+	start_broker("");
+	wait_told(&other, 3);
+	wait_told(&owner, 3);
+	assert_fields(*owner.page, (priority, 0), (share, 25),
+		      (set, RBK_LEASE_SET_PRIORITY | RBK_LEASE_SET_SHARE));
 	member_end(&owner);
 	member_end(&other);
 	expect_free();

@@ -597,7 +597,8 @@ TEST(test_resize_and_listing)
 
 TEST(test_share)
 {
-	const enum rbk_priority urgent = RBK_PRIORITY_URGENT, unknown = RBK_PRIORITY_COUNT;
+	const enum rbk_priority urgent = RBK_PRIORITY_URGENT, none = RBK_PRIORITY_NONE,
+				unknown = RBK_PRIORITY_COUNT;
 	struct rbk *admin = broker_connect_admin(&broker, "admin");
 	struct rbk *rbk = broker_connect(&broker, "program");
 	struct rbk_lease *lease = open_lease(rbk, 20, 40);
@@ -618,6 +619,12 @@ TEST(test_share)
 	assert_int_equal(rbk_lease_share(watcher, number, NULL, 1, &error), -EPERM);
 	assert_non_null(strstr(error.text, "can change it"));
 	assert_int_equal(rbk_lease_share(rbk, number + 1, NULL, 1, &error), -ENOENT);
+	assert_fields(*page, (priority, 1 + RBK_PRIORITY_URGENT), (share, 10000));
+	assert_int_equal(rbk_lease_share(admin, number, &none, 0, &error), 0);
+	assert_fields(*page, (priority, 0), (share, 10000),
+		      (set, RBK_LEASE_SET_PRIORITY | RBK_LEASE_SET_SHARE));
+	assert_true(broker_log_has(&broker, "it has priority none, and share 10000"));
+	assert_int_equal(rbk_lease_share(rbk, number, &urgent, 0, &error), 0);
 	assert_fields(*page, (priority, 1 + RBK_PRIORITY_URGENT), (share, 10000));
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);

@@ -185,21 +185,24 @@ int lease_sharing(const struct arguments *arguments, struct lease_sharing *ret)
 		enum rbk_priority priority;
 	} priorities[] = {{"urgent", RBK_PRIORITY_URGENT},
 			  {"normal", RBK_PRIORITY_NORMAL},
-			  {"background", RBK_PRIORITY_LOW}};
+			  {"background", RBK_PRIORITY_LOW},
+			  {"none", RBK_PRIORITY_NONE}};
 	const bool is_lease = arguments->command->options & TAKES(OPT_LEASE_PRIORITY);
+	/* A program without a priority is started without the option. */
+	const unsigned int n = sizeof(priorities) / sizeof(priorities[0]) - !is_lease;
 	const char *priority = arguments->values[is_lease ? OPT_LEASE_PRIORITY : OPT_PRIORITY];
 	const char *share = arguments->values[is_lease ? OPT_LEASE_SHARE : OPT_SHARE];
 	uint64_t number = 0;
 
 	*ret = (struct lease_sharing){.has_priority = false};
-	for (unsigned int i = 0; priority && i < sizeof(priorities) / sizeof(priorities[0]); i++)
+	for (unsigned int i = 0; priority && i < n; i++)
 		if (strcmp(priority, priorities[i].name) == 0) {
 			ret->has_priority = true;
 			ret->priority = priorities[i].priority;
 		}
 	if (priority && !ret->has_priority)
-		return control_misuse(arguments,
-				      "--priority is urgent, normal or background, not %s",
+		return control_misuse(arguments, "--priority is urgent, normal%s, not %s",
+				      is_lease ? ", background or none" : " or background",
 				      priority[0] ? text_name(priority) : "empty");
 	if (share && (!pages_number(share, RBK_LEASE_MAX_SHARE, &number) || number == 0))
 		return control_misuse(arguments, "--share takes a number from 1 to %d, not %s",
@@ -230,7 +233,9 @@ static int change_sharing(struct control *control, const struct arguments *argum
 
 	if (r)
 		return control_refused(control, r, &error);
-	if (sharing->has_priority)
+	if (sharing->has_priority && sharing->priority == RBK_PRIORITY_NONE)
+		printf("lease %u does not share its device's time any more\n", number);
+	else if (sharing->has_priority)
 		printf("lease %u has priority %s\n", number, arguments->values[OPT_LEASE_PRIORITY]);
 	if (sharing->share)
 		printf("lease %u has share %u among the leases of its tenant, of which each has "

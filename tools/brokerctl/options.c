@@ -55,9 +55,9 @@ static const struct about about[N_OPTIONS] = {
 			  "time between two listings (2); also -n SECONDS"},
 	[OPT_JSON] = {"json", NULL, false, "JSON lines instead of text"},
 	[OPT_LAST] = {"last", "N", false, "the last N decisions (20)"},
-	[OPT_LEASE_PRIORITY] = {"priority", "urgent|normal|background", false,
+	[OPT_LEASE_PRIORITY] = {"priority", "urgent|normal|background|none", false,
 				"all programs of the lease share the device's time with other "
-				"leases, with this priority"},
+				"leases, with this priority; none: they stop sharing it"},
 	[OPT_LEASE_SHARE] = {"share", "N", false,
 			     "1 to 10000: the lease's share; the leases of a tenant divide its "
 			     "time of the device in proportion to their shares, which are no "
