@@ -101,7 +101,8 @@ const struct figure tenant_figures[] = {
 		       "device"),
 	TENANT(n_parts, 464, .kind = FIGURE_SINCE_START, .json = "lease_parts",
 	       .metric = "tenant_lease_parts",
-	       .help = "Parts behind the first of a command buffer, of leases that share a device"),
+	       .help = "Parts behind the first one of a command buffer, of leases that share a "
+		       "device"),
 	{.json = NULL},
 };
 

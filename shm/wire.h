@@ -781,7 +781,7 @@ struct rbk_wire_lease_parts {
 	uint32_t lease;
 	uint32_t reserved;
 	uint64_t n_submissions; /* of command buffers to the driver, in parts or whole */
-	uint64_t n_parts;       /* parts that were recorded behind the first of a command buffer */
+	uint64_t n_parts;       /* parts that were recorded behind the first one of each buffer */
 	uint64_t n_slices;      /* slices into which dispatches were divided */
 	uint64_t n_whole;       /* command buffers that stayed whole from some command on */
 	uint64_t n_unsliced;    /* dispatches that take longer than a part and stayed whole */

@@ -67,8 +67,8 @@ void session_lease_share(struct session *session, const struct rbk_wire_lease_sh
 	timeslices_arm(session->server, now_ns);
 	if (!session->tenant)
 		log_info_of(SESSION_ABOUT(session), LOG_LEASE_SHARED,
-			    "lease %u of \"%s\", tenant %s: it has %s%s, and share %u of its "
-			    "tenant's time, as uid %u (pid %d) asked",
+			    "lease %u of \"%s\", tenant %s: it has %s%s, and share %u among its "
+			    "tenant's leases, as uid %u (pid %d) asked",
 			    lease->number, lease->name, tenant_name(lease->tenant),
 			    share->priority ? "priority " : "the priority of its programs",
 			    share->priority ? priority_of_program(share->priority - 1) : "",

@@ -25,7 +25,7 @@ enum { TIMESLICE_MAX_SUBMISSIONS = DURATION_MAX_SERIES };
 /* Counts of a device, which the broker is told. */
 enum timeslice_count {
 	TIMESLICE_SUBMISSIONS, /* of command buffers to the driver, in parts or whole */
-	TIMESLICE_PARTS,       /* parts behind the first one of a command buffer */
+	TIMESLICE_PARTS,       /* parts behind the first one of a command buffer, as recorded */
 	TIMESLICE_SLICES,
 	TIMESLICE_WHOLE,    /* command buffers that stayed whole from a command on */
 	TIMESLICE_UNSLICED, /* dispatches that take longer than a part, and stay whole */

@@ -578,8 +578,8 @@ enum rbk_memory_tier {
 
 /*
  * The page that tells all members about their lease. Only the broker writes it. Each field from
- * max_bytes on is an aligned 64-bit integer, to be read by __atomic_load_n(); two of them may be of
- * different moments.
+ * max_bytes on is an aligned integer of 32 or 64 bits, to be read by __atomic_load_n(); two of them
+ * may be of different moments.
  */
 #define RBK_LEASE_PAGE_MAGIC 0x4c425252u /* "RRBL" */
 struct rbk_lease_page {
@@ -611,14 +611,15 @@ struct rbk_lease_page {
 	 * RBK_LEASE_SET_PRIORITY it applies to all members.
 	 */
 	uint32_t priority;
-	uint32_t share;       /* of its tenant's time, 1 to 10000; 0: an older broker */
-	uint32_t max_part_us; /* longest part of their command buffers; 0: not given */
-	uint32_t set;         /* RBK_LEASE_SET_*: what rbk_lease_share() has set */
+	uint32_t share; /* of its tenant's time, 1 to 10000; 0: an older broker */
+	/* longest part of all members' command buffers that name none; 0: not given */
+	uint32_t max_part_us;
+	uint32_t set; /* RBK_LEASE_SET_*: what rbk_lease_share() has set */
 	uint32_t reserved32;
 	/*
 	 * RBK_FEAT_PARTS: time for which the lease had the device while it shared it, and waited
-	 * for it, in ns, as of the last change of a member's credit, or report. 0: it has not
-	 * shared it, or the broker does not tell.
+	 * for it, in ns, as of the last change of a member's credit, or of its last report. 0: it
+	 * has not shared it, or the broker does not tell.
 	 */
 	uint64_t slice_ns, slice_wait_ns;
 	uint64_t reserved[2];

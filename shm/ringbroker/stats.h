@@ -222,7 +222,8 @@ struct rbk_stats_tenant {
 	uint64_t segments_head;
 	/*
 	 * Since 1.23, of the time in which its leases shared a device, since the broker's start;
-	 * leases that have ended count as well. See struct rbk_stats_lease.
+	 * leases that have ended count as well. See the members of these names of struct
+	 * rbk_stats_lease.
 	 */
 	uint64_t slice_ns, slice_wait_ns, n_overdue, n_submissions, n_parts;
 	/* since 1.23: the index that the next record of SLICES gets */
@@ -535,7 +536,7 @@ struct rbk_stats_lease {
 	uint64_t n_refused;     /* refused allocations, as members report */
 	/* Since 1.20. From the kernel; or RBK_STATS_ABSENT. */
 	uint64_t busy_ns;      /* time of the device that its programs used */
-	uint64_t busy_percent; /* the same as a share of about the last second */
+	uint64_t busy_percent; /* the same in percent of about the last second */
 	/* Since 1.21, of the time in which it shared the device with other leases: */
 	uint64_t slice_ns;      /* time for which it had the device, or kept it busy afterwards */
 	uint64_t slice_wait_ns; /* time for which its programs waited for the device */
@@ -547,10 +548,14 @@ struct rbk_stats_lease {
 	 * second while they share the device; RBK_STATS_ABSENT: none has reported.
 	 */
 	uint64_t n_submissions; /* of command buffers to the driver, in parts or whole */
-	uint64_t n_parts;       /* parts that were recorded behind the first of a command buffer */
-	uint64_t n_slices;      /* slices into which dispatches were divided */
-	uint64_t n_whole;       /* command buffers that stayed whole from some command on */
-	uint64_t n_unsliced;    /* dispatches that take longer than a part and stayed whole */
+	/*
+	 * Parts that were recorded behind the first one of a command buffer: one that is divided
+	 * into 5 parts counts 4, and one that stays whole 0.
+	 */
+	uint64_t n_parts;
+	uint64_t n_slices;   /* slices into which dispatches were divided */
+	uint64_t n_whole;    /* command buffers that stayed whole from some command on */
+	uint64_t n_unsliced; /* dispatches that take longer than a part and stayed whole */
 	/*
 	 * Longest time of a part, and longest wait for the device that has ended, of the last ten
 	 * to twenty seconds; 0: none. Parts are measured while more work is queued behind them.
