@@ -686,13 +686,17 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 
 	if (action == RBK_WIRE_TIMESLICE_GIVE_UP && !(rbk->features & RBK_FEAT_SHARES))
 		request.action = RBK_WIRE_TIMESLICE_DONE;
+	if (action == RBK_WIRE_TIMESLICE_ENDING && !(rbk->features & RBK_FEAT_ENDING)) {
+		request.action = RBK_WIRE_TIMESLICE_DONE;
+		request.priority = 0;
+	}
 	message.generation = client_objects_lock(rbk);
 	request.lease = rbk_lease_number(lease);
 	client_objects_unlock(rbk);
 	if (!(rbk->features & RBK_FEAT_TIMESLICE) ||
 	    (action == RBK_WIRE_TIMESLICE_LEAVE && !(rbk->features & RBK_FEAT_UNSHARE)))
 		r = -EOPNOTSUPP;
-	else if (action == RBK_WIRE_TIMESLICE_DONE || action == RBK_WIRE_TIMESLICE_GIVE_UP)
+	else if (action >= RBK_WIRE_TIMESLICE_DONE)
 		r = client_post(rbk, &message);
 	else if (client_stalls(rbk))
 		r = -ETIME;

@@ -355,8 +355,9 @@ int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino
 
 /*
  * Share the time of the lease's device with other leases: @action is an enum
- * rbk_wire_timeslice_action, of which @priority or @word is a part, or 0. DONE and GIVE_UP do not
- * wait for the answer; after a timeout the others fail at once, until the broker answers.
+ * rbk_wire_timeslice_action, of which @priority (with ENDING: rest_us) or @word is a part, or 0.
+ * DONE, GIVE_UP and ENDING do not wait for the answer; after a timeout the others fail at once,
+ * until the broker answers.
  * Return: 0; -EOPNOTSUPP: the broker does not offer it; errors of client_post() and
  * client_request(). Any thread.
  */

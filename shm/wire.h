@@ -733,6 +733,8 @@ struct rbk_wire_lease_cgroup {
  *         for something, perhaps for what the member submits later
  *   LEAVE (RBK_FEAT_UNSHARE)  the member neither obeys nor is waited for any more, until it joins
  *         again
+ *   ENDING (RBK_FEAT_ENDING)  as DONE, but work of the member is still under way, which ends in
+ *         about rest_us. The next lease begins at once, and is not charged for that time.
  * A lease whose members do not tell DONE within 50 ms is overdue: the next lease begins, and the
  * overdue one gets no timeslice before they do. Its time counts until then.
  *   -ENOENT  the session is no member of it, or all but JOIN: has not joined
@@ -744,13 +746,18 @@ enum rbk_wire_timeslice_action {
 	RBK_WIRE_TIMESLICE_DONE = 3,
 	RBK_WIRE_TIMESLICE_GIVE_UP = 4,
 	RBK_WIRE_TIMESLICE_LEAVE = 5,
+	RBK_WIRE_TIMESLICE_ENDING = 6,
 };
 struct rbk_wire_lease_timeslice {
 	struct rbk_wire_request request;
 	uint32_t lease;
-	uint32_t action;   /* enum rbk_wire_timeslice_action */
-	uint32_t priority; /* JOIN: enum rbk_priority; otherwise 0 */
-	/* DONE, GIVE_UP: rbk_lease_page.timeslice as the member saw it; otherwise 0 */
+	uint32_t action; /* enum rbk_wire_timeslice_action */
+	union {
+		uint32_t priority; /* JOIN: enum rbk_priority; otherwise 0, except with ENDING */
+		uint32_t
+			rest_us; /* ENDING: until the member's work has ended; at most 1000 count */
+	};
+	/* DONE, GIVE_UP, ENDING: rbk_lease_page.timeslice as the member saw it; otherwise 0 */
 	uint32_t word;
 };
 

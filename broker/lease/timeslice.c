@@ -21,6 +21,7 @@
  */
 #include "lease/timeslice.h"
 
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ static void lease_publish(struct lease *lease, enum rbk_timeslice state)
 		return;
 	/* Pairs with the acquire loads of members. */
 	__atomic_store_n(&lease->page->timeslice, slice->word, __ATOMIC_RELEASE);
-	syscall(SYS_futex, &lease->page->timeslice, FUTEX_WAKE, slice->n_members, NULL, NULL, 0);
+	syscall(SYS_futex, &lease->page->timeslice, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* ---- Accounts ---- */
@@ -547,7 +548,9 @@ static void device_give(struct timeslice_device *device, struct lease *lease, bo
 				plans_total_ns(device, now_ns) - slice->wanted_plans_ns;
 	}
 	lease_end_wait(lease, now_ns);
-	slice->held_ns = slice->charged_ns = now_ns;
+	slice->held_ns = now_ns;
+	/* The rest of the work of the lease before it is that lease's time: timeslice_ending(). */
+	slice->charged_ns = max_u64(slice->charged_ns, now_ns);
 	slice->is_under_way = true;
 	slice->is_overtaken = slice->has_given_up = false;
 	/* Members that did not wait have nothing to tell. */
@@ -867,6 +870,16 @@ void timeslice_give_up(struct lease_member *member, uint32_t word, uint64_t now_
 	timeslice_done(member, word, now_ns);
 }
 
+void timeslice_ending(struct lease_member *member, uint32_t word, uint64_t rest_ns, uint64_t now_ns)
+{
+	struct lease *lease = member->lease;
+
+	/* Time that has been charged is not charged again, to whichever lease. */
+	if (word == lease->timeslice.word && !member->timeslice.is_done)
+		device_charge(device_of(lease), now_ns + min_u64(rest_ns, TIMESLICE_REST_NS));
+	timeslice_done(member, word, now_ns);
+}
+
 void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 {
 	struct lease *lease = member->lease;
@@ -946,8 +959,7 @@ void timeslice_run(struct timeslices *timeslices, uint64_t now_ns)
 			device_run(&timeslices->devices[i], now_ns);
 }
 
-/* Return the time at which something is due on a device because plans pause, or leases wait long.
- */
+/* Return the time at which something is due because plans pause, or leases wait long. */
 static uint64_t plans_next_ns(const struct timeslice_device *device, uint64_t now_ns)
 {
 	uint64_t next_ns = UINT64_MAX;

@@ -52,6 +52,7 @@ enum {
 
 #define TIMESLICE_NS          5000000ull    /* 5 ms: least timeslice while an equal lease waits */
 #define TIMESLICE_GRACE_NS    50000000ull   /* 50 ms: longest wait for members' last work */
+#define TIMESLICE_REST_NS     1000000ull    /* 1 ms: longest rest of members' work that counts */
 #define TIMESLICE_LAG_NS      100000000ull  /* 100 ms: about the longest single submissions */
 #define TIMESLICE_PATIENCE_NS 1000000000ull /* 1 s: longest wait behind higher priorities */
 #define TIMESLICE_DEBT_NS     1000000000ull /* 1 s: longest time that plans put their tenant ahead */
@@ -179,6 +180,12 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns);
 void timeslice_done(struct lease_member *member, uint32_t word, uint64_t now_ns);
 /* The same, but some of the member's work is still under way, and waits for something. */
 void timeslice_give_up(struct lease_member *member, uint32_t word, uint64_t now_ns);
+/*
+ * The same, but some of the member's work is still under way for about @rest_ns, for which the
+ * lease is charged, at most for TIMESLICE_REST_NS.
+ */
+void timeslice_ending(struct lease_member *member, uint32_t word, uint64_t rest_ns,
+		      uint64_t now_ns);
 /* End a member's part, also before it leaves its lease. Does nothing if it does not share. */
 void timeslice_leave(struct lease_member *member, uint64_t now_ns);
 

@@ -27,7 +27,7 @@
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE |   \
 	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES | RBK_FEAT_PARTS |         \
-	 RBK_FEAT_UNSHARE)
+	 RBK_FEAT_UNSHARE | RBK_FEAT_ENDING)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES                                                                    \
 	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART | \
@@ -616,23 +616,26 @@ static int handle_lease_timeslice(struct request *request)
 {
 	const struct rbk_wire_lease_timeslice *timeslice = request->bytes;
 	bool joins = timeslice->action == RBK_WIRE_TIMESLICE_JOIN;
+	bool is_ending = timeslice->action == RBK_WIRE_TIMESLICE_ENDING;
 	bool is_done = timeslice->action == RBK_WIRE_TIMESLICE_DONE ||
-		       timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP;
+		       timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP || is_ending;
 	uint64_t required = 0;
 
 	if (timeslice->action < RBK_WIRE_TIMESLICE_JOIN ||
-	    timeslice->action > RBK_WIRE_TIMESLICE_LEAVE)
+	    timeslice->action > RBK_WIRE_TIMESLICE_ENDING)
 		return hostile(request, "the client's timeslice request has an unknown action");
 	if (timeslice->action == RBK_WIRE_TIMESLICE_GIVE_UP)
 		required = RBK_FEAT_SHARES;
 	if (timeslice->action == RBK_WIRE_TIMESLICE_LEAVE)
 		required = RBK_FEAT_UNSHARE;
+	if (is_ending)
+		required = RBK_FEAT_ENDING;
 	if ((request->session->features & required) != required)
 		return hostile(request, "the client's timeslice request lacks the feature of its "
 					"action");
-	if (timeslice->priority >= RBK_PRIORITY_COUNT)
+	if (!is_ending && timeslice->priority >= RBK_PRIORITY_COUNT)
 		return hostile(request, "the client's timeslice request has an unknown priority");
-	if ((!joins && timeslice->priority) || (!is_done && timeslice->word))
+	if ((!joins && !is_ending && timeslice->priority) || (!is_done && timeslice->word))
 		return hostile(request,
 			       "unused fields of the client's timeslice request are not 0");
 	session_timeslice(request->session, timeslice);

@@ -32,6 +32,9 @@ void session_timeslice(struct session *session, const struct rbk_wire_lease_time
 		timeslice_give_up(member, timeslice->word, now_ns);
 	else if (timeslice->action == RBK_WIRE_TIMESLICE_LEAVE)
 		timeslice_leave(member, now_ns);
+	else if (timeslice->action == RBK_WIRE_TIMESLICE_ENDING)
+		timeslice_ending(member, timeslice->word, timeslice->rest_us * UINT64_C(1000),
+				 now_ns);
 	else
 		r = timeslice_join(member, timeslice->priority, now_ns);
 	if (r)

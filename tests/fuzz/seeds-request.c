@@ -312,6 +312,13 @@ static void save_leases(const char *folder)
 	add_timeslice(0, RBK_WIRE_TIMESLICE_WANT, 1, 0);
 	save(folder, "request", "leases-timeslice");
 
+	add_hello_with(RBK_FEAT_LEASES | RBK_FEAT_TIMESLICE | RBK_FEAT_ENDING);
+	add_lease(0, 0, 0, 4096);
+	add_timeslice(0, RBK_WIRE_TIMESLICE_JOIN, RBK_PRIORITY_LOW, 0);
+	add_timeslice(0, RBK_WIRE_TIMESLICE_ENDING, 500, 4);
+	add_timeslice(0, RBK_WIRE_TIMESLICE_ENDING, UINT32_MAX, 0);
+	save(folder, "request", "leases-ending");
+
 	add_hello_with(RBK_FEAT_LEASES | RBK_FEAT_PARTS);
 	add_lease(0, 0, 0, 4096);
 	add_parts(0, 7, 0);

@@ -379,7 +379,9 @@ static int tell_timeslice(int fd, uint32_t lease, uint32_t action, uint32_t word
 		.request = {.type = RBK_WIRE_LEASE_TIMESLICE},
 		.lease = lease,
 		.action = action,
-		.priority = action == RBK_WIRE_TIMESLICE_JOIN ? RBK_PRIORITY_URGENT : 0,
+		.priority = action == RBK_WIRE_TIMESLICE_JOIN     ? RBK_PRIORITY_URGENT
+			    : action == RBK_WIRE_TIMESLICE_ENDING ? UINT32_MAX
+								  : 0,
 		.word = word,
 	};
 	struct rbk_wire_reply reply;
@@ -398,7 +400,7 @@ TEST(test_timeslices, NULL, nothing_left)
 	assert_int_equal(tell_timeslice(victim, number, RBK_WIRE_TIMESLICE_WANT, 0), -ENOENT);
 	assert_int_equal(tell_timeslice(victim, number, RBK_WIRE_TIMESLICE_DONE, 4), -ENOENT);
 	for (unsigned int i = 0; i < N; i++) {
-		fds[i] = hostile_session();
+		fds[i] = hostile_session_with(RBK_FEAT_ENDING);
 		numbers[i] = open_lease(fds[i], 4096, 4096);
 		assert_int_equal(tell_timeslice(fds[i], number, RBK_WIRE_TIMESLICE_JOIN, 0),
 				 -ENOENT);
@@ -409,7 +411,10 @@ TEST(test_timeslices, NULL, nothing_left)
 	}
 	/* The holder tells what it likes, and leaves. */
 	for (uint32_t word = 0; word < 64; word++)
-		assert_int_equal(tell_timeslice(fds[0], numbers[0], RBK_WIRE_TIMESLICE_DONE, word),
+		assert_int_equal(tell_timeslice(fds[0], numbers[0],
+						word % 2 ? RBK_WIRE_TIMESLICE_DONE
+							 : RBK_WIRE_TIMESLICE_ENDING,
+						word / 2),
 				 0);
 	close(fds[0]);
 	while (tell_timeslice(victim, number, RBK_WIRE_TIMESLICE_JOIN, 0) == -EBUSY)
@@ -589,8 +594,9 @@ TEST(test_forms, NULL, nothing_left)
 	timeslice.word = 1;
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	timeslice.word = 0;
-	timeslice.action = RBK_WIRE_TIMESLICE_LEAVE + 1;
-	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
+	/* The first two take features. */
+	for (timeslice.action = RBK_WIRE_TIMESLICE_LEAVE; timeslice.action < 9; timeslice.action++)
+		hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	/* LEASE_CGROUP has exactly one descriptor. */
 	for (unsigned int n_fds = 0; n_fds < 3; n_fds++) {
 		cgroup.reserved = n_fds == 1;
@@ -683,6 +689,8 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 		if (timeslice.action == RBK_WIRE_TIMESLICE_DONE ||
 		    timeslice.action == RBK_WIRE_TIMESLICE_GIVE_UP)
 			timeslice.word = pick(64);
+		if (timeslice.action == RBK_WIRE_TIMESLICE_ENDING)
+			timeslice.rest_us = pick(2000);
 		memcpy(bytes, &timeslice, n = sizeof(timeslice));
 		break;
 	case 7:
@@ -719,7 +727,8 @@ TEST(test_random, NULL, nothing_left)
 
 		if (fds[which] < 0) {
 			fds[which] = hostile_session_with(RBK_FEAT_FIXED_ARENAS | RBK_FEAT_SHARES |
-							  RBK_FEAT_PARTS | RBK_FEAT_UNSHARE);
+							  RBK_FEAT_PARTS | RBK_FEAT_UNSHARE |
+							  RBK_FEAT_ENDING);
 			if (numbers[!which] && fds[!which] >= 0 &&
 			    ask_join(fds[which], numbers[!which]) == 0)
 				numbers[which] = numbers[!which];

@@ -141,8 +141,10 @@ static void share_time(const struct holder *holder)
 {
 	struct rbk_lease *lease = holder->rival && sim_below(2) ? holder->rival : holder->lease;
 	const uint32_t word = __atomic_load_n(&rbk_lease_page(lease)->timeslice, __ATOMIC_ACQUIRE);
-	const uint32_t action = 1 + sim_below(4);
-	const uint32_t priority = action == RBK_WIRE_TIMESLICE_JOIN ? sim_below(4) : 0;
+	const uint32_t action = 1 + sim_below(5);
+	const uint32_t priority = action == RBK_WIRE_TIMESLICE_JOIN     ? sim_below(4)
+				  : action == RBK_WIRE_TIMESLICE_ENDING ? sim_below(2000)
+									: 0;
 	int r;
 
 	r = client_lease_timeslice(lease, action, priority,
