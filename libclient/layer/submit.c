@@ -205,6 +205,7 @@ static VkResult submit_piece(const struct call *call, const struct piece *piece,
 	if (piece->n > 0) {
 		if (!piece->is_endless)
 			submission.part_ns = piece->is_unknown ? max_ns : piece->ns;
+		submission.is_guess = piece->is_unknown;
 		/* A piece that waits for a semaphore takes longer than its work. */
 		if (!piece->is_endless && (!piece->is_first || n_waits(call, piece->batch) == 0))
 			submission.series = &piece->series;

@@ -17,6 +17,12 @@
  * nothing ends while another thread waits. If the broker does not answer, submissions are not
  * restrained.
  *
+ * While the device is shared, the next part is submitted shortly before the predicted end of the
+ * part under way, so an urgent program waits for the rest of one part. The lead adapts to the
+ * delays of timers, threads and predictions: it grows when a part comes too late. The broker is
+ * told that the timeslice ends before the last part has ended (RBK_WIRE_TIMESLICE_ENDING), since
+ * the way to the next program takes longer than the rest of a part.
+ *
  * The lock is never held during requests to the broker, or while Vulkan is called to wait.
  */
 #include "libclient/layer/timeslice.h"
@@ -25,6 +31,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,8 +48,11 @@
 
 /* Submissions under way: as many as take this time together, or at least one or two. */
 static const uint64_t depth_ns = 1000000;
-/* A timeslice that others wait for ends when the program has submitted nothing for so long. */
-static const uint64_t idle_ns = 200000;
+/*
+ * A timeslice that others wait for ends when the program has submitted nothing for so long: for a
+ * moment if its pauses are longer anyway.
+ */
+static const uint64_t longest_idle_ns = 200000, least_idle_ns = 50000;
 /*
  * Longest wait for a submission's end; it may itself wait for what the program submits next. Less
  * than the broker's TIMESLICE_GRACE_NS: a lease that gives up in time is no overdue one.
@@ -53,6 +63,14 @@ static const uint64_t retry_ns = 1000000000;
 static const uint64_t failed_ns = 100000000;
 /* Longest sleep of a thread that waits; the other thread wakes it earlier. */
 static const uint64_t doze_ns = 10000000;
+/* Bounds of timeslice.lead_ns. A part that comes too late raises it by a quarter and more. */
+static const uint64_t least_lead_ns = 20000, first_lead_ns = 60000;
+/* A part in time lowers the lead by one in so many. */
+enum { LEAD_DECAY = 256 };
+/* Time after its predicted end until which a part is taken to end: the thread sees the end late. */
+static const uint64_t doubt_ns = 100000;
+/* Slack of the timer that ends a wait for room, in ns. */
+enum { TIMER_SLACK_NS = 1000 };
 
 static const uint32_t *word_of(const struct gpu *gpu)
 {
@@ -122,12 +140,13 @@ static void await_change(struct timeslice *slice, uint64_t end_ns)
 	pthread_cond_timedwait(&slice->changed, &slice->lock, &end);
 }
 
-static int tell(struct gpu *gpu, uint32_t action, uint32_t word)
+/* @rest_us: of RBK_WIRE_TIMESLICE_ENDING. */
+static int tell(struct gpu *gpu, uint32_t action, uint32_t rest_us, uint32_t word)
 {
 	int r;
 
 	pthread_rwlock_rdlock(&layer_process->using);
-	r = client_lease_timeslice(gpu->lease, action, 0, word);
+	r = client_lease_timeslice(gpu->lease, action, rest_us, word);
 	pthread_rwlock_unlock(&layer_process->using);
 	return r;
 }
@@ -243,33 +262,38 @@ static void report(struct gpu *gpu, bool must)
 /* ---- The thread that watches the page ---- */
 
 /*
- * Return true if the lease's timeslice, as of @word, should end now; otherwise wait for a change,
- * or for a moment. Under the lock.
+ * Return the action of the broker's wire by which the lease's timeslice, as of @word, should end
+ * now; otherwise wait for a change, or for a moment, and return 0. Under the lock.
  */
-static bool should_end(struct timeslice *slice, uint32_t word, uint64_t since_ns)
+static uint32_t should_end(struct timeslice *slice, uint32_t word, uint64_t since_ns)
 {
-	const uint64_t now_ns = layer_now_ns();
+	const uint64_t now_ns = layer_now_ns(), predicted_ns = slice->ends_ns;
 	uint64_t end_ns;
 
 	if (RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_CLOSED) {
 		if (slice->n_under_way == 0)
-			return true;
+			return RBK_WIRE_TIMESLICE_DONE;
 		end_ns =
 			(since_ns > slice->changed_ns ? since_ns : slice->changed_ns) + patience_ns;
 		if (now_ns >= end_ns) {
 			if (slice->n_waiting > 0)
-				return true;
+				return RBK_WIRE_TIMESLICE_GIVE_UP;
 			end_ns = now_ns + patience_ns;
 		}
+		if (slice->n_vague == 0 && now_ns < predicted_ns + doubt_ns) {
+			if (predicted_ns <= now_ns + depth_ns)
+				return RBK_WIRE_TIMESLICE_ENDING;
+			end_ns = predicted_ns - depth_ns;
+		}
 	} else {
-		end_ns = slice->changed_ns + idle_ns;
+		end_ns = slice->changed_ns + slice->idle_ns;
 		if (slice->n_under_way == 0 && slice->n_waiting == 0 && now_ns >= end_ns)
-			return true;
+			return RBK_WIRE_TIMESLICE_DONE;
 		if (now_ns >= end_ns)
 			end_ns = now_ns + depth_ns;
 	}
 	await_change(slice, end_ns);
-	return false;
+	return 0;
 }
 
 /* Tell DONE when the timeslice, as of @word, should end, unless the word changes before. */
@@ -277,16 +301,17 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 {
 	struct timeslice *slice = &gpu->timeslice;
 	const uint64_t since_ns = layer_now_ns();
-	uint32_t action = RBK_WIRE_TIMESLICE_DONE;
-	bool is_over = false;
+	uint32_t action = 0, rest_us = 0;
 	int r;
 
 	pthread_mutex_lock(&slice->lock);
-	while (!is_over && load_word(gpu) == word)
-		is_over = should_end(slice, word, since_ns);
-	if (is_over) {
-		if (slice->n_under_way > 0)
-			action = RBK_WIRE_TIMESLICE_GIVE_UP;
+	while (!action && load_word(gpu) == word)
+		action = should_end(slice, word, since_ns);
+	if (action) {
+		const uint64_t now_ns = layer_now_ns();
+
+		if (action == RBK_WIRE_TIMESLICE_ENDING && slice->ends_ns > now_ns)
+			rest_us = (uint32_t)((slice->ends_ns - now_ns) / 1000);
 		/* Threads that wait have to ask again: their WANT may be for this timeslice. */
 		slice->is_using = slice->has_asked = false;
 		slice->ask_at_ns = 0;
@@ -294,12 +319,15 @@ static void end_slice(struct gpu *gpu, uint32_t word)
 		slice->n_told++;
 	}
 	pthread_mutex_unlock(&slice->lock);
-	if (!is_over)
+	if (!action)
 		return;
-	r = tell(gpu, action, word);
+	r = tell(gpu, action, rest_us, word);
 	pthread_mutex_lock(&slice->lock);
 	slice->is_telling = false;
 	pthread_cond_broadcast(&slice->changed);
+	/* Threads that sleep on the word have to ask again, too. */
+	if (slice->n_on_word > 0)
+		syscall(SYS_futex, word_of(gpu), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	pthread_mutex_unlock(&slice->lock);
 	/* On failure the broker is gone, or has too much to answer. */
 	await_word(gpu, word, r ? failed_ns : retry_ns);
@@ -361,6 +389,7 @@ static void *watch_word(void *data)
 	struct timeslice *slice = &gpu->timeslice;
 	uint32_t word, before = 0;
 
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
 	for (;; before = word) {
 		word = load_word(gpu);
 		if (word != before) {
@@ -395,6 +424,8 @@ static int serve(struct gpu *gpu)
 	pthread_cond_init(&slice->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	slice->typical_ns = depth_ns;
+	slice->idle_ns = longest_idle_ns;
+	slice->lead_ns = first_lead_ns;
 	r = process_thread(NULL, "rbk-slice", watch_word, gpu);
 	slice->is_served = r == 0;
 	return r;
@@ -573,6 +604,8 @@ static void note_ends(struct device *device, struct timeslice *slice)
 	 * all of the work was there at the first one, and more is there at the second one.
 	 */
 	is_exact = ended[n - 1].begin_ns < slice->end_ns && all->n > 0;
+	for (uint32_t i = 0; i < n; i++)
+		is_exact &= !ended[i].is_behind;
 	/* Several may have ended since the thread ran last: they share the time. */
 	took_ns = now_ns - (ended[0].begin_ns > slice->end_ns ? ended[0].begin_ns : slice->end_ns);
 	for (uint32_t i = 0; i < n; i++)
@@ -596,10 +629,16 @@ static void note_ends(struct device *device, struct timeslice *slice)
 		if (ns > slice->typical_ns)
 			slice->typical_ns = ns;
 		slice->n_under_way--;
+		slice->n_vague -= ended[i].is_vague;
 		slice->under_way_ns -= ended[i].predicted_ns;
 		give_back(device, ended[i].fence);
 	}
 	slice->end_ns = slice->changed_ns = now_ns;
+	/* The end was a moment ago: a prediction that fits is better than the time of now. */
+	if (slice->ends_ns > now_ns + slice->under_way_ns)
+		slice->ends_ns = now_ns + slice->under_way_ns;
+	if (slice->ends_ns < now_ns + slice->under_way_ns - doubt_ns)
+		slice->ends_ns = now_ns + slice->under_way_ns - doubt_ns;
 	pthread_cond_broadcast(&slice->changed);
 }
 
@@ -670,19 +709,39 @@ static VkFence take_fence(struct device *device)
 	return fence;
 }
 
-/* Return true if @submission may be under way, too. Under the lock. */
-static bool has_room(const struct gpu *gpu, const struct submission *submission)
+/*
+ * Return true if a part may be under way, too; otherwise set *ret_at_ns to the time at which it may
+ * if nothing changes before. Under the lock.
+ */
+static bool has_room_for_part(const struct timeslice *slice, const struct submission *submission,
+			      uint64_t *ret_at_ns)
+{
+	const uint32_t n = slice->n_under_way;
+	const uint64_t now_ns = layer_now_ns();
+
+	*ret_at_ns = now_ns + doze_ns;
+	if (n >= 2 && (n >= TIMESLICE_MAX_SUBMISSIONS ||
+		       slice->under_way_ns + submission->part_ns > 2 * slice->max_part_ns))
+		return false;
+	/* As one part ends, the next one is there already. */
+	if (slice->n_vague > 0 || slice->ends_ns <= now_ns + slice->lead_ns)
+		return true;
+	*ret_at_ns = slice->ends_ns - slice->lead_ns;
+	return false;
+}
+
+/* Return true if @submission may be under way, too. @ret_at_ns as above. Under the lock. */
+static bool has_room(const struct gpu *gpu, const struct submission *submission,
+		     uint64_t *ret_at_ns)
 {
 	const struct timeslice *slice = &gpu->timeslice;
 	uint32_t n = slice->n_under_way;
 
+	*ret_at_ns = layer_now_ns() + doze_ns;
 	if (n == 0)
 		return true;
-	/* While one part is executed, the next one is there already. */
 	if (submission->part_ns > 0)
-		return n < 2 ||
-		       (n < TIMESLICE_MAX_SUBMISSIONS &&
-			slice->under_way_ns + submission->part_ns <= 2 * slice->max_part_ns);
+		return has_room_for_part(slice, submission, ret_at_ns);
 	if (priority_of(gpu) != 1 + RBK_PRIORITY_LOW && n < 2)
 		return true;
 	/* The first one may take longer than those before it. */
@@ -708,15 +767,30 @@ static bool is_open(const struct gpu *gpu)
 /* Wait until the submission may be under way, at most until @end_ns. Under the lock. */
 static void await_room(struct gpu *gpu, struct submission *submission, uint64_t end_ns)
 {
+	uint64_t at_ns = 0;
+	int slack_ns = -1;
+
+	submission->is_timed = false;
 	/* The layer follows so many, even if they are not restrained. */
 	while (is_open(gpu) ? gpu->timeslice.n_under_way >= TIMESLICE_MAX_SUBMISSIONS &&
 				      submission->part_ns > 0
-			    : !has_room(gpu, submission)) {
-		submission->is_late = layer_now_ns() >= end_ns;
+			    : !has_room(gpu, submission, &at_ns)) {
+		const uint64_t now_ns = layer_now_ns();
+
+		submission->is_late = now_ns >= end_ns;
 		if (submission->is_late)
-			return;
-		await_change(&gpu->timeslice, layer_now_ns() + doze_ns);
+			break;
+		if (is_open(gpu))
+			at_ns = now_ns + doze_ns;
+		if (slack_ns < 0) {
+			slack_ns = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+			prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
+		}
+		submission->is_timed = true;
+		await_change(&gpu->timeslice, at_ns);
 	}
+	if (slack_ns > 0)
+		prctl(PR_SET_TIMERSLACK, slack_ns, 0, 0, 0);
 }
 
 /* Ask for the timeslice. Under the lock, which is released meanwhile. */
@@ -728,7 +802,7 @@ static void ask(struct gpu *gpu)
 
 	slice->ask_at_ns = layer_now_ns() + retry_ns;
 	pthread_mutex_unlock(&slice->lock);
-	r = tell(gpu, RBK_WIRE_TIMESLICE_WANT, 0);
+	r = tell(gpu, RBK_WIRE_TIMESLICE_WANT, 0, 0);
 	/* The process may have left meanwhile. */
 	if (r && load_joined(gpu) > 0) {
 		__atomic_store_n(&slice->open_until_ns, layer_now_ns() + retry_ns,
@@ -740,14 +814,33 @@ static void ask(struct gpu *gpu)
 	slice->has_asked |= r == 0 && slice->n_told == n_told;
 }
 
+/*
+ * Wait for the timeslice, for which the broker was asked: without the way through the thread that
+ * watches the page. Under the lock, which is released meanwhile.
+ */
+static void sleep_on_word(struct gpu *gpu, uint32_t word)
+{
+	struct timeslice *slice = &gpu->timeslice;
+
+	slice->n_on_word++;
+	pthread_mutex_unlock(&slice->lock);
+	await_word(gpu, word, doze_ns);
+	pthread_mutex_lock(&slice->lock);
+	slice->n_on_word--;
+}
+
 /* Wait until the process may use the timeslice, or is not restrained. Under the lock. */
 static void await_slice(struct gpu *gpu)
 {
 	struct timeslice *slice = &gpu->timeslice;
 
 	while (!is_open(gpu) && !is_held(gpu)) {
+		const uint32_t word = load_word(gpu);
+
 		if (!slice->is_telling && layer_now_ns() >= slice->ask_at_ns)
 			ask(gpu);
+		else if (slice->has_asked && RBK_TIMESLICE_STATE(word) == RBK_TIMESLICE_CLOSED)
+			sleep_on_word(gpu, word);
 		else
 			await_change(slice, layer_now_ns() + doze_ns);
 	}
@@ -773,6 +866,51 @@ static void await_turn(struct gpu *gpu, struct submission *submission)
 	slice->n_waiting--;
 }
 
+/*
+ * Note whether the device waits for a part that has waited for the predicted end of those before
+ * it, and adapt the lead. Under the lock.
+ */
+static void adapt_lead(struct device *device, struct timeslice *slice,
+		       struct submission *submission)
+{
+	const struct submissions *all = &device->submissions;
+	const uint64_t now_ns = layer_now_ns();
+
+	if (!submission->is_timed || submission->part_ns == 0 || submission->is_late)
+		return;
+	submission->is_behind =
+		slice->n_under_way == 0 ||
+		(all->n == slice->n_under_way &&
+		 device->fence_status(device->handle, all->under_way[all->n - 1].fence) !=
+			 VK_NOT_READY);
+	if (submission->is_behind) {
+		/* On a busy machine threads wait for a processor, for longer than any part takes.
+		 */
+		const uint64_t late_ns = now_ns > slice->ends_ns ? now_ns - slice->ends_ns : 0;
+		const uint64_t most_ns =
+			late_ns < slice->max_part_ns ? late_ns : slice->max_part_ns;
+
+		slice->lead_ns += slice->lead_ns / 4 + most_ns / 8;
+	} else {
+		slice->lead_ns -= slice->lead_ns / LEAD_DECAY;
+	}
+	if (slice->lead_ns > slice->max_part_ns)
+		slice->lead_ns = slice->max_part_ns;
+	if (slice->lead_ns < least_lead_ns)
+		slice->lead_ns = least_lead_ns;
+}
+
+/* Note that the program submits something after a pause, until changed_ns. Under the lock. */
+static void note_pause(struct timeslice *slice)
+{
+	if (slice->changed_ns - slice->end_ns <= longest_idle_ns)
+		slice->idle_ns = longest_idle_ns;
+	else
+		slice->idle_ns -= slice->idle_ns / 4;
+	if (slice->idle_ns < least_idle_ns)
+		slice->idle_ns = least_idle_ns;
+}
+
 /* Count the submission, and give it a fence. Under the lock. */
 static void count(struct device *device, struct timeslice *slice, struct submission *submission)
 {
@@ -785,9 +923,13 @@ static void count(struct device *device, struct timeslice *slice, struct submiss
 	submission->predicted_ns =
 		submission->part_ns > 0 ? submission->part_ns : slice->typical_ns;
 	slice->under_way_ns += submission->predicted_ns;
+	slice->n_vague++;
 	slice->changed_ns = layer_now_ns();
-	if (slice->n_under_way++ == 0)
-		slice->end_ns = slice->changed_ns;
+	if (slice->n_under_way++ == 0) {
+		note_pause(slice);
+		slice->end_ns = slice->ends_ns = slice->changed_ns;
+	}
+	slice->ends_ns += submission->predicted_ns;
 }
 
 bool timeslice_is_shared(const struct device *device)
@@ -811,7 +953,7 @@ void timeslice_begin(struct device *device, struct submission *submission)
 		share_late(device->gpus[0]);
 	gpu = shared_gpu(device);
 	submission->fence = VK_NULL_HANDLE;
-	submission->is_late = false;
+	submission->is_late = submission->is_timed = submission->is_behind = false;
 	if (!gpu)
 		return;
 	__atomic_fetch_add(&gpu->timeslice.counts[TIMESLICE_SUBMISSIONS], 1, __ATOMIC_RELAXED);
@@ -824,6 +966,8 @@ void timeslice_begin(struct device *device, struct submission *submission)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	pthread_mutex_lock(&gpu->timeslice.lock);
 	await_turn(gpu, submission);
+	if (!is_open(gpu))
+		adapt_lead(device, &gpu->timeslice, submission);
 	if (!is_open(gpu) || submission->part_ns > 0)
 		count(device, &gpu->timeslice, submission);
 	pthread_mutex_unlock(&gpu->timeslice.lock);
@@ -839,13 +983,17 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 	pthread_mutex_lock(&slice->lock);
 	if (result == VK_SUCCESS) {
 		const uint32_t series = (uint32_t)__builtin_ctzll(~all->used_series);
+		const bool is_vague = !submission->series || submission->is_guess;
 
+		slice->n_vague -= !is_vague;
 		all->under_way[all->n++] = (struct under_way){
 			.fence = submission->fence,
 			.queue = submission->queue,
 			.begin_ns = layer_now_ns(),
 			.predicted_ns = submission->predicted_ns,
 			.series = series,
+			.is_vague = is_vague,
+			.is_behind = submission->is_behind,
 		};
 		all->used_series |= 1ull << series;
 		if (device->cutter)
@@ -855,6 +1003,7 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 		__atomic_store_n(&slice->is_blurred, false, __ATOMIC_RELAXED);
 	} else {
 		slice->n_under_way--;
+		slice->n_vague--;
 		slice->under_way_ns -= submission->predicted_ns;
 		/* A lost device may have signalled it. */
 		device->destroy_fence(device->handle, submission->fence, NULL);
@@ -876,6 +1025,7 @@ static void forget_submissions(struct device *device, struct timeslice *slice)
 	slice->n_under_way -= all->n;
 	while (all->n > 0) {
 		slice->under_way_ns -= all->under_way[--all->n].predicted_ns;
+		slice->n_vague -= all->under_way[all->n].is_vague;
 		device->destroy_fence(device->handle, all->under_way[all->n].fence, NULL);
 	}
 	while (all->n_free > 0)

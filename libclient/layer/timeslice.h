@@ -45,15 +45,20 @@ struct timeslice {
 	pthread_cond_t changed; /* a submission has ended or begun, or the page has changed */
 	uint32_t n_under_way;   /* submissions of all VkDevices */
 	uint64_t under_way_ns;  /* predicted time of these */
-	uint32_t n_waiting;     /* threads that wait */
-	bool has_asked;         /* WANT was answered since the last DONE, and nothing has begun */
-	bool is_using;          /* the process has used the timeslice: it owes the broker a DONE */
-	bool is_telling;        /* DONE is being sent: WANT must not pass it */
-	uint64_t n_told;        /* number of DONE so far */
-	uint64_t ask_at_ns;     /* when WANT is sent again */
-	uint64_t typical_ns;    /* time that a submission takes: the longest lately */
-	uint64_t end_ns;        /* the last end of a submission, or begin of the first one */
-	uint64_t changed_ns;    /* the last begin or end */
+	uint64_t ends_ns;    /* when they will have ended, as predicted; valid if there are some */
+	uint32_t n_vague;    /* of these, those whose end is not known in advance */
+	uint32_t n_waiting;  /* threads that wait */
+	uint32_t n_on_word;  /* of these, those that sleep until the word on the page changes */
+	bool has_asked;      /* WANT was answered since the last DONE, and nothing has begun */
+	bool is_using;       /* the process has used the timeslice: it owes the broker a DONE */
+	bool is_telling;     /* DONE is being sent: WANT must not pass it */
+	uint64_t n_told;     /* number of DONE so far */
+	uint64_t ask_at_ns;  /* when WANT is sent again */
+	uint64_t typical_ns; /* time that a submission takes: the longest lately */
+	uint64_t idle_ns;    /* pause after which a timeslice that others wait for ends */
+	uint64_t lead_ns;    /* time before the predicted end of a part to submit the next one */
+	uint64_t end_ns;     /* the last end of a submission, or begin of the first one */
+	uint64_t changed_ns; /* the last begin or end */
 	bool is_blurred; /* atomic: something was submitted without a fence since the last fence */
 	uint64_t open_until_ns; /* atomic: the broker did not answer, nothing waits until then */
 
@@ -72,6 +77,8 @@ struct under_way {
 	uint64_t begin_ns;
 	uint64_t predicted_ns;
 	uint32_t series; /* index in cutter.series */
+	bool is_vague;   /* its end is not known in advance */
+	bool is_behind;  /* the device may have had nothing to do before it */
 };
 
 /* Submissions of a VkDevice; zeroed at first. All under the lock of its struct timeslice. */
@@ -102,10 +109,13 @@ void timeslice_exit(void);
 struct submission {
 	VkQueue queue;
 	uint64_t part_ns; /* predicted time of parts of command buffers; 0: it is whole */
+	bool is_guess;    /* they contain what was not measured yet */
 	const struct series *series; /* what its time says something about; NULL: nothing */
 	/* set by timeslice_begin() */
-	VkFence fence; /* must be signalled at its end; VK_NULL_HANDLE: it is not restrained */
-	bool is_late;  /* it has waited in vain for earlier ones, which may wait for later ones */
+	VkFence fence;  /* must be signalled at its end; VK_NULL_HANDLE: it is not restrained */
+	bool is_late;   /* it has waited in vain for earlier ones, which may wait for later ones */
+	bool is_timed;  /* it has waited until shortly before the predicted end of earlier ones */
+	bool is_behind; /* these had ended before */
 	uint64_t predicted_ns;
 };
 

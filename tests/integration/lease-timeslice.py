@@ -192,6 +192,39 @@ def test_urgent_beside_short_parts():
     measure_beside((100, '200us'), (1, '200us'))
 
 
+def test_urgent_waits_for_one_part():
+    """The next part is submitted shortly before the predicted end of the one under way, so an urgent program waits for half a part."""
+    with begun() as rig:
+        urgent = Program(rig, 1000, 1, 53000, 'urgent')
+        background = Program(rig, 40000, 3, priority='background', dispatches=100, max_part='10ms')
+        measure([urgent], .5)
+        ((n, p50, *_), others), seconds = measure([urgent, background], 3)
+        part = others[0] * background.us / 1e6 / seconds
+        print(f'urgent job of 1 ms beside parts of 10 ms: p50 {p50:.0f} us of {n}; the background program has {part:.2f} of the card', flush=True)
+        judge(p50 < 13000, 'the urgent program waits for two parts')
+        judge(part > .6, 'the background program gets little')
+        background.end()
+        urgent.end()
+
+
+def test_slice_ends_before_its_work():
+    """The broker gives the card to an urgent program before the background program's last part has ended."""
+    with begun() as rig:
+        urgent = Program(rig, 1000, 1, 20000, 'urgent')
+        background = Program(rig, 20000, 3, priority='background', dispatches=1000, max_part='900us')
+        number, waits, end = rig.leases()[urgent.process.pid]['lease'], {}, time.monotonic() + 20
+        while len(waits) < 40 and time.monotonic() < end:
+            measure([urgent, background], .5)
+            events = json.loads(rig.ctl('trace'))['traceEvents']
+            waits.update({event['ts']: event['dur'] for event in events
+                          if event.get('cat', '') == 'lease-wait' and event['args']['lease'] == number})
+        waits = sorted(waits.values())
+        print(f'waits of the urgent lease beside parts of 900 us: {len(waits)}, p50 {waits[len(waits) // 2]:.0f} us', flush=True)
+        judge(waits[len(waits) // 2] < 600, 'the broker waits for the part', waits)
+        background.end()
+        urgent.end()
+
+
 def test_long_submission():
     """A submission that the kernel would end after its time limit runs to its end in parts, also if the program is alone."""
     with begun() as rig:
