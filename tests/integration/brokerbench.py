@@ -249,7 +249,7 @@ def test_time_lease(program, folder, is_gpu=False):
     """Costs on every device; gains only on a GPU; skipped without Vulkan."""
     rows = measure(program, '--quick', '--seconds=0.01', 'time-lease')
     costs = ['record alone', 'record divided', 'part', 'background alone']
-    gains = [f'{what} {parts}' for parts in ('whole', 'parts=500us', 'parts=200us')
+    gains = [f'{what} {parts}' for parts in ('whole', 'parts=500us', 'parts=200us', 'parts=100us')
              for what in ('urgent beside', 'background beside urgent')]
     names = [row['params'] for row in rows]
     expect(names in ([], costs + gains) or (names == costs and not is_gpu), f'rows {names}')

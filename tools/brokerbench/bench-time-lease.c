@@ -305,7 +305,9 @@ static int run_gains(struct time_lease *bench)
 	r = run_gain(bench, "whole", NULL);
 	if (!r)
 		r = run_gain(bench, "parts=500us", "500us");
-	return r ? r : run_gain(bench, "parts=200us", "200us");
+	if (!r)
+		r = run_gain(bench, "parts=200us", "200us");
+	return r ? r : run_gain(bench, "parts=100us", "100us");
 }
 
 /* ---- The bench ---- */
