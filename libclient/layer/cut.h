@@ -99,7 +99,8 @@ struct cutter {
 	struct table modules, pipelines; /* pipelines.c */
 	struct table templates;          /* descriptors.c */
 	struct durations durations;
-	/* timeslice.c: actions of the submissions under way; n 0: nothing is learned of it */
+	/* timeslice.c, ends.c: actions of the submissions under way; n 0: nothing is learned of it
+	 */
 	struct series series[DURATION_MAX_SERIES];
 };
 

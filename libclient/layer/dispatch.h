@@ -80,7 +80,7 @@ struct device {
 	uint32_t n_gpus;           /* 0: no physical device is leased, nothing is counted */
 	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: this physical device is not leased */
 	struct table table;                         /* of struct allocation */
-	struct submissions submissions;             /* private to timeslice.c */
+	struct submissions submissions;             /* private to timeslice.c and ends.c */
 	struct cutter *cutter; /* NULL: the process does not share its device's time */
 };
 

@@ -35,6 +35,7 @@
 #include <ringbroker.h>
 #include <ringbroker/lease.h>
 
+#include "libclient/layer/ends.h"
 #include "libclient/layer/environment.h"
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/layer.h"
@@ -225,7 +226,7 @@ __attribute__((__destructor__)) static void report_at_exit(void)
 {
 	if (!layer_process)
 		return;
-	timeslice_exit();
+	ends_exit();
 	report_changes();
 }
 

@@ -2,12 +2,11 @@
 /*
  * Timeslices: see timeslice.h.
  *
- * Each restrained submission is followed by a fence of the layer's own. A thread of each VkDevice
- * waits for these fences and counts submissions down. A thread of each leased device ("rbk-slice")
- * watches the word on the lease's page, wakes the threads that wait for a change, tells the broker
- * when nothing is under way any more, and reports about once a second how work is divided.
- * Submissions before the device was restrained have no fence; the first one with a fence on their
- * queue ends after them.
+ * Each restrained submission is followed by a fence of the layer's own, by whose end it is counted
+ * down (ends.h). A thread of each leased device ("rbk-slice") watches the word on the lease's page,
+ * wakes the threads that wait for a change, tells the broker when nothing is under way any more,
+ * and reports about once a second how work is divided. Submissions before the device was restrained
+ * have no fence; the first one with a fence on their queue ends after them.
  *
  * The thread "rbk-slice" also follows the priority, which may change: the process joins anew with
  * another one, or leaves, and is not restrained until it joins again.
@@ -40,6 +39,7 @@
 
 #include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
+#include "libclient/layer/ends.h"
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/layer.h"
 #include "libclient/layer/process.h"
@@ -67,8 +67,6 @@ static const uint64_t doze_ns = 10000000;
 static const uint64_t least_lead_ns = 20000, first_lead_ns = 60000;
 /* A part in time lowers the lead by one in so many. */
 enum { LEAD_DECAY = 256 };
-/* Time after its predicted end until which a part is taken to end: the thread sees the end late. */
-static const uint64_t doubt_ns = 100000;
 /* Slack of the timer that ends a wait for room, in ns. */
 enum { TIMER_SLACK_NS = 1000 };
 
@@ -280,7 +278,7 @@ static uint32_t should_end(struct timeslice *slice, uint32_t word, uint64_t sinc
 				return RBK_WIRE_TIMESLICE_GIVE_UP;
 			end_ns = now_ns + patience_ns;
 		}
-		if (slice->n_vague == 0 && now_ns < predicted_ns + doubt_ns) {
+		if (slice->n_vague == 0 && now_ns < predicted_ns + ENDS_DOUBT_NS) {
 			if (predicted_ns <= now_ns + depth_ns)
 				return RBK_WIRE_TIMESLICE_ENDING;
 			end_ns = predicted_ns - depth_ns;
@@ -531,185 +529,6 @@ void timeslice_cut(struct gpu *gpu)
 /* ---- Submissions ---- */
 
 /*
- * Begin to call the driver in a thread of the layer. Return: false: the process ends, and the
- * driver may have done so already.
- */
-static bool enter_driver(void)
-{
-	__atomic_fetch_add(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
-	if (!__atomic_load_n(&layer_process->is_exiting, __ATOMIC_SEQ_CST))
-		return true;
-	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
-	return false;
-}
-
-static void leave_driver(void)
-{
-	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
-}
-
-void timeslice_exit(void)
-{
-	const struct timespec pause = time_of(depth_ns);
-	const uint64_t end_ns = layer_now_ns() + failed_ns;
-
-	__atomic_store_n(&layer_process->is_exiting, 1, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&layer_process->n_in_driver, __ATOMIC_SEQ_CST) > 0 &&
-	       layer_now_ns() < end_ns)
-		nanosleep(&pause, NULL);
-}
-
-/*
- * Move submissions whose fences are signalled, or were lost, from the device's list to @ended.
- * Return: their number. Under the lock.
- */
-static uint32_t take_ended(struct device *device, struct under_way *ended)
-{
-	struct submissions *all = &device->submissions;
-	uint32_t n = 0, n_ended = 0;
-
-	for (uint32_t i = 0; i < all->n; i++)
-		if (device->fence_status(device->handle, all->under_way[i].fence) != VK_NOT_READY)
-			ended[n_ended++] = all->under_way[i];
-		else if (n++ != i)
-			all->under_way[n - 1] = all->under_way[i];
-	all->n = n;
-	return n_ended;
-}
-
-static void give_back(struct device *device, VkFence fence)
-{
-	struct submissions *all = &device->submissions;
-
-	if (device->reset_fences(device->handle, 1, &fence) == VK_SUCCESS)
-		all->free[all->n_free++] = fence;
-	else
-		device->destroy_fence(device->handle, fence, NULL);
-}
-
-/* Count submissions down that have ended, and learn how long they took. Under the lock. */
-static void note_ends(struct device *device, struct timeslice *slice)
-{
-	struct under_way ended[TIMESLICE_MAX_SUBMISSIONS];
-	struct submissions *all = &device->submissions;
-	const uint32_t n = take_ended(device, ended);
-	const uint64_t now_ns = layer_now_ns();
-	uint64_t sum_ns = 0, took_ns;
-	bool is_exact;
-
-	if (n == 0)
-		return;
-	/*
-	 * This thread may see an end late. The time between two ends is that of the work only if
-	 * all of the work was there at the first one, and more is there at the second one.
-	 */
-	is_exact = ended[n - 1].begin_ns < slice->end_ns && all->n > 0;
-	for (uint32_t i = 0; i < n; i++)
-		is_exact &= !ended[i].is_behind;
-	/* Several may have ended since the thread ran last: they share the time. */
-	took_ns = now_ns - (ended[0].begin_ns > slice->end_ns ? ended[0].begin_ns : slice->end_ns);
-	for (uint32_t i = 0; i < n; i++)
-		sum_ns += ended[i].predicted_ns;
-	for (uint32_t i = 0; i < n; i++) {
-		double part = sum_ns > 0 ? (double)ended[i].predicted_ns / (double)sum_ns : 1;
-		/* A device that began to share late has no cutter. */
-		const struct series *series =
-			device->cutter ? &device->cutter->series[ended[i].series] : NULL;
-		uint64_t ns = (uint64_t)((double)took_ns * part);
-		/* An upper limit: the earlier end may have been seen late. */
-		uint64_t most_ns = now_ns - ended[i].begin_ns;
-
-		if (series && series->n > 0)
-			duration_learn(&device->cutter->durations, series, is_exact ? ns : most_ns,
-				       is_exact);
-		if (series && series->n > 0 && is_exact && ns > slice->longest_ns)
-			slice->longest_ns = ns;
-		all->used_series &= ~(1ull << ended[i].series);
-		slice->typical_ns -= slice->typical_ns / 8;
-		if (ns > slice->typical_ns)
-			slice->typical_ns = ns;
-		slice->n_under_way--;
-		slice->n_vague -= ended[i].is_vague;
-		slice->under_way_ns -= ended[i].predicted_ns;
-		give_back(device, ended[i].fence);
-	}
-	slice->end_ns = slice->changed_ns = now_ns;
-	/* The end was a moment ago: a prediction that fits is better than the time of now. */
-	if (slice->ends_ns > now_ns + slice->under_way_ns)
-		slice->ends_ns = now_ns + slice->under_way_ns;
-	if (slice->ends_ns < now_ns + slice->under_way_ns - doubt_ns)
-		slice->ends_ns = now_ns + slice->under_way_ns - doubt_ns;
-	pthread_cond_broadcast(&slice->changed);
-}
-
-/*
- * Wait until a submission has ended, for a moment: others may have begun since. With @is_last, wait
- * for all of them. Under the lock, which is released meanwhile. Return: false: the process ends.
- */
-static bool await_ends(struct device *device, struct timeslice *slice, bool is_last)
-{
-	struct submissions *all = &device->submissions;
-	VkFence fences[TIMESLICE_MAX_SUBMISSIONS];
-	uint32_t n = all->n;
-	bool is_one_queue = true;
-
-	for (uint32_t i = 0; i < n; i++) {
-		fences[i] = all->under_way[i].fence;
-		is_one_queue &= all->under_way[i].queue == all->under_way[0].queue;
-	}
-	/* A queue's first one ends first; some drivers do not sleep while they wait for any. */
-	if (is_one_queue && !is_last)
-		n = 1;
-	if (!enter_driver())
-		return false;
-	pthread_mutex_unlock(&slice->lock);
-	device->wait_fences(device->handle, n, fences, is_last, is_last ? retry_ns : depth_ns);
-	pthread_mutex_lock(&slice->lock);
-	note_ends(device, slice);
-	leave_driver();
-	return true;
-}
-
-static void *watch_fences(void *data)
-{
-	struct device *device = data;
-	struct submissions *all = &device->submissions;
-	struct timeslice *slice = &device->gpus[0]->timeslice;
-	bool is_last = false;
-
-	pthread_mutex_lock(&slice->lock);
-	while (!is_last) {
-		while (all->n == 0 && !all->must_end)
-			pthread_cond_wait(&slice->changed, &slice->lock);
-		/* Vulkan requires that nothing is under way when a device is destroyed. */
-		is_last = all->must_end;
-		if (all->n > 0 && !await_ends(device, slice, is_last))
-			break;
-	}
-	pthread_mutex_unlock(&slice->lock);
-	return NULL;
-}
-
-/* Return a fence; VK_NULL_HANDLE: none can be made. Under the lock. */
-static VkFence take_fence(struct device *device)
-{
-	const VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-	struct submissions *all = &device->submissions;
-	VkFence fence;
-
-	if (!all->is_watched) {
-		if (process_thread(&all->thread, "rbk-fences", watch_fences, device))
-			return VK_NULL_HANDLE;
-		all->is_watched = true;
-	}
-	if (all->n_free > 0)
-		return all->free[--all->n_free];
-	if (device->create_fence(device->handle, &info, NULL, &fence) != VK_SUCCESS)
-		return VK_NULL_HANDLE;
-	return fence;
-}
-
-/*
  * Return true if a part may be under way, too; otherwise set *ret_at_ns to the time at which it may
  * if nothing changes before. Under the lock.
  */
@@ -915,7 +734,7 @@ static void note_pause(struct timeslice *slice)
 static void count(struct device *device, struct timeslice *slice, struct submission *submission)
 {
 	if (slice->n_under_way < TIMESLICE_MAX_SUBMISSIONS)
-		submission->fence = take_fence(device);
+		submission->fence = ends_take_fence(device);
 	if (!submission->fence) {
 		__atomic_store_n(&slice->is_blurred, true, __ATOMIC_RELAXED);
 		return;
@@ -1012,28 +831,6 @@ void timeslice_submitted(struct device *device, const struct submission *submiss
 	pthread_mutex_unlock(&slice->lock);
 }
 
-static void forget_submissions(struct device *device, struct timeslice *slice)
-{
-	struct submissions *all = &device->submissions;
-
-	pthread_mutex_lock(&slice->lock);
-	all->must_end = true;
-	pthread_cond_broadcast(&slice->changed);
-	pthread_mutex_unlock(&slice->lock);
-	pthread_join(all->thread, NULL);
-	pthread_mutex_lock(&slice->lock);
-	slice->n_under_way -= all->n;
-	while (all->n > 0) {
-		slice->under_way_ns -= all->under_way[--all->n].predicted_ns;
-		slice->n_vague -= all->under_way[all->n].is_vague;
-		device->destroy_fence(device->handle, all->under_way[all->n].fence, NULL);
-	}
-	while (all->n_free > 0)
-		device->destroy_fence(device->handle, all->free[--all->n_free], NULL);
-	pthread_cond_broadcast(&slice->changed);
-	pthread_mutex_unlock(&slice->lock);
-}
-
 void timeslice_forget(struct device *device)
 {
 	struct gpu *gpu = shared_gpu(device);
@@ -1041,6 +838,6 @@ void timeslice_forget(struct device *device)
 	if (!gpu)
 		return;
 	if (device->submissions.is_watched)
-		forget_submissions(device, &gpu->timeslice);
+		ends_forget(device);
 	report(gpu, true);
 }

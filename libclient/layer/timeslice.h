@@ -91,6 +91,9 @@ struct submissions {
 	uint64_t used_series; /* bits: series of these */
 	uint32_t n_free;
 	VkFence free[TIMESLICE_MAX_SUBMISSIONS]; /* fences that are not signalled */
+	/* of the thread, without the lock: fences of submissions that have ended */
+	uint32_t n_signalled;
+	VkFence signalled[TIMESLICE_MAX_SUBMISSIONS];
 };
 
 /*
@@ -102,8 +105,6 @@ void timeslice_share(struct gpu *gpu);
 void timeslice_restore(struct gpu *gpu);
 /* Let everything pass for a while, since the broker has ended. */
 void timeslice_cut(struct gpu *gpu);
-/* Have the threads of all devices leave the driver: the process ends. */
-void timeslice_exit(void);
 
 /* A submission with commands. */
 struct submission {
