@@ -71,19 +71,36 @@ uint64_t duration_ns(const struct durations *durations, const struct action *act
 	return ns == 0 && whole_ns > 0 ? 1 : ns;
 }
 
+/* Return the key of the time of undivided dispatches of this size; 0: none. */
+static uint64_t undivided_of(const struct action *action)
+{
+	return action->sized ? duration_hash(~action->sized, 1) : 0;
+}
+
 static void learn(struct durations *durations, const struct action *action, double ns,
 		  bool is_exact)
 {
 	const double whole_ns = ns / (double)action->fraction;
-	const uint64_t all_ns = whole_ns < (double)longest_ns ? (uint64_t)whole_ns : longest_ns;
+	const uint64_t undivided = undivided_of(action);
+	uint64_t all_ns = whole_ns < (double)longest_ns ? (uint64_t)whole_ns : longest_ns;
+	uint64_t known_ns, most_ns;
 	bool is_sure;
 
 	/*
 	 * If other work comes before each submission, smaller slices seem to take longer together:
-	 * they would become smaller and smaller. So slices only correct a time downwards.
+	 * they would become smaller and smaller. So slices correct a time upwards only up to that
+	 * of undivided dispatches. Without that, it would follow the shortest of their times, which
+	 * vary, and slices would become longer and longer.
 	 */
-	if (action->fraction < 1 && all_ns > duration_whole_ns(durations, action, &is_sure))
-		return;
+	if (action->fraction < 1) {
+		known_ns = duration_whole_ns(durations, action, &is_sure);
+		most_ns = look_up(durations, undivided, &is_sure);
+		if (all_ns > known_ns && known_ns >= most_ns)
+			return;
+		all_ns = all_ns > known_ns && all_ns > most_ns ? most_ns : all_ns;
+	} else {
+		note(durations, undivided, all_ns, is_exact);
+	}
 	note(durations, action->exact, all_ns, is_exact);
 	note(durations, action->sized, all_ns, is_exact);
 	note(durations, action->pipeline, all_ns * groups_unit / action->n_groups, is_exact);

@@ -121,6 +121,28 @@ TEST(test_duration__work_before_each_slice)
 	assert_in_range(duration_ns(&durations, &action), 10 * MS, 12 * MS);
 }
 
+/* Ends are seen late by different times: what one slice seems to take less, the next takes more. */
+TEST(test_duration__slices_vary)
+{
+	struct action action = action_of(7, 1000, 1);
+
+	forget();
+	learn(&action, 20 * MS);
+	action.fraction = 0.01F;
+	for (unsigned int i = 0; i < 500; i++) {
+		learn(&action, MS / 10);
+		learn(&action, 3 * MS / 10);
+	}
+	action.fraction = 1;
+	assert_in_range(duration_ns(&durations, &action), 15 * MS, 20 * MS);
+	/* They do take less. */
+	action.fraction = 0.01F;
+	for (unsigned int i = 0; i < 500; i++)
+		learn(&action, MS / 10);
+	action.fraction = 1;
+	assert_in_range(duration_ns(&durations, &action), 9 * MS, 11 * MS);
+}
+
 TEST(test_duration__sum_corrects_gently)
 {
 	struct series series = {.n = 2, .actions = {action_of(7, 100, 1), action_of(8, 100, 1)}};
