@@ -300,6 +300,12 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, uint32_t n_bytes)
 	return hash;
 }
 
+/* Return the line of the present pipeline and push constants: see duration_exact(). */
+static uint64_t line_of(const struct recording *recording)
+{
+	return duration_hash(recording->pipeline.key, recording->push_hash);
+}
+
 static VKAPI_ATTR void VKAPI_CALL push_constants(VkCommandBuffer handle, VkPipelineLayout layout,
 						 VkShaderStageFlags stages, uint32_t offset,
 						 uint32_t n_bytes, const void *data)
@@ -319,6 +325,7 @@ static VKAPI_ATTR void VKAPI_CALL push_constants(VkCommandBuffer handle, VkPipel
 		return;
 	}
 	recording->push_hash = hash_bytes(offset, data, n_bytes);
+	duration_fetch(&recorded->device->cutter->durations, line_of(recording));
 	push = &recording->pushes[recording->n_pushes++];
 	push->layout = layout;
 	push->stages = stages;
@@ -397,7 +404,7 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 	action.pipeline = recording->pipeline.key;
 	action.sized = duration_hash(duration_hash(action.pipeline, grid->n[0]),
 				     (uint64_t)grid->n[1] << 32 | grid->n[2]);
-	action.exact = duration_hash(action.sized, recording->push_hash);
+	action.exact = duration_exact(line_of(recording), action.sized);
 	whole_ns = duration_whole_ns(&cutter->durations, &action, &is_sure);
 	n = n_slices(cutter, recording, grid, is_sure ? whole_ns : 0, &axis);
 	for (uint32_t i = 0; i < n; i++) {

@@ -12,12 +12,6 @@ static const uint64_t groups_unit = 1024;
 /* Unit of the times of entries. */
 static const uint64_t unit_ns = 16, longest_ns = (1ull << 31) * 16 - 16;
 
-uint64_t duration_hash(uint64_t hash, uint64_t value)
-{
-	hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-	return hash ^ hash >> 29;
-}
-
 /* Two entries never mix: each is one word. */
 static uint64_t *entry_of(const struct durations *durations, uint64_t key)
 {

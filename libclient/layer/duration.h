@@ -9,7 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DURATION_ENTRIES = 8192, DURATION_MAX_ACTIONS = 32, DURATION_MAX_SERIES = 64 };
+enum {
+	DURATION_ENTRIES = 8192,   /* a power of two */
+	DURATION_LINE_ENTRIES = 8, /* of a cache line */
+	DURATION_MAX_ACTIONS = 32,
+	DURATION_MAX_SERIES = 64,
+};
 
 /*
  * A table, zeroed at first. The upper 32 bits of an entry are those of its key; then come 31 bits
@@ -25,7 +30,7 @@ struct durations {
  * other than dispatches have only the first.
  */
 struct action {
-	uint64_t exact;    /* pipeline, grid, push constants */
+	uint64_t exact;    /* pipeline, grid, push constants: duration_exact() */
 	uint64_t sized;    /* pipeline, grid */
 	uint64_t pipeline; /* for the time of a workgroup */
 	uint32_t n_groups; /* workgroups of the whole dispatch, at least 1 */
@@ -41,7 +46,28 @@ struct series {
 };
 
 /* Mix the bits of @value into a hash. */
-uint64_t duration_hash(uint64_t hash, uint64_t value);
+static inline uint64_t duration_hash(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 29;
+}
+
+/*
+ * Return action.exact of a dispatch. Where it is in the table depends on @line, a hash of its
+ * pipeline and push constants, and hardly on action.sized, so that it can be fetched early.
+ */
+static inline uint64_t duration_exact(uint64_t line, uint64_t sized)
+{
+	const uint64_t mask = DURATION_ENTRIES - 1, each = DURATION_LINE_ENTRIES - 1;
+
+	return (duration_hash(line, sized) & ~mask) | (line & mask & ~each) | (sized >> 32 & each);
+}
+
+/* Fetch what is known of the actions of a line into the cache. */
+static inline void duration_fetch(const struct durations *durations, uint64_t line)
+{
+	__builtin_prefetch(&durations->entries[line % DURATION_ENTRIES]);
+}
 
 /*
  * Return the time that the whole dispatch of @action takes, in ns; 0: unknown. *ret_is_sure:

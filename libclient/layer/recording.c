@@ -38,7 +38,8 @@ static uint32_t generation = 1; /* atomic */
 
 const struct recorded *recording_find(VkCommandBuffer handle)
 {
-	static _Thread_local struct recorded last;
+	/* Drivers have theirs there, too: there is room, and each command looks here. */
+	static _Thread_local __attribute__((__tls_model__("initial-exec"))) struct recorded last;
 	const uint32_t now = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	struct of_handle found;
 

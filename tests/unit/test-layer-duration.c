@@ -13,7 +13,7 @@ static struct action action_of(uint64_t pipeline, uint32_t n_groups, uint64_t co
 {
 	const uint64_t sized = duration_hash(pipeline, n_groups);
 
-	return (struct action){.exact = duration_hash(sized, constants),
+	return (struct action){.exact = duration_exact(duration_hash(pipeline, constants), sized),
 			       .sized = sized,
 			       .pipeline = duration_hash(1, pipeline),
 			       .n_groups = n_groups,
@@ -186,6 +186,36 @@ TEST(test_duration__old_predictions)
 	for (unsigned int i = 0; i < 64; i++)
 		duration_learn(&durations, &series, 6 * MS, true);
 	assert_in_range(duration_ns(&durations, &action), 149 * MS / 100, 151 * MS / 100);
+}
+
+/* Dispatches that differ in their sizes alone are in one cache line, and known apart. */
+TEST(test_duration__lines)
+{
+	uint64_t line, first = 0;
+	unsigned int n_known = 0;
+
+	forget();
+	for (uint32_t constants = 0; constants < 8; constants++) {
+		line = duration_hash(7, constants);
+		for (uint32_t n_groups = 1; n_groups <= 4; n_groups++) {
+			const struct action action = action_of(7, n_groups, constants);
+
+			assert_int_equal(action.exact % DURATION_ENTRIES / DURATION_LINE_ENTRIES,
+					 line % DURATION_ENTRIES / DURATION_LINE_ENTRIES);
+			first = first ? first : action.exact;
+			assert_true(action.exact == first || action.exact >> 32 != first >> 32);
+			learn(&action, (constants * 4 + n_groups) * MS);
+		}
+	}
+	for (uint32_t constants = 0; constants < 8; constants++)
+		for (uint32_t n_groups = 1; n_groups <= 4; n_groups++) {
+			const struct action action = action_of(7, n_groups, constants);
+
+			n_known += duration_ns(&durations, &action) ==
+				   (uint64_t)(constants * 4 + n_groups) * MS;
+		}
+	/* Some share a place. */
+	assert_in_range(n_known, 20, 32);
 }
 
 /* After any series of lessons predictions stay numbers that can be added. */
