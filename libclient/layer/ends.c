@@ -163,6 +163,7 @@ static void note_ends(struct device *device, struct timeslice *slice, uint64_t b
 		all->signalled[all->n_signalled++] = ended[i].fence;
 	}
 	slice->end_ns = slice->changed_ns = now_ns;
+	slice->has_ended = true;
 	/* The end was a moment ago: a prediction that fits is better than the time of now. */
 	if (slice->ends_ns > now_ns + slice->under_way_ns)
 		slice->ends_ns = now_ns + slice->under_way_ns;

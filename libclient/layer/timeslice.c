@@ -278,7 +278,10 @@ static uint32_t should_end(struct timeslice *slice, uint32_t word, uint64_t sinc
 				return RBK_WIRE_TIMESLICE_GIVE_UP;
 			end_ns = now_ns + patience_ns;
 		}
-		if (slice->n_vague == 0 && now_ns < predicted_ns + ENDS_DOUBT_NS) {
+		/* Before the first end, all of it may be behind another program's work that hangs.
+		 */
+		if (slice->has_ended && slice->n_vague == 0 &&
+		    now_ns < predicted_ns + ENDS_DOUBT_NS) {
 			if (predicted_ns <= now_ns + depth_ns)
 				return RBK_WIRE_TIMESLICE_ENDING;
 			end_ns = predicted_ns - depth_ns;
@@ -663,6 +666,7 @@ static void await_slice(struct gpu *gpu)
 		else
 			await_change(slice, layer_now_ns() + doze_ns);
 	}
+	slice->has_ended &= slice->is_using;
 	slice->is_using = !is_open(gpu);
 	slice->has_asked = false;
 	slice->ask_at_ns = 0;
