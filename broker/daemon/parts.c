@@ -87,8 +87,14 @@ static void on_activity(void *context, uint32_t devices, bool has_rings)
 	struct broker *broker = context;
 
 	budget_set_pace(broker->budget, devices != 0, has_rings);
+}
+
+static void on_share_plans(void *context, uint8_t device, struct timeslice_plans *changed)
+{
+	struct broker *broker = context;
+
 	if (broker->server)
-		server_note_plans(broker->server, devices);
+		server_share_plans(broker->server, device, changed);
 }
 
 static void on_corrected(void *context, uint8_t device)
@@ -373,6 +379,9 @@ static int make_dispatch(struct broker *broker)
 		.has_quota = cgroup_quota() < 1000ull * count_processors(),
 		.note_activity = on_activity,
 		.activity_context = broker,
+		.shared_devices = &residency_leases(broker->residency)->timeslices.shared_devices,
+		.share_plans = on_share_plans,
+		.share_context = broker,
 		.work_begins = contention_work_begins,
 		.work_context = broker->contention,
 	};

@@ -179,7 +179,7 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 		task->end_ticks = 0;
 		task->split_count = 0;
 		task->predicted_ns = task->other_ns = 0;
-		task->is_moved = false;
+		task->is_moved = task->was_held_back = false;
 		task->run.place.state = PLACE_IDLE;
 		if (sqe->deadline_us)
 			task->deadline_ticks =

@@ -100,7 +100,8 @@ struct task {
 	uint8_t place_flags; /* PLACE_MAY_* */
 	bool is_cancelled;   /* completes with -ECANCELED when its turn comes */
 	bool is_explored;
-	bool is_moved; /* was first queued for another device */
+	bool is_moved;      /* was first queued for another device */
+	bool was_held_back; /* waited for leases that share its device */
 	/* Units of the ring's undo memory that hold its states as they were; 0: none. */
 	uint8_t undo_first, n_undo;
 	bool is_rerun, is_undone; /* an earlier broker has begun it; its states were written back */
@@ -149,6 +150,12 @@ struct flow {
 	uint64_t refused_round;         /* last refill_round that found no quota left */
 	struct log_limit refused_limit; /* log lines about refused entries */
 	uint64_t idle_ticks; /* last deactivation of its last active ring, or flow_forgive() */
+
+	/* The tasks on devices that leases share, and the classes that may start: share-hot.c */
+	struct timeslice_plans shared[RBK_MAX_DEVICES];
+	uint8_t n_open[RBK_MAX_DEVICES];
+	uint8_t held_from[RBK_MAX_DEVICES];     /* tasks of this class and later ones waited */
+	uint64_t opened_ticks[RBK_MAX_DEVICES]; /* until then; 0: never */
 
 	/* See flow_is_busy(). */
 	uint64_t active_ticks;   /* begin of the part of n_active > 0 that busy_ticks lacks */
@@ -318,9 +325,11 @@ struct dispatch {
 	uint32_t flush_mask;           /* executors that were given tasks this turn */
 	bool may_rebalance; /* tasks were queued or returned since the last rebalancing */
 	bool may_preempt;   /* dispatch_preempt() is due */
-	bool is_costly;     /* an entry of this batch took long */
-	bool is_batch_over; /* admit no more of its entries now */
-	uint32_t n_batch;   /* entries that it found */
+	uint32_t held_back; /* devices on which flows may be held back, as bits: share-hot.c */
+	const uint32_t *shared_devices; /* of the options, or of a word that is 0 */
+	bool is_costly;                 /* an entry of this batch took long */
+	bool is_batch_over;             /* admit no more of its entries now */
+	uint32_t n_batch;               /* entries that it found */
 	/*
 	 * The decision about the entry, for the task that begins next; NULL: it is still to be
 	 * made. A second one would find that the first has used up a try of a device that failed.

@@ -835,6 +835,7 @@ static int dispatch_init(struct dispatch *dispatch)
 
 int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 {
+	static const uint32_t none_shared;
 	_cleanup_(dispatch_freep) struct dispatch *dispatch = calloc(1, sizeof(*dispatch));
 	int r;
 
@@ -843,6 +844,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	dispatch->options = *options;
 	if (!options->stop_ns)
 		dispatch->options.stop_ns = default_stop_ns;
+	dispatch->shared_devices = options->shared_devices ? options->shared_devices : &none_shared;
 	dispatch->executors = options->executors;
 	dispatch->n_executors = options->n_executors;
 	dispatch_set_contended(dispatch, false);

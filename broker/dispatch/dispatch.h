@@ -20,6 +20,7 @@ struct dispatch;
 struct loop;
 struct residency;
 struct tenant;
+struct timeslice_plans;
 struct waker;
 
 enum { REACTOR_TASK_NS = 2000000 }; /* default of dispatch_options.reactor_task_ns in brokerd */
@@ -47,6 +48,17 @@ struct dispatch_options {
 	 */
 	void (*note_activity)(void *context, uint32_t devices, bool has_rings);
 	void *activity_context;
+	/*
+	 * The devices whose time leases share, as bits, to be read in each turn; NULL: there are
+	 * none.
+	 */
+	const uint32_t *shared_devices;
+	/*
+	 * Called in a turn in which tasks on such a device have come, begun or ended: see
+	 * timeslice_share_plans(). It may change n_open of any flow's struct timeslice_plans.
+	 */
+	void (*share_plans)(void *context, uint8_t device, struct timeslice_plans *changed);
+	void *share_context;
 	/*
 	 * Called when work begins after a pause; may be NULL. Not called again until
 	 * dispatch_is_working() has returned false.

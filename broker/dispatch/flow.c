@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "dispatch/dispatch-private.h"
+#include "dispatch/share.h"
 #include "loop/loop.h"
 #include "util/error.h"
 
@@ -52,6 +53,7 @@ static void flow_free(struct dispatch *dispatch, struct flow *flow)
 	if (dispatch->busy == flow)
 		dispatch->busy = NULL;
 	list_remove(&flow->link);
+	share_forget(flow);
 	if (dispatch->alone_flow == flow)
 		dispatch->alone_flow = NULL;
 	place_flow_free(dispatch->placer, flow->place);
@@ -89,6 +91,11 @@ static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flo
 		return error_fold(r);
 	}
 	flow->tenant = tenant_ref(tenant);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		flow->shared[i] =
+			(struct timeslice_plans){.tenant = tenant, .n_open = TIMESLICE_CLASSES};
+		flow->n_open[i] = TIMESLICE_CLASSES;
+	}
 	flow->may_throttle = limits.cpu_max > 0 || tenant->is_drained;
 	flow->weight = limits.weight ? limits.weight : 1;
 	turn_owner_init(&flow->bells, flow->weight, tenant->number);

@@ -19,7 +19,7 @@
  * thresholds here are for stalls that this timeout overlooks. While no task runs, a second is too
  * long, except where other programs may keep the threads from running: on the CPU, and on a GPU in
  * software. Devices that are already lost are not checked, nor are tasks that wait for a CPU quota
- * to fill.
+ * to fill, or for leased programs that share the device.
  *
  * A look at the tasks that a device holds takes time for each task in flight, of which clients have
  * as many as they like. So a look begins only when the device has done nothing for a second, and
@@ -146,8 +146,9 @@ static void count_run(struct dispatch *dispatch, struct run *run, void *data)
 	holding->n_running += is_running;
 	if (is_given)
 		holding->predicted_ns += run->place.work_ns;
-	else if (run->place.decision.device == RBK_DEVICE_CPU &&
-		 place_flow_is_throttled(run->place.flow, dispatch_now_ns(dispatch)))
+	else if (place_task_is_held_back(&run->place) ||
+		 (run->place.decision.device == RBK_DEVICE_CPU &&
+		  place_flow_is_throttled(run->place.flow, dispatch_now_ns(dispatch))))
 		holding->n_throttled++;
 }
 

@@ -28,6 +28,7 @@
 
 #include "dispatch/dispatch-private.h"
 #include "dispatch/segment.h"
+#include "dispatch/share.h"
 #include "dispatch/undo.h"
 
 enum {
@@ -185,7 +186,7 @@ void runs_place(struct dispatch *dispatch, struct task *task, struct place_decis
 	task->phase = TASK_PLACED;
 	task->device = decision.device;
 	task->is_explored = decision.flags & PLACE_EXPLORES;
-	task->is_moved = false;
+	task->is_moved = task->was_held_back = false;
 	task->split_count = 0;
 	task->predicted_ns = decision.predicted_ns;
 	task->other_ns = decision.other_ns;
@@ -597,6 +598,8 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	if (!hand_over(dispatch, run, device))
 		return false;
 	tell_due(dispatch, run);
+	if (__builtin_expect(dispatch->held_back & 1u << device, 0))
+		share_note_begun(run, device);
 	note_dequeued(dispatch, device);
 	load->n_urgent += run->exec.is_urgent;
 	load->n_held++;

@@ -92,7 +92,7 @@ static void reset_slot(struct task *task)
 	task->start_ticks = task->end_ticks = 0;
 	task->split_count = 0;
 	task->predicted_ns = task->other_ns = 0;
-	task->is_explored = task->is_moved = false;
+	task->is_explored = task->is_moved = task->was_held_back = false;
 	task->has_waited = false;
 	task->wait_res = 0;
 	task->res = 0;

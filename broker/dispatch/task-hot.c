@@ -159,6 +159,8 @@ static void task_count(const struct dispatch *dispatch, struct task *task,
 		return;
 	if (task->is_moved)
 		flags |= RBK_DECISION_MOVED;
+	if (task->was_held_back)
+		flags |= RBK_DECISION_HELD_BACK;
 	if (outcome->device == RBK_DEVICE_CPU)
 		flags |= dispatch->contention_flags;
 	stats_task_done(&task->plan->stats, &(struct stats_task){

@@ -13,6 +13,7 @@
 #include "dispatch/dispatch-private.h"
 #include "dispatch/ending.h"
 #include "dispatch/segment.h"
+#include "dispatch/share.h"
 #include "util/clock.h"
 
 enum {
@@ -176,7 +177,10 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		n_total += dispatch_wake(dispatch);
 	if (!list_is_empty(&dispatch->joining))
 		n_total += start_joined(dispatch);
-	if (dispatch->n_queued > 0) {
+	if (__builtin_expect(dispatch_is_shared(dispatch), 0)) {
+		dispatch->now_ticks = clock_ticks();
+		n_total += dispatch_release_shared(dispatch);
+	} else if (dispatch->n_queued > 0) {
 		if (!is_now || n_total > 0)
 			dispatch->now_ticks = clock_ticks();
 		n_total += dispatch_release(dispatch);

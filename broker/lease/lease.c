@@ -130,7 +130,7 @@ const struct tenant_leases *leases_of(const struct tenant *tenant)
 	return tenant->leases ? tenant->leases : &none;
 }
 
-static int tenant_leases_make(struct tenant *tenant)
+int leases_know(struct tenant *tenant)
 {
 	if (tenant->leases)
 		return 0;
@@ -147,7 +147,7 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 	struct lease *lease;
 	int r;
 
-	r = tenant_leases_make(about->tenant);
+	r = leases_know(about->tenant);
 	if (r)
 		return error_fold(r);
 	of_tenant = about->tenant->leases;

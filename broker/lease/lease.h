@@ -94,7 +94,6 @@ struct tenant_leases {
 	uint64_t timeslice_ns[RBK_MAX_DEVICES];
 	uint64_t plans_used_ns[RBK_MAX_DEVICES]; /* what the tenant's plans had used when looked */
 	uint64_t plans_charged_ns[RBK_MAX_DEVICES]; /* when they had last used something */
-	uint64_t plans_looked_ns[RBK_MAX_DEVICES];  /* when the tenant was last looked at */
 	struct timeslice_clock timeslice_clocks[RBK_MAX_DEVICES];
 	struct tenant_shared shared;
 	/*
@@ -105,6 +104,9 @@ struct tenant_leases {
 };
 /* Return the record of a tenant; all zero if the tenant never had leases. */
 const struct tenant_leases *leases_of(const struct tenant *tenant);
+
+/* Make the record of a tenant, if it has none. Return: 0 or -ENOMEM. */
+int leases_know(struct tenant *tenant);
 
 /* All leases of the broker. */
 struct leases {

@@ -26,11 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "lease/lease.h"
-#include "tenant/tenant.h"
-#include "util/fair.h"
-#include "util/number.h"
-#include "util/priority.h"
+#include "lease/timeslice-private.h"
 
 static const uint64_t max_ahead_ns = 10000000000;
 /* Longest time for which an overdue lease is charged; kernels reset a device after less. */
@@ -40,42 +36,20 @@ static const uint64_t recent_ns = 20000000;
 /* A shorter timeslice may have ended before the program noticed it. */
 static const uint64_t least_slice_ns = 500000;
 
-static struct lease *lease_of(struct list_node *node)
-{
-	return container_of(node, struct lease, timeslice.link);
-}
-
-static struct timeslice_device *device_of(const struct lease *lease)
-{
-	return &lease->leases->timeslices.devices[lease->device];
-}
-
 static uint64_t *tag_of(const struct lease *lease)
 {
-	return &lease->tenant->leases->timeslice_ns[lease->device];
+	return tenant_tag(device_of(lease), lease->tenant);
 }
 
 /* Return the clock of the leases of the same tenant. */
 static struct timeslice_clock *clock_of(const struct lease *lease)
 {
-	return &lease->tenant->leases->timeslice_clocks[lease->device];
+	return tenant_clock(device_of(lease), lease->tenant);
 }
 
 uint32_t timeslice_share(const struct lease *lease)
 {
 	return lease->timeslice.share > 0 ? lease->timeslice.share : FAIR_WEIGHT;
-}
-
-/* Return @ns of the device's time as a difference of tags of this weight. */
-static uint64_t virtual_of(uint64_t weight, uint64_t ns)
-{
-	return ns * FAIR_WEIGHT / max_u64(weight, 1);
-}
-
-/* Return the device's time for a difference of tags of this weight. */
-static uint64_t time_of(uint64_t weight, uint64_t tag)
-{
-	return tag * max_u64(weight, 1) / FAIR_WEIGHT;
 }
 
 static enum rbk_timeslice state_of(const struct lease *lease)
@@ -131,20 +105,10 @@ static struct lease *device_user(const struct timeslice_device *device, uint64_t
 	return device->holder;
 }
 
-/* Return true if the tenant has had more than its share, by more than the lag. */
-static bool is_ahead(const struct lease *lease)
-{
-	uint64_t lag = virtual_of(lease->tenant->weight, TIMESLICE_LAG_NS);
-
-	return *tag_of(lease) > device_of(lease)->clock.virtual_ns + lag;
-}
-
 /* Return the class that counts now. */
 static uint8_t class_of(const struct lease *lease)
 {
-	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL), class = timeslice_class(lease);
-
-	return class < normal && is_ahead(lease) ? normal : class;
+	return counted_class(device_of(lease), lease->tenant, timeslice_class(lease));
 }
 
 /* Return true if the lease is served, or was a moment ago, as between two submissions. */
@@ -164,29 +128,6 @@ static bool is_served(const struct timeslice_device *device, const struct lease 
 	       now_ns < slice->done_ns + min_u64(recent_ns, slice->done_ns - slice->held_ns);
 }
 
-/* Begin to look for the least tag of those that are served. */
-static void clock_begin(struct timeslice_clock *clock)
-{
-	clock->least = UINT64_MAX;
-	clock->best = UINT8_MAX;
-}
-
-/* Note the tag of one that is served; only those of the best class count. */
-static void clock_note(struct timeslice_clock *clock, uint8_t class, uint64_t tag)
-{
-	if (class < clock->best)
-		clock->least = UINT64_MAX;
-	if (class <= clock->best)
-		clock->least = min_u64(clock->least, tag);
-	clock->best = class < clock->best ? class : clock->best;
-}
-
-static void clock_end(struct timeslice_clock *clock)
-{
-	if (clock->least != UINT64_MAX)
-		clock->virtual_ns = max_u64(clock->virtual_ns, clock->least);
-}
-
 static void device_advance(struct timeslice_device *device, uint64_t now_ns)
 {
 	const uint8_t normal = priority_class(RBK_PRIORITY_NORMAL);
@@ -194,6 +135,7 @@ static void device_advance(struct timeslice_device *device, uint64_t now_ns)
 	clock_begin(&device->clock);
 	list_for_each (node, &device->leases)
 		clock_begin(clock_of(lease_of(node)));
+	plans_begin_clocks(device);
 	list_for_each (node, &device->leases) {
 		const struct lease *lease = lease_of(node);
 		uint8_t class = timeslice_class(lease);
@@ -205,67 +147,11 @@ static void device_advance(struct timeslice_device *device, uint64_t now_ns)
 		clock_note(&device->clock, class, *tag_of(lease));
 		clock_note(clock_of(lease), class, lease->timeslice.tag);
 	}
+	plans_advance(device);
 	clock_end(&device->clock);
 	list_for_each (node, &device->leases)
 		clock_end(clock_of(lease_of(node)));
-}
-
-/*
- * Return the time that plans of a tenant, or of all, have used since *known, which is brought up to
- * date. A prediction may be corrected downwards, and a tenant begins at 0 again: these count 0.
- */
-static uint64_t plans_used_since(const struct timeslices *timeslices, const struct tenant *tenant,
-				 uint8_t device, uint64_t *known)
-{
-	float factor = 1;
-	const uint64_t used_ns =
-		timeslices->plans_used(timeslices->plans_context, tenant, device, &factor);
-	const uint64_t more_ns = used_ns > *known ? used_ns - *known : 0;
-
-	*known = used_ns;
-	return (uint64_t)((double)more_ns / (double)(factor > 1 ? factor : 1));
-}
-
-/* Charge a tenant for what its plans have used since the last look. */
-static void charge_plans(const struct timeslices *timeslices, const struct lease *lease)
-{
-	const uint64_t weight = lease->tenant->weight;
-	const uint64_t most =
-		device_of(lease)->clock.virtual_ns + virtual_of(weight, TIMESLICE_DEBT_NS);
-	struct tenant_leases *own = lease->tenant->leases;
-	uint64_t *tag = tag_of(lease), *looked_ns = &own->plans_looked_ns[lease->device];
-	uint64_t used_ns;
-
-	/* The tenant may have several leases. */
-	if (*looked_ns == device_of(lease)->looked_ns)
-		return;
-	*looked_ns = device_of(lease)->looked_ns;
-	used_ns = plans_used_since(timeslices, lease->tenant, lease->device,
-				   &own->plans_used_ns[lease->device]);
-	if (used_ns == 0)
-		return;
-	*tag = max_u64(*tag, min_u64(*tag + virtual_of(weight, used_ns), most));
-	own->plans_charged_ns[lease->device] = device_of(lease)->looked_ns;
-}
-
-/* Look at what plans have used, since the last look. */
-static void device_look(struct timeslice_device *device, uint64_t now_ns)
-{
-	const struct lease *first = lease_of(device->leases.next);
-	const struct timeslices *timeslices = &first->leases->timeslices;
-
-	if (!timeslices->plans_used || now_ns < device->looked_ns + TIMESLICE_LOOK_NS)
-		return;
-	/* None have ended since. */
-	if (!device->has_plans && device->plans_ns < device->looked_ns)
-		return;
-	device->looked_ns = now_ns;
-	device->plans_owed_ns +=
-		plans_used_since(timeslices, NULL, first->device, &device->plans_used_ns);
-	/* They may have used the device while no lease had it. */
-	device->plans_owed_ns = min_u64(device->plans_owed_ns, TIMESLICE_LAG_NS);
-	list_for_each (node, &device->leases)
-		charge_plans(timeslices, lease_of(node));
+	plans_end_clocks(device);
 }
 
 static struct tenant_shared *shared_of(const struct lease *lease)
@@ -303,7 +189,7 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 	uint64_t plans_ns;
 
 	if (device->n_leases > 0)
-		device_look(device, now_ns);
+		plans_charge(device, user, now_ns);
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 		struct lease_timeslice *slice = &lease->timeslice;
@@ -331,15 +217,6 @@ static void device_charge(struct timeslice_device *device, uint64_t now_ns)
 		lease->timeslice.tag =
 			min_u64(lease->timeslice.tag, clock_of(lease)->virtual_ns + most_within);
 	}
-}
-
-/* Bound the time by which a tag of this weight is behind. */
-static void catch_up(const struct timeslice_clock *clock, uint64_t weight, uint64_t *tag)
-{
-	const uint64_t lag = virtual_of(weight, TIMESLICE_LAG_NS);
-
-	if (*tag + lag < clock->virtual_ns)
-		*tag = clock->virtual_ns - lag;
 }
 
 /* Bound the time that a lease and its tenant are behind, as it begins to use the device or to wait.
@@ -372,40 +249,46 @@ static bool is_behind_own_plans(const struct lease *lease)
 	       late_from_ns(lease);
 }
 
-/* Return true if @a, which waits, comes before @b, which waits. */
-static bool is_before(const struct lease *a, const struct lease *b)
+/* Return the lease as one that wants the device. */
+static struct timeslice_contender contender_of(const struct lease *lease)
 {
-	if (class_of(a) != class_of(b))
-		return class_of(a) < class_of(b);
-	if (*tag_of(a) != *tag_of(b))
-		return *tag_of(a) < *tag_of(b);
-	if (a->tenant == b->tenant && a->timeslice.tag != b->timeslice.tag)
-		return a->timeslice.tag < b->timeslice.tag;
-	return a->timeslice.wanted_ns < b->timeslice.wanted_ns;
+	return (struct timeslice_contender){
+		.tenant = lease->tenant,
+		.tag = *tag_of(lease),
+		.inner_tag = lease->timeslice.tag,
+		.since_ns = lease->timeslice.wanted_ns,
+		.late_from_ns = late_from_ns(lease),
+		.class = class_of(lease),
+		.full_class = timeslice_class(lease),
+		.has_patience = is_behind_own_plans(lease),
+	};
 }
 
-/* Return true if a lease of this class waits while tasks of plans are under way. */
-static bool is_behind_plans(const struct lease *lease)
+static bool lease_is_before(const struct lease *a, const struct lease *b)
 {
-	return class_of(lease) > priority_class(RBK_PRIORITY_NORMAL);
+	const struct timeslice_contender first = contender_of(a), second = contender_of(b);
+
+	return is_before(&first, &second);
 }
 
-static bool has_plans(const struct timeslice_device *device, uint64_t pause_ns, uint64_t now_ns)
+/*
+ * Return true if a lease must not use the device while there are tasks of a higher priority, or
+ * were a moment ago: background work would be in front of each next one.
+ */
+static bool is_behind_plans(const struct timeslice_device *device, const struct lease *lease,
+			    uint64_t now_ns)
 {
-	return device->has_plans || (device->plans_ns > 0 && now_ns < device->plans_ns + pause_ns);
-}
+	const uint8_t class = class_of(lease);
 
-/* Return the time for which tasks of plans were under way. */
-static uint64_t plans_total_ns(const struct timeslice_device *device, uint64_t now_ns)
-{
-	return device->plans_total_ns + (device->has_plans ? now_ns - device->plans_ns : 0);
+	return class > priority_class(RBK_PRIORITY_NORMAL) &&
+	       plans_come_before(device, class, TIMESLICE_PLANS_NS, now_ns);
 }
 
 /* Return true if leases have to obey the timeslice, since others use the device. */
 static bool is_shared(const struct timeslice_device *device, uint64_t now_ns)
 {
 	return device->n_leases > 1 ||
-	       (device->n_leases == 1 && has_plans(device, TIMESLICE_PAUSE_NS, now_ns));
+	       (device->n_leases == 1 && plans_are_there(device, TIMESLICE_PAUSE_NS, now_ns));
 }
 
 /* Return true if the lease can have the timeslice once other leases let it. */
@@ -414,8 +297,7 @@ static bool is_waiting(const struct timeslice_device *device, const struct lease
 {
 	if (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way)
 		return false;
-	return !is_behind_plans(lease) || has_waited_long(lease, now_ns) ||
-	       !has_plans(device, TIMESLICE_PLANS_NS, now_ns);
+	return !is_behind_plans(device, lease, now_ns) || has_waited_long(lease, now_ns);
 }
 
 /*
@@ -430,7 +312,7 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
 	list_for_each (node, &device->leases) {
 		struct lease *lease = lease_of(node);
 
-		if (is_waiting(device, lease, now_ns) && (!best || is_before(lease, best)))
+		if (is_waiting(device, lease, now_ns) && (!best || lease_is_before(lease, best)))
 			best = lease;
 	}
 	list_for_each (node, &device->leases) {
@@ -438,7 +320,7 @@ static struct lease *device_choose(struct timeslice_device *device, uint64_t now
 
 		if (is_waiting(device, lease, now_ns) && has_waited_long(lease, now_ns) &&
 		    (class_of(lease) > class_of(best) ||
-		     (is_before(best, lease) && is_behind_own_plans(lease))) &&
+		     (lease_is_before(best, lease) && is_behind_own_plans(lease))) &&
 		    (!late || lease->timeslice.lacking_ns < late->timeslice.lacking_ns))
 			late = lease;
 	}
@@ -455,7 +337,8 @@ static uint64_t ahead_from_ns(const struct lease *holder)
 
 	if (class_of(holder) >= priority_class(RBK_PRIORITY_NORMAL))
 		return UINT64_MAX;
-	return holder->timeslice.charged_ns + time_of(weight, left) + 1;
+	/* Tags count in units of the weight. */
+	return holder->timeslice.charged_ns + time_of(weight, left + 1) + 1;
 }
 
 /*
@@ -464,30 +347,31 @@ static uint64_t ahead_from_ns(const struct lease *holder)
  * program each would have equal parts: the holder does not wait when its timeslice ends. A holder
  * that is not charged waits for an overdue lease.
  */
-static uint64_t end_for_ns(const struct lease *holder, const struct lease *next, bool is_charged)
+static uint64_t end_for_ns(const struct lease *holder, const struct timeslice_contender *next,
+			   bool is_charged)
 {
+	const struct timeslice_contender own = contender_of(holder);
 	uint64_t least_ns = holder->timeslice.held_ns + TIMESLICE_NS, behind, due_ns;
-	uint8_t class = class_of(holder), next_class = class_of(next);
 
-	if (next_class < class)
+	if (next->class < own.class)
 		return holder->timeslice.was_late ? least_ns : 0;
-	if (next_class > class)
-		return max_u64(least_ns, min_u64(late_from_ns(next), ahead_from_ns(holder)));
+	if (next->class > own.class)
+		return max_u64(least_ns, min_u64(next->late_from_ns, ahead_from_ns(holder)));
 	if (!is_charged)
 		return least_ns;
-	if (holder->tenant == next->tenant) {
-		behind = next->timeslice.tag - min_u64(holder->timeslice.tag, next->timeslice.tag);
+	if (own.tenant == next->tenant) {
+		behind = next->inner_tag - min_u64(own.inner_tag, next->inner_tag);
 		due_ns = holder->timeslice.charged_ns + time_of(timeslice_share(holder), behind);
 	} else {
-		behind = *tag_of(next) - min_u64(*tag_of(holder), *tag_of(next));
-		/* A lease that was ahead is urgent again. */
-		if (timeslice_class(next) < next_class)
+		behind = next->tag - min_u64(own.tag, next->tag);
+		/* One that was ahead is urgent again. */
+		if (next->full_class < next->class)
 			behind -=
 				min_u64(behind, virtual_of(next->tenant->weight, TIMESLICE_LAG_NS));
-		due_ns = holder->timeslice.charged_ns + time_of(holder->tenant->weight, behind);
+		due_ns = holder->timeslice.charged_ns + time_of(own.tenant->weight, behind);
 	}
-	if (is_behind_own_plans(next))
-		due_ns = min_u64(due_ns, late_from_ns(next));
+	if (next->has_patience)
+		due_ns = min_u64(due_ns, next->late_from_ns);
 	return max_u64(least_ns, due_ns);
 }
 
@@ -500,33 +384,45 @@ static uint64_t holder_end_ns(const struct timeslice_device *device, uint64_t no
 {
 	const struct lease *holder = device->holder;
 	const bool is_charged = device_user(device, now_ns) == holder;
-	uint64_t end_ns = UINT64_MAX, plans_end_ns;
+	uint64_t end_ns = UINT64_MAX, plans_end_ns = UINT64_MAX;
 
 	*ret_for = NULL;
 	for (const struct list_node *node = device->leases.next; node != &device->leases;
 	     node = node->next) {
 		const struct lease *lease = container_of(node, struct lease, timeslice.link);
+		struct timeslice_contender contender;
 		uint64_t lease_end_ns;
 
 		if (!is_waiting(device, lease, now_ns))
 			continue;
-		lease_end_ns = end_for_ns(holder, lease, is_charged);
+		contender = contender_of(lease);
+		lease_end_ns = end_for_ns(holder, &contender, is_charged);
 		if (lease_end_ns < end_ns ||
-		    (*ret_for && lease_end_ns == end_ns && is_before(lease, *ret_for)))
+		    (*ret_for && lease_end_ns == end_ns && lease_is_before(lease, *ret_for)))
 			*ret_for = lease;
 		end_ns = min_u64(end_ns, lease_end_ns);
 	}
+	for (const struct list_node *node = device->plans.next; node != &device->plans;
+	     node = node->next) {
+		const struct timeslice_plans *plans =
+			container_of(node, struct timeslice_plans, link);
+		struct timeslice_contender contender;
+
+		if (now_ns < plans_contend_ns(plans))
+			continue;
+		contender = plans_contender(device, plans);
+		plans_end_ns = min_u64(plans_end_ns, end_for_ns(holder, &contender, is_charged));
+	}
 	if (state_of(holder) == RBK_TIMESLICE_CLOSED)
-		return end_ns == UINT64_MAX ? UINT64_MAX
-					    : holder->timeslice.closed_ns + TIMESLICE_GRACE_NS;
-	if (is_behind_plans(holder) && has_plans(device, TIMESLICE_PLANS_NS, now_ns)) {
+		return min_u64(end_ns, plans_end_ns) == UINT64_MAX
+			       ? UINT64_MAX
+			       : holder->timeslice.closed_ns + TIMESLICE_GRACE_NS;
+	if (is_behind_plans(device, holder, now_ns))
 		plans_end_ns =
 			holder->timeslice.was_late ? holder->timeslice.held_ns + TIMESLICE_NS : 0;
-		if (plans_end_ns < end_ns)
-			*ret_for = NULL;
-		end_ns = min_u64(end_ns, plans_end_ns);
-	}
-	return end_ns;
+	if (plans_end_ns < end_ns)
+		*ret_for = NULL;
+	return min_u64(end_ns, plans_end_ns);
 }
 
 static void device_give(struct timeslice_device *device, struct lease *lease, bool is_late,
@@ -543,9 +439,8 @@ static void device_give(struct timeslice_device *device, struct lease *lease, bo
 		.began_ns = now_ns, .class = timeslice_class(lease), .is_late = is_late};
 	if (slice->n_wanting > 0) {
 		slice->record.wanted_ns = slice->wanted_ns;
-		if (is_behind_plans(lease))
-			slice->record.plans_ns =
-				plans_total_ns(device, now_ns) - slice->wanted_plans_ns;
+		slice->record.plans_ns = plans_total_ns(device, slice->wanted_class, now_ns) -
+					 slice->wanted_plans_ns;
 	}
 	lease_end_wait(lease, now_ns);
 	slice->held_ns = now_ns;
@@ -605,10 +500,16 @@ static void device_restrain(struct timeslice_device *device, uint64_t now_ns)
 
 		if (state_of(lease) != RBK_TIMESLICE_OPEN)
 			continue;
-		if (lease == device->holder)
+		if (lease == device->holder) {
 			device_give(device, lease, false, now_ns);
-		else
+			/* It had the device so far, and no task waited. */
+			if (device->n_leases == 1) {
+				plans_forgive(device, lease);
+				lease->timeslice.held_ns = saturating_sub(now_ns, TIMESLICE_NS);
+			}
+		} else {
 			lease_publish(lease, RBK_TIMESLICE_CLOSED);
+		}
 	}
 }
 
@@ -649,13 +550,77 @@ static void holder_press(struct timeslice_device *device, uint64_t now_ns)
 	}
 }
 
-static void device_run(struct timeslice_device *device, uint64_t now_ns)
+/* Note that a timeslice or a turn has ended, and nothing of earlier ones is in front of its work.
+ */
+static void device_overtake(struct timeslice_device *device, uint64_t began_ns)
 {
+	list_for_each (node, &device->leases) {
+		struct lease_timeslice *slice = &lease_of(node)->timeslice;
+
+		if (slice->is_under_way && lease_of(node) != device->holder &&
+		    slice->closed_ns <= began_ns)
+			slice->is_overtaken = true;
+	}
+}
+
+/* Give the device to the lease, or to the plans, that come next. */
+static void device_begin(struct timeslice_device *device, struct lease *next, bool is_late,
+			 uint64_t now_ns)
+{
+	const struct timeslice_contender contender =
+		next ? contender_of(next) : (struct timeslice_contender){.class = UINT8_MAX};
+	struct timeslice_plans *plans;
+	struct timeslice_contender first;
+	bool are_late = false, is_turn;
+
+	plans = plans_choose(device, next ? &contender : NULL, is_late, now_ns, &are_late);
+	if (plans)
+		first = plans_contender(device, plans);
+	/* Without a lease that waits, tasks under way are enough for a turn. */
+	if (!next)
+		is_turn = device->plans_classes != 0;
+	else if (are_late && is_late)
+		is_turn = plans->waiting_ns < next->timeslice.lacking_ns;
+	else
+		is_turn = plans && (are_late || (!is_late && is_before(&first, &contender)));
+	if (is_turn) {
+		plans_begin_turn(device, are_late ? plans : NULL, now_ns);
+		plans_go_on(device, next ? &contender : NULL, is_late, device_user(device, now_ns),
+			    now_ns);
+	} else if (next) {
+		device_give(device, next, is_late, now_ns);
+		holder_press(device, now_ns);
+	}
+}
+
+/* Note whether the plans' turn goes on beside @next. */
+static void device_go_on(struct timeslice_device *device, const struct lease *next, bool is_late,
+			 uint64_t now_ns)
+{
+	const bool is_user = device_user(device, now_ns);
+	struct timeslice_contender contender;
+
+	if (next)
+		contender = contender_of(next);
+	if (plans_go_on(device, next ? &contender : NULL, is_late, is_user, now_ns))
+		return;
+	/* Tasks that have ended show that nothing of an overdue lease is in front of others. */
+	if (device->turn_closed_ns > 0 && now_ns < device->turn_closed_ns + TIMESLICE_GRACE_NS)
+		device_overtake(device, device->turn_ns);
+	plans_end_turn(device, is_user, now_ns);
+	device_advance(device, now_ns);
+}
+
+/* Decide who has the device. */
+static void device_decide(struct timeslice_device *device, uint64_t now_ns)
+{
+	bool is_late = false;
 	struct lease *next;
-	bool is_late;
 
 	device_charge(device, now_ns);
 	if (!is_shared(device, now_ns)) {
+		if (device->is_plans_turn)
+			plans_end_turn(device, false, now_ns);
 		if (device->n_leases == 1)
 			device_open(device, now_ns);
 		return;
@@ -666,10 +631,31 @@ static void device_run(struct timeslice_device *device, uint64_t now_ns)
 	if (device->holder)
 		return;
 	next = device_choose(device, now_ns, &is_late);
-	if (!next)
+	if (device->is_plans_turn)
+		device_go_on(device, next, is_late, now_ns);
+	if (!device->is_plans_turn)
+		device_begin(device, next, is_late, now_ns);
+}
+
+static void device_run(struct timeslice_device *device, uint64_t now_ns)
+{
+	struct timeslice_contender holder, contender;
+	const struct lease *next;
+	bool is_late, has_holder;
+
+	if (device->n_leases == 0)
 		return;
-	device_give(device, next, is_late, now_ns);
-	holder_press(device, now_ns);
+	device_decide(device, now_ns);
+	if (list_is_empty(&device->plans))
+		return;
+	next = device_choose(device, now_ns, &is_late);
+	if (next)
+		contender = contender_of(next);
+	/* A lease that is alone, and open, holds nothing back. */
+	has_holder = device->holder && state_of(device->holder) != RBK_TIMESLICE_OPEN;
+	if (has_holder)
+		holder = contender_of(device->holder);
+	plans_show(device, has_holder ? &holder : NULL, next ? &contender : NULL, now_ns);
 }
 
 /* ---- Events ---- */
@@ -684,8 +670,9 @@ uint8_t timeslice_class(const struct lease *lease)
 void timeslices_init(struct timeslices *timeslices)
 {
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
-		timeslices->devices[i] = (struct timeslice_device){.holder = NULL};
+		timeslices->devices[i] = (struct timeslice_device){.number = (uint8_t)i};
 		list_init(&timeslices->devices[i].leases);
+		list_init(&timeslices->devices[i].plans);
 	}
 }
 
@@ -708,16 +695,15 @@ static void lease_find_class(struct lease *lease)
 	}
 }
 
-/* Note that a timeslice has ended, and nothing of earlier ones is in front of its work. */
-static void device_overtake(struct timeslice_device *device, const struct lease *ended)
+/* Give the lease back the time in its timeslice that was the tasks', as for device_charge(). */
+static void lease_refund(struct lease *lease, uint64_t now_ns)
 {
-	list_for_each (node, &device->leases) {
-		struct lease_timeslice *slice = &lease_of(node)->timeslice;
+	struct lease_timeslice *slice = &lease->timeslice;
+	const uint64_t ns = min_u64(plans_settle(device_of(lease), now_ns),
+				    saturating_sub(now_ns, slice->held_ns) / 2);
 
-		if (slice->is_under_way && lease_of(node) != device->holder &&
-		    slice->closed_ns <= ended->timeslice.held_ns)
-			slice->is_overtaken = true;
-	}
+	slice->tag = saturating_sub(slice->tag, virtual_of(timeslice_share(lease), ns));
+	*tag_of(lease) = saturating_sub(*tag_of(lease), virtual_of(lease->tenant->weight, ns));
 }
 
 /* End the lease's timeslice if all members have told DONE. */
@@ -730,7 +716,9 @@ static void lease_check_done(struct lease *lease, uint64_t now_ns)
 		return;
 	/* Work that is still under way may wait for that of an overdue lease. */
 	if (slice->is_under_way && !slice->has_given_up)
-		device_overtake(device, lease);
+		device_overtake(device, slice->held_ns);
+	if (slice->is_under_way && device->holder == lease)
+		lease_refund(lease, now_ns);
 	lease_end(lease, now_ns);
 	slice->done_ns = now_ns;
 	if (slice->n_wanting == 0)
@@ -744,20 +732,6 @@ static void lease_check_done(struct lease *lease, uint64_t now_ns)
 	lease_publish(lease, RBK_TIMESLICE_CLOSED);
 }
 
-/* Charge the tenant, and if this is the device's first lease, all tenants, from now on. */
-static void note_plans_used(const struct lease *lease)
-{
-	const struct timeslices *timeslices = &lease->leases->timeslices;
-	struct timeslice_device *device = device_of(lease);
-
-	if (!timeslices->plans_used)
-		return;
-	plans_used_since(timeslices, lease->tenant, lease->device,
-			 &lease->tenant->leases->plans_used_ns[lease->device]);
-	if (device->n_leases == 0)
-		plans_used_since(timeslices, NULL, lease->device, &device->plans_used_ns);
-}
-
 int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_ns)
 {
 	struct lease *lease = member->lease;
@@ -767,12 +741,13 @@ int timeslice_join(struct lease_member *member, uint32_t priority, uint64_t now_
 	if (lease->timeslice.n_members == 0) {
 		if (*n_leases >= TIMESLICE_MAX_LEASES)
 			return TIMESLICE_E_FULL;
-		if ((*n_leases)++ == 0)
-			note_plans_used(lease);
+		(*n_leases)++;
 		list_init(&lease->timeslice.members);
 		list_append(&device->leases, &lease->timeslice.link);
+		plans_begin_account(lease);
 		device->n_leases++;
 		lease->leases->timeslices.n_leases++;
+		lease->leases->timeslices.shared_devices |= 1u << lease->device;
 		/* It did not wait so far, so its tenant's other leases owe it nothing. */
 		lease->timeslice.tag = max_u64(lease->timeslice.tag, clock_of(lease)->virtual_ns);
 		lease_return(lease);
@@ -842,7 +817,8 @@ void timeslice_want(struct lease_member *member, uint64_t now_ns)
 	member->timeslice.is_wanting = true;
 	if (slice->n_wanting++ == 0) {
 		slice->wanted_ns = slice->counted_ns = now_ns;
-		slice->wanted_plans_ns = plans_total_ns(device, now_ns);
+		slice->wanted_class = class_of(lease);
+		slice->wanted_plans_ns = plans_total_ns(device, slice->wanted_class, now_ns);
 		if (slice->lacking_ns == 0)
 			slice->lacking_ns = now_ns;
 		lease_return(lease);
@@ -885,9 +861,11 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 	struct lease *lease = member->lease;
 	struct timeslice_device *device;
 	struct lease_timeslice *slice;
+	struct leases *leases;
 
 	if (!lease || !member->timeslice.is_sharing)
 		return;
+	leases = lease->leases;
 	device = device_of(lease);
 	slice = &lease->timeslice;
 	device_charge(device, now_ns);
@@ -912,33 +890,32 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns)
 		slice->is_under_way = false;
 		lease_publish(lease, RBK_TIMESLICE_OPEN);
 	}
+	if (device->n_leases == 0) {
+		plans_forget(device);
+		leases->timeslices.shared_devices &= ~(1u << device->number);
+	}
 	device_run(device, now_ns);
 }
 
-void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint64_t now_ns)
+void timeslice_share_plans(struct timeslices *timeslices, uint8_t number,
+			   struct timeslice_plans *changed, uint64_t now_ns)
 {
-	if (timeslices->n_leases == 0)
-		return;
-	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
-		struct timeslice_device *device = &timeslices->devices[i];
-		bool had_plans = device->has_plans;
+	struct timeslice_device *device = &timeslices->devices[number];
 
-		if (device->n_leases == 0)
-			continue;
-		device->plans_total_ns = plans_total_ns(device, now_ns);
-		device->has_plans = devices & 1u << i;
-		if (had_plans || device->has_plans)
-			device->plans_ns = now_ns;
-		if (had_plans != device->has_plans)
-			device_run(device, now_ns);
-	}
+	if (device->n_leases == 0)
+		return;
+	device_charge(device, now_ns);
+	plans_note(device, changed, now_ns);
+	device_run(device, now_ns);
 }
 
 void timeslice_skip(struct timeslices *timeslices, uint64_t now_ns)
 {
-	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		timeslices->devices[i].turn_charged_ns = now_ns;
 		list_for_each (node, &timeslices->devices[i].leases)
 			lease_of(node)->timeslice.charged_ns = now_ns;
+	}
 }
 
 void timeslice_count_time(struct timeslices *timeslices, uint64_t now_ns)
@@ -959,26 +936,34 @@ void timeslice_run(struct timeslices *timeslices, uint64_t now_ns)
 			device_run(&timeslices->devices[i], now_ns);
 }
 
-/* Return the time at which something is due because plans pause, or leases wait long. */
+/* Return the time at which something is due because of plans, or of leases that wait long. */
 static uint64_t plans_next_ns(const struct timeslice_device *device, uint64_t now_ns)
 {
+	const uint64_t last_ns = plans_last_ns(device, TIMESLICE_CLASSES);
 	uint64_t next_ns = UINT64_MAX;
 
-	if (device->plans_ns == 0)
+	if (last_ns == 0)
 		return UINT64_MAX;
-	if (!device->has_plans && device->n_leases == 1 &&
+	if (device->holder)
+		next_ns = plans_next_contender_ns(device, now_ns);
+	if (!device->plans_classes && device->n_leases == 1 &&
 	    state_of(lease_of(device->leases.next)) != RBK_TIMESLICE_OPEN)
-		next_ns = device->plans_ns + TIMESLICE_PAUSE_NS;
+		next_ns = min_u64(next_ns, last_ns + TIMESLICE_PAUSE_NS);
 	for (const struct list_node *node = device->leases.next; node != &device->leases;
 	     node = node->next) {
 		const struct lease *lease = container_of(node, struct lease, timeslice.link);
 
-		if (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way ||
-		    is_waiting(device, lease, now_ns))
+		if (lease->timeslice.n_wanting == 0 || lease->timeslice.is_under_way)
 			continue;
+		if (is_waiting(device, lease, now_ns)) {
+			if (device->is_plans_turn)
+				next_ns = min_u64(next_ns, plans_turn_ns(device, now_ns));
+			continue;
+		}
 		next_ns = min_u64(next_ns, late_from_ns(lease));
-		if (!device->has_plans)
-			next_ns = min_u64(next_ns, device->plans_ns + TIMESLICE_PLANS_NS);
+		if (!plans_come_before(device, class_of(lease), 0, now_ns))
+			next_ns = min_u64(next_ns, plans_last_ns(device, class_of(lease)) +
+							   TIMESLICE_PLANS_NS);
 	}
 	return next_ns;
 }

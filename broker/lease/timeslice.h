@@ -19,11 +19,14 @@
  * a priority above normal. A lease that waits behind higher priorities for TIMESLICE_PATIENCE_NS
  * comes next, but only one in that time on each device.
  *
- * Plans of the broker's own clients are not held back. While a device has some, even a lease that
- * is alone keeps little work under way, and background leases wait. The time of a tenant's plans
- * counts as that of its leases, at most TIMESLICE_DEBT_NS of it ahead of others, and it is taken
- * from the time of the lease in whose timeslice they ran. A lease that waits because its tenant's
- * plans use the tenant's share has the same patience.
+ * The tasks of a tenant's plans take part as if they were another lease of it, by their priorities
+ * (timeslice-plans.h). While no lease has the device, it is the plans' turn. Tasks of a higher
+ * priority than the lease's that has it do not wait, nor do the single tasks of a tenant that is
+ * far behind. While a device has tasks, even a lease that is alone keeps little work under way, and
+ * background leases wait for those of higher priorities, and until there were none for
+ * TIMESLICE_PLANS_NS. Their time puts a tenant ahead of others by TIMESLICE_DEBT_NS at most. That
+ * of tasks that ran in a lease's timeslice is taken from the lease's time. A lease that waits
+ * because its tenant's plans use the tenant's share has the same patience.
  *
  * This module decides only; its caller has the clock and calls timeslice_run() in time. Reactor
  * thread.
@@ -33,6 +36,7 @@
 #include <ringbroker/abi.h>
 
 #include "lease/parts.h"
+#include "lease/timeslice-plans.h"
 #include "util/list.h"
 
 struct lease;
@@ -50,15 +54,16 @@ enum {
 	TIMESLICE_MAX_MEMBERS = 64, /* each change of a timeslice visits them */
 };
 
-#define TIMESLICE_NS          5000000ull    /* 5 ms: least timeslice while an equal lease waits */
-#define TIMESLICE_GRACE_NS    50000000ull   /* 50 ms: longest wait for members' last work */
-#define TIMESLICE_REST_NS     1000000ull    /* 1 ms: longest rest of members' work that counts */
-#define TIMESLICE_LAG_NS      100000000ull  /* 100 ms: about the longest single submissions */
-#define TIMESLICE_PATIENCE_NS 1000000000ull /* 1 s: longest wait behind higher priorities */
-#define TIMESLICE_DEBT_NS     1000000000ull /* 1 s: longest time that plans put their tenant ahead */
-#define TIMESLICE_LOOK_NS     5000000ull    /* 5 ms: interval of looks at what plans have used */
-#define TIMESLICE_PLANS_NS    2000000ull /* 2 ms: pause of plans in which background work waits */
-#define TIMESLICE_PAUSE_NS    1000000000ull /* 1 s: pause of plans until a lease is alone */
+#define TIMESLICE_NS           5000000ull    /* 5 ms: least timeslice while an equal lease waits */
+#define TIMESLICE_GRACE_NS     50000000ull   /* 50 ms: longest wait for members' last work */
+#define TIMESLICE_REST_NS      1000000ull    /* 1 ms: longest rest of members' work that counts */
+#define TIMESLICE_LAG_NS       100000000ull  /* 100 ms: about the longest single submissions */
+#define TIMESLICE_PATIENCE_NS  1000000000ull /* 1 s: longest wait behind higher priorities */
+#define TIMESLICE_DEBT_NS      1000000000ull /* 1 s: longest time that plans put their tenant ahead */
+#define TIMESLICE_LOOK_NS      5000000ull    /* 5 ms: interval of looks at what plans have used */
+#define TIMESLICE_TURN_LOOK_NS 1000000ull    /* 1 ms: the same in the plans' turn */
+#define TIMESLICE_PLANS_NS     2000000ull /* 2 ms: pause of plans in which background work waits */
+#define TIMESLICE_PAUSE_NS     1000000000ull /* 1 s: pause of plans until a lease is alone */
 
 /* Virtual time among tenants on a device, or among the leases of one tenant there. */
 struct timeslice_clock {
@@ -73,14 +78,26 @@ struct timeslice_device {
 	uint32_t n_leases;
 	struct lease *holder; /* has the timeslice, or is ending it; NULL: none */
 	struct timeslice_clock clock;
-	uint64_t late_ns;   /* when a lease last came next because it had waited long; 0: never */
-	bool has_plans;     /* tasks of plans are under way */
-	uint64_t plans_ns;  /* the last time that is known at which some were; 0: never */
-	uint64_t looked_ns; /* when plans_used() was last asked */
-	uint64_t plans_used_ns;  /* what it said, of all tenants */
+	uint64_t late_ns; /* when one last came next because it had waited long; 0: never */
+	uint8_t number;   /* index in timeslices.devices */
+
+	/* timeslice-plans.c's: tasks of plans */
+	struct list_node plans; /* struct timeslice_plans.link, once each was active */
+	uint8_t plans_classes;  /* classes of tasks that wait or are under way, as bits */
+	bool is_plans_turn;     /* the plans have the device, and no lease; see timeslice-plans.c */
+	bool was_plans_late;    /* because they had waited too long */
+	uint64_t class_ns[TIMESLICE_CLASSES]; /* last time at which tasks of it are known; 0: never
+					       */
+	uint64_t turn_ns, turn_closed_ns; /* begin of the turn; end of its last start; 0: none */
+	uint64_t turn_checked_ns;         /* last decision about its end */
+	uint64_t turn_charged_ns;         /* time up to which turn_used_ns counts */
+	uint64_t turn_used_ns;            /* of the turn, not charged yet */
+	uint64_t looked_ns;               /* when plans_used() was last asked */
+	uint64_t plans_used_ns;           /* what it said, of all tenants */
 	uint64_t plans_owed_ns;  /* of that, what is still to be taken from the holders' time */
-	uint64_t plans_total_ns; /* time until plans_ns in which some were, while leases shared it
-				  */
+	uint64_t noted_ns;       /* time up to which the next two count, while leases share it */
+	uint64_t plans_total_ns; /* time with tasks that background leases wait for */
+	uint64_t turns_total_ns; /* time of the plans' turns */
 };
 
 /* A timeslice, for the log of its tenant. */
@@ -103,7 +120,8 @@ struct timeslice_record {
 /* All devices; part of struct leases. */
 struct timeslices {
 	struct timeslice_device devices[RBK_MAX_DEVICES];
-	uint32_t n_leases; /* leases that share a device */
+	uint32_t n_leases;       /* leases that share a device */
+	uint32_t shared_devices; /* the devices that they share, as bits; the dispatcher reads it */
 	/* Called when a timeslice has ended, before the next one begins; NULL: not called. */
 	void (*ended)(void *context, const struct lease *lease,
 		      const struct timeslice_record *record);
@@ -137,7 +155,8 @@ struct lease_timeslice {
 			     */
 	bool was_late;      /* it has the timeslice because it waited too long */
 	uint64_t wanted_ns; /* begin of the wait */
-	uint64_t wanted_plans_ns; /* time with tasks of plans on the device until then */
+	uint64_t wanted_plans_ns; /* plans_total_ns() for wanted_class then */
+	uint8_t wanted_class;
 	uint64_t lacking_ns; /* begin of the first wait since it could use the device; 0: none */
 	uint64_t held_ns;    /* begin of the timeslice */
 	uint64_t closed_ns;  /* end of the timeslice */
@@ -193,10 +212,12 @@ void timeslice_leave(struct lease_member *member, uint64_t now_ns);
 uint8_t timeslice_class(const struct lease *lease);
 
 /*
- * Note on which devices tasks of plans are under way, as bits by device. Cheap while no lease
- * shares a device.
+ * Note which tasks of plans there are on a device, from @changed on by next_changed; their tenants
+ * have a struct tenant_leases. Does nothing while no lease shares the device. It is also the only
+ * function that looks at what the dispatcher has set; any function here may change n_open.
  */
-void timeslice_note_plans(struct timeslices *timeslices, uint32_t devices, uint64_t now_ns);
+void timeslice_share_plans(struct timeslices *timeslices, uint8_t device,
+			   struct timeslice_plans *changed, uint64_t now_ns);
 
 /*
  * Charge no tenant for the time since the last call of any function: the broker did not run, and

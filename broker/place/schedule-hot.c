@@ -760,7 +760,7 @@ struct place_task *place_next(struct placer *placer, uint8_t device, uint64_t no
 	fq->start += flow_virtual(flow, task->work_ns);
 	if (virtual_after(fq->start, queue->last_finish))
 		queue->last_finish = fq->start;
-	if (fq->class_mask)
+	if (fq->class_mask & fq->open_mask)
 		heap_update(&queue->flows, &fq->node, flow_before);
 	else
 		flow_update(placer, flow, device);

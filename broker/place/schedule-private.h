@@ -22,6 +22,7 @@
 
 enum {
 	SCHEDULE_CLASSES = RBK_PRIORITY_COUNT,
+	SCHEDULE_ALL_OPEN = (1 << SCHEDULE_CLASSES) - 1,
 	/* virtual time = ns * inverse_weight >> SHIFT; inverse_weight = 2^24 / weight */
 	SCHEDULE_INVERSE_LOG2 = 24,
 	SCHEDULE_VIRTUAL_SHIFT = 12,
@@ -75,6 +76,7 @@ struct place_queue {
 	uint32_t n_servers_per_task;
 	float inverse_servers;
 	uint32_t n_queued, n_released, n_waiting;
+	uint32_t n_closed;         /* flows of which not all classes may start */
 	uint32_t n_without_choice; /* released tasks that no other device could do */
 	bool was_needed;           /* such a task was released since placer_is_needed() */
 
@@ -150,6 +152,7 @@ struct place_flow_queue {
 	uint64_t held_ns, running_since;
 	uint32_t running_slots;
 	uint8_t class_mask; /* classes with a task that has, or could have, a slot */
+	uint8_t open_mask;  /* classes of which tasks may start: all below some class */
 	bool is_startable;  /* node is in place_queue.flows */
 	bool is_active;     /* its weight is in place_queue.active_weight */
 	struct place_class classes[SCHEDULE_CLASSES];
@@ -332,7 +335,7 @@ static inline void flow_set_active(struct place_queue *queue, struct place_flow_
 /* If no flow waits and no task is released, forget the time that flows have used. */
 static inline void queue_forgive_debts(struct place_queue *queue)
 {
-	if (!queue->flows && queue->n_released == 0)
+	if (!queue->flows && queue->n_released == 0 && queue->n_closed == 0)
 		queue->virtual_time = queue->last_finish;
 }
 

@@ -34,7 +34,7 @@ void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
 {
 	struct place_queue *queue = &placer->devices[device].queue;
 	struct place_flow_queue *fq = &flow->on[device];
-	bool is_startable = fq->class_mask && !is_held_by_quota(queue, flow, fq);
+	bool is_startable = (fq->class_mask & fq->open_mask) && !is_held_by_quota(queue, flow, fq);
 
 	if (is_startable == fq->is_startable)
 		return;
@@ -53,6 +53,38 @@ void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
 		queue_forgive_debts(queue);
 	}
 	flow_set_active(queue, fq);
+}
+
+void place_flow_open(struct placer *placer, struct place_flow *flow, uint8_t device,
+		     uint8_t n_classes)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+	const bool was_closed = fq->open_mask != SCHEDULE_ALL_OPEN;
+
+	fq->open_mask = (uint8_t)((1u << n_classes) - 1);
+	queue->n_closed -= was_closed;
+	queue->n_closed += fq->open_mask != SCHEDULE_ALL_OPEN;
+	flow_update(placer, flow, device);
+}
+
+void place_flow_classes(const struct place_flow *flow, uint8_t device, uint8_t *ret_queued,
+			uint8_t *ret_released)
+{
+	const struct place_flow_queue *fq = &flow->on[device];
+
+	*ret_queued = fq->class_mask;
+	*ret_released = 0;
+	if (fq->n_released == 0)
+		return;
+	for (unsigned int i = 0; i < SCHEDULE_CLASSES; i++)
+		*ret_released |= (uint8_t)((fq->n_held[i] > 0) << i);
+}
+
+bool place_task_is_held_back(const struct place_task *task)
+{
+	return task->state == PLACE_QUEUED &&
+	       !(task->flow->on[task->device].open_mask & 1u << task->class);
 }
 
 static void flow_release(struct placer *placer, struct place_flow *flow)

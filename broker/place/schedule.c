@@ -96,6 +96,7 @@ int place_flow_new(struct placer *placer, const struct place_flow_limits *limits
 
 		fq->flow = flow;
 		fq->start = placer->devices[i].queue.virtual_time;
+		fq->open_mask = SCHEDULE_ALL_OPEN;
 		for (unsigned int j = 0; j < SCHEDULE_CLASSES; j++)
 			list_init(&fq->classes[j].in_order);
 	}
@@ -172,6 +173,7 @@ struct place_flow *place_flow_free(struct placer *placer, struct place_flow *flo
 		assert(flow->on[i].n_released == 0);
 		if (placer->devices[i].queue.run_flow == flow)
 			placer->devices[i].queue.run_flow = NULL;
+		placer->devices[i].queue.n_closed -= flow->on[i].open_mask != SCHEDULE_ALL_OPEN;
 	}
 	if (flow->is_throttled)
 		heap_remove(&placer->schedule.throttled, &flow->node, throttled_before);
@@ -223,6 +225,7 @@ void place_recount_begin(struct placer *placer, uint8_t device, struct place_rec
 		.noted_virtual = queue->noted_virtual,
 		.advance = queue->advance,
 		.outside_factor = queue->outside_factor,
+		.n_closed = queue->n_closed,
 	};
 	list_init(&queue->waiting);
 	list_init(&queue->short_handed);
@@ -239,6 +242,7 @@ void place_recount_flow(struct place_flow *flow, uint8_t device)
 		.flow = flow,
 		.start = fq->start,
 		.used_ns = fq->used_ns,
+		.open_mask = fq->open_mask,
 	};
 	for (unsigned int i = 0; i < SCHEDULE_CLASSES; i++)
 		list_init(&fq->classes[i].in_order);

@@ -97,6 +97,17 @@ bool place_flow_is_idle(const struct placer *placer, const struct place_flow *fl
  */
 struct place_flow *place_flow_free(struct placer *placer, struct place_flow *flow);
 
+/*
+ * Let tasks of the flow start on @device only in the first @n_classes classes, 0..4: the others
+ * wait for other programs, which share the device. At first all may start. Tasks that have begun in
+ * parts wait between them. A flow that waits saves up no time, see above.
+ */
+void place_flow_open(struct placer *placer, struct place_flow *flow, uint8_t device,
+		     uint8_t n_classes);
+/* Return the classes, as bits, of the flow's tasks that are queued, and that are released. */
+void place_flow_classes(const struct place_flow *flow, uint8_t device, uint8_t *ret_queued,
+			uint8_t *ret_released);
+
 /* Return true if the flow has used up its quota. Do not read its rings until place_refill_ns(). */
 bool place_flow_is_throttled(struct place_flow *flow, uint64_t now_ns);
 
@@ -208,6 +219,9 @@ void place_dequeue(struct placer *placer, struct place_task *task, uint64_t now_
  * Return: NULL: no task can start, or the device has enough to do.
  */
 struct place_task *place_next(struct placer *placer, uint8_t device, uint64_t now_ns);
+
+/* Return true if a task is queued and place_flow_open() keeps it from starting. */
+bool place_task_is_held_back(const struct place_task *task);
 
 /* Queue a task again, in its old place, that was released but not submitted; refund its charge. */
 void place_put_back(struct placer *placer, struct place_task *task, uint64_t now_ns);

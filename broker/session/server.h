@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lease/timeslice-plans.h"
 #include "plan/executor.h"
 #include "shm/wire.h"
 #include "util/cleanup.h"
@@ -317,8 +318,8 @@ void server_stats_leased_time(struct server *server, const struct tenant *tenant
 /* Log a timeslice of a tenant's lease, if the tenant has a page. */
 void server_stats_slice(struct server *server, const struct tenant *tenant,
 			const struct rbk_stats_slice *slice);
-/* Note which devices have tasks of plans, as bits: leases that share them get less. Reactor. */
-void server_note_plans(struct server *server, uint32_t devices);
+/* Note the tasks of plans on a device that leases share: timeslice_share_plans(). Reactor. */
+void server_share_plans(struct server *server, uint8_t device, struct timeslice_plans *changed);
 /* Bring the figures of leases that share a device up to date. Reactor. */
 void server_count_timeslices(struct server *server);
 /*

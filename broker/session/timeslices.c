@@ -3,7 +3,8 @@
  * Leases that share a device's time: the timer
  *
  * lease/timeslice.c decides which lease may submit work. It is called after each request of a
- * member (session-timeslice.c), when a member leaves, and by one timer for all devices.
+ * member (session-timeslice.c), when a member leaves, by the dispatcher about tasks of plans, and
+ * by one timer for all devices.
  */
 #include "lease/lease.h"
 #include "loop/loop.h"
@@ -101,15 +102,18 @@ void timeslices_stop(struct server *server)
 	server->slice_timer = loop_timer_free(server->slice_timer);
 }
 
-void server_note_plans(struct server *server, uint32_t devices)
+void server_share_plans(struct server *server, uint8_t device, struct timeslice_plans *changed)
 {
-	struct timeslices *timeslices = timeslices_of(server);
-	uint64_t now_ns;
+	const uint64_t now_ns = timeslices_now(server);
+	struct timeslice_plans **end = &changed;
 
-	if (timeslices->n_leases == 0)
-		return;
-	now_ns = timeslices_now(server);
-	timeslice_note_plans(timeslices, devices, now_ns);
+	/* Without memory for its tenant's account a tenant's tasks are not held back. */
+	while (*end)
+		if ((*end)->is_known || leases_know((*end)->tenant) == 0)
+			end = &(*end)->next_changed;
+		else
+			*end = (*end)->next_changed;
+	timeslice_share_plans(timeslices_of(server), device, changed, now_ns);
 	timeslices_arm(server, now_ns);
 }
 

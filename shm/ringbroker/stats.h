@@ -308,10 +308,12 @@ struct rbk_stats_plan {
 	struct rbk_stats_plan_device devices[]; /* header.n_devices elements */
 };
 
-/* struct rbk_stats_decision.flags; the lower eight bits are RBK_CQE_*. */
+/* struct rbk_stats_decision.flags; the lower seven bits are RBK_CQE_*. */
 #define RBK_DECISION_DEADLINE_MISSED RBK_CQE_DEADLINE_MISSED
 #define RBK_DECISION_PARTITIONED     RBK_CQE_PARTITIONED
 #define RBK_DECISION_EXPLORED        RBK_CQE_EXPLORED
+/* since 1.23: waited for leased programs that share the device's time */
+#define RBK_DECISION_HELD_BACK (1u << 7)
 /* ran on the reactor; represents up to 64 such tasks */
 #define RBK_DECISION_INLINE (1u << 8)
 /* of a segment, since 1.19: streamed (brokerd(8)): its constants came just for this task */

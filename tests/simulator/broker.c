@@ -229,8 +229,12 @@ static int make_memory(void)
 static void on_activity(void *context, uint32_t devices, bool has_rings)
 {
 	budget_set_pace(broker->budget, devices != 0, has_rings);
+}
+
+static void on_share_plans(void *context, uint8_t device, struct timeslice_plans *changed)
+{
 	if (broker->server)
-		server_note_plans(broker->server, devices);
+		server_share_plans(broker->server, device, changed);
 }
 
 static int make_dispatch(void)
@@ -248,6 +252,9 @@ static int make_dispatch(void)
 		.has_quota = broker->options->has_quota,
 		.note_activity = on_activity,
 		.activity_context = broker,
+		.shared_devices = &residency_leases(broker->residency)->timeslices.shared_devices,
+		.share_plans = on_share_plans,
+		.share_context = broker,
 	};
 	int r;
 
@@ -707,6 +714,23 @@ static void check_rings(const struct session *session)
 /* since when a timeslice is late; 0: none is */
 static uint64_t late_since_ns __attribute__((__section__("sim_variables")));
 
+/* Tasks that wait for leases come next some time, as do leases. */
+static void check_plans(const struct timeslice_device *device, uint64_t now_ns)
+{
+	const uint64_t most_ns = 20 * TIMESLICE_PATIENCE_NS;
+
+	list_for_each (node, &device->plans) {
+		const struct timeslice_plans *plans =
+			container_of(node, struct timeslice_plans, link);
+
+		if (plans->waiting_ns > 0 && now_ns > plans->waiting_ns + most_ns)
+			sim_violation(
+				"tasks of class %u wait for leases of device %u since %llu ns",
+				plans->class, device->number,
+				(unsigned long long)(now_ns - plans->waiting_ns));
+	}
+}
+
 /* At most one lease of a device has the timeslice, and what is due is done. */
 static void check_timeslices(void)
 {
@@ -731,6 +755,9 @@ static void check_timeslices(void)
 		}
 		if (n_holders > 1)
 			sim_violation("%u leases may use device %u", n_holders, i);
+		if (n_holders > 0 && device->is_plans_turn)
+			sim_violation("a lease may use device %u in the plans' turn", i);
+		check_plans(device, now_ns);
 	}
 	if (n_leases != leases->timeslices.n_leases)
 		sim_violation("%u leases share devices, of which %u are counted", n_leases,

@@ -43,7 +43,7 @@ struct decisions {
 
 static const char *const flag_names[] = {
 	[0] = "deadline-missed", [1] = "partitioned", [2] = "explored",
-	[8] = "inline",          [9] = "moved",
+	[7] = "held-back",       [8] = "inline",      [9] = "moved",
 };
 enum { N_FLAGS = sizeof(flag_names) / sizeof(flag_names[0]) };
 

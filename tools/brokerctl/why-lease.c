@@ -454,7 +454,7 @@ static void gather_causes(struct answer *answer)
 	add_cause(answer, "wait-others", answer->others_ns,
 		  "waiting behind leases of other tenants");
 	add_cause(answer, "wait-plans", answer->plans_ns,
-		  "waiting for tasks of plans, which come before background leases");
+		  "waiting for tasks of plans, whose turn it was");
 	add_cause(answer, "wait", answer->unknown_ns,
 		  "waiting, though no timeslice of another lease is logged then");
 	add_cause(answer, "held", answer->held_ns, "having the device");

@@ -509,6 +509,8 @@ static void task_facts(struct why *why)
 		     judge_contention(task));
 	if (task->flags & RBK_DECISION_MOVED && why->task_segments.n == 0)
 		fact(why, "it was queued on another device at first");
+	if (task->flags & RBK_DECISION_HELD_BACK)
+		fact(why, "it waited for leased programs that share it: ringbroker-leases(7)");
 	if (has_lost_segments(why))
 		fact(why,
 		     "where each of its segments ran is not logged any more: the log has the last "
