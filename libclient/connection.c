@@ -38,7 +38,7 @@
 	 RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE | RBK_FEAT_LEASES | RBK_FEAT_FIXED_ARENAS |  \
 	 RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTORE | RBK_FEAT_RESTART | RBK_FEAT_AFTER |      \
 	 RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES | RBK_FEAT_PARTS | RBK_FEAT_UNSHARE |          \
-	 RBK_FEAT_ENDING)
+	 RBK_FEAT_ENDING | RBK_FEAT_LOST)
 
 /* Connections with a socket, which after_fork_in_child() closes. */
 static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;

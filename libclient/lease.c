@@ -734,6 +734,36 @@ int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts
 	return r;
 }
 
+int client_lease_lost(struct rbk_lease *lease, uint32_t verdict, struct client_lost *ret)
+{
+	struct rbk_wire_lease_lost request = {
+		.request.type = RBK_WIRE_LEASE_LOST,
+		.verdict = verdict,
+	};
+	struct client_message message = {
+		.request = &request.request,
+		.request_bytes = sizeof(request),
+		.fd = -1,
+		.repeat = CLIENT_BOUND,
+	};
+	struct rbk *rbk = lease_rbk(lease);
+	struct client_answer answer;
+	int r;
+
+	message.generation = client_objects_lock(rbk);
+	request.lease = rbk_lease_number(lease);
+	client_objects_unlock(rbk);
+	r = rbk->features & RBK_FEAT_LOST ? 0 : -EOPNOTSUPP;
+	if (!r)
+		r = client_stalls(rbk) ? -ETIME : client_request(rbk, &message, &answer, NULL);
+	client_unref(rbk);
+	if (r)
+		return r;
+	ret->is_final = answer.reply.id.id != 0;
+	memcpy(ret->text, answer.reply.head.text, sizeof(ret->text));
+	return 0;
+}
+
 /* ---- The next broker ---- */
 
 /* Add the member's objects at a new broker, paid for out of the restored credit. Under the lock. */

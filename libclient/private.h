@@ -376,6 +376,18 @@ struct client_parts {
  */
 int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts);
 
+/* The broker's answer about a lost device: struct rbk_wire_lease_lost. */
+struct client_lost {
+	bool is_final; /* the text does not change any more */
+	char text[RBK_WIRE_TEXT_BYTES];
+};
+/*
+ * Ask the broker who is the reason for the loss of a device of the lease; @verdict: an enum
+ * reset_verdict, of this process.
+ * Return: 0; -EOPNOTSUPP: the broker does not know; errors of client_request(). Any thread.
+ */
+int client_lease_lost(struct rbk_lease *lease, uint32_t verdict, struct client_lost *ret);
+
 /*
  * Restore all leases of @rbk at the broker of @fresh. Between client_objects_lock() and
  * client_objects_unlock(). The new numbers apply from client_leases_restored() on, under rbk->lock.

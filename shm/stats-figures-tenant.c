@@ -103,6 +103,13 @@ const struct figure tenant_figures[] = {
 	       .metric = "tenant_lease_parts",
 	       .help = "Parts behind the first one of a command buffer, of leases that share a "
 		       "device"),
+	TENANT(n_lost_own, 480, .kind = FIGURE_SINCE_START, .json = "lease_resets_own",
+	       .metric = "tenant_lease_resets_own",
+	       .help = "Programs in leases whose device was reset for work of their own lease"),
+	TENANT(n_lost, 488, .kind = FIGURE_SINCE_START, .json = "lease_resets_innocent",
+	       .metric = "tenant_lease_resets_innocent",
+	       .help = "Programs in leases whose device was reset for other work, or it is not "
+		       "known for whose"),
 	{.json = NULL},
 };
 

@@ -81,6 +81,8 @@ enum rbk_wire_type {
 	RBK_WIRE_ADMIN_RESTART = 30, /* rbk_wire_admin_restart -> rbk_wire_restart */
 	/* RBK_FEAT_PARTS, on the clients' socket: */
 	RBK_WIRE_LEASE_PARTS = 31, /* rbk_wire_lease_parts -> rbk_wire_reply */
+	/* RBK_FEAT_LOST, on the clients' socket: */
+	RBK_WIRE_LEASE_LOST = 32, /* rbk_wire_lease_lost -> rbk_wire_id_reply */
 };
 
 /* Begins every request. */
@@ -91,7 +93,7 @@ struct rbk_wire_request {
 
 /*
  * Begins every answer. text is empty unless res is negative, or the request is ADMIN_SET,
- * ADMIN_DRAIN or ADMIN_RESTART.
+ * ADMIN_DRAIN, ADMIN_RESTART or LEASE_LOST.
  */
 struct rbk_wire_reply {
 	uint32_t type;
@@ -795,6 +797,20 @@ struct rbk_wire_lease_parts {
 	uint64_t longest_ns;    /* longest part since the last report; 0: none was measured */
 };
 
+/*
+ * LEASE_LOST (RBK_FEAT_LOST): a Vulkan device of the member was lost; the member asks who is the
+ * reason. verdict is its own statement, which is believed only as far as it speaks against itself.
+ * The answer's text is a sentence for the program's user. It names programs of the own tenant only.
+ * Its id is 0 if the sentence may change within two seconds, in which other members may tell; the
+ * member then asks again, as often as it likes.
+ *   -ENOENT  the session is no member of it
+ */
+struct rbk_wire_lease_lost {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t verdict; /* enum reset_verdict: the kernel's, of the member's process */
+};
+
 struct rbk_wire_lease_region {
 	struct rbk_wire_reply reply;
 	/*
@@ -853,5 +869,6 @@ _Static_assert(sizeof(struct rbk_wire_lease_cgroup) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_timeslice) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_share) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_parts) == 64, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_lost) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_region) == 592, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_given) == 544, "wire");

@@ -228,6 +228,8 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 		.n_overdue = shared->n_overdue,
 		.n_submissions = shared->parts[PARTS_SUBMISSIONS],
 		.n_parts = shared->parts[PARTS_DIVIDED],
+		.n_lost_own = shared->n_lost_own,
+		.n_lost = shared->n_lost,
 	};
 	describe_limits(publish, tenant, &figures);
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {

@@ -23,6 +23,7 @@
 #include <ringbroker/abi.h>
 
 #include "lease/parts.h"
+#include "lease/resets.h"
 #include "lease/timeslice.h"
 #include "tenant/account.h"
 #include "util/cleanup.h"
@@ -75,6 +76,8 @@ struct lease_thought {
 struct tenant_shared {
 	uint64_t used_ns, waited_ns, n_overdue; /* as struct lease_timeslice */
 	uint64_t parts[PARTS_COUNTS];
+	/* programs whose device was reset, for work of their lease or not */
+	uint64_t n_lost_own, n_lost;
 };
 
 /* The lease module's record of a tenant that has or had leases. */
@@ -131,6 +134,7 @@ struct leases {
 	uint64_t seed;
 	struct lease_search search;
 	struct timeslices timeslices;
+	struct resets resets;
 	/*
 	 * Called when a lease has got its cgroup, or has ended with it and is no longer in @all;
 	 * NULL: not called.

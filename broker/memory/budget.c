@@ -157,6 +157,9 @@ static bool look_at_losses(struct budget *budget, unsigned int index,
 		return false;
 	}
 	device->n_vram_lost = reading->n_vram_lost;
+	if (reading->n_resets.is_valid)
+		resets_seen(&residency_leases(residency)->resets, (uint8_t)index,
+			    reading->n_resets.value, clock_now_ns());
 	if (device->was_gone) {
 		device->was_gone = false;
 		device->n_reopened = n_reopened;

@@ -9,10 +9,14 @@
  * Renewal is for a working device of whose memory the driver has moved a part to the host. Only a
  * new allocation brings that memory back, and the broker cannot find out which part was moved.
  */
+#include <sys/sysmacros.h>
+
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "memory/residency-private.h"
+#include "shm/reset-verdict.h"
 #include "util/checked.h"
+#include "util/clock.h"
 
 /* A slice of evictions takes at most 1/EMPTY_PART of a turn's budget. */
 enum { EMPTY_PART = 4 };
@@ -70,6 +74,18 @@ static void empty(struct residency_device *device)
 	residency_go_on_soon(device->residency);
 }
 
+/* Tell whether the kernel found the broker's own work guilty. Its contexts still exist. */
+static void tell_resets(const struct residency_device *device)
+{
+	const struct exec_identity *identity = &device->executor->info.identity;
+
+	if (identity->has_render)
+		resets_own_lost(
+			&device->residency->leases.resets, (uint8_t)device->index,
+			reset_verdict(makedev(identity->render_major, identity->render_minor), 0),
+			clock_now_ns());
+}
+
 bool residency_device_lost(struct residency *residency, unsigned int index)
 {
 	struct residency_device *device = &residency->devices[index];
@@ -81,6 +97,7 @@ bool residency_device_lost(struct residency *residency, unsigned int index)
 	if (!residency_device_is_lost(device))
 		return false;
 	device->state = RESIDENCY_DEVICE_LOST;
+	tell_resets(device);
 	show_all(device);
 	empty(device);
 	residency_device_settle(device);

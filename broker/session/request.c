@@ -17,6 +17,7 @@
 #include "memory/residency.h"
 #include "session/segments.h"
 #include "session/server-private.h"
+#include "shm/reset-verdict.h"
 #include "util/error.h"
 #include "util/log.h"
 #include "util/utf8.h"
@@ -27,7 +28,7 @@
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE |   \
 	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES | RBK_FEAT_PARTS |         \
-	 RBK_FEAT_UNSHARE | RBK_FEAT_ENDING)
+	 RBK_FEAT_UNSHARE | RBK_FEAT_ENDING | RBK_FEAT_LOST)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES                                                                    \
 	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART | \
@@ -664,6 +665,17 @@ static int handle_lease_parts(struct request *request)
 	return 0;
 }
 
+static int handle_lease_lost(struct request *request)
+{
+	const struct rbk_wire_lease_lost *lost = request->bytes;
+
+	if (lost->verdict >= RESET_VERDICT_COUNT || !(request->session->features & RBK_FEAT_LOST))
+		return hostile(request, "the client's report of a lost device has an unknown "
+					"verdict, or lacks the feature");
+	session_lost(request->session, lost);
+	return 0;
+}
+
 /* Sockets on which a request is valid. */
 enum request_place {
 	ANYWHERE,
@@ -730,6 +742,8 @@ static const struct request_type {
 				  ANYWHERE},
 	[RBK_WIRE_LEASE_PARTS] = {handle_lease_parts, sizeof(struct rbk_wire_lease_parts), 0, false,
 				  FOR_TENANTS},
+	[RBK_WIRE_LEASE_LOST] = {handle_lease_lost, sizeof(struct rbk_wire_lease_lost), 0, false,
+				 FOR_TENANTS},
 	[RBK_WIRE_WANT_ID] = {handle_want_id, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_RING_RESTORE] = {handle_ring_restore, sizeof(struct rbk_wire_ring_add), 2, false,
 				   FOR_WORK},

@@ -123,6 +123,7 @@ struct server {
 	uint64_t n_to_check;            /* sessions still to check */
 	struct closers *closers;        /* see discard.c */
 	struct loop_timer *slice_timer; /* see timeslices.c */
+	struct loop_timer *reset_timer; /* see resets.c */
 	uint64_t slice_due_ns;          /* when it ends; 0: it is not armed */
 	bool holds_connections;         /* no client is accepted: they wait in the socket */
 	uint32_t n_restored_sessions;   /* sessions that have brought a ring of an earlier broker */
@@ -424,6 +425,11 @@ struct lease_member *session_lease_member(struct session *session,
 void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice);
 void session_lease_share(struct session *session, const struct rbk_wire_lease_share *share);
 void session_parts(struct session *session, const struct rbk_wire_lease_parts *parts);
+/* resets.c: handle requests whose form was checked. */
+void session_lost(struct session *session, const struct rbk_wire_lease_lost *lost);
+/* Return: 0 or -ENOMEM. */
+int server_resets_start(struct server *server);
+void server_resets_stop(struct server *server);
 /* timeslices.c. Return: 0 or -ENOMEM. */
 int timeslices_start(struct server *server);
 void timeslices_stop(struct server *server);

@@ -111,6 +111,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = timeslices_start(server);
 	if (r)
 		return error_fold(r);
+	r = server_resets_start(server);
+	if (r)
+		return error_fold(r);
 	r = refusals_init(server);
 	if (r)
 		return error_fold(r);
@@ -260,6 +263,7 @@ struct server *server_free(struct server *server)
 	loop_timer_free(server->end_timer);
 	greet_deinit(server);
 	restraints_deinit(server);
+	server_resets_stop(server);
 	timeslices_stop(server);
 	closers_free(server->closers);
 	holds_deinit(server);

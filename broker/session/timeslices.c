@@ -80,6 +80,7 @@ static void on_ended(void *data, const struct lease *lease, const struct timesli
 		.flags = (uint16_t)flags,
 	};
 
+	resets_note_slice(&lease->leases->resets, lease, record);
 	server_stats_slice(server, lease->tenant, &shown);
 }
 

@@ -54,7 +54,10 @@ void stats_layout_tenant(const struct stats *stats, struct stats_layout *ret)
 		.kind = RBK_STATS_TENANT,
 		.bytes = sizeof(struct rbk_stats_header),
 	};
-	layout_add(ret, RBK_STATS_SECTION_TENANTS, sizeof(struct rbk_stats_tenant), 1);
+	layout_add(ret, RBK_STATS_SECTION_TENANTS,
+		   sizeof(struct rbk_stats_tenant) +
+			   RBK_STATS_RESETS * sizeof(struct rbk_stats_reset),
+		   1);
 	layout_add(ret, RBK_STATS_SECTION_DEVICES, sizeof(struct rbk_stats_device),
 		   stats->n_devices);
 	layout_add(ret, RBK_STATS_SECTION_DECISIONS, sizeof(struct rbk_stats_decision),

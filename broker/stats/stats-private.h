@@ -36,7 +36,8 @@ struct stats {
 		struct list_node list; /* struct stats_shown */
 		uint32_t n;            /* length of the list */
 	} shown[STATS_SHOWN_KINDS];
-	uint32_t n_threads; /* used records of THREADS */
+	uint32_t n_threads;                                  /* used records of THREADS */
+	struct rbk_stats_reset resets[RBK_STATS_ALL_RESETS]; /* the last ones, in no order */
 };
 
 /* Layout of a page's sections. */
@@ -46,6 +47,9 @@ struct stats_layout {
 	uint64_t backed_bytes; /* bytes with memory from the start */
 	struct rbk_stats_section sections[RBK_STATS_SECTION_COUNT];
 };
+
+/* Show the resets of a tenant in its new page. */
+void stats_show_resets(struct stats_tenant *tenant);
 
 void stats_layout_tenant(const struct stats *stats, struct stats_layout *ret);
 void stats_layout_root(const struct stats *stats, struct stats_layout *ret);

@@ -368,6 +368,7 @@ void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page
 	tenant->own.log_first = tenant->own.log_head;
 	stats_record_store(totals, &tenant->own, sizeof(*totals));
 	tenant->totals = totals;
+	stats_show_resets(tenant);
 	tenant->log = stats_page_record(&tenant->page, RBK_STATS_SECTION_DECISIONS, 0);
 	tenant->log_mask = STATS_LOG_RECORDS - 1;
 	tenant->segments = stats_page_record(&tenant->page, RBK_STATS_SECTION_SEGMENTS, 0);
@@ -682,6 +683,7 @@ void stats_set_broker(struct stats *stats, const struct rbk_stats_broker *figure
 		return;
 	if (stats->n_tenants > STATS_MAX_TENANTS)
 		about.n_tenants_unlisted = stats->n_tenants - STATS_MAX_TENANTS;
+	memcpy(about.resets, stats->resets, sizeof(about.resets));
 	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_BROKER, 0);
 	stats_begin(&shown->sequence);
 	stats_record_store(shown, &about, sizeof(about));

@@ -390,6 +390,12 @@ void stats_note_refused(struct stats_tenant *tenant, const struct rbk_stats_refu
  * stats-slice.c: log a timeslice of a tenant's lease, if the tenant has a page. All of @record but
  * the sequence is used. Takes constant time.
  */
+/*
+ * Note that a device was reset under the work of record->tenant, whose counters are @tenant; NULL:
+ * it has none. The oldest record is replaced.
+ */
+void stats_lost(struct stats *stats, struct stats_tenant *tenant,
+		const struct rbk_stats_reset *record);
 void stats_slice_ended(struct stats_tenant *tenant, const struct rbk_stats_slice *record);
 
 /* --- Making and freeing --- */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "libclient/layer/process.h"
 
@@ -188,6 +189,35 @@ static bool ask_extension(const struct physical *physical, const char *name, boo
 	return true;
 }
 
+/* Find the kernel's nodes of the device. Return: false without memory. */
+static bool ask_nodes(struct physical *physical)
+{
+	struct instance *instance = physical->instance;
+	VkPhysicalDeviceDrmPropertiesEXT nodes = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRM_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+		.pNext = &nodes,
+	};
+	bool has_nodes;
+
+	if (!instance->properties2)
+		return true;
+	if (!ask_extension(physical, VK_EXT_PHYSICAL_DEVICE_DRM_EXTENSION_NAME, &has_nodes))
+		return false;
+	if (!has_nodes)
+		return true;
+	instance->properties2(physical->handle, &properties);
+	if (nodes.hasRender)
+		physical->render_node =
+			makedev((unsigned int)nodes.renderMajor, (unsigned int)nodes.renderMinor);
+	if (nodes.hasPrimary)
+		physical->primary_node =
+			makedev((unsigned int)nodes.primaryMajor, (unsigned int)nodes.primaryMinor);
+	return true;
+}
+
 /* Return: false without memory. */
 static bool ask_properties(struct physical *physical)
 {
@@ -208,6 +238,8 @@ static bool ask_properties(struct physical *physical)
 	physical->is_cpu = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	physical->identity.has_uuid = instance->properties2;
 	physical->identity.is_cpu = physical->is_cpu;
+	if (!ask_nodes(physical))
+		return false;
 	memcpy(physical->identity.uuid, id.deviceUUID, GPU_UUID_BYTES);
 	snprintf(physical->identity.name, sizeof(physical->identity.name), "%s",
 		 properties.properties.deviceName);

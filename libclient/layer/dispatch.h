@@ -14,6 +14,7 @@
 #include <vulkan/vk_layer.h>
 
 #include "libclient/layer/gpu.h"
+#include "libclient/layer/lost.h"
 #include "libclient/layer/table.h"
 
 struct cutter;
@@ -35,6 +36,8 @@ struct physical {
 	struct gpu *gpu; /* atomic; of this process or, in a child, of its parent */
 	VkPhysicalDeviceMemoryProperties memory; /* as the driver reports them */
 	uint32_t local_heaps;                    /* bits: device-local heaps */
+	uint64_t render_node,
+		primary_node; /* dev_t of the DRM nodes; 0: there is none, or unknown */
 };
 
 struct instance {
@@ -76,8 +79,10 @@ struct device {
 	PFN_vkResetFences reset_fences;
 	PFN_vkGetFenceStatus fence_status;
 	PFN_vkWaitForFences wait_fences;
-	struct physical *physical; /* the first of a group */
-	uint32_t n_gpus;           /* 0: no physical device is leased, nothing is counted */
+	struct lost_functions below; /* functions of lost.c */
+	uint32_t is_lost;            /* atomic: a call has returned VK_ERROR_DEVICE_LOST */
+	struct physical *physical;   /* the first of a group */
+	uint32_t n_gpus;             /* 0: no physical device is leased, nothing is counted */
 	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: this physical device is not leased */
 	struct table table;                         /* of struct allocation */
 	struct submissions submissions;             /* private to timeslice.c and ends.c */

@@ -20,6 +20,7 @@
 
 #include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
+#include "libclient/layer/lost.h"
 #include "libclient/layer/process.h"
 #include "libclient/layer/recording.h"
 #include "libclient/layer/say.h"
@@ -257,6 +258,7 @@ static void resolve_device(struct device *device)
 	device->reset_fences = FUNCTION(next, device->handle, vkResetFences);
 	device->fence_status = FUNCTION(next, device->handle, vkGetFenceStatus);
 	device->wait_fences = FUNCTION(next, device->handle, vkWaitForFences);
+	lost_resolve(device);
 }
 
 static VkResult make_device(struct device *device, VkPhysicalDevice handle,
@@ -419,7 +421,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice hand
 static VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t n,
 						   const VkSubmitInfo *infos, VkFence fence)
 {
-	return submit(dispatch_device(queue), queue, n, infos, fence);
+	struct device *device = dispatch_device(queue);
+
+	return lost_note(device, submit(device, queue, n, infos, fence));
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t n,
@@ -427,7 +431,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t n,
 {
 	struct device *device = dispatch_device(queue);
 
-	return submit2(device, device->submit2, queue, n, infos, fence);
+	return lost_note(device, submit2(device, device->submit2, queue, n, infos, fence));
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL queue_submit2_khr(VkQueue queue, uint32_t n,
@@ -435,7 +439,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL queue_submit2_khr(VkQueue queue, uint32_t 
 {
 	struct device *device = dispatch_device(queue);
 
-	return submit2(device, device->submit2_khr, queue, n, infos, fence);
+	return lost_note(device, submit2(device, device->submit2_khr, queue, n, infos, fence));
 }
 
 /* ---- Looking up ---- */
@@ -508,6 +512,8 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc_addr(VkDevice ha
 	below = device->get_proc_addr(handle, name);
 	if (!ours && below && device->cutter && cut_function(name))
 		return cut_function(name);
+	if (!ours && below && device->n_gpus > 0 && lost_function(name))
+		return lost_function(name);
 	return choose(ours, below);
 }
 

@@ -22,7 +22,8 @@
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
  *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER,
- *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES, RBK_FEAT_PARTS, RBK_FEAT_UNSHARE, RBK_FEAT_ENDING
+ *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES, RBK_FEAT_PARTS, RBK_FEAT_UNSHARE, RBK_FEAT_ENDING,
+ *        RBK_FEAT_LOST
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -76,6 +77,8 @@
 #define RBK_FEAT_UNSHARE (1ull << 21)
 /* Leased programs tell that a timeslice ends before it has: RBK_WIRE_TIMESLICE_ENDING. */
 #define RBK_FEAT_ENDING (1ull << 22)
+/* Leased programs whose device was lost learn who reset it: RBK_WIRE_LEASE_LOST. */
+#define RBK_FEAT_LOST (1ull << 23)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */

@@ -90,3 +90,42 @@ struct rbk_stats_slice {
 	uint16_t flags;   /* RBK_STATS_SLICE_* */
 	uint32_t reserved32;
 };
+
+/* struct rbk_stats_reset.cause */
+enum rbk_stats_reset_cause {
+	RBK_STATS_RESET_UNKNOWN = 0,
+	RBK_STATS_RESET_OWN = 1,    /* work of the lease itself */
+	RBK_STATS_RESET_LEASE = 2,  /* another lease of the tenant: by_lease */
+	RBK_STATS_RESET_OTHERS = 3, /* a lease of another tenant */
+	RBK_STATS_RESET_PLANS = 4,  /* the broker's own work for plans */
+	RBK_STATS_RESET_CAUSES,
+};
+
+/* struct rbk_stats_reset.flags */
+/* the culprit's process says so itself; otherwise the broker infers it from timeslices */
+#define RBK_STATS_RESET_CERTAIN (1u << 0)
+#define RBK_STATS_RESET_SEEN    (1u << 1) /* the broker itself saw that the device was reset */
+
+/*
+ * A device was reset under a lease's work, or because of it. In tenants' pages leases of other
+ * tenants are not named: an administrator finds the culprit's own record in the root page, by the
+ * time.
+ */
+#define RBK_STATS_RESETS     8u  /* of a tenant, in its page */
+#define RBK_STATS_ALL_RESETS 32u /* of all tenants, in the root page */
+struct rbk_stats_reset {
+	/*
+	 * first notice of the reset, the same in all its records, to a millisecond; 0: unused, or
+	 * being written
+	 */
+	uint64_t at_ns;
+	uint32_t tenant;   /* number of the lease's tenant */
+	uint32_t lease;    /* the lease's number */
+	uint32_t pid;      /* its process that told, or caused it; 0: any */
+	uint32_t by_lease; /* RBK_STATS_RESET_LEASE: number of the culprit's */
+	uint8_t device;    /* RBK_DEVICE_* */
+	uint8_t cause;     /* enum rbk_stats_reset_cause */
+	uint16_t flags;    /* RBK_STATS_RESET_CERTAIN, _SEEN */
+	uint32_t had_ms;   /* without CERTAIN: time for which the culprit had the device before */
+	char name[32];     /* the program's, as in struct rbk_stats_lease; NUL-terminated */
+};

@@ -54,7 +54,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another major: an incompatible layout */
-#define RBK_STATS_ABI_MINOR   23          /* grows with each addition */
+#define RBK_STATS_ABI_MINOR   24          /* grows with each addition */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had on this machine */
 #define RBK_STATS_NAME_BYTES  64         /* names of tenants, devices and drivers, with the NUL */
@@ -228,7 +228,10 @@ struct rbk_stats_tenant {
 	uint64_t slice_ns, slice_wait_ns, n_overdue, n_submissions, n_parts;
 	/* since 1.23: the index that the next record of SLICES gets */
 	uint64_t slices_head;
-	uint64_t reserved[4];
+	/* since 1.24: programs of its leases whose device was lost by its own leases' work, or not
+	 */
+	uint64_t n_lost_own, n_lost;
+	uint64_t reserved[2];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS]; /* count by queue time; no inline tasks */
@@ -595,6 +598,8 @@ struct rbk_stats_broker {
 	uint64_t n_turn_overruns[14]; /* turns of more than ten budgets, by enum rbk_turn_cause */
 	/* Since 1.8: limit of host_bytes; UINT64_MAX: no limit; 0: unknown. */
 	uint64_t host_max;
+	/* Since 1.24: the last ones of all tenants, in no order. */
+	struct rbk_stats_reset resets[RBK_STATS_ALL_RESETS];
 };
 
 /* ---- Reading ----------------------------------------------------------------------------- */
@@ -624,7 +629,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_tenant),
 		(uint32_t)sizeof(struct rbk_stats_plan),
 		(uint32_t)sizeof(struct rbk_stats_decision),
-		(uint32_t)sizeof(struct rbk_stats_broker),
+		(uint32_t)offsetof(struct rbk_stats_broker, resets),
 		(uint32_t)sizeof(struct rbk_stats_device),
 		(uint32_t)sizeof(struct rbk_stats_contention),
 		(uint32_t)sizeof(struct rbk_stats_thread),
@@ -849,6 +854,27 @@ static inline int rbk_stats_slice(const struct rbk_stats_view *view, uint64_t in
 				 sizeof(words) / sizeof(words[0])))
 		return 0;
 	memcpy(ret, words, sizeof(*ret));
+	return 1;
+}
+
+/*
+ * Copy one of the last RBK_STATS_RESETS resets of a tenant page, which are in no order, behind its
+ * record of TENANTS. The root page has them in struct rbk_stats_broker.
+ * Return: 1; 0 if it is unused, or is being written, or the page has none.
+ */
+static inline int rbk_stats_reset_copy(const struct rbk_stats_view *view, uint32_t index,
+				       struct rbk_stats_reset *ret)
+{
+	const char *record = (const char *)rbk_stats_record(view, RBK_STATS_SECTION_TENANTS, 0);
+	const uint32_t stride = view->sections[RBK_STATS_SECTION_TENANTS].stride;
+	const size_t offset = sizeof(struct rbk_stats_tenant) + (size_t)index * sizeof(*ret);
+	uint64_t words[sizeof(*ret) / sizeof(uint64_t)];
+
+	if (!record || index >= RBK_STATS_RESETS || offset + sizeof(*ret) > stride ||
+	    !rbk_stats_copy_logged(record + offset, 0, words, sizeof(words) / sizeof(words[0])))
+		return 0;
+	memcpy(ret, words, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
 	return 1;
 }
 

@@ -136,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_LEASE_PARTS && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_LEASE_LOST && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/reset-verdict.h"
 #include "shm/wire.h"
 #include "support/describe.h"
 
@@ -225,6 +226,17 @@ static void add_parts(uint8_t fds, uint64_t count, uint32_t reserved)
 	add(fds, &parts, sizeof(parts));
 }
 
+static void add_lost(uint8_t fds, uint32_t verdict)
+{
+	const struct rbk_wire_lease_lost lost = {
+		.request = {.type = RBK_WIRE_LEASE_LOST},
+		.lease = 1,
+		.verdict = verdict,
+	};
+
+	add(fds, &lost, sizeof(lost));
+}
+
 /*
  * Write sequences of lease requests. SECOND selects the second session. The device has 65,536
  * bytes.
@@ -325,6 +337,13 @@ static void save_leases(const char *folder)
 	add_parts(0, UINT64_MAX, 0);
 	add_parts(0, 3, 1);
 	save(folder, "request", "leases-parts");
+
+	add_hello_with(RBK_FEAT_LEASES | RBK_FEAT_LOST);
+	add_lease(0, 0, 0, 4096);
+	add_lost(0, RESET_VERDICT_INNOCENT);
+	add_lost(0, RESET_VERDICT_GUILTY);
+	add_lost(0, RESET_VERDICT_COUNT);
+	save(folder, "request", "leases-lost");
 
 	add_hello_with(UINT64_MAX);
 	add_resize(0, 1, 4096);

@@ -23,7 +23,7 @@ enum {
 	ODD_MESSAGE_FDS = 16, /* above RBK_WIRE_MAX_FDS */
 	ODD_ARENA_BYTES = 16384,
 	ODD_MOST_IN_BURST = 16,
-	ODD_TYPES = RBK_WIRE_LEASE_PARTS + 1,
+	ODD_TYPES = RBK_WIRE_LEASE_LOST + 1,
 };
 
 /* Descriptors of every kind. */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "integration/hostile.h"
+#include "shm/reset-verdict.h"
 #include "support/test.h"
 
 enum { OTHER_UID = 40001, N_PAGES = 16 };
@@ -509,6 +510,43 @@ TEST(test_shares, NULL, nothing_left)
 	hostile_expect_ended(&timeslice, sizeof(timeslice), NULL, 0);
 	share.reserved = 1;
 	assert_int_equal(raw_send(fd, &share, sizeof(share), NULL, 0), sizeof(share));
+	raw_expect_closed(fd);
+	close(fd);
+	close(other);
+}
+
+static struct rbk_wire_id_reply tell_lost(int fd, uint32_t lease, uint32_t verdict)
+{
+	const struct rbk_wire_lease_lost request = {
+		.request = {.type = RBK_WIRE_LEASE_LOST},
+		.lease = lease,
+		.verdict = verdict,
+	};
+	struct rbk_wire_id_reply reply = {.id = UINT32_MAX};
+
+	raw_ask(fd, &request, sizeof(request), NULL, 0, &reply, sizeof(reply));
+	return reply;
+}
+
+/* Reports of lost devices without end, of other sessions' leases, with lies, and in odd forms. */
+TEST(test_lost, NULL, nothing_left)
+{
+	enum { N = 20000 };
+	int fd = hostile_session_with(RBK_FEAT_LOST), other = hostile_session_with(RBK_FEAT_LOST);
+	uint32_t number = open_lease(fd, MIB, MIB), another = open_lease(other, MIB, MIB);
+	struct rbk_wire_lease_lost lost = {.request = {.type = RBK_WIRE_LEASE_LOST},
+					   .lease = number};
+
+	assert_int_equal(tell_lost(other, number, RESET_VERDICT_GUILTY).reply.res, -ENOENT);
+	/* It accuses no other program by that. */
+	assert_int_equal(tell_lost(fd, number, RESET_VERDICT_INNOCENT).id, 0);
+	for (unsigned int i = 0; i < N; i++)
+		assert_int_equal(tell_lost(fd, number, i % 3).reply.res, 0);
+	assert_int_equal(tell_lost(fd, number, RESET_VERDICT_UNKNOWN).id, 1);
+	assert_int_equal(tell_lost(other, another, RESET_VERDICT_INNOCENT).reply.res, 0);
+	hostile_expect_ended(&lost, sizeof(lost), NULL, 0);
+	lost.verdict = RESET_VERDICT_COUNT;
+	assert_int_equal(raw_send(fd, &lost, sizeof(lost), NULL, 0), sizeof(lost));
 	raw_expect_closed(fd);
 	close(fd);
 	close(other);

@@ -9,6 +9,7 @@
 #include "libclient/ringbroker.h"
 #include "libclient/private.h"
 #include "libclient/ringbroker/lease.h"
+#include "shm/reset-verdict.h"
 #include "simulator/machine.h"
 
 enum { PAGE_BYTES = 4 << 20 };
@@ -141,10 +142,12 @@ static void share_time(const struct holder *holder)
 {
 	struct rbk_lease *lease = holder->rival && sim_below(2) ? holder->rival : holder->lease;
 	const uint32_t word = __atomic_load_n(&rbk_lease_page(lease)->timeslice, __ATOMIC_ACQUIRE);
-	const uint32_t action = 1 + sim_below(5);
+	const uint32_t drawn = 1 + sim_below(5);
+	const uint32_t action = drawn < 5 ? drawn : RBK_WIRE_TIMESLICE_ENDING;
 	const uint32_t priority = action == RBK_WIRE_TIMESLICE_JOIN     ? sim_below(4)
 				  : action == RBK_WIRE_TIMESLICE_ENDING ? sim_below(2000)
 									: 0;
+	struct client_lost lost;
 	int r;
 
 	r = client_lease_timeslice(lease, action, priority,
@@ -156,6 +159,10 @@ static void share_time(const struct holder *holder)
 							     .n_parts = sim_below(1000000),
 							     .longest_ns = sim_below(2000000000)});
 	sim_trace("parts: %d", r);
+	if (sim_below(4) > 0)
+		return;
+	r = client_lease_lost(lease, sim_below(RESET_VERDICT_COUNT), &lost);
+	sim_trace("lost: %d", r);
 }
 
 static bool act(struct holder *holder)

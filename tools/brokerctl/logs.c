@@ -223,6 +223,28 @@ int slices_read(const struct pages *pages, struct slice_entry **ret, size_t *ret
 	return 0;
 }
 
+unsigned int resets_read(const struct pages *pages,
+			 struct rbk_stats_reset ret[static RBK_STATS_ALL_RESETS])
+{
+	struct rbk_stats_broker broker;
+	unsigned int n = 0;
+
+	if (pages->root.page) {
+		page_copy(&pages->root, RBK_STATS_SECTION_BROKER, 0, &broker, sizeof(broker));
+		for (unsigned int i = 0; i < RBK_STATS_ALL_RESETS; i++) {
+			ret[n] = broker.resets[i];
+			ret[n].name[sizeof(ret[n].name) - 1] = '\0';
+			n += ret[n].at_ns > 0;
+		}
+		return n;
+	}
+	for (unsigned int t = 0; t < pages->n_tenants; t++)
+		for (uint32_t i = 0; i < RBK_STATS_RESETS && n < RBK_STATS_ALL_RESETS; i++)
+			n += (unsigned int)rbk_stats_reset_copy(&pages->tenants[t].view, i,
+								&ret[n]);
+	return n;
+}
+
 const struct slice_entry *slices_after(const struct slice_entry *entries, size_t n_entries,
 				       const struct slice_entry *entry)
 {

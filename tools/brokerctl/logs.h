@@ -88,6 +88,14 @@ int slices_read(const struct pages *pages, struct slice_entry **ret, size_t *ret
 const struct slice_entry *slices_after(const struct slice_entry *entries, size_t n_entries,
 				       const struct slice_entry *entry);
 
+/*
+ * Copy the resets that the pages show, in no order: of all tenants, or of those whose pages are
+ * there.
+ * Return: their number.
+ */
+unsigned int resets_read(const struct pages *pages,
+			 struct rbk_stats_reset ret[static RBK_STATS_ALL_RESETS]);
+
 /* A refused entry and its tenant. */
 struct refused_entry {
 	struct rbk_stats_refused refused;

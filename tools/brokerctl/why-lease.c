@@ -124,6 +124,7 @@ static bool find_listed(const struct pages *pages, const struct rbk_stats_view *
 		was_found = true;
 		*ret = (struct lease_subject){.number = lease.number,
 					      .tenant = page_of(pages, lease.tenant),
+					      .tenant_number = lease.tenant,
 					      .is_listed = true,
 					      .lease = lease};
 		snprintf(ret->tenant_name, sizeof(ret->tenant_name), "%s", tenant ? tenant : "-");
@@ -131,30 +132,70 @@ static bool find_listed(const struct pages *pages, const struct rbk_stats_view *
 	return was_found;
 }
 
-/* Find a lease that has ended by its timeslices. */
+static bool has_slice(const struct tenant_page *page, uint64_t lease)
+{
+	struct rbk_stats_slice slice;
+	uint64_t index, head = slices_head(page, &index);
+
+	for (; index < head; index++)
+		if (slice_copy(page, index, &slice) && slice.lease == lease)
+			return true;
+	return false;
+}
+
+/* Return the name of a tenant, "?" if it is not shown any more. Static storage. */
+static const char *name_of_tenant(const struct pages *pages, uint32_t number)
+{
+	const unsigned int page = page_of(pages, number);
+	const char *name = page != UINT_MAX   ? pages->tenants[page].name
+			   : pages->root.page ? tenant_name(&pages->root, number)
+					      : NULL;
+
+	return name ? name : "?";
+}
+
+/* Find a lease that has ended by the loss of its device. */
+static bool find_lost(const struct pages *pages, uint64_t number, const char *wanted,
+		      struct lease_subject *ret)
+{
+	struct rbk_stats_reset resets[RBK_STATS_ALL_RESETS];
+	const unsigned int n = resets_read(pages, resets);
+
+	for (unsigned int i = 0; i < n; i++) {
+		const char *tenant = name_of_tenant(pages, resets[i].tenant);
+
+		if (resets[i].lease != number ||
+		    (wanted && !is_named(wanted, tenant, resets[i].tenant)))
+			continue;
+		*ret = (struct lease_subject){.number = (uint32_t)number,
+					      .tenant = page_of(pages, resets[i].tenant),
+					      .tenant_number = resets[i].tenant};
+		snprintf(ret->tenant_name, sizeof(ret->tenant_name), "%s", tenant);
+		return true;
+	}
+	return false;
+}
+
+/* Find a lease that has ended by its timeslices, or by the loss of its device. */
 static bool find_logged(const struct pages *pages, const char *name, const char *wanted,
 			struct lease_subject *ret)
 {
-	struct rbk_stats_slice slice;
-	uint64_t number, head, oldest;
+	uint64_t number;
 
 	if (!pages_number(name, UINT32_MAX, &number))
 		return false;
 	for (unsigned int i = 0; i < pages->n_tenants; i++) {
 		const struct tenant_page *page = &pages->tenants[i];
 
-		if (wanted && !is_named(wanted, page->name, page->number))
+		if ((wanted && !is_named(wanted, page->name, page->number)) ||
+		    !has_slice(page, number))
 			continue;
-		head = slices_head(page, &oldest);
-		for (uint64_t index = oldest; index < head; index++) {
-			if (!slice_copy(page, index, &slice) || slice.lease != number)
-				continue;
-			*ret = (struct lease_subject){.number = slice.lease, .tenant = i};
-			memcpy(ret->tenant_name, page->name, sizeof(ret->tenant_name));
-			return true;
-		}
+		*ret = (struct lease_subject){
+			.number = (uint32_t)number, .tenant = i, .tenant_number = page->number};
+		memcpy(ret->tenant_name, page->name, sizeof(ret->tenant_name));
+		return true;
 	}
-	return false;
+	return find_lost(pages, number, wanted, ret);
 }
 
 bool why_lease_find(const struct pages *pages, const char *name, const char *wanted,
@@ -570,6 +611,87 @@ static void memory_facts(struct answer *answer)
 		     text_bytes(lease->granted_bytes), text_bytes(lease->max_bytes));
 }
 
+/* Clocks are converted for each record; a device is not reset twice in so short a time. */
+static bool is_same_time(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns + 1000000 && b_ns < a_ns + 1000000;
+}
+
+/* Name the program that was the reason for a reset, by its own record if that is shown. */
+static void name_culprit(const struct answer *answer, const struct rbk_stats_reset *reset,
+			 const struct rbk_stats_reset *all, unsigned int n, char *ret, size_t bytes)
+{
+	const struct rbk_stats_reset *culprit = all;
+	char pid[32] = "";
+	bool is_own_tenant;
+
+	while (culprit < all + n &&
+	       !(is_same_time(culprit->at_ns, reset->at_ns) && culprit->device == reset->device &&
+		 culprit->cause == RBK_STATS_RESET_OWN))
+		culprit++;
+	if (culprit == all + n) {
+		if (reset->cause == RBK_STATS_RESET_LEASE)
+			snprintf(ret, bytes, "lease %u", reset->by_lease);
+		else
+			snprintf(ret, bytes, "a program of another tenant");
+		return;
+	}
+	is_own_tenant = culprit->tenant == answer->subject->tenant_number;
+	if (culprit->pid)
+		snprintf(pid, sizeof(pid), " (pid %u)", culprit->pid);
+	snprintf(ret, bytes, "%s%s of lease %u%s%s", text_name(culprit->name), pid, culprit->lease,
+		 is_own_tenant ? "" : ", tenant ",
+		 is_own_tenant ? "" : text_name(name_of_tenant(answer->pages, culprit->tenant)));
+}
+
+static void reset_fact(struct answer *answer, const struct rbk_stats_reset *reset,
+		       const struct rbk_stats_reset *all, unsigned int n)
+{
+	const struct pages *pages = answer->pages;
+	/* A tenant's page may be closed; the root page is not. */
+	const uint64_t now_ns =
+		rbk_stats_load(pages->root.page ? &pages->root.page->updated_at_ns
+						: &pages->tenants[0].view.page->updated_at_ns);
+	const bool is_certain = reset->flags & RBK_STATS_RESET_CERTAIN;
+	const char *had = text_ns((double)reset->had_ms * 1e6);
+	char who[256], lead[96];
+
+	name_culprit(answer, reset, all, n, who, sizeof(who));
+	snprintf(lead, sizeof(lead), "device %u was reset under its work %s ago", reset->device,
+		 text_ns(now_ns > reset->at_ns ? (double)(now_ns - reset->at_ns) : 0));
+	if (reset->cause == RBK_STATS_RESET_OWN && is_certain)
+		fact(answer,
+		     "%s: its own work took longer than the kernel allows, or was faulty; long "
+		     "work "
+		     "can be divided (brokerctl exec --max-part)",
+		     lead);
+	else if (reset->cause == RBK_STATS_RESET_OWN)
+		fact(answer,
+		     "%s: it had the device for %s until then, so its own work may be the reason; "
+		     "long work can be divided (brokerctl exec --max-part)",
+		     lead, had);
+	else if (reset->cause == RBK_STATS_RESET_PLANS)
+		fact(answer, "%s, because of a plan's task", lead);
+	else if (reset->cause == RBK_STATS_RESET_UNKNOWN)
+		fact(answer, "%s; it is not known for whose work", lead);
+	else if (is_certain)
+		fact(answer, "%s: %s is the reason, by its own statement", lead, who);
+	else
+		fact(answer, "%s: %s had it for %s until then, and may be the reason", lead, who,
+		     had);
+}
+
+static void reset_facts(struct answer *answer)
+{
+	struct rbk_stats_reset resets[RBK_STATS_ALL_RESETS];
+	const unsigned int n = resets_read(answer->pages, resets);
+
+	for (unsigned int i = 0; i < n; i++)
+		if (resets[i].lease == answer->subject->number &&
+		    resets[i].tenant == answer->subject->tenant_number)
+			reset_fact(answer, &resets[i], resets, n);
+}
+
 static void gather_facts(struct answer *answer)
 {
 	const struct lease_subject *subject = answer->subject;
@@ -584,6 +706,7 @@ static void gather_facts(struct answer *answer)
 	else if (answer->n_slices == 0)
 		fact(answer, "its programs are held back only while others use the device, too, "
 			     "and a timeslice is logged when it ends");
+	reset_facts(answer);
 	overdue_facts(answer);
 	parts_facts(answer);
 	if (answer->n_late > 0)

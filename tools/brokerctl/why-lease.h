@@ -9,8 +9,10 @@
 struct lease_subject {
 	uint32_t number;
 	unsigned int tenant; /* index of its tenant's page; UINT_MAX: the tenant has no page */
+	uint32_t tenant_number;
 	char tenant_name[RBK_STATS_NAME_BYTES];
-	bool is_listed; /* false: it has ended, but its timeslices are logged */
+	bool is_listed; /* false: it has ended, but timeslices or the loss of its device are logged
+			 */
 	struct rbk_stats_lease lease;
 };
 
