@@ -67,6 +67,7 @@ const struct figure lease_figures[] = {
 	LEASE(slice_wait_ns, 232, .unit = FIGURE_NS, .json = "slice_wait_ns", .head = "WAITED",
 	      .rank = 6),
 	LEASE(share, 244, .null = FIGURE_ZERO, .json = "share", .head = "SHARE", .rank = 6),
+	LEASE(beside_ns, 248, .unit = FIGURE_NS, .json = "beside_ns"),
 	LEASE(n_overdue, 240, .json = "overdue", .head = "OVERDUE", .rank = 7, .is_fault = 1),
 	LEASE(n_submissions, 256, .null = FIGURE_ABSENT, .json = "submissions"),
 	LEASE(n_parts, 264, .null = FIGURE_ABSENT, .json = "parts", .head = "PARTS", .rank = 8),

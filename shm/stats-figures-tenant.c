@@ -110,6 +110,10 @@ const struct figure tenant_figures[] = {
 	       .metric = "tenant_lease_resets_innocent",
 	       .help = "Programs in leases whose device was reset for other work, or it is not "
 		       "known for whose"),
+	TENANT(beside_ns, 496, .kind = FIGURE_SINCE_START, .unit = FIGURE_NS,
+	       .json = "lease_beside_ns", .metric = "tenant_lease_beside_seconds",
+	       .help = "Time that the tenant's leased programs used devices beside the timeslices "
+		       "of their leases, as far as it was noticed"),
 	{.json = NULL},
 };
 

@@ -228,6 +228,7 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		.flags = sharing_flags(lease),
 		.slice_ns = lease->timeslice.used_ns,
 		.slice_wait_ns = lease->timeslice.waited_ns,
+		.beside_ns = lease->beside.total_ns,
 		.n_overdue = (uint32_t)min_u64(lease->timeslice.n_overdue, UINT32_MAX),
 		.share = lease->timeslice.n_members > 0 ? timeslice_share(lease) : 0,
 	};

@@ -230,6 +230,7 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 		.n_parts = shared->parts[PARTS_DIVIDED],
 		.n_lost_own = shared->n_lost_own,
 		.n_lost = shared->n_lost,
+		.beside_ns = shared->beside_ns,
 	};
 	describe_limits(publish, tenant, &figures);
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {

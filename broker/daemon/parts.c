@@ -74,6 +74,14 @@ static void on_leased_time(void *context, const struct tenant *tenant, uint8_t d
 		server_stats_leased_time(broker->server, tenant, device, ns);
 }
 
+static void on_count_timeslices(void *context)
+{
+	struct broker *broker = context;
+
+	if (broker->server)
+		server_count_timeslices(broker->server);
+}
+
 static uint64_t on_plans_used(void *context, const struct tenant *tenant, uint8_t device,
 			      float *ret_factor)
 {
@@ -240,6 +248,7 @@ static int make_residency(struct broker *broker)
 		.is_capped = broker->options.vulkan.memory_cap_bytes > 0,
 		.engine_time = on_engine_time,
 		.leased_time = on_leased_time,
+		.count_timeslices = on_count_timeslices,
 		.context = broker,
 	};
 	struct enforce_options enforce_options = {

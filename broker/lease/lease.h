@@ -22,6 +22,7 @@
 #include <sys/types.h>
 #include <ringbroker/abi.h>
 
+#include "lease/beside.h"
 #include "lease/parts.h"
 #include "lease/resets.h"
 #include "lease/timeslice.h"
@@ -78,6 +79,7 @@ struct tenant_shared {
 	uint64_t parts[PARTS_COUNTS];
 	/* programs whose device was reset, for work of their lease or not */
 	uint64_t n_lost_own, n_lost;
+	uint64_t beside_ns; /* beside the timeslices of leases, see lease_beside.total_ns */
 };
 
 /* The lease module's record of a tenant that has or had leases. */
@@ -135,6 +137,7 @@ struct leases {
 	struct lease_search search;
 	struct timeslices timeslices;
 	struct resets resets;
+	struct beside_users beside;
 	/*
 	 * Called when a lease has got its cgroup, or has ended with it and is no longer in @all;
 	 * NULL: not called.
@@ -166,6 +169,7 @@ struct lease {
 	uint32_t n_members;
 	struct lease_timeslice timeslice;
 	struct lease_parts parts;
+	struct lease_beside beside;
 	uint32_t n_waits; /* entries of leases.waits */
 	/* Residency's: number of the last pass in which a wait of the lease found no room. */
 	uint64_t blocked_number;

@@ -67,6 +67,7 @@ static void lease_publish(struct lease *lease, enum rbk_timeslice state)
 {
 	struct lease_timeslice *slice = &lease->timeslice;
 
+	slice->n_opened += state == RBK_TIMESLICE_OPEN;
 	slice->word = ((slice->word >> 2) + 1) << 2 | state;
 	if (!lease->page)
 		return;

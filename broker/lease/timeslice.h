@@ -144,6 +144,7 @@ struct lease_timeslice {
 	uint32_t n_done;          /* of these, those that have told DONE, and not WANT since */
 	uint32_t n_wanting;       /* of these, those that wait for the timeslice */
 	uint32_t word;            /* rbk_lease_page.timeslice */
+	uint32_t n_opened;        /* times that it was left unrestrained */
 	uint8_t class; /* priority_class() of @set_priority, or of its members' highest priority */
 	/* of timeslice_set(): 1 + enum rbk_priority; 0: its members', as with RBK_PRIORITY_NONE */
 	uint32_t set_priority;

@@ -56,7 +56,8 @@ struct budget_device {
 	uint64_t usable_bytes;
 	uint64_t leased_bytes; /* bytes of leases that programs use */
 	struct busy_seen busy; /* the last list of processes looked at */
-	uint64_t n_changes;    /* leases.n_changes at that time */
+	struct beside_device beside;
+	uint64_t n_changes; /* leases.n_changes at that time */
 	uint64_t outside_bytes;
 	bool has_grown_outside; /* since that time: perhaps leased programs allocated */
 	bool has_warned;
@@ -361,6 +362,116 @@ static void time_lease(const struct budget *budget, struct lease *lease,
 		options->leased_time(options->context, lease->tenant, lease->device, busy_ns);
 }
 
+/* ---- Time beside timeslices ---- */
+
+/* Return the index of the lease's process for which the device worked longest. */
+static uint32_t busiest_of(const struct lease *lease, const struct busy_times *times,
+			   const struct owner owners[static TELEMETRY_MAX_PROCESSES])
+{
+	uint32_t best = 0;
+	uint64_t most_ns = 0;
+
+	for (uint32_t i = 0; i < TELEMETRY_MAX_PROCESSES; i++)
+		if (owners[i].lease == lease && times->processes[i].is_valid &&
+		    times->processes[i].value >= most_ns) {
+			best = i;
+			most_ns = times->processes[i].value;
+		}
+	return best;
+}
+
+static void tell_lease(struct lease *lease, const struct process_reading *process,
+		       uint64_t beside_ns)
+{
+	const char *tenant = tenant_name(lease->tenant);
+	const uint64_t now_ns = clock_now_ns();
+
+	if (lease->tenant->lease_audit == POLICY_AUDIT_OFF ||
+	    (lease->beside.told_ns && now_ns - lease->beside.told_ns < BESIDE_AGAIN_NS))
+		return;
+	lease->beside.told_ns = now_ns;
+	log_warning_of(LOG_OF(.tenant = tenant, .pid = process->pid, .uid = process->uid,
+			      .has_device = true, .device = lease->device),
+		       LOG_LEASE_BESIDE,
+		       "lease %u of \"%s\", tenant %s: in about 10 s its programs, most of them "
+		       "process %d (%s), used device %u for %.1f s beside the lease's timeslices: "
+		       "a program without a priority, or one that bypasses the layer",
+		       lease->number, lease->name, tenant, (int)process->pid, process->comm,
+		       lease->device, (double)beside_ns * 1e-9);
+}
+
+static void tell_users(struct beside_users *users)
+{
+	for (uint32_t i = 0; i < users->n; i++) {
+		struct beside_user *user = &users->users[i];
+
+		if (user->is_told)
+			continue;
+		user->is_told = true;
+		log_info_of(LOG_OF(.pid = user->pid, .uid = user->uid, .has_device = true,
+				   .device = user->device),
+			    LOG_OUTSIDE_TIME,
+			    "process %d (%s) of uid %u has no lease, and used device %u, which "
+			    "leases share, for %llu%% of about 10 s: it is not held back",
+			    (int)user->pid, user->comm, (unsigned int)user->uid, user->device,
+			    ull(user->busy_percent));
+	}
+}
+
+/* Return true if the process shares the device as a member of the lease. */
+static bool is_sharing(const struct lease *lease, pid_t pid)
+{
+	list_for_each (node, &lease->members) {
+		const struct lease_member *member = container_of(node, struct lease_member, link);
+
+		if (member->pid == pid && member->timeslice.is_sharing)
+			return true;
+	}
+	return false;
+}
+
+/* Compare the time since the last look with that of timeslices, while leases share the device. */
+static void look_beside(struct budget *budget, unsigned int index,
+			const struct device_reading *reading, const struct busy_times *times,
+			const struct owner owners[static TELEMETRY_MAX_PROCESSES])
+{
+	struct leases *leases = residency_leases(budget->options.residency);
+	struct beside_device *device = &budget->devices[index].beside;
+	const bool is_shared = leases->timeslices.devices[index].n_leases > 0;
+
+	if (is_shared && budget->options.count_timeslices)
+		budget->options.count_timeslices(budget->options.context);
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+		struct beside_times beside = {.elapsed_ns = times->elapsed_ns};
+		uint64_t beside_ns;
+
+		if (lease->device != index || lease->timeslice.n_members == 0)
+			continue;
+		for (uint32_t i = 0; i < reading->n_processes; i++) {
+			const uint64_t ns = times->processes[i].value;
+
+			if (owners[i].lease != lease)
+				continue;
+			if (is_sharing(lease, reading->processes[i].pid))
+				beside.busy_ns += ns;
+			else
+				beside.other_ns += ns;
+		}
+		beside_ns = beside_look_at_lease(lease, &beside);
+		lease->tenant->leases->shared.beside_ns += beside_ns;
+		if (beside_ns > 0)
+			tell_lease(lease, &reading->processes[busiest_of(lease, times, owners)],
+				   beside_ns);
+	}
+	for (uint32_t i = 0; i < reading->n_processes && is_shared; i++)
+		if (!owners[i].lease && reading->processes[i].pid != getpid() &&
+		    times->processes[i].value > 0)
+			beside_add_user(device, &reading->processes[i], times->processes[i].value);
+	beside_end_look(&leases->beside, device, (uint8_t)index, is_shared, times->elapsed_ns);
+	tell_users(&leases->beside);
+}
+
 /* Return true if leases changed after the last list of processes. */
 static bool has_lease_changes(const struct budget *budget, unsigned int index)
 {
@@ -409,6 +520,8 @@ static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			bytes = lease->credited_bytes;
 		sum += bytes < lease_granted(lease) ? bytes : lease_granted(lease);
 	}
+	if (is_new)
+		look_beside(budget, index, reading, &times, owners);
 	return sum;
 }
 

@@ -49,6 +49,8 @@ struct budget_options {
 	 */
 	void (*leased_time)(void *context, const struct tenant *tenant, uint8_t device,
 			    uint64_t ns);
+	/* Bring the time of leases' timeslices up to date. NULL: not called. */
+	void (*count_timeslices)(void *context);
 	void *context;
 	/* An administrator set memory_bytes, and devices have no headroom. */
 	bool is_capped;

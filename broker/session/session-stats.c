@@ -21,7 +21,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lease/lease.h"
 #include "loop/loop.h"
+#include "memory/residency.h"
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -804,6 +806,29 @@ uint64_t server_device_bytes(const struct server *server)
 	return bytes;
 }
 
+static void describe_outside(const struct server *server, struct rbk_stats_broker *ret)
+{
+	const struct leases *leases = residency_leases(server->options.residency);
+	const struct beside_users *users = &leases->beside;
+	uint32_t n = 0;
+
+	_Static_assert(BESIDE_MAX_USERS == RBK_STATS_MAX_OUTSIDE, "each has its place");
+	for (uint32_t i = 0; i < users->n; i++) {
+		const struct beside_user *user = &users->users[i];
+
+		/* The list changes only while there are leases. */
+		if (leases->timeslices.devices[user->device].n_leases == 0)
+			continue;
+		ret->outside[n] = (struct rbk_stats_outside){
+			.pid = (uint32_t)user->pid,
+			.uid = user->uid,
+			.device = user->device,
+			.busy_percent = (uint32_t)user->busy_percent,
+		};
+		memcpy(ret->outside[n++].comm, user->comm, sizeof(user->comm));
+	}
+}
+
 void server_describe(const struct server *server, struct rbk_stats_broker *ret)
 {
 	const struct server_hooks *hooks = &server->options.hooks;
@@ -821,6 +846,7 @@ void server_describe(const struct server *server, struct rbk_stats_broker *ret)
 	ret->copied_bytes = server->stats.copied_bytes;
 	ret->transferred_bytes = server->stats.transferred_bytes;
 	ret->n_ended_hostile = server->stats.sessions_ended_hostile;
+	describe_outside(server, ret);
 }
 
 static void add_session(const struct session *session, struct rbk_stats_broker *sums)

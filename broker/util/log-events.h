@@ -79,6 +79,8 @@
 	LOG_KIND(LEASE_CORRECTED, "lease-corrected", "d071d719972d4e2ab45a8944fa9ac9c7")         \
 	LOG_KIND(LEASE_LACKING, "lease-lacking", "b3ca19eac5d645c38d4cf18141e2a671")             \
 	LOG_KIND(LEASE_LOST, "lease-lost", "a466d87315454b0da34165434fd2454a")                   \
+	LOG_KIND(LEASE_BESIDE, "lease-beside", "27ed3d8562364e4e9e0827d64934fca0")               \
+	LOG_KIND(OUTSIDE_TIME, "outside-time", "12d1a62e24234aee9e87b1aeac4092ff")               \
 	LOG_KIND(PROCESS_STOPPED, "process-stopped", "570bef341b3546fb880b4ee3aca918b3")         \
 	LOG_KIND(PROCESS_SPARED, "process-spared", "057a156f85fd47c0abf349dea693cf83")           \
 	LOG_KIND(TENANT_LOWERED, "tenant-lowered", "f661c65a9ba24001b8828327659debf3")           \

@@ -129,3 +129,17 @@ struct rbk_stats_reset {
 	uint32_t had_ms;   /* without CERTAIN: time for which the culprit had the device before */
 	char name[32];     /* the program's, as in struct rbk_stats_lease; NUL-terminated */
 };
+
+/*
+ * A process without a lease that used a device which leases share, for a twentieth of the last ten
+ * seconds or more
+ */
+#define RBK_STATS_MAX_OUTSIDE 16u
+struct rbk_stats_outside {
+	uint32_t pid; /* in the broker's pid namespace; 0: unused */
+	uint32_t uid;
+	uint8_t device; /* RBK_DEVICE_* */
+	uint8_t reserved8[3];
+	uint32_t busy_percent; /* of that time, as the kernel tells */
+	char comm[16];         /* NUL-terminated; as the process likes: untrusted */
+};

@@ -231,7 +231,8 @@ struct rbk_stats_tenant {
 	/* since 1.24: programs of its leases whose device was lost by its own leases' work, or not
 	 */
 	uint64_t n_lost_own, n_lost;
-	uint64_t reserved[2];
+	uint64_t beside_ns; /* since 1.24: time beside timeslices of its leases, as noticed */
+	uint64_t reserved[1];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS]; /* count by queue time; no inline tasks */
@@ -547,7 +548,9 @@ struct rbk_stats_lease {
 	uint64_t slice_wait_ns; /* time for which its programs waited for the device */
 	uint32_t n_overdue;     /* timeslices that its programs did not end in time */
 	uint32_t share;         /* since 1.23: of its tenant's time, 1 to 10000; 0: not sharing */
-	uint64_t reserved[1];
+	/* since 1.24: time that its programs used beside its timeslices, as far as it was noticed
+	 */
+	uint64_t beside_ns;
 	/*
 	 * Since 1.23. Counts since it was opened, as the layer in its programs reports about once a
 	 * second while they share the device; RBK_STATS_ABSENT: none has reported.
@@ -600,6 +603,11 @@ struct rbk_stats_broker {
 	uint64_t host_max;
 	/* Since 1.24: the last ones of all tenants, in no order. */
 	struct rbk_stats_reset resets[RBK_STATS_ALL_RESETS];
+	/*
+	 * Since 1.24: processes without a lease that used a device which leases share; the first
+	 * unused element ends them.
+	 */
+	struct rbk_stats_outside outside[RBK_STATS_MAX_OUTSIDE];
 };
 
 /* ---- Reading ----------------------------------------------------------------------------- */

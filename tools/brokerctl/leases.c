@@ -144,13 +144,63 @@ static void print_rows(const struct arguments *arguments, const struct rbk_stats
 	table_end();
 }
 
+/* Copy the processes without a lease that use a device which leases share. Return: their number. */
+static uint32_t outside_fill(const struct pages *pages, struct rbk_stats_broker *broker)
+{
+	uint32_t n = 0;
+
+	if (!pages->has_all)
+		return 0;
+	broker_copy(&pages->root, broker);
+	while (n < RBK_STATS_MAX_OUTSIDE && broker->outside[n].pid > 0) {
+		broker->outside[n].comm[sizeof(broker->outside[n].comm) - 1] = '\0';
+		n++;
+	}
+	return n;
+}
+
+static void print_outside(const struct arguments *arguments, const struct rbk_stats_outside *rows,
+			  uint32_t n)
+{
+	static const char *const heads[] = {"PID", "<NAME", "UID", "<DEVICE", "BUSY", NULL};
+
+	if (n == 0)
+		return;
+	table_begin(arguments->values[OPT_NO_HEADER]
+			    ? NULL
+			    : "Programs without a lease, on devices that leases share",
+		    heads);
+	for (uint32_t i = 0; i < n; i++) {
+		table_cell("%u", rows[i].pid);
+		table_cell("%s", text_name(rows[i].comm));
+		table_cell("%u", rows[i].uid);
+		table_cell("%s", device_label(rows[i].device));
+		table_cell("%u%%", rows[i].busy_percent);
+		table_mark(MARK_NOTE);
+	}
+	table_end();
+}
+
+static void json_outside(const struct rbk_stats_outside *row)
+{
+	json_begin();
+	json_string("type", "outside");
+	json_unsigned("pid", row->pid);
+	json_string("name", row->comm);
+	json_unsigned("uid", row->uid);
+	json_unsigned("device", row->device);
+	json_unsigned("busy_percent", row->busy_percent);
+	json_end();
+}
+
 int run_leases(struct control *control, const struct arguments *arguments)
 {
 	const char *tenant = arguments->values[OPT_TENANT], *sort = arguments->values[OPT_SORT];
 	const struct rbk_stats_view *view;
 	struct row *rows = NULL;
+	struct rbk_stats_broker broker;
 	struct pages pages;
-	uint32_t n = 0;
+	uint32_t n = 0, n_outside = 0;
 	int status;
 
 	status = tenant ? control_map(control, tenant, &pages) : control_map_root(control, &pages);
@@ -168,11 +218,17 @@ int run_leases(struct control *control, const struct arguments *arguments)
 		n = rows_fill(view, sort, rows);
 	if (sort)
 		rows_sort(rows, n, sizeof(*rows), sort);
-	if (status == EXIT_OK && !arguments->values[OPT_JSON])
+	if (status == EXIT_OK && !tenant)
+		n_outside = outside_fill(&pages, &broker);
+	if (status == EXIT_OK && !arguments->values[OPT_JSON]) {
 		print_rows(arguments, view, rows, n);
-	else
+		print_outside(arguments, broker.outside, n_outside);
+	} else {
 		for (uint32_t i = 0; i < n; i++)
 			json_lease(view, &rows[i].lease);
+		for (uint32_t i = 0; i < n_outside; i++)
+			json_outside(&broker.outside[i]);
+	}
 	free(rows);
 	pages_unmap(&pages);
 	return status;

@@ -480,6 +480,26 @@ int overview_draw(const struct model *model, struct canvas *canvas, int y, int h
 	return y < end ? y + 1 : y;
 }
 
+/*
+ * Name the row of outside programs, with the one without a lease that used a device which leases
+ * share for longest, if there is one and @width has room.
+ */
+static const char *outside_name(const struct model *model, int width)
+{
+	static char name[64];
+	const struct rbk_stats_outside *outside = model->broker.outside;
+	unsigned int best = 0;
+	char comm[sizeof(outside->comm) + 1];
+
+	for (unsigned int i = 1; i < RBK_STATS_MAX_OUTSIDE && outside[i].pid > 0; i++)
+		if (outside[i].busy_percent > outside[best].busy_percent)
+			best = i;
+	snprintf(comm, sizeof(comm), "%.*s", (int)sizeof(outside->comm), outside[best].comm);
+	snprintf(name, sizeof(name), "  outside: %s %u%%", text_name(comm),
+		 outside[best].busy_percent);
+	return outside[best].pid > 0 && (int)strlen(name) <= width ? name : "  outside";
+}
+
 void overview_draw_outside(const struct model *model, const struct table *table,
 			   struct canvas *canvas, int y)
 {
@@ -491,7 +511,8 @@ void overview_draw_outside(const struct model *model, const struct table *table,
 		if (table->column_x[i] == table->column_end[i])
 			continue;
 		if (i == 0)
-			canvas_text(canvas, table->column_x[i], y, STYLE_OUTSIDE, "  outside");
+			canvas_text(canvas, table->column_x[i], y, STYLE_OUTSIDE,
+				    outside_name(model, table->column_end[i] - table->column_x[i]));
 		else if (strcmp(table->columns[i].name, "VRAM") == 0)
 			canvas_right(canvas, table->column_end[i], y, STYLE_OUTSIDE,
 				     figure_bytes(outside).text);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* brokertop's row of outside programs */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "picture.h"
+#include "support/stats-scene.h"
+#include "support/test.h"
+
+static struct model model;
+static struct picture picture;
+static struct canvas canvas;
+static const struct origin origin = {.is_recorded = true};
+
+static bool is_shown(int width, const char *text)
+{
+	char *all = NULL;
+	size_t bytes;
+	bool is_there;
+	FILE *file;
+
+	assert_int_equal(canvas_resize(&canvas, width, 40), 0);
+	picture_draw(&picture, &model, &origin, &canvas, true);
+	file = open_memstream(&all, &bytes);
+	assert_non_null(file);
+	canvas_print(&canvas, file, CANVAS_NO_COLOURS);
+	assert_int_equal(fclose(file), 0);
+	is_there = strstr(all, text) != NULL;
+	free(all);
+	return is_there;
+}
+
+/* The row names the busiest program that has no lease. */
+TEST(test_outside)
+{
+	struct rbk_stats_broker *broker;
+	struct pages pages;
+
+	picture_init(&picture);
+	assert_int_equal(model_init(&model), 0);
+	assert_int_equal(canvas_resize(&canvas, 320, 40), 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		stats_scene_make(STATS_SCENE_THREE, 1 + i, &pages);
+		broker = (void *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_BROKER, 0);
+		if (i > 0) {
+			broker->outside[0] = (struct rbk_stats_outside){
+				.pid = 7, .busy_percent = 9, .comm = "no"};
+			broker->outside[1] =
+				(struct rbk_stats_outside){.pid = 8, .busy_percent = 31};
+			memcpy(broker->outside[1].comm, "glx\033gears123456", 16);
+		}
+		assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+		pages_unmap(&pages);
+		assert_int_equal(picture_update(&picture, &model), 0);
+		assert_int_equal(is_shown(320, "  outside: glx?gears123456 31%"), i > 0);
+		assert_int_equal(is_shown(320, "  outside  "), i == 0);
+	}
+	picture_deinit(&picture);
+	model_deinit(&model);
+	canvas_deinit(&canvas);
+}
+
+TEST_MAIN(NULL, NULL)
