@@ -575,53 +575,6 @@ int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino
 	return drop(lease, dev, ino, false);
 }
 
-RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
-				uint64_t *ret_granted_bytes, struct rbk_error *error)
-{
-	struct rbk_wire_lease_resize request = {
-		.request.type = RBK_WIRE_LEASE_RESIZE,
-		.lease = lease,
-		.wish_bytes = wish_bytes,
-	};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
-	struct client_answer answer;
-	int r;
-
-	/* On the administrators' socket the broker itself checks the right to make changes. */
-	r = client_check(rbk, error);
-	if (!r && !(rbk->features & (RBK_FEAT_LEASES | RBK_FEAT_ADMIN)))
-		r = client_error(error, -EOPNOTSUPP, "this broker does not support leases");
-	if (!r)
-		r = client_request(rbk, &message, &answer, error);
-	if (r)
-		return r;
-	if (ret_granted_bytes)
-		*ret_granted_bytes = answer.reply.lease_given.granted_bytes;
-	return 0;
-}
-
-RBK_EXPORT int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *priority,
-			       uint32_t share, struct rbk_error *error)
-{
-	struct rbk_wire_lease_share request = {
-		.request.type = RBK_WIRE_LEASE_SHARE,
-		.lease = lease,
-		.priority = priority ? 1 + (uint32_t)*priority : 0,
-		.share = share,
-	};
-	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
-	struct client_answer answer;
-	int r = client_check(rbk, error);
-
-	if (!r && !(rbk->features & RBK_FEAT_SHARES))
-		r = client_error(error, -EOPNOTSUPP,
-				 "this broker does not support shares of leases");
-	if (!r && priority && *priority == RBK_PRIORITY_NONE && !(rbk->features & RBK_FEAT_UNSHARE))
-		r = client_error(error, -EOPNOTSUPP,
-				 "this broker is older: programs share a device until they end");
-	return r ? r : client_request(rbk, &message, &answer, error);
-}
-
 RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 				    char ret_region[RBK_LEASE_REGION_BYTES],
 				    struct rbk_error *error)
@@ -706,6 +659,27 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 	return r;
 }
 
+/* Send a member's report, whose lease is at @number_at, without waiting for the answer. */
+static int report(struct rbk_lease *lease, struct rbk_wire_request *request, size_t bytes,
+		  uint32_t *number_at, uint64_t feature)
+{
+	struct client_message message = {
+		.request = request,
+		.request_bytes = bytes,
+		.fd = -1,
+		.repeat = CLIENT_BOUND,
+	};
+	struct rbk *rbk = lease_rbk(lease);
+	int r;
+
+	message.generation = client_objects_lock(rbk);
+	*number_at = rbk_lease_number(lease);
+	client_objects_unlock(rbk);
+	r = rbk->features & feature ? client_post(rbk, &message) : -EOPNOTSUPP;
+	client_unref(rbk);
+	return r;
+}
+
 int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts)
 {
 	struct rbk_wire_lease_parts request = {
@@ -717,21 +691,19 @@ int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts
 		.n_unsliced = parts->n_unsliced,
 		.longest_ns = parts->longest_ns,
 	};
-	struct client_message message = {
-		.request = &request.request,
-		.request_bytes = sizeof(request),
-		.fd = -1,
-		.repeat = CLIENT_BOUND,
-	};
-	struct rbk *rbk = lease_rbk(lease);
-	int r;
 
-	message.generation = client_objects_lock(rbk);
-	request.lease = rbk_lease_number(lease);
-	client_objects_unlock(rbk);
-	r = rbk->features & RBK_FEAT_PARTS ? client_post(rbk, &message) : -EOPNOTSUPP;
-	client_unref(rbk);
-	return r;
+	return report(lease, &request.request, sizeof(request), &request.lease, RBK_FEAT_PARTS);
+}
+
+int client_lease_moved(struct rbk_lease *lease, uint64_t movable_bytes, uint64_t moved_bytes)
+{
+	struct rbk_wire_lease_moved request = {
+		.request.type = RBK_WIRE_LEASE_MOVED,
+		.movable_bytes = movable_bytes,
+		.moved_bytes = moved_bytes,
+	};
+
+	return report(lease, &request.request, sizeof(request), &request.lease, RBK_FEAT_SLEEP);
 }
 
 int client_lease_lost(struct rbk_lease *lease, uint32_t verdict, struct client_lost *ret)

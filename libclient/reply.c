@@ -51,6 +51,8 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_ADMIN_RESTART] = {sizeof(struct rbk_wire_restart), 0},
 	[RBK_WIRE_LEASE_PARTS] = {sizeof(struct rbk_wire_reply), 0},
 	[RBK_WIRE_LEASE_LOST] = {sizeof(struct rbk_wire_id_reply), 0},
+	[RBK_WIRE_LEASE_SLEEP] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_LEASE_MOVED] = {sizeof(struct rbk_wire_reply), 0},
 };
 
 /* Upper limit of a page's size; areas are multiples of pages. */

@@ -79,6 +79,9 @@ const struct figure lease_figures[] = {
 	LEASE(longest_wait_ns, 304, .unit = FIGURE_NS, .null = FIGURE_ZERO,
 	      .json = "longest_wait_ns"),
 	LEASE(queued_ns, 312, .unit = FIGURE_NS, .json = "queued_ns"),
+	LEASE(movable_bytes, 320, .unit = FIGURE_BYTES, .json = "movable_bytes"),
+	LEASE(moved_bytes, 328, .unit = FIGURE_BYTES, .json = "moved_bytes", .head = "MOVED",
+	      .rank = 6),
 	LEASE(waiting_bytes, 184, .unit = FIGURE_BYTES, .json = "waiting_bytes"),
 	LEASE(n_objects, 192, .json = "objects"),
 	LEASE(n_refused, 200, .json = "refused", .head = "REFUSED", .rank = 2, .is_fault = 1),
@@ -92,6 +95,8 @@ const struct figure lease_figures[] = {
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_BACKGROUND, .json = "background"),
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_QUEUED, .json = "queued"),
 	LEASE(flags, 16, .flag = RBK_STATS_LEASE_HIGH, .json = "high"),
+	LEASE(flags, 16, .flag = RBK_STATS_LEASE_SLEEPS, .json = "sleeps"),
+	LEASE(flags, 16, .flag = RBK_STATS_LEASE_HELD, .json = "held"),
 	{.json = NULL},
 };
 

@@ -83,6 +83,9 @@ enum rbk_wire_type {
 	RBK_WIRE_LEASE_PARTS = 31, /* rbk_wire_lease_parts -> rbk_wire_reply */
 	/* RBK_FEAT_LOST, on the clients' socket: */
 	RBK_WIRE_LEASE_LOST = 32, /* rbk_wire_lease_lost -> rbk_wire_id_reply */
+	/* RBK_FEAT_SLEEP, LEASE_SLEEP on both sockets, LEASE_MOVED on the clients': */
+	RBK_WIRE_LEASE_SLEEP = 33, /* rbk_wire_lease_sleep -> rbk_wire_reply */
+	RBK_WIRE_LEASE_MOVED = 34, /* rbk_wire_lease_moved -> rbk_wire_reply */
 };
 
 /* Begins every request. */
@@ -811,6 +814,32 @@ struct rbk_wire_lease_lost {
 	uint32_t verdict; /* enum reset_verdict: the kernel's, of the member's process */
 };
 
+/*
+ * LEASE_SLEEP (RBK_FEAT_SLEEP): says where the memory of a lease's programs should be. Allowed as
+ * LEASE_RESIZE.
+ *   -EPERM, -ENOENT (no such lease)
+ *   -EINVAL  an unknown state
+ */
+struct rbk_wire_lease_sleep {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t sleep; /* enum rbk_lease_sleep, but not RBK_LEASE_ASKED */
+};
+
+/*
+ * LEASE_MOVED (RBK_FEAT_SLEEP): reports how much of a member's memory can be moved to host memory
+ * while its program is idle, and how much was. For listings, and for the choice of leases that are
+ * asked to sleep. A member reports at most some times a second, and when something has changed.
+ *   -ENOENT  the session is no member of it
+ */
+struct rbk_wire_lease_moved {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t reserved;
+	uint64_t movable_bytes; /* bytes that can be moved, those that were included */
+	uint64_t moved_bytes;   /* bytes that are in host memory */
+};
+
 struct rbk_wire_lease_region {
 	struct rbk_wire_reply reply;
 	/*
@@ -868,6 +897,8 @@ _Static_assert(sizeof(struct rbk_wire_lease_resize) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_cgroup) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_timeslice) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_share) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_sleep) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_moved) == 32, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_parts) == 64, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_lost) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_region) == 592, "wire");

@@ -205,6 +205,7 @@ static void copy_leases(struct metrics_page *page, const struct rbk_stats_view *
 			sum->capped_bytes += lease.granted_bytes;
 		sum->credited_bytes += lease.credited_bytes;
 		sum->used_bytes += lease.used_bytes + lease.extra_bytes;
+		sum->moved_bytes += lease.moved_bytes;
 		if (lease.longest_part_ns > sum->longest_part_ns)
 			sum->longest_part_ns = lease.longest_part_ns;
 		if (lease.seen_bytes != RBK_STATS_ABSENT) {

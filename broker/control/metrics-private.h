@@ -26,7 +26,8 @@ enum { METRICS_WORD_BYTES = 32 };
  * come and go.
  */
 struct lease_sum {
-	uint64_t n, granted_bytes, capped_bytes, credited_bytes, used_bytes, seen_bytes;
+	uint64_t n, granted_bytes, capped_bytes, credited_bytes, used_bytes, seen_bytes,
+		moved_bytes;
 	bool is_seen;
 	uint64_t longest_part_ns; /* of any of them, not a sum */
 };

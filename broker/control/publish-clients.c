@@ -231,6 +231,8 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		.beside_ns = lease->beside.total_ns,
 		.n_overdue = (uint32_t)min_u64(lease->timeslice.n_overdue, UINT32_MAX),
 		.share = lease->timeslice.n_members > 0 ? timeslice_share(lease) : 0,
+		.movable_bytes = lease->sleep.movable_bytes,
+		.moved_bytes = lease->sleep.moved_bytes,
 	};
 	describe_parts(lease, now_ns, &figures);
 	if (lease->n_waits > 0)
@@ -241,6 +243,10 @@ static void publish_lease(const struct lease *lease, struct stats_shown *shown)
 		figures.flags |= RBK_STATS_LEASE_RESTORED;
 	if (lease->is_over || lease->used_bytes + lease->extra_bytes > lease_granted(lease))
 		figures.flags |= RBK_STATS_LEASE_OVER;
+	if (sleep_state(&lease->sleep) != RBK_LEASE_AWAKE)
+		figures.flags |= RBK_STATS_LEASE_SLEEPS;
+	if (sleep_state(&lease->sleep) == RBK_LEASE_HELD)
+		figures.flags |= RBK_STATS_LEASE_HELD;
 	if (lease->is_capped)
 		figures.flags |= RBK_STATS_LEASE_CAPPED;
 	snprintf(figures.name, sizeof(figures.name), "%s", lease->name);

@@ -31,6 +31,7 @@ void lease_leave(struct lease_member *member)
 	assert(member->n_waits == 0 && !member->timeslice.is_sharing);
 	/* Keep its number of refusals in the lease's sum. */
 	lease_report(member, &(struct lease_use){.n_refused = member->n_refused});
+	sleep_report(member, 0, 0);
 	lease_objects_drop(member);
 	lease->credited_bytes -= member->credit_bytes;
 	member->credit_bytes = member->corrected_bytes = 0;

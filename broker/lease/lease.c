@@ -94,6 +94,7 @@ void lease_show(const struct lease *lease)
 	store_half(&page->max_part_us, (uint32_t)(lease->tenant->exec_max_part_ns / 1000));
 	store_half(&page->set, (slice->set_priority > 0 ? RBK_LEASE_SET_PRIORITY : 0) |
 				       (slice->share > 0 ? RBK_LEASE_SET_SHARE : 0));
+	store_half(&page->sleep, sleep_state(&lease->sleep));
 	store(&page->slice_ns, slice->used_ns);
 	store(&page->slice_wait_ns, slice->waited_ns);
 }
@@ -296,8 +297,10 @@ int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
 uint64_t lease_trim(struct lease *lease)
 {
 	uint64_t granted = lease_granted(lease);
-	uint64_t kept =
-		max_u64(lease->credited_bytes, min_u64(lease->wish_bytes, lease->allowed_bytes));
+	uint64_t wanted = sleep_is_sleeping(&lease->sleep)
+				  ? 0
+				  : min_u64(lease->wish_bytes, lease->allowed_bytes);
+	uint64_t kept = max_u64(lease->credited_bytes, wanted);
 
 	if (kept >= granted)
 		return 0;

@@ -25,6 +25,7 @@
 #include "lease/beside.h"
 #include "lease/parts.h"
 #include "lease/resets.h"
+#include "lease/sleep.h"
 #include "lease/timeslice.h"
 #include "tenant/account.h"
 #include "util/cleanup.h"
@@ -170,6 +171,7 @@ struct lease {
 	struct lease_timeslice timeslice;
 	struct lease_parts parts;
 	struct lease_beside beside;
+	struct lease_sleep sleep;
 	uint32_t n_waits; /* entries of leases.waits */
 	/* Residency's: number of the last pass in which a wait of the lease found no room. */
 	uint64_t blocked_number;
@@ -217,6 +219,7 @@ struct lease_member {
 	uint32_t n_holdings;
 	struct member_timeslice timeslice;
 	struct member_parts parts;
+	struct member_sleep sleep;
 	uint32_t n_waits;    /* entries of leases.waits */
 	uint32_t n_unserved; /* see lease-wait.c */
 	pid_t pid;
@@ -314,7 +317,8 @@ static inline uint64_t lease_ungiven(const struct lease *lease)
  * Return: 0; LEASE_E_QUOTA: nothing changed.
  */
 int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced);
-/* Give back ungiven bytes beyond the wish. Return: the bytes given back. */
+/* Give back ungiven bytes beyond the wish, or all of a lease that sleeps. Return: the bytes given
+ * back. */
 uint64_t lease_trim(struct lease *lease);
 /*
  * Set another wish, not above the maximum. The wish also bounds growth, and ungiven bytes beyond it

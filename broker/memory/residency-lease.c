@@ -45,6 +45,8 @@ static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
  * later find what is left.
  */
 static const uint64_t return_ns = 300ull * 1000 * 1000;
+/* A lease that is asked to sleep has a while to do so, before the next one is asked. */
+static const uint64_t ask_pause_ns = 2ull * 1000 * 1000 * 1000;
 /* Age of a broker up to which members come back to it. */
 static const uint64_t return_age_ns = 5ull * 1000 * 1000 * 1000;
 
@@ -466,6 +468,101 @@ static uint64_t pause_after(uint64_t begin_ns)
 	return now_ns + RESIDENCY_PAUSE * (now_ns - begin_ns);
 }
 
+/* Return true if @lease may be asked, or kept, to sleep for the wait. Call divide() first. */
+static bool may_ask(struct residency_device *device, const struct lease *lease,
+		    const struct lease_wait *wait)
+{
+	const struct tenant *tenant = lease->tenant;
+
+	if (lease->device != device->index || lease == wait->lease ||
+	    lease->sleep.movable_bytes <= lease->sleep.moved_bytes)
+		return false;
+	return tenant == wait->lease->tenant ||
+	       (left_of_part(device, tenant, 0) == 0 && holds_others(device, wait));
+}
+
+/* Return true if @lease should sleep rather than @other, which may be NULL. */
+static bool is_worth_less(const struct lease *lease, const struct lease *other)
+{
+	const bool is_busy = lease->has_busy && lease->busy_percent > 0;
+	const bool other_is_busy = other && other->has_busy && other->busy_percent > 0;
+
+	if (!other || is_busy != other_is_busy)
+		return !other || !is_busy;
+	return lease->sleep.movable_bytes - lease->sleep.moved_bytes >
+	       other->sleep.movable_bytes - other->sleep.moved_bytes;
+}
+
+/*
+ * Return the lease that should be asked next for the wait, and in *ret_can_help whether leases that
+ * are or may be asked can give what the wait lacks. Call divide() first.
+ */
+static struct lease *find_sleeper(struct residency_device *device, const struct lease_wait *wait,
+				  bool *ret_can_help)
+{
+	const struct seeker seeker = seeker_of(device, wait);
+	uint64_t bytes = seeker_room(&seeker);
+	struct lease *chosen = NULL;
+
+	list_for_each (node, &device->residency->leases.all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (!may_ask(device, lease, wait))
+			continue;
+		bytes += lease->sleep.movable_bytes - lease->sleep.moved_bytes;
+		if (!lease->sleep.is_asked && is_worth_less(lease, chosen))
+			chosen = lease;
+	}
+	*ret_can_help = bytes >= more_for(wait);
+	return chosen;
+}
+
+/*
+ * While requests wait for room that others can give, ask leases to sleep, one after the other:
+ * those that use the device least, and then those that can give most.
+ */
+static void ask_sleepers(struct residency_device *device, uint64_t now_ns)
+{
+	enum { MAX_WAITS = 8 };
+	struct leases *leases = &device->residency->leases;
+	const struct tenant *before = NULL;
+	struct lease *chosen = NULL;
+	bool can_help = false;
+	unsigned int n = 0;
+
+	if (device->leaving_bytes > 0 || device->state != RESIDENCY_DEVICE_UP)
+		return;
+	divide(device);
+	list_for_each (at, &leases->waits[device->index]) {
+		const struct lease_wait *wait = lease_wait_of(at);
+		bool is_helped;
+
+		/* Only the first request of a tenant is next. */
+		if (wait->lease->tenant == before ||
+		    lease_wait_is_hopeless(wait, most_alone(device, wait->lease->tenant)))
+			continue;
+		before = wait->lease->tenant;
+		if (n++ == MAX_WAITS)
+			break;
+		chosen = find_sleeper(device, wait, &is_helped);
+		can_help |= is_helped;
+		if (is_helped && chosen)
+			break;
+		chosen = NULL;
+	}
+	if (!can_help) {
+		if (device->asked_ns > 0)
+			sleep_end_asking(leases, (uint8_t)device->index);
+		device->asked_ns = 0;
+		return;
+	}
+	if (!chosen || now_ns < device->asked_ns + ask_pause_ns)
+		return;
+	device->asked_ns = now_ns;
+	sleep_ask(chosen);
+	residency_review_in(device->residency, ask_pause_ns);
+}
+
 /*
  * Start or continue a round. A long round takes several passes. Each pass visits all waits, because
  * a refusal decides what is left to later waits. A wait that found no room in this round is not
@@ -485,8 +582,10 @@ void residency_leases_serve(struct residency_device *device)
 		return;
 	device->n_pass_visits = 0;
 	device->must_serve = false;
-	if (list_is_empty(waits))
+	if (list_is_empty(waits)) {
+		ask_sleepers(device, now_ns);
 		return;
+	}
 	residency->is_serving = true;
 	residency->n_passes++;
 	if (!device->is_round_cut)
@@ -536,6 +635,7 @@ void residency_leases_serve(struct residency_device *device)
 	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0 &&
 	    !device->is_round_cut && !may_return)
 		refuse_deadlocked(device);
+	ask_sleepers(device, now_ns);
 	residency->is_serving = false;
 	device->n_pass_visits = residency->n_visits - n_visits;
 	device->serve_ns = pause_after(now_ns);

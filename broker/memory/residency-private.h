@@ -243,6 +243,7 @@ struct residency_device {
 	uint64_t leased_bytes;    /* bytes granted to leases at the last look, or more */
 	/* sums over the last loads: their times alone, and what was loaded */
 	double load_ns, load_bytes;
+	uint64_t asked_ns; /* when a lease was last asked to sleep; 0: none is asked */
 	/* part of each tenant beside its reserve: see residency-lease.c */
 	uint64_t lease_part_bytes;
 	uint64_t holding_bytes;  /* sum of tenant_memory.holding_bytes */

@@ -28,11 +28,11 @@
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_UNDO | RBK_FEAT_RESTORE |   \
 	 RBK_FEAT_AFTER | RBK_FEAT_TIMESLICE | RBK_FEAT_SHARES | RBK_FEAT_PARTS |         \
-	 RBK_FEAT_UNSHARE | RBK_FEAT_ENDING | RBK_FEAT_LOST)
+	 RBK_FEAT_UNSHARE | RBK_FEAT_ENDING | RBK_FEAT_LOST | RBK_FEAT_SLEEP)
 /* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES                                                                    \
 	(RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_ADMIN_LIMITS | RBK_FEAT_RESTART | \
-	 RBK_FEAT_SHARES | RBK_FEAT_UNSHARE)
+	 RBK_FEAT_SHARES | RBK_FEAT_UNSHARE | RBK_FEAT_SLEEP)
 
 struct request {
 	struct session *session;
@@ -676,6 +676,26 @@ static int handle_lease_lost(struct request *request)
 	return 0;
 }
 
+static int handle_lease_sleep(struct request *request)
+{
+	if (!(request->session->features & RBK_FEAT_SLEEP))
+		return hostile(request, "the client's request to let a lease sleep lacks the "
+					"feature");
+	session_lease_sleep(request->session, request->bytes);
+	return 0;
+}
+
+static int handle_lease_moved(struct request *request)
+{
+	const struct rbk_wire_lease_moved *moved = request->bytes;
+
+	if (moved->reserved || !(request->session->features & RBK_FEAT_SLEEP))
+		return hostile(request, "the client's report of moved memory has reserved bytes "
+					"that are not 0, or lacks the feature");
+	session_lease_moved(request->session, moved);
+	return 0;
+}
+
 /* Sockets on which a request is valid. */
 enum request_place {
 	ANYWHERE,
@@ -744,6 +764,10 @@ static const struct request_type {
 				  FOR_TENANTS},
 	[RBK_WIRE_LEASE_LOST] = {handle_lease_lost, sizeof(struct rbk_wire_lease_lost), 0, false,
 				 FOR_TENANTS},
+	[RBK_WIRE_LEASE_SLEEP] = {handle_lease_sleep, sizeof(struct rbk_wire_lease_sleep), 0, false,
+				  ANYWHERE},
+	[RBK_WIRE_LEASE_MOVED] = {handle_lease_moved, sizeof(struct rbk_wire_lease_moved), 0, false,
+				  FOR_TENANTS},
 	[RBK_WIRE_WANT_ID] = {handle_want_id, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_RING_RESTORE] = {handle_ring_restore, sizeof(struct rbk_wire_ring_add), 2, false,
 				   FOR_WORK},

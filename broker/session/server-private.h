@@ -424,6 +424,9 @@ struct lease_member *session_lease_member(struct session *session,
 /* session-timeslice.c: handle requests whose form was checked. */
 void session_timeslice(struct session *session, const struct rbk_wire_lease_timeslice *timeslice);
 void session_lease_share(struct session *session, const struct rbk_wire_lease_share *share);
+/* Where leased memory should be, and is: see lease/sleep.h. */
+void session_lease_sleep(struct session *session, const struct rbk_wire_lease_sleep *sleep);
+void session_lease_moved(struct session *session, const struct rbk_wire_lease_moved *moved);
 void session_parts(struct session *session, const struct rbk_wire_lease_parts *parts);
 /* resets.c: handle requests whose form was checked. */
 void session_lost(struct session *session, const struct rbk_wire_lease_lost *lost);

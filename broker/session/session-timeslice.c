@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Leases that share a device's time: requests of members and owners; see timeslices.c. */
+/*
+ * Leases that share a device's time, see timeslices.c, and leases that sleep, see lease/sleep.h:
+ * requests of members and owners
+ */
 #include <errno.h>
 
 #include "lease/lease.h"
+#include "memory/residency.h"
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/fair.h"
@@ -95,5 +99,45 @@ void session_parts(struct session *session, const struct rbk_wire_lease_parts *p
 	if (!member)
 		return;
 	parts_report(member, &report, clock_now_ns());
+	session_reply_result(session, request->type, request->cookie, 0, NULL);
+}
+
+void session_lease_sleep(struct session *session, const struct rbk_wire_lease_sleep *sleep)
+{
+	static const char *const said[] = {
+		[RBK_LEASE_AWAKE] = "its programs have their memory in the device",
+		[RBK_LEASE_SLEEPS] = "idle programs have their memory in the host",
+		[RBK_LEASE_HELD] = "its programs are held, with their memory in the host",
+	};
+	const struct rbk_wire_request *request = &sleep->request;
+	struct lease *lease = session_own_lease(session, request, sleep->lease, "put to sleep");
+
+	if (!lease)
+		return;
+	if (sleep->sleep > RBK_LEASE_HELD) {
+		session_reply_result(session, request->type, request->cookie, -EINVAL,
+				     "a lease can be awake (0), asleep (1) or held (2), not %u",
+				     sleep->sleep);
+		return;
+	}
+	sleep_set(lease, sleep->sleep);
+	residency_leases_changed(session->server->options.residency, lease->device);
+	if (!session->tenant)
+		log_info_of(SESSION_ABOUT(session), LOG_LEASE_SLEEPS,
+			    "lease %u of \"%s\", tenant %s: %s, as uid %u (pid %d) asked",
+			    lease->number, lease->name, tenant_name(lease->tenant),
+			    said[sleep->sleep], (unsigned int)session->uid, (int)session->pid);
+	session_reply_result(session, request->type, request->cookie, 0, NULL);
+}
+
+void session_lease_moved(struct session *session, const struct rbk_wire_lease_moved *moved)
+{
+	const struct rbk_wire_request *request = &moved->request;
+	struct lease_member *member = session_lease_member(session, request, moved->lease);
+
+	if (!member)
+		return;
+	if (sleep_report(member, moved->movable_bytes, moved->moved_bytes))
+		residency_leases_changed(session->server->options.residency, member->lease->device);
 	session_reply_result(session, request->type, request->cookie, 0, NULL);
 }

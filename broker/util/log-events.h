@@ -75,6 +75,7 @@
 	LOG_KIND(LEASE_REFUSED, "lease-refused", "e00dcf86c6404e66b8b3b121727b212e")             \
 	LOG_KIND(LEASE_RESIZED, "lease-resized", "0e6a41d2e653466e9304a9479f3e1c27")             \
 	LOG_KIND(LEASE_SHARED, "lease-shared", "7fc66e5ad3cb4707b7fb80ef43f90fef")               \
+	LOG_KIND(LEASE_SLEEPS, "lease-sleeps", "52bf4ce0b4ac4d4c9d2f7a1c0f6e3b18")               \
 	LOG_KIND(LEASE_EXCEEDED, "lease-exceeded", "a6c3604e681b4a2a927f21f1782bfba5")           \
 	LOG_KIND(LEASE_CORRECTED, "lease-corrected", "d071d719972d4e2ab45a8944fa9ac9c7")         \
 	LOG_KIND(LEASE_LACKING, "lease-lacking", "b3ca19eac5d645c38d4cf18141e2a671")             \

@@ -205,6 +205,28 @@ int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *pr
 		    uint32_t share, struct rbk_error *error);
 
 /*
+ * Say where the memory of a lease's programs should be; the lease is named by its number
+ * (ringbroker-leases(7), SLEEP). RBK_LEASE_SLEEPS: idle programs whose memory can be moved have it
+ * in host memory, and the lease gives it back to the device; it returns before their next
+ * submission, as far as there is room. RBK_LEASE_HELD: the same, and programs submit nothing until
+ * the state changes, whether their memory can be moved or not; the broker's end lets them go on.
+ * RBK_LEASE_AWAKE ends both. The state lasts until the lease or the broker ends. Programs follow
+ * it if the Vulkan layer runs in them; others may read it in rbk_lease_page.sleep, which is a
+ * futex, and free what they can when it changes.
+ *
+ * The caller's connection must be that of the lease's opener, or of an administrator who may make
+ * changes.
+ *
+ * Return: 0;
+ *   -EPERM       another session opened the lease
+ *   -ENOENT      there is no lease of that number
+ *   -EINVAL      RBK_LEASE_ASKED, or an unknown state
+ *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_SLEEP
+ */
+int rbk_lease_sleep(struct rbk *rbk, uint32_t lease, enum rbk_lease_sleep state,
+		    struct rbk_error *error);
+
+/*
  * Tell the broker that the lease's programs are in a cgroup. @fd is a descriptor of its folder in
  * /sys/fs/cgroup, from open(). Device memory that processes in the cgroup and below use then counts
  * as the lease's, if they are of the lease's user and tenant, even if they are not members.

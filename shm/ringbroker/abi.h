@@ -23,7 +23,7 @@
  *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS, RBK_FEAT_ADMIN_LIMITS, RBK_FEAT_REATTACH,
  *        RBK_FEAT_UNDO, RBK_FEAT_RESTORE, RBK_FEAT_RESTART, RBK_FEAT_AFTER,
  *        RBK_FEAT_TIMESLICE, RBK_FEAT_SHARES, RBK_FEAT_PARTS, RBK_FEAT_UNSHARE, RBK_FEAT_ENDING,
- *        RBK_FEAT_LOST
+ *        RBK_FEAT_LOST, RBK_FEAT_SLEEP
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -79,6 +79,8 @@
 #define RBK_FEAT_ENDING (1ull << 22)
 /* Leased programs whose device was lost learn who reset it: RBK_WIRE_LEASE_LOST. */
 #define RBK_FEAT_LOST (1ull << 23)
+/* Idle programs' memory goes to host memory on demand: rbk_lease_sleep(), rbk_lease_page.sleep. */
+#define RBK_FEAT_SLEEP (1ull << 24)
 
 /* Limits of the ABI; a broker may set lower limits (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -620,7 +622,11 @@ struct rbk_lease_page {
 	/* longest part of all members' command buffers that name none; 0: not given */
 	uint32_t max_part_us;
 	uint32_t set; /* RBK_LEASE_SET_*: what rbk_lease_share() has set */
-	uint32_t reserved32;
+	/*
+	 * RBK_FEAT_SLEEP: an enum rbk_lease_sleep. A futex, as timeslice; to be read as an aligned
+	 * 32-bit integer.
+	 */
+	uint32_t sleep;
 	/*
 	 * RBK_FEAT_PARTS: time for which the lease had the device while it shared it, and waited
 	 * for it, in ns, as of the last change of a member's credit, or of its last report. 0: it
@@ -633,6 +639,18 @@ struct rbk_lease_page {
 /* struct rbk_lease_page.set */
 #define RBK_LEASE_SET_PRIORITY (1u << 0) /* priority applies to members that name one, too */
 #define RBK_LEASE_SET_SHARE    (1u << 1)
+
+/* RBK_FEAT_SLEEP: whether the memory of a lease's programs should be in the device. */
+enum rbk_lease_sleep {
+	RBK_LEASE_AWAKE = 0,
+	/* members whose programs are idle should have their memory elsewhere, and give it back */
+	RBK_LEASE_SLEEPS = 1,
+	/* the same; and they should submit nothing until that changes, or the broker has ended */
+	RBK_LEASE_HELD = 2,
+	/* as RBK_LEASE_SLEEPS, because another lease waits for room; the broker ends it by itself
+	 */
+	RBK_LEASE_ASKED = 3,
+};
 
 /*
  * RBK_FEAT_TIMESLICE: whether members of a lease that share a device's time may submit work to it.

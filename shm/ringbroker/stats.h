@@ -510,6 +510,9 @@ struct rbk_stats_session {
 #define RBK_STATS_LEASE_BACKGROUND (1u << 7)
 #define RBK_STATS_LEASE_QUEUED     (1u << 8) /* since 1.23: its programs wait for the device */
 #define RBK_STATS_LEASE_HIGH       (1u << 9) /* since 1.23: between urgent and normal */
+/* since 1.24: idle programs' memory should be in the host; and they should submit nothing */
+#define RBK_STATS_LEASE_SLEEPS (1u << 10)
+#define RBK_STATS_LEASE_HELD   (1u << 11)
 
 /*
  * A lease: device memory of programs that drive the device themselves (<ringbroker/lease.h>), as of
@@ -570,6 +573,11 @@ struct rbk_stats_lease {
 	 */
 	uint64_t longest_part_ns, longest_wait_ns;
 	uint64_t queued_ns; /* time for which it has waited for the device now; 0: it does not */
+	/*
+	 * Since 1.24. Bytes of device memory that the layer in its programs can move to host memory
+	 * while they are idle, those that are there included; and bytes that are there.
+	 */
+	uint64_t movable_bytes, moved_bytes;
 };
 
 /* struct rbk_stats_broker.flags */

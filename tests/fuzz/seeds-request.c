@@ -191,6 +191,25 @@ static void add_share(uint8_t fds, uint32_t lease, uint32_t priority, uint32_t s
 	add(fds, &sharing, sizeof(sharing));
 }
 
+static void add_sleep(uint8_t fds, uint32_t state)
+{
+	const struct rbk_wire_lease_sleep sleep = {
+		.request = {.type = RBK_WIRE_LEASE_SLEEP}, .lease = 1, .sleep = state};
+
+	add(fds, &sleep, sizeof(sleep));
+}
+
+static void add_moved(uint64_t movable_bytes, uint64_t moved_bytes, uint32_t reserved)
+{
+	const struct rbk_wire_lease_moved moved = {.request = {.type = RBK_WIRE_LEASE_MOVED},
+						   .lease = 1,
+						   .reserved = reserved,
+						   .movable_bytes = movable_bytes,
+						   .moved_bytes = moved_bytes};
+
+	add(0, &moved, sizeof(moved));
+}
+
 static void add_cgroup(uint8_t fds, uint32_t lease, uint32_t reserved)
 {
 	const struct rbk_wire_lease_cgroup cgroup = {
@@ -344,6 +363,15 @@ static void save_leases(const char *folder)
 	add_lost(0, RESET_VERDICT_GUILTY);
 	add_lost(0, RESET_VERDICT_COUNT);
 	save(folder, "request", "leases-lost");
+	add_hello_with(RBK_FEAT_LEASES | RBK_FEAT_SLEEP);
+	add_lease(0, 0, 0, 4096);
+	add_sleep(0, RBK_LEASE_HELD);
+	add_moved(4096, 0, 0);
+	add_moved(UINT64_MAX, UINT64_MAX, 0);
+	add_sleep(SECOND, RBK_LEASE_SLEEPS);
+	add_sleep(0, RBK_LEASE_ASKED);
+	add_moved(0, 0, 1);
+	save(folder, "request", "leases-sleep");
 
 	add_hello_with(UINT64_MAX);
 	add_resize(0, 1, 4096);

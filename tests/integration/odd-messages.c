@@ -229,6 +229,18 @@ void odd_message_make(struct odd_messages *odd, enum rbk_wire_type type, struct 
 							.lease = 1 + pick(odd, 64),
 							.verdict = pick(odd, 3)});
 		break;
+	case RBK_WIRE_LEASE_SLEEP:
+		ODD_PUT(m, (struct rbk_wire_lease_sleep){.request = head,
+							 .lease = 1 + pick(odd, 64),
+							 .sleep = pick(odd, 5)});
+		break;
+	case RBK_WIRE_LEASE_MOVED:
+		ODD_PUT(m,
+			(struct rbk_wire_lease_moved){.request = head,
+						      .lease = 1 + pick(odd, 64),
+						      .movable_bytes = harness_random(&odd->seed),
+						      .moved_bytes = harness_random(&odd->seed)});
+		break;
 	case RBK_WIRE_ADMIN_SET:
 		ODD_PUT(m, (struct rbk_wire_admin_set){
 				   .request = head, .key = "vram-max", .value = "1MiB"});
@@ -367,7 +379,7 @@ static const char *send_hello(struct odd_messages *odd)
 		.abi_minor = RBK_ABI_MINOR,
 		.features = RBK_FEAT_FIXED_ARENAS | RBK_FEAT_REATTACH | RBK_FEAT_RESIDENCY |
 			    RBK_FEAT_LEASES | RBK_FEAT_STATS | RBK_FEAT_RESTORE | RBK_FEAT_SHARES |
-			    RBK_FEAT_PARTS | RBK_FEAT_LOST,
+			    RBK_FEAT_PARTS | RBK_FEAT_LOST | RBK_FEAT_SLEEP,
 		.name = "odd",
 	};
 	const ssize_t n = raw_send(odd->fd, &hello, sizeof(hello), NULL, 0);

@@ -552,6 +552,58 @@ TEST(test_lost, NULL, nothing_left)
 	close(other);
 }
 
+static int tell_moved(int fd, uint32_t number, uint64_t movable_bytes, uint64_t moved_bytes)
+{
+	const struct rbk_wire_lease_moved moved = {.request = {.type = RBK_WIRE_LEASE_MOVED},
+						   .lease = number,
+						   .movable_bytes = movable_bytes,
+						   .moved_bytes = moved_bytes};
+	struct rbk_wire_reply reply;
+
+	raw_ask(fd, &moved, sizeof(moved), NULL, 0, &reply, sizeof(reply));
+	return reply.res;
+}
+
+static int tell_sleep(int fd, uint32_t number, uint32_t state)
+{
+	const struct rbk_wire_lease_sleep sleep = {
+		.request = {.type = RBK_WIRE_LEASE_SLEEP}, .lease = number, .sleep = state};
+	struct rbk_wire_reply reply;
+
+	raw_ask(fd, &sleep, sizeof(sleep), NULL, 0, &reply, sizeof(reply));
+	return reply.res;
+}
+
+/* Leases that sleep: of other sessions, in unknown states, with any reports, without the feature.
+ */
+TEST(test_sleep, NULL, nothing_left)
+{
+	int fd = hostile_session_with(RBK_FEAT_SLEEP), other = hostile_session_with(RBK_FEAT_SLEEP);
+	uint32_t number = open_lease(fd, MIB, MIB);
+	struct rbk_wire_lease_moved moved = {.request = {.type = RBK_WIRE_LEASE_MOVED},
+					     .lease = number};
+	const struct rbk_wire_lease_sleep sleep = {.request = {.type = RBK_WIRE_LEASE_SLEEP},
+						   .lease = number};
+
+	assert_int_equal(tell_moved(other, number, MIB, 0), -ENOENT);
+	assert_int_equal(tell_sleep(other, number, RBK_LEASE_HELD), -EPERM);
+	assert_int_equal(tell_sleep(fd, number + 1, RBK_LEASE_HELD), -ENOENT);
+	assert_int_equal(tell_sleep(fd, number, RBK_LEASE_ASKED), -EINVAL);
+	assert_int_equal(tell_sleep(fd, number, UINT32_MAX), -EINVAL);
+	for (uint32_t sleep_state = RBK_LEASE_HELD + 1; sleep_state-- > 0;) {
+		assert_int_equal(tell_sleep(fd, number, sleep_state), 0);
+		assert_int_equal(tell_moved(fd, number, UINT64_MAX, UINT64_MAX), 0);
+		assert_int_equal(tell_moved(fd, number, 0, UINT64_MAX), 0);
+	}
+	hostile_expect_ended(&moved, sizeof(moved), NULL, 0);
+	hostile_expect_ended(&sleep, sizeof(sleep), NULL, 0);
+	moved.reserved = 1;
+	assert_int_equal(raw_send(fd, &moved, sizeof(moved), NULL, 0), sizeof(moved));
+	raw_expect_closed(fd);
+	close(fd);
+	close(other);
+}
+
 /* Messages that are cut short, too long, or have a reserved field set. */
 TEST(test_forms, NULL, nothing_left)
 {

@@ -183,6 +183,44 @@ TEST(test_resize, setup, teardown)
 	leave(&member);
 }
 
+/* Figures of what was moved are sums of any reports, and a lease that sleeps keeps no free memory.
+ */
+TEST(test_sleep, setup, teardown)
+{
+	struct lease_member first, second = {.lease = NULL};
+	struct lease *lease = make_with(0, 60, 80, &first, 40);
+
+	lease_join(lease, &second, 2);
+	sleep_report(&first, UINT64_MAX, UINT64_MAX);
+	sleep_report(&second, 10, 11);
+	assert_fields(lease->sleep, (movable_bytes, (1ull << 48) + 10),
+		      (moved_bytes, (1ull << 48) + 10));
+	sleep_report(&first, 30, 20);
+	assert_fields(lease->sleep, (movable_bytes, 40), (moved_bytes, 30));
+	assert_int_equal(lease_granted(lease), 60);
+	sleep_set(lease, RBK_LEASE_SLEEPS);
+	assert_int_equal(lease_granted(lease), 40);
+	assert_int_equal(lease_give(&first, 30), 0);
+	assert_int_equal(lease_granted(lease), 10);
+	/* Without moved memory its free memory is that of any lease. */
+	sleep_report(&first, 30, 0);
+	sleep_report(&second, 10, 0);
+	assert_int_equal(lease_grant(lease, 60, false), 0);
+	assert_int_equal(lease_trim(lease), 0);
+	sleep_ask(lease);
+	sleep_set(lease, RBK_LEASE_AWAKE);
+	assert_int_equal(sleep_state(&lease->sleep), RBK_LEASE_ASKED);
+	sleep_end_asking(&leases, DEVICE + 1);
+	assert_int_equal(sleep_state(&lease->sleep), RBK_LEASE_ASKED);
+	sleep_end_asking(&leases, DEVICE);
+	assert_int_equal(sleep_state(&lease->sleep), RBK_LEASE_AWAKE);
+	sleep_report(&second, 7, 7);
+	leave(&second);
+	assert_fields(lease->sleep, (movable_bytes, 30), (moved_bytes, 0));
+	leave(&first);
+	check();
+}
+
 TEST(test_report__no_overflow, setup, teardown)
 {
 	struct lease_member members[3];

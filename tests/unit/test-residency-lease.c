@@ -439,6 +439,65 @@ TEST(test_wait__within_part, setup, teardown)
 	assert_int_equal(granted(a), 30);
 }
 
+/*
+ * While a request waits, leases are asked to sleep that can give memory: of its own tenant, and of
+ * tenants above their parts; idle ones first, then those that can give most; one after the other.
+ */
+TEST(test_wait__asks_leases_to_sleep, setup, teardown)
+{
+	/* Tenant 1 is above its part of 50 MiB, tenant 2 is not. */
+	struct asked *busy = ask(1, 40, 40, 0), *small = ask(1, 5, 5, 0),
+		     *large = ask(1, 30, 30, 0);
+	struct asked *within = ask(2, 20, 20, 0), *a;
+	struct asked *const all[] = {busy, small, large, within};
+
+	for (unsigned int i = 0; i < 4; i++) {
+		assert_int_equal(lease_take(&all[i]->member, lease_granted(all[i]->lease)), 0);
+		assert_false(all[i]->lease->sleep.is_asked);
+	}
+	busy->lease->has_busy = true;
+	busy->lease->busy_percent = 50;
+	a = ask(0, 25, 25, LONG_NS);
+	assert_int_equal(a->res, NOT_DONE);
+	/* Leases that cannot give enough together are not asked. */
+	sleep_report(&small->member, 5 * MIB, 0);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	assert_false(small->lease->sleep.is_asked);
+	for (unsigned int i = 0; i < 4; i++)
+		sleep_report(&all[i]->member, lease_granted(all[i]->lease), 0);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	assert_true(large->lease->sleep.is_asked);
+	assert_false(small->lease->sleep.is_asked || busy->lease->sleep.is_asked ||
+		     within->lease->sleep.is_asked);
+	/* It has a while. */
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	assert_false(small->lease->sleep.is_asked);
+	/* Part of its memory cannot be moved; the report is enough to have its lease shrink. */
+	assert_int_equal(lease_give(&large->member, 15 * MIB), 0);
+	assert_int_equal(lease_granted(large->lease), 30 * MIB);
+	sleep_report(&large->member, 15 * MIB, 15 * MIB);
+	assert_int_equal(lease_granted(large->lease), 15 * MIB);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	assert_int_equal(a->res, NOT_DONE);
+	rig.residency->devices[RIG_DEVICE].asked_ns -= UINT64_C(2000000001);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	assert_true(small->lease->sleep.is_asked);
+	assert_false(busy->lease->sleep.is_asked);
+	rig.residency->devices[RIG_DEVICE].asked_ns -= UINT64_C(2000000001);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	assert_true(busy->lease->sleep.is_asked);
+	assert_false(within->lease->sleep.is_asked);
+	assert_int_equal(lease_give(&small->member, 5 * MIB), 0);
+	sleep_report(&small->member, 5 * MIB, 5 * MIB);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	settle();
+	assert_int_equal(a->res, 0);
+	/* Now no request waits. */
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	for (unsigned int i = 0; i < 4; i++)
+		assert_false(all[i]->lease->sleep.is_asked);
+}
+
 /* A request that waiting cannot satisfy delays no other request, also within its tenant. */
 TEST(test_wait__hopeless, setup, teardown)
 {

@@ -41,6 +41,7 @@ enum option_id {
 	OPT_EXPECT,
 	OPT_FOLLOW,
 	OPT_HELP,
+	OPT_HOLD,
 	OPT_IF_TENANT,
 	OPT_INPUT,
 	OPT_INTERVAL,
@@ -70,6 +71,7 @@ enum option_id {
 	OPT_SECONDS,
 	OPT_SHARE,
 	OPT_SHOWN_DEVICE,
+	OPT_SLEEP,
 	OPT_SORT,
 	OPT_STATUS,
 	OPT_SVG,
@@ -149,7 +151,9 @@ int run_trace(struct control *control, const struct arguments *arguments);
 int run_check(struct control *control, const struct arguments *arguments);
 int run_leases(struct control *control, const struct arguments *arguments);
 int run_names(struct control *control, const struct arguments *arguments);
-int run_lease(struct control *control, const struct arguments *arguments);
+int run_lease(struct control *control, const struct arguments *arguments); /* leases.c */
+/* Let a lease sleep, or wake it: brokerctl lease sleep|wake NUMBER. */
+int run_lease_sleep(struct control *control, const struct arguments *arguments);
 
 /* Values of --priority and --share, of lease or of exec. */
 struct lease_sharing {

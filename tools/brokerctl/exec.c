@@ -492,6 +492,8 @@ static int set_environment(const struct execution *execution, const struct argum
 	snprintf(share, sizeof(share), "%u", execution->sharing.share);
 	if (execution->sharing.share > 0 && setenv("RINGBROKER_LEASE_SHARE", share, 1))
 		return control_fail(EXEC_FAILED, "out of memory");
+	if (arguments->values[OPT_SLEEP] && setenv("RINGBROKER_LEASE_SLEEP", "1", 1))
+		return control_fail(EXEC_FAILED, "out of memory");
 	if (priority && setenv("RINGBROKER_LEASE_PRIORITY", priority, 1))
 		return control_fail(EXEC_FAILED, "out of memory");
 	if (setenv("RINGBROKER_VULKAN_LEASE", "1", 1) || setenv("RINGBROKER_LEASE", number, 1) ||

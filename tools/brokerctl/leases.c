@@ -307,6 +307,8 @@ int run_lease(struct control *control, const struct arguments *arguments)
 	struct lease_sharing sharing;
 	int status;
 
+	if (arguments->n_operands > 1 || arguments->values[OPT_HOLD])
+		return run_lease_sleep(control, arguments);
 	if (!pages_number(arguments->operands[0], UINT32_MAX, &number) || number == 0)
 		return control_misuse(arguments,
 				      "%s is not the number of a lease; see brokerctl leases",

@@ -55,16 +55,18 @@ static const struct command commands[] = {
 	 NULL},
 	{"leases", NULL, "leases of device memory", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0, true,
 	 run_leases, lease_sort_keys},
-	{"lease", "NUMBER", "change the size, the priority or the share of a lease",
-	 TAKES(OPT_LEASE_VRAM) | TAKES(OPT_LEASE_PRIORITY) | TAKES(OPT_LEASE_SHARE), 1, 1, false,
-	 run_lease, NULL},
+	{"lease", "[sleep | wake] NUMBER",
+	 "change the size, the priority or the share of a lease, or let it sleep",
+	 TAKES(OPT_LEASE_VRAM) | TAKES(OPT_LEASE_PRIORITY) | TAKES(OPT_LEASE_SHARE) |
+		 TAKES(OPT_HOLD),
+	 1, 2, false, run_lease, NULL},
 	{"names", "(tenants | plans | devices | sessions | leases)",
 	 "names for completions of shells, one per line", A_TENANT, 1, 1, false, run_names, NULL},
 	{"exec", "PROGRAM [ARGUMENT...]", "run a program with a lease on device memory",
 	 TAKES(OPT_IF_TENANT) | TAKES(OPT_VRAM) | TAKES(OPT_MIN) | TAKES(OPT_MAX) |
 		 TAKES(OPT_DEVICE) | TAKES(OPT_ROOM_WAIT) | TAKES(OPT_NO_LAYER) |
-		 TAKES(OPT_MAX_PART) | TAKES(OPT_PRIORITY) | TAKES(OPT_SHARE) | TAKES(OPT_QUIET) |
-		 TAKES(OPT_VERBOSE) | TAKES(OPT_REPORT),
+		 TAKES(OPT_MAX_PART) | TAKES(OPT_PRIORITY) | TAKES(OPT_SHARE) | TAKES(OPT_SLEEP) |
+		 TAKES(OPT_QUIET) | TAKES(OPT_VERBOSE) | TAKES(OPT_REPORT),
 	 1, UINT32_MAX, false, run_exec, NULL},
 	{"gate", "(on | off | status)", "close GPUs to programs without a lease",
 	 TAKES(OPT_CGROUP) | TAKES(OPT_NODES) | TAKES(OPT_USER) | TAKES(OPT_JSON), 1, 1, true,

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* Changes of leases, by their openers and by administrators: <ringbroker/lease.h> */
+#include <errno.h>
+
+#include <ringbroker/lease.h>
+
+#include "libclient/private.h"
+#include "shm/wire.h"
+
+/* Ask the broker, which has one of @features or lacks @what, to change a lease. */
+static int change(struct rbk *rbk, struct rbk_wire_request *request, size_t bytes,
+		  uint64_t features, const char *what, struct client_answer *ret_answer,
+		  struct rbk_error *error)
+{
+	struct client_message message = {request, bytes, NULL, 0, -1};
+	int r = client_check(rbk, error);
+
+	if (!r && !(rbk->features & features))
+		r = client_error(error, -EOPNOTSUPP, "this broker does not support %s", what);
+	return r ? r : client_request(rbk, &message, ret_answer, error);
+}
+
+RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
+				uint64_t *ret_granted_bytes, struct rbk_error *error)
+{
+	struct rbk_wire_lease_resize request = {
+		.request.type = RBK_WIRE_LEASE_RESIZE,
+		.lease = lease,
+		.wish_bytes = wish_bytes,
+	};
+	struct client_answer answer;
+	/* On the administrators' socket the broker itself checks the right to make changes. */
+	int r = change(rbk, &request.request, sizeof(request), RBK_FEAT_LEASES | RBK_FEAT_ADMIN,
+		       "leases", &answer, error);
+
+	if (!r && ret_granted_bytes)
+		*ret_granted_bytes = answer.reply.lease_given.granted_bytes;
+	return r;
+}
+
+RBK_EXPORT int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *priority,
+			       uint32_t share, struct rbk_error *error)
+{
+	struct rbk_wire_lease_share request = {
+		.request.type = RBK_WIRE_LEASE_SHARE,
+		.lease = lease,
+		.priority = priority ? 1 + (uint32_t)*priority : 0,
+		.share = share,
+	};
+	struct client_answer answer;
+
+	/* Every broker with this feature has the other one. */
+	if (priority && *priority == RBK_PRIORITY_NONE)
+		return change(rbk, &request.request, sizeof(request), RBK_FEAT_UNSHARE,
+			      "programs that stop sharing a device", &answer, error);
+	return change(rbk, &request.request, sizeof(request), RBK_FEAT_SHARES, "shares of leases",
+		      &answer, error);
+}
+
+RBK_EXPORT int rbk_lease_sleep(struct rbk *rbk, uint32_t lease, enum rbk_lease_sleep state,
+			       struct rbk_error *error)
+{
+	struct rbk_wire_lease_sleep request = {
+		.request.type = RBK_WIRE_LEASE_SLEEP,
+		.lease = lease,
+		.sleep = (uint32_t)state,
+	};
+	struct client_answer answer;
+
+	return change(rbk, &request.request, sizeof(request), RBK_FEAT_SLEEP, "sleeping leases",
+		      &answer, error);
+}
