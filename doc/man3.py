@@ -84,7 +84,7 @@ PAGES = {
                  'rbk_lease_number', 'rbk_lease_device', 'rbk_lease_page', 'struct rbk_lease_use',
                  'rbk_lease_take', 'rbk_lease_give', 'rbk_lease_object_add',
                  'rbk_lease_object_drop', 'rbk_lease_resize', '#define RBK_LEASE_MAX_SHARE',
-                 'rbk_lease_share', 'rbk_lease_sleep', 'rbk_lease_set_cgroup',
+                 'rbk_lease_share', 'rbk_lease_sleep', 'rbk_lease_await_sleep', 'rbk_lease_report_moved', 'rbk_lease_set_cgroup',
                  'rbk_lease_restore']),
         (ABI, ['struct rbk_lease_page'])]),
     'rbk_onnx_load': ('read a model from an ONNX file', 'ringbroker/onnx.h', [(ONNX, [

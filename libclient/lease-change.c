@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Changes of leases, by their openers and by administrators: <ringbroker/lease.h> */
+/* Changes of leases, by their openers and by administrators, and notice of them:
+ * <ringbroker/lease.h> */
 #include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <ringbroker/lease.h>
 
@@ -69,4 +74,36 @@ RBK_EXPORT int rbk_lease_sleep(struct rbk *rbk, uint32_t lease, enum rbk_lease_s
 
 	return change(rbk, &request.request, sizeof(request), RBK_FEAT_SLEEP, "sleeping leases",
 		      &answer, error);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+RBK_EXPORT int rbk_lease_await_sleep(const struct rbk_lease *lease, enum rbk_lease_sleep state,
+				     uint64_t timeout_ns)
+{
+	const uint32_t *word = &rbk_lease_page(lease)->sleep;
+	const uint64_t begin_ns = now_ns();
+	/* The page of the next broker is another futex at the same address. */
+	const uint64_t most_ns = 1000000000u;
+	uint32_t found;
+
+	while ((found = __atomic_load_n(word, __ATOMIC_ACQUIRE)) == (uint32_t)state) {
+		const uint64_t passed_ns = now_ns() - begin_ns;
+		uint64_t left_ns;
+
+		if (passed_ns >= timeout_ns)
+			return -ETIME;
+		left_ns = timeout_ns - passed_ns < most_ns ? timeout_ns - passed_ns : most_ns;
+		syscall(SYS_futex, word, FUTEX_WAIT, found,
+			&(struct timespec){.tv_sec = (time_t)(left_ns / 1000000000u),
+					   .tv_nsec = (long)(left_ns % 1000000000u)},
+			NULL, 0);
+	}
+	return (int)found;
 }

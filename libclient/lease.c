@@ -695,7 +695,8 @@ int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts
 	return report(lease, &request.request, sizeof(request), &request.lease, RBK_FEAT_PARTS);
 }
 
-int client_lease_moved(struct rbk_lease *lease, uint64_t movable_bytes, uint64_t moved_bytes)
+RBK_EXPORT int rbk_lease_report_moved(struct rbk_lease *lease, uint64_t movable_bytes,
+				      uint64_t moved_bytes)
 {
 	struct rbk_wire_lease_moved request = {
 		.request.type = RBK_WIRE_LEASE_MOVED,

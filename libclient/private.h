@@ -375,8 +375,6 @@ struct client_parts {
  * Any thread.
  */
 int client_lease_parts(struct rbk_lease *lease, const struct client_parts *parts);
-/* Report bytes that can be moved and were: struct rbk_wire_lease_moved. As client_lease_parts(). */
-int client_lease_moved(struct rbk_lease *lease, uint64_t movable_bytes, uint64_t moved_bytes);
 
 /* The broker's answer about a lost device: struct rbk_wire_lease_lost. */
 struct client_lost {

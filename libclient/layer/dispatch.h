@@ -18,6 +18,7 @@
 #include "libclient/layer/table.h"
 
 struct cutter;
+struct mover;
 struct object;
 
 /* A place in the lists of dispatch.c */
@@ -49,6 +50,8 @@ struct instance {
 	PFN_vkEnumerateDeviceExtensionProperties enumerate_extensions;
 	PFN_vkGetPhysicalDeviceProperties properties;
 	PFN_vkGetPhysicalDeviceProperties2 properties2; /* NULL: not available */
+	PFN_vkGetPhysicalDeviceFeatures features;
+	PFN_vkGetPhysicalDeviceQueueFamilyProperties queue_families;
 	PFN_vkGetPhysicalDeviceMemoryProperties memory_properties;
 	PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties2; /* NULL: not available */
 	struct physical *physicals; /* atomic; the list only grows */
@@ -87,6 +90,7 @@ struct device {
 	struct table table;                         /* of struct allocation */
 	struct submissions submissions;             /* private to timeslice.c and ends.c */
 	struct cutter *cutter; /* NULL: the process does not share its device's time */
+	struct mover *mover;   /* NULL: memory of the device is not moved */
 };
 
 /* ---- dispatch.c ---- */

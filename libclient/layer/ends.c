@@ -21,24 +21,6 @@ static const uint64_t moment_ns = 1000000;
 /* Longest wait for all ends before the device is destroyed, and before the process ends. */
 static const uint64_t last_ns = 1000000000, exit_ns = 100000000;
 
-/*
- * Begin to call the driver in a thread of the layer. Return: false: the process ends, and the
- * driver may have done so already.
- */
-static bool enter_driver(void)
-{
-	__atomic_fetch_add(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
-	if (!__atomic_load_n(&layer_process->is_exiting, __ATOMIC_SEQ_CST))
-		return true;
-	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
-	return false;
-}
-
-static void leave_driver(void)
-{
-	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
-}
-
 void ends_exit(void)
 {
 	const struct timespec pause = {.tv_nsec = (long)moment_ns};
@@ -191,7 +173,7 @@ static bool await_ends(struct device *device, struct timeslice *slice, bool is_l
 	}
 	/* A queue's first one ends first; some drivers do not sleep while they wait for any. */
 	is_first = is_one_queue && !is_last;
-	if (!enter_driver())
+	if (!process_enter_driver())
 		return false;
 	/* Drivers may take a while even for what does not wait. */
 	pthread_mutex_unlock(&slice->lock);
@@ -202,7 +184,7 @@ static bool await_ends(struct device *device, struct timeslice *slice, bool is_l
 	pthread_mutex_lock(&slice->lock);
 	give_back(device);
 	note_ends(device, slice, bits);
-	leave_driver();
+	process_leave_driver();
 	return true;
 }
 

@@ -219,6 +219,11 @@ void environment_read(struct environment *ret)
 	if (ret->lease == 0 && !ret->error[0])
 		read_own(ret);
 	read_sharing(ret);
+	text = variable("RINGBROKER_LEASE_SLEEP");
+	ret->is_movable = text && strcmp(text, "0") != 0;
+	if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0 && !ret->error[0])
+		snprintf(ret->error, sizeof(ret->error),
+			 "RINGBROKER_LEASE_SLEEP=%.64s is not 0 or 1", text);
 	text = variable("RINGBROKER_LEASE_WAIT");
 	if (text && !ret->error[0] && !environment_parse_duration(text, &ret->wait_ns))
 		snprintf(ret->error, sizeof(ret->error),

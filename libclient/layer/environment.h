@@ -22,6 +22,7 @@ struct environment {
 	bool has_max_part; /* RINGBROKER_LEASE_MAX_PART: command buffers are always divided */
 	uint64_t max_part_ns; /* longest part of a command buffer */
 	uint64_t wait_ns;     /* RINGBROKER_LEASE_WAIT; 0: do not wait */
+	bool is_movable;      /* RINGBROKER_LEASE_SLEEP: memory goes to host memory on demand */
 	const char *log_path; /* RINGBROKER_LEASE_LOG; "-": stderr; NULL: no log */
 	char error[256];      /* reason why no lease is possible; "": none */
 };

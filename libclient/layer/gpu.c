@@ -94,6 +94,9 @@ static void restore(struct gpu *gpu)
 		__atomic_store_n(&gpu->told_bytes, UINT64_MAX, __ATOMIC_RELAXED);
 		objects_restore(gpu);
 		timeslice_restore(gpu);
+		__atomic_store_n(&gpu->told_movable_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&gpu->told_moved_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&gpu->is_cut, 0, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&gpu->objects_lock);
 	if (r)
@@ -202,6 +205,26 @@ void gpu_report(struct gpu *gpu)
 	source_give(gpu, 0);
 }
 
+void gpu_report_moved(struct gpu *gpu)
+{
+	uint64_t movable_bytes, moved_bytes;
+
+	/* One at a time, so that the last report is the latest. */
+	pthread_mutex_lock(&gpu->moved_lock);
+	movable_bytes = __atomic_load_n(&gpu->movable_bytes, __ATOMIC_RELAXED);
+	moved_bytes = __atomic_load_n(&gpu->moved_bytes, __ATOMIC_RELAXED);
+	if ((movable_bytes != __atomic_load_n(&gpu->told_movable_bytes, __ATOMIC_RELAXED) ||
+	     moved_bytes != __atomic_load_n(&gpu->told_moved_bytes, __ATOMIC_RELAXED)) &&
+	    !pthread_rwlock_tryrdlock(&layer_process->using)) {
+		if (!rbk_lease_report_moved(gpu->lease, movable_bytes, moved_bytes)) {
+			__atomic_store_n(&gpu->told_movable_bytes, movable_bytes, __ATOMIC_RELAXED);
+			__atomic_store_n(&gpu->told_moved_bytes, moved_bytes, __ATOMIC_RELAXED);
+		}
+		pthread_rwlock_unlock(&layer_process->using);
+	}
+	pthread_mutex_unlock(&gpu->moved_lock);
+}
+
 static const struct account_source source = {.take = source_take, .give = source_give};
 
 /* ---- Unsolicited reports ---- */
@@ -218,6 +241,7 @@ static void report_changes(void)
 		account_trim(&gpu->account);
 		if (!gpu_is_told(gpu))
 			gpu_report(gpu);
+		gpu_report_moved(gpu);
 	}
 }
 
@@ -250,6 +274,14 @@ static void cut_timeslices(void)
 		timeslice_cut(gpu);
 }
 
+/* Note which leases' broker has ended. Under process.lock. */
+static void note_cut(void)
+{
+	for (struct gpu *gpu = layer_process->gpus; gpu; gpu = gpu->next)
+		if (gpu->connection == layer_process->connection)
+			__atomic_store_n(&gpu->is_cut, 1, __ATOMIC_RELAXED);
+}
+
 /*
  * Watch the connection, and reconnect when it ends. The thread holds its own reference while it
  * sleeps: otherwise the connection's socket could be closed meanwhile, and its number reused for
@@ -278,6 +310,8 @@ static void *watch(void *unused)
 			cut_timeslices();
 
 		pthread_mutex_lock(&layer_process->lock);
+		if (end.revents && connection == layer_process->connection)
+			note_cut();
 		if (end.revents ? connection == layer_process->connection : is_behind())
 			move(end.revents);
 		is_retry = end.revents && connection == layer_process->connection;

@@ -41,11 +41,16 @@ struct gpu {
 	uint64_t live_bytes[GPU_MAX_HEAPS];
 	/* atomic: part of live_bytes imported again, or exported to this process, by heap */
 	uint64_t twice_bytes[GPU_MAX_HEAPS];
-	uint64_t n_allocated; /* atomic: number of allocations so far */
-	uint64_t n_freed;     /* atomic: number of these that were freed */
-	uint64_t kept_bytes;  /* atomic: bytes freed, but kept by descriptors */
-	uint64_t peak_bytes;  /* atomic: peak of used + extra bytes since the last report */
-	uint64_t told_bytes;  /* atomic: used + extra bytes at the last report */
+	uint64_t n_allocated;   /* atomic: number of allocations so far */
+	uint64_t n_freed;       /* atomic: number of these that were freed */
+	uint64_t kept_bytes;    /* atomic: bytes freed, but kept by descriptors */
+	uint64_t peak_bytes;    /* atomic: peak of used + extra bytes since the last report */
+	uint64_t told_bytes;    /* atomic: used + extra bytes at the last report */
+	uint64_t movable_bytes; /* atomic: bytes that can be moved or were, see mover.h */
+	uint64_t moved_bytes;   /* atomic: of these, bytes that are in host memory */
+	uint64_t told_movable_bytes, told_moved_bytes; /* atomic: as the broker knows them */
+	pthread_mutex_t moved_lock;                    /* held while they are told */
+	uint32_t is_cut; /* atomic: the broker has ended, and the lease was not restored yet */
 
 	uint32_t is_ours; /* 0 in a fork()ed child */
 	struct gpu_identity identity;
@@ -97,6 +102,8 @@ static inline enum gpu_state gpu_state(const struct gpu *gpu)
  * leases move to another connection. Does not wait.
  */
 void gpu_report(struct gpu *gpu);
+/* Report how much memory can be moved and was (mover.h), if that has changed. As gpu_report(). */
+void gpu_report_moved(struct gpu *gpu);
 
 /* ---- gpu-use.c ---- */
 

@@ -21,6 +21,7 @@
 #include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/lost.h"
+#include "libclient/layer/mover.h"
 #include "libclient/layer/process.h"
 #include "libclient/layer/recording.h"
 #include "libclient/layer/say.h"
@@ -69,6 +70,8 @@ static void resolve_instance(struct instance *instance, const VkInstanceCreateIn
 	instance->enumerate_extensions =
 		FUNCTION(next, handle, vkEnumerateDeviceExtensionProperties);
 	instance->properties = FUNCTION(next, handle, vkGetPhysicalDeviceProperties);
+	instance->features = FUNCTION(next, handle, vkGetPhysicalDeviceFeatures);
+	instance->queue_families = FUNCTION(next, handle, vkGetPhysicalDeviceQueueFamilyProperties);
 	instance->memory_properties = FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties);
 	/* The program's version decides which names may be called, whatever the driver has. */
 	if (has_version_1_1(info)) {
@@ -234,8 +237,10 @@ static VkResult create_below(struct device *device, VkPhysicalDevice handle,
 			  vkCreateDevice);
 	link->u.pLayerInfo = link->u.pLayerInfo->pNext;
 	names = strip_extensions(device, &stripped);
-	if (!names)
+	if (!names || mover_init(device, handle, &stripped)) {
+		free(names);
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	}
 	result =
 		create ? create(handle, &stripped, allocator, ret) : VK_ERROR_INITIALIZATION_FAILED;
 	free(names);
@@ -291,6 +296,7 @@ static VkResult make_device(struct device *device, VkPhysicalDevice handle,
 	resolve_device(device);
 	if (device->cutter)
 		cut_resolve(device);
+	mover_resolve(device, true);
 	dispatch_add_device(entry, device);
 	return VK_SUCCESS;
 }
@@ -310,6 +316,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice handle,
 	result = make_device(device, handle, info, allocator, ret);
 	if (result != VK_SUCCESS) {
 		cut_deinit(device->cutter);
+		mover_resolve(device, false);
 		table_deinit(&device->table, memory_forget, device);
 		free(device);
 		return result;
@@ -331,9 +338,11 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
 	if (!device)
 		return;
 	timeslice_forget(device);
+	mover_end(device);
 	recording_end_generation();
 	device->destroy(handle, allocator);
 	cut_deinit(device->cutter);
+	mover_deinit(device->mover);
 	table_deinit(&device->table, memory_forget, device);
 	for (uint32_t i = 0; i < device->n_gpus; i++) {
 		struct gpu *gpu = device->gpus[i];
@@ -512,6 +521,9 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc_addr(VkDevice ha
 	below = device->get_proc_addr(handle, name);
 	if (!ours && below && device->cutter && cut_function(name))
 		return cut_function(name);
+	/* A mover's functions see lost devices, too. */
+	if (!ours && below && device->mover && movable_function(name))
+		return movable_function(name);
 	if (!ours && below && device->n_gpus > 0 && lost_function(name))
 		return lost_function(name);
 	return choose(ours, below);
@@ -537,6 +549,9 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstanc
 	 */
 	if (!ours && below && layer_process->environment.is_sharing && cut_function(name))
 		return cut_function(name);
+	/* These pass on what belongs to a device without a mover. */
+	if (!ours && below && layer_process->environment.is_movable && movable_function(name))
+		return movable_function(name);
 	return choose(ours, below);
 }
 

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "libclient/layer/dispatch.h"
+#include "libclient/layer/mover.h"
 #include "libclient/layer/objects.h"
 #include "libclient/layer/process.h"
 #include "libclient/layer/say.h"
@@ -212,18 +213,32 @@ static VkResult refuse(const struct device *device, const struct wanted *wanted,
 
 /* ---- Vulkan's functions ---- */
 
-VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info,
-			 const VkAllocationCallbacks *allocator, VkDeviceMemory *ret)
+/* Record memory that was allocated as @here. Return: false without memory. */
+static bool record(struct device *device, struct allocation *allocation, struct movable *movable,
+		   VkDeviceMemory here, VkDeviceMemory *ret)
 {
-	const VkPhysicalDeviceMemoryProperties *memory = &device->physical->memory;
+	*ret = movable ? (VkDeviceMemory)(uintptr_t)movable : here;
+	allocation->handle = (uint64_t)*ret;
+	if (table_add(&device->table, allocation))
+		return false;
+	if (!movable || !movable_add(device, movable, here))
+		return true;
+	table_remove(&device->table, allocation->handle, allocation);
+	return false;
+}
+
+/* Allocate memory. @movable: as movable_new(). */
+static VkResult allocate(struct device *device, const VkMemoryAllocateInfo *info,
+			 struct movable *movable, const VkAllocationCallbacks *allocator,
+			 VkDeviceMemory *ret)
+{
 	struct wanted wanted = {.import_fd = -1};
 	struct allocation allocation = {0};
+	VkDeviceMemory here;
 	VkResult result;
 	int r;
 
-	if (device->n_gpus == 0 || info->memoryTypeIndex >= memory->memoryTypeCount)
-		return device->allocate(device->handle, info, allocator, ret);
-	wanted.heap = memory->memoryTypes[info->memoryTypeIndex].heapIndex;
+	wanted.heap = device->physical->memory.memoryTypes[info->memoryTypeIndex].heapIndex;
 	wanted.gpus = device->n_gpus < 32 ? (1u << device->n_gpus) - 1 : UINT32_MAX;
 	if (info->pNext)
 		look_at(info->pNext, &wanted);
@@ -238,14 +253,13 @@ VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info
 	r = charge(device, &wanted, &allocation);
 	if (r)
 		return refuse(device, &wanted, r);
-	result = device->allocate(device->handle, info, allocator, ret);
+	result = device->allocate(device->handle, info, allocator, &here);
 	if (result != VK_SUCCESS) {
 		uncharge(device, &allocation, allocation.gpus, true);
 		return result;
 	}
-	allocation.handle = (uint64_t)*ret;
-	if (table_add(&device->table, &allocation)) {
-		device->free(device->handle, *ret, allocator);
+	if (!record(device, &allocation, movable, here, ret)) {
+		device->free(device->handle, here, allocator);
 		uncharge(device, &allocation, allocation.gpus, false);
 		/* Programs free what is not null when they clean up after a failure. */
 		*ret = VK_NULL_HANDLE;
@@ -259,21 +273,41 @@ VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info
 	return VK_SUCCESS;
 }
 
+VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info,
+			 const VkAllocationCallbacks *allocator, VkDeviceMemory *ret)
+{
+	struct movable *movable, fixed;
+	VkResult result;
+
+	if (device->n_gpus == 0 ||
+	    info->memoryTypeIndex >= device->physical->memory.memoryTypeCount)
+		return device->allocate(device->handle, info, allocator, ret);
+	movable = movable_new(device, info, allocator);
+	info = movable ? &movable->info : movable_fix(device, info, &fixed);
+	result = allocate(device, info, movable, allocator, ret);
+	if (result != VK_SUCCESS)
+		free(movable);
+	return result;
+}
+
 void memory_free(struct device *device, VkDeviceMemory memory,
 		 const VkAllocationCallbacks *allocator)
 {
+	/* First, so that the allocation is not moved between the two. */
+	struct movable *movable = movable_remove(device, memory);
 	struct allocation allocation;
 	bool is_known = memory && device->n_gpus > 0 &&
 			table_remove(&device->table, (uint64_t)memory, &allocation);
 
-	device->free(device->handle, memory, allocator);
+	device->free(device->handle, movable ? movable->here : memory, allocator);
+	free(movable);
 	if (is_known)
 		uncharge(device, &allocation, allocation.gpus, false);
 }
 
-void memory_forget(const void *record, void *device)
+void memory_forget(const void *leaked, void *device)
 {
-	const struct allocation *allocation = record;
+	const struct allocation *allocation = leaked;
 
 	uncharge(device, allocation, allocation->gpus, false);
 }

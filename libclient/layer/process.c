@@ -66,6 +66,20 @@ int process_thread(pthread_t *ret, const char *name, void *(*run)(void *data), v
 	return 0;
 }
 
+bool process_enter_driver(void)
+{
+	__atomic_fetch_add(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&layer_process->is_exiting, __ATOMIC_SEQ_CST))
+		return true;
+	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
+	return false;
+}
+
+void process_leave_driver(void)
+{
+	__atomic_fetch_sub(&layer_process->n_in_driver, 1, __ATOMIC_SEQ_CST);
+}
+
 uint64_t process_wait_ns(void)
 {
 	return layer_process->environment.wait_ns;

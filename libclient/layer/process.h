@@ -15,6 +15,7 @@
 #include "libclient/layer/timeslice.h"
 
 struct gpu;
+struct mover;
 struct rbk;
 
 struct process {
@@ -27,9 +28,12 @@ struct process {
 	struct rbk *rbk;
 	uint64_t connection; /* atomic: number of connections made so far */
 	uint64_t retry_at_ns;
-	struct gpu *gpus;                  /* atomic; devices are never removed */
-	uint32_t n_in_driver;              /* atomic: threads of timeslice.c that call the driver */
-	uint32_t is_exiting;               /* atomic: they call it no more */
+	struct gpu *gpus;     /* atomic; devices are never removed */
+	uint32_t n_in_driver; /* atomic: threads of the layer that call the driver */
+	uint32_t is_exiting;  /* atomic: they call it no more */
+	pthread_mutex_t movers_lock;
+	struct mover *movers;  /* of devices whose memory can be moved; under movers_lock */
+	bool has_mover_thread; /* under movers_lock */
 	uint64_t counts[TIMESLICE_COUNTS]; /* atomic: since the last log, without submissions */
 };
 
@@ -51,6 +55,13 @@ void process_set_up(void);
  * Return: 0; an errno of pthread_create().
  */
 int process_thread(pthread_t *ret, const char *name, void *(*run)(void *data), void *data);
+
+/*
+ * Begin and end a call of the driver in a thread of the layer. Return: false: the process ends, and
+ * the driver may have done so already.
+ */
+bool process_enter_driver(void);
+void process_leave_driver(void);
 
 /* Return the lock of dispatch.c's lists. */
 pthread_mutex_t *process_list_lock(void);

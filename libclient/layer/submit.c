@@ -19,6 +19,7 @@
 
 #include "libclient/layer/cut.h"
 #include "libclient/layer/dispatch.h"
+#include "libclient/layer/mover.h"
 #include "libclient/layer/recording.h"
 #include "libclient/layer/timeslice.h"
 
@@ -407,7 +408,12 @@ static VkResult submit_call(const struct call *call)
 {
 	const uint32_t most = call->device->cutter ? most_parts(call) : 0;
 
-	return most > 0 ? submit_pieces(call, most) : submit_whole(call);
+	VkResult result;
+
+	mover_enter_submit(call->device, call->queue);
+	result = most > 0 ? submit_pieces(call, most) : submit_whole(call);
+	mover_leave(call->device->mover);
+	return result;
 }
 
 VkResult submit(struct device *device, VkQueue queue, uint32_t n, const VkSubmitInfo *infos,

@@ -211,8 +211,7 @@ int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *pr
  * submission, as far as there is room. RBK_LEASE_HELD: the same, and programs submit nothing until
  * the state changes, whether their memory can be moved or not; the broker's end lets them go on.
  * RBK_LEASE_AWAKE ends both. The state lasts until the lease or the broker ends. Programs follow
- * it if the Vulkan layer runs in them; others may read it in rbk_lease_page.sleep, which is a
- * futex, and free what they can when it changes.
+ * it if the Vulkan layer runs in them; others by rbk_lease_await_sleep().
  *
  * The caller's connection must be that of the lease's opener, or of an administrator who may make
  * changes.
@@ -225,6 +224,28 @@ int rbk_lease_share(struct rbk *rbk, uint32_t lease, const enum rbk_priority *pr
  */
 int rbk_lease_sleep(struct rbk *rbk, uint32_t lease, enum rbk_lease_sleep state,
 		    struct rbk_error *error);
+
+/*
+ * Wait until the lease's rbk_lease_page.sleep is not @state any more, for at most @timeout_ns; 0:
+ * do not wait. A program that can free device memory and get it back later, such as a model that no
+ * request uses, gives a thread of its own to this: when the state is not RBK_LEASE_AWAKE it frees
+ * what it can while it is idle, gives the credit back, and tells the numbers by
+ * rbk_lease_report_moved(). The state of a broker that has ended stays until the next one has the
+ * lease.
+ * Return: the state, an enum rbk_lease_sleep; -ETIME: it is still @state.
+ */
+int rbk_lease_await_sleep(const struct rbk_lease *lease, enum rbk_lease_sleep state,
+			  uint64_t timeout_ns);
+
+/*
+ * Report how many bytes of the member's device memory can be freed while its program is idle, those
+ * that were freed included, and how many were. While another lease waits for room, the broker asks
+ * only leases that can still free some (RBK_LEASE_ASKED). Does not wait for an answer; report when
+ * something has changed, and anew after rbk_lease_restore().
+ * Return: 0; -EOPNOTSUPP: the broker does not offer RBK_FEAT_SLEEP; -EBUSY: too many requests are
+ * unanswered.
+ */
+int rbk_lease_report_moved(struct rbk_lease *lease, uint64_t movable_bytes, uint64_t moved_bytes);
 
 /*
  * Tell the broker that the lease's programs are in a cgroup. @fd is a descriptor of its folder in

@@ -68,8 +68,8 @@ CHANGES = (
     (r'^(sudo )', ''), (r' &$', ''), (r' \| (less|head -80)$', ''),
     (r'\bTENANT\b', 'web'), (r'\bPROGRAM( ARGUMENT\.\.\.)?', 'true'), (r'task NUMBER', 'task $TASK'),
     # The lease lasts for the command.
-    (r'^brokerctl (.*)\blease NUMBER(.*)', r"brokerctl exec --vram=1MiB -- sh -c 'brokerctl \1lease "
-     r"$RINGBROKER_LEASE\2'"),
+    (r'^brokerctl (.*)\blease (|sleep |sleep --hold |wake )NUMBER(.*)', r"brokerctl exec --vram=1MiB -- sh -c "
+     r"'brokerctl \1lease \2$RINGBROKER_LEASE\3'"),
     (r'why plan score\b', 'why plan resnet'), (r'--(seconds|wait)=\d+', r'--\1=1'), (r' -n 6\b', ' -n 2'),
     (r'(exec .*)GiB(.*)GiB', r'\1MiB\2MiB'), (r'(exec .*)GiB', r'\1MiB'),
     (r'/tmp/(brokerd|b)\.sock', '$RINGBROKER_SOCKET'), (r'/(tmp|run/ringbroker)/metrics\.sock', '$PWD/../metrics.sock'),

@@ -385,9 +385,9 @@ def check_commands(folder, broker, has_gpu):
             return os.path.exists(os.path.join(ROOT, BUILD, program[6:]))
         if 'brokerctl run' in command and not HAVE_ONNX or 'metrics' in command and 'metrics' not in PARTS:
             return False
-        if re.search(r'brokerctl exec|lease NUMBER', command) and not os.path.exists(BUILD + commands.LAYER):
+        if re.search(r'brokerctl exec|lease [^|]*NUMBER', command) and not os.path.exists(BUILD + commands.LAYER):
             return False
-        if not has_gpu and re.search(r'\bexec\b|lease NUMBER|device 1|--device=gpu', command):
+        if not has_gpu and re.search(r'\bexec\b|lease [^|]*NUMBER|device 1|--device=gpu', command):
             return False
         return program.startswith('./') or os.path.exists(os.path.join(ROOT, program)) or any(
             path.endswith('/' + program) for path in PROGRAMS) or shutil.which(program)

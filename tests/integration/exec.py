@@ -166,8 +166,9 @@ def check_environment(broker, folder):
     expect(found['RINGBROKER_LEASE_PRIORITY'] == 'background' and 'RINGBROKER_LEASE_MAX_PART' not in found, found)
     found = of('--vram=32MiB', '--max-part=1.5ms')
     expect(found['RINGBROKER_LEASE_MAX_PART'] == '1500us', found)
-    expect('RINGBROKER_LEASE_SLEEP' not in found, found)
+    expect('RINGBROKER_LEASE_SLEEP' not in found and 'GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM' not in found, found)
     found = of('--vram=32MiB', '--sleep')
+    expect(found['GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM'] == '1', found)
     expect(found['RINGBROKER_LEASE_SLEEP'] == '1' and 'RINGBROKER_LEASE_PRIORITY' not in found, found)
     # A program with a share shares the device, with the priority of its tenant's section, or that which the user has set.
     found = of('--vram=32MiB', '--share=25')

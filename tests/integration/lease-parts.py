@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from leaserig import CLIENT, LIMIT_S, Broker, Layers, await_true, divided, expect
+from leaserig import CLIENT, LIMIT_S, SLOW, Broker, Layers, await_true, divided, expect
 
 BROKERCTL = os.path.abspath(sys.argv[5])
 SEED, CASES = map(int, sys.argv[6:8] or (1, 120))
@@ -175,8 +175,21 @@ def check_figures(layers, broker):
         expect(process.returncode == 0, 'brokerctl exec ended with', process.returncode, text()[-2000:])
 
 
+def check_movable(layers, broker):
+    """Buffers whose memory can be moved, which the layer makes sparse, compute the same, whole and in parts."""
+    card = {**layers.add_card(), 'RBK_FAKE_CARD_SPARSE': '1', 'RBK_TORTURE_QUEUES': '1'}
+    plain, _ = result(start(layers, None, SEED, [], **card))
+    for more in {}, {'RINGBROKER_LEASE_MAX_PART': '20us'}:
+        lines, errors = result(start(layers, broker, SEED, [], RINGBROKER_LEASE_SLEEP='1', **card, **more))
+        compare(f'sparse buffers, {more}', lines, plain)
+        expect('stays where it is' not in errors and bool(more) == (divided(errors)[0] > 0), errors[-2000:])
+    print(f'{len(plain)} cases, sparse buffers', flush=True)
+
+
 def main():
     with Layers() as layers, Broker(memory='512MiB') as broker:
+        if SLOW == 1:
+            check_movable(layers, broker)
         check_figures(layers, broker)
         check_reports(layers, broker)
         check_summary(layers, broker)

@@ -632,6 +632,38 @@ TEST(test_share)
 	broker_wait_vram(watcher, 0);
 }
 
+/* A program that is written for leases gives memory to a request that waits, when it is asked. */
+TEST(test_sleep)
+{
+	struct rbk *admin = broker_connect_admin(&broker, "admin");
+	struct rbk *rbk = broker_connect(&broker, "program");
+	struct rbk_lease *lease = open_lease(rbk, 20, 40);
+	uint32_t number = rbk_lease_number(lease);
+	struct rbk_error error;
+	uint64_t bytes;
+
+	assert_int_equal(rbk_lease_take(lease, 20 * MIB, 20 * MIB, 0, NULL, &bytes, NULL), 0);
+	assert_int_equal(rbk_lease_await_sleep(lease, RBK_LEASE_AWAKE, 10000000), -ETIME);
+	assert_int_equal(rbk_lease_report_moved(lease, 15 * MIB, 0), 0);
+	assert_int_equal(rbk_lease_sleep(admin, number, RBK_LEASE_SLEEPS, &error), 0);
+	assert_int_equal(rbk_lease_await_sleep(lease, RBK_LEASE_AWAKE, 0), RBK_LEASE_SLEEPS);
+	assert_true(broker_log_has(&broker, "idle programs have their memory in the host"));
+	assert_int_equal(rbk_lease_give(lease, 15 * MIB, NULL), 0);
+	assert_int_equal(rbk_lease_report_moved(lease, 15 * MIB, 15 * MIB), 0);
+	broker_wait_vram(watcher, 5 * MIB);
+	assert_int_equal(rbk_lease_sleep(admin, number, RBK_LEASE_AWAKE, &error), 0);
+	assert_int_equal(rbk_lease_await_sleep(lease, RBK_LEASE_SLEEPS, UINT64_MAX),
+			 RBK_LEASE_AWAKE);
+	assert_int_equal(rbk_lease_take(lease, 15 * MIB, 15 * MIB, 0, NULL, &bytes, NULL), 0);
+	assert_int_equal(rbk_lease_sleep(rbk, number, RBK_LEASE_ASKED, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "awake (0), asleep (1) or held (2), not 3"));
+	assert_int_equal(rbk_lease_sleep(watcher, number, RBK_LEASE_HELD, &error), -EPERM);
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	rbk_disconnect(admin);
+	broker_wait_vram(watcher, 0);
+}
+
 /* Make a cgroup and open its folder as *ret_fd. Return: false if none can be made here. */
 static bool make_cgroup(const char *name, char path[static PATH_MAX], int *ret_fd)
 {

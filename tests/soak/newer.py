@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Software that is newer than Debian 12's: a loader and a driver, with all tests of the layer, and with
-products of cooperative matrices; llama.cpp and vkmark in leases, and llama.cpp in parts. $RBK_TEST_NEWER is the
-folder that tests/soak/newer-programs has filled.
+products of cooperative matrices; llama.cpp and vkmark in leases, llama.cpp in parts, and with memory that moves.
+$RBK_TEST_NEWER is the folder that tests/soak/newer-programs has filled.
 
     newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL VULKAN_TILES NAME [TORTURE_CLIENT]
 
-NAME is loader, matrices, llama, llama-parts or vkmark. llama-parts needs a layer that was built with headers as
+NAME is loader, matrices, llama, llama-parts, llama-sleep or vkmark. llama-parts needs a layer that was built with headers as
 new as the driver.
 
 llama.cpp computes with $RBK_TEST_MODEL, a GGUF file of at most 400 MiB, or else with a random model,
@@ -21,6 +21,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 INTEGRATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../integration')
 NEWER = os.path.abspath(os.environ.get('RBK_TEST_NEWER', '/nonexistent'))
@@ -212,6 +214,52 @@ def llama_parts(broker, layers):
     expect(compare(broker, layers, torture, 'llama.cpp', command, **more) > 0, 'llama.cpp was never divided')
 
 
+def hold_often(broker, must_end, seen):
+    """Hold each program whose memory can be moved until it has moved, and let it go on, again and again."""
+    def brokerctl(*arguments):
+        return subprocess.run([sys.argv[5], f'--socket={broker.socket}', *arguments], check=False, capture_output=True,
+                              text=True).stdout
+
+    def leases():
+        return [json.loads(line) for line in brokerctl('leases', '--json').splitlines()]
+
+    while not must_end.wait(0.2):
+        for lease in leases():
+            if lease['movable_bytes'] == 0:
+                continue
+            brokerctl('lease', 'sleep', '--hold', str(lease['lease']))
+            end = time.monotonic() + 10
+            while time.monotonic() < end and not must_end.is_set():
+                moved = [each['moved_bytes'] for each in leases() if each['lease'] == lease['lease']]
+                if not moved or moved[0] > 0:
+                    seen.extend(moved)
+                    break
+                time.sleep(0.05)
+            brokerctl('lease', 'wake', str(lease['lease']))
+
+
+def llama_sleep(broker, layers):
+    """llama.cpp says the same while all of its memory goes away and comes back between its submissions."""
+    command = [*completion(model_path(layers), 't1 t2 t3 t4', 112), '-ngl', '99', '--ignore-eos']
+    more = {**ON_DRIVER, **layers.add_card(), 'RBK_FAKE_CARD_SPARSE': 'queues', 'limit_s': LIMIT_S}
+    plain = run(command, layers, **more)
+    expect(plain.returncode == 0, plain.returncode, plain.stderr[-2000:])
+    must_end, seen = threading.Event(), []
+    holder = threading.Thread(target=hold_often, args=(broker, must_end, seen))
+    holder.start()
+    try:
+        ended = Ended(broker, layers, 448 * MIB, command, ['--sleep'], RINGBROKER_LEASE_LOG='-', **more)
+    finally:
+        must_end.set()
+        holder.join()
+    ended.expect_well('llama.cpp')
+    expect(ended.out == plain.stdout, 'llama.cpp prints', ended.out[-1000:], 'not', plain.stdout[-1000:])
+    moves = re.findall(r'(\d+) bytes have moved back in (\d+) us; (\d+)', ended.err)
+    expect(moves and len(seen) > 0, 'nothing was moved', ended.err[-3000:])
+    print(f'llama.cpp: moved {len(moves)} times, at most {max(int(move[0]) for move in moves) / MIB:.1f} MiB, back in '
+          f'{statistics.median(int(move[1]) for move in moves) / 1000:.1f} ms (median)', flush=True)
+
+
 def tokens_per_s(err):
     found = re.findall(r'\beval time =.*?([\d.]+) tokens per second', err)
     expect(found, 'no speed is told:', err[-2000:])
@@ -260,7 +308,7 @@ def main():
         {'loader': loader, 'matrices': matrices}[sys.argv[7]]()
         return
     with Broker() as broker, Layers() as layers:
-        {'llama': llama, 'llama-parts': llama_parts, 'vkmark': vkmark}[sys.argv[7]](broker, layers)
+        {'llama': llama, 'llama-parts': llama_parts, 'llama-sleep': llama_sleep, 'vkmark': vkmark}[sys.argv[7]](broker, layers)
 
 
 main()

@@ -9,6 +9,11 @@
  * anew, as with real drivers. The figures are those of one instance's devices at a time.
  * RBK_FAKE_CARD_FAIL=N makes each N-th allocation fail. With RBK_FAKE_CARD_CPU the device stays a
  * CPU device.
+ *
+ * With RBK_FAKE_CARD_SPARSE the device has sparse binding of whole buffers, which the driver lacks:
+ * each is bound anew in the driver, once its queue is idle. A buffer that is bound to nothing keeps
+ * the driver's binding. The queue family has 16 queues then, which are the driver's one. With
+ * "queues" only these are added, to a driver that has sparse binding.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,10 +37,13 @@ static struct entry {
 	PFN_vkGetInstanceProcAddr instance; /* NULL in a device's entry */
 	PFN_vkGetDeviceProcAddr device;
 	VkInstance handle;
+	VkDevice own; /* in a device's entry */
 	/* Looked up when the instance is made: later, the loader returns the top of the chain. */
 	PFN_vkEnumerateDeviceExtensionProperties extensions;
 	PFN_vkGetPhysicalDeviceProperties properties;
 	PFN_vkGetPhysicalDeviceProperties2 properties2;
+	PFN_vkGetPhysicalDeviceFeatures features;
+	PFN_vkGetPhysicalDeviceQueueFamilyProperties queues;
 } entries[MAX_ENTRIES];
 static struct piece {
 	VkDeviceMemory memory;
@@ -238,6 +246,94 @@ REQUIREMENTS2(vkGetDeviceBufferMemoryRequirements, future_buffer_needs,
 REQUIREMENTS2(vkGetDeviceImageMemoryRequirements, future_image_needs,
 	      VkDeviceImageMemoryRequirements)
 
+/* ---- Sparse binding ---- */
+
+static bool is_sparse(void)
+{
+	return getenv("RBK_FAKE_CARD_SPARSE") != NULL;
+}
+
+/* Return true if the driver lacks sparse binding. */
+static bool must_bind(void)
+{
+	return is_sparse() && strcmp(getenv("RBK_FAKE_CARD_SPARSE"), "queues") != 0;
+}
+
+static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice handle, VkPhysicalDeviceFeatures *ret)
+{
+	find(key_of(handle))->features(handle, ret);
+	ret->sparseBinding |= must_bind();
+}
+
+static VKAPI_ATTR void VKAPI_CALL queues(VkPhysicalDevice handle, uint32_t *n,
+					 VkQueueFamilyProperties *ret)
+{
+	find(key_of(handle))->queues(handle, n, ret);
+	for (uint32_t i = 0; ret && is_sparse() && i < *n; i++) {
+		ret[i].queueFlags |= VK_QUEUE_SPARSE_BINDING_BIT;
+		ret[i].queueCount = 16;
+	}
+}
+
+/* Undo in a device's description what the driver lacks; the lists are the caller's copies. */
+static void lower(VkDeviceCreateInfo *info)
+{
+	VkPhysicalDeviceFeatures *enabled = (VkPhysicalDeviceFeatures *)info->pEnabledFeatures;
+	VkDeviceQueueCreateInfo *each = (VkDeviceQueueCreateInfo *)info->pQueueCreateInfos;
+	VkBaseOutStructure *chain = (VkBaseOutStructure *)info->pNext;
+
+	for (uint32_t i = 0; i < info->queueCreateInfoCount; i++)
+		if (each[i].queueCount > 1)
+			each[i].queueCount = 1;
+	if (!must_bind())
+		return;
+	if (enabled && enabled->sparseBinding)
+		enabled->sparseBinding = VK_FALSE;
+	for (; chain; chain = chain->pNext)
+		if (chain->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2 &&
+		    ((VkPhysicalDeviceFeatures2 *)chain)->features.sparseBinding)
+			((VkPhysicalDeviceFeatures2 *)chain)->features.sparseBinding = VK_FALSE;
+}
+
+static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t index,
+					    VkQueue *ret)
+{
+	DEVICE(device, vkGetDeviceQueue)(device, family, is_sparse() ? 0 : index, ret);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo *info,
+						    const VkAllocationCallbacks *allocator,
+						    VkBuffer *ret)
+{
+	VkBufferCreateInfo below = *info;
+
+	if (must_bind())
+		below.flags &= ~(VkFlags)VK_BUFFER_CREATE_SPARSE_BINDING_BIT;
+	return DEVICE(device, vkCreateBuffer)(device, &below, allocator, ret);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL bind_sparse(VkQueue queue, uint32_t n,
+						  const VkBindSparseInfo *infos, VkFence fence)
+{
+	VkDevice device = find(key_of(queue))->own;
+	VkResult result;
+
+	if (!must_bind())
+		return DEVICE(device, vkQueueBindSparse)(queue, n, infos, fence);
+	result = DEVICE(device, vkQueueWaitIdle)(queue);
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t at = 0; at < infos[i].bufferBindCount; at++) {
+			const VkSparseBufferMemoryBindInfo *buffer = &infos[i].pBufferBinds[at];
+
+			if (result == VK_SUCCESS && buffer->pBinds->memory)
+				result = DEVICE(device, vkBindBufferMemory)(
+					device, buffer->buffer, buffer->pBinds->memory,
+					buffer->pBinds->memoryOffset);
+		}
+	return result ? result : DEVICE(device, vkQueueSubmit)(queue, 0, NULL, fence);
+}
+
 /* ---- Mandatory functions of a layer ---- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
@@ -266,10 +362,13 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
 	for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
 		if (strcmp(info->ppEnabledExtensionNames[i], VK_EXT_MEMORY_BUDGET_EXTENSION_NAME))
 			names[below.enabledExtensionCount++] = info->ppEnabledExtensionNames[i];
+	if (is_sparse())
+		lower(&below);
 	result = create(physical, &below, allocator, ret);
 	if (result)
 		return result;
 	entry.key = key_of(*ret);
+	entry.own = *ret;
 	add(entry);
 	return VK_SUCCESS;
 }
@@ -301,6 +400,10 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
 		*ret, "vkGetPhysicalDeviceProperties");
 	entry.properties2 = (PFN_vkGetPhysicalDeviceProperties2)entry.instance(
 		*ret, "vkGetPhysicalDeviceProperties2");
+	entry.features = (PFN_vkGetPhysicalDeviceFeatures)entry.instance(
+		*ret, "vkGetPhysicalDeviceFeatures");
+	entry.queues = (PFN_vkGetPhysicalDeviceQueueFamilyProperties)entry.instance(
+		*ret, "vkGetPhysicalDeviceQueueFamilyProperties");
 	add(entry);
 	return VK_SUCCESS;
 }
@@ -335,6 +438,11 @@ static PFN_vkVoidFunction own(const char *name)
 		{"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)memory_properties2},
 		{"vkGetPhysicalDeviceMemoryProperties2KHR", (PFN_vkVoidFunction)memory_properties2},
 		{"vkEnumerateDeviceExtensionProperties", (PFN_vkVoidFunction)extensions},
+		{"vkGetPhysicalDeviceFeatures", (PFN_vkVoidFunction)features},
+		{"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)queues},
+		{"vkGetDeviceQueue", (PFN_vkVoidFunction)get_queue},
+		{"vkCreateBuffer", (PFN_vkVoidFunction)create_buffer},
+		{"vkQueueBindSparse", (PFN_vkVoidFunction)bind_sparse},
 	};
 
 	for (unsigned int i = 0; i < sizeof(functions) / sizeof(*functions); i++)

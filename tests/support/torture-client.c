@@ -9,6 +9,8 @@
  * on the number alone, so a test compares the lines with those of the same program under a layer
  * that cuts its command buffers.
  *
+ * With RBK_TORTURE_QUEUES in the environment the program uses one queue.
+ *
  * With --count, the program prints to standard error how many cases used each feature. With --core,
  * it does not use optional features, and prints the same hashes. With --times, it prints after each
  * line the case's microseconds to standard error. With --validated, cases leave out valid commands

@@ -120,6 +120,8 @@ static void choose_family(bool core)
 		torture.n_queues = list[i].queueCount < TORTURE_MOST_QUEUES ? list[i].queueCount
 									    : TORTURE_MOST_QUEUES;
 	}
+	if (torture.n_queues > 1 && getenv("RBK_TORTURE_QUEUES"))
+		torture.n_queues = 1;
 	EXPECT(has_any ? VK_SUCCESS : VK_ERROR_FEATURE_NOT_PRESENT);
 }
 

@@ -121,6 +121,17 @@ TEST(test_own)
 		      (max_part_ns, 2000000));
 	unsetenv("RINGBROKER_LEASE_MAX_PART");
 
+	/* Memory that moves has nothing to do with that. */
+	assert_false(environment.is_movable);
+	setenv("RINGBROKER_LEASE_SLEEP", "1", 1);
+	environment_read(&environment);
+	assert_string_equal(environment.error, "");
+	assert_fields(environment, (is_movable, true), (is_sharing, false));
+	setenv("RINGBROKER_LEASE_SLEEP", "0", 1);
+	environment_read(&environment);
+	assert_false(environment.is_movable);
+	unsetenv("RINGBROKER_LEASE_SLEEP");
+
 	/* So are shares. */
 	setenv("RINGBROKER_LEASE_SHARE", "25", 1);
 	environment_read(&environment);
@@ -197,6 +208,8 @@ TEST(test_errors)
 	check_error("RINGBROKER_LEASE_PRIORITY", "low",
 		    "RINGBROKER_LEASE_PRIORITY=low is not urgent, normal or background");
 	unsetenv("RINGBROKER_LEASE_PRIORITY");
+	check_error("RINGBROKER_LEASE_SLEEP", "yes", "RINGBROKER_LEASE_SLEEP=yes is not 0 or 1");
+	unsetenv("RINGBROKER_LEASE_SLEEP");
 	check_error("RINGBROKER_LEASE_SHARE", "0",
 		    "RINGBROKER_LEASE_SHARE=0 is not a number from 1 to 10000");
 	check_error("RINGBROKER_LEASE_SHARE", "10001", "from 1 to 10000");

@@ -28,19 +28,27 @@ static void llama_margin(uint64_t bytes, char value[VALUE_BYTES])
 	snprintf(value, VALUE_BYTES, "%llu", (unsigned long long)mib);
 }
 
+/* Memory that is mapped for as long as it lives cannot be moved. */
+static void one(uint64_t bytes, char value[VALUE_BYTES])
+{
+	snprintf(value, VALUE_BYTES, "1");
+}
+
 static const struct hint {
 	const char *variable;
+	bool is_for_sleep; /* only with --sleep */
 	void (*value_of)(uint64_t bytes, char value[VALUE_BYTES]);
 } hints[] = {
-	{"LLAMA_ARG_FIT_TARGET", llama_margin},
+	{"LLAMA_ARG_FIT_TARGET", false, llama_margin},
+	{"GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM", true, one},
 };
 
-int exec_hints_set(uint64_t bytes, void (*say)(const char *name, const char *value))
+int exec_hints_set(uint64_t bytes, bool sleeps, void (*say)(const char *name, const char *value))
 {
 	char value[VALUE_BYTES];
 
 	for (unsigned int i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
-		if (getenv(hints[i].variable))
+		if (getenv(hints[i].variable) || (hints[i].is_for_sleep && !sleeps))
 			continue;
 		hints[i].value_of(bytes, value);
 		if (setenv(hints[i].variable, value, 0))

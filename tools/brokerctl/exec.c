@@ -498,7 +498,8 @@ static int set_environment(const struct execution *execution, const struct argum
 		return control_fail(EXEC_FAILED, "out of memory");
 	if (setenv("RINGBROKER_VULKAN_LEASE", "1", 1) || setenv("RINGBROKER_LEASE", number, 1) ||
 	    setenv("RINGBROKER_SOCKET", execution->socket_path, 1) ||
-	    exec_hints_set(execution->wish_bytes, execution->is_verbose ? say_hint : NULL))
+	    exec_hints_set(execution->wish_bytes, arguments->values[OPT_SLEEP],
+			   execution->is_verbose ? say_hint : NULL))
 		return control_fail(EXEC_FAILED, "out of memory");
 	return EXIT_OK;
 }

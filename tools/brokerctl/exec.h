@@ -42,7 +42,7 @@ enum exec_layer exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret
  * that are set already stay as they are. Call @say, unless NULL, with each variable that is set.
  * Return: 0, or a negative errno.
  */
-int exec_hints_set(uint64_t bytes, void (*say)(const char *name, const char *value));
+int exec_hints_set(uint64_t bytes, bool sleeps, void (*say)(const char *name, const char *value));
 
 /* exec-cgroup.c */
 
