@@ -250,8 +250,10 @@ static void charge_turn(struct timeslice_device *device, uint64_t sum_ns, bool i
 	device->turn_used_ns = 0;
 }
 
-/* Look at what plans have used since the last look. */
-/* @begins, @is_over: a turn is about to begin, or is over. */
+/*
+ * Look at what plans have used since the last look. @begins, @is_over: a turn is about to begin, or
+ * is over.
+ */
 static void look(struct timeslice_device *device, bool has_user, bool begins, bool is_over,
 		 uint64_t now_ns)
 {
@@ -325,7 +327,8 @@ void plans_advance(struct timeslice_device *device)
 		const struct timeslice_plans *plans = plans_of(node);
 		uint8_t class;
 
-		if (!plans->is_active)
+		/* The dispatcher may have changed the classes since it told. */
+		if (!plans->is_active || !classes_of(plans))
 			continue;
 		class = (uint8_t)__builtin_ctz(classes_of(plans));
 		class = class < normal ? normal : class;
