@@ -339,6 +339,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	assert(greet_init(&server) == 0);
 	assert(server.holds || holds_init(&server) == 0);
 	assert(server_stats_init(&server) == 0);
+	assert(timeslices_start(&server) == 0);
 	/*
 	 * Lease numbers begin at a random number in each broker. Here they begin at 0, because
 	 * inputs name them.
@@ -372,6 +373,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	     tenant = tenants_next(tenants, tenant))
 		holds_look(&server, tenant->account);
 	holds_look(&server, tenants_broker_account(tenants));
+	timeslices_stop(&server);
 	server_stats_deinit(&server);
 	greet_deinit(&server);
 	owners_deinit(&server);
