@@ -15,9 +15,9 @@ const struct figure *figure_find(const struct figure *figures, const char *json)
 
 const struct figure *lease_state_figure(unsigned int i)
 {
-	static const char *const states[] = {"over",   "waiting", "shrinking",  "capped",
-					     "urgent", "high",    "background", "sharing",
-					     "queued", "restored"};
+	static const char *const states[] = {"over",    "waiting", "held",   "shrinking",
+					     "capped",  "urgent",  "high",   "background",
+					     "sharing", "queued",  "sleeps", "restored"};
 
 	return i < sizeof(states) / sizeof(states[0]) ? figure_find(lease_figures, states[i])
 						      : NULL;

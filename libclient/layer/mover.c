@@ -29,7 +29,7 @@
 #include "libclient/layer/process.h"
 #include "libclient/layer/say.h"
 
-enum { LOOK_MS = 1000, SOON_MS = 100 };
+enum { LOOK_MS = 500, SOON_MS = 100 };
 
 static const uint64_t retry_ns = 1000000000u;  /* between attempts to get memory back */
 static const uint64_t busy_ns = 50000000u;     /* the same, while the program's work is under way */

@@ -228,7 +228,7 @@ def check_mistakes(broker):
                          (complaint(broker, 'status', '--timeout=1'), 'in front of the command'),
                          (complaint(broker, 'drain', 'tenant'), 'which tenant?'),
                          (complaint(broker, 'leases', '--sort=xyzzy'), 'there are lease tenant name '),
-                         (complaint(broker, 'lease'), 'lease (--priority=urgent|normal|background|none | --share=N | --vram=SIZE)... NUMBER'),
+                         (complaint(broker, 'lease'), 'lease (--hold | --priority=urgent|normal|background|none | --share=N | --vram=SIZE)... [sleep | wake] NUMBER'),
                          (complaint(broker, 'lease', '1'), 'lease 1 would not change: give at least one of --priority, --share and --vram\n'),
                          (complaint(broker, 'lease', '1', '--priority=high'), 'is urgent, normal, background or none, not high\n'),
                          (complaint(broker, 'set', 'alhpa', 'weight=3', status=FAILED),

@@ -25,7 +25,7 @@ MEMBER, MANIFEST, MANUAL, VULKAN_CLIENT = sys.argv[4:8]
 TOP = sys.argv[8] if len(sys.argv) > 8 else None
 NOT_RUN, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 MIB = 1 << 20
-OURS = re.compile('^(RINGBROKER|LLAMA|XDG_DATA_DIRS|XDG_CONFIG|VK_)')
+OURS = re.compile('^(RINGBROKER|LLAMA|GGML|XDG_DATA_DIRS|XDG_CONFIG|VK_)')
 
 
 def environment(folder, **more):

@@ -779,7 +779,7 @@ def test_symbols():
     """The layer exports one function and needs only the C library."""
     with open(MANIFEST, encoding='utf-8') as file:
         library = json.load(file)['layer']['library_path']
-    text = subprocess.run(['nm', '-D', '--defined-only', library], check=True,
+    text = subprocess.run(['nm', '-D', '--defined-only', '--extern-only', library], check=True,
                           stdout=subprocess.PIPE).stdout.decode()
     names = [line.split()[-1] for line in text.splitlines()]
     expect(names == ['vkNegotiateLoaderLayerInterfaceVersion'], names)

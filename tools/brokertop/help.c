@@ -68,7 +68,8 @@ static const struct {
 	 "over: more seen than granted; waiting: for a larger size; shrinking: memory is still to "
 	 "be freed; capped: the kernel limits it, too; restored: from an earlier broker; sharing: "
 	 "it shares the device's time, with urgent, high or background if not normal; queued: it "
-	 "waits for the device"},
+	 "waits for the device; sleeps: idle programs' memory belongs in the host; held: they "
+	 "submit nothing"},
 	{"NO-MEM", "tasks that ran on another device for lack of device memory"},
 };
 
