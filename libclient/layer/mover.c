@@ -182,6 +182,9 @@ static VkResult copy_memory(struct mover *mover, const struct movable *movable, 
 		result = make_buffer(mover, bytes, to, to_type, &target);
 	if (result == VK_SUCCESS)
 		result = copy_between(mover, source, target, bytes);
+	/* The device may still use them. */
+	if (mover->is_dead)
+		return result;
 	mover->next.destroy_buffer(mover->device->handle, source, NULL);
 	mover->next.destroy_buffer(mover->device->handle, target, NULL);
 	return result;
