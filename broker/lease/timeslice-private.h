@@ -3,8 +3,9 @@
 /*
  * Timeslices: what timeslice.c and timeslice-plans.c have in common
  *
- * Those that want a device are compared as contenders: a lease, or the tasks of a tenant's plans.
- * Each tenant has one tag on a device, for both; and each of both has a tag within its tenant.
+ * A contender wants a device, and is compared with others: it is a lease, or the tasks of a
+ * tenant's plans. A tenant has one tag on a device for all its contenders, and each contender has a
+ * tag within the tenant.
  */
 #include "lease/lease.h"
 #include "tenant/tenant.h"
