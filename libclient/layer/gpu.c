@@ -528,6 +528,7 @@ static struct gpu *add(const struct gpu_identity *identity)
 	gpu->is_ours = 1;
 	gpu->identity = *identity;
 	pthread_mutex_init(&gpu->objects_lock, NULL);
+	pthread_mutex_init(&gpu->moved_lock, NULL);
 	gpu->next = layer_process->gpus;
 	__atomic_store_n(&layer_process->gpus, gpu, __ATOMIC_RELEASE);
 	return gpu;

@@ -2,11 +2,11 @@
 /*
  * Moving memory: see mover.h.
  *
- * A look at a program that should have less takes three steps, each only if nothing was submitted
- * since the one before: it notes the number of submissions, has a fence signalled behind all that
- * the program's queues were given, and, once all these fences are signalled, moves the memory. So
- * memory leaves about a second after the program's last work, and never under its work. A program
- * whose queues wait for something is not idle.
+ * A look at a program takes three steps, each only if nothing was submitted since the one before:
+ * it notes the number of submissions, has a fence signalled behind all that the program's queues
+ * were given, and, once all these fences are signalled, moves memory away or back. So memory leaves
+ * about a second after the program's last work. A program whose queues wait for something is not
+ * idle, and a call that needs memory waits for a moment at most until fences are signalled.
  *
  * Memory is copied as a whole, through two buffers of the layer's own, whatever the program's
  * buffers in it are. Each copy is complete before the buffers are bound to the copy, and that is
@@ -292,6 +292,13 @@ static bool probe(struct mover *mover)
 	return true;
 }
 
+/* Return true if memory can be moved when the program is idle. */
+static bool can_move(const struct mover *mover)
+{
+	return !__atomic_load_n(&mover->is_dead, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&mover->has_unknown_queue, __ATOMIC_RELAXED);
+}
+
 /*
  * Return true if nothing of the program is under way. Waits for @wait_ns at most for the end of
  * earlier work. Under mover.using, written, so that nothing is submitted meanwhile.
@@ -301,7 +308,7 @@ static bool is_idle(struct mover *mover, uint64_t wait_ns)
 	const struct device *device = mover->device;
 	const uint64_t n_submits = load(&mover->n_submits);
 
-	if (mover->is_dead || mover->has_unknown_queue)
+	if (!can_move(mover))
 		return false;
 	if (n_submits == mover->idle_at)
 		return true;
@@ -523,7 +530,8 @@ static bool look(struct mover *mover)
 	bool was_idle;
 
 	mover->seen_submits = n_submits;
-	if (!is_still || (!goes && !comes) || pthread_rwlock_trywrlock(&mover->using))
+	if (!is_still || (!goes && !comes) || !can_move(mover) ||
+	    pthread_rwlock_trywrlock(&mover->using))
 		return false;
 	was_idle = load(&mover->n_submits) == n_submits && is_idle(mover, 0);
 	if (was_idle && goes)

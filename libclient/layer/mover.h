@@ -116,7 +116,7 @@ struct mover {
 	VkFence probes[MOVER_MAX_QUEUES];
 	bool has_probes; /* they were submitted after submission number probed_at */
 	uint64_t probed_at;
-	bool has_unknown_queue; /* atomic: it uses a queue beside these */
+	bool has_unknown_queue; /* atomic: it uses a queue beside these, nothing moves */
 	/* Numbers of submissions: nothing was under way; memory went away; at the last look. */
 	uint64_t idle_at, away_at, seen_submits;
 };
