@@ -19,6 +19,7 @@
 #include "libclient/layer/recording.h"
 #include "libclient/layer/say.h"
 #include "libclient/layer/timeslice.h"
+#include "libclient/layer/variants.h"
 
 /* Slices of one dispatch, at most. */
 enum { MAX_SLICES = 1024 };
@@ -342,32 +343,58 @@ struct grid {
 	bool has_base;
 };
 
-/*
- * Return the number of slices, at least 1, into which the dispatch should be divided along
- * *ret_axis, the longest axis along which its shader cannot detect that.
- */
-static uint32_t n_slices(struct cutter *cutter, const struct recording *recording,
-			 const struct grid *grid, uint64_t ns, uint32_t *ret_axis)
+/* Return the longest axis of the dispatch without those of @whole_axes; 3: all have one group. */
+static uint32_t longest_axis(const struct grid *grid, uint32_t whole_axes)
 {
-	uint64_t n =
-		ns / cutter->max_part_ns + (ns % cutter->max_part_ns > cutter->max_part_ns / 2);
 	uint32_t axis = 3;
 
-	if (n < 2 || recording->n_brackets > 0 || recording->n_parts >= RECORDING_MAX_PARTS)
-		return 1;
-	for (uint32_t i = 0; cutter->slice && i < 3; i++)
-		if (!(recording->pipeline.whole_axes & 1u << i) && grid->n[i] > 1 &&
+	for (uint32_t i = 0; i < 3; i++)
+		if (!(whole_axes & 1u << i) && grid->n[i] > 1 &&
 		    (axis == 3 || grid->n[i] > grid->n[axis]))
 			axis = i;
-	if (axis == 3) {
-		timeslice_count(recording->device, TIMESLICE_UNSLICED, 1);
-		return 1;
+	return axis;
+}
+
+/* The division of a dispatch. */
+struct division {
+	uint32_t n_slices; /* at least 1 */
+	uint32_t axis;
+	const struct variant *variant; /* with which slices are recorded; NULL: none is needed */
+};
+
+/*
+ * Divide along the longest axis along which the shader cannot detect that, or if that gives too few
+ * slices, along another one, with a rewritten shader.
+ */
+static struct division divide(struct device *device, const struct recording *recording,
+			      const struct grid *grid, uint64_t ns)
+{
+	const uint64_t max_ns = device->cutter->max_part_ns;
+	const struct pipeline *pipeline = &recording->pipeline;
+	struct division division = {.n_slices = 1, .axis = 3};
+	uint64_t n = ns / max_ns + (ns % max_ns > max_ns / 2);
+	uint32_t axis;
+
+	if (n < 2 || recording->n_brackets > 0 || recording->n_parts >= RECORDING_MAX_PARTS)
+		return division;
+	n = n < MAX_SLICES ? n : MAX_SLICES;
+	if (device->cutter->slice)
+		division.axis = longest_axis(grid, pipeline->whole_axes);
+	axis = longest_axis(grid, 0);
+	if (pipeline->variant && axis < 3 &&
+	    (division.axis == 3 ||
+	     (grid->n[division.axis] < n && grid->n[division.axis] < grid->n[axis])) &&
+	    variants_make(device, pipeline->variant)) {
+		division.axis = axis;
+		division.variant = pipeline->variant;
 	}
-	*ret_axis = axis;
-	if (n > grid->n[axis])
-		n = grid->n[axis];
-	timeslice_count(recording->device, TIMESLICE_SLICES, n < MAX_SLICES ? n : MAX_SLICES);
-	return n < MAX_SLICES ? (uint32_t)n : MAX_SLICES;
+	if (division.axis == 3) {
+		timeslice_count(device, TIMESLICE_UNSLICED, 1);
+		return division;
+	}
+	division.n_slices = n < grid->n[division.axis] ? (uint32_t)n : grid->n[division.axis];
+	timeslice_count(device, TIMESLICE_SLICES, division.n_slices);
+	return division;
 }
 
 static void record_grid(const struct recorded *recorded, const struct grid *grid)
@@ -393,7 +420,8 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 								    : (uint32_t)n_groups,
 				.fraction = 1};
 	struct cutter *cutter = recorded->device->cutter;
-	uint32_t n, axis = 0;
+	struct division division;
+	uint32_t n, axis;
 	uint64_t whole_ns;
 	bool is_sure;
 
@@ -406,7 +434,9 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 				     (uint64_t)grid->n[1] << 32 | grid->n[2]);
 	action.exact = duration_exact(line_of(recording), action.sized);
 	whole_ns = duration_whole_ns(&cutter->durations, &action, &is_sure);
-	n = n_slices(cutter, recording, grid, is_sure ? whole_ns : 0, &axis);
+	division = divide(recorded->device, recording, grid, is_sure ? whole_ns : 0);
+	n = division.n_slices;
+	axis = n > 1 ? division.axis : 0;
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t from = (uint32_t)((uint64_t)grid->n[axis] * i / n),
 			       to = (uint32_t)((uint64_t)grid->n[axis] * (i + 1) / n);
@@ -420,10 +450,17 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 		}
 		add_timed(recording, &action,
 			  (uint64_t)((double)whole_ns * (double)action.fraction));
+		if (division.variant) {
+			variants_bind(recorded->device, division.variant, recording->current,
+				      grid->n);
+			recording->has_pipeline = false;
+		}
 		record_grid(recorded, &slice);
 	}
-	/* lavapipe (Mesa 22.3) would keep the base for indirect dispatches that follow. */
-	if (n > 1 && recorded->device->physical->is_cpu)
+	/* From here on the program's calls may only be passed on. */
+	if (division.variant)
+		recording_restore(recording);
+	if (n > 1 && recorded->device->physical->keeps_base)
 		next_of(recorded)->dispatch(recording->current, 0, 0, 0);
 }
 
@@ -540,6 +577,20 @@ static VKAPI_ATTR void VKAPI_CALL destroy_pipeline(VkDevice handle, VkPipeline p
 	pipelines_destroy(dispatch_device(handle), pipeline, allocator);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL create_layout(VkDevice handle,
+						    const VkPipelineLayoutCreateInfo *info,
+						    const VkAllocationCallbacks *allocator,
+						    VkPipelineLayout *ret)
+{
+	return variants_create_layout(dispatch_device(handle), info, allocator, ret);
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_layout(VkDevice handle, VkPipelineLayout layout,
+						 const VkAllocationCallbacks *allocator)
+{
+	variants_destroy_layout(dispatch_device(handle), layout, allocator);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL
 create_template(VkDevice handle, const VkDescriptorUpdateTemplateCreateInfo *info,
 		const VkAllocationCallbacks *allocator, VkDescriptorUpdateTemplate *ret)
@@ -570,6 +621,8 @@ static const struct own {
 	OWN("DestroyShaderModule", destroy_module)
 	OWN("CreateComputePipelines", create_pipelines)
 	OWN("DestroyPipeline", destroy_pipeline)
+	OWN("CreatePipelineLayout", create_layout)
+	OWN("DestroyPipelineLayout", destroy_layout)
 	OWN("CreateDescriptorUpdateTemplate", create_template)
 	OWN("CreateDescriptorUpdateTemplateKHR", create_template)
 	OWN("DestroyDescriptorUpdateTemplate", destroy_template)
@@ -626,6 +679,14 @@ static bool has_dynamic_rendering(const VkDeviceCreateInfo *info)
 	return has;
 }
 
+static bool has_extension(const VkDeviceCreateInfo *info, const char *name)
+{
+	for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
+		if (strcmp(info->ppEnabledExtensionNames[i], name) == 0)
+			return true;
+	return false;
+}
+
 /* Return the reason why the device's command buffers stay whole; or NULL. */
 static const char *obstacle(const struct device *device, const VkDeviceCreateInfo *info)
 {
@@ -660,6 +721,8 @@ void cut_resolve(struct device *device)
 	next->destroy_module = NEXT(vkDestroyShaderModule);
 	next->create_pipelines = NEXT(vkCreateComputePipelines);
 	next->destroy_pipeline = NEXT(vkDestroyPipeline);
+	next->create_layout = NEXT(vkCreatePipelineLayout);
+	next->destroy_layout = NEXT(vkDestroyPipelineLayout);
 	next->bind_pipeline = NEXT(vkCmdBindPipeline);
 	next->bind_sets = NEXT(vkCmdBindDescriptorSets);
 	next->push_constants = NEXT(vkCmdPushConstants);
@@ -681,6 +744,7 @@ void cut_resolve(struct device *device)
 		cutter->commands[i] = device->get_proc_addr(device->handle, cut_commands[i].name);
 	if (VK_API_VERSION_MINOR(dispatch_version(device)) >= 1)
 		cutter->slice = next->dispatch_base;
+	cutter->has_variants &= cutter->slice != NULL;
 }
 
 /* Return the loader's function for handles that the program did not allocate; NULL: none. */
@@ -719,8 +783,10 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 			  "layer cannot divide",
 			  why);
 	cutter->is_passive = why || !timeslice_is_shared(device) || !cutter->set_loader_data;
+	cutter->has_variants = !cutter->is_passive && !has_extension(info, "VK_EXT_shader_object");
 	recording_init(cutter);
 	pipelines_init(cutter);
+	variants_init(cutter);
 	descriptors_init(cutter);
 	device->cutter = cutter;
 	return 0;
@@ -763,6 +829,7 @@ void cut_deinit(struct cutter *cutter)
 	/* Vulkan frees what the program has not, with the device. */
 	recording_forget(cutter);
 	pipelines_deinit(cutter);
+	variants_deinit(cutter);
 	descriptors_deinit(cutter);
 	free(cutter->commands);
 	free(cutter);

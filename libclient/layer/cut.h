@@ -7,8 +7,8 @@
  * distributed over several command buffers, the parts, each of which takes about as long as
  * RINGBROKER_LEASE_MAX_PART, so that another program can have the device between two of them. Parts
  * end between dispatches and other actions; a dispatch that takes longer is divided into slices
- * (vkCmdDispatchBase()) where its shader cannot detect that. What was bound is bound again in the
- * next part.
+ * (vkCmdDispatchBase()) where its shader cannot detect that, or can be rewritten (variants.h). What
+ * was bound is bound again in the next part.
  *
  * Source: the Vulkan specification, "Command Buffers" and "Dispatching Commands".
  */
@@ -71,6 +71,8 @@ struct cut_next {
 	PFN_vkDestroyShaderModule destroy_module;
 	PFN_vkCreateComputePipelines create_pipelines;
 	PFN_vkDestroyPipeline destroy_pipeline;
+	PFN_vkCreatePipelineLayout create_layout;
+	PFN_vkDestroyPipelineLayout destroy_layout;
 	PFN_vkCmdBindPipeline bind_pipeline;
 	PFN_vkCmdBindDescriptorSets bind_sets;
 	PFN_vkCmdPushConstants push_constants;
@@ -90,6 +92,7 @@ struct cut_next {
 struct cutter {
 	bool is_passive; /* nothing is cut */
 	bool has_dynamic_rendering;
+	bool has_variants; /* shaders that read gl_NumWorkGroups are rewritten for slices */
 	struct cut_next next;
 	PFN_vkVoidFunction *commands; /* the next layer's, in the order of cut_commands */
 	PFN_vkSetDeviceLoaderData set_loader_data;
@@ -97,6 +100,7 @@ struct cutter {
 	uint64_t max_part_ns;
 	struct table recordings, pools;  /* recording.c */
 	struct table modules, pipelines; /* pipelines.c */
+	struct table layouts;            /* variants.c */
 	struct table templates;          /* descriptors.c */
 	struct durations durations;
 	/* timeslice.c, ends.c: actions of the submissions under way; n 0: nothing is learned of it

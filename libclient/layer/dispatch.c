@@ -222,8 +222,12 @@ static bool ask_nodes(struct physical *physical)
 static bool ask_properties(struct physical *physical)
 {
 	struct instance *instance = physical->instance;
+	VkPhysicalDeviceDriverProperties driver = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
+	};
 	VkPhysicalDeviceIDProperties id = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+		.pNext = &driver, /* ignored by drivers that do not know it */
 	};
 	VkPhysicalDeviceProperties2 properties = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
@@ -235,7 +239,9 @@ static bool ask_properties(struct physical *physical)
 	else
 		instance->properties(physical->handle, &properties.properties);
 	physical->api_version = properties.properties.apiVersion;
+	physical->max_push_bytes = properties.properties.limits.maxPushConstantsSize;
 	physical->is_cpu = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+	physical->keeps_base = driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE;
 	physical->identity.has_uuid = instance->properties2;
 	physical->identity.is_cpu = physical->is_cpu;
 	if (!ask_nodes(physical))

@@ -31,10 +31,13 @@ struct physical {
 	VkPhysicalDevice handle;
 	struct gpu_identity identity;
 	bool is_cpu;     /* a CPU renderer: its memory is host memory */
+	bool keeps_base; /* lavapipe (Mesa 22.3): a base stays for indirect dispatches that follow
+			  */
 	bool has_budget; /* the driver has VK_EXT_memory_budget */
 	bool can_budget; /* vkGetPhysicalDeviceMemoryProperties2() is available */
 	uint32_t api_version;
-	struct gpu *gpu; /* atomic; of this process or, in a child, of its parent */
+	uint32_t max_push_bytes; /* of push constants */
+	struct gpu *gpu;         /* atomic; of this process or, in a child, of its parent */
 	VkPhysicalDeviceMemoryProperties memory; /* as the driver reports them */
 	uint32_t local_heaps;                    /* bits: device-local heaps */
 	uint64_t render_node,

@@ -10,11 +10,15 @@
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/recording.h"
 #include "libclient/layer/shader.h"
+#include "libclient/layer/variants.h"
 
 struct module {
 	uint64_t handle;
 	uint64_t key;
 	uint32_t whole_axes;
+	/* code that can be rewritten; NULL: it cannot be, or need not be */
+	uint32_t *words;
+	size_t n_words;
 };
 
 void pipelines_init(struct cutter *cutter)
@@ -23,10 +27,20 @@ void pipelines_init(struct cutter *cutter)
 	table_init(&cutter->pipelines, sizeof(struct pipeline));
 }
 
+static void drop_module(const void *record, void *unused)
+{
+	free(((const struct module *)record)->words);
+}
+
+static void drop_pipeline(const void *record, void *unused)
+{
+	variants_destroy(NULL, ((const struct pipeline *)record)->variant);
+}
+
 void pipelines_deinit(struct cutter *cutter)
 {
-	table_deinit(&cutter->modules, NULL, NULL);
-	table_deinit(&cutter->pipelines, NULL, NULL);
+	table_deinit(&cutter->modules, drop_module, NULL);
+	table_deinit(&cutter->pipelines, drop_pipeline, NULL);
 }
 
 void pipelines_find(struct cutter *cutter, VkPipeline handle, struct pipeline *ret)
@@ -36,6 +50,7 @@ void pipelines_find(struct cutter *cutter, VkPipeline handle, struct pipeline *r
 	ret->handle = (uint64_t)handle;
 	ret->key = duration_hash(3, ret->handle);
 	ret->whole_axes = SHADER_ALL_AXES;
+	ret->variant = NULL;
 }
 
 static struct module read_code(uint64_t handle, const VkShaderModuleCreateInfo *info)
@@ -49,6 +64,20 @@ static struct module read_code(uint64_t handle, const VkShaderModuleCreateInfo *
 	return module;
 }
 
+/* Keep the code of a module that is of use only if it is rewritten. */
+static void keep_code(struct module *module, const VkShaderModuleCreateInfo *info)
+{
+	const size_t n_words = info->codeSize / sizeof(uint32_t);
+
+	if (!module->whole_axes || !shader_can_rewrite(info->pCode, n_words))
+		return;
+	module->words = malloc(info->codeSize);
+	if (!module->words)
+		return;
+	memcpy(module->words, info->pCode, info->codeSize);
+	module->n_words = n_words;
+}
+
 VkResult pipelines_create_module(struct device *device, const VkShaderModuleCreateInfo *info,
 				 const VkAllocationCallbacks *allocator, VkShaderModule *ret)
 {
@@ -59,8 +88,11 @@ VkResult pipelines_create_module(struct device *device, const VkShaderModuleCrea
 	if (result != VK_SUCCESS)
 		return result;
 	module = read_code((uint64_t)*ret, info);
+	if (cutter->has_variants)
+		keep_code(&module, info);
 	/* Without memory its dispatches stay whole. */
-	(void)table_add(&cutter->modules, &module);
+	if (table_add(&cutter->modules, &module))
+		free(module.words);
 	return result;
 }
 
@@ -69,7 +101,8 @@ void pipelines_destroy_module(struct device *device, VkShaderModule module,
 {
 	struct module known;
 
-	table_remove(&device->cutter->modules, (uint64_t)module, &known);
+	if (module && table_remove(&device->cutter->modules, (uint64_t)module, &known))
+		free(known.words);
 	device->cutter->next.destroy_module(device->handle, module, allocator);
 }
 
@@ -85,18 +118,23 @@ static uint64_t hash_constants(uint64_t hash, const VkSpecializationInfo *consta
 	return hash;
 }
 
-/* Find out about a shader: a module, or its code. Return false if it is not known. */
+/*
+ * Find out about a shader: a module, or its code, which is *ret_code then. Return false if it is
+ * not known.
+ */
 static bool find_shader(struct cutter *cutter, const VkPipelineShaderStageCreateInfo *stage,
-			struct module *ret)
+			struct module *ret, const VkShaderModuleCreateInfo **ret_code)
 {
 	const VkBaseInStructure *each = stage->pNext;
 
+	*ret_code = NULL;
 	if (stage->module)
 		return table_find(&cutter->modules, (uint64_t)stage->module, ret);
 	while (each && each->sType != VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO)
 		each = each->pNext;
+	*ret_code = (const VkShaderModuleCreateInfo *)each;
 	if (each)
-		*ret = read_code(0, (const VkShaderModuleCreateInfo *)each);
+		*ret = read_code(0, *ret_code);
 	return each != NULL;
 }
 
@@ -113,13 +151,15 @@ static bool has_flags2(const VkComputePipelineCreateInfo *info)
 	return each != NULL;
 }
 
-static void note_pipeline(struct cutter *cutter, const VkComputePipelineCreateInfo *info,
+static void note_pipeline(struct device *device, const VkComputePipelineCreateInfo *info,
 			  VkPipeline handle, bool has_base)
 {
+	struct cutter *cutter = device->cutter;
 	struct pipeline pipeline = {.handle = (uint64_t)handle};
+	const VkShaderModuleCreateInfo *code;
 	struct module module;
 
-	if (!find_shader(cutter, &info->stage, &module))
+	if (!find_shader(cutter, &info->stage, &module, &code))
 		return;
 	pipeline.key = module.key;
 	for (const char *name = info->stage.pName; *name; name++)
@@ -127,7 +167,13 @@ static void note_pipeline(struct cutter *cutter, const VkComputePipelineCreateIn
 	if (info->stage.pSpecializationInfo)
 		pipeline.key = hash_constants(pipeline.key, info->stage.pSpecializationInfo);
 	pipeline.whole_axes = has_base ? module.whole_axes : SHADER_ALL_AXES;
-	(void)table_add(&cutter->pipelines, &pipeline);
+	if (has_base && cutter->has_variants && module.words)
+		pipeline.variant = variants_prepare(device, info, module.words, module.n_words);
+	else if (has_base && cutter->has_variants && code && module.whole_axes)
+		pipeline.variant = variants_prepare(device, info, code->pCode,
+						    code->codeSize / sizeof(uint32_t));
+	if (table_add(&cutter->pipelines, &pipeline))
+		variants_destroy(device, pipeline.variant);
 }
 
 VkResult pipelines_create(struct device *device, VkPipelineCache cache, uint32_t n,
@@ -150,7 +196,7 @@ VkResult pipelines_create(struct device *device, VkPipelineCache cache, uint32_t
 	/* Some of them may have been made even if others failed. */
 	for (uint32_t i = 0; i < n; i++)
 		if (ret[i])
-			note_pipeline(cutter, &infos[i], ret[i], changed && !has_flags2(&infos[i]));
+			note_pipeline(device, &infos[i], ret[i], changed && !has_flags2(&infos[i]));
 	free(changed);
 	return result;
 }
@@ -160,7 +206,8 @@ void pipelines_destroy(struct device *device, VkPipeline pipeline,
 {
 	struct pipeline known;
 
-	table_remove(&device->cutter->pipelines, (uint64_t)pipeline, &known);
+	if (pipeline && table_remove(&device->cutter->pipelines, (uint64_t)pipeline, &known))
+		variants_destroy(device, known.variant);
 	recording_end_generation();
 	device->cutter->next.destroy_pipeline(device->handle, pipeline, allocator);
 }

@@ -7,11 +7,13 @@
 
 struct cutter;
 struct device;
+struct variant;
 
 struct pipeline {
 	uint64_t handle;
-	uint64_t key;        /* a hash, equal for the same code, entry point and constants */
-	uint32_t whole_axes; /* see shader_whole_axes() */
+	uint64_t key;            /* a hash, equal for the same code, entry point and constants */
+	uint32_t whole_axes;     /* see shader_whole_axes() */
+	struct variant *variant; /* NULL: there is none, or no need of one */
 };
 
 void pipelines_init(struct cutter *cutter);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The layer reads from SPIR-V which axes of a dispatch must stay whole. */
+/* The layer reads from SPIR-V which axes of a dispatch must stay whole, and rewrites shaders. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "libclient/layer/shader.h"
 #include "support/test.h"
+#include "support/torture-shaders.h"
 
 enum { MAX_WORDS = 256 };
 
@@ -159,4 +160,103 @@ TEST(test_shader__random_words)
 		}
 		assert_true(axes_of(&code) <= SHADER_ALL_AXES);
 	}
+}
+
+/* ---- Rewriting ---- */
+
+/* Return the number of instructions with these operands. */
+static unsigned int count(const uint32_t *words, size_t n_words, uint32_t op, uint32_t n,
+			  const uint32_t *operands)
+{
+	unsigned int found = 0;
+
+	for (size_t at = 5; at < n_words; at += words[at] >> 16)
+		found += (words[at] & 0xffff) == op && words[at] >> 16 > n &&
+			 memcmp(words + at + 1, operands, n * sizeof(*operands)) == 0;
+	return found;
+}
+
+/* Return the member of a block whose offset is declared as @offset, and which has no name. */
+static bool has_offset(const uint32_t *words, size_t n_words, uint32_t offset)
+{
+	for (size_t at = 5; at < n_words; at += words[at] >> 16)
+		if ((words[at] & 0xffff) == 72 && words[at + 3] == 35 && words[at + 4] == offset)
+			return true;
+	return false;
+}
+
+TEST(test_rewrite__reads_no_number)
+{
+	static const enum torture_shader readers[] = {
+		TORTURE_SHADER_NUMBER_X_1, TORTURE_SHADER_NUMBER_Y_2, TORTURE_SHADER_NUMBER_Z_1,
+		TORTURE_SHADER_NUMBER_ALL_2};
+
+	for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++) {
+		const uint32_t *words = torture_shaders[readers[i]].words;
+		const size_t n_words = torture_shaders[readers[i]].bytes / sizeof(*words);
+		uint32_t *rewritten;
+		size_t n;
+
+		assert_int_not_equal(shader_whole_axes(words, n_words), 0);
+		assert_true(shader_can_rewrite(words, n_words));
+		assert_false(has_offset(words, n_words, 68));
+		rewritten = shader_rewrite(words, n_words, 68, &n);
+		assert_non_null(rewritten);
+		assert_int_equal(shader_whole_axes(rewritten, n), 0);
+		assert_true(has_offset(rewritten, n, 68));
+		/* There is still one variable of push constants. */
+		assert_int_equal(count(rewritten, n, 32, 0, NULL),
+				 count(words, n_words, 32, 0, NULL));
+		/* A shader without a number to read is none to rewrite. */
+		assert_false(shader_can_rewrite(rewritten, n));
+		/* Nothing is read behind code that ends early. */
+		for (size_t k = 0; k < n_words; k++) {
+			uint32_t *cut = malloc((k + 1) * sizeof(*cut)), *result;
+			size_t n_result;
+
+			memcpy(cut, words, k * sizeof(*cut));
+			result = shader_rewrite(cut, k, 68, &n_result);
+			free(result);
+			free(cut);
+		}
+		free(rewritten);
+	}
+}
+
+/* Shaders without a number, with atomic operations, with uses that are not understood */
+TEST(test_rewrite__refuses)
+{
+	static const enum torture_shader others[] = {TORTURE_SHADER_PLAIN_1,
+						     TORTURE_SHADER_ATOMIC_1};
+	struct code code = begin();
+	size_t n;
+
+	for (size_t i = 0; i < 2; i++)
+		assert_null(shader_rewrite(torture_shaders[others[i]].words,
+					   torture_shaders[others[i]].bytes / 4, 0, &n));
+	PUT(&code, 61, TYPE, VECTOR, VARIABLE);
+	/* The variable's type is not declared. */
+	assert_false(shader_can_rewrite(code.words, code.n));
+}
+
+/* The number's address goes to a function, which may expect an input. */
+TEST(test_rewrite__address_elsewhere)
+{
+	const uint32_t *words = torture_shaders[TORTURE_SHADER_NUMBER_X_1].words;
+	const size_t n_words = torture_shaders[TORTURE_SHADER_NUMBER_X_1].bytes / sizeof(*words);
+	uint32_t *changed = malloc(n_words * sizeof(*changed));
+	unsigned int n_loads = 0;
+
+	memcpy(changed, words, n_words * sizeof(*words));
+	for (size_t at = 5; at < n_words; at += words[at] >> 16) {
+		uint32_t *each = changed + at;
+
+		/* OpLoad of an address of the variable becomes OpCopyObject. */
+		if ((each[0] & 0xffff) == 61)
+			each[0] = (each[0] & 0xffff0000) | 83;
+		n_loads += (each[0] & 0xffff) == 83;
+	}
+	assert_true(n_loads > 0);
+	assert_false(shader_can_rewrite(changed, n_words));
+	free(changed);
 }

@@ -5,8 +5,9 @@
  *
  * Each invocation replaces a word by a function of the word, another word, the push constants, and
  * its place in the dispatch. The functions of two steps do not commute, so a step that is lost,
- * repeated or moved changes the result, as a wrong binding or base does. Invocations beyond the
- * words add to sums instead, in any order. PAIRS is the number of sets that have words.
+ * repeated or moved changes the result, as a wrong binding or base does. With SUMS, invocations
+ * beyond the words add to sums instead, in any order; the layer makes no slices of such a shader,
+ * since it has atomic operations. PAIRS is the number of sets that have words.
  */
 #ifdef SPECIALIZED
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z = 1) in;
@@ -161,7 +162,7 @@ void main()
 #ifdef ARGUMENTS
 	if (i < 16)
 		write_arguments(i);
-#else
+#elif defined(SUMS)
 	if (i >= n_words())
 		atomicAdd(sums[place % sums.length()], place);
 #endif
