@@ -10,6 +10,10 @@ import sys
 from xml.etree import ElementTree
 
 
+def is_vulkan(apis):
+    return 'vulkan' in (apis or 'vulkan').split(',')
+
+
 def main():
     registry = ElementTree.parse(sys.argv[1])
     lines = []
@@ -17,12 +21,14 @@ def main():
         kind = struct.find('member').get('values') if struct.find('member') is not None else None
         if kind and 'VkDeviceCreateInfo' in struct.get('structextends', '').split(','):
             lines.append((kind, struct.get('name')))
-    protected = {kind.get('name') for extension in registry.iterfind('extensions/extension')
-                 if extension.get('platform') or extension.get('supported') == 'disabled'
-                 for kind in extension.iterfind('require/type')}
+    # vulkan_core.h declares none of Vulkan SC, and those of platforms only with a macro.
+    declared = {kind.get('name') for source in (*registry.iterfind('feature'), *registry.iterfind('extensions/extension'))
+                if not source.get('platform') and is_vulkan(source.get('supported') or source.get('api'))
+                for require in source.iterfind('require') if is_vulkan(require.get('api'))
+                for kind in require.iterfind('type')}
     with open(sys.argv[2], 'w') as out:
         out.write('/* Written by chain.py: the structures that extend VkDeviceCreateInfo. */\n#define CHAIN_STRUCTS(X) \\\n')
-        out.write(' \\\n'.join(f'\tX({kind}, {name})' for kind, name in lines if name not in protected) + '\n')
+        out.write(' \\\n'.join(f'\tX({kind}, {name})' for kind, name in lines if name in declared) + '\n')
 
 
 main()
