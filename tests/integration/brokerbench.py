@@ -248,7 +248,7 @@ def test_lease(program):
 def test_time_lease(program, folder, is_gpu=False):
     """Costs on every device; gains only on a GPU; skipped without Vulkan."""
     rows = measure(program, '--quick', '--seconds=0.01', 'time-lease')
-    costs = ['record alone', 'record divided', 'part', 'background alone']
+    costs = ['record alone', 'record divided', 'part', 'part with its end', 'background alone']
     gains = [f'{what} {parts}' for parts in ('whole', 'parts=500us', 'parts=200us', 'parts=100us')
              for what in ('urgent beside', 'background beside urgent')]
     names = [row['params'] for row in rows]

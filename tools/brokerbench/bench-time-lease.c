@@ -111,6 +111,7 @@ static int run_cost(struct time_lease *bench, const struct bench_row *row, bench
 		return 0;
 	without.socket = NULL;
 	without.is_apart = action == LEASE_PARTS;
+	without.has_ends = without.is_apart && row->more > 0;
 	r = start(bench, program, &ours);
 	if (!r)
 		r = start(bench, &without, &baseline);
@@ -147,6 +148,11 @@ static int run_costs(struct time_lease *bench)
 	row.more = PART_MORE_NS;
 	program.max_part = "1us"; /* less than any submission takes */
 	program.n_dispatches = PARTS;
+	r = run_cost(bench, &row, side_round, LEASE_PARTS, &program);
+	if (r)
+		return r;
+	row.params = "part with its end";
+	row.more = 0;
 	r = run_cost(bench, &row, side_round, LEASE_PARTS, &program);
 	if (r)
 		return r;

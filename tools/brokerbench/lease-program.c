@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -53,6 +54,18 @@ struct slot {
 	VkFence fence;
 };
 
+/*
+ * A thread that waits for the ends of submissions, in their order, as the layer's does; for a
+ * program that is without the layer.
+ */
+struct ends {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint32_t n_begun, n_ended; /* under the lock */
+	VkFence fences[BUFFERS];
+};
+
 struct program {
 	struct lease_program settings;
 	int fd;
@@ -69,6 +82,7 @@ struct program {
 	VkDescriptorSet set;
 	struct slot slots[DEPTH];
 	VkCommandBuffer buffers[DEPTH + BUFFERS - 1]; /* of all slots */
+	struct ends ends;                             /* if settings.has_ends */
 };
 
 /* ---- Answers ---- */
@@ -290,23 +304,6 @@ static void make_slot(struct program *program, struct slot *slot, uint32_t famil
 	EXPECT(CreateFence, program->device, &fence, NULL, &slot->fence);
 }
 
-static void destroy(struct program *program)
-{
-	EXPECT(DeviceWaitIdle, program->device);
-	for (uint32_t i = 0; i < DEPTH; i++) {
-		vkDestroyFence(program->device, program->slots[i].fence, NULL);
-		vkDestroyCommandPool(program->device, program->slots[i].pool, NULL);
-	}
-	vkDestroyDescriptorPool(program->device, program->descriptors, NULL);
-	for (uint32_t i = 0; i < 2; i++)
-		vkDestroyPipeline(program->device, program->pipelines[i], NULL);
-	vkDestroyShaderModule(program->device, program->module, NULL);
-	vkDestroyPipelineLayout(program->device, program->layout, NULL);
-	vkDestroyDescriptorSetLayout(program->device, program->set_layout, NULL);
-	vkDestroyDevice(program->device, NULL);
-	vkDestroyInstance(program->instance, NULL);
-}
-
 /* ---- Submissions ---- */
 
 /* Record @n dispatches, of which the first one is number @first. */
@@ -378,6 +375,71 @@ static void submit_all(const struct program *program, const struct slot *slot)
 	submit(program, slot->buffers[0], slot->fence);
 }
 
+/* ---- Ends of submissions ---- */
+
+static void *await_ends(void *data)
+{
+	struct program *program = data;
+	struct ends *ends = &program->ends;
+
+	pthread_mutex_lock(&ends->lock);
+	for (;; ends->n_ended++, pthread_cond_broadcast(&ends->changed)) {
+		const VkFence *fence = &ends->fences[ends->n_ended % BUFFERS];
+
+		while (ends->n_begun == ends->n_ended)
+			pthread_cond_wait(&ends->changed, &ends->lock);
+		pthread_mutex_unlock(&ends->lock);
+		EXPECT(WaitForFences, program->device, 1, fence, VK_TRUE, UINT64_MAX);
+		EXPECT(ResetFences, program->device, 1, fence);
+		pthread_mutex_lock(&ends->lock);
+	}
+	return NULL;
+}
+
+static void make_ends(struct program *program)
+{
+	const VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+	struct ends *ends = &program->ends;
+
+	pthread_mutex_init(&ends->lock, NULL);
+	pthread_cond_init(&ends->changed, NULL);
+	for (uint32_t i = 0; i < BUFFERS; i++)
+		EXPECT(CreateFence, program->device, &info, NULL, &ends->fences[i]);
+	if (pthread_create(&ends->thread, NULL, await_ends, program))
+		fail(program, -EAGAIN, "cannot start a thread", VK_SUCCESS);
+}
+
+/* Submit a command buffer whose end the thread waits for. */
+static void submit_with_end(struct program *program, VkCommandBuffer commands)
+{
+	struct ends *ends = &program->ends;
+
+	submit(program, commands, ends->fences[ends->n_begun % BUFFERS]);
+	pthread_mutex_lock(&ends->lock);
+	ends->n_begun++;
+	pthread_cond_broadcast(&ends->changed);
+	pthread_mutex_unlock(&ends->lock);
+}
+
+static void await_all_ends(struct ends *ends)
+{
+	pthread_mutex_lock(&ends->lock);
+	while (ends->n_begun != ends->n_ended)
+		pthread_cond_wait(&ends->changed, &ends->lock);
+	pthread_mutex_unlock(&ends->lock);
+}
+
+/* End the thread, which sleeps, and destroy the fences. */
+static void destroy_ends(struct program *program)
+{
+	struct ends *ends = &program->ends;
+
+	pthread_cancel(ends->thread);
+	pthread_join(ends->thread, NULL);
+	for (uint32_t i = 0; i < BUFFERS; i++)
+		vkDestroyFence(program->device, ends->fences[i], NULL);
+}
+
 /* ---- Actions ---- */
 
 static void reserve(const struct program *program, struct samples *samples, size_t n)
@@ -406,7 +468,21 @@ static void measure_records(const struct program *program, uint64_t ns, struct s
 	} while (end < end_ticks && samples_room(samples) > 0);
 }
 
-static void measure_parts(const struct program *program, uint64_t ns, struct samples *samples)
+/* Record and submit each dispatch apart. */
+static void submit_apart(struct program *program, const struct slot *slot, uint32_t n)
+{
+	const struct lease_program *settings = &program->settings;
+
+	for (uint32_t i = 0; i < n; i++) {
+		record(program, slot->buffers[i], i, 1, settings->n_groups);
+		if (settings->has_ends && i + 1 < n)
+			submit_with_end(program, slot->buffers[i]);
+		else
+			submit(program, slot->buffers[i], i + 1 < n ? VK_NULL_HANDLE : slot->fence);
+	}
+}
+
+static void measure_parts(struct program *program, uint64_t ns, struct samples *samples)
 {
 	const struct lease_program *settings = &program->settings;
 	const struct slot *slot = &program->slots[0];
@@ -417,17 +493,17 @@ static void measure_parts(const struct program *program, uint64_t ns, struct sam
 	do {
 		reset(program, slot);
 		start = clock_ticks();
-		if (!settings->is_apart) {
+		if (settings->is_apart) {
+			submit_apart(program, slot, n);
+		} else {
 			record(program, slot->buffers[0], 0, n, settings->n_groups);
 			submit(program, slot->buffers[0], slot->fence);
-		}
-		for (uint32_t i = 0; settings->is_apart && i < n; i++) {
-			record(program, slot->buffers[i], i, 1, settings->n_groups);
-			submit(program, slot->buffers[i], i + 1 < n ? VK_NULL_HANDLE : slot->fence);
 		}
 		end = clock_ticks();
 		samples_add(samples, (double)clock_elapsed_ns(start, end) / n);
 		await(program, slot);
+		if (settings->has_ends)
+			await_all_ends(&program->ends);
 	} while (end < end_ticks && samples_room(samples) > 0);
 }
 
@@ -567,6 +643,8 @@ static void make(struct program *program)
 	make_device(program, family);
 	make_pipelines(program);
 	make_set(program);
+	if (program->settings.has_ends)
+		make_ends(program);
 	for (uint32_t i = 0; i < DEPTH; i++) {
 		n = i == 0 ? BUFFERS : 1;
 		program->slots[i].buffers = buffers;
@@ -578,7 +656,26 @@ static void make(struct program *program)
 	}
 }
 
-static void obey(const struct program *program, const struct lease_command *command,
+static void destroy(struct program *program)
+{
+	EXPECT(DeviceWaitIdle, program->device);
+	if (program->settings.has_ends)
+		destroy_ends(program);
+	for (uint32_t i = 0; i < DEPTH; i++) {
+		vkDestroyFence(program->device, program->slots[i].fence, NULL);
+		vkDestroyCommandPool(program->device, program->slots[i].pool, NULL);
+	}
+	vkDestroyDescriptorPool(program->device, program->descriptors, NULL);
+	for (uint32_t i = 0; i < 2; i++)
+		vkDestroyPipeline(program->device, program->pipelines[i], NULL);
+	vkDestroyShaderModule(program->device, program->module, NULL);
+	vkDestroyPipelineLayout(program->device, program->layout, NULL);
+	vkDestroyDescriptorSetLayout(program->device, program->set_layout, NULL);
+	vkDestroyDevice(program->device, NULL);
+	vkDestroyInstance(program->instance, NULL);
+}
+
+static void obey(struct program *program, const struct lease_command *command,
 		 struct samples *samples)
 {
 	switch ((enum lease_action)command->action) {
