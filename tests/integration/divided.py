@@ -62,7 +62,8 @@ def compare(broker, layers, torture, what, command, vram=256 * MIB, **more):
         ended.expect_well(what, mode)
         n_mode, n_slices = divided(ended.err)
         print(f'{what}, {mode}: divided {n_mode} times, {n_slices} slices', flush=True)
-        expect(ended.out == plain.stdout, what, mode, 'prints', ended.out[-1000:], 'not', plain.stdout[-1000:])
+        expect(ended.out == plain.stdout, what, mode, 'prints', ended.out[-1000:], 'not', plain.stdout[-1000:], 'and says',
+               ended.err[-3000:])
         expect(mode != 'alone' or n_mode == 0, what, 'is divided though alone')
         n_parts += n_mode
     return n_parts
