@@ -2,7 +2,8 @@
 /* See cpu-rig.h. */
 #include "unit/cpu-rig.h"
 
-#include <sched.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "cpu/compile.h"
@@ -111,8 +112,19 @@ struct exec_task *cpu_rig_reap(struct cpu_rig *rig)
 {
 	struct exec_task *task;
 
-	while (rig->executor->ops->reap(rig->executor, &task, 1) == 0)
-		sched_yield();
+	/* The workers need the processor. */
+	while (rig->executor->ops->reap(rig->executor, &task, 1) == 0) {
+		struct pollfd pollfd = {.fd = rig->waker.fd, .events = POLLIN};
+		bool is_there;
+
+		waker_arm(&rig->waker);
+		is_there = rig->executor->ops->reap(rig->executor, &task, 1) == 1;
+		if (!is_there)
+			poll(&pollfd, 1, -1);
+		waker_disarm(&rig->waker);
+		if (is_there)
+			break;
+	}
 	return task;
 }
 
