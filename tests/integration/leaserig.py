@@ -29,10 +29,12 @@ def expect(condition, *what):
 
 
 def await_true(what, condition):
-    end = time.monotonic() + LIMIT_S
+    begin = time.monotonic()
+    end = begin + LIMIT_S
     while not condition():
         expect(time.monotonic() < end, 'in vain:', what)
-        time.sleep(0.005)
+        started.pause(begin, 0.005)
+        begin = time.monotonic()
 
 
 class Broker(started.Broker):

@@ -19,12 +19,21 @@ PATIENCE_S = 90
 def await_true(what, condition):
     """Waits until condition() is true; fails after PATIENCE_S. Return: what it returned."""
     end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
+    while (begin := time.monotonic()) < end:
         result = condition()
         if result:
             return result
-        time.sleep(0.002)
+        started.pause(begin, 0.002)
     raise AssertionError(f'in vain: {what}')
+
+
+def memory_folder():
+    """Return a folder in memory if it has as much room as "amdgpu-sim run" demands, else None. Cards make and remove
+    files all the time, which takes a file system on a disk much longer."""
+    if os.environ.get('TMPDIR') or not os.access('/dev/shm', os.W_OK):
+        return None
+    about = os.statvfs('/dev/shm')
+    return '/dev/shm' if about.f_bavail * about.f_bsize >= GIB else None
 
 
 class Cards:
@@ -32,7 +41,7 @@ class Cards:
 
     def __init__(self, sim, *cards):
         self.sim = sim
-        self.folder = tempfile.TemporaryDirectory(prefix='rbk-cards-')
+        self.folder = tempfile.TemporaryDirectory(prefix='rbk-cards-', dir=memory_folder())
         arguments = [text for card in cards for text in ('--card', card)]
         self.control('init', *arguments)
         self.environment = dict(os.environ)

@@ -25,14 +25,22 @@ def expect(condition, *what):
         sys.exit(1)
 
 
+def pause(begin, least_s):
+    """Wait before the next look at a condition, whose last one began at @begin. A look that starts a program leaves
+    the processor to others for longer than it takes."""
+    time.sleep(max(least_s, min(2 * (time.monotonic() - begin), 0.1)))
+
+
 def wait_for(condition, *what):
     """Wait until condition() returns a true value, and return it. @what, which may be functions,
     describes the failure."""
-    end = time.monotonic() + LIMIT
+    begin = time.monotonic()
+    end = begin + LIMIT
     while not (result := condition()):
         if time.monotonic() > end:
             expect(False, *(text() if callable(text) else text for text in what))
-        time.sleep(0.02)
+        pause(begin, 0.02)
+        begin = time.monotonic()
     return result
 
 
