@@ -87,6 +87,8 @@ def test_there_and_back(layers, broker):
         for _ in range(2):
             mover.await_moved(BYTES)
             asleep = mover.now
+            why = brokerctl(broker, 'why', 'lease', str(mover.number_of_lease))
+            expect('it sleeps: ' in why and 'of their memory is in host memory now' in why, why)
             expect(asleep['granted_bytes'] == 0 and asleep['used_bytes'] == 0 and asleep['sleeps'], asleep)
             mover.expect_same()
             await_true('memory to come back', lambda: mover.now['moved_bytes'] == 0)
@@ -94,7 +96,7 @@ def test_there_and_back(layers, broker):
             expect(mover.ask('turn') == 'turned')
             mover.expect_same()
         said = brokerctl(broker, 'lease', 'wake', str(mover.number_of_lease))
-        expect('is awake' in said, said)
+        expect('is awake' in said and ':' not in said, said)
         mover.expect_same()
         time.sleep(2.5)
         expect(mover.now['moved_bytes'] == 0 and mover.now['granted_bytes'] == BYTES, mover.now)
@@ -227,6 +229,8 @@ def test_held(layers, broker):
                                                    RINGBROKER_LEASE_SLEEP=None) as fixed:
         for one in mover, fixed:
             said = brokerctl(broker, 'lease', 'sleep', '--hold', str(one.number_of_lease))
+            why = brokerctl(broker, 'why', 'lease', str(one.number_of_lease))
+            expect(f'are held: each waits in its next submission until brokerctl lease wake {one.number_of_lease}' in why, why)
             expect(f'lease {one.number_of_lease} is held until' in said, said)
             expect(('no memory of its programs can be moved' in said) == (one is fixed), said)
         mover.await_moved(BYTES)
@@ -237,7 +241,8 @@ def test_held(layers, broker):
             one.say('check')
         expect(not has_answered(mover, fixed, limit_s=1), 'a held program goes on')
         expect('the program is held' in mover.stderr(), mover.stderr())
-        brokerctl(broker, 'lease', 'wake', str(mover.number_of_lease))
+        said = brokerctl(broker, 'lease', 'wake', str(mover.number_of_lease))
+        expect("is awake: 64 MiB comes back with its programs' next submissions" in said, said)
         expect(mover.hear() == 'same' and not has_answered(fixed), 'the wrong program goes on')
         broker.end(signal.SIGKILL)
         expect(fixed.hear() == 'same', fixed.stderr())

@@ -40,8 +40,11 @@ static void say(struct control *control, uint32_t number, enum rbk_lease_sleep s
 	while (lease.movable_bytes == 0 && state != RBK_LEASE_AWAKE && n++ < 12 &&
 	       !nanosleep(&pause, NULL));
 	if (state == RBK_LEASE_AWAKE) {
-		printf("lease %u is awake: memory comes back with its programs' next submissions\n",
-		       (unsigned int)number);
+		printf("lease %u is awake", (unsigned int)number);
+		if (lease.moved_bytes > 0)
+			printf(": %s comes back with its programs' next submissions",
+			       text_bytes(lease.moved_bytes));
+		printf("\n");
 		return;
 	}
 	printf("lease %u %s", (unsigned int)number,

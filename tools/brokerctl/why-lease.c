@@ -611,6 +611,36 @@ static void memory_facts(struct answer *answer)
 		     text_bytes(lease->granted_bytes), text_bytes(lease->max_bytes));
 }
 
+static void sleep_facts(struct answer *answer)
+{
+	const struct rbk_stats_lease *lease = &answer->subject->lease;
+	const char *moved = "";
+	char text[96];
+
+	if (!answer->subject->is_listed)
+		return;
+	if (lease->moved_bytes > 0) {
+		snprintf(text, sizeof(text), "; %s of their memory is in host memory now",
+			 text_bytes(lease->moved_bytes));
+		moved = text;
+	}
+	if (lease->flags & RBK_STATS_LEASE_HELD)
+		fact(answer,
+		     "its programs are held: each waits in its next submission until brokerctl "
+		     "lease wake %u%s",
+		     answer->subject->number, moved);
+	else if (lease->flags & RBK_STATS_LEASE_SLEEPS)
+		fact(answer,
+		     "it sleeps: memory of its programs goes to host memory while they are idle, "
+		     "until brokerctl lease wake %u, or until others that wait for room have it%s",
+		     answer->subject->number, moved);
+	else if (lease->moved_bytes > 0)
+		fact(answer,
+		     "%s of its programs' memory is in host memory, and comes back with their next "
+		     "submissions as far as there is room",
+		     text_bytes(lease->moved_bytes));
+}
+
 /* Clocks are converted for each record; a device is not reset twice in so short a time. */
 static bool is_same_time(uint64_t a_ns, uint64_t b_ns)
 {
@@ -696,6 +726,7 @@ static void gather_facts(struct answer *answer)
 {
 	const struct lease_subject *subject = answer->subject;
 
+	sleep_facts(answer);
 	if (subject->is_listed && !(subject->lease.flags & RBK_STATS_LEASE_SHARING))
 		fact(answer,
 		     "its programs do not share the device's time, since nothing gives them a "
