@@ -311,7 +311,7 @@ static int say_hello(struct rbk *rbk, const char *name, uint64_t features, struc
 static int read_options(const struct rbk_options *options, struct rbk_options *ret,
 			struct rbk_error *error)
 {
-	*ret = (struct rbk_options){.size = sizeof(*ret)};
+	*ret = (struct rbk_options){.size = sizeof(*ret), .name = program_invocation_short_name};
 	if (!options)
 		return 0;
 	/* The first version of the struct ended before flags. */

@@ -89,6 +89,7 @@ struct fake_held {
 
 struct fake_broker {
 	struct fake_options options;
+	char client[RBK_WIRE_NAME_BYTES]; /* the name of the last one */
 	char directory[64];
 	char path[96];
 	pthread_t thread;
@@ -373,6 +374,8 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 	*ret_n_fds = 0;
 	switch (head->type) {
 	case RBK_WIRE_HELLO:
+		memcpy(fake->client, ((const struct rbk_wire_hello *)request)->name,
+		       sizeof(fake->client));
 		answer->welcome.abi_major = RBK_ABI_MAJOR;
 		answer->welcome.n_devices = 1;
 		/* A broker of version 1.0 rejects a newer minor version, too. */
@@ -913,6 +916,11 @@ struct fake_broker *fake_broker_free(struct fake_broker *fake)
 	free(fake->held);
 	free(fake);
 	return NULL;
+}
+
+const char *fake_broker_client(const struct fake_broker *fake)
+{
+	return fake->client;
 }
 
 const char *fake_broker_path(const struct fake_broker *fake)

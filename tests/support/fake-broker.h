@@ -90,6 +90,9 @@ struct fake_broker *fake_broker_free(struct fake_broker *fake);
 
 const char *fake_broker_path(const struct fake_broker *fake);
 
+/* Return the name of the client that has connected last. */
+const char *fake_broker_client(const struct fake_broker *fake);
+
 /* Send the held answers in the order of their requests. Return when all are sent. */
 void fake_broker_release(struct fake_broker *fake);
 

@@ -58,6 +58,7 @@ TEST(test_connect__default_path)
 	setenv("RINGBROKER_SOCKET", fake_broker_path(fixture.fake), 1);
 	setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
 	assert_int_equal(rbk_connect(NULL, &rbk, NULL), 0);
+	assert_string_equal(fake_broker_client(fixture.fake), program_invocation_short_name);
 	rbk_disconnect(rbk);
 	/* The runtime directory comes next, if it has the socket. */
 	unsetenv("RINGBROKER_SOCKET");
@@ -71,6 +72,7 @@ TEST(test_connect__default_path)
 	assert_int_equal(symlink(fake_broker_path(fixture.fake), path), 0);
 	setenv("XDG_RUNTIME_DIR", directory, 1);
 	assert_int_equal(rbk_connect(&options, &rbk, NULL), 0);
+	assert_string_equal(fake_broker_client(fixture.fake), program_invocation_short_name);
 	rbk_disconnect(rbk);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/ringbroker", directory);
