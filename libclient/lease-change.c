@@ -84,7 +84,21 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-RBK_EXPORT int rbk_lease_await_sleep(const struct rbk_lease *lease, enum rbk_lease_sleep state,
+/* See whether the broker is there. Return: 0, also while the connection re-attaches. */
+static int look(struct rbk_lease *lease)
+{
+	struct rbk *rbk = client_lease_rbk(lease);
+	int r = client_check(rbk, NULL);
+
+	if (!r) {
+		client_look(rbk);
+		r = client_check(rbk, NULL);
+	}
+	client_unref(rbk);
+	return r;
+}
+
+RBK_EXPORT int rbk_lease_await_sleep(struct rbk_lease *lease, enum rbk_lease_sleep state,
 				     uint64_t timeout_ns)
 {
 	const uint32_t *word = &rbk_lease_page(lease)->sleep;
@@ -92,11 +106,16 @@ RBK_EXPORT int rbk_lease_await_sleep(const struct rbk_lease *lease, enum rbk_lea
 	/* The page of the next broker is another futex at the same address. */
 	const uint64_t most_ns = 1000000000u;
 	uint32_t found;
+	int r;
 
 	while ((found = __atomic_load_n(word, __ATOMIC_ACQUIRE)) == (uint32_t)state) {
 		const uint64_t passed_ns = now_ns() - begin_ns;
 		uint64_t left_ns;
 
+		/* A program that only waits would never notice that the broker has died. */
+		r = look(lease);
+		if (r)
+			return r;
 		if (passed_ns >= timeout_ns)
 			return -ETIME;
 		left_ns = timeout_ns - passed_ns < most_ns ? timeout_ns - passed_ns : most_ns;

@@ -255,8 +255,7 @@ RBK_EXPORT int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *o
 	return 0;
 }
 
-/* Return the lease's connection, referenced: pass it to client_unref(). */
-static struct rbk *lease_rbk(struct rbk_lease *lease)
+struct rbk *client_lease_rbk(struct rbk_lease *lease)
 {
 	struct rbk *rbk;
 
@@ -376,7 +375,7 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 	if (least_bytes > want_bytes)
 		return client_error(error, -EINVAL, "the least credit exceeds the wanted credit");
 	fill_credit(&request, use);
-	rbk = lease_rbk(lease);
+	rbk = client_lease_rbk(lease);
 	r = check_answers(rbk, error);
 	do {
 		if (!r)
@@ -402,7 +401,7 @@ static int give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_
 {
 	struct rbk_wire_lease_credit request = {.return_bytes = bytes};
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
-	struct rbk *rbk = lease_rbk(lease);
+	struct rbk *rbk = client_lease_rbk(lease);
 	uint64_t less;
 	int r;
 
@@ -470,7 +469,7 @@ RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint6
 
 	if (!object)
 		return client_error(error, -ENOMEM, "out of memory");
-	rbk = lease_rbk(lease);
+	rbk = client_lease_rbk(lease);
 	r = check_answers(rbk, error);
 	do {
 		if (r)
@@ -528,7 +527,7 @@ static int drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino, bool waits)
 		.ino = ino,
 	};
 	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
-	struct rbk *rbk = lease_rbk(lease);
+	struct rbk *rbk = client_lease_rbk(lease);
 	struct lease_object *object;
 	int r;
 
@@ -595,7 +594,7 @@ RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 	if (fd < 0)
 		return client_error(error, -EINVAL,
 				    "a cgroup requires the descriptor of its directory");
-	rbk = lease_rbk(lease);
+	rbk = client_lease_rbk(lease);
 	if (rbk->reattach.is_possible) {
 		kept = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 		if (kept < 0)
@@ -633,7 +632,7 @@ int client_lease_timeslice(struct rbk_lease *lease, uint32_t action, uint32_t pr
 		.fd = -1,
 		.repeat = CLIENT_BOUND,
 	};
-	struct rbk *rbk = lease_rbk(lease);
+	struct rbk *rbk = client_lease_rbk(lease);
 	struct client_answer answer;
 	int r;
 
@@ -669,7 +668,7 @@ static int report(struct rbk_lease *lease, struct rbk_wire_request *request, siz
 		.fd = -1,
 		.repeat = CLIENT_BOUND,
 	};
-	struct rbk *rbk = lease_rbk(lease);
+	struct rbk *rbk = client_lease_rbk(lease);
 	int r;
 
 	message.generation = client_objects_lock(rbk);
@@ -719,7 +718,7 @@ int client_lease_lost(struct rbk_lease *lease, uint32_t verdict, struct client_l
 		.fd = -1,
 		.repeat = CLIENT_BOUND,
 	};
-	struct rbk *rbk = lease_rbk(lease);
+	struct rbk *rbk = client_lease_rbk(lease);
 	struct client_answer answer;
 	int r;
 

@@ -324,6 +324,13 @@ bool client_give_up(struct rbk *rbk, const char *reason);
  */
 void client_broker_gone(struct rbk *rbk);
 
+/* Return the lease's connection, referenced: pass it to client_unref(). */
+struct rbk *client_lease_rbk(struct rbk_lease *lease);
+
+/* See whether the broker has closed the socket, and then act as client_broker_gone(). Any thread.
+ */
+void client_look(struct rbk *rbk);
+
 /* Return true if the connection re-attaches when its broker dies. Under rbk->lock. */
 bool client_may_reattach(const struct rbk *rbk);
 

@@ -282,6 +282,18 @@ void client_broker_gone(struct rbk *rbk)
 	stop_using_socket(rbk, 0);
 }
 
+void client_look(struct rbk *rbk)
+{
+	char byte;
+
+	pthread_mutex_lock(&rbk->lock);
+	/* Answers that came before the end are read by those who wait for them. */
+	if (!rbk->lost && !rbk->reattach.is_away &&
+	    recv(rbk->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) == 0)
+		client_broker_gone(rbk);
+	pthread_mutex_unlock(&rbk->lock);
+}
+
 /*
  * End the use of the socket after receive_packet() or wait_readable() failed with @r: -ECONNRESET
  * if the broker has closed the socket, -EPROTO if it broke the protocol, or the errno of a call of

@@ -229,13 +229,19 @@ int rbk_lease_sleep(struct rbk *rbk, uint32_t lease, enum rbk_lease_sleep state,
  * Wait until the lease's rbk_lease_page.sleep is not @state any more, for at most @timeout_ns; 0:
  * do not wait. A program that can free device memory and get it back later, such as a model that no
  * request uses, gives a thread of its own to this: when the state is not RBK_LEASE_AWAKE it frees
- * what it can while it is idle, gives the credit back, and tells the numbers by
- * rbk_lease_report_moved(). The state of a broker that has ended stays until the next one has the
- * lease.
- * Return: the state, an enum rbk_lease_sleep; -ETIME: it is still @state.
+ * what it can while it is idle, gives the credit back (rbk_lease_give()), and then tells the
+ * numbers by rbk_lease_report_moved(). It takes credit again for its next work, and not because the
+ * state is RBK_LEASE_AWAKE: RBK_LEASE_ASKED ends as soon as the other lease has the room. Of a
+ * lowered lease only rbk_lease_page.wish_bytes tells.
+ *
+ * About once a second the call sees whether the broker is there, and has the connection re-attach
+ * if it is not. The state of a broker that has ended stays until the next one has the lease.
+ *
+ * Return: the state, an enum rbk_lease_sleep; -ETIME: it is still @state; -ECONNRESET: the broker
+ * is gone, and the connection does not re-attach; -ECHILD: in a child of the process that
+ * connected.
  */
-int rbk_lease_await_sleep(const struct rbk_lease *lease, enum rbk_lease_sleep state,
-			  uint64_t timeout_ns);
+int rbk_lease_await_sleep(struct rbk_lease *lease, enum rbk_lease_sleep state, uint64_t timeout_ns);
 
 /*
  * Report how many bytes of the member's device memory can be freed while its program is idle, those

@@ -158,6 +158,35 @@ static void expect_free(void)
 
 /* ---- The same lease ---- */
 
+/* A program that only waits to be asked for memory comes back, too; one that may not is told. */
+TEST(test_reattach__awaits_sleep)
+{
+	const struct rbk_options connecting = {
+		.size = sizeof(connecting),
+		.socket_path = first.socket_path,
+		.flags = RBK_CONNECT_NO_REATTACH,
+	};
+	const struct rbk_lease_options opening = {.device = GPU, .wish_bytes = MIB};
+	struct rbk_lease *lease;
+	struct member member;
+	struct rbk *rbk;
+
+	assert_int_equal(rbk_connect(&connecting, &rbk, NULL), 0);
+	assert_int_equal(rbk_lease_open(rbk, &opening, &lease, NULL), 0);
+	member_begin(&member, 0, 20, 40, 0);
+	kill_broker();
+	start_broker("");
+	while (atomic_load(&member.n_told) == 0)
+		assert_int_equal(rbk_lease_await_sleep(member.lease, RBK_LEASE_AWAKE, 10000000),
+				 -ETIME);
+	assert_int_equal(take(&member, MIB), 0);
+	assert_int_equal(rbk_lease_await_sleep(lease, RBK_LEASE_AWAKE, UINT64_MAX), -ECONNRESET);
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	member_end(&member);
+	expect_free();
+}
+
 /* Run y = x + x on a ring of the member's connection. */
 static void run(struct rbk *rbk, struct rbk_plan *plan, struct rbk_ring *ring,
 		struct rbk_arena *arena)
