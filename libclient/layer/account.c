@@ -197,8 +197,6 @@ int account_charge_slowly(struct account *account, uint64_t bytes, uint64_t wait
 	    !__builtin_add_overflow(account_spent(account), bytes, &all_bytes) &&
 	    all_bytes <= max_bytes)
 		r = wait_for(account, bytes, wait_ns);
-	if (r)
-		__atomic_fetch_add(&account->n_refused, 1, __ATOMIC_RELAXED);
 	return r;
 }
 

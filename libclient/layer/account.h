@@ -41,7 +41,7 @@ struct account {
 	uint64_t credit_bytes; /* atomic: spent or not, without credit moved to objects */
 	uint64_t extra_bytes;  /* atomic: part of credit_bytes spent on driver overhead */
 	uint64_t chunk_bytes;
-	uint32_t n_refused; /* atomic */
+	uint32_t n_refused; /* atomic; allocations of the program; memory.c counts */
 	void *context;      /* argument of source's functions */
 	pthread_mutex_t asking;
 };

@@ -134,28 +134,33 @@ static int charge_gpu(struct gpu *gpu, const struct wanted *wanted, struct alloc
 	return r;
 }
 
-/*
- * Charge as charge_gpu(), but release stale charges before refusing: objects without holders, and
- * overhead that has shrunk.
+/* Release stale charges: objects without holders, and overhead that has shrunk. Return: some were.
  */
-static int charge_at_need(struct device *device, struct gpu *gpu, const struct wanted *wanted,
-			  struct allocation *allocation)
+static bool release_stale(struct device *device, struct gpu *gpu)
 {
+	const bool is_kept = __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) > 0;
 	uint64_t extra_bytes;
-	bool is_kept;
-	int r = charge_gpu(gpu, wanted, allocation);
 
-	if (!r)
-		return 0;
-	is_kept = __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) > 0;
 	objects_sweep(gpu);
 	/* The overhead may have been read while another thread was freeing memory. */
 	extra_bytes = __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED);
 	if (gpu == device->gpus[0])
 		memory_look(device->physical, gpu);
-	if (!is_kept && __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED) >= extra_bytes)
-		return r;
-	return charge_gpu(gpu, wanted, allocation);
+	return is_kept ||
+	       __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED) < extra_bytes;
+}
+
+/* Charge as charge_gpu(), but release stale charges before refusing. */
+static int charge_at_need(struct device *device, struct gpu *gpu, const struct wanted *wanted,
+			  struct allocation *allocation)
+{
+	int r = charge_gpu(gpu, wanted, allocation);
+
+	if (r && release_stale(device, gpu))
+		r = charge_gpu(gpu, wanted, allocation);
+	if (r)
+		__atomic_fetch_add(&gpu->account.n_refused, 1, __ATOMIC_RELAXED);
+	return r;
 }
 
 /* Undo charge() for the gpus in @gpus. */
