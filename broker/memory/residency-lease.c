@@ -726,6 +726,9 @@ void residency_lease_grow(struct residency *residency, struct lease *lease)
 	struct residency_device *device = &residency->devices[lease->device];
 	uint64_t left, ahead;
 
+	/* Its members ask for what they use when they are awake. */
+	if (sleep_is_sleeping(&lease->sleep))
+		return;
 	divide(device);
 	left = left_by_waits(device, lease->tenant, NULL, &ahead);
 	if (left > lease->max_bytes)

@@ -90,6 +90,9 @@ def test_there_and_back(layers, broker):
             why = brokerctl(broker, 'why', 'lease', str(mover.number_of_lease))
             expect('it sleeps: ' in why and 'of their memory is in host memory now' in why, why)
             expect(asleep['granted_bytes'] == 0 and asleep['used_bytes'] == 0 and asleep['sleeps'], asleep)
+            # Another size is for later: memory that no program uses stays free.
+            brokerctl(broker, 'lease', str(mover.number_of_lease), '--vram=64MiB')
+            expect(mover.now['granted_bytes'] == 0, mover.now)
             mover.expect_same()
             await_true('memory to come back', lambda: mover.now['moved_bytes'] == 0)
             expect(mover.now['granted_bytes'] == BYTES, mover.now)
@@ -198,6 +201,8 @@ def test_lowered(layers, broker):
             mover.expect_same()
             expect(mover.ask('turn') == 'turned')
         expect(mover.now['moved_bytes'] == 40 * MIB and mover.now['granted_bytes'] == 24 * MIB, mover.now)
+        # The layer was refused room, the program nothing.
+        expect(mover.now['refused'] == 0, mover.now)
         expect('stay in host memory, for which there is no room' in mover.stderr(), mover.stderr())
         brokerctl(broker, 'lease', str(mover.number_of_lease), '--vram=64MiB')
         await_true('memory to come back', lambda: mover.expect_same() or mover.now['moved_bytes'] == 0)
