@@ -128,6 +128,7 @@ def check_status(broker):
                 ['--vram=8MiB', '--report=/nowhere/file', 'true'],
                 ['--vram=8MiB', '--share=0', 'true'], ['--vram=8MiB', '--share=10001', 'true'], ['--vram=8MiB', '--share=', 'true'],
                 ['--vram=8MiB', '--share=25%', 'true'], ['--vram=8MiB', '--share=25', '--no-layer', 'true'],
+                ['--vram=8MiB', '--sleep', '--no-layer', 'true'],
                 ['--vram=8MiB', '--tenant=somebody', 'true'], ['--vram=8GiB', 'true']):
         out, err = run(broker, *bad, status=NOT_RUN)
         expect(out == '' and err, bad, out, err)

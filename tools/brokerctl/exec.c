@@ -138,6 +138,9 @@ static int read_sharing(const struct arguments *arguments, struct execution *exe
 						   : "max-part",
 				      has_priority || has_share ? "holds the program's work back"
 								: "divides command buffers");
+	if (arguments->values[OPT_SLEEP] && arguments->values[OPT_NO_LAYER])
+		return control_misuse(arguments, "--sleep has no effect with --no-layer: the layer "
+						 "moves the program's memory");
 	if (text && (!read_duration(text, &execution->max_part_ns) ||
 		     execution->max_part_ns < min_part_ns || execution->max_part_ns > max_part_ns))
 		return control_misuse(

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "output.h"
 #include "records.h"
+#include "util/number.h"
 
 /* Copy a lease's record, once it shows the change. Return: false: the lease has ended. */
 static bool read_lease(struct control *control, uint32_t number, struct rbk_stats_lease *ret)
@@ -51,11 +52,14 @@ static void say(struct control *control, uint32_t number, enum rbk_lease_sleep s
 	       state == RBK_LEASE_HELD ? "is held until brokerctl lease wake" : "sleeps");
 	if (lease.movable_bytes == 0)
 		printf(": no memory of its programs can be moved, which is so for programs without "
-		       "--sleep of brokerctl exec\n");
+		       "--sleep of brokerctl exec, and where the driver cannot, as the layer has "
+		       "said on their standard error\n");
 	else
 		printf(": %s of %s can go to host memory, once its programs are idle\n",
 		       text_bytes(lease.movable_bytes),
-		       text_bytes(lease.used_bytes + lease.moved_bytes));
+		       /* A program that frees at once may have told only one of them. */
+		       text_bytes(
+			       max_u64(lease.used_bytes + lease.moved_bytes, lease.movable_bytes)));
 }
 
 int run_lease_sleep(struct control *control, const struct arguments *arguments)

@@ -730,9 +730,11 @@ static void gather_facts(struct answer *answer)
 	if (subject->is_listed && !(subject->lease.flags & RBK_STATS_LEASE_SHARING))
 		fact(answer,
 		     "its programs do not share the device's time, since nothing gives them a "
-		     "priority: they neither wait nor are waited for; brokerctl lease %u "
-		     "--priority=background has them share it from now on, and so do --priority "
-		     "of brokerctl exec and exec-priority of their tenant (brokerd.conf)",
+		     "priority, or brokerctl lease --priority=none has ended it: they neither "
+		     "wait nor are waited for; brokerctl lease %u --priority=background has them "
+		     "share it from now on, and so do, for leases of which it was not ended, "
+		     "--priority of brokerctl exec and exec-priority of their tenant "
+		     "(brokerd.conf)",
 		     subject->number);
 	else if (answer->n_slices == 0)
 		fact(answer, "its programs are held back only while others use the device, too, "
