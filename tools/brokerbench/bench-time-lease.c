@@ -111,7 +111,6 @@ static int run_cost(struct time_lease *bench, const struct bench_row *row, bench
 		return 0;
 	without.socket = NULL;
 	without.is_apart = action == LEASE_PARTS;
-	without.has_ends = without.is_apart && row->more > 0;
 	r = start(bench, program, &ours);
 	if (!r)
 		r = start(bench, &without, &baseline);
@@ -148,11 +147,13 @@ static int run_costs(struct time_lease *bench)
 	row.more = PART_MORE_NS;
 	program.max_part = "1us"; /* less than any submission takes */
 	program.n_dispatches = PARTS;
+	program.has_ends = true;
 	r = run_cost(bench, &row, side_round, LEASE_PARTS, &program);
 	if (r)
 		return r;
 	row.params = "part with its end";
 	row.more = 0;
+	program.has_ends = false;
 	r = run_cost(bench, &row, side_round, LEASE_PARTS, &program);
 	if (r)
 		return r;

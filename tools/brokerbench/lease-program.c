@@ -62,7 +62,8 @@ struct ends {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	uint32_t n_begun, n_ended; /* under the lock */
+	bool must_end; /* this and the next two under the lock */
+	uint32_t n_begun, n_ended;
 	VkFence fences[BUFFERS];
 };
 
@@ -82,7 +83,7 @@ struct program {
 	VkDescriptorSet set;
 	struct slot slots[DEPTH];
 	VkCommandBuffer buffers[DEPTH + BUFFERS - 1]; /* of all slots */
-	struct ends ends;                             /* if settings.has_ends */
+	struct ends ends;                             /* if has_ends() */
 };
 
 /* ---- Answers ---- */
@@ -377,22 +378,32 @@ static void submit_all(const struct program *program, const struct slot *slot)
 
 /* ---- Ends of submissions ---- */
 
+static bool has_ends(const struct program *program)
+{
+	return program->settings.is_apart && program->settings.has_ends;
+}
+
 static void *await_ends(void *data)
 {
 	struct program *program = data;
 	struct ends *ends = &program->ends;
 
 	pthread_mutex_lock(&ends->lock);
-	for (;; ends->n_ended++, pthread_cond_broadcast(&ends->changed)) {
+	for (;;) {
 		const VkFence *fence = &ends->fences[ends->n_ended % BUFFERS];
 
-		while (ends->n_begun == ends->n_ended)
+		while (ends->n_begun == ends->n_ended && !ends->must_end)
 			pthread_cond_wait(&ends->changed, &ends->lock);
+		if (ends->n_begun == ends->n_ended)
+			break;
 		pthread_mutex_unlock(&ends->lock);
 		EXPECT(WaitForFences, program->device, 1, fence, VK_TRUE, UINT64_MAX);
 		EXPECT(ResetFences, program->device, 1, fence);
 		pthread_mutex_lock(&ends->lock);
+		ends->n_ended++;
+		pthread_cond_broadcast(&ends->changed);
 	}
+	pthread_mutex_unlock(&ends->lock);
 	return NULL;
 }
 
@@ -429,12 +440,14 @@ static void await_all_ends(struct ends *ends)
 	pthread_mutex_unlock(&ends->lock);
 }
 
-/* End the thread, which sleeps, and destroy the fences. */
 static void destroy_ends(struct program *program)
 {
 	struct ends *ends = &program->ends;
 
-	pthread_cancel(ends->thread);
+	pthread_mutex_lock(&ends->lock);
+	ends->must_end = true;
+	pthread_cond_broadcast(&ends->changed);
+	pthread_mutex_unlock(&ends->lock);
 	pthread_join(ends->thread, NULL);
 	for (uint32_t i = 0; i < BUFFERS; i++)
 		vkDestroyFence(program->device, ends->fences[i], NULL);
@@ -475,7 +488,7 @@ static void submit_apart(struct program *program, const struct slot *slot, uint3
 
 	for (uint32_t i = 0; i < n; i++) {
 		record(program, slot->buffers[i], i, 1, settings->n_groups);
-		if (settings->has_ends && i + 1 < n)
+		if (has_ends(program) && i + 1 < n)
 			submit_with_end(program, slot->buffers[i]);
 		else
 			submit(program, slot->buffers[i], i + 1 < n ? VK_NULL_HANDLE : slot->fence);
@@ -502,7 +515,7 @@ static void measure_parts(struct program *program, uint64_t ns, struct samples *
 		end = clock_ticks();
 		samples_add(samples, (double)clock_elapsed_ns(start, end) / n);
 		await(program, slot);
-		if (settings->has_ends)
+		if (has_ends(program))
 			await_all_ends(&program->ends);
 	} while (end < end_ticks && samples_room(samples) > 0);
 }
@@ -643,7 +656,7 @@ static void make(struct program *program)
 	make_device(program, family);
 	make_pipelines(program);
 	make_set(program);
-	if (program->settings.has_ends)
+	if (has_ends(program))
 		make_ends(program);
 	for (uint32_t i = 0; i < DEPTH; i++) {
 		n = i == 0 ? BUFFERS : 1;
@@ -659,7 +672,7 @@ static void make(struct program *program)
 static void destroy(struct program *program)
 {
 	EXPECT(DeviceWaitIdle, program->device);
-	if (program->settings.has_ends)
+	if (has_ends(program))
 		destroy_ends(program);
 	for (uint32_t i = 0; i < DEPTH; i++) {
 		vkDestroyFence(program->device, program->slots[i].fence, NULL);

@@ -42,7 +42,7 @@ struct lease_program {
 	uint32_t n_groups; /* of each dispatch */
 	bool is_recorded_once;
 	bool is_apart;      /* LEASE_PARTS: each dispatch is a submission of its own */
-	bool has_ends;      /* each of these has a fence, for which another thread waits */
+	bool has_ends;      /* with is_apart: another thread waits for each by a fence */
 	uint64_t period_ns; /* LEASE_JOBS: there is one job in each period */
 };
 
