@@ -783,7 +783,10 @@ int cut_init(struct device *device, const VkDeviceCreateInfo *info)
 			  "layer cannot divide",
 			  why);
 	cutter->is_passive = why || !timeslice_is_shared(device) || !cutter->set_loader_data;
-	cutter->has_variants = !cutter->is_passive && !has_extension(info, "VK_EXT_shader_object");
+	/* These describe layouts elsewhere, too, which must be the same. */
+	cutter->has_variants = !cutter->is_passive &&
+			       !has_extension(info, "VK_EXT_shader_object") &&
+			       !has_extension(info, "VK_EXT_device_generated_commands");
 	recording_init(cutter);
 	pipelines_init(cutter);
 	variants_init(cutter);

@@ -31,8 +31,7 @@ struct physical {
 	VkPhysicalDevice handle;
 	struct gpu_identity identity;
 	bool is_cpu;     /* a CPU renderer: its memory is host memory */
-	bool keeps_base; /* lavapipe (Mesa 22.3): a base stays for indirect dispatches that follow
-			  */
+	bool keeps_base; /* lavapipe (Mesa 22.3): a base stays for later indirect dispatches */
 	bool has_budget; /* the driver has VK_EXT_memory_budget */
 	bool can_budget; /* vkGetPhysicalDeviceMemoryProperties2() is available */
 	uint32_t api_version;

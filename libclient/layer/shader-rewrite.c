@@ -106,6 +106,8 @@ static void note_pointer(struct survey *survey, const struct instruction *each)
 /* Note a declaration as far as it is known already for what it is. */
 static void note(struct survey *survey, const struct instruction *each)
 {
+	/* A block of push constants may have no type. */
+	survey->is_unknown |= each->op == OP_TYPE_UNTYPED_POINTER;
 	if (each->op == OP_DECORATE && each->n == 4 && each->words[2] == DECORATION_BUILT_IN &&
 	    each->words[3] == BUILT_IN_NUM_WORKGROUPS) {
 		survey->is_unknown |= survey->variable && survey->variable != each->words[1];
@@ -192,7 +194,7 @@ static bool is_understood(struct survey *survey, const struct instruction *each)
 	if (spirv_is_atomic(each->op) ||
 	    (each->n > 1 && survey->block && words[1] == survey->block))
 		return false;
-	/* Not the result of an instruction */
+	/* The variable is no result of an instruction. */
 	if (each->n > 2 && words[2] == survey->variable)
 		return false;
 	if (each->op == OP_LOAD && each->n >= 4 && words[3] == survey->variable) {

@@ -9,8 +9,7 @@
  * layer makes pipeline layouts with room for them. Layouts that differ in nothing else are still
  * compatible, since all of them get that room alike.
  *
- * Any thread. A layout that the program destroys is kept until the variants are made, or never will
- * be.
+ * Any thread. A layout that the program destroys is kept as long as there are variants that use it.
  */
 #include <stdbool.h>
 #include <stdint.h>
