@@ -83,27 +83,33 @@ static uint32_t wait_ms(uint64_t wait_ns)
 	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-/* Map the lease's page at @at, or at any address if @at is NULL. */
+/* Map the lease's page in place of the one at @at, or at any address if @at is NULL. */
 static int map_page(int fd, uint64_t bytes, void *at, void **ret, struct rbk_error *error)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	const struct rbk_lease_page *page;
 	struct stat stat;
-	void *map;
+	void *map, *moved;
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) || stat.st_size < 0 ||
 	    (uint64_t)stat.st_size != bytes || bytes % client_page_bytes() != 0)
 		return client_error(error, -EPROTO, "the lease's page has a wrong seal or size");
-	map = mmap(at, (size_t)bytes, PROT_READ, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+	map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return client_error(error, -errno, "cannot map the lease's page: %m");
 	page = map;
 	if (page->magic != RBK_LEASE_PAGE_MAGIC) {
-		if (!at)
-			munmap(map, (size_t)bytes);
+		munmap(map, (size_t)bytes);
 		return client_error(error, -EPROTO, "the lease's page has an unknown format");
 	}
-	*ret = map;
+	/* Threads that read the page meanwhile find one of the two. */
+	moved = at ? mremap(map, (size_t)bytes, (size_t)bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at)
+		   : map;
+	if (moved == MAP_FAILED) {
+		munmap(map, (size_t)bytes);
+		return client_error(error, -ENOMEM, "cannot map the lease's page anew");
+	}
+	*ret = moved;
 	return 0;
 }
 
