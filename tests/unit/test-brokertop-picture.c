@@ -381,7 +381,7 @@ static void expect_cell(const char *column, const char *text)
 	unsigned int i = 0, n = 0;
 	char cell[64] = "";
 
-	assert_int_equal(canvas_resize(&canvas, 300, 40), 0);
+	assert_int_equal(canvas_resize(&canvas, 310, 40), 0);
 	picture_draw(&picture, &model, &origin, &canvas, true);
 	while (strcmp(table->columns[i].name, column) != 0)
 		i++;
@@ -448,8 +448,8 @@ TEST(test_leases__columns, setup, teardown)
 	pages_unmap(&pages);
 	press('l');
 	assert_int_equal(picture_table(&picture)->n_rows, 1);
-	assert_int_equal(sizeof(cells) / sizeof(cells[0]), n_lease_columns);
-	for (unsigned int i = 0; i < n_lease_columns; i++)
+	assert_int_equal(sizeof(cells) / sizeof(*cells) + 1, n_lease_columns); /* and MOVED */
+	for (unsigned int i = 0; i + 1 < n_lease_columns; i++)
 		expect_cell(cells[i][0], cells[i][1]);
 	press(INPUT_ENTER);
 	assert_true(is_shown("Lease 4294967295 a?[2J"));

@@ -120,6 +120,7 @@ const struct column lease_columns[] = {
 	FIGURE_COLUMN("MAX", 8, 1, DOWN, "max_bytes"),
 	FIGURE_COLUMN("DRAWN", 8, 5, DOWN, "credited_bytes"),
 	NUMBER_COLUMN("USED", 8, 0, DOWN, used, bytes),
+	FIGURE_COLUMN("MOVED", 8, 7, DOWN, "moved_bytes"),
 	FIGURE_COLUMN("PEAK", 8, 3, DOWN, "peak_bytes"),
 	FIGURE_COLUMN("SEEN", 8, 2, DOWN, "seen_bytes"),
 	FIGURE_COLUMN("BUSY", 5, 2, DOWN, "busy_percent"),

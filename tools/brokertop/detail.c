@@ -393,6 +393,13 @@ static void draw_lease_memory(const struct model_lease *lease, struct sheet_line
 	line(lines, now->flags & RBK_STATS_LEASE_OVER ? STYLE_WARN : STYLE_PLAIN,
 	     "seen by the kernel %s   refused %s", figure_bytes_of(now->seen_bytes).text,
 	     count(now->n_refused));
+	if (now->movable_bytes > 0 || now->flags & (RBK_STATS_LEASE_SLEEPS | RBK_STATS_LEASE_HELD))
+		line(lines, STYLE_PLAIN, "in host memory %s of %s that can go there%s",
+		     figure_bytes_of(now->moved_bytes).text,
+		     figure_bytes_of(now->movable_bytes).text,
+		     now->flags & RBK_STATS_LEASE_HELD     ? ", held until it is woken"
+		     : now->flags & RBK_STATS_LEASE_SLEEPS ? ", while it sleeps"
+							   : "");
 }
 
 static void draw_lease_sharing(const struct model_lease *lease, struct sheet_lines *lines)

@@ -57,7 +57,9 @@ static const struct {
 	{"EVICT", "evictions of plans from device memory; RETURNS: loads of evicted plans"},
 	{"FALLBK", "tasks that failed on a GPU, and ran on the CPU"},
 	{"GRANTED", "size of a lease, charged to its tenant; DRAWN: credit drawn by its programs"},
-	{"USED PEAK", "memory that a lease's programs report; SEEN: that the kernel reports"},
+	{"USED PEAK",
+	 "memory that a lease's programs report; SEEN: that the kernel reports; MOVED: that has "
+	 "gone to host memory"},
 	{"BUSY", "percentage of the last second for which a device worked for a lease's programs"},
 	{"HAD/s", "percentage of the last second for which a lease had the device that it shares"},
 	{"WAITED/s", "percentage of the last second for which it waited for that device"},
