@@ -18,7 +18,7 @@
 #include <ringbroker/lease.h>
 
 static const uint64_t default_max_part_ns = 500000, min_part_ns = 1000,
-		      longest_part_ns = 2000000000u;
+		      longest_part_ns = 2000000000u, longest_wait_ns = 3600000000000u;
 
 struct unit {
 	const char *name;
@@ -225,8 +225,10 @@ void environment_read(struct environment *ret)
 		snprintf(ret->error, sizeof(ret->error),
 			 "RINGBROKER_LEASE_SLEEP=%.64s is not 0 or 1", text);
 	text = variable("RINGBROKER_LEASE_WAIT");
-	if (text && !ret->error[0] && !environment_parse_duration(text, &ret->wait_ns))
+	if (text && !ret->error[0] &&
+	    (!environment_parse_duration(text, &ret->wait_ns) || ret->wait_ns > longest_wait_ns))
 		snprintf(ret->error, sizeof(ret->error),
-			 "RINGBROKER_LEASE_WAIT=%.64s is not a duration, expected one such as 30s",
+			 "RINGBROKER_LEASE_WAIT=%.64s is not a duration of an hour at most, "
+			 "expected one such as 30s",
 			 text);
 }

@@ -204,6 +204,8 @@ TEST(test_errors)
 	unsetenv("RINGBROKER_LEASE_MIN");
 	check_error("RINGBROKER_LEASE_WAIT", "soon",
 		    "RINGBROKER_LEASE_WAIT=soon is not a duration");
+	check_error("RINGBROKER_LEASE_WAIT", "61min",
+		    "RINGBROKER_LEASE_WAIT=61min is not a duration of an hour at most");
 	unsetenv("RINGBROKER_LEASE_WAIT");
 	check_error("RINGBROKER_LEASE_PRIORITY", "low",
 		    "RINGBROKER_LEASE_PRIORITY=low is not urgent, normal or background");
