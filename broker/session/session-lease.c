@@ -497,9 +497,18 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 				     "there is no lease %u", open->number);
 		return;
 	}
-	if (lease->tenant != session->tenant || lease->uid != session->uid) {
-		reply_error(session, &open->request, -EPERM,
-			    "this lease belongs to another tenant or user");
+	if (lease->uid != session->uid) {
+		session_reply_result(session, open->request.type, open->request.cookie, -EPERM,
+				     "lease %u belongs to another user", lease->number);
+		return;
+	}
+	if (lease->tenant != session->tenant) {
+		session_reply_result(session, open->request.type, open->request.cookie, -EPERM,
+				     "lease %u is tenant %s's, and this program, by a match- key, "
+				     "tenant %s's: it needs a lease of its own "
+				     "(RINGBROKER_LEASE_VRAM, without brokerctl exec)",
+				     lease->number, tenant_name(lease->tenant),
+				     tenant_name(session->tenant));
 		return;
 	}
 	if (open->flags & RBK_WIRE_LEASE_BY_UUID) {

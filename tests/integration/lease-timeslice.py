@@ -56,7 +56,7 @@ class Program:
             environment['RINGBROKER_LEASE_MAX_PART'] = max_part
         if share:
             environment['RINGBROKER_LEASE_SHARE'] = str(share)
-        self.us = us
+        self.us, self.environment = us, environment
         groups = f'{us // GROUP_US // dispatches}x{dispatches}' if dispatches else str(us // GROUP_US)
         arguments = [groups + kind, str(depth), *([str(period_us)] if period_us else [])]
         self.process = started.start([os.path.join(rig.folder, name), *arguments], env=environment, stdin=subprocess.PIPE,
@@ -293,6 +293,12 @@ def test_priority_of_a_running_program():
         program = Program(rig, 5000, 20, priority=None, name='heavy')
         (before, ), _ = measure([urgent], 1)
         rig.await_lease(program, 'it shares the card', sharing=False)
+        # As brokerctl exec in another tenant's shell would start it.
+        number = rig.leases()[urgent.process.pid]['lease']
+        joining = subprocess.run([f'{rig.folder}/heavy', '1', '1'], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False,
+                                 env={**program.environment, 'RINGBROKER_LEASE': str(number)})
+        started.expect(f"lease {number} is tenant default's, and this program, by a match- key, tenant heavy's" in joining.stderr,
+                       joining.stderr)
         number = rig.leases()[program.process.pid]['lease']
         rig.ctl('lease', str(number), '--priority=background')
         rig.await_lease(program, 'it is not in the background', sharing=True, background=True)
