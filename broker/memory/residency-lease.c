@@ -35,6 +35,7 @@
 #include "tenant/tenant.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/log.h"
 #include "util/number.h"
 
 /* Time that a wait may last while plans are being evicted, or loaded before they can be evicted. */
@@ -525,6 +526,7 @@ static void ask_sleepers(struct residency_device *device, uint64_t now_ns)
 {
 	enum { MAX_WAITS = 8 };
 	struct leases *leases = &device->residency->leases;
+	const struct lease_wait *helped = NULL;
 	const struct tenant *before = NULL;
 	struct lease *chosen = NULL;
 	bool can_help = false;
@@ -546,6 +548,7 @@ static void ask_sleepers(struct residency_device *device, uint64_t now_ns)
 			break;
 		chosen = find_sleeper(device, wait, &is_helped);
 		can_help |= is_helped;
+		helped = wait;
 		if (is_helped && chosen)
 			break;
 		chosen = NULL;
@@ -560,6 +563,15 @@ static void ask_sleepers(struct residency_device *device, uint64_t now_ns)
 		return;
 	device->asked_ns = now_ns;
 	sleep_ask(chosen);
+	log_info_of(LOG_OF(.tenant = tenant_name(chosen->tenant), .has_device = true,
+			   .device = chosen->device),
+		    LOG_LEASE_SLEEPS,
+		    "lease %u of \"%s\", tenant %s: its programs are asked for the %llu bytes that "
+		    "they can move to host memory while they are idle, since lease %u of tenant %s "
+		    "waits for room",
+		    chosen->number, chosen->name, tenant_name(chosen->tenant),
+		    ull(chosen->sleep.movable_bytes - chosen->sleep.moved_bytes),
+		    helped->lease->number, tenant_name(helped->lease->tenant));
 	residency_review_in(device->residency, ask_pause_ns);
 }
 

@@ -56,11 +56,12 @@ void session_lease_share(struct session *session, const struct rbk_wire_lease_sh
 {
 	const struct rbk_wire_request *request = &share->request;
 	struct lease *lease = session_own_lease(session, request, share->lease, "change");
+	const bool ends_sharing = share->priority == 1 + RBK_PRIORITY_NONE;
 	uint64_t now_ns;
 
 	if (!lease)
 		return;
-	if ((share->priority > RBK_PRIORITY_COUNT && share->priority != 1 + RBK_PRIORITY_NONE) ||
+	if ((share->priority > RBK_PRIORITY_COUNT && !ends_sharing) ||
 	    share->share > FAIR_MAX_WEIGHT || (share->priority == 0 && share->share == 0)) {
 		session_reply_result(session, request->type, request->cookie, -EINVAL,
 				     "lease %u can have a share from 1 to %d and a known priority, "
@@ -74,11 +75,15 @@ void session_lease_share(struct session *session, const struct rbk_wire_lease_sh
 	timeslices_arm(session->server, now_ns);
 	if (!session->tenant)
 		log_info_of(SESSION_ABOUT(session), LOG_LEASE_SHARED,
-			    "lease %u of \"%s\", tenant %s: it has %s%s, and share %u among its "
+			    "lease %u of \"%s\", tenant %s: %s%s; its share is %u among its "
 			    "tenant's leases, as uid %u (pid %d) asked",
 			    lease->number, lease->name, tenant_name(lease->tenant),
-			    share->priority ? "priority " : "the priority of its programs",
-			    share->priority ? priority_of_program(share->priority - 1) : "",
+			    share->priority == 0 ? "its priority stays"
+			    : ends_sharing       ? "its programs stop sharing the device"
+						 : "it has priority ",
+			    share->priority && !ends_sharing
+				    ? priority_of_program(share->priority - 1)
+				    : "",
 			    timeslice_share(lease), (unsigned int)session->uid, (int)session->pid);
 	session_reply_result(session, request->type, request->cookie, 0, NULL);
 }
@@ -105,9 +110,11 @@ void session_parts(struct session *session, const struct rbk_wire_lease_parts *p
 void session_lease_sleep(struct session *session, const struct rbk_wire_lease_sleep *sleep)
 {
 	static const char *const said[] = {
-		[RBK_LEASE_AWAKE] = "its programs have their memory in the device",
-		[RBK_LEASE_SLEEPS] = "idle programs have their memory in the host",
-		[RBK_LEASE_HELD] = "its programs are held, with their memory in the host",
+		[RBK_LEASE_AWAKE] = "it is awake",
+		[RBK_LEASE_SLEEPS] =
+			"it sleeps: what can be moved of idle programs' memory goes to "
+			"host memory",
+		[RBK_LEASE_HELD] = "it is held: its programs submit nothing until it is awake",
 	};
 	const struct rbk_wire_request *request = &sleep->request;
 	struct lease *lease = session_own_lease(session, request, sleep->lease, "put to sleep");

@@ -611,7 +611,7 @@ TEST(test_share)
 	assert_fields(*page, (priority, 0), (share, 10000), (set, RBK_LEASE_SET_SHARE));
 	assert_int_equal(rbk_lease_share(admin, number, &urgent, 0, &error), 0);
 	assert_fields(*page, (priority, 1 + RBK_PRIORITY_URGENT), (share, 10000));
-	assert_true(broker_log_has(&broker, "it has priority urgent, and share 10000"));
+	assert_true(broker_log_has(&broker, "it has priority urgent; its share is 10000"));
 	assert_int_equal(rbk_lease_share(rbk, number, NULL, 0, &error), -EINVAL);
 	assert_int_equal(rbk_lease_share(rbk, number, NULL, 10001, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "a share from 1 to 10000"));
@@ -623,7 +623,7 @@ TEST(test_share)
 	assert_int_equal(rbk_lease_share(admin, number, &none, 0, &error), 0);
 	assert_fields(*page, (priority, 0), (share, 10000),
 		      (set, RBK_LEASE_SET_PRIORITY | RBK_LEASE_SET_SHARE));
-	assert_true(broker_log_has(&broker, "it has priority none, and share 10000"));
+	assert_true(broker_log_has(&broker, "its programs stop sharing the device; its share"));
 	assert_int_equal(rbk_lease_share(rbk, number, &urgent, 0, &error), 0);
 	assert_fields(*page, (priority, 1 + RBK_PRIORITY_URGENT), (share, 10000));
 	rbk_lease_close(lease);
@@ -647,7 +647,7 @@ TEST(test_sleep)
 	assert_int_equal(rbk_lease_report_moved(lease, 15 * MIB, 0), 0);
 	assert_int_equal(rbk_lease_sleep(admin, number, RBK_LEASE_SLEEPS, &error), 0);
 	assert_int_equal(rbk_lease_await_sleep(lease, RBK_LEASE_AWAKE, 0), RBK_LEASE_SLEEPS);
-	assert_true(broker_log_has(&broker, "idle programs have their memory in the host"));
+	assert_true(broker_log_has(&broker, "it sleeps: what can be moved"));
 	assert_int_equal(rbk_lease_give(lease, 15 * MIB, NULL), 0);
 	assert_int_equal(rbk_lease_report_moved(lease, 15 * MIB, 15 * MIB), 0);
 	broker_wait_vram(watcher, 5 * MIB);
