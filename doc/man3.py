@@ -86,7 +86,7 @@ PAGES = {
                  'rbk_lease_object_drop', 'rbk_lease_resize', '#define RBK_LEASE_MAX_SHARE',
                  'rbk_lease_share', 'rbk_lease_sleep', 'rbk_lease_await_sleep', 'rbk_lease_report_moved', 'rbk_lease_set_cgroup',
                  'rbk_lease_restore']),
-        (ABI, ['struct rbk_lease_page'])]),
+        (ABI, ['struct rbk_lease_page', '#define RBK_LEASE_SET_PRIORITY', 'enum rbk_lease_sleep'])]),
     'rbk_onnx_load': ('read a model from an ONNX file', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_load', 'rbk_onnx_load_bytes', 'rbk_onnx_free', 'struct rbk_onnx_operator',
         'rbk_onnx_operator', 'rbk_onnx_opset', 'rbk_onnx_n_nodes', 'enum rbk_onnx_dtype',

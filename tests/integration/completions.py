@@ -278,8 +278,8 @@ def check_page(page, program, commands):
         for option in options_of(help_of(program, command)):
             expect(re.search(r'Fl -%s\b' % option[2:], described),
                    'brokerctl(1) does not describe', option, 'of', command)
-            synopsis = re.search(r'^\.Cm %s\b((?:(?!\.Nm).*\n)*)' % command, text, re.MULTILINE)
-            expect(synopsis and (option == '--help' or f'Fl -{option[2:]}' in synopsis.group(1)),
+            synopses = re.findall(r'^\.Cm %s\b((?:(?!\.Nm).*\n)*)' % command, text, re.MULTILINE)
+            expect(synopses and (option == '--help' or any(f'Fl -{option[2:]}' in forms for forms in synopses)),
                    'the synopsis of brokerctl(1) has not', option, 'of', command)
     for option in options_of(help_of(program)):
         expect(f'It Fl -{option[2:]}' in described, 'brokerctl(1) does not describe', option)

@@ -24,6 +24,7 @@ import functools
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -66,6 +67,7 @@ EXAMPLES = {
                       'cancel the long task: Success; the task: Operation canceled\n'),
     'event-loop': ([], 0, '1000 tasks, 0 wrong, status 0\n'),
     'lease': ([], 1, 'no lease without a GPU: .*\n'),
+    'lease-sleep': ([], 1, 'the broker has no such device.*\n'),
     'onnx-model': (['sum.onnx'], 0, 'sum: 1 2 3 4 ...\n'),
     'reconnect': None,
     'state': ([], 0, 'after 4 steps the state is 10\n'),
@@ -288,6 +290,40 @@ def check_lease(folder, broker):
     expect(status == 0 and re.fullmatch(LEASE, output), 'lease ended with', status, output)
 
 
+def check_lease_sleep(folder, broker):
+    """The lease of lease-sleep.c gives its memory back while it sleeps, and serves requests all the same."""
+    env = dict(os.environ, RINGBROKER_SOCKET=broker.socket, LC_ALL='C')
+    client = start([os.path.join(folder, 'lease-sleep')], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    found = re.fullmatch(r'lease (\d+)\n', client.stdout.readline())
+    expect(found, 'lease-sleep has no lease')
+
+    def ctl(*arguments):
+        status, said = run(folder, broker.socket, [BROKERCTL, 'lease', '--json', *arguments, found.group(1)])
+        expect(status == 0, 'brokerctl lease ended with', status, said)
+        return json.loads(said)
+
+    def await_lines(*lines):
+        heard = [client.stdout.readline() for _ in lines]
+        expect(heard == [line + '\n' for line in lines], 'lease-sleep says', heard, 'instead of', lines)
+
+    for request in 'one', 'two':
+        client.stdin.write(request + '\n')
+        client.stdin.flush()
+        await_lines('loaded', 'answer: ' + request)
+        record = ctl('sleep')
+        expect(record['sleeps'] and record['movable_bytes'] == 6 << 20, record)
+        await_lines('unloaded')
+        wait_for(lambda: ctl('sleep')['granted_bytes'] == 0, 'the lease keeps its memory')
+    # It wakes by itself for a request, but not while it is held.
+    ctl('sleep', '--hold')
+    client.stdin.write('three\n')
+    client.stdin.flush()
+    expect(not select.select([client.stdout], [], [], 1)[0], 'lease-sleep goes on while it is held')
+    ctl('wake')
+    rest = client.communicate(timeout=LIMIT)[0]
+    expect(rest == 'loaded\nanswer: three\n' and client.returncode == 0, 'lease-sleep ended with', client.returncode, rest)
+
+
 def check_printed(folder, broker):
     """Run programs with names that could steer a terminal, and one whose request for its tenant fails."""
     def check(source, code, packages, arguments, expected_status, expected):
@@ -436,6 +472,7 @@ def main():
             has_gpu = broker.says('device 1')
             if has_gpu:
                 check_lease(folder, broker)
+                check_lease_sleep(folder, broker)
                 check_operators(broker)
             else:
                 print('no software Vulkan device: lease.c was only refused, operators.md not compared')

@@ -388,7 +388,8 @@ def check_use(broker, folder):
 
     # The new size is below the drawn bytes: the lease keeps those.
     number = str(lease['lease'])
-    expect(ctl(broker, 'lease', number, '--vram=8MiB') == f'lease {number} has 20 MiB\n', 'resize')
+    said = ctl(broker, 'lease', number, '--vram=8MiB')
+    expect(said == f'lease {number} has 20 MiB, and gives back 12 MiB once its programs free it; none of it can be moved\n', said)
     wait_for(lambda: leases(broker)[0]['shrinking'], 'not shrinking')
     expect('shrinking' in ctl(broker, 'leases'), 'not said')
     expect(ctl(broker, 'lease', number, '--vram=32MiB') == f'lease {number} has 32 MiB\n', 'resize')

@@ -10,6 +10,7 @@ move-client compares what its buffers contain with what the device has written t
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -91,15 +92,20 @@ def test_there_and_back(layers, broker):
             expect('it sleeps: ' in why and 'of their memory is in host memory now' in why, why)
             expect(asleep['granted_bytes'] == 0 and asleep['used_bytes'] == 0 and asleep['sleeps'], asleep)
             # Another size is for later: memory that no program uses stays free.
-            brokerctl(broker, 'lease', str(mover.number_of_lease), '--vram=64MiB')
+            said = brokerctl(broker, 'lease', str(mover.number_of_lease), '--vram=64MiB')
+            expect('has 0 B of 64 MiB: it sleeps' in said, said)
             expect(mover.now['granted_bytes'] == 0, mover.now)
             mover.expect_same()
             await_true('memory to come back', lambda: mover.now['moved_bytes'] == 0)
             expect(mover.now['granted_bytes'] == BYTES, mover.now)
             expect(mover.ask('turn') == 'turned')
             mover.expect_same()
+        brokerctl(broker, 'lease', 'sleep', '--hold', str(mover.number_of_lease))
+        said = brokerctl(broker, 'lease', 'sleep', str(mover.number_of_lease))
+        expect('is no longer held, and sleeps' in said, said)
+        mover.expect_same()
         said = brokerctl(broker, 'lease', 'wake', str(mover.number_of_lease))
-        expect('is awake' in said and ':' not in said, said)
+        expect('is awake' in said, said)
         mover.expect_same()
         time.sleep(2.5)
         expect(mover.now['moved_bytes'] == 0 and mover.now['granted_bytes'] == BYTES, mover.now)
@@ -195,7 +201,11 @@ def test_free_asleep(layers, broker):
 def test_lowered(layers, broker):
     """A lowered lease loses as much as it must, and its program goes on from host memory."""
     with running(layers, broker) as mover:
-        brokerctl(broker, 'lease', str(mover.number_of_lease), '--vram=24MiB')
+        await_true('a report', lambda: mover.now['movable_bytes'] == BYTES)
+        said = brokerctl(broker, 'lease', str(mover.number_of_lease), '--vram=24MiB')
+        # Some may have gone already.
+        found = re.search(r'has (\d+) MiB, and gives back (\d+) MiB: its programs can move \2 MiB to host memory', said)
+        expect(found and int(found[1]) - int(found[2]) == 24, said)
         mover.await_moved(40 * MIB)
         for _ in range(2):
             mover.expect_same()
@@ -216,6 +226,8 @@ def test_asked(layers, broker):
         # The device has 96 MiB.
         with running(layers, broker, vram='64MiB', RINGBROKER_LEASE_MIN='64MiB', RINGBROKER_LEASE_WAIT='60s') as other:
             expect(idle.now['moved_bytes'] == BYTES and idle.now['granted_bytes'] == 0, idle.now)
+            expect(re.search(rf'lease {idle.number_of_lease} of .*: its programs are asked for the {BYTES} bytes .*, since lease \d+ of',
+                             broker.log()), broker.log())
             await_true('an end of asking', lambda: not idle.now['sleeps'])
             idle.expect_same()
             expect(idle.now['moved_bytes'] > 0 and other.now['granted_bytes'] == BYTES, idle.now, other.now)
@@ -238,6 +250,8 @@ def test_held(layers, broker):
             expect(f'are held: each waits in its next submission until brokerctl lease wake {one.number_of_lease}' in why, why)
             expect(f'lease {one.number_of_lease} is held until' in said, said)
             expect(('no memory of its programs can be moved' in said) == (one is fixed), said)
+            said = json.loads(brokerctl(broker, 'lease', '--json', 'sleep', '--hold', str(one.number_of_lease)))
+            expect(said['lease'] == one.number_of_lease and said['held'], said)
         mover.await_moved(BYTES)
         expect(mover.now['held'] and fixed.now['held'] and fixed.now['granted_bytes'] == 8 * MIB, mover.now, fixed.now)
         # A call that needs memory does not bring back what is held.
@@ -249,6 +263,8 @@ def test_held(layers, broker):
         said = brokerctl(broker, 'lease', 'wake', str(mover.number_of_lease))
         expect("is awake: 64 MiB comes back with its programs' next submissions" in said, said)
         expect(mover.hear() == 'same' and not has_answered(fixed), 'the wrong program goes on')
+        said = brokerctl(broker, 'lease', str(fixed.number_of_lease), '--vram=2MiB')
+        expect('gives back 6 MiB once its programs free it; none of it can be moved' in said, said)
         broker.end(signal.SIGKILL)
         expect(fixed.hear() == 'same', fixed.stderr())
         mover.expect_same()
@@ -284,7 +300,7 @@ def test_unsupported(layers, broker):
                 (('lease', 'nap', '1'), 'a lease can sleep or wake, not nap'),
                 (('lease', 'sleep', 'x'), 'x is not the number of a lease'),
                 (('lease', 'wake', '--hold', '1'), '--hold is an option of lease sleep'),
-                (('lease', '--hold', '1'), '--hold is an option of lease sleep NUMBER'),
+                (('lease', '--hold', '1'), '--hold is an option of lease sleep'),
                 (('lease', 'sleep', '1', '--share=3'), 'without sleep or wake')):
             said = brokerctl(broker, *arguments, status=2)
             expect(sentence in said, arguments, said)

@@ -323,6 +323,11 @@ def test_priority_of_a_running_program():
         rig.await_lease(urgent, 'it is not urgent', urgent=True, high=False)
         rig.ctl('set', 'default', 'priority-max=high')
         rig.await_lease(urgent, 'its priority is not lowered', urgent=False, high=True)
+        number = rig.leases()[urgent.process.pid]['lease']
+        said = rig.ctl('lease', str(number), '--priority=urgent')
+        started.expect(said == f'lease {number} has priority urgent, which priority-max of tenant default lowers to high\n', said)
+        record = json.loads(rig.ctl('lease', '--json', str(number), '--priority=background'))
+        started.expect(record['lease'] == number and record['background'], record)
         urgent.end()
 
 

@@ -102,7 +102,8 @@ struct group;
 
 struct command {
 	const char *name;
-	const char *operands; /* for the usage text; NULL: none */
+	/* for the usage text, one line for each form of the command; NULL: none */
+	const char *operands;
 	const char *summary;
 	uint64_t options;         /* or-ed TAKES() */
 	uint32_t n_least, n_most; /* bounds of the number of operands */
@@ -151,9 +152,7 @@ int run_trace(struct control *control, const struct arguments *arguments);
 int run_check(struct control *control, const struct arguments *arguments);
 int run_leases(struct control *control, const struct arguments *arguments);
 int run_names(struct control *control, const struct arguments *arguments);
-int run_lease(struct control *control, const struct arguments *arguments); /* leases.c */
-/* Let a lease sleep, or wake it: brokerctl lease sleep|wake NUMBER. */
-int run_lease_sleep(struct control *control, const struct arguments *arguments);
+int run_lease(struct control *control, const struct arguments *arguments);
 
 /* Values of --priority and --share, of lease or of exec. */
 struct lease_sharing {
@@ -161,7 +160,7 @@ struct lease_sharing {
 	enum rbk_priority priority;
 	uint32_t share; /* 0: not given */
 };
-/* leases.c: parse the two options. Return: EXIT_OK, or EXIT_USAGE with a sentence. */
+/* lease-change.c: parse the two options. Return: EXIT_OK, or EXIT_USAGE with a sentence. */
 int lease_sharing(const struct arguments *arguments, struct lease_sharing *ret);
 /* Errors before the program runs return EXEC_* (exec.h). */
 int run_exec(struct control *control, const struct arguments *arguments);

@@ -285,16 +285,6 @@ static void table_causes(const struct rbk_stats_view *view)
 
 /* --- All of it --- */
 
-/* Wait for two updates, at most a second. A broker that hangs leaves its last figures. */
-static void await_updates(const struct rbk_stats_view *view)
-{
-	const uint64_t before = rbk_stats_load(&view->page->n_updates);
-	const struct timespec pause = {.tv_nsec = 20000000};
-
-	for (unsigned int i = 0; i < 50 && rbk_stats_load(&view->page->n_updates) - before < 2; i++)
-		nanosleep(&pause, NULL);
-}
-
 /*
  * Map the root page, or else the page of the own tenant.
  * Return: EXIT_*, after an error message if it is not EXIT_OK.

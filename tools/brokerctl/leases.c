@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * brokerctl leases: device memory that programs have leased, as of the last update; and brokerctl
- * lease, which changes a lease.
- */
+/* brokerctl leases: device memory that programs have leased, as of the last update. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <ringbroker/lease.h>
-
-#include "broker/util/size.h"
 #include "command.h"
 #include "objects.h"
 #include "output.h"
@@ -29,6 +23,7 @@ enum sort_by {
 	BY_GRANTED,
 	BY_USED,
 	BY_PEAK,
+	BY_MOVED,
 	BY_SEEN,
 	BY_BUSY,
 	BY_HAD,
@@ -39,17 +34,18 @@ enum sort_by {
 	BY_LONGEST
 };
 const char *const lease_sort_keys[] = {
-	"lease", "tenant", "name",   "age",   "granted", "used",  "peak",    "seen",
+	"lease", "tenant", "name",   "age",   "granted", "used",  "peak",    "moved", "seen",
 	"busy",  "had",    "waited", "share", "overdue", "parts", "longest", NULL,
 };
 
 /* figures that serve as sort keys unchanged */
 static const char *const sort_figures[] = {
-	[BY_GRANTED] = "granted_bytes", [BY_PEAK] = "peak_bytes",
-	[BY_SEEN] = "seen_bytes",       [BY_BUSY] = "busy_percent",
-	[BY_HAD] = "slice_ns",          [BY_WAITED] = "slice_wait_ns",
-	[BY_SHARE] = "share",           [BY_OVERDUE] = "overdue",
-	[BY_PARTS] = "parts",           [BY_LONGEST] = "longest_part_ns",
+	[BY_GRANTED] = "granted_bytes",   [BY_PEAK] = "peak_bytes",
+	[BY_MOVED] = "moved_bytes",       [BY_SEEN] = "seen_bytes",
+	[BY_BUSY] = "busy_percent",       [BY_HAD] = "slice_ns",
+	[BY_WAITED] = "slice_wait_ns",    [BY_SHARE] = "share",
+	[BY_OVERDUE] = "overdue",         [BY_PARTS] = "parts",
+	[BY_LONGEST] = "longest_part_ns",
 };
 
 static uint64_t used_of(const struct rbk_stats_lease *lease)
@@ -231,104 +227,5 @@ int run_leases(struct control *control, const struct arguments *arguments)
 	}
 	free(rows);
 	pages_unmap(&pages);
-	return status;
-}
-
-int lease_sharing(const struct arguments *arguments, struct lease_sharing *ret)
-{
-	static const struct {
-		const char *name;
-		enum rbk_priority priority;
-	} priorities[] = {{"urgent", RBK_PRIORITY_URGENT},
-			  {"normal", RBK_PRIORITY_NORMAL},
-			  {"background", RBK_PRIORITY_LOW},
-			  {"none", RBK_PRIORITY_NONE}};
-	const bool is_lease = arguments->command->options & TAKES(OPT_LEASE_PRIORITY);
-	/* A program without a priority is started without the option. */
-	const unsigned int n = sizeof(priorities) / sizeof(priorities[0]) - !is_lease;
-	const char *priority = arguments->values[is_lease ? OPT_LEASE_PRIORITY : OPT_PRIORITY];
-	const char *share = arguments->values[is_lease ? OPT_LEASE_SHARE : OPT_SHARE];
-	uint64_t number = 0;
-
-	*ret = (struct lease_sharing){.has_priority = false};
-	for (unsigned int i = 0; priority && i < n; i++)
-		if (strcmp(priority, priorities[i].name) == 0) {
-			ret->has_priority = true;
-			ret->priority = priorities[i].priority;
-		}
-	if (priority && !ret->has_priority)
-		return control_misuse(arguments, "--priority is urgent, normal%s, not %s",
-				      is_lease ? ", background or none" : " or background",
-				      priority[0] ? text_name(priority) : "empty");
-	if (share && (!pages_number(share, RBK_LEASE_MAX_SHARE, &number) || number == 0))
-		return control_misuse(arguments, "--share takes a number from 1 to %d, not %s",
-				      RBK_LEASE_MAX_SHARE, share[0] ? text_name(share) : "empty");
-	ret->share = (uint32_t)number;
-	return EXIT_OK;
-}
-
-static int change_size(struct control *control, uint32_t number, uint64_t wish_bytes)
-{
-	uint64_t granted_bytes = 0;
-	struct rbk_error error = {""};
-	int r = rbk_lease_resize(control->rbk, number, wish_bytes, &granted_bytes, &error);
-
-	if (r)
-		return control_refused(control, r, &error);
-	printf("lease %u has %s\n", (unsigned int)number, text_bytes(granted_bytes));
-	return EXIT_OK;
-}
-
-static int change_sharing(struct control *control, const struct arguments *arguments,
-			  uint32_t number, const struct lease_sharing *sharing)
-{
-	struct rbk_error error = {""};
-	int r = rbk_lease_share(control->rbk, number,
-				sharing->has_priority ? &sharing->priority : NULL, sharing->share,
-				&error);
-
-	if (r)
-		return control_refused(control, r, &error);
-	if (sharing->has_priority && sharing->priority == RBK_PRIORITY_NONE)
-		printf("lease %u does not share its device's time any more\n", number);
-	else if (sharing->has_priority)
-		printf("lease %u has priority %s\n", number, arguments->values[OPT_LEASE_PRIORITY]);
-	if (sharing->share)
-		printf("lease %u has share %u among the leases of its tenant, of which each has "
-		       "100 by default; a share is no limit\n",
-		       number, sharing->share);
-	return EXIT_OK;
-}
-
-int run_lease(struct control *control, const struct arguments *arguments)
-{
-	const char *size = arguments->values[OPT_LEASE_VRAM];
-	uint64_t number, wish_bytes = 0;
-	struct lease_sharing sharing;
-	int status;
-
-	if (arguments->n_operands > 1 || arguments->values[OPT_HOLD])
-		return run_lease_sleep(control, arguments);
-	if (!pages_number(arguments->operands[0], UINT32_MAX, &number) || number == 0)
-		return control_misuse(arguments,
-				      "%s is not the number of a lease; see brokerctl leases",
-				      text_name(arguments->operands[0]));
-	status = lease_sharing(arguments, &sharing);
-	if (status)
-		return status;
-	if (!size && !sharing.has_priority && sharing.share == 0)
-		return control_misuse(arguments,
-				      "lease %u would not change: give at least one of --priority, "
-				      "--share and --vram",
-				      (unsigned int)number);
-	if (size && (!size_parse(size, &wish_bytes) || wish_bytes == 0))
-		return control_misuse(arguments,
-				      "--vram takes the size of the lease, such as 4GiB, not %s",
-				      text_name(size));
-	status = control_connect_to_change(control);
-	if (status == EXIT_OK && size)
-		status = change_size(control, (uint32_t)number, wish_bytes);
-	if (status == EXIT_OK && (sharing.has_priority || sharing.share > 0))
-		status = change_sharing(control, arguments, (uint32_t)number, &sharing);
 	return status;
 }

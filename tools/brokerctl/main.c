@@ -55,10 +55,13 @@ static const struct command commands[] = {
 	 NULL},
 	{"leases", NULL, "leases of device memory", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0, true,
 	 run_leases, lease_sort_keys},
-	{"lease", "[sleep | wake] NUMBER",
+	{"lease",
+	 "[--json] (--priority=PRIORITY | --share=N | --vram=SIZE)... NUMBER\n"
+	 "[--json] [--hold] sleep NUMBER\n"
+	 "[--json] wake NUMBER",
 	 "change the size, the priority or the share of a lease, or let it sleep",
 	 TAKES(OPT_LEASE_VRAM) | TAKES(OPT_LEASE_PRIORITY) | TAKES(OPT_LEASE_SHARE) |
-		 TAKES(OPT_HOLD),
+		 TAKES(OPT_HOLD) | TAKES(OPT_JSON),
 	 1, 2, false, run_lease, NULL},
 	{"names", "(tenants | plans | devices | sessions | leases)",
 	 "names for completions of shells, one per line", A_TENANT, 1, 1, false, run_names, NULL},

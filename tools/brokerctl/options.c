@@ -138,34 +138,36 @@ static void print_option(FILE *file, const struct about *option)
 		fprintf(file, option->is_optional ? "[=%s]" : "=%s", option->argument);
 }
 
-/* Print the options of a command that requires at least one of them. */
-static void print_alternatives(FILE *file, const struct command *command)
+/* Print the forms of a command that has several: its operands include the options of each. */
+static void print_forms(FILE *file, const struct command *command)
 {
-	const char *before = " (";
+	const char *form = command->operands, *before = "usage:";
 
-	for (unsigned int i = 0; i < N_OPTIONS; i++) {
-		if (!(command->options & TAKES(i)))
-			continue;
-		fputs(before, file);
-		print_option(file, &about[i]);
-		before = " | ";
+	for (;;) {
+		const int length = (int)strcspn(form, "\n");
+
+		fprintf(file, "%s brokerctl [OPTION...] %s %.*s\n", before, command->name, length,
+			form);
+		if (form[length] == '\0')
+			return;
+		form += length + 1;
+		before = "      ";
 	}
-	fputs(")...", file);
 }
 
 static void print_synopsis(FILE *file, const struct command *command)
 {
-	const bool needs_one = command->options & TAKES(OPT_LEASE_VRAM);
-
+	if (command->operands && strchr(command->operands, '\n')) {
+		print_forms(file, command);
+		return;
+	}
 	fprintf(file, "usage: brokerctl [OPTION...] %s", command->name);
 	if (command->options & TAKES(OPT_VRAM)) {
 		fputc(' ', file);
 		print_option(file, &about[OPT_VRAM]);
 	}
-	if (needs_one)
-		print_alternatives(file, command);
 	for (unsigned int i = 0; i < N_OPTIONS; i++) {
-		if (!(command->options & TAKES(i)) || i == OPT_VRAM || needs_one)
+		if (!(command->options & TAKES(i)) || i == OPT_VRAM)
 			continue;
 		fputs(" [", file);
 		print_option(file, &about[i]);
@@ -377,6 +379,9 @@ int arguments_read(const struct command *command, int argc, char **argv, struct 
 		return control_misuse(ret, "%s is one argument too many",
 				      text_name(ret->operands[command->n_most]));
 	if (ret->n_operands < command->n_least)
-		return control_misuse(ret, "%s is missing", command->operands);
+		return control_misuse(ret, "%s is missing",
+				      strchr(command->operands, '\n')
+					      ? strrchr(command->operands, ' ') + 1
+					      : command->operands);
 	return check_color(ret) ? EXIT_USAGE : check_sort(ret);
 }

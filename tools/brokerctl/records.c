@@ -5,9 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #define N_OF(array)       (sizeof(array) / sizeof((array)[0]))
 #define NAME_OF(names, i) ((i) < N_OF(names) && (names)[i] ? (names)[i] : "unknown")
+
+void await_updates(const struct rbk_stats_view *view)
+{
+	const uint64_t before = rbk_stats_load(&view->page->n_updates);
+	const struct timespec pause = {.tv_nsec = 20000000};
+
+	for (unsigned int i = 0; i < 50 && rbk_stats_load(&view->page->n_updates) - before < 2; i++)
+		nanosleep(&pause, NULL);
+}
 
 void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret)
 {

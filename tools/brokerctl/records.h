@@ -11,6 +11,11 @@
 #include "monitor/pages.h"
 #include "shm/stats-names.h"
 
+/*
+ * Wait for two updates, at most a second: the one that is under way may have begun before a change.
+ * A broker that hangs leaves its last figures.
+ */
+void await_updates(const struct rbk_stats_view *view);
 void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret);
 /* Return: false if the broker is too old to report upkeep. */
 bool upkeep_copy(const struct rbk_stats_view *root, struct rbk_stats_upkeep *ret);
