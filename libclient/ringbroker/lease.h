@@ -231,9 +231,9 @@ int rbk_lease_sleep(struct rbk *rbk, uint32_t lease, enum rbk_lease_sleep state,
  * do not wait. A program that can free device memory and get it back later, such as a model that no
  * request uses, gives a thread of its own to this: when the state is not RBK_LEASE_AWAKE it frees
  * what it can while it is idle, gives the credit back (rbk_lease_give()), and then tells the
- * numbers by rbk_lease_report_moved() (examples/lease-sleep.c). It takes credit again for its next work, and not because the
- * state is RBK_LEASE_AWAKE: RBK_LEASE_ASKED ends as soon as the other lease has the room. Of a
- * lowered lease only rbk_lease_page.wish_bytes tells.
+ * numbers by rbk_lease_report_moved() (examples/lease-sleep.c). It takes credit again for its next
+ * work, and not because the state is RBK_LEASE_AWAKE: RBK_LEASE_ASKED ends as soon as the other
+ * lease has the room. Of a lowered lease only rbk_lease_page.wish_bytes tells.
  *
  * About once a second the call sees whether the broker is there, and has the connection re-attach
  * if it is not. The state of a broker that has ended stays until the next one has the lease.
