@@ -503,12 +503,12 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 		return;
 	}
 	if (lease->tenant != session->tenant) {
-		session_reply_result(session, open->request.type, open->request.cookie, -EPERM,
-				     "lease %u is tenant %s's, and this program, by a match- key, "
-				     "tenant %s's: it needs a lease of its own "
-				     "(RINGBROKER_LEASE_VRAM, without brokerctl exec)",
-				     lease->number, tenant_name(lease->tenant),
-				     tenant_name(session->tenant));
+		session_reply_result(
+			session, open->request.type, open->request.cookie, -EPERM,
+			"lease %u is tenant %s's, and this program tenant %s's "
+			"(match- keys of brokerd.conf(5)): it needs a lease of its own, "
+			"by RINGBROKER_LEASE_VRAM without brokerctl exec",
+			lease->number, tenant_name(lease->tenant), tenant_name(session->tenant));
 		return;
 	}
 	if (open->flags & RBK_WIRE_LEASE_BY_UUID) {

@@ -647,7 +647,7 @@ TEST(test_sleep)
 	assert_int_equal(rbk_lease_report_moved(lease, 15 * MIB, 0), 0);
 	assert_int_equal(rbk_lease_sleep(admin, number, RBK_LEASE_SLEEPS, &error), 0);
 	assert_int_equal(rbk_lease_await_sleep(lease, RBK_LEASE_AWAKE, 0), RBK_LEASE_SLEEPS);
-	assert_true(broker_log_has(&broker, "it sleeps: what can be moved"));
+	assert_true(broker_log_has(&broker, "it sleeps: memory of idle programs"));
 	assert_int_equal(rbk_lease_give(lease, 15 * MIB, NULL), 0);
 	assert_int_equal(rbk_lease_report_moved(lease, 15 * MIB, 15 * MIB), 0);
 	broker_wait_vram(watcher, 5 * MIB);

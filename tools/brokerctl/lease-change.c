@@ -57,6 +57,12 @@ static bool shown_map_movable(struct control *control, uint32_t number, struct s
 	return false;
 }
 
+/* The change was made. */
+static int say_ended(uint32_t number)
+{
+	return control_fail(EXIT_OK, "lease %u has ended meanwhile", (unsigned int)number);
+}
+
 /* --- Where its memory is --- */
 
 /* Say what comes back, of a lease as it was before. */
@@ -107,7 +113,7 @@ static int change_sleep(struct control *control, const struct arguments *argumen
 	is_found = state == RBK_LEASE_AWAKE ? shown_map(control, number, true, &shown)
 					    : shown_map_movable(control, number, &shown);
 	if (!is_found)
-		return EXIT_OK;
+		return say_ended(number);
 	if (arguments->values[OPT_JSON])
 		json_lease(shown.view, &shown.lease);
 	else if (state == RBK_LEASE_AWAKE)
@@ -247,7 +253,7 @@ static int change(struct control *control, const struct arguments *arguments, ui
 	if (r)
 		return control_refused(control, r, &error);
 	if (!shown_map(control, number, true, &shown))
-		return EXIT_OK;
+		return say_ended(number);
 	if (arguments->values[OPT_JSON]) {
 		json_lease(shown.view, &shown.lease);
 	} else {
