@@ -172,8 +172,14 @@ static VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer handle, VkPipeli
 	next_of(recorded)->bind_pipeline(current_of(recorded), point, pipeline);
 	if (!is_cut(recording))
 		return;
-	if (recording->pipeline.handle != (uint64_t)pipeline)
+	if (recording->pipeline.handle != (uint64_t)pipeline) {
 		recording->pipeline = *find_pipeline(recorded, pipeline);
+		/*
+		 * lavapipe (Mesa 22.3) forgets what the layout of a dispatch has no room for, if
+		 * it was pushed just before: as at the begin of a part.
+		 */
+		recording->n_pushes_there = 0;
+	}
 	recording->has_pipeline = true;
 }
 
@@ -454,6 +460,8 @@ static void record_dispatch(VkCommandBuffer handle, const struct grid *grid)
 			variants_bind(recorded->device, division.variant, recording->current,
 				      grid->n);
 			recording->has_pipeline = false;
+			/* Where it has numbers, layouts with more push constants have others. */
+			recording->n_pushes_there = 0;
 		}
 		record_grid(recorded, &slice);
 	}

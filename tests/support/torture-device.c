@@ -33,6 +33,7 @@ static const struct torture_layout layouts[TORTURE_N_LAYOUTS] = {
 	{SETS2(PAIR, SUMS), 16, VK_NULL_HANDLE},
 	{SETS3(PAIR, PUSHED, SUMS), 8, VK_NULL_HANDLE},
 	{SETS2(IMAGE, SUMS), 8, VK_NULL_HANDLE},
+	{SETS2(PAIR, SUMS), 0, VK_NULL_HANDLE},
 };
 
 struct model {
@@ -50,6 +51,7 @@ static const struct model models[] = {
 	{TORTURE_SHADER_NUMBER_Y_2, 1, TORTURE_STEPS, true, {0, 0}},
 	{TORTURE_SHADER_NUMBER_Z_1, 3, TORTURE_STEPS, false, {0, 0}},
 	{TORTURE_SHADER_NUMBER_ALL_2, 4, TORTURE_STEPS, true, {0, 0}},
+	{TORTURE_SHADER_NUMBER_ALONE_1, 6, TORTURE_STEPS, true, {0, 0}},
 	{TORTURE_SHADER_GLOBAL_1, 0, TORTURE_STEPS, false, {0, 0}},
 	{TORTURE_SHADER_GLOBAL_2, 1, TORTURE_STEPS, true, {0, 0}},
 	{TORTURE_SHADER_CUBE_1, 0, TORTURE_STEPS, false, {0, 0}},
@@ -172,8 +174,12 @@ static void create_device(bool core)
 	VkPhysicalDeviceConditionalRenderingFeaturesEXT conditional = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_CONDITIONAL_RENDERING_FEATURES_EXT,
 	};
+	VkPhysicalDeviceMaintenance4Features maintenance4 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES,
+	};
 	VkPhysicalDeviceSynchronization2Features sync2 = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SYNCHRONIZATION_2_FEATURES,
+		.pNext = &maintenance4,
 	};
 	VkPhysicalDeviceVulkan12Features vulkan12 = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
@@ -194,9 +200,11 @@ static void create_device(bool core)
 
 	info.enabledExtensionCount = choose_extensions(core, names);
 	if (torture.has_conditional)
-		sync2.pNext = &conditional;
+		maintenance4.pNext = &conditional;
 	vkGetPhysicalDeviceFeatures2(torture.physical, &has);
 	torture.has_conditional = conditional.conditionalRendering;
+	maintenance4.maintenance4 &= !core;
+	torture.may_drop_layouts = maintenance4.maintenance4;
 	torture.has_submit2 = !core && sync2.synchronization2;
 	torture.has_statistics = has.features.pipelineStatisticsQuery;
 	has.features =
@@ -413,25 +421,30 @@ static void make_set_layouts(void)
 	}
 }
 
+static VkPipelineLayout make_layout(const struct torture_layout *layout)
+{
+	VkDescriptorSetLayout sets[TORTURE_MOST_SETS];
+	const VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, 4 * layout->push_words};
+	const VkPipelineLayoutCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+		.setLayoutCount = layout->n_sets,
+		.pSetLayouts = sets,
+		.pushConstantRangeCount = layout->push_words > 0,
+		.pPushConstantRanges = &range,
+	};
+	VkPipelineLayout ret;
+
+	for (unsigned int i = 0; i < layout->n_sets; i++)
+		sets[i] = torture.set_layouts[layout->kinds[i]];
+	EXPECT(vkCreatePipelineLayout(torture.handle, &info, NULL, &ret));
+	return ret;
+}
+
 static void make_layouts(void)
 {
 	for (unsigned int i = 0; i < TORTURE_N_LAYOUTS; i++) {
-		struct torture_layout *layout = &torture.layouts[i];
-		VkDescriptorSetLayout sets[TORTURE_MOST_SETS];
-		const VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0,
-						   4 * layouts[i].push_words};
-		const VkPipelineLayoutCreateInfo info = {
-			.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
-			.setLayoutCount = layouts[i].n_sets,
-			.pSetLayouts = sets,
-			.pushConstantRangeCount = 1,
-			.pPushConstantRanges = &range,
-		};
-
-		*layout = layouts[i];
-		for (unsigned int k = 0; k < layout->n_sets; k++)
-			sets[k] = torture.set_layouts[layout->kinds[k]];
-		EXPECT(vkCreatePipelineLayout(torture.handle, &info, NULL, &layout->handle));
+		torture.layouts[i] = layouts[i];
+		torture.layouts[i].handle = make_layout(&layouts[i]);
 	}
 }
 
@@ -557,8 +570,12 @@ static void make_sets(void)
 
 /* ---- Pipelines ---- */
 
-/* Make pipelines by one call; the shader modules are gone afterwards. */
-static void make_pipelines(unsigned int n, const struct model *from, struct torture_pipeline *ret)
+/*
+ * Make pipelines by one call; the shader modules are gone afterwards, and so are their layouts if
+ * the program has layouts of its own for them, each like that of the model.
+ */
+static void make_pipelines(unsigned int n, const struct model *from, bool has_own_layouts,
+			   struct torture_pipeline *ret)
 {
 	static const VkSpecializationMapEntry entries[] = {{0, 0, 4}, {1, 4, 4}};
 	VkSpecializationInfo sizes[N_MODELS];
@@ -580,13 +597,16 @@ static void make_pipelines(unsigned int n, const struct model *from, struct tort
 			.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT,
 			.stage.pName = "main",
 			.stage.pSpecializationInfo = from[i].size[0] ? &sizes[i] : NULL,
-			.layout = torture.layouts[from[i].layout].handle,
+			.layout = has_own_layouts ? make_layout(&torture.layouts[from[i].layout])
+						  : torture.layouts[from[i].layout].handle,
 		};
 		EXPECT(vkCreateShaderModule(torture.handle, &code, NULL, &infos[i].stage.module));
 	}
 	EXPECT(vkCreateComputePipelines(torture.handle, VK_NULL_HANDLE, n, infos, NULL, handles));
 	for (unsigned int i = 0; i < n; i++) {
 		vkDestroyShaderModule(torture.handle, infos[i].stage.module, NULL);
+		if (has_own_layouts)
+			vkDestroyPipelineLayout(torture.handle, infos[i].layout, NULL);
 		ret[i] = (struct torture_pipeline){handles[i], from[i].layout, from[i].use,
 						   from[i].has_base};
 	}
@@ -596,13 +616,13 @@ void torture_make_pipelines(struct torture_random *random, struct torture_pipeli
 {
 	struct model own[2] = {
 		{TORTURE_SHADER_SPECIALIZED_1, 0, TORTURE_STEPS, false, {0, 0}},
-		{TORTURE_SHADER_PLAIN_1, 0, TORTURE_STEPS, false, {0, 0}},
+		{TORTURE_SHADER_NUMBER_X_1, 0, TORTURE_STEPS, false, {0, 0}},
 	};
 
 	own[0].has_base = torture_chance(random, 2);
 	own[0].size[0] = 1 + torture_below(random, 40);
 	own[0].size[1] = 1 + torture_below(random, 2);
-	make_pipelines(2, own, ret);
+	make_pipelines(2, own, torture.may_drop_layouts && torture_chance(random, 2), ret);
 }
 
 void torture_device_init(bool core)
@@ -617,7 +637,7 @@ void torture_device_init(bool core)
 	torture_graphics_init();
 	make_sets();
 	torture.n_pipelines = N_MODELS;
-	make_pipelines(N_MODELS, models, torture.pipelines);
+	make_pipelines(N_MODELS, models, false, torture.pipelines);
 }
 
 void torture_device_deinit(void)

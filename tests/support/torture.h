@@ -142,7 +142,7 @@ struct torture_random {
 struct torture_layout {
 	unsigned int n_sets;
 	enum torture_set_kind kinds[TORTURE_MOST_SETS];
-	uint32_t push_words;
+	uint32_t push_words; /* 0: dispatches leave the words of other layouts as they are */
 	VkPipelineLayout handle;
 };
 
@@ -165,7 +165,7 @@ struct torture_window {
 	unsigned int buffer, first, n;
 };
 
-enum { TORTURE_N_LAYOUTS = 6, TORTURE_MOST_PIPELINES = 24 };
+enum { TORTURE_N_LAYOUTS = 7, TORTURE_MOST_PIPELINES = 24 };
 
 struct torture_device {
 	VkInstance instance;
@@ -175,6 +175,7 @@ struct torture_device {
 	unsigned int n_queues;
 	uint32_t family;
 	bool has_graphics, has_submit2, has_push_sets, has_conditional, has_statistics, has_labels;
+	bool may_drop_layouts; /* while pipelines use them: maintenance4 */
 	bool has_timestamps;
 	bool keeps_base;   /* An indirect dispatch takes the base of the dispatch before it. */
 	bool is_validated; /* Validation layers are told nothing that they take for a mistake. */
@@ -310,6 +311,7 @@ struct torture_recorder {
 	struct torture_bound bound[TORTURE_MOST_SETS];
 	uint32_t push_words; /* of the layout that pushed them, or TORTURE_PUSHED_GRAPHICS */
 	uint32_t pushed;     /* valid words, as bits */
+	bool has_new_words;  /* that no dispatch has followed */
 	uint32_t strides[2]; /* as pushed */
 
 	bool has_triangle;

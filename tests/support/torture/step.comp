@@ -15,6 +15,13 @@ layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z = 1) in;
 layout(local_size_x = SIZE_X, local_size_y = SIZE_Y, local_size_z = SIZE_Z) in;
 #endif
 
+#ifdef ALONE
+/* Without push constants: those of other pipelines stay as they were pushed. */
+const struct {
+	uint factor, addend, stride_x, stride_y;
+	uint salt[4];
+} push = {5, 7, 1, 1, {11, 13, 17, 19}};
+#else
 layout(push_constant) uniform Push {
 	uint factor;
 	uint addend;
@@ -25,6 +32,7 @@ layout(push_constant) uniform Push {
 	uint more[8];
 #endif
 } push;
+#endif
 
 #ifdef IMAGE
 layout(set = 0, binding = 0, r32ui) uniform uimage2D picture;
