@@ -345,6 +345,7 @@ static int leave(struct gpu *gpu, uint32_t joined)
 	__atomic_store_n(&slice->joined, 0, __ATOMIC_RELAXED);
 	slice->is_using = slice->has_asked = false;
 	slice->ask_at_ns = 0;
+	slice->n_told++;
 	pthread_cond_broadcast(&slice->changed);
 	pthread_mutex_unlock(&slice->lock);
 	r = join(gpu, 0);
@@ -499,10 +500,11 @@ void timeslice_restore(struct gpu *gpu)
 	pthread_mutex_lock(&slice->lock);
 	slice->has_asked = slice->is_using = false;
 	slice->ask_at_ns = 0;
+	slice->n_told++;
 	describe_parts(slice, slice->base);
 	memcpy(slice->told, slice->base, sizeof(slice->told));
-	pthread_mutex_unlock(&slice->lock);
 	__atomic_store_n(&slice->open_until_ns, 0, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&slice->lock);
 	priority = priority_of(gpu);
 	joined = load_joined(gpu);
 	__atomic_store_n(&slice->joined, 0, __ATOMIC_RELAXED);
@@ -625,15 +627,21 @@ static void ask(struct gpu *gpu)
 	slice->ask_at_ns = layer_now_ns() + retry_ns;
 	pthread_mutex_unlock(&slice->lock);
 	r = tell(gpu, RBK_WIRE_TIMESLICE_WANT, 0, 0);
-	/* The process may have left meanwhile. */
-	if (r && load_joined(gpu) > 0) {
-		__atomic_store_n(&slice->open_until_ns, layer_now_ns() + retry_ns,
-				 __ATOMIC_RELAXED);
-		say_rarely("the broker does not give timeslices (%s): the program goes on without",
-			   strerror(r < 0 ? -r : ECONNRESET));
-	}
 	pthread_mutex_lock(&slice->lock);
-	slice->has_asked |= r == 0 && slice->n_told == n_told;
+	/*
+	 * An answer from before the last DONE does not count, nor one from before the process left,
+	 * or moved to another broker: the broker takes it for done.
+	 */
+	if (slice->n_told != n_told)
+		return;
+	slice->has_asked |= r == 0;
+	if (!r || load_joined(gpu) == 0)
+		return;
+	__atomic_store_n(&slice->open_until_ns, layer_now_ns() + retry_ns, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&slice->lock);
+	say_rarely("the broker does not give timeslices (%s): the program goes on without",
+		   strerror(r < 0 ? -r : ECONNRESET));
+	pthread_mutex_lock(&slice->lock);
 }
 
 /*

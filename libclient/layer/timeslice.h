@@ -53,7 +53,7 @@ struct timeslice {
 	bool is_using;       /* the process has used the timeslice: it owes the broker a DONE */
 	bool is_telling;     /* DONE is being sent: WANT must not pass it */
 	bool has_ended;      /* something has ended since the timeslice began */
-	uint64_t n_told;     /* number of DONE so far */
+	uint64_t n_told;     /* number of DONE, LEAVE and moves to another broker so far */
 	uint64_t ask_at_ns;  /* when WANT is sent again */
 	uint64_t typical_ns; /* time that a submission takes: the longest lately */
 	uint64_t idle_ns;    /* pause after which a timeslice that others wait for ends */
