@@ -14,12 +14,15 @@
  * check safety SOLO=1 EARLY=1 DEPTH=2
  * check safety LEAVES=1 FIRST=1 SECOND=1 OTHERS=0
  * check safety SOLO=1 LEAVES=1 FIRST=1 EARLY=1
- * check safety SOLO=1 KILLS=1 FIRST=1
- * check safety SOLO=1 HANGS=1 FIRST=1
- * check safety SOLO=1 DEATHS=1 FIRST=1
+ * check safety SOLO=1 KILLS=1 FIRST=1 EARLY=1
+ * check safety SOLO=1 HANGS=1 FIRST=1 EARLY=1
+ * check safety SOLO=1 DEATHS=1 FIRST=1 EARLY=1
  * check safety SOLO=1 DEATHS=1 FIRST=1 NEXT=0
+ * check safety SOLO=1 DEATHS=2 FIRST=1
+ * check safety SOLO=1 DEATHS=1 FIRST=1 LEAVES=1 OTHERS=0
  * check safety SOLO=1 PLANS=2 FIRST=1
  * check safety SOLO=1 PLANS=2 FIRST=1 URGENT=1
+ * check safety SOLO=1 PLANS=1 FIRST=1 LEAVES=1 OTHERS=0
  * mutant WANT_PASSES_DONE SOLO=1: assertion
  * mutant LATE_ANSWER_COUNTS FIRST=1 SECOND=1: assertion
  * mutant DONE_WHILE_UNDER_WAY SOLO=1: assertion
@@ -37,7 +40,7 @@
  * mutant NEVER_OVERDUE SOLO=1 HANGS=1 FIRST=1: end state
  * mutant CUT_DOES_NOT_OPEN SOLO=1 DEATHS=1 FIRST=1 NEXT=0: end state
  * mutant RESTORE_KEEPS_USE DEATHS=1 FIRST=1 SECOND=1: end state
- * mutant RESTORE_KEEPS_ANSWER DEATHS=1 FIRST=1 SECOND=1: assertion
+ * mutant RESTORE_KEEPS_ANSWER DEATHS=1 FIRST=1 SECOND=1 OTHERS=0: assertion
  * mutant RESTORE_STAYS_OPEN SOLO=1 DEATHS=1 FIRST=1: assertion
  * mutant PLANS_START_BESIDE SOLO=1 PLANS=1 FIRST=1: assertion
  * mutant PLANS_DO_NOT_PRESS SOLO=1 PLANS=1 FIRST=1: end state
@@ -57,8 +60,8 @@
  * with each change, since the kernel compares it: a guard that waits for a state stands for it.
  *
  * Left out: time, so a member that does not hang is never overdue; priorities of leases; shares, but that plans and
- * leases of the same priority take turns; GIVE_UP; a turn's own GRACE; tasks of the same priority that start beside a
- * lease since their tenant is far behind; programs that hang and go on.
+ * leases of the same priority take turns; the rule for those that have waited long; GIVE_UP; a turn's own GRACE; tasks
+ * of the same priority that start beside a lease since their tenant is far behind; programs that hang and go on.
  */
 #define LEASES  2
 #define MEMBERS 3
@@ -139,8 +142,8 @@ byte n_turns; /* begun while a lease waited, since the last timeslice began */
 bool are_plans_ahead; /* in place of tags: the plans had the last turn among equals */
 bool is_beside;       /* the task under way began outside of a turn */
 
-/* messages of each member, in order; answers to WANT and JOIN: 1: success */
-chan sent[MEMBERS] = [4] of {mtype};
+/* messages of each member, in order, with room for all; answers to WANT and JOIN: 1: success */
+chan sent[MEMBERS] = [6] of {mtype};
 chan answer[MEMBERS] = [1] of {bit};
 chan joins[MEMBERS] = [1] of {bit};
 
@@ -627,7 +630,10 @@ proctype submitter(byte m)
 				!is_restoring[m] ->
 				is_in_tell[m] = true;
 				if
-				:: is_attached[m] -> sent[m]!WANT
+				:: is_attached[m] ->
+					/* No message of the model waits for room. */
+					assert(nfull(sent[m]));
+					sent[m]!WANT
 				:: else
 				fi
 			   }
@@ -669,6 +675,15 @@ inline forget_turn()
 #ifndef NOT_ASKED_AGAIN
 	may_ask[m] = true
 #endif
+}
+
+/* The rest of join(), which fails if the broker dies. */
+inline await_join(m)
+{
+	if
+	:: atomic { joins[m]?_ -> is_joined[m] = true }
+	:: !is_attached[m] && empty(joins[m])
+	fi
 }
 
 /* watch_word() */
@@ -723,11 +738,15 @@ proctype watcher(byte m)
 			forget_turn()
 #endif
 		   }
-			sent[m]!LEAVE
+		   atomic {
+			if
+			:: is_attached[m] -> sent[m]!LEAVE
+			:: else
+			fi
+		   }
 		/* join() */
 		:: atomic { is_attached[m] && !is_joined[m] -> sent[m]!JOIN }
-			joins[m]?_;
-			is_joined[m] = true
+			await_join(m)
 #endif
 #if DEATHS
 		/* timeslice_cut() */
@@ -763,11 +782,8 @@ proctype watcher(byte m)
 #endif
 			sent[m]!JOIN
 		   }
-		   atomic {
-			joins[m]?_ ->
-			is_joined[m] = true;
+			await_join(m);
 			is_restoring[m] = false
-		   }
 #endif
 #endif
 		:: ALL_ENDED -> break
