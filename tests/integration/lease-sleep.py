@@ -115,9 +115,9 @@ def test_there_and_back(layers, broker):
 def test_busy(layers, broker):
     """Memory stays while a submission has not ended, or something waits for it."""
     with running(layers, broker) as mover:
-        brokerctl(broker, 'lease', 'sleep', str(mover.number_of_lease))
         mover.say('pause 2500')
         end = time.monotonic() + 2.3
+        brokerctl(broker, 'lease', 'sleep', str(mover.number_of_lease))
         while time.monotonic() < end:
             expect(mover.now['moved_bytes'] == 0, mover.now)
             time.sleep(0.1)
