@@ -22,9 +22,13 @@
 
 enum {
 	AXES = 3,
-	/* Words that are written at most beside those that are there: once; instead of a load. */
+	/*
+	 * Words that are written at most beside those that are there: once; instead of a load; in
+	 * the address of a component.
+	 */
 	MORE_WORDS = 96,
 	MORE_LOAD_WORDS = AXES * (6 + 4) + 6,
+	MORE_ADDRESS_WORDS = 1,
 };
 
 /* Declarations of the code; an id of 0 means that there is none. */
@@ -428,7 +432,7 @@ static uint32_t *write_all(const struct survey *survey, uint32_t offset_bytes, s
 	struct instruction each;
 
 	out.n_room = survey->n_words + MORE_WORDS + survey->n_entry_points +
-		     survey->n_loads * MORE_LOAD_WORDS;
+		     survey->n_loads * MORE_LOAD_WORDS + survey->n_addresses * MORE_ADDRESS_WORDS;
 	out.words = reallocarray(NULL, out.n_room, sizeof(*out.words));
 	if (!out.words)
 		return NULL;

@@ -257,3 +257,68 @@ TEST(test_rewrite__address_elsewhere)
 	assert_false(shader_can_rewrite(changed, n_words));
 	free(changed);
 }
+
+/* ---- Changed modules ---- */
+
+/* Copy a shader that reads the number of workgroups along x, with room for more instructions. */
+static uint32_t *copy_reader(size_t n_more, size_t *ret_n_words)
+{
+	const uint32_t *words = torture_shaders[TORTURE_SHADER_NUMBER_X_1].words;
+	uint32_t *copy;
+
+	*ret_n_words = torture_shaders[TORTURE_SHADER_NUMBER_X_1].bytes / sizeof(*words);
+	copy = calloc(*ret_n_words + n_more, sizeof(*copy));
+	memcpy(copy, words, *ret_n_words * sizeof(*words));
+	return copy;
+}
+
+/* Return gl_NumWorkGroups of a module. */
+static uint32_t variable_of(const uint32_t *words, size_t n_words)
+{
+	for (size_t at = 5; at < n_words; at += words[at] >> 16)
+		if ((words[at] & 0xffff) == 71 && words[at + 2] == 11 && words[at + 3] == 24)
+			return words[at + 1];
+	return 0;
+}
+
+/* Return the place of the first address of a component. */
+static size_t place_of_address(const uint32_t *words, size_t n_words)
+{
+	const uint32_t variable = variable_of(words, n_words);
+
+	for (size_t at = 5; at < n_words; at += words[at] >> 16)
+		if ((words[at] & 0xffff) == 65 && words[at + 3] == variable)
+			return at;
+	return 0;
+}
+
+/* Insert @n words at a place. */
+static void insert(uint32_t *words, size_t *n_words, size_t at, const uint32_t *more, size_t n)
+{
+	memmove(words + at + n, words + at, (*n_words - at) * sizeof(*words));
+	memcpy(words + at, more, n * sizeof(*words));
+	*n_words += n;
+}
+
+/* Each use of a number has an address of its own in code that is not optimised. */
+TEST(test_rewrite__many_addresses)
+{
+	enum { N = 300, ADDRESS_WORDS = 5 };
+	size_t n_words, n, at;
+	uint32_t *words = copy_reader(N * ADDRESS_WORDS, &n_words), *rewritten;
+
+	at = place_of_address(words, n_words);
+	assert_true(at > 0);
+	for (unsigned int i = 0; i < N; i++) {
+		const uint32_t address[] = {words[at], words[at + 1], words[3]++, words[at + 3],
+					    words[at + 4]};
+
+		insert(words, &n_words, at, address, ADDRESS_WORDS);
+	}
+	assert_true(shader_can_rewrite(words, n_words));
+	rewritten = shader_rewrite(words, n_words, 64, &n);
+	assert_non_null(rewritten);
+	assert_int_equal(shader_whole_axes(rewritten, n), 0);
+	free(rewritten);
+	free(words);
+}
