@@ -7,8 +7,8 @@
  * variable stays declared. A shader without push constants gets a block that has only this member.
  *
  * The code is the program's, and has not been validated: lengths and ids are checked before they
- * are used. Whatever is not understood makes the shader one that cannot be rewritten, also where an
- * operand is a number that only looks like an id.
+ * are used. Whatever is not understood makes the shader one that cannot be rewritten, also where
+ * an operand is a number that only looks like an id (spirv_id_words()).
  *
  * Source: SPIR-V Specification 1.6, 2.4 "Logical Layout of a Module", 2.16 "Validation Rules";
  * the Vulkan specification, "Offset and Stride Assignment".
@@ -193,13 +193,12 @@ static bool is_address(const struct survey *survey, uint32_t id)
 /* Return true if an instruction of a function can be kept, or rewritten. */
 static bool is_understood(struct survey *survey, const struct instruction *each)
 {
-	const uint32_t *words = each->words;
+	const uint32_t n = spirv_id_words(each->op, each->n), *words = each->words;
 
-	if (spirv_is_atomic(each->op) ||
-	    (each->n > 1 && survey->block && words[1] == survey->block))
+	if (spirv_is_atomic(each->op) || (n > 1 && survey->block && words[1] == survey->block))
 		return false;
 	/* The variable is no result of an instruction. */
-	if (each->n > 2 && words[2] == survey->variable)
+	if (n > 2 && words[2] == survey->variable)
 		return false;
 	if (each->op == OP_LOAD && each->n >= 4 && words[3] == survey->variable) {
 		survey->n_loads++;
@@ -212,7 +211,7 @@ static bool is_understood(struct survey *survey, const struct instruction *each)
 		survey->n_addresses++;
 		return words[2] < survey->bound && words[4] != survey->variable;
 	}
-	for (uint32_t i = 1; i < each->n; i++)
+	for (uint32_t i = 1; i < n; i++)
 		if (words[i] == survey->variable || is_address(survey, words[i]))
 			return false;
 	return true;

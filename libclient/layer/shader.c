@@ -52,9 +52,9 @@ static uint32_t read_by(const uint32_t *words, uint32_t op, uint32_t n, uint8_t 
 	if (op == OP_COMPOSITE_EXTRACT && n == 5 && words[3] < bound &&
 	    kinds[words[3]] == THE_VECTOR && words[4] < 3)
 		return 1u << words[4];
-	/* Operands may be numbers that look like ids: too much is kept whole then, never too
+	/* Some operands may be numbers that look like ids: too much is kept whole then, never too
 	 * little. */
-	for (uint32_t i = 1; i < n; i++)
+	for (uint32_t i = 1; i < spirv_id_words(op, n); i++)
 		if (words[i] < bound &&
 		    (kinds[words[i]] == THE_VARIABLE || kinds[words[i]] == THE_VECTOR))
 			axes = SHADER_ALL_AXES;

@@ -31,6 +31,7 @@ enum {
 /* Numbers of instructions. */
 enum {
 	OP_NAME = 5,
+	OP_LINE = 8,      /* of the source */
 	OP_EXT_INST = 12, /* a function of a library, such as max() */
 	OP_ENTRY_POINT = 15,
 	OP_TYPE_VOID = 19, /* the first one of types and constants */
@@ -55,10 +56,16 @@ enum {
 	OP_IN_BOUNDS_ACCESS_CHAIN = 66,
 	OP_DECORATE = 71,
 	OP_MEMBER_DECORATE = 72,
+	OP_VECTOR_SHUFFLE = 79,
 	OP_COMPOSITE_CONSTRUCT = 80,
 	OP_COMPOSITE_EXTRACT = 81,
+	OP_COMPOSITE_INSERT = 82,
 	OP_ATOMIC_LOAD = 227,
 	OP_ATOMIC_XOR = 242,
+	OP_LOOP_MERGE = 246,
+	OP_SELECTION_MERGE = 247,
+	OP_BRANCH_CONDITIONAL = 250,
+	OP_SWITCH = 251,
 	OP_ATOMIC_FLAG_TEST_AND_SET = 318,
 	OP_ATOMIC_FLAG_CLEAR = 319,
 	OP_EXECUTION_MODE_ID = 331,
@@ -79,6 +86,37 @@ static inline uint32_t spirv_op(uint32_t word)
 static inline uint32_t spirv_length(uint32_t word)
 {
 	return word >> 16;
+}
+
+/*
+ * Return the number of words of an instruction before those that are only numbers, which may be
+ * equal to ids, and labels. @n: all of them.
+ */
+static inline uint32_t spirv_id_words(uint32_t op, uint32_t n)
+{
+	uint32_t n_ids = n;
+
+	switch (op) {
+	case OP_LINE:
+	case OP_LOOP_MERGE:
+	case OP_SELECTION_MERGE:
+		n_ids = 1;
+		break;
+	case OP_BRANCH_CONDITIONAL:
+	case OP_SWITCH:
+		n_ids = 2;
+		break;
+	case OP_COMPOSITE_EXTRACT:
+		n_ids = 4;
+		break;
+	case OP_VECTOR_SHUFFLE:
+	case OP_COMPOSITE_INSERT:
+		n_ids = 5;
+		break;
+	default:
+		break;
+	}
+	return n_ids < n ? n_ids : n;
 }
 
 static inline bool spirv_is_atomic(uint32_t op)

@@ -115,6 +115,32 @@ TEST(test_shader__anything_else)
 	assert_int_equal(axes_of(&code), SHADER_ALL_AXES);
 }
 
+/* Numbers that are equal to ids are no use of them. */
+TEST(test_shader__numbers)
+{
+	struct code code = begin();
+
+	PUT(&code, 61, TYPE, VECTOR, VARIABLE);
+	/* OpLine, OpCompositeExtract, OpCompositeInsert, OpVectorShuffle */
+	PUT(&code, 8, TWO, VECTOR, VARIABLE);
+	PUT(&code, 81, TYPE, RESULT, INDEX, VECTOR);
+	PUT(&code, 82, TYPE, RESULT, INDEX, INDEX, VARIABLE);
+	PUT(&code, 79, TYPE, RESULT, INDEX, INDEX, VARIABLE, VECTOR);
+	/* OpSelectionMerge, OpLoopMerge, OpBranchConditional with weights, OpSwitch */
+	PUT(&code, 247, RESULT, VARIABLE);
+	PUT(&code, 246, RESULT, INDEX, VARIABLE, VECTOR);
+	PUT(&code, 250, INDEX, RESULT, RESULT, VARIABLE, VECTOR);
+	PUT(&code, 251, INDEX, RESULT, VARIABLE, RESULT);
+	assert_int_equal(axes_of(&code), 0);
+	/* Their values are. */
+	PUT(&code, 82, TYPE, RESULT, INDEX, VECTOR, 0);
+	assert_int_equal(axes_of(&code), SHADER_ALL_AXES);
+	code = begin();
+	PUT(&code, 61, TYPE, VECTOR, VARIABLE);
+	PUT(&code, 79, TYPE, RESULT, INDEX, VECTOR, 0);
+	assert_int_equal(axes_of(&code), SHADER_ALL_AXES);
+}
+
 TEST(test_shader__atomics)
 {
 	/* OpAtomicLoad, OpAtomicIAdd, OpAtomicFlagClear, OpAtomicFAddEXT */
@@ -320,5 +346,20 @@ TEST(test_rewrite__many_addresses)
 	assert_non_null(rewritten);
 	assert_int_equal(shader_whole_axes(rewritten, n), 0);
 	free(rewritten);
+	free(words);
+}
+
+/* A line of the source may have the number that is the variable's id. */
+TEST(test_rewrite__lines)
+{
+	size_t n_words, at;
+	uint32_t *words = copy_reader(4, &n_words);
+	const uint32_t variable = variable_of(words, n_words),
+		       line[] = {4 << 16 | 8, 1, variable, variable};
+
+	at = place_of_address(words, n_words);
+	assert_true(at > 0);
+	insert(words, &n_words, at, line, 4);
+	assert_true(shader_can_rewrite(words, n_words));
 	free(words);
 }
