@@ -14,7 +14,7 @@ enum {
 	SPIRV_HEADER_WORDS = 5,
 	SPIRV_VERSION_AT = 1, /* in the header */
 	SPIRV_BOUND_AT = 3,   /* all ids are below the bound */
-	SPIRV_MAX_BOUND = 1 << 22,
+	SPIRV_MAX_BOUND = (1 << 22) - 1,
 	SPIRV_VERSION_1_4 = 0x00010400,
 };
 

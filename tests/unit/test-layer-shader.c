@@ -363,3 +363,21 @@ TEST(test_rewrite__lines)
 	assert_true(shader_can_rewrite(words, n_words));
 	free(words);
 }
+
+/* Vulkan has no ids beyond a limit. */
+TEST(test_rewrite__too_many_ids)
+{
+	enum { MAX_BOUND = 4194303 };
+	size_t n_words, n;
+	uint32_t *words = copy_reader(0, &n_words), *rewritten;
+	unsigned int n_rewritten = 0;
+
+	for (words[3] = MAX_BOUND - 20; words[3] < MAX_BOUND; words[3]++) {
+		rewritten = shader_rewrite(words, n_words, 64, &n);
+		assert_true(!rewritten || rewritten[3] <= MAX_BOUND);
+		n_rewritten += rewritten != NULL;
+		free(rewritten);
+	}
+	assert_true(n_rewritten > 0);
+	free(words);
+}
