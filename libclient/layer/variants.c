@@ -42,6 +42,9 @@ struct variant {
 
 /* ---- Layouts ---- */
 
+/* of structures, arrays and matrices with components of up to 32 bits */
+enum { LARGEST_ALIGNMENT = 16 };
+
 void variants_init(struct cutter *cutter)
 {
 	table_init(&cutter->layouts, sizeof(struct of_layout));
@@ -68,6 +71,17 @@ void variants_deinit(struct cutter *cutter)
 }
 
 /*
+ * Return the place of the numbers behind @end bytes of push constants. The block of the shader may
+ * end with a structure, an array or a matrix, behind which SPIR-V allows no member in the padding.
+ */
+static uint32_t place_behind(const struct device *device, uint32_t end)
+{
+	const uint32_t padded = (end + LARGEST_ALIGNMENT - 1) & ~(LARGEST_ALIGNMENT - 1u);
+
+	return padded + SHADER_COUNTS_BYTES <= device->physical->max_push_bytes ? padded : end;
+}
+
+/*
  * Copy the ranges of @info, with room for the numbers: for compute, and behind all others. Return:
  * the number of ranges; 0: there is no room.
  */
@@ -75,7 +89,7 @@ static uint32_t make_room(const struct device *device, const VkPipelineLayoutCre
 			  VkPushConstantRange *ranges, struct layout *layout)
 {
 	const uint32_t n = info->pushConstantRangeCount;
-	uint32_t end = 0, at = n;
+	uint32_t end = 0, at = n, place;
 
 	for (uint32_t i = 0; i < n; i++) {
 		ranges[i] = info->pPushConstantRanges[i];
@@ -84,18 +98,19 @@ static uint32_t make_room(const struct device *device, const VkPipelineLayoutCre
 		if (ranges[i].offset + ranges[i].size > end)
 			end = ranges[i].offset + ranges[i].size;
 	}
+	place = place_behind(device, end);
 	if (at == n)
 		ranges[at] = (VkPushConstantRange){
 			.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
-			.offset = end,
+			.offset = place,
 		};
 	/* A longer range must not overlap the ranges of other stages. */
-	if (end + SHADER_COUNTS_BYTES > device->physical->max_push_bytes ||
+	if (place + SHADER_COUNTS_BYTES > device->physical->max_push_bytes ||
 	    ranges[at].offset + ranges[at].size < end)
 		return 0;
-	ranges[at].size += SHADER_COUNTS_BYTES;
+	ranges[at].size = place + SHADER_COUNTS_BYTES - ranges[at].offset;
 	layout->stages = ranges[at].stageFlags;
-	layout->offset_bytes = end;
+	layout->offset_bytes = place;
 	return at < n ? n : n + 1;
 }
 
