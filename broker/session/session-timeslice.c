@@ -111,9 +111,7 @@ void session_lease_sleep(struct session *session, const struct rbk_wire_lease_sl
 {
 	static const char *const said[] = {
 		[RBK_LEASE_AWAKE] = "it is awake",
-		[RBK_LEASE_SLEEPS] =
-			"it sleeps: memory of idle programs goes to host memory, as far as it can "
-			"be moved",
+		[RBK_LEASE_SLEEPS] = "it sleeps: memory of idle programs goes to host memory",
 		[RBK_LEASE_HELD] = "it is held: its programs submit nothing until it is awake",
 	};
 	const struct rbk_wire_request *request = &sleep->request;
