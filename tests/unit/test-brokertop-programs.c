@@ -14,6 +14,20 @@ static struct picture picture;
 static struct canvas canvas;
 static const struct origin origin = {.is_recorded = true};
 
+static int setup(void **state)
+{
+	picture_init(&picture);
+	return model_init(&model) || canvas_resize(&canvas, 320, 40);
+}
+
+static int teardown(void **state)
+{
+	picture_deinit(&picture);
+	model_deinit(&model);
+	canvas_deinit(&canvas);
+	return 0;
+}
+
 static bool is_shown(int width, const char *text)
 {
 	char *all = NULL;
@@ -42,14 +56,11 @@ static void press(int code)
 }
 
 /* The row names the busiest program that has no lease. */
-TEST(test_outside)
+TEST(test_outside, setup, teardown)
 {
 	struct rbk_stats_broker *broker;
 	struct pages pages;
 
-	picture_init(&picture);
-	assert_int_equal(model_init(&model), 0);
-	assert_int_equal(canvas_resize(&canvas, 320, 40), 0);
 	for (unsigned int i = 0; i < 2; i++) {
 		stats_scene_make(STATS_SCENE_THREE, 1 + i, &pages);
 		broker = (void *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_BROKER, 0);
@@ -66,22 +77,16 @@ TEST(test_outside)
 		assert_int_equal(is_shown(320, "  outside: glx?gears123456 31%"), i > 0);
 		assert_int_equal(is_shown(320, "  outside  "), i == 0);
 	}
-	picture_deinit(&picture);
-	model_deinit(&model);
-	canvas_deinit(&canvas);
 }
 
 /* The list and the sheet of a lease say how much memory has gone, and why it stays there. */
-TEST(test_sleeping)
+TEST(test_sleeping, setup, teardown)
 {
 	static const char *const ends[] = {"go there, while it sleeps",
 					   "go there, held until it is woken"};
 	struct rbk_stats_lease *lease;
 	struct pages pages;
 
-	picture_init(&picture);
-	assert_int_equal(model_init(&model), 0);
-	assert_int_equal(canvas_resize(&canvas, 320, 40), 0);
 	for (unsigned int i = 0; i < 2; i++) {
 		stats_scene_make(STATS_SCENE_THREE, 1 + i, &pages);
 		lease = (void *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_LEASES, 0);
@@ -99,9 +104,6 @@ TEST(test_sleeping)
 		assert_true(is_shown(320, "in host memory 256 MiB of 384 MiB that can "));
 		assert_true(is_shown(320, ends[i]));
 	}
-	picture_deinit(&picture);
-	model_deinit(&model);
-	canvas_deinit(&canvas);
 }
 
 TEST_MAIN(NULL, NULL)
