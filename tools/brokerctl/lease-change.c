@@ -25,14 +25,16 @@ struct shown {
 	struct pages pages;
 	const struct rbk_stats_view *view;
 	struct rbk_stats_lease lease;
+	bool has_ended; /* there is no record */
 };
 
 /*
- * Map a lease's record, once it shows what was changed if @is_changed. Return: false: the lease has
- * ended, and nothing is mapped.
+ * Map a lease's record, once it shows what was changed if @is_changed. Return: false: there is
+ * none, and nothing is mapped; standard error says why if that is not because the lease has ended.
  */
 static bool shown_map(struct control *control, uint32_t number, bool is_changed, struct shown *ret)
 {
+	ret->has_ended = false;
 	if (control_map_root(control, &ret->pages))
 		return false;
 	ret->view = ret->pages.has_all ? &ret->pages.root : &ret->pages.tenants[0].view;
@@ -42,6 +44,7 @@ static bool shown_map(struct control *control, uint32_t number, bool is_changed,
 		if (lease_copy(ret->view, i, &ret->lease) && ret->lease.number == number)
 			return true;
 	pages_unmap(&ret->pages);
+	ret->has_ended = true;
 	return false;
 }
 
@@ -57,10 +60,14 @@ static bool shown_map_movable(struct control *control, uint32_t number, struct s
 	return false;
 }
 
-/* The change was made. */
-static int say_ended(uint32_t number)
+/* The change was made, and its record was not shown. */
+static int say_unshown(const struct shown *shown, uint32_t number)
 {
-	return control_fail(EXIT_OK, "lease %u has ended meanwhile", (unsigned int)number);
+	return control_fail(EXIT_OK,
+			    shown->has_ended
+				    ? "lease %u has ended meanwhile"
+				    : "lease %u was changed; the broker does not show it now",
+			    (unsigned int)number);
 }
 
 /* --- Where its memory is --- */
@@ -113,7 +120,7 @@ static int change_sleep(struct control *control, const struct arguments *argumen
 	is_found = state == RBK_LEASE_AWAKE ? shown_map(control, number, true, &shown)
 					    : shown_map_movable(control, number, &shown);
 	if (!is_found)
-		return say_ended(number);
+		return say_unshown(&shown, number);
 	if (arguments->values[OPT_JSON])
 		json_lease(shown.view, &shown.lease);
 	else if (state == RBK_LEASE_AWAKE)
@@ -242,28 +249,35 @@ static int change(struct control *control, const struct arguments *arguments, ui
 	const bool shares = sharing->has_priority || sharing->share > 0;
 	struct rbk_error error = {""};
 	struct shown shown;
-	int r = 0;
+	int r = 0, status = EXIT_OK;
 
 	if (wish_bytes > 0)
 		r = rbk_lease_resize(control->rbk, number, wish_bytes, NULL, &error);
-	if (r == 0 && shares)
+	if (r)
+		return control_refused(control, r, &error);
+	if (shares)
 		r = rbk_lease_share(control->rbk, number,
 				    sharing->has_priority ? &sharing->priority : NULL,
 				    sharing->share, &error);
 	if (r)
-		return control_refused(control, r, &error);
-	if (!shown_map(control, number, true, &shown))
-		return say_ended(number);
+		status = control_refused(control, r, &error);
+	/* A size that was changed is shown, whether the rest was refused or not. */
+	if (r && wish_bytes == 0)
+		return status;
+	if (!shown_map(control, number, true, &shown)) {
+		say_unshown(&shown, number);
+		return status;
+	}
 	if (arguments->values[OPT_JSON]) {
 		json_lease(shown.view, &shown.lease);
 	} else {
 		if (wish_bytes > 0)
 			say_size(&shown.lease, wish_bytes);
-		if (shares)
+		if (shares && !r)
 			say_sharing(&shown, sharing, arguments->values[OPT_LEASE_PRIORITY]);
 	}
 	pages_unmap(&shown.pages);
-	return EXIT_OK;
+	return status;
 }
 
 /* --- The command --- */
